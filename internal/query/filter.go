@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/statement"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -41,6 +42,14 @@ type FilterOptions struct {
 	// IgnoreCase makes no difference between upper and lower case in Grep.
 	IgnoreCase bool
 
+	// Fingerprints are those of statement.Fingerprint, as they are shown. They and the two below
+	// are no part of the question of a proof.
+	Fingerprints []string `json:"-"`
+	// TopLevel leaves out what functions and triggers ran.
+	TopLevel bool `json:"-"`
+	// OffHours leaves out what started in working hours of Zone: see statement.OffHours.
+	OffHours bool `json:"-"`
+
 	// Not excludes what one of its lists matches; the rest of it means nothing.
 	Not *FilterOptions
 	// Zone is that of times that name none; nil is UTC.
@@ -55,6 +64,8 @@ type Filter struct {
 	records      []func(*trail.Record) bool
 	grep         []*regexp.Regexp
 	notGrep      []*regexp.Regexp
+
+	fingerprints, notFingerprints []uint64
 
 	// contents select what of a segment's index may match; all must.
 	contents []func(*trail.Contents) trail.Groups
@@ -138,8 +149,17 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 		}
 		f.add(condition{record: func(r *trail.Record) bool { return r.Has(trail.FieldDuration) && r.Duration >= least }})
 	}
-	if o.Not == nil {
-		return f, nil
+	if o.TopLevel {
+		f.add(condition{record: func(r *trail.Record) bool { return r.Depth == 0 }})
+	}
+	if o.OffHours {
+		f.add(offHours(o.Zone))
+	}
+	if f.fingerprints, err = fingerprints("--fingerprint", o.Fingerprints); err != nil || o.Not == nil {
+		return f, err
+	}
+	if f.notFingerprints, err = fingerprints("--not-fingerprint", o.Not.Fingerprints); err != nil {
+		return nil, err
 	}
 	if conditions, err = o.Not.conditions("--not-"); err != nil {
 		return nil, err
@@ -149,6 +169,28 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 	}
 	f.notGrep, err = o.patterns("--not-grep", o.Not.Grep)
 	return f, err
+}
+
+// offHours is the condition of --off-hours.
+func offHours(zone *time.Location) condition {
+	if zone == nil {
+		zone = time.UTC
+	}
+	return condition{record: func(r *trail.Record) bool {
+		return statement.OffHours(Moment(r.Time).In(zone))
+	}}
+}
+
+// fingerprints reads those of --fingerprint.
+func fingerprints(flag string, values []string) (all []uint64, err error) {
+	for _, v := range values {
+		n, err := statement.ParseFingerprint(v)
+		if err != nil {
+			return nil, exit.Usagef("%s: %w", flag, err)
+		}
+		all = append(all, n)
+	}
+	return all, nil
 }
 
 // patterns compiles regular expressions.
@@ -443,12 +485,14 @@ type Matcher struct {
 	*Filter
 	sessionOK, shapeOK []verdict
 	textOK, textNot    []verdict // of the texts, by --grep and by --not-grep
+	printOK, printNot  []verdict // of the texts, by --fingerprint and by --not-fingerprint
 	param              []byte
 }
 
 // Reset forgets the definitions of the block before.
 func (m *Matcher) Reset() {
 	m.sessionOK, m.shapeOK, m.textOK, m.textNot = m.sessionOK[:0], m.shapeOK[:0], m.textOK[:0], m.textNot[:0]
+	m.printOK, m.printNot = m.printOK[:0], m.printNot[:0]
 }
 
 // once returns the verdict at an index, which is judged the first time.
@@ -482,7 +526,21 @@ func all[T any](tests []func(T) bool, v T) bool {
 // Keep says whether a record is chosen.
 func (m *Matcher) Keep(r *trail.Record) bool {
 	return m.Guess(r) && (len(m.grep) == 0 || m.contains(r, m.grep, &m.textOK)) &&
-		(len(m.notGrep) == 0 || !m.contains(r, m.notGrep, &m.textNot))
+		(len(m.notGrep) == 0 || !m.contains(r, m.notGrep, &m.textNot)) &&
+		(len(m.fingerprints) == 0 || m.hasFingerprint(r, m.fingerprints, &m.printOK)) &&
+		(len(m.notFingerprints) == 0 || !m.hasFingerprint(r, m.notFingerprints, &m.printNot))
+}
+
+// hasFingerprint says whether a record has one of the fingerprints.
+func (m *Matcher) hasFingerprint(r *trail.Record, wanted []uint64, texts *[]verdict) bool {
+	judge := func() bool {
+		n, ok := statement.Fingerprint(r, &m.param)
+		return ok && slices.Contains(wanted, n)
+	}
+	if r.Text == nil || r.Shape != nil && r.Shape.QueryID != 0 {
+		return judge()
+	}
+	return once(texts, r.TextIndex, judge)
 }
 
 // Guess is what of Keep does not look at text, message and parameters.

@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/statement"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -133,7 +133,7 @@ var trailColumns = []Column{
 	fact("application", trail.KeyApplication, "`application_name`"),
 	fact("client", trail.KeyClient, "client address and port, or `[local]`"),
 	{Name: "address", needs: needsTexts, Type: typeVarchar, Doc: "client address without the port, or `[local]`", by: bySession,
-		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, host(r.Session.Fact(trail.KeyClient))) }},
+		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, statement.Host(r.Session.Fact(trail.KeyClient))) }},
 	fact("backend_type", trail.KeyBackendType, "type of the process, as in `pg_stat_activity`"),
 	fact("auth_method", trail.KeyAuthMethod, "authentication method, as in `pg_hba.conf`"),
 	fact("identity", trail.KeyIdentity, "authenticated identity"),
@@ -295,16 +295,6 @@ var columnColumns = []Column{
 	relationColumns[3],
 }
 
-// host is a client's address without its port.
-func host(client []byte) []byte {
-	s := string(client)
-	i := strings.LastIndexByte(s, ':')
-	if i < 0 {
-		return client
-	}
-	return []byte(strings.Trim(s[:i], "[]"))
-}
-
 // via is the name of the view through which a relation is reached.
 func via(s *trail.Shape, r *trail.Relation) []byte {
 	if r.Via == 0 {
@@ -364,13 +354,8 @@ func setObjects(r *row, v *vector, at int) {
 }
 
 func setFingerprint(r *row, v *vector, at int) {
-	var n uint64
-	switch {
-	case r.Shape != nil && r.Shape.QueryID != 0:
-		n = r.Shape.QueryID
-	case r.Text != nil:
-		n = fingerprint(r.Text, &r.scratch)
-	default:
+	n, ok := statement.Fingerprint(r.Record, &r.scratch)
+	if !ok {
 		v.setNull(at)
 		return
 	}

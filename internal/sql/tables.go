@@ -5,6 +5,8 @@ package sql
 import (
 	"fmt"
 	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/statement"
 )
 
 // Table is a table or a view.
@@ -83,12 +85,12 @@ FROM steno_trail(conditions || '{"kinds":["auth_failed"]}') WHERE kind = 'auth_f
 	{Name: "failures", Doc: "what failed, was refused or was interrupted", passes: ofRecords,
 		query: `SELECT * FROM steno_trail(conditions || '{"failed":true}') WHERE failed`},
 	{Name: "privileged", Doc: "statements about roles, privileges, policies, extensions and the server's configuration", passes: ofRecords,
-		query: `SELECT * FROM steno_trail(conditions || '{"any":[{"classes":["role","setting"]},{"kinds":["setting"]},{"commands":[` + quotedList(privileged, `"`) + `]}]}')
-WHERE class IN ('role', 'setting') OR kind = 'setting' OR command IN (` + quotedList(privileged, `'`) + `)`},
+		query: `SELECT * FROM steno_trail(conditions || '{"any":[{"classes":["role","setting"]},{"kinds":["setting"]},{"commands":[` + quotedList(statement.Privileged, `"`) + `]}]}')
+WHERE class IN ('role', 'setting') OR kind = 'setting' OR command IN (` + quotedList(statement.Privileged, `'`) + `)`},
 	{Name: "ddl", Doc: "statements of class `ddl`", passes: ofRecords,
 		query: `SELECT * FROM steno_trail(conditions || '{"classes":["ddl"]}') WHERE class = 'ddl'`},
 	{Name: "grants", Doc: "GRANT, REVOKE and ALTER DEFAULT PRIVILEGES", passes: ofRecords,
-		query: `SELECT * FROM steno_trail(conditions || '{"commands":[` + quotedList(grants, `"`) + `]}') WHERE command IN (` + quotedList(grants, `'`) + `)`},
+		query: `SELECT * FROM steno_trail(conditions || '{"commands":[` + quotedList(statement.Grants, `"`) + `]}') WHERE command IN (` + quotedList(statement.Grants, `'`) + `)`},
 	{Name: "settings_changed", Doc: "changes of pg_steno's settings, ALTER SYSTEM, and SET and RESET",
 		passes: []string{"time", "user", "role", "app_user", "database", "application", "kind", "command", "text", "outcome"},
 		query: `SELECT time, kind, ` + who + `, command, text, extra['name'] AS name, extra['old'] AS old_value, extra['new'] AS new_value,
@@ -125,17 +127,6 @@ FROM steno_trail(conditions || '{"kinds":["gap"]}') WHERE kind = 'gap'`,
 
 var accessDocs = [][2]string{{"relation", "name of the relation with its schema"}, {"relation_type", "`table`, `view` …"}, {"access", "all kinds of access"}, {"statements", "how many statements used it"},
 	{"failures", "how many of them failed"}, {"first_seen", "time of the first"}, {"last_seen", "time of the last"}}
-
-var (
-	grants     = []string{"GRANT", "REVOKE", "GRANT ROLE", "REVOKE ROLE", "ALTER DEFAULT PRIVILEGES"}
-	privileged = []string{
-		"ALTER SYSTEM", "LOAD", "SECURITY LABEL", "CREATE EXTENSION", "ALTER EXTENSION", "DROP EXTENSION",
-		"CREATE POLICY", "ALTER POLICY", "DROP POLICY", "CREATE EVENT TRIGGER", "ALTER EVENT TRIGGER", "DROP EVENT TRIGGER",
-		"CREATE DATABASE", "ALTER DATABASE", "DROP DATABASE", "CREATE LANGUAGE", "ALTER LANGUAGE", "DROP LANGUAGE",
-		"CREATE SERVER", "ALTER SERVER", "DROP SERVER", "CREATE USER MAPPING", "ALTER USER MAPPING", "DROP USER MAPPING",
-		"CREATE PUBLICATION", "ALTER PUBLICATION", "DROP PUBLICATION", "CREATE SUBSCRIPTION", "ALTER SUBSCRIPTION", "DROP SUBSCRIPTION",
-	}
-)
 
 func quotedList(names []string, quote string) string {
 	return quote + strings.Join(names, quote+","+quote) + quote

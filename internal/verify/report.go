@@ -107,7 +107,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		row("branch", "%s", r.Branches[i].line())
 	}
 	for i := range r.Seals {
-		row("seals", "%s", r.Seals[i].line(r.Keyed))
+		row("seals", "%s", r.Seals[i].Line(r.Keyed))
 	}
 	if r.Anchors > 0 {
 		row("anchors", "%s", humanize.Comma(int64(r.Anchors)))
@@ -123,7 +123,24 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	list("warning", r.Warnings, r.MoreWarnings)
 	list("unreadable", r.Unreadable, r.MoreUnreadable)
 	list("damage", r.Problems, r.MoreProblems)
-	verdict, paint := "intact: every checksum, chain hash and sequence number is correct", "\x1b[32m"
+	verdict, paint := r.Verdict(), "\x1b[32m"
+	switch {
+	case len(r.Problems)+r.MoreProblems > 0:
+		paint = "\x1b[31m"
+	case len(r.Unreadable)+r.MoreUnreadable > 0:
+		paint = "\x1b[33m"
+	}
+	if color {
+		verdict = paint + verdict + "\x1b[0m"
+	}
+	row("verdict", "%s", verdict)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// Verdict is what the report comes to, in a sentence.
+func (r *Report) Verdict() string {
+	verdict := "intact: every checksum, chain hash and sequence number is correct"
 	if r.Keyed && r.UnreadBlocks == 0 {
 		verdict = "intact: every checksum, chain hash, sequence number and seal is correct"
 	}
@@ -132,19 +149,14 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	}
 	switch damaged, unreadable := len(r.Problems)+r.MoreProblems, len(r.Unreadable)+r.MoreUnreadable; {
 	case damaged > 0:
-		verdict, paint = "DAMAGED: "+plural(damaged, "problem"), "\x1b[31m"
+		verdict = "DAMAGED: " + plural(damaged, "problem")
 		if unreadable > 0 {
 			verdict += "; and " + plural(unreadable, "place") + " could not be checked"
 		}
 	case unreadable > 0:
-		verdict, paint = "NOT CHECKED: "+plural(unreadable, "place")+" could not be read; nothing that was read is damaged", "\x1b[33m"
+		verdict = "NOT CHECKED: " + plural(unreadable, "place") + " could not be read; nothing that was read is damaged"
 	}
-	if color {
-		verdict = paint + verdict + "\x1b[0m"
-	}
-	row("verdict", "%s", verdict)
-	_, err := io.WriteString(out, b.String())
-	return err
+	return verdict
 }
 
 func plural(n int, what string) string {

@@ -279,8 +279,8 @@ func (s *sealState) finish(path string) {
 	}
 }
 
-// line is a stream's row of the report for people.
-func (s *StreamSeals) line(checked bool) string {
+// Line is a stream's row of the report for people.
+func (s *StreamSeals) Line(checked bool) string {
 	count := fmt.Sprintf("stream %d: %s", s.Stream, humanize.Comma(int64(s.Seals)))
 	switch {
 	case !checked:

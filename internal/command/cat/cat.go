@@ -63,7 +63,7 @@ advanced when all lines have been written, with --output when they are on disk.`
   steno cat --since yesterday --format csvlog > day.csv && pgbadger -f csv day.csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "slot", "before")...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "fingerprint", "not-fingerprint", "slot", "before")...); err != nil {
 				return err
 			}
 			if err := opts.OutputFlags.complete(cmd); err != nil {
@@ -85,6 +85,7 @@ advanced when all lines have been written, with --output when they are on disk.`
 		},
 	}
 	flags.AddFilter(cmd, &opts.FilterOptions)
+	flags.AddStatements(cmd, &opts.FilterOptions)
 	opts.OutputFlags.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	flags.AddPositions(cmd, f, &opts.PositionOptions)

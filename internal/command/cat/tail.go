@@ -68,7 +68,7 @@ key ends the command, and the slot stays before it.`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "slot")...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "fingerprint", "not-fingerprint", "slot")...); err != nil {
 				return err
 			}
 			if err := opts.OutputFlags.complete(cmd); err != nil {
@@ -87,6 +87,7 @@ key ends the command, and the slot stays before it.`,
 		},
 	}
 	flags.AddFilter(cmd, &opts.FilterOptions)
+	flags.AddStatements(cmd, &opts.FilterOptions)
 	opts.OutputFlags.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	cmd.Flags().StringVar(&opts.Slot, "slot", "", "begin at this `slot`, and advance it when lines have been written")

@@ -15,6 +15,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/prove"
 	recovery "github.com/pg-steno/pg_steno/internal/command/recover"
 	"github.com/pg-steno/pg_steno/internal/command/review"
+	"github.com/pg-steno/pg_steno/internal/command/report"
 	"github.com/pg-steno/pg_steno/internal/command/seal"
 	"github.com/pg-steno/pg_steno/internal/command/slot"
 	"github.com/pg-steno/pg_steno/internal/command/verify"
@@ -63,6 +64,7 @@ head", is not an error.`,
 		verify.NewCmdVerify(f, nil),
 		prove.NewCmdProve(f, nil),
 		review.NewCmdReview(f),
+		report.NewCmdReport(f, nil),
 		seal.NewCmdSeal(f),
 		keygen.NewCmdKeygen(f, nil),
 		recovery.NewCmdRecover(f, nil),

@@ -80,6 +80,15 @@ func AddConditions(cmd *cobra.Command, o *query.FilterOptions) {
 	}
 }
 
+// AddStatements adds the flags that choose among statements, of commands whose answers are not proved.
+func AddStatements(cmd *cobra.Command, o *query.FilterOptions) {
+	f := cmd.Flags()
+	f.StringSliceVar(&o.Fingerprints, "fingerprint", nil, "only statements with these `fingerprints`, which those have in common that differ only in constants")
+	f.StringSliceVar(&o.Not.Fingerprints, "not-fingerprint", nil, "not statements with these `fingerprints`")
+	f.BoolVar(&o.TopLevel, "top-level", false, "not what functions and triggers run: only what clients send")
+	f.BoolVar(&o.OffHours, "off-hours", false, "only outside of Monday to Friday, 07:00 to 19:00, in the time zone of --time-zone")
+}
+
 // AddKeys adds the flags that say where keys of encrypted segments come from.
 func AddKeys(cmd *cobra.Command, o *query.KeyOptions) {
 	f := cmd.Flags()

@@ -1,18 +1,43 @@
-// Fingerprints of statements whose server computed no query identifier: of their texts without
-// constants, comments and differences in white space.
-
-package sql
+// Package statement says what questions about statements mean, wherever they are asked: which
+// statements are the same, which are privileged, and what is outside of working hours.
+package statement
 
 import (
 	"bytes"
+	"fmt"
+	"strconv"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// fingerprint returns a number that statements have in common that differ only in constants, in
+// Fingerprint is what statements have in common that differ only in constants: the query
+// identifier if the server has computed one, or else that of the text. Without both, there is
+// none. scratch is memory that is used again.
+func Fingerprint(r *trail.Record, scratch *[]byte) (n uint64, ok bool) {
+	switch {
+	case r.Shape != nil && r.Shape.QueryID != 0:
+		return r.Shape.QueryID, true
+	case r.Text != nil:
+		return OfText(r.Text, scratch), true
+	}
+	return 0, false
+}
+
+// ParseFingerprint reads one as it is shown: 16 hexadecimal digits.
+func ParseFingerprint(s string) (uint64, error) {
+	n, err := strconv.ParseUint(s, 16, 64)
+	if err != nil || len(s) != 16 {
+		return 0, fmt.Errorf("%q is not a fingerprint: it has 16 hexadecimal digits", s)
+	}
+	return n, nil
+}
+
+// OfText returns a number that statements have in common that differ only in constants, in
 // how many of them are in a list, in comments, white space, and upper or lower case outside of
 // quotes. Strings are read as with standard_conforming_strings.
-func fingerprint(text []byte, scratch *[]byte) uint64 {
+func OfText(text []byte, scratch *[]byte) uint64 {
 	*scratch = appendPlain((*scratch)[:0], text)
 	return xxhash.Sum64(*scratch)
 }

@@ -1,0 +1,222 @@
+// Package report is "steno report": its flags, its help, the file that it writes, and what becomes
+// its exit code.
+package report
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/flags"
+	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/report"
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/verify"
+)
+
+// Options are report's.
+type Options struct {
+	IO         *iostreams.IOStreams
+	Trails     []string
+	Out        string
+	Format     string
+	Compliance string
+	TimeZone   string
+	Keys       []string
+	Anchors    []string
+	Version    string
+	Now        time.Time
+	query.FilterOptions
+	query.KeyOptions
+}
+
+var formats = []string{"html", "json", "markdown"}
+
+// NewCmdReport returns the command. Tests give a run function of their own.
+func NewCmdReport(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
+	opts := &Options{IO: f.IO, Version: f.Version}
+	cmd := &cobra.Command{
+		Use:   "report --out FILE [TRAIL]...",
+		Short: "Sum up a period in one page for auditors and managers",
+		Long: `Write a report of a period (--since, --until, and the other filters of "steno
+cat"): the verdict of "steno verify", activity over time, logins, failures,
+privileged statements and DDL, who uses which table, new and off-hours access,
+settings, gaps, and the statements that cost most.
+
+The page is one file without scripts that loads nothing. Every figure opens the
+first records behind it and the "steno cat" command that shows all of them.
+--compliance puts the requirements of a standard first, with what the period
+shows for each of them. docs/report.md says what each section means.
+
+Verdict, seals and anchors are those of the whole trail, whatever the period is.
+Give --key, and --anchor, as to "steno verify".
+
+The exit code is 0 if the trail is intact, 1 if it is damaged, 2 if the usage is
+wrong, and 3 if something could not be read. The report is written all the same,
+with what was found at its top.`,
+		Example: `  steno report --since 2026-11-01 --until 2026-12-01 --out november.html --key 2026.key.pub
+  steno report --since yesterday --until today --time-zone Europe/Berlin --out day.html
+  steno report --compliance pci --since 30d --out pci.html /var/lib/postgresql/15/main/pg_steno
+  steno report --database shop --user alice --format markdown
+  steno report --since 7d --format json | jq '.figures[] | {name, count: .records.count}'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Trails, opts.Now = args, time.Now()
+			if err := cmdutil.RefuseEmpty(cmd, append(slices.Clone(flags.FilterNames), "fingerprint", "not-fingerprint", "out", "key", "anchor", "compliance", "time-zone")...); err != nil {
+				return err
+			}
+			if run != nil {
+				return run(cmd.Context(), opts)
+			}
+			return reportRun(cmd.Context(), opts)
+		},
+	}
+	flags.AddFilter(cmd, &opts.FilterOptions)
+	flags.AddStatements(cmd, &opts.FilterOptions)
+	flags.AddKeys(cmd, &opts.KeyOptions)
+	fs := cmd.Flags()
+	fs.StringVar(&opts.Out, "out", "", "write the report to this `file`, readable by its owner only; by default, to standard output")
+	fs.StringVarP(&opts.Format, "format", "o", "html", "`format`: "+strings.Join(formats, ", "))
+	fs.StringVar(&opts.Compliance, "compliance", "", "put the requirements of this `standard` first: "+strings.Join(report.Standards, ", "))
+	fs.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times, and read those of --since and --until and working hours, in this `zone`: Europe/Berlin, +02:00, local")
+	fs.StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
+	fs.StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- for standard input); repeatable")
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("compliance", cobra.FixedCompletions(report.Standards, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func reportRun(ctx context.Context, opts *Options) error {
+	switch {
+	case !slices.Contains(formats, opts.Format):
+		return exit.Usagef("invalid format %q: use %s", opts.Format, strings.Join(formats, ", "))
+	case opts.Compliance != "" && !slices.Contains(report.Standards, opts.Compliance):
+		return exit.Usagef("--compliance: %q is not one of %s", opts.Compliance, strings.Join(report.Standards, ", "))
+	case opts.Out == "" && opts.Format == "html" && opts.IO.IsTerminal():
+		return exit.Usagef("give --out FILE: a page is nothing for a terminal")
+	}
+	if info, err := os.Lstat(opts.Out); opts.Out != "" && err == nil && !info.Mode().IsRegular() {
+		return exit.Usagef("--out %s: not a regular file", opts.Out)
+	}
+	zone, err := query.ParseZone(opts.TimeZone)
+	if err != nil {
+		return exit.Usagef("--time-zone: %w", err)
+	}
+	opts.Zone = zone
+	if _, err := opts.Filter(opts.Now); err != nil {
+		return err
+	}
+	keys, anchors, err := seal.LoadTrust(opts.Keys, opts.Anchors, opts.IO.In)
+	if err != nil {
+		return err
+	}
+	w := &cmdutil.Warner{IO: opts.IO}
+	made, verified, err := opts.make(ctx, w, verify.Checks{Keys: keys, Anchors: anchors})
+	if err != nil {
+		return err
+	}
+	err = opts.write(made)
+	found := exit.Found(len(verified.Problems) > 0, len(verified.Unreadable) > 0)
+	if found != exit.ErrFailed {
+		if seen := w.Result(nil); seen != nil {
+			found = seen
+		}
+	}
+	return exit.Verdict(found, err)
+}
+
+// make reads the trail.
+func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, checks verify.Checks) (*report.Report, *verify.Report, error) {
+	t, err := opts.OpenEncrypted(opts.Trails)
+	if err != nil {
+		return nil, nil, err
+	}
+	verified, err := opts.verify(ctx, t, checks)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range verified.Problems {
+		fmt.Fprintf(opts.IO.ErrOut, "steno: damaged: %s\n", p)
+	}
+	for _, p := range verified.Unreadable {
+		fmt.Fprintf(opts.IO.ErrOut, "steno: unreadable: %s\n", p)
+	}
+	trails := opts.Trails
+	if len(trails) == 0 {
+		trails = []string{t.Path}
+	}
+	var keyFlags []string // not commands: a key may be in one, and reports go to others
+	for _, f := range opts.KeyOptions.Files {
+		keyFlags = append(keyFlags, "--encryption-key-file "+report.ShellWord(f))
+	}
+	made, err := report.Make(ctx, report.Options{
+		Index: t.Index(), Asked: opts.FilterOptions, Zone: opts.Zone, ZoneName: opts.TimeZone, Trails: trails, KeyFlags: keyFlags,
+		Verify: verified, Standard: opts.Compliance, Version: opts.Version, Now: opts.Now, Warn: w.Warn,
+	})
+	return made, verified, err
+}
+
+// verify verifies the trail, once more if the server deletes segments meanwhile.
+func (opts *Options) verify(ctx context.Context, t *trail.Trail, checks verify.Checks) (verified *verify.Report, err error) {
+	for range 3 {
+		bar := progress.New(opts.IO, t.Size())
+		verified, err = verify.Trail(ctx, t, bar, checks)
+		bar.Done()
+		if err != nil || !verified.Outdated() {
+			return verified, err
+		}
+		if t, err = opts.OpenEncrypted(opts.Trails); err != nil {
+			return nil, err
+		}
+	}
+	return verified, nil
+}
+
+// write writes the report where it is wanted.
+func (opts *Options) write(r *report.Report) error {
+	if opts.Out == "" {
+		return opts.format(r, opts.IO.Out)
+	}
+	f, err := os.CreateTemp(filepath.Dir(opts.Out), "."+filepath.Base(opts.Out)+".*")
+	if err != nil {
+		return query.OpenError(err)
+	}
+	defer os.Remove(f.Name()) // it has another name by then if all is well
+	err = opts.format(r, f)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return query.OpenError(err)
+	}
+	return os.Rename(f.Name(), opts.Out)
+}
+
+func (opts *Options) format(r *report.Report, out io.Writer) (err error) {
+	w := bufio.NewWriterSize(out, 256<<10)
+	switch opts.Format {
+	case "json":
+		err = r.WriteJSON(w)
+	case "markdown":
+		err = r.WriteMarkdown(w)
+	default:
+		err = r.WriteHTML(w)
+	}
+	if err != nil {
+		return err
+	}
+	return w.Flush()
+}

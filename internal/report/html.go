@@ -1,0 +1,81 @@
+// The page: one file without a script that needs nothing else.
+
+package report
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html/template"
+	"io"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+)
+
+//go:embed page.css
+var css string
+
+//go:embed page.html
+var pageText string
+
+// policy forbids the page everything but its own style sheet.
+func policy() string {
+	sum := sha256.Sum256([]byte(css))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src data:; base-uri 'none'; form-action 'none'"
+}
+
+var page = template.Must(template.New("page").Funcs(template.FuncMap{
+	"number": number,
+	"css":    func() template.CSS { return template.CSS(css) },
+	"policy": policy,
+	"span":   func(t Table) int { return len(t.Columns) + 1 },
+	"wide":   func(t Table) bool { return len(t.Columns) > 4 },
+	"list": func(name string, list []string) any {
+		return struct {
+			Name string
+			List []string
+		}{name, list}
+	},
+	"cell": cellClass,
+	"front": func(all []Figure) (out []Figure) {
+		for _, f := range all {
+			if f.Front {
+				out = append(out, f)
+			}
+		}
+		return out
+	},
+}).Parse(pageText))
+
+// WriteHTML writes the report as a page that stands alone.
+func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
+
+// cellClass are the style classes of a cell.
+func cellClass(c Cell, column Column) string {
+	class := ""
+	add := func(is bool, name string) {
+		if is && class != "" {
+			class += " "
+		}
+		if is {
+			class += name
+		}
+	}
+	add(column.Number, "n")
+	add(c.Alarm, "alarm")
+	add(c.Code, "sql")
+	add(c.Heat > 0, "h"+string(rune('0'+c.Heat)))
+	return class
+}
+
+// Who is the user and the database of a record.
+func (s *Sample) Who() string {
+	if s.User == "" && s.Database == "" {
+		return ""
+	}
+	who := s.User
+	if s.Role != "" {
+		who += " as " + s.Role
+	}
+	return render.Safe(who + "@" + s.Database)
+}

@@ -1,0 +1,121 @@
+// The key figures: numbers of records that match a filter of "steno cat".
+
+package report
+
+import (
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+)
+
+// keyFigure is a number that a report always has. What a statement that ended well counts for must
+// depend on its shape alone.
+type keyFigure struct {
+	id, name string
+	section  string // that says more
+	filter   query.FilterOptions
+	front    bool // it is at the top of the report
+	alarm    bool // it is to be noticed if it is not zero
+}
+
+func statements(classes ...string) query.FilterOptions {
+	return query.FilterOptions{Kinds: []string{"statement"}, Classes: classes}
+}
+
+func commands(prefixes ...string) query.FilterOptions {
+	return query.FilterOptions{Kinds: []string{"statement"}, Commands: prefixes}
+}
+
+func denied(classes ...string) query.FilterOptions {
+	return query.FilterOptions{Failed: true, SQLStates: []string{"42501"}, Classes: classes}
+}
+
+func kind(names ...string) query.FilterOptions { return query.FilterOptions{Kinds: names} }
+
+func reads(relations ...string) query.FilterOptions {
+	o := statements("read")
+	o.Objects = relations
+	return o
+}
+
+var keyFigures = []keyFigure{
+	{id: "statements", name: "statements", section: "activity", filter: kind("statement"), front: true},
+	{id: "reads", name: "reads", section: "access", filter: statements("read")},
+	{id: "writes", name: "writes", section: "access", filter: statements("write")},
+	{id: "logins", name: "logins", section: "logins", filter: kind("connect"), front: true},
+	{id: "logouts", name: "ends of sessions", section: "logins", filter: kind("disconnect")},
+	{id: "refused", name: "refused logins", section: "logins", filter: kind("auth_failed"), front: true, alarm: true},
+	{id: "failed", name: "failures", section: "failures", filter: query.FilterOptions{Failed: true}, front: true},
+	{id: "denied", name: "permission denied", section: "failures", filter: denied(), front: true, alarm: true},
+	{id: "denied_read", name: "denied reads", section: "failures", filter: denied("read")},
+	{id: "denied_write", name: "denied writes", section: "failures", filter: denied("write")},
+	{id: "denied_ddl", name: "denied DDL", section: "failures", filter: denied("ddl")},
+	{id: "denied_role", name: "denied statements about roles and privileges", section: "failures", filter: denied("role")},
+	{id: "denied_set", name: "denied changes of settings", section: "failures", filter: denied("misc_set", "setting")},
+	{id: "role", name: "roles and privileges", section: "privileged", filter: statements("role"), front: true},
+	{id: "accounts", name: "statements about accounts", section: "privileged", filter: commands("CREATE ROLE", "ALTER ROLE", "DROP ROLE")},
+	{id: "grants", name: "GRANT, REVOKE and ALTER DEFAULT PRIVILEGES", section: "privileged", filter: commands("GRANT", "REVOKE", "ALTER DEFAULT PRIVILEGES")},
+	{id: "granted", name: "GRANT", section: "privileged", filter: commands("GRANT")},
+	{id: "revoked", name: "REVOKE", section: "privileged", filter: commands("REVOKE")},
+	{id: "ddl", name: "DDL", section: "privileged", filter: statements("ddl"), front: true},
+	{id: "created", name: "CREATE", section: "privileged", filter: query.FilterOptions{Kinds: []string{"statement"}, Classes: []string{"ddl"}, Commands: []string{"CREATE"}}},
+	{id: "altered", name: "ALTER", section: "privileged", filter: query.FilterOptions{Kinds: []string{"statement"}, Classes: []string{"ddl"}, Commands: []string{"ALTER"}}},
+	{id: "dropped", name: "DROP", section: "privileged", filter: query.FilterOptions{Kinds: []string{"statement"}, Classes: []string{"ddl"}, Commands: []string{"DROP"}}},
+	{id: "catalog", name: "reads of the system catalog", section: "access", filter: reads("pg_catalog.*", "information_schema.*")},
+	{id: "settings", name: "changed settings", section: "settings", filter: kind("setting"), front: true},
+	{id: "alter_system", name: "ALTER SYSTEM", section: "settings", filter: commands("ALTER SYSTEM")},
+	{id: "set", name: "SET and RESET", section: "settings", filter: statements("misc_set")},
+	{id: "servers", name: "starts, stops and recoveries", section: "gaps", filter: kind("server")},
+	{id: "gaps", name: "gap records", section: "gaps", filter: kind("gap"), front: true, alarm: true},
+	{id: "notes", name: "notes", section: "activity", filter: kind("note")},
+}
+
+// keyReport is what the key figures came to.
+func (m *maker) keyReport() []Figure {
+	figure := func(k *keyFigure, g *group) Figure {
+		return Figure{ID: k.id, Name: k.name, Section: k.section, Front: k.front, Alarm: k.alarm && g.n > 0, Records: m.records("", g, k.filter)}
+	}
+	all := []Figure{figure(&keyFigure{id: "records", name: "records", section: "activity", front: true}, &m.total)}
+	for i := range keyFigures {
+		all = append(all, figure(&keyFigures[i], &m.keys[i]))
+	}
+	off := query.FilterOptions{Kinds: []string{"statement"}, TopLevel: true, OffHours: true}
+	return append(all, figure(&keyFigure{id: "off_hours", name: "statements off hours", section: "off_hours", filter: off, front: true}, &m.offHours))
+}
+
+// records are those behind a figure.
+func (m *maker) records(label string, g *group, filter query.FilterOptions) Records {
+	r := Records{Label: label, Count: g.n, Samples: m.shown(g.first)}
+	if g.n > 0 {
+		r.Command = m.command(filter)
+	}
+	return r
+}
+
+// shown sets the times of samples as the report shows them, and makes their texts safe for terminals.
+func (m *maker) shown(list []*Sample) []*Sample {
+	for _, s := range list {
+		if s.Time != "" {
+			continue // it was done before
+		}
+		s.Time = m.timeOf(s.at.time)
+		for _, text := range []*string{&s.User, &s.Role, &s.Database, &s.Client, &s.Command, &s.Objects, &s.SQLState, &s.Message, &s.Text} {
+			*text = render.Safe(*text)
+		}
+	}
+	return list
+}
+
+// timeOf is a time to the microsecond.
+func (m *maker) timeOf(usec int64) string {
+	return query.Moment(usec).In(m.o.Zone).Format("2006-01-02 15:04:05.000000")
+}
+
+// key is the number of a key figure.
+func (m *maker) key(id string) int64 {
+	for i := range keyFigures {
+		if keyFigures[i].id == id {
+			return m.keys[i].n
+		}
+	}
+	panic("no key figure " + id)
+}

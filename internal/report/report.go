@@ -1,0 +1,375 @@
+// Package report sums up a period of a trail for people: one page that stands alone, or the same
+// contents as JSON or Markdown.
+//
+// In the order in which a report is made:
+//
+//	tally.go       counting in bounded memory, and the first records behind each figure
+//	collect.go     the pass over the records
+//	command.go     the "steno cat" command that shows all records behind a figure
+//	keys.go        the key figures
+//	sections.go    the sections, made of what was counted
+//	compliance.go  the same, in the order of the requirements of a standard
+//	chart.go       pictures
+//	html.go        the page; markdown.go and json.go: the other formats
+package report
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/verify"
+)
+
+// Options say what a report is about.
+type Options struct {
+	Index *trail.Index
+	// Asked chooses records; Since and Until of it are the period.
+	Asked query.FilterOptions
+	// Zone is the time zone of clocks and working hours, ZoneName what the command line calls it.
+	Zone     *time.Location
+	ZoneName string
+	// Trails and KeyFlags are those of the command line: commands in the report have them, too.
+	Trails   []string
+	KeyFlags []string
+	// Verify is the verdict on the whole trail.
+	Verify *verify.Report
+	// Standard orders the report by the requirements of a standard; empty: none.
+	Standard string
+	Version  string
+	Now      time.Time
+	// Warn is told what is wrong in the trail. It is called by one goroutine at a time.
+	Warn func(error)
+}
+
+// Report is what a report says. All texts are plain: each format escapes them.
+type Report struct {
+	Title    string    `json:"title"`
+	Made     string    `json:"made"`
+	Version  string    `json:"version"`
+	Trails   []string  `json:"trails"`
+	Hosts    []string  `json:"hosts,omitempty"`
+	Since    string    `json:"since"` // of the period
+	Until    string    `json:"until"`
+	First    string    `json:"first_record,omitempty"`
+	Last     string    `json:"last_record,omitempty"`
+	Zone     string    `json:"time_zone"`
+	Filter   string    `json:"filter,omitempty"`
+	Verdict  Verdict   `json:"verdict"`
+	Figures  []Figure  `json:"figures"`
+	Standard *Standard `json:"compliance,omitempty"`
+	Sections []Section `json:"sections"`
+	Notes    []string  `json:"notes"`
+}
+
+// Verdict is what verifying the trail has found.
+type Verdict struct {
+	Intact   bool     `json:"intact"`
+	Complete bool     `json:"complete"` // everything could be read
+	Text     string   `json:"text"`
+	Facts    []Fact   `json:"facts"`
+	Damage   []string `json:"damage,omitempty"`
+	Unread   []string `json:"unreadable,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Fact is a name and what is to be said of it.
+type Fact struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// Figure is a number, and the records behind it.
+type Figure struct {
+	ID      string  `json:"id"`
+	Name    string  `json:"name"`
+	Front   bool    `json:"-"` // it is at the top
+	Alarm   bool    `json:"-"`
+	Section string  `json:"section,omitempty"`
+	Records Records `json:"records"`
+}
+
+// Records are those behind a figure: how many, the first ones, and the command that shows all.
+type Records struct {
+	Label   string    `json:"label,omitempty"`
+	Count   int64     `json:"count"`
+	Command string    `json:"command,omitempty"`
+	Samples []*Sample `json:"samples,omitempty"`
+}
+
+// Section is a part of the report.
+type Section struct {
+	ID      string   `json:"id"`
+	Title   string   `json:"title"`
+	About   string   `json:"about"`
+	Summary string   `json:"summary"`
+	Charts  []Chart  `json:"charts,omitempty"`
+	Tables  []Table  `json:"tables,omitempty"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// Table is a table. Numbers are in columns whose Number is set.
+type Table struct {
+	ID      string   `json:"id"`
+	Caption string   `json:"caption"`
+	Columns []Column `json:"columns"`
+	Rows    []Row    `json:"rows"`
+	Others  string   `json:"others,omitempty"` // what is not listed
+	Folded  bool     `json:"-"`                // shown when it is asked for
+	Matrix  bool     `json:"-"`                // cells lead to the rows of another table
+}
+
+// Column is a column of a table.
+type Column struct {
+	Name   string `json:"name"`
+	Number bool   `json:"number,omitempty"`
+}
+
+// Row is a row, and the records behind it.
+type Row struct {
+	ID      string    `json:"id,omitempty"`
+	Cells   []Cell    `json:"cells"`
+	Records []Records `json:"records,omitempty"`
+}
+
+// Cell is a value. Link is the ID of a row.
+type Cell struct {
+	Text  string `json:"text"`
+	Link  string `json:"link,omitempty"`
+	Code  bool   `json:"-"` // SQL
+	Alarm bool   `json:"-"`
+	Heat  int    `json:"-"` // 0 to 5
+}
+
+// maker makes a report.
+type maker struct {
+	o                     Options
+	filter                *query.Filter
+	keyed                 []*query.Filter
+	since, until          int64 // of the period; until is found out if it is not asked for
+	trailFirst, trailLast int64
+	bounds                []int64 // of the parts of the period
+	width                 time.Duration
+	warned                map[string]bool
+	warnings              []string
+	stats                 trail.ScanStats
+	again                 bool // the records were read a second time
+	*figures
+}
+
+// warn passes on what is wrong in the trail, each thing once.
+func (m *maker) warn(err error) {
+	text := query.OpenError(err).Error()
+	if m.warned[text] {
+		return
+	}
+	m.warned[text] = true
+	m.warnings = append(m.warnings, text)
+	m.o.Warn(err)
+}
+
+// Make makes a report.
+func Make(ctx context.Context, o Options) (*Report, error) {
+	filter, err := o.Asked.Filter(o.Now)
+	if err != nil {
+		return nil, err
+	}
+	m := &maker{o: o, filter: filter, since: filter.Since, until: filter.Until, warned: map[string]bool{}}
+	for i := range keyFigures {
+		f, err := keyFigures[i].filter.Filter(o.Now)
+		if err != nil {
+			return nil, err
+		}
+		m.keyed = append(m.keyed, f)
+	}
+	m.setBounds()
+	if m.figures, m.stats, err = m.scan(ctx, nil); err != nil {
+		return nil, err
+	}
+	if m.choose() {
+		m.again = true
+		if m.figures, m.stats, err = m.scan(ctx, m.figures); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.earlier(ctx, m.figures); err != nil {
+		return nil, err
+	}
+	if m.until == trail.MaxTime && m.total.n > 0 {
+		m.until = m.when.last + 1 // what a server adds meanwhile is not of the period
+	}
+	return m.report()
+}
+
+// setBounds divides the part of the period in which there are records.
+func (m *maker) setBounds() {
+	first, last := int64(trail.MaxTime), int64(trail.MinTime)
+	for i := range m.o.Index.Streams {
+		for k := range m.o.Index.Streams[i].Segments {
+			if s := &m.o.Index.Streams[i].Segments[k]; s.Records > 0 {
+				first, last = min(first, s.FirstTime), max(last, s.LastEnd)
+			}
+		}
+	}
+	if first > last {
+		first, last = 0, 0
+	}
+	m.trailFirst, m.trailLast = first, last
+	first, last = max(first, m.since), min(last, m.until)
+	m.bounds, m.width = buckets(first, max(first, last), maxBuckets, m.o.Zone)
+}
+
+// maxBuckets is how many parts of the period charts show at most.
+const maxBuckets = 60
+
+// time is a time as the report shows it.
+func (m *maker) time(usec int64) string {
+	return query.Moment(usec).In(m.o.Zone).Format("2006-01-02 15:04:05")
+}
+
+func (m *maker) report() (*Report, error) {
+	r := &Report{
+		Title: "Audit report", Made: m.o.Now.In(m.o.Zone).Format("2006-01-02 15:04:05 -07:00"), Version: m.o.Version,
+		Zone: m.o.ZoneName, Since: "beginning of the trail", Until: "end of the trail", Notes: m.notes(),
+	}
+	for _, t := range m.o.Trails {
+		r.Trails = append(r.Trails, render.Safe(t))
+	}
+	if m.filter.Since != trail.MinTime {
+		r.Since = m.time(m.since)
+	}
+	if m.filter.Until != trail.MaxTime {
+		r.Until = m.time(m.until)
+	}
+	if m.total.n > 0 {
+		r.First, r.Last = m.time(m.when.first), m.time(m.when.last)
+	}
+	asked := m.o.Asked
+	asked.Since, asked.Until = "", ""
+	words := flagsOf(&asked, "--")
+	if asked.Not != nil {
+		words = append(words, flagsOf(asked.Not, "--not-")...)
+	}
+	r.Filter = strings.Join(words, " ")
+	r.Hosts = m.hostNames()
+	r.Verdict = m.verdict()
+	r.Figures = m.keyReport()
+	r.Sections = m.sections()
+	if m.o.Standard != "" {
+		var err error
+		if r.Standard, err = m.standard(r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// hostNames are the servers that recorded the trail.
+func (m *maker) hostNames() []string {
+	var all names
+	servers := m.o.Index.Servers()
+	for i := range m.o.Index.Streams {
+		for _, ref := range m.o.Index.Streams[i].Refs() {
+			for _, s := range servers.Of(&ref) {
+				name := s.Host
+				if s.Cluster != "" {
+					name += " (" + s.Cluster + ")"
+				}
+				all.add(render.Safe(name))
+			}
+			break
+		}
+	}
+	return all.some
+}
+
+// verdict is what verify has found in the whole trail, and the pass over the records.
+func (m *maker) verdict() Verdict {
+	v := m.o.Verify
+	problems := func(list []verify.Problem, more int) (texts []string) {
+		for _, p := range list[:min(len(list), maxListed)] {
+			texts = append(texts, p.String())
+		}
+		if more > 0 {
+			texts = append(texts, "and "+number(int64(more))+" more")
+		}
+		return texts
+	}
+	out := Verdict{Damage: problems(v.Problems, v.MoreProblems), Unread: problems(v.Unreadable, v.MoreUnreadable), Warnings: problems(v.Warnings, v.MoreWarnings)}
+	all := slices.Concat(out.Damage, out.Unread, out.Warnings)
+	for _, w := range m.warnings {
+		w = render.Safe(w)
+		if !slices.ContainsFunc(all, func(known string) bool { return strings.Contains(known, w) || strings.Contains(w, known) }) && len(out.Warnings) < 2*maxListed {
+			out.Warnings = append(out.Warnings, w)
+		}
+	}
+	out.Intact, out.Complete = len(v.Problems) == 0, len(v.Unreadable) == 0
+	out.Text = strings.TrimPrefix(v.Verdict(), "intact: ")
+	if v.Keyed == false {
+		out.Facts = append(out.Facts, Fact{"Signatures", "not checked: no public key was given (--key)"})
+	}
+	for i := range v.Seals {
+		out.Facts = append(out.Facts, Fact{"Seals", v.Seals[i].Line(v.Keyed)})
+	}
+	anchors := "none were given (--anchor): that the end of the trail was cut off, or that it is an older copy, would not be noticed"
+	if v.Anchors > 0 {
+		anchors = number(int64(v.Anchors)) + " checked: the trail has everything that it had when they were made"
+		if !out.Intact {
+			anchors = number(int64(v.Anchors)) + " checked"
+		}
+	}
+	out.Facts = append(out.Facts, Fact{"Anchors", anchors}, Fact{"Checked", fmt.Sprintf("the whole trail: %s in %s of %s, %s", plural(v.Records, "record"), plural(v.Blocks, "block"), plural(int64(v.Segments), "segment"), plural(int64(v.Streams), "stream"))})
+	if v.First != "" {
+		out.Facts = append(out.Facts, Fact{"Covers", v.First + " to " + v.Last})
+	}
+	if v.GapRecords > 0 {
+		out.Facts = append(out.Facts, Fact{"Lost", fmt.Sprintf("%s, counted by %s", plural(int64(v.LostRecords), "record"), plural(int64(v.GapRecords), "gap record"))})
+	}
+	for i := range v.Deleted {
+		out.Facts = append(out.Facts, Fact{"Deleted", fmt.Sprint(&v.Deleted[i])})
+	}
+	if v.UnreadBlocks > 0 {
+		out.Facts = append(out.Facts, Fact{"Encrypted", plural(v.UnreadBlocks, "block") + " could not be decrypted: their records are missing here"})
+	}
+	return out
+}
+
+// notes say how the figures were computed.
+func (m *maker) notes() []string {
+	notes := []string{
+		"Counts are exact: each is the number of records that the command behind it shows. Tables list the largest rows; what is not listed is counted in their last line.",
+		"Records of the trail belong to the period by the time at which they started.",
+	}
+	if m.again {
+		notes = append(notes, "There were more different names than are followed at the same time: rows were chosen by an approximation, then counted exactly. A row with a few records may be missing where its table says that there are more.")
+	}
+	if n := m.unfinished.n; n > 0 {
+		notes = append(notes, fmt.Sprintf("%s of statements that were still running when they were written count as records, not as statements.", plural(n, "start record")))
+	}
+	return notes
+}
+
+// number is a number with separators.
+func number(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// plural is a number of things.
+func plural(n int64, what string) string {
+	if n != 1 {
+		if strings.HasSuffix(what, "s") {
+			what += "e"
+		}
+		what += "s"
+	}
+	return number(n) + " " + what
+}

@@ -1,0 +1,599 @@
+// The sections of a report, made of what was counted.
+
+package report
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+const (
+	rowsShown   = 20
+	pairsShown  = 150
+	matrixUsers = 10
+	matrixNames = 15
+)
+
+// sections are all of them, in the order of the report.
+func (m *maker) sections() []Section {
+	return []Section{
+		m.activity(), m.logins(), m.failures(), m.privilegedAndDDL(), m.accessed(), m.newAccess(),
+		m.offHoursSection(), m.settingsSection(), m.gapsSection(), m.topStatements(),
+	}
+}
+
+// ---- helpers ----
+
+func columns(names ...string) (all []Column) {
+	for _, n := range names {
+		name, isNumber := strings.CutPrefix(n, "#")
+		all = append(all, Column{name, isNumber})
+	}
+	return all
+}
+
+func text(s string) Cell { return Cell{Text: render.Safe(s)} }
+
+func name(s string) Cell {
+	if s == "" {
+		return Cell{Text: "(none)"}
+	}
+	return text(s)
+}
+
+func count(n int64) Cell { return Cell{Text: number(n)} }
+
+// alarm is a number that is to be noticed if it is not zero.
+func alarm(n int64) Cell { return Cell{Text: number(n), Alarm: n > 0} }
+
+func (m *maker) moment(usec int64) Cell { return Cell{Text: m.time(usec)} }
+
+// micros is a duration.
+func micros(usec uint64) Cell {
+	d := time.Duration(min(usec, 1<<53)) * time.Microsecond
+	switch {
+	case d >= time.Hour:
+		d = d.Round(time.Minute)
+	case d >= time.Minute:
+		d = d.Round(time.Second)
+	case d >= time.Second:
+		return Cell{Text: fmt.Sprintf("%.2f s", d.Seconds())}
+	default:
+		return Cell{Text: fmt.Sprintf("%.2f ms", float64(d)/1e6)}
+	}
+	return Cell{Text: strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")}
+}
+
+// others says what a table does not list.
+func others(listed, all int, pruned bool, what string) string {
+	switch {
+	case pruned:
+		return fmt.Sprintf("and more %s than can be followed at the same time", what)
+	case all > listed:
+		return fmt.Sprintf("and %s more %s", number(int64(all-listed)), what)
+	}
+	return ""
+}
+
+// events is a table of single records.
+func (m *maker) events(id, caption string, l *latest, what string, head string, cells func(*Sample) []Cell) Table {
+	t := Table{ID: id, Caption: caption, Columns: columns("time", "user", "database"), Folded: len(l.last) > rowsShown}
+	for h := range strings.SplitSeq(head, ",") {
+		t.Columns = append(t.Columns, Column{Name: h})
+	}
+	t.Columns = append(t.Columns, Column{Name: "record"})
+	for _, s := range m.shown(l.last) {
+		row := Row{Cells: append([]Cell{{Text: s.Time}, text(s.User), text(s.Database)}, cells(s)...)}
+		row.Cells = append(row.Cells, text(s.Record()))
+		t.Rows = append(t.Rows, row)
+	}
+	if rest := l.n - int64(len(l.last)); rest > 0 {
+		t.Others = fmt.Sprintf("These are the last ones; %s before them, see the commands above.", plural(rest, what))
+	}
+	return t
+}
+
+// Record is the session and sequence number of the record.
+func (s *Sample) Record() string {
+	if s.Seq == 0 {
+		return s.Session
+	}
+	return fmt.Sprintf("%s/%d", s.Session, s.Seq)
+}
+
+// Result is the outcome of what the record is about.
+func (s *Sample) Result() string {
+	switch {
+	case s.SQLState != "":
+		return strings.TrimSpace(s.SQLState + " " + condition(s.SQLState))
+	case s.Outcome == "ok":
+		return ""
+	}
+	return s.Outcome
+}
+
+func (m *maker) series(name string, i int, isAlarm bool) Strip {
+	s := Strip{Name: name, Alarm: isAlarm}
+	for k := range m.buckets {
+		s.Values = append(s.Values, m.buckets[k].of[i])
+		s.Total += m.buckets[k].of[i]
+	}
+	return s
+}
+
+func (m *maker) chart(title string, strips ...Strip) Chart {
+	strips = slices.DeleteFunc(strips, func(s Strip) bool { return s.Total == 0 })
+	c := Chart{Title: title, Strips: strips, bounds: m.bounds, width: m.width, zone: m.o.Zone}
+	for i := range m.buckets {
+		c.From = append(c.From, m.time(m.bounds[i]))
+	}
+	return c
+}
+
+//go:embed sqlstates.txt
+var sqlstatesText string
+
+// conditions are the names of SQLSTATEs, and the titles of their classes by two characters.
+var conditions = func() map[string]string {
+	all := map[string]string{}
+	for line := range strings.Lines(sqlstatesText) {
+		code, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		all[code] = name
+	}
+	return all
+}()
+
+// condition is PostgreSQL's name for an SQLSTATE; empty: it has none.
+func condition(sqlstate string) string { return conditions[sqlstate] }
+
+// conditionClass is the title of its class.
+func conditionClass(sqlstate string) string {
+	if len(sqlstate) < 2 {
+		return ""
+	}
+	return conditions[sqlstate[:2]]
+}
+
+// ---- the sections ----
+
+func (m *maker) activity() Section {
+	s := Section{ID: "activity", Title: "Activity", About: "Statements are those of clients and those that functions and triggers run. They belong to the time at which they started.",
+		Summary: fmt.Sprintf("%s, %s of them statements, by %s in %s.", plural(m.total.n, "record"), number(m.kinds[trail.KindStatement].n),
+			m.distinct(len(m.users.of), m.users.pruned, "user"), m.distinct(len(m.dbs.of), m.dbs.pruned, "database"))}
+	strips := []Strip{m.series("all records", seriesRecords, false)}
+	strips[0].Tall = true
+	classes := Table{ID: "classes", Caption: "Statements by class", Columns: columns("class", "#statements", "#share")}
+	_, names, _ := trail.Names()
+	for c := range m.classes {
+		g := &m.classes[c]
+		if g.n == 0 {
+			continue
+		}
+		class := trail.Class(c).String()
+		filter := with(query.FilterOptions{Classes: []string{class}}, false, "statement")
+		if c == 0 {
+			class, filter = "(none)", none
+		} else if !slices.Contains(names, class) {
+			filter = none
+		}
+		strips = append(strips, m.series(class, c, false))
+		classes.Rows = append(classes.Rows, Row{Cells: []Cell{{Text: class}, count(g.n), share(g.n, m.kinds[trail.KindStatement].n)}, Records: []Records{m.records("", g, filter)}})
+	}
+	sortRows(classes.Rows)
+	s.Charts = []Chart{m.chart("Records over time, by class of statement", append(strips, m.series("failures", seriesFailed, true))...)}
+	kinds := Table{ID: "kinds", Caption: "Records by kind", Columns: columns("kind", "#records", "#share")}
+	for k := range m.kinds {
+		if g := &m.kinds[k]; g.n > 0 {
+			kind := trail.Kind(k).String()
+			kinds.Rows = append(kinds.Rows, Row{Cells: []Cell{{Text: kind}, count(g.n), share(g.n, m.total.n)}, Records: []Records{m.records("", g, query.FilterOptions{Kinds: []string{kind}})}})
+		}
+	}
+	sortRows(kinds.Rows)
+	s.Tables = []Table{classes, kinds,
+		m.actors("users", "Users", "user", &m.users, setUsers), m.actors("databases", "Databases", "database", &m.dbs, setDatabases),
+		m.actors("applications", "Applications", "application", &m.apps, setApplications),
+		m.times(),
+	}
+	return s
+}
+
+// distinct says how many different names there are.
+func (m *maker) distinct(n int, pruned bool, what string) string {
+	if pruned {
+		return "more than " + plural(int64(n), what)
+	}
+	return plural(int64(n), what)
+}
+
+func share(n, of int64) Cell {
+	if of == 0 {
+		return Cell{}
+	}
+	return Cell{Text: fmt.Sprintf("%.1f %%", 100*float64(n)/float64(of))}
+}
+
+// sortRows puts the rows with most records first.
+func sortRows(rows []Row) {
+	slices.SortStableFunc(rows, func(a, b Row) int { return int(max(-1, min(1, b.Records[0].Count-a.Records[0].Count))) })
+}
+
+func (m *maker) actors(id, caption, what string, t *tally[string, actor, *actor], set func(*query.FilterOptions, []string)) Table {
+	out := Table{ID: id, Caption: caption, Columns: columns(what, "#statements", "#failures", "#logins", "#refused", "first", "last", "#records")}
+	keys := t.heaviest((*actor).weight)
+	out.Others = others(rowsShown, len(keys), t.pruned, what+"s")
+	for _, key := range keys[:min(len(keys), rowsShown)] {
+		a := t.of[key]
+		row := Row{Cells: []Cell{name(key), count(a.statements), count(a.failed.n), count(a.logins), alarm(a.refused.n), m.moment(a.when.first), m.moment(a.when.last), count(a.records.n)}}
+		row.Records = []Records{m.records("all records", &a.records, byActor(key, t, set))}
+		if a.failed.n > 0 {
+			row.Records = append(row.Records, m.records("failures", &a.failed, with(byActor(key, t, set), true)))
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+// times is the table behind the chart of activity.
+func (m *maker) times() Table {
+	t := Table{ID: "times", Caption: "The same in numbers", Columns: columns("from", "#failures", "#logins", "#refused", "#DDL", "#privileged", "#records"), Folded: true}
+	for i := range m.buckets {
+		b := &m.buckets[i]
+		if b.of[seriesRecords] == 0 {
+			continue
+		}
+		var o query.FilterOptions
+		if i > 0 && m.bounds[i] > m.since {
+			o.Since = exactTime(m.bounds[i])
+		}
+		if i < len(m.buckets)-1 && m.bounds[i+1] < m.until {
+			o.Until = exactTime(m.bounds[i+1])
+		}
+		row := Row{Cells: []Cell{m.moment(m.bounds[i]), count(b.of[seriesFailed]), count(b.of[seriesLogins]), alarm(b.of[seriesRefused]),
+			count(b.of[trail.ClassDDL]), count(b.of[seriesPrivileged]), count(b.of[seriesRecords])}, Records: []Records{m.records("all records", &b.records, o)}}
+		if b.failed.n > 0 {
+			row.Records = append(row.Records, m.records("failures", &b.failed, with(o, true)))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func (m *maker) logins() Section {
+	s := Section{ID: "logins", Title: "Logins", About: "Connections that were authenticated, and connections that were refused, by the client's address.",
+		Summary: fmt.Sprintf("%s and %s from %s.", plural(m.key("logins"), "login"), plural(m.key("refused"), "refused login"), m.distinct(len(m.hosts.of), m.hosts.pruned, "address"))}
+	s.Charts = []Chart{m.chart("Logins over time", m.series("logins", seriesLogins, false), m.series("refused", seriesRefused, true))}
+	t := Table{ID: "addresses", Caption: "By address", Columns: columns("address", "users", "first", "last", "#refused", "#logins")}
+	keys := m.hosts.heaviest((*address).weight)
+	t.Others = others(rowsShown, len(keys), m.hosts.pruned, "addresses")
+	for _, key := range keys[:min(len(keys), rowsShown)] {
+		a := m.hosts.of[key]
+		row := Row{Cells: []Cell{name(a.name), text(a.users.String()), m.moment(a.when.first), m.moment(a.when.last), alarm(a.refused.n), count(a.logins.n)}}
+		if a.refused.n > 0 {
+			row.Records = append(row.Records, m.records("refused logins", &a.refused, with(byHost(a.name), false, "auth_failed")))
+		}
+		if a.logins.n > 0 {
+			row.Records = append(row.Records, m.records("logins", &a.logins, with(byHost(a.name), false, "connect")))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	reasons := m.stateTable("refusals", "Why logins were refused", "logins", &m.refusals, func(code string) query.FilterOptions {
+		o := m.byState(code)
+		o.Failed, o.Kinds = false, []string{"auth_failed"}
+		return o
+	})
+	users := Table{ID: "refused_users", Caption: "As whom", Columns: columns("user", "first record", "last record", "#logins", "#refused")}
+	for _, key := range m.users.heaviest(func(a *actor) int64 { return a.refused.n }) {
+		if a := m.users.of[key]; a.refused.n > 0 && len(users.Rows) < rowsShown {
+			users.Rows = append(users.Rows, Row{Cells: []Cell{name(key), m.moment(a.when.first), m.moment(a.when.last), count(a.logins), alarm(a.refused.n)},
+				Records: []Records{m.records("", &a.refused, with(byActor(key, &m.users, setUsers), false, "auth_failed"))}})
+		}
+	}
+	s.Tables = []Table{t, reasons, users}
+	return s
+}
+
+func (m *maker) stateTable(id, caption, what string, t *tally[string, state, *state], by func(string) query.FilterOptions) Table {
+	out := Table{ID: id, Caption: caption, Columns: columns("SQLSTATE", "condition", "class", "users", "first", "last", "#"+what)}
+	keys := t.heaviest((*state).weight)
+	out.Others = others(2*rowsShown, len(keys), t.pruned, "SQLSTATEs")
+	for _, key := range keys[:min(len(keys), 2*rowsShown)] {
+		st := t.of[key]
+		row := Row{Cells: []Cell{name(key), text(condition(key)), text(conditionClass(key)), text(st.users.String()), m.moment(st.when.first), m.moment(st.when.last), count(st.records.n)},
+			Records: []Records{m.records("", &st.records, by(key))}}
+		if key == "" {
+			row.Cells[1].Text = "interrupted: the process ended before the statement"
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+func (m *maker) failures() Section {
+	s := Section{ID: "failures", Title: "Failures", About: "What failed, was refused or was interrupted, refused logins included. The ends of transactions that were rolled back on request are no failures.",
+		Summary: fmt.Sprintf("%s, %s of them because permission was denied (42501).", plural(m.key("failed"), "failure"), number(m.key("denied")))}
+	s.Charts = []Chart{m.chart("Failures over time", m.series("failures", seriesFailed, true))}
+	users := Table{ID: "failed_users", Caption: "By user", Columns: columns("user", "#statements", "#failures")}
+	for _, key := range m.users.heaviest(func(a *actor) int64 { return a.failed.n }) {
+		if a := m.users.of[key]; a.failed.n > 0 && len(users.Rows) < rowsShown {
+			users.Rows = append(users.Rows, Row{Cells: []Cell{name(key), count(a.statements), count(a.failed.n)}, Records: []Records{m.records("", &a.failed, with(byActor(key, &m.users, setUsers), true))}})
+		}
+	}
+	denials := Table{ID: "denials", Caption: "Permission denied", Columns: columns("of", "#failures")}
+	for _, d := range [][2]string{{"denied_read", "reads"}, {"denied_write", "writes"}, {"denied_ddl", "DDL"}, {"denied_role", "roles and privileges"}, {"denied_set", "settings"}} {
+		denials.Rows = append(denials.Rows, m.keyRow(d[0], d[1]))
+	}
+	s.Tables = []Table{m.stateTable("states", "By SQLSTATE", "failures", &m.states, m.byState), denials, users}
+	return s
+}
+
+// keyRow is a key figure as a row.
+func (m *maker) keyRow(id, title string) Row {
+	for i := range keyFigures {
+		if k := &keyFigures[i]; k.id == id {
+			return Row{Cells: []Cell{{Text: title}, count(m.keys[i].n)}, Records: []Records{m.records("", &m.keys[i], k.filter)}}
+		}
+	}
+	panic("no key figure " + id)
+}
+
+func (m *maker) privilegedAndDDL() Section {
+	s := Section{ID: "privileged", Title: "Privileged statements and DDL",
+		About:   "Privileged are statements about roles and privileges (class role), and those about policies, extensions, databases, replication and the server's configuration, as in the view privileged of steno query. Changed settings of pg_steno are below.",
+		Summary: fmt.Sprintf("%s and %s of other DDL.", plural(m.privileged.n, "privileged statement"), plural(m.ddl.n, "statement"))}
+	roles := m.series("role", int(trail.ClassRole), false)
+	s.Charts = []Chart{m.chart("Privileged statements and DDL over time", m.series("privileged", seriesPrivileged, true), roles, m.series("ddl", int(trail.ClassDDL), false), m.series("settings", seriesSettings, false))}
+	t := Table{ID: "commands", Caption: "By command", Columns: columns("command", "class", "users", "first", "last", "#failed", "#statements")}
+	keys := m.commands.heaviest((*state).weight)
+	t.Others = others(2*rowsShown, len(keys), m.commands.pruned, "commands")
+	for _, key := range keys[:min(len(keys), 2*rowsShown)] {
+		c := m.commands.of[key]
+		filter := with(m.byCommand(key), false, "statement")
+		row := Row{Cells: []Cell{name(key), {Text: c.class.String()}, text(c.users.String()), m.moment(c.when.first), m.moment(c.when.last), count(c.failed.n), count(c.records.n)},
+			Records: []Records{m.records("statements", &c.records, filter)}}
+		if c.failed.n > 0 {
+			row.Records = append(row.Records, m.records("failed", &c.failed, with(filter, true)))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	cells := func(s *Sample) []Cell {
+		return []Cell{text(s.Command), text(s.Objects), {Text: render.Safe(s.Result()), Alarm: s.Result() != ""}, {Text: render.Safe(s.Text), Code: true}}
+	}
+	s.Tables = []Table{t, m.events("privileged_events", "Privileged statements", &m.privileged, "privileged statement", "command,object,failed,text", cells),
+		m.events("ddl_events", "DDL", &m.ddl, "statement", "command,object,failed,text", cells)}
+	return s
+}
+
+// used are the pairs of users and relations that statements read or write, those with most uses first.
+func (m *maker) used(keep func(*pair) bool) []*pair {
+	var all []*pair
+	for _, key := range m.pairs.heaviest((*pair).weight) {
+		if p := m.pairs.of[key]; p.uses.n > p.named && keep(p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func (p *pair) relationName(databases int) string {
+	if databases > 1 {
+		return p.database + ": " + p.relation
+	}
+	return p.relation
+}
+
+func (p *pair) row(m *maker, id string) Row {
+	var access []string
+	for a := range p.access.Names {
+		access = append(access, a)
+	}
+	return Row{ID: id, Cells: []Cell{name(p.user), name(p.database), name(p.relation), {Text: strings.Join(access, ", ")}, m.moment(p.when.first), m.moment(p.when.last),
+		count(p.failed), count(p.named), count(p.uses.n - p.named)}, Records: []Records{m.records("", &p.uses, byPair(p))}}
+}
+
+var pairColumns = columns("user", "database", "relation", "access", "first", "last", "#failed", "#as object", "#statements")
+
+func (m *maker) accessed() Section {
+	all := m.used(func(*pair) bool { return true })
+	relations, users := m.matrixNames(all)
+	s := Section{ID: "access", Title: "Table and user", About: "Who uses which relation: statements that read, write or lock it, views and sequences included. “As object” counts statements that only create, alter, rename or drop it; the command shows these, too.",
+		Summary: fmt.Sprintf("%s and %s; %s.", plural(m.key("reads"), "read"), plural(m.key("writes"), "write"), m.distinct(len(all), m.pairs.pruned, "different use")+" of a relation by a user")}
+	matrix := Table{ID: "matrix", Caption: "Statements by relation and user", Columns: columns("relation"), Matrix: true}
+	for _, u := range users {
+		matrix.Columns = append(matrix.Columns, Column{Name: render.Safe(u), Number: true})
+	}
+	list := Table{ID: "pairs", Caption: "Uses by relation and user", Columns: pairColumns, Folded: len(all) > rowsShown}
+	ids, most := map[*pair]string{}, int64(1)
+	for i, p := range all {
+		if i < pairsShown {
+			ids[p] = fmt.Sprintf("pair-%d", i+1)
+		}
+	}
+	for _, rel := range relations {
+		row := Row{Cells: []Cell{name(rel)}}
+		for _, u := range users {
+			cell := Cell{Text: "·"}
+			for _, p := range all {
+				if p.user == u && p.relationName(len(m.dbs.of)) == rel {
+					if ids[p] == "" {
+						ids[p] = fmt.Sprintf("pair-%d", len(ids)+1)
+					}
+					cell = Cell{Text: number(p.uses.n - p.named), Link: ids[p], Heat: -1}
+					most = max(most, p.uses.n)
+				}
+			}
+			row.Cells = append(row.Cells, cell)
+		}
+		matrix.Rows = append(matrix.Rows, row)
+	}
+	heat(matrix.Rows, most)
+	for _, p := range all {
+		if ids[p] != "" {
+			list.Rows = append(list.Rows, p.row(m, ids[p]))
+		}
+	}
+	list.Others = others(len(list.Rows), len(all), m.pairs.pruned, "uses")
+	if len(all) > 0 {
+		s.Tables = []Table{matrix, list}
+	}
+	return s
+}
+
+// heat gives the cells of a matrix shades, by the logarithm of their numbers.
+func heat(rows []Row, most int64) {
+	steps := func(n int64) (s int) {
+		for ; n > 0; n >>= 1 {
+			s++
+		}
+		return s
+	}
+	for i := range rows {
+		for k := range rows[i].Cells {
+			if c := &rows[i].Cells[k]; c.Heat < 0 {
+				var n int64
+				fmt.Sscan(strings.ReplaceAll(c.Text, ",", ""), &n)
+				c.Heat = max(1, min(5, 5*steps(n)/max(1, steps(most))))
+			}
+		}
+	}
+}
+
+// matrixNames are the relations and users with most uses.
+func (m *maker) matrixNames(all []*pair) (relations, users []string) {
+	weights := func(of func(*pair) string, n int) []string {
+		sum := map[string]int64{}
+		for _, p := range all {
+			sum[of(p)] += p.uses.n
+		}
+		var list []string
+		for k := range sum {
+			list = append(list, k)
+		}
+		slices.SortFunc(list, func(a, b string) int {
+			if sum[a] != sum[b] {
+				return int(max(-1, min(1, sum[b]-sum[a])))
+			}
+			return strings.Compare(a, b)
+		})
+		return list[:min(n, len(list))]
+	}
+	return weights(func(p *pair) string { return p.relationName(len(m.dbs.of)) }, matrixNames), weights(func(p *pair) string { return p.user }, matrixUsers)
+}
+
+func (m *maker) newAccess() Section {
+	s := Section{ID: "new_access", Title: "New access", About: "Users and relations whose first access in the whole trail is in the period, as in the view new_access of steno query. What was deleted from the trail, or happened before it began, is not known."}
+	all := m.used(func(p *pair) bool { return !p.old })
+	slices.SortStableFunc(all, func(a, b *pair) int { return cmp.Compare(b.when.first, a.when.first) })
+	if m.since <= m.trailFirst {
+		s.Summary = fmt.Sprintf("The trail has nothing before the period: all %s are new to it.", plural(int64(len(all)), "use"))
+		s.Notes = []string{"With --since, and a trail that begins earlier, this section lists what is new in the period."}
+		all = nil
+	} else {
+		s.Summary = fmt.Sprintf("%s of a relation by a user, since %s.", plural(int64(len(all)), "first use"), m.time(m.since))
+	}
+	if m.pairs.pruned {
+		s.Notes = append(s.Notes, "There are more users and relations than can be followed at the same time: rare uses may be missing here. Choose a shorter period, or a user or database.")
+	}
+	if len(all) > 0 {
+		t := Table{ID: "new_pairs", Caption: "First uses, the latest ones first", Columns: pairColumns, Others: others(maxListed, len(all), m.pairs.pruned, "first uses"), Folded: len(all) > rowsShown}
+		for _, p := range all[:min(len(all), maxListed)] {
+			t.Rows = append(t.Rows, p.row(m, ""))
+		}
+		s.Tables = []Table{t}
+	}
+	return s
+}
+
+func (m *maker) offHoursSection() Section {
+	s := Section{ID: "off_hours", Title: "Off hours", About: "Clients' statements outside of Monday to Friday, 07:00 to 19:00, in time zone " + m.o.ZoneName + ", as in the view off_hours of steno query. Holidays are not known.",
+		Summary: fmt.Sprintf("%s of clients started off hours.", plural(m.offHours.n, "statement"))}
+	off := func(o query.FilterOptions) query.FilterOptions {
+		o.TopLevel, o.OffHours = true, true
+		return with(o, false, "statement")
+	}
+	t := Table{ID: "off_users", Caption: "By user", Columns: columns("user", "#statements, nested ones too", "#off hours")}
+	n := 0
+	for _, key := range m.users.heaviest(func(a *actor) int64 { return a.offHours.n }) {
+		if a := m.users.of[key]; a.offHours.n > 0 {
+			if n++; n <= rowsShown {
+				t.Rows = append(t.Rows, Row{Cells: []Cell{name(key), count(a.statements), count(a.offHours.n)}, Records: []Records{m.records("", &a.offHours, off(byActor(key, &m.users, setUsers)))}})
+			}
+		}
+	}
+	t.Others = others(rowsShown, n, m.users.pruned, "users")
+	if m.total.n > 0 {
+		s.Charts = []Chart{{Title: "Clients' statements by day of the week and hour", Hours: &m.hours}}
+	}
+	s.Tables = []Table{t}
+	return s
+}
+
+func (m *maker) settingsSection() Section {
+	s := Section{ID: "settings", Title: "Settings", About: "Changes of pg_steno's own settings, which decide what is recorded, and of the server's. Changes that were made by editing files are known of pg_steno's settings only.",
+		Summary: fmt.Sprintf("%s of pg_steno, %s, %s.", plural(m.key("settings"), "changed setting"), plural(m.key("alter_system"), "ALTER SYSTEM statement"), plural(m.key("set"), "SET or RESET statement"))}
+	t := Table{ID: "setting_kinds", Caption: "What was changed", Columns: columns("by", "#records"), Rows: []Row{
+		m.keyRow("settings", "settings of pg_steno"), m.keyRow("alter_system", "ALTER SYSTEM"), m.keyRow("set", "SET and RESET")}}
+	cells := func(s *Sample) []Cell { return []Cell{{Text: render.Safe(s.Text)}} }
+	s.Tables = []Table{t, m.events("setting_events", "Settings of pg_steno", &m.settings, "change", "change", cells)}
+	return s
+}
+
+func (m *maker) gapsSection() Section {
+	s := Section{ID: "gaps", Title: "Gaps", About: "Records that could not be written, with the reason that the server noted, and when the server and its writers started, stopped or recovered. What steno.log, rules and grants leave out is no gap: see the settings.",
+		Summary: "No record is missing from the sessions of the period."}
+	if m.gaps.n > 0 {
+		s.Summary = fmt.Sprintf("%s are missing, counted by %s.", plural(m.lostRecords, "record"), plural(m.gaps.n, "gap record"))
+	}
+	t := Table{ID: "gap_kinds", Caption: "What was noted", Columns: columns("what", "#records"), Rows: []Row{m.keyRow("gaps", "gap records"), m.keyRow("servers", "starts, stops and recoveries")}}
+	reasons := Table{ID: "reasons", Caption: "Lost records by reason", Columns: columns("reason", "#lost records")}
+	for reason := range m.lost {
+		reasons.Rows = append(reasons.Rows, Row{Cells: []Cell{name(reason), alarm(m.lost[reason])}})
+	}
+	slices.SortFunc(reasons.Rows, func(a, b Row) int { return strings.Compare(a.Cells[0].Text, b.Cells[0].Text) })
+	cells := func(s *Sample) []Cell { return []Cell{{Text: render.Safe(s.Text)}} }
+	s.Tables = []Table{t, reasons, m.events("gap_events", "Gaps", &m.gaps, "gap", "what is missing", cells), m.events("server_events", "The server and its writers", &m.servers, "event", "what happened", cells)}
+	return s
+}
+
+func (m *maker) topStatements() Section {
+	s := Section{ID: "statements", Title: "Statements", About: "Statements that differ only in constants are one: they have a fingerprint in common, that of the tables statements and trail of steno query. The text is that of the first one. Nested statements count, too, so times of functions are in there twice.",
+		Summary: fmt.Sprintf("%s.", m.distinct(len(m.works.of), m.works.pruned, "different statement"))}
+	if m.noFingerprint > 0 {
+		s.Notes = append(s.Notes, plural(m.noFingerprint, "statement")+" without a text and without a query identifier are not in here.")
+	}
+	for _, o := range []struct {
+		id, caption string
+		weight      func(*work) int64
+	}{
+		{"by_time", "By total time", func(w *work) int64 { return int64(min(w.duration, 1<<62)) }},
+		{"by_calls", "By calls", func(w *work) int64 { return w.calls.n }},
+		{"by_rows", "By rows returned or changed", func(w *work) int64 { return int64(min(w.rows, 1<<62)) }},
+	} {
+		t := Table{ID: o.id, Caption: o.caption, Columns: columns("statement", "users", "#total", "#mean", "#longest", "#rows", "#most rows", "#failed", "#calls")}
+		keys := m.works.heaviest(o.weight)
+		t.Others = others(rowsShown, len(keys), m.works.pruned, "statements")
+		for _, key := range keys[:min(len(keys), rowsShown)] {
+			w := m.works.of[key]
+			if o.weight(w) == 0 {
+				t.Others = ""
+				break
+			}
+			sql := ""
+			if len(w.calls.first) > 0 {
+				sql = w.calls.first[0].Text
+			}
+			t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: render.Safe(sql), Code: true}, text(w.users.String()), micros(w.duration), micros(w.duration / uint64(max(1, w.calls.n))), micros(w.longest),
+				count(int64(min(w.rows, 1<<62))), count(int64(min(w.mostRows, 1<<62))), count(w.errors), count(w.calls.n)},
+				Records: []Records{m.records("", &w.calls, query.FilterOptions{Kinds: []string{"statement"}, Fingerprints: []string{hex16(key)}})}})
+		}
+		s.Tables = append(s.Tables, t)
+	}
+	return s
+}
