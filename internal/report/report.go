@@ -282,7 +282,6 @@ func (m *maker) hostNames() []string {
 				}
 				all.add(render.Safe(name))
 			}
-			break
 		}
 	}
 	return all.some
@@ -310,7 +309,7 @@ func (m *maker) verdict() Verdict {
 	}
 	out.Intact, out.Complete = len(v.Problems) == 0, len(v.Unreadable) == 0
 	out.Text = strings.TrimPrefix(v.Verdict(), "intact: ")
-	if v.Keyed == false {
+	if !v.Keyed {
 		out.Facts = append(out.Facts, Fact{"Signatures", "not checked: no public key was given (--key)"})
 	}
 	for i := range v.Seals {

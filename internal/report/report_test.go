@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -362,5 +363,30 @@ func TestFiltersOfFiguresNarrowThoseOfTheReport(t *testing.T) {
 		if row.Records[0].Command != "" {
 			t.Errorf("%v", row.Records[0])
 		}
+	}
+}
+
+// TestCommandsHaveAllFilters: a filter that is added later is not forgotten.
+func TestCommandsHaveAllFilters(t *testing.T) {
+	o := query.FilterOptions{}
+	v := reflect.ValueOf(&o).Elem()
+	for i := range v.NumField() {
+		f := v.Field(i)
+		switch v.Type().Field(i).Name {
+		case "Not", "Zone":
+			continue
+		}
+		switch f.Kind() {
+		case reflect.Slice:
+			f.Set(reflect.ValueOf([]string{"x"}))
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Bool:
+			f.SetBool(true)
+		}
+		if len(flagsOf(&o, "--")) != 1 {
+			t.Errorf("%s is not in commands", v.Type().Field(i).Name)
+		}
+		f.SetZero()
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/command/prove"
 	recovery "github.com/pg-steno/pg_steno/internal/command/recover"
-	"github.com/pg-steno/pg_steno/internal/command/review"
 	"github.com/pg-steno/pg_steno/internal/command/report"
+	"github.com/pg-steno/pg_steno/internal/command/review"
 	"github.com/pg-steno/pg_steno/internal/command/seal"
 	"github.com/pg-steno/pg_steno/internal/command/slot"
 	"github.com/pg-steno/pg_steno/internal/command/verify"
@@ -63,8 +63,8 @@ head", is not an error.`,
 		cat.NewCmdTail(f, nil),
 		verify.NewCmdVerify(f, nil),
 		prove.NewCmdProve(f, nil),
-		review.NewCmdReview(f),
 		report.NewCmdReport(f, nil),
+		review.NewCmdReview(f),
 		seal.NewCmdSeal(f),
 		keygen.NewCmdKeygen(f, nil),
 		recovery.NewCmdRecover(f, nil),
