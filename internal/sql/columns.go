@@ -3,6 +3,7 @@
 package sql
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -58,6 +59,7 @@ type row struct {
 	access   trail.Access  // to the column
 
 	scratch []byte
+	pairs   [][2][]byte // of extra
 }
 
 // epoch is the beginning of the trail's time, in DuckDB's.
@@ -140,7 +142,12 @@ var trailColumns = []Column{
 	fact("leader", trail.KeyLeader, "for a parallel worker: the session whose statement it helps to execute"),
 	{Name: "leader_substatement", needs: needsTexts, Type: typeBigint, Doc: "for a parallel worker: the nested statement that it helps to execute", by: byRecord,
 		set: func(r *row, v *vector, at int) {
-			n, err := strconv.ParseUint(string(r.Session.Fact(trail.KeyLeaderSubstatement)), 10, 32)
+			leader := r.Session.Fact(trail.KeyLeaderSubstatement)
+			if len(leader) == 0 { // ParseUint would make an error for almost all records
+				v.setNull(at)
+				return
+			}
+			n, err := strconv.ParseUint(string(leader), 10, 32)
 			present(v, at, n, err == nil)
 		}},
 	fact("encoding", trail.KeyEncoding, "encoding of the database, if it is not UTF8"),
@@ -223,7 +230,7 @@ var trailColumns = []Column{
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.Undone) }},
 	{Name: "extra", needs: needsTexts, Type: mapOf(), Doc: "further names and values, such as those of `setting`, `gap` and `server` records", set: setExtra},
 	{Name: "audited", Type: typeNames, Doc: "why the record was written: `session`, `object`, `mandatory`, `rule`",
-		set: func(r *row, v *vector, at int) { v.setNames(at, r.Reasons().Names) }},
+		set: func(r *row, v *vector, at int) { v.setNames(at, reasonNames(r.Reasons())) }},
 	{Name: "stream", Type: typeBigint, Doc: "stream of the trail that has the record",
 		set: func(r *row, v *vector, at int) { v.setInt64(at, int64(r.ref.Segment.Stream.Number)) }},
 	{Name: "segment", Type: typeBigint, Doc: "number of the segment",
@@ -269,7 +276,7 @@ var relationColumns = []Column{
 	{Name: "relation_type", by: byRelation, Type: typeVarchar, Doc: "`table`, `view` …: see [records.md](records.md#types-of-relations)",
 		set: func(r *row, v *vector, at int) { v.setName(at, r.relation.Type.String()) }},
 	{Name: "access", by: byRelation, Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`, `delete`, `truncate`, `references`",
-		set: func(r *row, v *vector, at int) { v.setNames(at, (r.relation.Access &^ trail.AccessAudited).Names) }},
+		set: func(r *row, v *vector, at int) { v.setNames(at, accessNames(r.relation.Access&^trail.AccessAudited)) }},
 	{Name: "via", by: byRelation, needs: needsTexts, Type: typeVarchar, Doc: "the view through which it is reached",
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, via(r.Shape, r.relation)) }},
 	{Name: "has_columns", Type: typeBoolean, Doc: "whether the record names the columns, all of them",
@@ -290,7 +297,7 @@ var columnColumns = []Column{
 			v.setText(at, r.column.Name)
 		}},
 	{Name: "access", Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`",
-		set: func(r *row, v *vector, at int) { v.setNames(at, r.access.Names) }},
+		set: func(r *row, v *vector, at int) { v.setNames(at, accessNames(r.access)) }},
 	relationColumns[1],
 	relationColumns[3],
 }
@@ -314,19 +321,19 @@ func setRelations(r *row, v *vector, at int) {
 		f := elements.fields
 		f[0].setText(i, rel.Name)
 		f[1].setName(i, rel.Type.String())
-		f[2].setNames(i, (rel.Access &^ trail.AccessAudited).Names)
+		f[2].setNames(i, accessNames(rel.Access&^trail.AccessAudited))
 		if rel.HasColumns {
 			columns, c := f[3].setList(i, len(rel.Columns))
 			for n := range rel.Columns {
 				columns.fields[0].setText(c, rel.Columns[n].Name)
-				columns.fields[1].setNames(c, rel.Columns[n].Access.Names)
+				columns.fields[1].setNames(c, accessNames(rel.Columns[n].Access))
 				c++
 			}
 		} else {
 			f[3].setNull(i)
 		}
 		if rel.Omitted != 0 {
-			f[4].setNames(i, rel.Omitted.Names)
+			f[4].setNames(i, accessNames(rel.Omitted))
 		} else {
 			f[4].setNull(i)
 		}
@@ -392,27 +399,41 @@ func setExtra(r *row, v *vector, at int) {
 		v.setNull(at)
 		return
 	}
-	var names []string // a map has each of them once
-	unique := func(yield func(name, value []byte) bool) {
-		names = names[:0]
-		for name, value := range r.ExtraPairs {
-			if slices.Contains(names, string(name)) {
-				continue
-			}
-			names = append(names, string(name))
-			if !yield(name, value) {
-				return
-			}
+	r.pairs, r.scratch = r.pairs[:0], r.scratch[:0]
+	for name, value := range r.ExtraPairs {
+		if slices.ContainsFunc(r.pairs, func(p [2][]byte) bool { return bytes.Equal(p[0], name) }) {
+			continue // a map has each of them once
 		}
+		n := len(r.scratch)
+		r.scratch = append(r.scratch, value...) // which is valid until the next one
+		r.pairs = append(r.pairs, [2][]byte{name, r.scratch[n:]})
 	}
-	n := 0
-	for range unique {
-		n++
-	}
-	elements, i := v.setList(at, n)
-	for name, value := range unique {
-		elements.fields[0].setText(i, name)
-		elements.fields[1].setText(i, value)
+	elements, i := v.setList(at, len(r.pairs))
+	for _, p := range r.pairs {
+		elements.fields[0].setText(i, p[0])
+		elements.fields[1].setText(i, p[1])
 		i++
 	}
 }
+
+// The names of each set of ways to access something, and of reasons, made once.
+var (
+	accessLists = lists(func(n int) func(func(string) bool) { return trail.Access(n).Names })
+	reasonLists = lists(func(n int) func(func(string) bool) { return trail.Audited(n).Names })
+)
+
+func lists(of func(int) func(func(string) bool)) (all [256][]string) {
+	for n := range all {
+		all[n] = slices.Collect(of(n))
+	}
+	return all
+}
+
+func accessNames(a trail.Access) []string {
+	if a < trail.Access(len(accessLists)) {
+		return accessLists[a]
+	}
+	return slices.Collect(a.Names)
+}
+
+func reasonNames(a trail.Audited) []string { return reasonLists[a] }

@@ -175,13 +175,9 @@ func (v *vector) setList(row, n int) (elements *vector, first int) {
 }
 
 // setNames sets a list of strings.
-func (v *vector) setNames(row int, names func(yield func(string) bool)) {
-	n := 0
-	for range names {
-		n++
-	}
-	elements, i := v.setList(row, n)
-	for name := range names {
+func (v *vector) setNames(row int, names []string) {
+	elements, i := v.setList(row, len(names))
+	for _, name := range names {
 		elements.setName(i, name)
 		i++
 	}

@@ -129,7 +129,7 @@ func (r *Record) StoredPairs(yield func(name, value []byte) bool) {
 func (r *Record) endingPairs(yield func(name, value []byte) bool) bool {
 	var buf [24]byte
 	for i := range endingNames {
-		if value := r.AppendEnding(buf[:0], i); len(value) > 0 && !yield([]byte(endingNames[i]), value) {
+		if value := r.AppendEnding(buf[:0], i); len(value) > 0 && !yield(endingNames[i], value) {
 			return false
 		}
 	}
@@ -137,12 +137,12 @@ func (r *Record) endingPairs(yield func(name, value []byte) bool) bool {
 }
 
 // endingNames are the names of what Ending has, in their order.
-var endingNames = [...]string{"event", "statements", "commit_lsn", "end_lsn", "timeline"}
+var endingNames = [...][]byte{[]byte("event"), []byte("statements"), []byte("commit_lsn"), []byte("end_lsn"), []byte("timeline")}
 
 // EndingName is the i-th name of those that ExtraPairs has for Ending, empty after the last.
 func EndingName(i int) string {
 	if i < len(endingNames) {
-		return endingNames[i]
+		return string(endingNames[i])
 	}
 	return ""
 }
