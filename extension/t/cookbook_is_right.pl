@@ -33,7 +33,7 @@ my @varies = (
 	[ lsn => qr{\b[0-9A-F]+/[0-9A-F]{6,8}\b} ],
 	[ xid => qr/(?<=xid )\d+/ ],
 	[ size => qr/\b[\d,.]+ (?:kB|B)\b|(?<=bytes)\s+[\d,]+|[\d.]+(?= bytes each| : 1)/ ],
-	[ block => qr/(?<=blocks)\s+[\d,]+|\b\d+(?:,\d{3})*(?= blocks\b)|(?<=block )[\d,]+(?: of [\d,]+)?|(?<=block=)\d+|(?<=offset )\d+/ ]);
+	[ block => qr/(?<=blocks)\s+[\d,]+|\b\d+(?:,\d{3})*(?= blocks\b)|(?<=block )[\d,]+(?: of [\d,]+)?|(?<=block=)\d+|(?<=offset )\d+|active\s+\d+\s+\d+\s+\K\d+/ ]);
 my $trail = '/var/lib/postgresql/15/main/pg_steno';
 
 # What the page shows in place of what this run has, where a later command depends on it.

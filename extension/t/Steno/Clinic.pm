@@ -75,6 +75,15 @@ sub at
 	return;
 }
 
+# What was recorded so far is in the trail, and so is the start of the writers.
+sub flush
+{
+	my ($self) = @_;
+
+	wait_until 'it is in the trail', sub { !$self->{monitor}->query('SELECT steno.flush()')->{sqlstate} };
+	return;
+}
+
 # A day ends with its segment.
 sub end_of_day
 {
@@ -255,14 +264,14 @@ sub thursday_night
 	$billing = $self->session('billing');
 	$billing->query('BEGIN');
 	$billing->query('UPDATE invoices SET paid = true WHERE id = 12');
-	$self->{monitor}->query('SELECT steno.flush()');
+	$self->flush;
 	$self->starts($reports, $endless, 'running');
 	$self->at('2026-11-05 03:12');
 	$start = -s $self->{node}->logfile;
 	kill 'KILL', $reports->{pid};
 	$self->{node}->wait_for_log(qr/ready to accept connections/, $start);
 	$self->{monitor} = $self->session('monitor');
-	$self->wait_for('the writer runs', 'SELECT count(*) FROM steno.writers WHERE pid IS NOT NULL');
+	$self->flush;
 	return;
 }
 
@@ -330,13 +339,13 @@ sub friday
 	$self->at('2026-11-06 16:00');
 	$self->does('olga', q{ALTER SYSTEM SET steno.log = 'none'}, 'SELECT pg_reload_conf()');
 	$self->wait_for('it is off', q{SELECT (current_setting('steno.log') = 'none')::int});
-	$self->{monitor}->query('SELECT steno.flush()');
+	$self->flush;
 	$self->at('2026-11-06 16:05');
 	$self->does('billing', 'SELECT person, salary FROM hr.payroll', q{UPDATE hr.payroll SET salary = 9900 WHERE person = 'haas'});
 	$self->at('2026-11-06 16:20');
 	$self->does('olga', 'ALTER SYSTEM RESET steno.log', 'SELECT pg_reload_conf()');
 	$self->wait_for('it is on', q{SELECT (current_setting('steno.log') = 'all')::int});
-	$self->{monitor}->query('SELECT steno.flush()');
+	$self->flush;
 
 	$self->at('2026-11-06 17:00');
 	$self->does('dmitri', 'SET ROLE clinic_owner', 'DROP TABLE appointments_2025');
