@@ -23,20 +23,26 @@ func (n *numbers) Append(dst []byte, r *trail.Record) []byte {
 }
 
 // found is which records a filter finds, and how many blocks are not read; with the index
-// or without.
+// or without. It is the same whether or not the reader is told what is wanted.
 func found(t *testing.T, opened *trail.Index, filter *Filter, contents func(*trail.Contents) trail.Groups) (records string, skipped int) {
 	t.Helper()
-	var out strings.Builder
-	err := opened.Merge(context.Background(), trail.MergeOptions{
-		Since: filter.Since, Until: filter.Until, Contents: contents,
-		NewFormatter: func() trail.Formatter { return &numbers{Matcher{Filter: filter}} },
-		Skipped:      func(*trail.BlockRef) { skipped++ },
-		Warn:         func(err error) { t.Error(err) },
-	}, func(line []byte) error { out.Write(line); return nil })
-	if err != nil {
-		t.Fatal(err)
+	var out [2]strings.Builder
+	for i, want := range []trail.Want{{}, filter.Want()} {
+		skipped = 0
+		err := opened.Merge(context.Background(), trail.MergeOptions{
+			Since: filter.Since, Until: filter.Until, Contents: contents, Want: want,
+			NewFormatter: func() trail.Formatter { return &numbers{Matcher{Filter: filter}} },
+			Skipped:      func(*trail.BlockRef) { skipped++ },
+			Warn:         func(err error) { t.Error(err) },
+		}, func(line []byte) error { out[i].Write(line); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	return out.String(), skipped
+	if out[0].String() != out[1].String() {
+		t.Errorf("%q is found, without what is not wanted %q", &out[0], &out[1])
+	}
+	return out[0].String(), skipped
 }
 
 func openIndexed(t *testing.T) *trail.Index {

@@ -554,6 +554,17 @@ func (m *Matcher) Guess(r *trail.Record) bool {
 		(len(m.shapes) == 0 || once(&m.shapeOK, r.ShapeIndex, func() bool { return all(m.shapes, r.Shape) }))
 }
 
+// Want is what of Keep can be said of a session or a shape alone.
+func (f *Filter) Want() (w trail.Want) {
+	if len(f.sessions) > 0 {
+		w.Session = func(s *trail.Session) bool { return all(f.sessions, s) }
+	}
+	if len(f.shapes) > 0 {
+		w.Shape = func(s *trail.Shape) bool { return all(f.shapes, s) }
+	}
+	return w
+}
+
 // contains says whether text, message or one of the parameters matches one of the patterns.
 func (m *Matcher) contains(r *trail.Record, patterns []*regexp.Regexp, texts *[]verdict) bool {
 	text := func() bool { return matches(patterns, r.Text) }

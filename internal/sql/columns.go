@@ -20,8 +20,16 @@ type Column struct {
 
 	by    key  // what the value depends on
 	needs need // what it takes to know it
-	set   func(r *row, v *vector, at int)
+	// fields are those of the record that it comes from, to the last one; 0: not only these.
+	fields trail.Field
+	set    func(r *row, v *vector, at int)
 }
+
+// noFields is for columns that come from a session or a shape.
+const noFields = trail.FieldShape
+
+// rowNumber is what DuckDB asks for when only the number of rows counts.
+var rowNumber = Column{Type: typeBigint, fields: noFields, set: func(_ *row, v *vector, at int) { v.setInt64(at, 0) }}
 
 // key says from which definition of a block a value comes, by whose index it is kept.
 type key uint8
@@ -75,7 +83,7 @@ func setTime(v *vector, at int, t int64) {
 
 // fact is a column with a fact of the session.
 func fact(name string, k trail.Key, doc string) Column {
-	return Column{Name: name, Type: typeVarchar, Doc: doc, by: bySession, needs: needsTexts, set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Session.Fact(k)) }}
+	return Column{Name: name, Type: typeVarchar, Doc: doc, by: bySession, needs: needsTexts, fields: noFields, set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Session.Fact(k)) }}
 }
 
 // present sets a number that the record may not have.
@@ -105,28 +113,28 @@ var (
 
 // trailColumns are those of the table trail. Reading column 0 is what count(*) costs.
 var trailColumns = []Column{
-	{Name: "time", Type: typeTimestamptz, Doc: "when it started; of `transaction`, `disconnect` and other events, when it happened",
+	{Name: "time", fields: trail.FieldTime, Type: typeTimestamptz, Doc: "when it started; of `transaction`, `disconnect` and other events, when it happened",
 		set: func(r *row, v *vector, at int) { setTime(v, at, r.Time) }},
-	{Name: "kind", Type: typeVarchar, Doc: "`statement`, `connect` …: see [records.md](records.md#kinds)", by: byKind,
+	{Name: "kind", fields: noFields, Type: typeVarchar, Doc: "`statement`, `connect` …: see [records.md](records.md#kinds)", by: byKind,
 		set: func(r *row, v *vector, at int) { v.setName(at, r.Kind.String()) }},
-	{Name: "session", Type: typeVarchar, Doc: "ID of the session, as PostgreSQL's `%c` shows it", by: bySession,
+	{Name: "session", fields: noFields, Type: typeVarchar, Doc: "ID of the session, as PostgreSQL's `%c` shows it", by: bySession,
 		set: func(r *row, v *vector, at int) {
 			r.scratch = r.Session.ID().Append(r.scratch[:0])
 			v.setText(at, r.scratch)
 		}},
-	{Name: "session_start", Type: typeTimestamptz, Doc: "when the session started",
+	{Name: "session_start", fields: noFields, Type: typeTimestamptz, Doc: "when the session started",
 		set: func(r *row, v *vector, at int) { setTime(v, at, r.Session.Start) }},
-	{Name: "seq", Type: typeBigint, Doc: "sequence number of the record in its session, without gaps",
+	{Name: "seq", fields: trail.FieldSeq, Type: typeBigint, Doc: "sequence number of the record in its session, without gaps",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Seq, r.Seq != 0) }},
-	{Name: "statement", Type: typeBigint, Doc: "number of the top-level statement in the session",
+	{Name: "statement", fields: trail.FieldNesting, Type: typeBigint, Doc: "number of the top-level statement in the session",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Statement, r.Statement != 0) }},
-	{Name: "substatement", Type: typeBigint, Doc: "number of a nested statement in its top-level statement",
+	{Name: "substatement", fields: trail.FieldNesting, Type: typeBigint, Doc: "number of a nested statement in its top-level statement",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Substatement, r.Substatement != 0) }},
-	{Name: "depth", Type: typeBigint, Doc: "nesting depth of a statement; 0 is a client's own",
+	{Name: "depth", fields: trail.FieldNesting, Type: typeBigint, Doc: "nesting depth of a statement; 0 is a client's own",
 		set: func(r *row, v *vector, at int) {
 			present(v, at, r.Depth, r.Kind == trail.KindStatement || r.Kind == trail.KindStart)
 		}},
-	{Name: "pid", Type: typeBigint, Doc: "process ID", set: func(r *row, v *vector, at int) { v.setInt64(at, int64(r.Session.PID)) }},
+	{Name: "pid", fields: noFields, Type: typeBigint, Doc: "process ID", set: func(r *row, v *vector, at int) { v.setInt64(at, int64(r.Session.PID)) }},
 	fact("user", trail.KeyUser, "session user"),
 	fact("role", trail.KeyRole, "current role, if it is not the session user"),
 	fact("app_user", trail.KeyAppUser, "end user behind a connection pool, as set by the application"),
@@ -134,13 +142,13 @@ var trailColumns = []Column{
 	fact("database", trail.KeyDatabase, "database"),
 	fact("application", trail.KeyApplication, "`application_name`"),
 	fact("client", trail.KeyClient, "client address and port, or `[local]`"),
-	{Name: "address", needs: needsTexts, Type: typeVarchar, Doc: "client address without the port, or `[local]`", by: bySession,
+	{Name: "address", fields: noFields, needs: needsTexts, Type: typeVarchar, Doc: "client address without the port, or `[local]`", by: bySession,
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, statement.Host(r.Session.Fact(trail.KeyClient))) }},
 	fact("backend_type", trail.KeyBackendType, "type of the process, as in `pg_stat_activity`"),
 	fact("auth_method", trail.KeyAuthMethod, "authentication method, as in `pg_hba.conf`"),
 	fact("identity", trail.KeyIdentity, "authenticated identity"),
 	fact("leader", trail.KeyLeader, "for a parallel worker: the session whose statement it helps to execute"),
-	{Name: "leader_substatement", needs: needsTexts, Type: typeBigint, Doc: "for a parallel worker: the nested statement that it helps to execute", by: byRecord,
+	{Name: "leader_substatement", fields: noFields, needs: needsTexts, Type: typeBigint, Doc: "for a parallel worker: the nested statement that it helps to execute", by: byRecord,
 		set: func(r *row, v *vector, at int) {
 			leader := r.Session.Fact(trail.KeyLeaderSubstatement)
 			if len(leader) == 0 { // ParseUint would make an error for almost all records
@@ -151,7 +159,7 @@ var trailColumns = []Column{
 			present(v, at, n, err == nil)
 		}},
 	fact("encoding", trail.KeyEncoding, "encoding of the database, if it is not UTF8"),
-	{Name: "class", Type: typeVarchar, Doc: "`read`, `write`, `ddl` …: see [records.md](records.md#classes)", by: byShape,
+	{Name: "class", fields: noFields, Type: typeVarchar, Doc: "`read`, `write`, `ddl` …: see [records.md](records.md#classes)", by: byShape,
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil || r.Shape.Class == 0 {
 				v.setNull(at)
@@ -159,7 +167,7 @@ var trailColumns = []Column{
 			}
 			v.setName(at, r.Shape.Class.String())
 		}},
-	{Name: "command", needs: needsTexts, Type: typeVarchar, Doc: "command tag, such as `CREATE TABLE`", by: byShape,
+	{Name: "command", fields: noFields, needs: needsTexts, Type: typeVarchar, Doc: "command tag, such as `CREATE TABLE`", by: byShape,
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil {
 				v.setNull(at)
@@ -167,9 +175,9 @@ var trailColumns = []Column{
 			}
 			v.setNonEmpty(at, r.Shape.Command)
 		}},
-	{Name: "relations", needs: needsTexts, Type: listOf(relationType), Doc: "the relations that a statement uses, with their columns; tables `relations` and `columns` have a row for each", by: byShape,
+	{Name: "relations", fields: noFields, needs: needsTexts, Type: listOf(relationType), Doc: "the relations that a statement uses, with their columns; tables `relations` and `columns` have a row for each", by: byShape,
 		set: setRelations},
-	{Name: "objects", needs: needsTexts, Type: listOf(objectType), Doc: "objects that DDL created, altered, renamed or dropped, and functions that were called", by: byShape,
+	{Name: "objects", fields: noFields, needs: needsTexts, Type: listOf(objectType), Doc: "objects that DDL created, altered, renamed or dropped, and functions that were called", by: byShape,
 		set: setObjects},
 	{Name: "text", Type: typeVarchar, Doc: "text of the statement or note", by: byText, needs: needsParts | needsTexts,
 		set: func(r *row, v *vector, at int) {
@@ -182,7 +190,7 @@ var trailColumns = []Column{
 	{Name: "text_bytes", Type: typeBigint, Doc: "full length of a text that was truncated",
 		set: func(r *row, v *vector, at int) { present(v, at, r.TextBytes, r.Has(trail.FieldCut)) }},
 	{Name: "params", Type: typeNames, Doc: "values of the parameters as PostgreSQL prints them", needs: needsParts | needsTexts, set: setParams},
-	{Name: "query_id", Type: typeBigint, Doc: "as `pg_stat_statements.queryid`",
+	{Name: "query_id", fields: noFields, Type: typeBigint, Doc: "as `pg_stat_statements.queryid`",
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil || r.Shape.QueryID == 0 {
 				v.setNull(at)
@@ -192,9 +200,9 @@ var trailColumns = []Column{
 		}},
 	{Name: "fingerprint", Type: typeVarchar, Doc: "what statements have in common that differ only in constants: of `query_id`, or else of the text without constants",
 		by: byText, needs: needsParts | needsTexts, set: setFingerprint},
-	{Name: "rows", Type: typeBigint, Doc: "rows returned or changed",
+	{Name: "rows", fields: trail.FieldRows, Type: typeBigint, Doc: "rows returned or changed",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Rows, r.Has(trail.FieldRows)) }},
-	{Name: "duration", Type: typeInterval, Doc: "how long the statement, session or transaction lasted",
+	{Name: "duration", fields: trail.FieldDuration, Type: typeInterval, Doc: "how long the statement, session or transaction lasted",
 		set: func(r *row, v *vector, at int) {
 			if !r.Has(trail.FieldDuration) {
 				v.setNull(at)
@@ -202,9 +210,9 @@ var trailColumns = []Column{
 			}
 			v.setMicros(at, r.Duration)
 		}},
-	{Name: "duration_us", Type: typeBigint, Doc: "the same in microseconds",
+	{Name: "duration_us", fields: trail.FieldDuration, Type: typeBigint, Doc: "the same in microseconds",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Duration, r.Has(trail.FieldDuration)) }},
-	{Name: "outcome", by: byOutcome, Type: typeVarchar, Doc: "`ok`, `error`, `interrupted` or `running`",
+	{Name: "outcome", fields: trail.FieldOutcome, by: byOutcome, Type: typeVarchar, Doc: "`ok`, `error`, `interrupted` or `running`",
 		set: func(r *row, v *vector, at int) {
 			if !r.Has(trail.FieldOutcome) && !hasOutcome(r.Kind) {
 				v.setNull(at)
@@ -212,7 +220,7 @@ var trailColumns = []Column{
 			}
 			v.setName(at, r.Outcome.String())
 		}},
-	{Name: "failed", Type: typeBoolean, Doc: "whether something failed, was refused or was interrupted; not the end of a transaction that was rolled back on request",
+	{Name: "failed", fields: trail.FieldError, Type: typeBoolean, Doc: "whether something failed, was refused or was interrupted; not the end of a transaction that was rolled back on request",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.Failed()) }},
 	{Name: "sqlstate", needs: needsTexts, Type: typeVarchar, Doc: "SQLSTATE of the failure",
 		set: func(r *row, v *vector, at int) {
@@ -224,24 +232,24 @@ var trailColumns = []Column{
 		}},
 	{Name: "message", Type: typeVarchar, Doc: "message of the failure", needs: needsParts | needsTexts,
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Message) }},
-	{Name: "xid", Type: typeBigint, Doc: "transaction ID of 64 bits",
+	{Name: "xid", fields: trail.FieldXID, Type: typeBigint, Doc: "transaction ID of 64 bits",
 		set: func(r *row, v *vector, at int) { present(v, at, r.XID, r.XID != 0) }},
 	{Name: "rolled_back", Type: typeBoolean, Doc: "whether a statement that succeeded was [rolled back](steno.md#statements-that-were-rolled-back) with its transaction", needs: needsRollbacks,
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.Undone) }},
 	{Name: "extra", needs: needsTexts, Type: mapOf(), Doc: "further names and values, such as those of `setting`, `gap` and `server` records", set: setExtra},
 	{Name: "audited", Type: typeNames, Doc: "why the record was written: `session`, `object`, `mandatory`, `rule`",
 		set: func(r *row, v *vector, at int) { v.setNames(at, reasonNames(r.Reasons())) }},
-	{Name: "stream", Type: typeBigint, Doc: "stream of the trail that has the record",
+	{Name: "stream", fields: noFields, Type: typeBigint, Doc: "stream of the trail that has the record",
 		set: func(r *row, v *vector, at int) { v.setInt64(at, int64(r.ref.Segment.Stream.Number)) }},
-	{Name: "segment", Type: typeBigint, Doc: "number of the segment",
+	{Name: "segment", fields: noFields, Type: typeBigint, Doc: "number of the segment",
 		set: func(r *row, v *vector, at int) { v.setCount(at, r.ref.Segment.Number) }},
-	{Name: "block", Type: typeBigint, Doc: "number of the block",
+	{Name: "block", fields: noFields, Type: typeBigint, Doc: "number of the block",
 		set: func(r *row, v *vector, at int) { v.setCount(at, r.ref.Number) }},
 	{Name: "host", Type: typeVarchar, Doc: "host of the server", needs: needsServers,
 		set: func(r *row, v *vector, at int) { setString(v, at, r.server().Host) }},
 	{Name: "cluster_name", Type: typeVarchar, Doc: "`cluster_name` of the server", needs: needsServers,
 		set: func(r *row, v *vector, at int) { setString(v, at, r.server().Cluster) }},
-	{Name: "system_identifier", Type: typeVarchar, Doc: "system identifier of the server's cluster, a number", by: byBlock,
+	{Name: "system_identifier", fields: noFields, Type: typeVarchar, Doc: "system identifier of the server's cluster, a number", by: byBlock,
 		set: func(r *row, v *vector, at int) {
 			if r.ref.Segment.Header.SystemID == 0 {
 				v.setNull(at)
@@ -271,24 +279,24 @@ func setString(v *vector, at int, s string) {
 
 // relationColumns come first in the table relations.
 var relationColumns = []Column{
-	{Name: "relation", by: byRelation, needs: needsTexts, Type: typeVarchar, Doc: "name of the relation with its schema",
+	{Name: "relation", fields: noFields, by: byRelation, needs: needsTexts, Type: typeVarchar, Doc: "name of the relation with its schema",
 		set: func(r *row, v *vector, at int) { v.setText(at, r.relation.Name) }},
-	{Name: "relation_type", by: byRelation, Type: typeVarchar, Doc: "`table`, `view` …: see [records.md](records.md#types-of-relations)",
+	{Name: "relation_type", fields: noFields, by: byRelation, Type: typeVarchar, Doc: "`table`, `view` …: see [records.md](records.md#types-of-relations)",
 		set: func(r *row, v *vector, at int) { v.setName(at, r.relation.Type.String()) }},
-	{Name: "access", by: byRelation, Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`, `delete`, `truncate`, `references`",
+	{Name: "access", fields: noFields, by: byRelation, Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`, `delete`, `truncate`, `references`",
 		set: func(r *row, v *vector, at int) { v.setNames(at, accessNames(r.relation.Access&^trail.AccessAudited)) }},
-	{Name: "via", by: byRelation, needs: needsTexts, Type: typeVarchar, Doc: "the view through which it is reached",
+	{Name: "via", fields: noFields, by: byRelation, needs: needsTexts, Type: typeVarchar, Doc: "the view through which it is reached",
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, via(r.Shape, r.relation)) }},
-	{Name: "has_columns", Type: typeBoolean, Doc: "whether the record names the columns, all of them",
+	{Name: "has_columns", fields: noFields, Type: typeBoolean, Doc: "whether the record names the columns, all of them",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.HasColumns && r.relation.Omitted == 0) }},
-	{Name: "audited_privilege", Type: typeBoolean, Doc: "whether `steno.role` has a privilege that was used",
+	{Name: "audited_privilege", fields: noFields, Type: typeBoolean, Doc: "whether `steno.role` has a privilege that was used",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.Access&trail.AccessAudited != 0) }},
 }
 
 // columnColumns come first in the table columns.
 var columnColumns = []Column{
 	relationColumns[0],
-	{Name: "column_name", needs: needsTexts, Type: typeVarchar, Doc: "name of the column as SQL writes it, in quotes if it needs them; `*` is the row as a whole; NULL stands for columns that are not named in the record",
+	{Name: "column_name", fields: noFields, needs: needsTexts, Type: typeVarchar, Doc: "name of the column as SQL writes it, in quotes if it needs them; `*` is the row as a whole; NULL stands for columns that are not named in the record",
 		set: func(r *row, v *vector, at int) {
 			if r.column == nil {
 				v.setNull(at)
@@ -296,7 +304,7 @@ var columnColumns = []Column{
 			}
 			v.setText(at, r.column.Name)
 		}},
-	{Name: "access", Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`",
+	{Name: "access", fields: noFields, Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`",
 		set: func(r *row, v *vector, at int) { v.setNames(at, accessNames(r.access)) }},
 	relationColumns[1],
 	relationColumns[3],

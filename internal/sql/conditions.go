@@ -1,5 +1,5 @@
-// What a statement asks of the records of a table, as far as it says which blocks need not be
-// read. DuckDB checks all conditions again.
+// What a statement asks of the records of a table, as far as it says which blocks and records
+// need not be read. DuckDB checks all conditions again.
 
 package sql
 
@@ -92,6 +92,46 @@ func (cs conditions) contents() func(*trail.Contents) trail.Groups {
 		}
 		return g
 	}
+}
+
+// want says which sessions and shapes records of interest have.
+func (cs conditions) want() (w trail.Want) {
+	if slices.ContainsFunc(cs, condition.selects) {
+		w.Session = func(s *trail.Session) bool {
+			return !slices.ContainsFunc(cs, func(c condition) bool { return !c.session(s) })
+		}
+		w.Shape = func(s *trail.Shape) bool {
+			return !slices.ContainsFunc(cs, func(c condition) bool { return !c.shape(s) })
+		}
+	}
+	return w
+}
+
+// session says whether it can hold for a session's records.
+func (c *condition) session(s *trail.Session) bool {
+	is := func(key trail.Key, values []string) bool {
+		return values == nil || slices.Contains(values, string(s.Fact(key)))
+	}
+	return is(trail.KeyUser, c.Users) && is(trail.KeyRole, c.Roles) && is(trail.KeyAppUser, c.AppUsers) && is(trail.KeyDatabase, c.Databases) &&
+		is(trail.KeyApplication, c.Applications) && (c.Any == nil || slices.ContainsFunc(c.Any, func(one condition) bool { return one.session(s) }))
+}
+
+// shape says whether it can hold for records with a shape, or for those without one: nil.
+func (c *condition) shape(s *trail.Shape) bool {
+	if c.Any != nil && !slices.ContainsFunc(c.Any, func(one condition) bool { return one.shape(s) }) {
+		return false
+	}
+	if s == nil {
+		return c.Classes == nil && c.Commands == nil && c.Relations == nil
+	}
+	return (c.Classes == nil || slices.Contains(c.Classes, s.Class.String())) &&
+		(c.Commands == nil || slices.Contains(c.Commands, string(s.Command))) &&
+		(c.Relations == nil || slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return c.relation(&r) }))
+}
+
+// relation says whether it can hold for a row of a relation.
+func (c *condition) relation(r *trail.Relation) bool {
+	return c.Relations == nil || slices.Contains(c.Relations, string(r.Name))
 }
 
 // lists are the lists of an index with a term for each value of a column.

@@ -71,7 +71,9 @@ func (r *Rows) Join(o *Rows) {
 func (db *DB) count(r *Rows) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.rows.Join(r)
+	if db.rows != nil {
+		db.rows.Join(r)
+	}
 	*r = Rows{}
 }
 
@@ -158,8 +160,14 @@ func (db *DB) ExportDatabase(ctx context.Context, path string, since, until int6
 // export executes a statement of the program's own, and counts the records that it reads.
 func (db *DB) export(ctx context.Context, statement string) (Rows, error) {
 	db.mu.Lock()
-	db.ctx, db.used, db.rows = ctx, nil, Rows{}
+	rows := &Rows{}
+	db.ctx, db.used, db.rows = ctx, nil, rows
 	db.mu.Unlock()
+	defer func() {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.rows = nil
+	}()
 	var prepared duckdb.PreparedStatement
 	defer duckdb.DestroyPrepare(&prepared)
 	if duckdb.Prepare(db.conn, statement, &prepared) == duckdb.StateError {
@@ -174,5 +182,5 @@ func (db *DB) export(ctx context.Context, statement string) (Rows, error) {
 	})
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	return db.rows, err
+	return *rows, err
 }

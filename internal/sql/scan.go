@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/cgo"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -72,8 +73,10 @@ type binding struct {
 type scanning struct {
 	*binding
 	scan      *trail.Scan
-	projected []int // of the table's columns
+	projected []*Column
 	needs     need
+	fields    trail.Field // of records, that are looked at; 0: all
+	counts    bool        // records, for an export
 }
 
 // worker is what one of DuckDB's threads has of a scanning.
@@ -85,7 +88,7 @@ type worker struct {
 	vectors []*vector
 	caches  []cache
 	filter  *query.Matcher // nil: all records
-	rows    Rows           // of a table with a row for each record
+	rows    Rows           // if they are counted
 
 	relation, column int // the next ones of the record
 	pending          bool
@@ -162,14 +165,19 @@ func steno_init(p unsafe.Pointer) {
 	defer failing(func(text string) { duckdb.InitSetError(info, text) })
 	s := &scanning{binding: held[*binding](duckdb.InitGetBindData(info))}
 	for i := range int(duckdb.InitGetColumnCount(info)) {
-		index := int(duckdb.InitGetColumnIndex(info, duckdb.IdxT(i)))
-		if index < 0 || index >= len(s.columns) {
-			index = 0 // the row's own number, of which only the count matters
+		c := &rowNumber
+		if index := int(duckdb.InitGetColumnIndex(info, duckdb.IdxT(i))); index >= 0 && index < len(s.columns) {
+			c = &s.columns[index]
 		}
-		s.projected = append(s.projected, index)
-		s.needs |= s.columns[index].needs
+		s.projected = append(s.projected, c)
+		s.needs |= c.needs
 	}
-	s.scan = s.db.scan(s.binding, s.needs)
+	if !slices.ContainsFunc(s.projected, func(c *Column) bool { return c.fields == 0 }) {
+		for _, c := range s.projected {
+			s.fields |= c.fields
+		}
+	}
+	s.scan = s.db.scan(s)
 	duckdb.InitSetMaxThreads(info, duckdb.IdxT(runtime.GOMAXPROCS(0)))
 	duckdb.InitSetInitData(info, hold(s), unsafe.Pointer(C.steno_delete))
 }
@@ -220,7 +228,7 @@ func (w *worker) begin(s *scanning) {
 	w.scanning, w.reader = s, s.scan.Reader()
 	w.caches = make([]cache, len(s.projected))
 	for i, c := range s.projected {
-		w.vectors = append(w.vectors, newVector(s.columns[c].Type))
+		w.vectors = append(w.vectors, newVector(c.Type))
 		w.caches[i].now = 1
 	}
 	if f := s.db.options.Filter; f != nil {
@@ -239,7 +247,7 @@ func (w *worker) fill() int {
 			return n
 		}
 		for i, v := range w.vectors {
-			c := &w.columns[w.projected[i]]
+			c := w.projected[i]
 			index := -1
 			switch c.by {
 			case bySession:
@@ -297,8 +305,10 @@ func (w *worker) next() bool {
 		if w.filter != nil && !w.filter.Keep(w.row.Record) {
 			continue
 		}
-		if w.level == perRecord {
+		if w.counts {
 			w.rows.Add(w.row.Record)
+		}
+		if w.level == perRecord {
 			return true
 		}
 		w.pending = w.row.Shape != nil
@@ -311,6 +321,10 @@ func (w *worker) nextOfRecord() bool {
 	r := &w.row
 	for w.relation < len(r.Shape.Relations) {
 		r.relation, r.number = &r.Shape.Relations[w.relation], w.relation
+		if w.column == 0 && slices.ContainsFunc(w.conditions, func(c condition) bool { return !c.relation(r.relation) }) {
+			w.relation++
+			continue
+		}
 		if w.level == perRelation {
 			w.relation++
 			return true

@@ -73,7 +73,7 @@ type DB struct {
 	hosts  func() *trail.Servers // of the index
 	warned map[string]bool
 	used   []Use
-	rows   Rows
+	rows   *Rows // counts the records of an export; else nil
 }
 
 // Use is what one use of a table in a statement has read.
@@ -261,16 +261,21 @@ func both(a, b func(*trail.Contents) trail.Groups) func(*trail.Contents) trail.G
 }
 
 // scan begins to read a table.
-func (db *DB) scan(b *binding, needs need) *trail.Scan {
+func (db *DB) scan(s *scanning) *trail.Scan {
 	db.mu.Lock()
 	index, ctx := db.index, db.ctx
+	s.counts = db.rows != nil && s.level == perRecord
 	db.mu.Unlock()
-	o := trail.ScanOptions{Parts: needs&needsParts != 0, Raw: needs&needsTexts == 0, Rollbacks: needs&needsRollbacks != 0, Blocks: db.options.Blocks, Contents: b.conditions.contents(), Warn: db.warn}
+	needs := s.needs
+	o := trail.ScanOptions{Want: s.conditions.want(), Parts: needs&needsParts != 0, Raw: needs&needsTexts == 0, Rollbacks: needs&needsRollbacks != 0, Blocks: db.options.Blocks, Contents: s.conditions.contents(), Warn: db.warn}
+	if !s.counts {
+		o.Want.Fields = s.fields
+	}
 	if f := db.options.Filter; f != nil {
 		o.Parts, o.Raw = true, false // it may look at all of a record
 		o.Contents = both(o.Contents, f.Contents())
 	}
-	o.Since, o.Until = b.conditions.bounds(db.options.Since, db.options.Until)
+	o.Since, o.Until = s.conditions.bounds(db.options.Since, db.options.Until)
 	return index.Scan(ctx, o)
 }
 

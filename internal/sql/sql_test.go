@@ -201,6 +201,81 @@ func TestConditionsChangeNoAnswer(t *testing.T) {
 	}
 }
 
+// goldenTrails calls test for each of the golden trails that can be read without a key.
+func goldenTrails(t *testing.T, test func(t *testing.T, db *DB)) {
+	expected, _ := filepath.Glob(trailtest.Golden(t) + "/*.expected")
+	for _, path := range expected {
+		if path = strings.TrimSuffix(path, ".expected"); filepath.Base(path) != "encrypted" {
+			t.Run(filepath.Base(path), func(t *testing.T) { test(t, open(t, options(t, path))) })
+		}
+	}
+}
+
+// valuesOf are the values of a column with that name, in order.
+func valuesOf(t *testing.T, db *DB, statement string) (all []string) {
+	t.Helper()
+	for line := range strings.Lines(ask(t, db, Output{Format: "json"}, statement)) {
+		var row struct{ Value *string }
+		if err := json.Unmarshal([]byte(line), &row); err != nil {
+			t.Fatal(err)
+		}
+		if row.Value == nil {
+			all = append(all, "NULL")
+		} else {
+			all = append(all, "="+*row.Value)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestColumnsAloneSayTheSame reads each column alone, for which no more of a record is read than it needs,
+// and with one for which all of it is.
+func TestColumnsAloneSayTheSame(t *testing.T) {
+	goldenTrails(t, func(t *testing.T, db *DB) {
+		for _, table := range []string{"trail", "relations", "columns"} {
+			for _, c := range tableNamed(table).Columns {
+				column := fmt.Sprintf("SELECT CAST(%s AS VARCHAR) AS value", identifier(c.Name))
+				got, want := valuesOf(t, db, column+" FROM "+table), valuesOf(t, db, column+", text_bytes FROM "+table)
+				if !slices.Equal(got, want) {
+					t.Errorf("%s.%s is %q, want %q", table, c.Name, got, want)
+				}
+			}
+		}
+	})
+}
+
+// TestEveryValueIsFound asks for each value of the columns of which something is passed down.
+func TestEveryValueIsFound(t *testing.T) {
+	found := 0
+	goldenTrails(t, func(t *testing.T, db *DB) {
+		for _, column := range []string{"user", "role", "app_user", "database", "application", "class", "command", "relation"} {
+			table := "trail"
+			if column == "relation" {
+				table = "columns"
+			}
+			column = identifier(column)
+			for _, value := range valuesOf(t, db, fmt.Sprintf("SELECT DISTINCT %s AS value FROM %s WHERE %s <> ''", column, table, column)) {
+				value = value[1:]
+				for _, where := range []string{`%s = %s`, `%s = %s OR class = 'ddl'`, `%s = %s AND (class = 'read' OR "user" = 'bob')`} {
+					statement := fmt.Sprintf("SELECT session, seq, relations FROM trail WHERE "+where, column, quoted(value))
+					if table != "trail" {
+						statement = fmt.Sprintf("SELECT session, seq, relation, column_name FROM columns WHERE "+where, column, quoted(value))
+					}
+					if got, want := values(t, db, statement), values(t, db, direct(statement)); got != want {
+						t.Errorf("%s:\n%s\nwant\n%s", statement, got, want)
+					} else if got != "" {
+						found++
+					}
+				}
+			}
+		}
+	})
+	if found < 100 {
+		t.Errorf("only %d answers", found)
+	}
+}
+
 // TestTimesAreBlocks: conditions on times skip blocks by their headers.
 func TestTimesAreBlocks(t *testing.T) {
 	dir := t.TempDir()

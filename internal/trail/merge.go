@@ -38,6 +38,9 @@ type MergeOptions struct {
 	Contents func(*Contents) Groups
 	// Skipped is told of the blocks that are not read because of Contents; it may be nil.
 	Skipped func(*BlockRef)
+	// Want says which records may be wanted: formatters are not asked about others. It has no
+	// Fields and no Tally.
+	Want Want
 	// NewFormatter makes a formatter; several work in parallel.
 	NewFormatter func() Formatter
 	// Warn is told what is wrong in the trail. It is called by one goroutine.
@@ -437,6 +440,7 @@ func (r *run) load(m *merger, t *task) {
 	if r.formatter == nil {
 		r.formatter = m.opts.NewFormatter()
 	}
+	r.block.Select(m.opts.Want)
 	if err := m.files.Read(t.ref, &r.block); err != nil {
 		r.errs = append(r.errs, err)
 		return

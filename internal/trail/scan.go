@@ -21,6 +21,8 @@ type ScanOptions struct {
 	Contents func(*Contents) Groups
 	// Blocks says which blocks are wanted; nil: all.
 	Blocks func(*BlockRef) bool
+	// Want says which records are wanted, and what of them. Others may be handed out, too.
+	Want Want
 	// Parts says that texts, messages and parameters are wanted: those of big records
 	// are put together from their data parts, which may be in other blocks.
 	Parts bool
@@ -60,6 +62,11 @@ type Scan struct {
 // Scan begins a scan, which ends early with its context. Segments and, in them, blocks
 // are handed out in the order of their times.
 func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
+	if opts.Parts || opts.Rollbacks {
+		opts.Want.Fields = 0
+	} else if opts.Want.Fields != 0 && (opts.Since > MinTime || opts.Until != MaxTime) {
+		opts.Want.Fields |= FieldTime | FieldDuration
+	}
 	s := &Scan{ctx: ctx, opts: opts, files: &Files{}}
 	s.joiner = &joiner{ctx, x, s.files}
 	s.rollbacks = &rollbacks{index: x, files: s.files}
@@ -190,12 +197,11 @@ func (r *ScanReader) Next() bool {
 		if r.Ref == nil && !r.nextBlock() {
 			return false
 		}
-		switch err := r.block.Next(&r.Record); {
-		case err == io.EOF:
-			r.Ref = nil
-			continue
-		case err != nil:
-			s.warn(err)
+		if err := r.block.Next(&r.Record); err != nil {
+			if err != io.EOF {
+				s.warn(err)
+			}
+			r.decoded += int64(r.block.records)
 			r.Ref = nil
 			continue
 		}
@@ -209,7 +215,6 @@ func (r *ScanReader) Next() bool {
 			}
 			continue
 		}
-		r.decoded++
 		if s.opts.outside(rec) {
 			if s.opts.Parts && rec.Parts != [3]uint64{} {
 				delete(r.here, RecordID{rec.Session.ID(), rec.Seq})
@@ -240,6 +245,7 @@ func (r *ScanReader) nextBlock() bool {
 		r.block = Block{}
 	}
 	r.here = nil
+	r.block.Select(s.opts.Want)
 	for {
 		ref := s.take(r.decoded)
 		r.decoded = 0

@@ -134,6 +134,7 @@ func catRun(ctx context.Context, opts *Options) error {
 	err = index.Merge(ctx, trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until, Blocks: blocks,
 		Contents:     contents(filter, format),
+		Want:         want(filter, format),
 		NewFormatter: newFormatter(filter, format, options),
 		Rollbacks:    showsRollbacks(format, options),
 		Warn: func(err error) {

@@ -224,6 +224,14 @@ func newFormatter(filter *query.Filter, format render.Format, options render.Opt
 	}
 }
 
+// want says which records a formatter may make something of.
+func want(filter *query.Filter, format render.Format) (w trail.Want) {
+	if format != render.Pgaudit { // see Notice
+		w = filter.Want()
+	}
+	return w
+}
+
 // contents selects the blocks that have what a formatter makes something of.
 func contents(filter *query.Filter, format render.Format) func(*trail.Contents) trail.Groups {
 	wanted := filter.Contents()

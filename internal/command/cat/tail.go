@@ -133,7 +133,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	}
 	makeFormatter := newFormatter(filter, format, options)
 	merge := trail.MergeOptions{
-		Since: filter.Since, Until: filter.Until, Contents: contents(filter, format), NewFormatter: makeFormatter,
+		Since: filter.Since, Until: filter.Until, Contents: contents(filter, format), Want: want(filter, format), NewFormatter: makeFormatter,
 		Rollbacks: showsRollbacks(format, options), Servers: options.Servers,
 		Warn: func(err error) {
 			out.Flush()
