@@ -26,14 +26,17 @@ type PersonOptions struct {
 	Large uint64
 }
 
-// dossierLines is how many lines a list of events has at most.
+// dossierLines is how many lines a list of a dossier has at most.
 const dossierLines = 1000
 
 // events are the first of many, by their times.
 type events struct {
 	rows  []event
 	total int64
+	limit int // how many are kept; 0 is dossierLines
 }
+
+func (e *events) most() int { return cmp.Or(e.limit, dossierLines) }
 
 type event struct {
 	id    RecordID
@@ -43,7 +46,7 @@ type event struct {
 func (e *events) add(id RecordID, cells ...any) {
 	e.total++
 	e.rows = append(e.rows, event{id, cells})
-	if len(e.rows) >= 2*dossierLines {
+	if len(e.rows) >= 2*e.most() {
 		e.cut()
 	}
 }
@@ -52,7 +55,7 @@ func (e *events) cut() {
 	slices.SortFunc(e.rows, func(a, b event) int {
 		return cmp.Or(cmp.Compare(a.id.Time, b.id.Time), a.id.Session.Compare(b.id.Session), cmp.Compare(a.id.Seq, b.id.Seq))
 	})
-	e.rows = e.rows[:min(len(e.rows), dossierLines)]
+	e.rows = e.rows[:min(len(e.rows), e.most())]
 }
 
 func (e *events) join(o *events) {

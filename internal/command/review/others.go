@@ -3,7 +3,11 @@
 package review
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -62,6 +66,151 @@ func (o *personOptions) run(ctx context.Context) error {
 	o.Source = source
 	answer, err := review.ReviewPerson(ctx, o.PersonOptions)
 	done()
+	if err != nil {
+		return err
+	}
+	return o.write(answer)
+}
+
+// ---- subject ----
+
+type subjectOptions struct {
+	common
+	review.SubjectOptions
+}
+
+func newSubject(f *cmdutil.Factory) *cobra.Command {
+	o := &subjectOptions{common: common{io: f.IO}}
+	cmd := &cobra.Command{
+		Use:   "subject --value VALUE [TRAIL]...",
+		Short: "Find every statement that has a value, such as a person's key",
+		Long: `Find every statement that has a value as a parameter, as a literal of its text, or
+as an element of an array, a list or JSON in one of these: who used it, when, and
+for what. It is for requests of data subjects: VALUE is a person's key.
+
+Numbers, uuids, dates, times and network addresses are found however they are
+written: 42 is 042 and 4.2e1. Everything else must be equal. The answer says what
+cannot be found: values that were redacted or not recorded, and rows that
+statements reached without naming the value.
+
+Others can see the command line of a process: with --value -, the value is the
+first line of standard input.`,
+		Example: `  steno review subject --value 4711 --since '1 year ago'
+  steno review subject --value 0b7cfa1e-3a51-4f2c-9d3a-6f0a3c1f2e4d --format json
+  steno review subject --value - <key`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.trails = args
+			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "value"); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.add(cmd)
+	cmd.Flags().StringArrayVar(&o.Values, "value", nil, "the `value`; repeatable for several keys of a person")
+	cmd.Flags().IntVar(&o.Limit, "limit", 100_000, "list this many `statements` at most")
+	return cmdutil.ReadsOnly(cmd)
+}
+
+func (o *subjectOptions) run(ctx context.Context) error {
+	if len(o.Values) == 0 {
+		return exit.Usagef("give --value: what is looked for")
+	}
+	if o.Limit < 1 {
+		return exit.Usagef("--limit must be 1 or more")
+	}
+	for i, v := range o.Values {
+		if v == "-" {
+			line, err := bufio.NewReader(o.io.In).ReadString('\n')
+			if line = strings.TrimRight(line, "\r\n"); line == "" {
+				return exit.Usagef("--value -: there is no value on standard input")
+			} else if err != nil && !errors.Is(err, io.EOF) {
+				return err
+			}
+			o.Values[i] = line
+		}
+	}
+	source, done, err := o.open()
+	if err != nil {
+		return err
+	}
+	o.Source = source
+	answer, err := review.ReviewSubject(ctx, o.SubjectOptions)
+	done()
+	if err != nil {
+		return err
+	}
+	return o.write(answer)
+}
+
+// ---- change ----
+
+type changeOptions struct {
+	common
+	review.ChangeOptions
+	changes string
+}
+
+func newChange(f *cmdutil.Factory) *cobra.Command {
+	o := &changeOptions{common: common{io: f.IO}}
+	cmd := &cobra.Command{
+		Use:   "change --changes FILE [TRAIL]...",
+		Short: "Show who changed a row, with the output of logical decoding",
+		Long: `Show who made the changes that logical decoding reports: session, user, address
+and statement. The file has events of Debezium, one JSON object after the other,
+or what pg_recvlogical has written with pgoutput and proto_version=1:
+
+  pg_recvlogical -d shop --slot review --create-slot --plugin pgoutput
+  pg_recvlogical -d shop --slot review --start -f changes --no-loop \
+    -o proto_version=1 -o publication_names=everything
+
+Changes and records are joined by transaction ID and by the position of the
+commit, so IDs that are used again are told apart.`,
+		Example: `  steno review change --changes changes --table hr.salary --key id=42
+  steno review change --changes events.json --format json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.trails = args
+			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "changes", "table", "key"); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.add(cmd)
+	fs := cmd.Flags()
+	fs.StringVar(&o.changes, "changes", "", "the `file` of changes (- for standard input)")
+	fs.StringArrayVar(&o.Tables, "table", nil, "only changes of these `tables`, with or without their schemas; repeatable")
+	fs.StringArrayVar(&o.Keys, "key", nil, "only changes of rows with this `column=value`, before or after; of several, with all")
+	fs.IntVar(&o.Limit, "limit", 100_000, "look at this many `changes` at most")
+	return cmdutil.ReadsOnly(cmd)
+}
+
+func (o *changeOptions) run(ctx context.Context) error {
+	if o.changes == "" {
+		return exit.Usagef("--changes is required: a file of pg_recvlogical or Debezium")
+	}
+	if o.Limit < 1 {
+		return exit.Usagef("--limit must be 1 or more")
+	}
+	o.Changes = o.io.In
+	if o.changes != "-" {
+		f, err := openInput(o.changes)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		o.Changes = f
+	}
+	source, done, err := o.open()
+	if err != nil {
+		return err
+	}
+	o.Source = source
+	answer, err := review.ReviewChange(ctx, o.ChangeOptions)
+	done()
+	if unusable := (*review.ChangesError)(nil); errors.As(err, &unusable) {
+		return exit.Usagef("%s: %w", o.changes, err)
+	}
 	if err != nil {
 		return err
 	}

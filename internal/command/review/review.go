@@ -33,16 +33,17 @@ import (
 func NewCmdReview(f *cmdutil.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "review",
-		Short: "Review access: unused privileges, and what somebody did",
+		Short: "Review access: unused privileges, what somebody did, a value, a change",
 		Long: `Answer questions that only a complete record can: which privileges were granted
-and never used (access), and what somebody did (person). Each line of an answer names its
+and never used (access), what somebody did (person), which statements have a
+value (subject), and who changed a row (change). Each line of an answer names its
 records, or the "steno cat" command that shows them, and each answer says what
 the trail cannot know.
 
 The exit code is 1 if the trail is damaged or incomplete: the answer comes, and
 says what is missing.`,
 	}
-	cmd.AddCommand(newAccess(f), newGrants(f), newPerson(f))
+	cmd.AddCommand(newAccess(f), newGrants(f), newPerson(f), newSubject(f), newChange(f))
 	return cmdutil.Group(cmd)
 }
 

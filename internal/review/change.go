@@ -1,0 +1,362 @@
+// Who changed a row: the changes that logical decoding reports, joined with the transactions and the
+// statements of a trail.
+
+package review
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/proof"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// ChangeOptions say which changes are looked at.
+type ChangeOptions struct {
+	Source
+	Changes io.Reader
+	// Tables are names with or without their schemas; empty: all.
+	Tables []string
+	// Keys are columns and their values, as column=value, of which a row must have all, before or after
+	// the change.
+	Keys []string
+	// Limit is how many changes there may be.
+	Limit int
+}
+
+// ChangesError is a file of changes that cannot be used.
+type ChangesError struct{ Err error }
+
+func (e *ChangesError) Error() string { return e.Err.Error() }
+
+// ReviewChange finds who made the changes.
+func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
+	changes, left, err := o.read()
+	if err != nil {
+		return nil, &ChangesError{err}
+	}
+	var wrong once
+	warn := o.Warn
+	o.Warn = func(err error) {
+		if wrong.warn(err) {
+			warn(err)
+		}
+	}
+	wanted := map[uint32]bool{}
+	for _, c := range changes {
+		wanted[c.xid] = true
+	}
+	visitors := make([]visitor, workers())
+	all := make([]*joinedChanges, len(visitors))
+	for i := range visitors {
+		all[i] = &joinedChanges{wanted: wanted, ends: map[uint32][]transactionEnd{}, statements: map[uint64]*madeBy{}}
+		visitors[i] = all[i]
+	}
+	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}
+	var exclusions []string
+	if exclusions, err = o.Source.read(ctx, options, proof.Needs{Objects: true}, visitors); err != nil {
+		return nil, err
+	}
+	j := all[0]
+	for _, other := range all[1:] {
+		j.join(other)
+	}
+	j.sort()
+	begin, end, _ := o.bounds()
+	doc := &Document{Review: "change", Incomplete: len(wrong.list) > 0, Facts: []Fact{
+		{"tables", o.Tables}, {"keys", o.Keys}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))}, {"trail", o.Trails},
+		{"changes", int64(len(changes)) + left},
+	}}
+	made, unknown := j.table(&o.Source, changes)
+	made.Left = left
+	doc.Sections = []*Section{made}
+	doc.Limits = wrong.list
+	if unknown > 0 {
+		doc.Limits = append(doc.Limits, fmt.Sprintf("%d changes have no transaction in the trail: they were made before it begins or after it ends, on another server, or class transaction was not recorded.", unknown))
+	}
+	doc.Limits = append(doc.Limits,
+		"Changes and records are joined by transaction. If several statements of a transaction have written to the table, all of them are named: which one changed the row is not recorded.",
+		"The file of changes is believed as it is: it has no signature.")
+	doc.Limits = append(doc.Limits, exclusions...)
+	return doc, nil
+}
+
+// read reads the changes that are asked for; left counts those beyond the limit.
+func (o *ChangeOptions) read() (changes []*rowChange, left int64, err error) {
+	type condition struct {
+		column string
+		value  *value
+	}
+	var keys []condition
+	for _, k := range o.Keys {
+		column, v, ok := strings.Cut(k, "=")
+		if !ok || column == "" {
+			return nil, 0, fmt.Errorf("--key %q is not column=value", k)
+		}
+		keys = append(keys, condition{strings.ReplaceAll(column, `"`, ""), newValue(v)})
+	}
+	has := func(row []cell) bool {
+		for _, k := range keys {
+			if !slices.ContainsFunc(row, func(c cell) bool {
+				return c.known && !c.null && strings.ReplaceAll(c.column, `"`, "") == k.column && k.value.is(c.value)
+			}) {
+				return false
+			}
+		}
+		return len(row) > 0
+	}
+	err = readChanges(o.Changes, func(c *rowChange) error {
+		if len(o.Tables) > 0 && !slices.ContainsFunc(o.Tables, func(t string) bool { return sameTable(t, c.table) }) {
+			return nil
+		}
+		if len(keys) > 0 && c.op != "truncate" && !has(c.old) && !has(c.new) {
+			return nil
+		}
+		if len(changes) == o.Limit {
+			left++
+			return nil
+		}
+		changes = append(changes, c)
+		return nil
+	})
+	return changes, left, err
+}
+
+// sameTable compares a name of the command line, with or without its schema, with that of a table.
+func sameTable(asked, table string) bool {
+	plain := func(s string) string { return strings.ReplaceAll(s, `"`, "") }
+	return plain(asked) == plain(table) || plain(asked) == plain(strings.TrimPrefix(table, schemaOf(table)+"."))
+}
+
+// transactionEnd is the commit of a transaction.
+type transactionEnd struct {
+	xid      uint64
+	lsn, end uint64
+	id       RecordID
+	who      changedBy
+	known    bool // lsn is
+}
+
+// changedBy is who ran a statement.
+type changedBy struct{ user, appUser, role, db, client, application string }
+
+// madeBy are the statements of a transaction that wrote.
+type madeBy struct {
+	list []madeStatement
+	more int64
+}
+
+type madeStatement struct {
+	id      RecordID
+	who     changedBy
+	command string
+	writes  map[string]bool // tables that it writes
+	depth   uint64
+	text    string
+	class   trail.Class
+}
+
+// statementsKept is of how many statements of a transaction there is more than their number.
+const statementsKept = 200
+
+// joinedChanges is what one goroutine has found of the transactions.
+type joinedChanges struct {
+	wanted     map[uint32]bool
+	ends       map[uint32][]transactionEnd
+	statements map[uint64]*madeBy
+}
+
+func (j *joinedChanges) Block(*trail.BlockRef) {}
+
+// Record takes a record.
+func (j *joinedChanges) Record(r *trail.Record) {
+	if r.XID == 0 || !j.wanted[uint32(r.XID)] {
+		return
+	}
+	switch r.Kind {
+	case trail.KindTransaction:
+		if r.Ending.Event == trail.EventCommit || r.Ending.Event == trail.EventCommitPrepared {
+			end := transactionEnd{xid: r.XID, lsn: r.Ending.LSN, end: r.Ending.End, id: idOf(r), who: changerOf(r), known: r.Has(trail.FieldCommit)}
+			j.ends[uint32(r.XID)] = append(j.ends[uint32(r.XID)], end)
+		}
+	case trail.KindStatement:
+		if r.Shape == nil || r.Outcome == trail.OutcomeError || r.Undone {
+			return
+		}
+		writes := map[string]bool{}
+		for i := range r.Shape.Relations {
+			rel := &r.Shape.Relations[i]
+			if writesRows(rel) {
+				writes[string(rel.Name)] = true
+			}
+		}
+		if len(writes) == 0 && r.Shape.Class != trail.ClassDDL && r.Shape.Class != trail.ClassFunction {
+			return
+		}
+		m := j.statements[r.XID]
+		if m == nil {
+			m = &madeBy{}
+			j.statements[r.XID] = m
+		}
+		m.add(madeStatement{idOf(r), changerOf(r), string(r.Shape.Command), writes, r.Depth, brief(r.Text), r.Shape.Class})
+	}
+}
+
+// writesRows says whether a statement writes to a relation. SELECT FOR UPDATE has access to update, too,
+// but to no column.
+func writesRows(rel *trail.Relation) bool {
+	if rel.Access&(trail.AccessInsert|trail.AccessDelete|trail.AccessTruncate) != 0 {
+		return true
+	}
+	updates := func(c trail.Column) bool { return c.Access&trail.AccessUpdate != 0 }
+	return rel.Access&trail.AccessUpdate != 0 && (!rel.HasColumns || rel.Omitted != 0 || slices.ContainsFunc(rel.Columns, updates))
+}
+
+func (m *madeBy) add(s madeStatement) {
+	if len(m.list) < statementsKept {
+		m.list = append(m.list, s)
+	} else {
+		m.more++
+	}
+}
+
+func changerOf(r *trail.Record) changedBy {
+	return changedBy{fact(r, trail.KeyUser), fact(r, trail.KeyAppUser), fact(r, trail.KeyRole), fact(r, trail.KeyDatabase), fact(r, trail.KeyClient), fact(r, trail.KeyApplication)}
+}
+
+func (j *joinedChanges) join(o *joinedChanges) {
+	for xid, ends := range o.ends {
+		j.ends[xid] = append(j.ends[xid], ends...)
+	}
+	for xid, m := range o.statements {
+		if j.statements[xid] == nil {
+			j.statements[xid] = m
+			continue
+		}
+		for _, s := range m.list {
+			j.statements[xid].add(s)
+		}
+		j.statements[xid].more += m.more
+	}
+}
+
+func (j *joinedChanges) sort() {
+	for _, ends := range j.ends {
+		slices.SortFunc(ends, func(a, b transactionEnd) int { return cmp.Compare(a.lsn, b.lsn) })
+	}
+	for _, m := range j.statements {
+		slices.SortFunc(m.list, func(a, b madeStatement) int {
+			return cmp.Or(cmp.Compare(a.id.Time, b.id.Time), a.id.Session.Compare(b.id.Session), cmp.Compare(a.id.Seq, b.id.Seq))
+		})
+	}
+}
+
+// find is the transaction that made a change: IDs of 32 bits are used again, positions are not.
+func (j *joinedChanges) find(c *rowChange) *transactionEnd {
+	ends := j.ends[c.xid]
+	for i := range ends {
+		e := &ends[i]
+		switch {
+		case c.db != "" && e.who.db != "" && c.db != e.who.db:
+		case !e.known:
+			if len(ends) == 1 {
+				return e
+			}
+		case c.commit != 0 && e.lsn == c.commit, c.commit == 0 && e.lsn >= c.at:
+			return e
+		}
+	}
+	return nil
+}
+
+// by are the statements that may have made a change: those that write to the table; else, if its rows
+// were changed through a partitioned table or DDL, all of the transaction that write.
+func (j *joinedChanges) by(c *rowChange, e *transactionEnd) (list []madeStatement, exact bool) {
+	m := j.statements[e.xid]
+	if m == nil {
+		return nil, false
+	}
+	for _, s := range m.list {
+		if s.writes[c.table] {
+			list = append(list, s)
+		}
+	}
+	if len(list) > 0 {
+		return list, true
+	}
+	return m.list, false
+}
+
+func (j *joinedChanges) table(o *Source, changes []*rowChange) (s *Section, unknown int64) {
+	s = &Section{
+		Key: "changes", Title: "Changes, and who made them", Empty: "No change matches.",
+		Columns: []string{"time", "record", "table", "change", "row", "was", "xid", "commit_lsn", "user", "end_user", "role", "database", "address", "application", "command", "statements", "how", "text", "follow"},
+	}
+	for _, c := range changes {
+		e := j.find(c)
+		commit := any(nil)
+		if c.commit != 0 {
+			commit = lsnText(c.commit)
+		}
+		if e == nil {
+			unknown++
+			s.add(nil, nil, c.table, c.op, rowText(c.new), rowText(c.old), int64(c.xid), commit, nil, nil, nil, orNil(c.db), nil, nil, nil, nil, "not in the trail", nil, nil)
+			continue
+		}
+		if e.known {
+			commit = lsnText(e.lsn)
+		}
+		list, exact := j.by(c, e)
+		who, id, command, text, how := e.who, e.id, any(nil), any(nil), "transaction"
+		var records []string
+		if len(list) > 0 {
+			first := list[0]
+			who, id, command, text = first.who, first.id, first.command, first.text
+			for _, one := range list[:min(len(list), 20)] {
+				records = append(records, one.id.String())
+			}
+			switch {
+			case exact && len(list) == 1:
+				how = "statement"
+			case exact:
+				how = "one of these statements"
+			default:
+				how = "transaction with these statements"
+			}
+		}
+		s.add(stamp(e.id.Time), id, c.table, c.op, rowText(c.new), rowText(c.old), int64(e.xid), commit, who.user, orNil(who.appUser), orNil(who.role), who.db,
+			who.client, who.application, command, records, how, text, o.cat("--xid", fmt.Sprint(e.xid)))
+	}
+	return s, unknown
+}
+
+// rowText is a row for people.
+func rowText(row []cell) any {
+	if row == nil {
+		return nil
+	}
+	var b strings.Builder
+	for i, c := range row {
+		if i > 0 {
+			b.WriteString(" ")
+		}
+		b.WriteString(c.column + "=")
+		switch {
+		case !c.known:
+			b.WriteString("(unchanged)")
+		case c.null:
+			b.WriteString("NULL")
+		default:
+			b.WriteString("'" + strings.ReplaceAll(brief([]byte(c.value)), "'", "''") + "'")
+		}
+		if b.Len() > 2*briefLength {
+			b.WriteString(" ...")
+			break
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,182 @@
+package review
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+func TestAValueIsFoundInAllItsForms(t *testing.T) {
+	for _, c := range []struct {
+		value, text, where string
+	}{
+		{"42", `SELECT * FROM t WHERE id = 42`, "literal"},
+		{"42", `SELECT * FROM t WHERE id=42;`, "literal"},
+		{"42", `SELECT * FROM t WHERE id IN (1, 42.0)`, "literal"},
+		{"42", `SELECT 0x2A`, "literal"},
+		{"42", `SELECT 4.2e1`, "literal"},
+		{"42", `SELECT '42'::int`, "literal"},
+		{"42", `SELECT ' 042 '::int`, "literal"},
+		{"-42", `SELECT - 42`, "literal"},
+		{"42", `SELECT $42`, ""},
+		{"42", `SELECT t42, "42" FROM x -- 42`, ""},
+		{"42", `SELECT 1 /* 42 /* 42 */ 42 */`, ""},
+		{"42", `SELECT 421, 142, 4.2, '4 2'`, ""},
+		{"42", `SELECT '{1,42}'::int[]`, "element of a list"},
+		{"42", `SELECT '{{1,2},{42,3}}'::int[]`, "element of a list"},
+		{"42", `SELECT '1, 42,3'`, "element of a list"},
+		{"42", `SELECT '{"a": {"id": 42}}'::jsonb`, "element of JSON"},
+		{"42", `SELECT '{"a": "421"}'::jsonb`, ""},
+		{"42", `DO $$BEGIN DELETE FROM t WHERE id = 42; END$$`, "literal"},
+		{"0", `SELECT 0.00`, "literal"},
+		{"o'hara", `SELECT 'o''hara'`, "literal"},
+		{"o'hara", `SELECT E'o\'hara'`, "literal"},
+		{"alice", `SELECT E'\x61lic\145'`, "literal"},
+		{"alice", `SELECT U&'\0061lice'`, "literal"},
+		{"alice", `SELECT $x$alice$x$`, "literal"},
+		{"alice", `SELECT 'alice   '::char(8)`, "literal"},
+		{"alice", `SELECT alice FROM "alice"`, ""},
+		{"alice", `SELECT 'alice2', 'Alice'`, ""},
+		{"a,b", `SELECT '{"a,b",c}'::text[]`, "element of a list"},
+		{"0b7cfa1e-3a51-4f2c-9d3a-6f0a3c1f2e4d", `SELECT '{0B7CFA1E3A514F2C9D3A6F0A3C1F2E4D}'::uuid`, "literal"},
+		{"0b7cfa1e3a514f2c9d3a6f0a3c1f2e4d", `SELECT '0b7cfa1e-3a51-4f2c-9d3a-6f0a3c1f2e4d'`, "literal"},
+		{"2026-11-24", `SELECT '24.11.2026'::date`, "literal"},
+		{"2026-11-24 10:00:00+02", `SELECT '2026-11-24T08:00:00Z'::timestamptz`, "literal"},
+		{"2001:db8::1", `SELECT '2001:DB8:0:0::1'::inet`, "literal"},
+		{"10.0.0.1", `SELECT '10.0.0.1/32'::inet`, "literal"},
+		{"42", `SELECT 'unterminated 42`, ""},
+		{"x", `SELECT '\`, ""},
+	} {
+		if got := newValue(c.value).inText([]byte(c.text)); got != c.where {
+			t.Errorf("%s in %s: %q instead of %q", c.value, c.text, got, c.where)
+		}
+	}
+}
+
+func TestAValueIsFoundInParameters(t *testing.T) {
+	le := binary.LittleEndian
+	for _, c := range []struct {
+		value string
+		repr  trail.Repr
+		raw   []byte
+		where string
+	}{
+		{"42", trail.ReprInt4, le.AppendUint32(nil, 42), "value"},
+		{"42.0", trail.ReprInt8, le.AppendUint64(nil, 42), "value"},
+		{"42", trail.ReprInt2, []byte{43, 0}, ""},
+		{"42", trail.ReprText, []byte("0042"), "value"},
+		{"42", trail.ReprText, []byte("{41,42}"), "element of a list"},
+		{"42", trail.ReprText, []byte(`(1,"42",x)`), "element of a list"},
+		{"1.5", trail.ReprFloat8, le.AppendUint64(nil, 0x3ff8000000000000), "value"},
+		{"2000-01-03", trail.ReprDate, le.AppendUint32(nil, 2), "value"},
+		{"alice", trail.ReprNone, nil, ""},
+	} {
+		var buf []byte
+		if got := newValue(c.value).isParam(trail.ParamType{Repr: c.repr}, c.raw, &buf); got != c.where {
+			t.Errorf("%s in %q: %q instead of %q", c.value, c.raw, got, c.where)
+		}
+	}
+}
+
+func FuzzValue(f *testing.F) {
+	f.Add("42", "SELECT '{1,2,{42}}', E'\\u0041', $a$b$a$ /* /* */")
+	f.Fuzz(func(_ *testing.T, v, text string) {
+		newValue(v).inText([]byte(text))
+		newValue(v).in(text)
+	})
+}
+
+func TestACLsAreWrittenAsTheServerDoes(t *testing.T) {
+	for _, s := range []string{"=r/own", "alice=arwdDxt/own", `"Old ""One"=r*w/"a=b"`, "ä=X/x"} {
+		a, err := parseACLItem(s)
+		if err != nil {
+			t.Error(err)
+		}
+		if got := a.String(); got != s && s != "ä=X/x" {
+			t.Errorf("%s becomes %s", s, got)
+		}
+	}
+	if _, err := parseACLItem("alice"); err == nil {
+		t.Error("no ACL, and no error")
+	}
+}
+
+func TestScriptsChangeGrants(t *testing.T) {
+	g := &Grants{Format: grantsFormat, Roles: []Role{{Name: "boss", Superuser: true}, {Name: "own"}}}
+	for _, step := range []struct {
+		sql  string
+		want []string
+	}{
+		{`CREATE TABLE t (a int, "B" text); ALTER TABLE t OWNER TO own;`, []string{"own=arwdDxtm/own"}},
+		{`GRANT SELECT, INSERT (a) ON t TO x, "Y" WITH GRANT OPTION;`, []string{"own=arwdDxtm/own", "x=r*/own", "Y=r*/own"}},
+		{`SET ROLE x; GRANT SELECT ON TABLE public.t TO z; RESET ROLE;`, []string{"own=arwdDxtm/own", "x=r*/own", "Y=r*/own", "z=r/x"}},
+		{`SET ROLE boss; REVOKE SELECT ON t FROM z, x; RESET ROLE;`, []string{"own=arwdDxtm/own", "Y=r*/own", "z=r/x"}},
+		{`REVOKE GRANT OPTION FOR SELECT ON t FROM "Y";`, []string{"own=arwdDxtm/own", "Y=r/own", "z=r/x"}},
+		{`/* REVOKE ALL ON t FROM "Y"; */ -- REVOKE ALL ON t FROM "Y";`, []string{"own=arwdDxtm/own", "Y=r/own", "z=r/x"}},
+	} {
+		if err := g.apply(step.sql, "db", true); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Databases[0].Relations[0].ACL; !reflect.DeepEqual(got, step.want) {
+			t.Errorf("after %s: %v instead of %v", step.sql, got, step.want)
+		}
+	}
+	if got := g.Databases[0].Relations[0].ColumnACL["a"]; !reflect.DeepEqual(got, []string{"x=a*/own", "Y=a*/own"}) {
+		t.Errorf("column: %v", got)
+	}
+	if got := g.Databases[0].Relations[0].Columns; !reflect.DeepEqual(got, []string{"a", `"B"`}) {
+		t.Errorf("columns: %v", got)
+	}
+}
+
+func TestMembershipsFollowTheVersion(t *testing.T) {
+	no := false
+	g := &Grants{
+		Roles: []Role{{Name: "a", Inherit: true}, {Name: "b"}, {Name: "c", Inherit: true}, {Name: "g"}},
+		Memberships: []Membership{
+			{Role: "g", Member: "a"}, {Role: "g", Member: "b"}, {Role: "g", Member: "c", InheritOption: &no},
+		},
+		Databases: []Database{{Name: "d", Owner: "a"}},
+	}
+	p := newPolicy(g)
+	for role, want := range map[string]bool{"a": true, "b": false, "c": false} {
+		if p.has(role, "g", "d") != want || !canSet(p, role, "g", "d") {
+			t.Errorf("%s inherits: %v", role, !want)
+		}
+	}
+	if !p.has("a", databaseOwner, "d") || p.has("b", databaseOwner, "d") {
+		t.Error("pg_database_owner")
+	}
+}
+
+func FuzzScript(f *testing.F) {
+	f.Add("GRANT SELECT (a, \"b\") ON TABLE x.y TO z; REVOKE g FROM m; COPY t FROM stdin;\n1\n\\.\nCREATE FUNCTION f(a int) AS $$;$$;")
+	f.Fuzz(func(_ *testing.T, text string) {
+		g := &Grants{Format: grantsFormat}
+		_ = g.apply(text, "db", true)
+		newPolicy(g)
+	})
+}
+
+func TestMarkdownAndJSONAreSafe(t *testing.T) {
+	d := &Document{Review: "person", Facts: []Fact{{"user", "<script>|\x1b[31m"}}, Sections: []*Section{{Key: "k", Title: "T", Columns: []string{"a"}, Rows: [][]any{{"x|y\n<b>\x1b`"}, {nil}}}}}
+	var text, markdown, object strings.Builder
+	for format, w := range map[string]*strings.Builder{"text": &text, "markdown": &markdown, "json": &object} {
+		if err := d.Write(w, format); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsAny(w.String(), "\x1b") {
+			t.Errorf("%s has an escape", format)
+		}
+	}
+	if strings.Contains(markdown.String(), "<b>") || strings.Count(markdown.String(), "\n| x") != 1 {
+		t.Errorf("markdown: %s", markdown.String())
+	}
+	if !json.Valid([]byte(object.String())) {
+		t.Errorf("JSON: %s", object.String())
+	}
+}

@@ -1,0 +1,271 @@
+// Every statement that has a value, as a parameter or in its text.
+
+package review
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/proof"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// SubjectOptions say which value is looked for.
+type SubjectOptions struct {
+	Source
+	Values []string
+	// Limit is how many statements are listed.
+	Limit int
+}
+
+// ReviewSubject finds the statements that have one of the values.
+func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
+	var wrong once
+	warn := o.Warn
+	o.Warn = func(err error) {
+		if wrong.warn(err) {
+			warn(err)
+		}
+	}
+	var values []*value
+	var forms []string
+	for _, s := range o.Values {
+		v := newValue(s)
+		values = append(values, v)
+		forms = append(forms, v.forms()...)
+	}
+	slices.Sort(forms)
+	visitors := make([]visitor, workers())
+	all := make([]*finder, len(visitors))
+	for i := range visitors {
+		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*seen{}}
+		visitors[i] = all[i]
+	}
+	exclusions, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}, proof.Needs{Texts: true}, visitors)
+	if err != nil {
+		return nil, err
+	}
+	f := all[0]
+	for _, other := range all[1:] {
+		f.join(other)
+	}
+	begin, end, _ := o.bounds()
+	doc := &Document{
+		Review: "subject", Incomplete: len(wrong.list) > 0,
+		Facts: []Fact{
+			{"value", o.Values}, {"looked for as", slices.Compact(forms)}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))},
+			{"trail", o.Trails}, {"statements", f.found.total},
+		},
+		Sections: []*Section{
+			f.summary(),
+			f.found.section("found", "Statements with the value", "where", "user", "end_user", "role", "database", "address", "application", "command", "objects", "rows", "outcome", "text", "follow"),
+		},
+		Limits: append(append(wrong.list, f.limits()...), exclusions...),
+	}
+	for _, row := range doc.Sections[1].Rows {
+		row[len(row)-1] = o.cat("--session", row[1].(RecordID).Session.String())
+	}
+	return doc, nil
+}
+
+// subjectUse is who used what.
+type subjectUse struct{ user, appUser, db, command, objects string }
+
+// finder is what one goroutine has found.
+type finder struct {
+	values []*value
+	found  events
+	by     map[subjectUse]*seen
+
+	texts []uint32 // by their indexes: 1 is nothing found, 2 is the literal that textAt has, 3 is not known
+	where map[int]string
+	buf   []byte
+
+	redacted, noText, noParams, cut int64
+	hidden                          []uint32 // texts with redacted values: 2
+}
+
+func (f *finder) Block(*trail.BlockRef) {
+	clear(f.texts)
+	clear(f.hidden)
+	f.where = nil
+}
+
+// Record takes a record.
+func (f *finder) Record(r *trail.Record) {
+	switch r.Kind {
+	case trail.KindStatement, trail.KindNote:
+	case trail.KindStart:
+		return // its statement record follows
+	default:
+		return
+	}
+	f.note(r)
+	where := f.inParams(r)
+	if where == "" {
+		where = f.inText(r)
+	}
+	if where == "" {
+		where = f.inMessage(r)
+	}
+	if where == "" {
+		return
+	}
+	command, objects := r.Kind.String(), []string(nil)
+	if r.Shape != nil {
+		command, objects = string(r.Shape.Command), relationNames(r.Shape)
+	}
+	id := idOf(r)
+	f.found.add(id, where, fact(r, trail.KeyUser), orNil(fact(r, trail.KeyAppUser)), orNil(fact(r, trail.KeyRole)), fact(r, trail.KeyDatabase),
+		fact(r, trail.KeyClient), fact(r, trail.KeyApplication), command, objects, int64(r.Rows), outcomeOf(r), brief(r.Text), nil)
+	k := subjectUse{fact(r, trail.KeyUser), fact(r, trail.KeyAppUser), fact(r, trail.KeyDatabase), command, strings.Join(objects, ", ")}
+	if f.by[k] == nil {
+		f.by[k] = &seen{}
+	}
+	f.by[k].take(id, 1)
+}
+
+func (f *finder) inParams(r *trail.Record) (where string) {
+	number := 0
+	r.Params(func(p trail.ParamType, raw []byte, null bool) bool {
+		number++
+		if null {
+			return true
+		}
+		for _, v := range f.values {
+			if at := v.isParam(p, raw, &f.buf); at != "" {
+				where = fmt.Sprintf("parameter %d", number)
+				if at != "value" {
+					where += ", " + at
+				}
+				return false
+			}
+		}
+		return true
+	})
+	return where
+}
+
+func (f *finder) inText(r *trail.Record) string {
+	find := func() string {
+		for _, v := range f.values {
+			if at := v.inText(r.Text); at != "" {
+				return at
+			}
+			if r.Kind == trail.KindNote && bytes.Contains(r.Text, []byte(v.text)) && hasWord(string(r.Text), v.text) {
+				return "note"
+			}
+		}
+		return ""
+	}
+	if r.TextIndex < 0 || r.Kind == trail.KindNote {
+		return find()
+	}
+	at := slot(&f.texts, r.TextIndex)
+	if *at == 0 {
+		*at = 1
+		if found := find(); found != "" {
+			*at = 2
+			if f.where == nil {
+				f.where = map[int]string{}
+			}
+			f.where[r.TextIndex] = found
+		}
+	}
+	return f.where[r.TextIndex]
+}
+
+// inMessage looks at messages, which quote values: Key (id)=(42) already exists.
+func (f *finder) inMessage(r *trail.Record) string {
+	for _, v := range f.values {
+		if len(r.Message) > 0 && v.text != "" && bytes.Contains(r.Message, []byte(v.text)) && hasWord(string(r.Message), v.text) {
+			return "error message"
+		}
+	}
+	return ""
+}
+
+// note counts records in which a value cannot be found.
+func (f *finder) note(r *trail.Record) {
+	if r.Has(trail.FieldCut) {
+		f.cut++
+	}
+	if r.Kind != trail.KindStatement || r.Shape == nil {
+		return
+	}
+	if r.Text == nil && len(r.Shape.Command) > 0 {
+		f.noText++
+	}
+	if r.TextIndex >= 0 {
+		at := slot(&f.hidden, r.TextIndex)
+		if *at == 0 {
+			*at = 1
+			if bytes.Contains(r.Text, []byte(redactedMark)) {
+				*at = 2
+			}
+		}
+		if *at == 2 {
+			f.redacted++
+		}
+	}
+	if len(r.Shape.Params) == 0 {
+		return
+	}
+	lost := !r.HasParams()
+	if !lost {
+		for i := range r.Shape.Params {
+			lost = lost || r.Shape.Params[i].Repr == trail.ReprNone
+		}
+	}
+	if lost {
+		f.noParams++
+	}
+}
+
+// redactedMark stands in texts for what was hidden.
+const redactedMark = "<redacted>"
+
+func (f *finder) join(o *finder) {
+	f.found.join(&o.found)
+	for k, s := range o.by {
+		if f.by[k] == nil {
+			f.by[k] = &seen{}
+		}
+		f.by[k].join(*s)
+	}
+	f.redacted, f.noText, f.noParams, f.cut = f.redacted+o.redacted, f.noText+o.noText, f.noParams+o.noParams, f.cut+o.cut
+}
+
+func (f *finder) summary() *Section {
+	s := &Section{Key: "by", Title: "Who used it, and for what", Empty: "No statement of the period has the value.", Columns: []string{"user", "end_user", "database", "command", "objects", "statements", "first", "last", "record"}}
+	keys := slices.SortedFunc(maps.Keys(f.by), func(a, b subjectUse) int {
+		return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.appUser, b.appUser), cmp.Compare(a.db, b.db), cmp.Compare(a.command, b.command), cmp.Compare(a.objects, b.objects))
+	})
+	s.Left = int64(max(0, len(keys)-listed))
+	for _, k := range keys[:min(len(keys), listed)] {
+		u := f.by[k]
+		s.add(k.user, orNil(k.appUser), k.db, k.command, k.objects, u.count, stamp(u.first.Time), stamp(u.last.Time), u.last)
+	}
+	return s
+}
+
+func (f *finder) limits() (all []string) {
+	say := func(n int64, what string) {
+		if n > 0 {
+			all = append(all, fmt.Sprintf("%d statements %s.", n, what))
+		}
+	}
+	say(f.noParams, "have parameters that were not recorded, at least in part: the value is not found in them")
+	say(f.redacted, "have redacted values in their texts")
+	say(f.cut, "have a text that was truncated")
+	say(f.noText, "have no text")
+	return append(all,
+		"Rows that statements reached without naming the value are not found: by a join, a range, a pattern, another key, a list of all, or in a view or function.",
+		"Rows of COPY and the rows of results are not recorded. Values that the client computes, encrypts or abbreviates differ from the one that was looked for.",
+		"The answer itself has personal data: texts of statements, with what else is in them.")
+}
