@@ -29,6 +29,8 @@ type Settings struct {
 	Charset
 	// Plain says that the screen is text alone, without bold and the like.
 	Plain bool
+	// Suspend stops the program, as Ctrl-Z does; it may be nil.
+	Suspend func()
 }
 
 // Keys are all keys, for the help and the manual.
@@ -211,7 +213,7 @@ func (m *Model) press(msg tea.KeyPressMsg) tea.Cmd {
 	case key == "ctrl+c":
 		return tea.Quit
 	case key == "ctrl+z":
-		return tea.Suspend
+		return m.suspend
 	case m.typing:
 		m.typed(key, msg.Text)
 		return nil
@@ -228,6 +230,14 @@ func (m *Model) press(msg tea.KeyPressMsg) tea.Cmd {
 		return m.pressPage(key)
 	}
 	return m.pressMain(key)
+}
+
+// suspend stops the program.
+func (m *Model) suspend() tea.Msg {
+	if m.Suspend != nil {
+		m.Suspend()
+	}
+	return nil
 }
 
 // filterOf is the filter of what is shown.

@@ -134,7 +134,7 @@ func play(m *Model, keys ...string) (quit bool) {
 		switch msg := cmd().(type) {
 		case tea.QuitMsg:
 			quit = true
-		case tea.SuspendMsg:
+		case nil:
 		default:
 			_, next := m.Update(msg)
 			run(next)

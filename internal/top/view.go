@@ -324,7 +324,7 @@ func (m *Model) sparkLine() string {
 			b.WriteByte(']')
 		}
 	}
-	return m.left(span(int64(len(bars))*s.Slot), 7) + " " + m.styled(b.String(), cool) + note
+	return m.left(span((int64(len(bars))*s.Slot+500_000)/1_000_000*1_000_000), 7) + " " + m.styled(b.String(), cool) + note
 }
 
 // tabs are the groupings with their keys.

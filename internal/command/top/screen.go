@@ -34,12 +34,12 @@ func screen(ctx context.Context, io *iostreams.IOStreams, m *top.Model) error {
 	}
 	p := tea.NewProgram(m, options...)
 	saved := saveTerminal()
-	stop := context.AfterFunc(ctx, func() {
+	inTime := context.AfterFunc(ctx, func() {
 		time.Sleep(patience)
 		saved()
 		os.Exit(exit.Error)
 	})
-	defer stop()
+	defer inTime()
 	ended, done := handleSignals(p)
 	_, err := p.Run()
 	done()
@@ -63,6 +63,17 @@ func saveTerminal() func() {
 	return func() { _ = term.Restore(fd, state) }
 }
 
+// suspend gives the terminal back, stops the process as the signal would have done, and goes on
+// when it is continued. Nothing stops a process whose shell is gone: it goes on at once.
+func suspend(p *tea.Program) {
+	if p.ReleaseTerminal() != nil {
+		return
+	}
+	stop()
+	_ = p.RestoreTerminal()
+	p.Send(tea.ClearScreen())
+}
+
 // handleSignals ends the program for the signals that end others without a word, and gives the
 // terminal back while it is stopped. ended passes a signal on that has ended the program; done
 // is called before it.
@@ -80,8 +91,7 @@ func handleSignals(p *tea.Program) (ended, done func()) {
 				return
 			case one := <-signals:
 				if isStop(one) {
-					signal.Reset(one)
-					p.Send(tea.SuspendMsg{})
+					suspend(p)
 					continue
 				}
 				last = one

@@ -9,4 +9,8 @@ var fatalSignals, stopSignals []os.Signal
 
 func isStop(os.Signal) bool { return false }
 
+func raiseStop() {}
+
+func stop() {}
+
 func pass(os.Signal) {}

@@ -178,7 +178,7 @@ func topRun(ctx context.Context, o *Options) error {
 	reader := top.NewReader(ctx, top.Options{
 		Open: open, Filter: filter, Parts: len(o.Grep)+len(o.Not.Grep) > 0, Zone: o.Zone, Rings: o.Rings, Now: o.Now,
 	})
-	settings := top.Settings{Trail: t.Path, Interval: o.Interval, Zone: o.Zone, Charset: top.CharsetOf(os.Getenv)}
+	settings := top.Settings{Trail: t.Path, Interval: o.Interval, Zone: o.Zone, Charset: top.CharsetOf(os.Getenv), Suspend: raiseStop}
 	switch {
 	case o.Once || !o.IO.IsTerminal():
 		settings.Plain = true
