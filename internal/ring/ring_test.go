@@ -620,3 +620,49 @@ func FuzzRingHeader(f *testing.F) {
 		})
 	})
 }
+
+// TestLiveRingIsRead reads rings as they are while their server runs.
+func TestLiveRingIsRead(t *testing.T) {
+	const ring0, version, waits = 8192, 256, 16
+	bytes := sample().Bytes()
+	binary.LittleEndian.PutUint64(bytes[ring0+waits:], 12)
+	f, err := ring.ReadBytes(bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := f.Live(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Owner != 4711 || l.Waits != 12 || l.Used() != l.Head-l.Tail || l.Used() == 0 || string(l.Session) != string(body) {
+		t.Errorf("got %+v", l)
+	}
+	if l.Running == nil || string(l.Running.Text) != "SELECT pg_sleep(10)" || l.Running.Time != trailtest.Epoch+9 || l.Running.Statement != 4 {
+		t.Errorf("running: %+v", l.Running)
+	}
+	if want := trailtest.Epoch + 5 + 7; l.Oldest != want {
+		t.Errorf("the oldest record ended at %d, want %d", l.Oldest, want)
+	}
+	// an entry that is being changed
+	bytes[ring0+version] = 1
+	if l, err = f.Live(0); err != nil || l.Running != nil || l.Owner != 4711 {
+		t.Errorf("while the entry changes: %+v, %v", l, err)
+	}
+	// a ring without an owner
+	if l, err = f.Live(1); err != nil || l.Running != nil || l.Owner != 0 {
+		t.Errorf("without an owner: %+v, %v", l, err)
+	}
+	// whatever the bytes are, nothing is read outside the copy
+	for i := range 8192 {
+		for _, b := range []byte{0, 0xff, 0x80} {
+			was := bytes[ring0+i]
+			bytes[ring0+i] = b
+			if f, err := ring.ReadBytes(bytes); err == nil {
+				for k := range f.Rings {
+					_, _ = f.Live(k)
+				}
+			}
+			bytes[ring0+i] = was
+		}
+	}
+}

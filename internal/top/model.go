@@ -4,6 +4,8 @@ package top
 
 import (
 	"cmp"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -114,6 +116,7 @@ type Model struct {
 	typing        bool
 	pages         []*page // the last one is shown
 	number        int     // of the page that was opened last
+	crash         string
 }
 
 // New makes a screen.
@@ -127,7 +130,8 @@ type (
 		snapshot *Snapshot
 		err      error
 	}
-	ticked struct{}
+	ticked  struct{}
+	crashed string
 	// opened is the content of a page
 	opened struct {
 		page   int
@@ -164,11 +168,26 @@ func (m *Model) ask() tea.Cmd {
 	m.asking, m.again = true, false
 	q := m.question
 	q.Still = m.paused && m.snapshot != nil
-	return func() tea.Msg {
+	return guarded(func() tea.Msg {
 		s, err := m.asker.Ask(q)
 		return answered{s, err}
+	})
+}
+
+// guarded makes a panic of a command a message, so that the screen ends in order.
+func guarded(f func() tea.Msg) tea.Cmd {
+	return func() (msg tea.Msg) {
+		defer func() {
+			if what := recover(); what != nil {
+				msg = crashed(fmt.Sprintf("panic: %v\n\n%s", what, debug.Stack()))
+			}
+		}()
+		return f()
 	}
 }
+
+// Crash is why the screen has ended by a mistake of its own; empty: it has not.
+func (m *Model) Crash() string { return m.crash }
 
 // Update takes a message.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -182,6 +201,9 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return m, m.tick()
 		}
 		return m, tea.Batch(m.ask(), m.tick())
+	case crashed:
+		m.crash = string(msg)
+		return m, tea.Quit
 	case answered:
 		m.asking = false
 		if m.err = msg.err; m.err == nil {

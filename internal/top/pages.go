@@ -58,20 +58,20 @@ func (m *Model) openRecords(row *Row) tea.Cmd {
 	sel := Selection{From: s.From, To: s.To, By: s.By, Name: row.Name}
 	p := &page{kind: recordsPage, title: s.By.String() + " " + nameOf(row)}
 	m.open(p)
-	return func() tea.Msg {
+	return guarded(func() tea.Msg {
 		lines, err := m.asker.Records(sel)
 		return opened{page: p.number, lines: lines, err: err}
-	}
+	})
 }
 
 // openFields opens the page of a record.
 func (m *Model) openFields(session trail.SessionID, seq uint64, end int64) tea.Cmd {
 	p := &page{kind: fieldsPage, title: "record " + session.String() + "/" + strconv.FormatUint(seq, 10)}
 	m.open(p)
-	return func() tea.Msg {
+	return guarded(func() tea.Msg {
 		fields, err := m.asker.Fields(session, seq, end)
 		return opened{page: p.number, fields: fields, err: err}
-	}
+	})
 }
 
 // pressPage does what a key stands for on a page.

@@ -194,8 +194,8 @@ func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 }
 
 // Limit leaves out segments that were written before since or begun after until, so that an
-// index of the trail takes no longer the longer the trail is. Of each stream, the last one
-// stays, and one before the first for the parts of big records. Clocks that were set back can
+// index of the trail takes no longer the longer the trail is. Of each stream, the last two
+// stay, of which one may be empty yet, and one before the first for the parts of big records. Clocks that were set back can
 // make a segment look newer than its successor: it stays.
 func (t *Trail) Limit(since, until int64) {
 	for _, s := range t.Streams {
@@ -210,11 +210,7 @@ func (t *Trail) Limit(since, until int64) {
 		for end > first+1 && s.Segments[end-1].Err == nil && s.Segments[end-1].Header.Created > until {
 			end--
 		}
-		if last := s.Segments[n-min(n, 1):]; end < n {
-			s.Segments = slices.Concat(s.Segments[first:end], last)
-		} else {
-			s.Segments = s.Segments[first:]
-		}
+		s.Segments = slices.Concat(s.Segments[first:end], s.Segments[max(end, n-2):])
 	}
 }
 

@@ -5,6 +5,7 @@ package top
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"time"
@@ -44,6 +45,10 @@ func screen(ctx context.Context, io *iostreams.IOStreams, m *top.Model) error {
 	_, err := p.Run()
 	done()
 	ended() // by a signal that the program ended for, in its turn
+	if crash := m.Crash(); crash != "" {
+		fmt.Fprint(io.ErrOut, crash)
+		err = tea.ErrProgramPanic
+	}
 	switch {
 	case ctx.Err() != nil:
 		return exit.ErrStopped
@@ -83,12 +88,21 @@ func handleSignals(p *tea.Program) (ended, done func()) {
 	quit := make(chan struct{})
 	var last os.Signal
 	finished := make(chan struct{})
+	look := time.NewTicker(time.Second)
 	go func() {
 		defer close(finished)
+		defer look.Stop()
 		for {
 			select {
 			case <-quit:
 				return
+			case <-look.C:
+				// a terminal that is gone says so to those who ignore SIGHUP, too
+				if !term.IsTerminal(int(os.Stdout.Fd())) {
+					last = closed
+					p.Kill()
+					return
+				}
 			case one := <-signals:
 				if isStop(one) {
 					suspend(p)

@@ -5,7 +5,10 @@ package top
 import "os"
 
 // There are none that a terminal has to be saved from.
-var fatalSignals, stopSignals []os.Signal
+var (
+	fatalSignals, stopSignals []os.Signal
+	closed                    os.Signal
+)
 
 func isStop(os.Signal) bool { return false }
 

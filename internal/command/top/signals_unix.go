@@ -15,6 +15,9 @@ import (
 var (
 	fatalSignals = []os.Signal{syscall.SIGHUP, syscall.SIGQUIT}
 	stopSignals  = []os.Signal{syscall.SIGTSTP}
+
+	// closed stands for a terminal that is gone
+	closed os.Signal = syscall.SIGHUP
 )
 
 func isStop(s os.Signal) bool { return slices.Contains(stopSignals, s) }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/command/flags"
@@ -201,17 +202,23 @@ func topRun(ctx context.Context, o *Options) error {
 
 // once prints a screen.
 func once(out io.Writer, reader *top.Reader, q top.Question, s top.Settings, width int) error {
-	m := top.New(reader, q, s)
-	height, err := strconv.Atoi(os.Getenv("LINES"))
-	if err != nil || height < 1 {
-		height = 24
-	}
-	text, err := m.Once(width, height)
+	text, err := top.New(reader, q, s).Once(width, height())
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(out, text+"\n")
 	return err
+}
+
+// height is that of a screen that is printed: on a terminal, the cursor is in the line below it.
+func height() int {
+	if n, err := strconv.Atoi(os.Getenv("LINES")); err == nil && n > 0 {
+		return n
+	}
+	if _, n, err := term.GetSize(int(os.Stdout.Fd())); err == nil && n > 1 {
+		return n - 1
+	}
+	return 24
 }
 
 // again prints one screen after the other.
