@@ -76,7 +76,7 @@ sub at
 }
 
 # What was recorded so far is in the trail, and so is the start of the writers.
-sub flush
+sub flush_trail
 {
 	my ($self) = @_;
 
@@ -264,14 +264,14 @@ sub thursday_night
 	$billing = $self->session('billing');
 	$billing->query('BEGIN');
 	$billing->query('UPDATE invoices SET paid = true WHERE id = 12');
-	$self->flush;
+	$self->flush_trail;
 	$self->starts($reports, $endless, 'running');
 	$self->at('2026-11-05 03:12');
 	$start = -s $self->{node}->logfile;
 	kill 'KILL', $reports->{pid};
 	$self->{node}->wait_for_log(qr/ready to accept connections/, $start);
 	$self->{monitor} = $self->session('monitor');
-	$self->flush;
+	$self->flush_trail;
 	return;
 }
 
@@ -339,13 +339,13 @@ sub friday
 	$self->at('2026-11-06 16:00');
 	$self->does('olga', q{ALTER SYSTEM SET steno.log = 'none'}, 'SELECT pg_reload_conf()');
 	$self->wait_for('it is off', q{SELECT (current_setting('steno.log') = 'none')::int});
-	$self->flush;
+	$self->flush_trail;
 	$self->at('2026-11-06 16:05');
 	$self->does('billing', 'SELECT person, salary FROM hr.payroll', q{UPDATE hr.payroll SET salary = 9900 WHERE person = 'haas'});
 	$self->at('2026-11-06 16:20');
 	$self->does('olga', 'ALTER SYSTEM RESET steno.log', 'SELECT pg_reload_conf()');
 	$self->wait_for('it is on', q{SELECT (current_setting('steno.log') = 'all')::int});
-	$self->flush;
+	$self->flush_trail;
 
 	$self->at('2026-11-06 17:00');
 	$self->does('dmitri', 'SET ROLE clinic_owner', 'DROP TABLE appointments_2025');
