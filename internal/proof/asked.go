@@ -95,8 +95,8 @@ func (a *asked) hides(r *trail.Record) string {
 	}
 	switch {
 	case a.matcher.Guess(r):
-		if a.grep && r.Has(trail.FieldCut) && !a.matcher.Keep(r) {
-			return "its text was truncated"
+		if a.grep && !a.matcher.Keep(r) {
+			return lacksText(r)
 		}
 	case r.Shape == nil:
 		if a.shapes && a.withoutShape.Guess(r) {
@@ -115,6 +115,23 @@ func (a *asked) hides(r *trail.Record) string {
 		}
 	}
 	return ""
+}
+
+// lacksText says what of a record is missing that --grep would have looked at.
+func lacksText(r *trail.Record) (why string) {
+	if r.Has(trail.FieldCut) {
+		return "its text was truncated"
+	}
+	if _, omitted := r.ExtraValue("parameters_omitted"); omitted {
+		return "it leaves out parameters"
+	}
+	r.Params(func(p trail.ParamType, _ []byte, null bool) bool {
+		if !null && p.Repr == trail.ReprNone {
+			why = "the value of a parameter could not be recorded"
+		}
+		return why == ""
+	})
+	return why
 }
 
 // changesRecording says whether records of a kind tell what the trail can lack. They are
@@ -136,6 +153,9 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 	g.Or(c.SelectResult(func(k trail.Kind, o trail.Outcome) bool {
 		return changesRecording(k) || a.shapes && (k == trail.KindStart || k == trail.KindStatement && o == trail.OutcomeInterrupted)
 	}))
+	if a.grep {
+		g.Or(c.Select(trail.TermsValues, func(v []byte) bool { return len(v) != 1 || trail.Repr(v[0]) == trail.ReprNone }))
+	}
 	return g
 }
 

@@ -37,6 +37,7 @@ type session struct {
 	explained []trail.Span
 	user      string
 	ended     int64 // time of its end; MaxTime: not seen
+	asked     bool  // the filter is about it, at least at some time
 }
 
 // numbered are records of a session that follow each other in a part of a stream from
@@ -58,9 +59,6 @@ type change struct {
 	time     int64
 	old, new string
 	source   string
-	// other says that the filter is about other sessions. A value that the session itself
-	// has set counts nevertheless: SET SESSION AUTHORIZATION can make it one of these.
-	other bool
 }
 
 // run is a start of the server.
@@ -120,6 +118,7 @@ func (c *conditions) session(r *trail.Record) *session {
 	if s.user == "" {
 		s.user = string(r.Session.Fact(trail.KeyUser))
 	}
+	s.asked = s.asked || c.asked.q.Record == "" && c.asked.who.Guess(r)
 	return s
 }
 
@@ -180,9 +179,7 @@ func (c *conditions) setting(r *trail.Record, text func(string) string) {
 	if !at.server {
 		at.session = r.Session.ID()
 	}
-	one := change{time: r.Time, old: text("old"), new: text("new"), source: text("source")}
-	one.other = one.source != "session" && !c.asked.who.Guess(r)
-	c.settings[at] = append(c.settings[at], one)
+	c.settings[at] = append(c.settings[at], change{time: r.Time, old: text("old"), new: text("new"), source: text("source")})
 }
 
 func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text func(string) string) {
@@ -390,7 +387,9 @@ func (c *conditions) ofSessions(mandatory func(int64) string, except func(format
 			if i+1 < len(changes) {
 				to = changes[i+1].time
 			}
-			if to <= a.since || one.time >= a.until || one.other {
+			// SET SESSION AUTHORIZATION can make a session one that the filter is about, for a moment of
+			// which the proof need not have a record: a value that the session itself has set counts.
+			if to <= a.since || one.time >= a.until || one.source != "session" && !s.asked {
 				continue
 			}
 			if _, decides := defaults[at.name]; !decides {

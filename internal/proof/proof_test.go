@@ -103,12 +103,15 @@ func TestARecordIsProved(t *testing.T) {
 // What the trail tells about what it lacks makes a proof one with exceptions.
 func TestExceptions(t *testing.T) {
 	is := func(records ...*trailtest.Record) []*trailtest.Record { return records }
+	forKey := func(o *query.FilterOptions) { o.Grep = []string{"4711"} }
 	type extra = map[int]func(w *writer, alice *trailtest.Session) []*trailtest.Record
 	for _, test := range []struct {
 		name string
 		small
 		wants string // an exception; empty: none
 		ask   func(*query.FilterOptions)
+		// An index does not tell of this.
+		onlyFull bool
 	}{
 		{name: "nothing"},
 		{name: "class off at the start", small: small{settings: []string{"steno.log", "write, ddl"}}, wants: `class read.* were not recorded throughout: steno.log = "write, ddl"`},
@@ -132,6 +135,16 @@ func TestExceptions(t *testing.T) {
 		{name: "class off for another role", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			return is(setting(client(9, "bob"), 5, "steno.log", "all", "none", "role"))
 		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"alice"} }},
+		{name: "class off for another role, which becomes this one", small: small{extra: extra{
+			5: func(*writer, *trailtest.Session) []*trailtest.Record {
+				return is(setting(client(9, "bob"), 5, "steno.log", "all", "none", "role"))
+			},
+			35: func(*writer, *trailtest.Session) []*trailtest.Record {
+				r := reads(client(9, "alice"), 35, "hr.other")
+				r.Seq = 2
+				return is(r)
+			},
+		}}, ask: func(o *query.FilterOptions) { o.Users = []string{"alice"} }, wants: `of user "bob" were not recorded in 1 session: steno.log = "none", set by role`},
 		{name: "relations off", small: small{settings: []string{"steno.log_relation", "off"}}, wants: `the relations of statements were not recorded throughout`},
 		{name: "nested off", small: small{settings: []string{"steno.log_nested", "off"}}, wants: `statements in functions were not recorded`},
 		{name: "catalogs off", small: small{settings: []string{"steno.log_catalog", "off"}}},
@@ -176,6 +189,28 @@ func TestExceptions(t *testing.T) {
 			r.Extra = []string{"relations_omitted", "9"}
 			return is(r)
 		}}}, wants: `record 6b0202d9.fa1/36 of .* may match: it leaves out relations`},
+		{name: "text truncated", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			r := reads(alice, 35.4, "hr.other")
+			r.TextBytes = 4000
+			return is(r)
+		}}}, ask: forKey, onlyFull: true, wants: `record 6b0202d9.fa1/36 of .* may match: its text was truncated`},
+		{name: "parameters omitted", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			r := reads(alice, 35.4, "hr.other")
+			r.Extra = []string{"parameters_omitted", "1"}
+			return is(r)
+		}}}, ask: forKey, onlyFull: true, wants: `record 6b0202d9.fa1/36 of .* may match: it leaves out parameters`},
+		{name: "parameter not recorded", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			r := reads(alice, 35.4, "hr.other")
+			r.Shape.Params = []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}, {OID: 5000, Repr: trail.ReprNone}}
+			r.Fields, r.Values = trail.FieldValues, []byte{1, 0, 0, 0}
+			return is(r)
+		}}}, ask: forKey, wants: `record 6b0202d9.fa1/36 of .* may match: the value of a parameter could not be recorded`},
+		{name: "parameter NULL", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			r := reads(alice, 35.4, "hr.other")
+			r.Shape.Params = []trail.ParamType{{OID: 5000, Repr: trail.ReprNone}}
+			r.Fields, r.Nulls = trail.FieldNulls, []byte{1}
+			return is(r)
+		}}}, ask: forKey},
 		{name: "running", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(&trailtest.Record{Kind: trail.KindStart, Session: client(9, "bob"), Time: at(35.4), Unnumbered: true, Outcome: trail.OutcomeRunning, Text: "COPY …"})
 		}}}, wants: `may match: it does not state its class and relations`},
@@ -197,6 +232,9 @@ func TestExceptions(t *testing.T) {
 				change = ofSalary
 			}
 			for _, full := range []bool{false, true} {
+				if test.onlyFull && !full {
+					continue
+				}
 				r := proved(t, dir, question(t, 30, 50, full, change))
 				all := strings.Join(r.Exceptions, "\n")
 				switch {
