@@ -1,3 +1,5 @@
+// The plan of an export and what of it is done, on disk.
+
 package export
 
 import (

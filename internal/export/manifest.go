@@ -1,3 +1,5 @@
+// The manifest of an export, its signature, and checks of files against it.
+
 package export
 
 import (

@@ -1,3 +1,5 @@
+// The directory of an export, the names in it, and what may be there.
+
 package export
 
 import (

@@ -1,3 +1,5 @@
+// The blocks and the days that an export has, and their chain.
+
 package export
 
 import (

@@ -1,3 +1,5 @@
+// One file of an export, in each format.
+
 package export
 
 import (

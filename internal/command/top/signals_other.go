@@ -1,5 +1,7 @@
 //go:build !unix
 
+// Systems without Ctrl-Z.
+
 package top
 
 import "os"

@@ -1,5 +1,7 @@
 //go:build unix
 
+// Ctrl-Z and the signals that stop and continue a program.
+
 package top
 
 import (

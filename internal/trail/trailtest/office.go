@@ -1,3 +1,5 @@
+// A trail of a few people around a weekend, for questions about access and hours.
+
 package trailtest
 
 import (
