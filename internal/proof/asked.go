@@ -353,11 +353,16 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 }
 
 // listsClass says whether a value of a list of classes contains a class. Of a value that
-// is not such a list, it says no.
+// is not such a list, it says no: a record has only the beginning of a long one, and a hash,
+// and what is cut off may take classes off the list.
 func listsClass(list, class string) bool {
+	_, classes, _ := trail.Names()
 	listed := false
 	for _, word := range strings.Split(list, ",") {
 		word = strings.ToLower(strings.Trim(strings.TrimSpace(word), `"`))
+		if name := strings.TrimPrefix(word, "-"); name != "all" && !slices.Contains(classes, name) {
+			return false
+		}
 		removed, minus := strings.CutPrefix(word, "-")
 		if removed == "all" || removed == class {
 			listed = !minus

@@ -126,6 +126,12 @@ func TestExceptions(t *testing.T) {
 		{name: "class off meanwhile", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.session, 35, "steno.log", "all", "all, -read", "server"), setting(w.session, 35.2, "steno.log", "all, -read", "all", "server"))
 		}}}, wants: `class read were not recorded from .*20:13.000000Z until .*:25.000000Z`},
+		{name: "a long list of classes", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(setting(w.session, 35, "steno.log", "all", strings.Repeat("all,", 35)+"... d05fb756", "server"))
+		}}}, wants: `class .*read.* were not recorded since .*20:13.000000Z: steno.log = "all,.* d05fb756"`},
+		{name: "a long list at the start", small: small{settings: []string{"steno.mandatory", strings.Repeat("all,", 35) + "... d05fb756"}},
+			wants: `changes of settings were not mandatory throughout`},
+		{name: "a list with quotes", small: small{settings: []string{"steno.log", `"all", -ddl,	"-function" , READ`}}, ask: func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }},
 		{name: "class off later", small: small{extra: extra{60: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.session, 60, "steno.log", "all", "all, -read", "server"))
 		}}}},
