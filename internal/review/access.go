@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -65,11 +66,14 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	}
 	a := &access{AccessOptions: &o, policy: newPolicy(o.Grants), found: joinCollectors(collectors)}
 	a.from, a.to = max(o.Since, begin), min(o.Until, end)
+	if a.found.full {
+		return nil, fmt.Errorf("the trail has more than %d different statements: review a shorter period", mostStatements)
+	}
 	if o.NewSince == trail.MinTime {
 		a.NewSince = a.to - max(0, a.to-a.from)/10
 	}
 	a.evaluate()
-	doc := &Document{Review: "access", Incomplete: len(wrong.list) > 0}
+	doc := &Document{Review: "access", Incomplete: wrong.bad}
 	doc.Facts = []Fact{
 		{"period from", stamp(a.from)}, {"period until", stamp(a.to)},
 		{"databases", o.Grants.Inside()}, {"grants of", o.Grants.Taken}, {"trail", o.Trails},
@@ -510,11 +514,24 @@ func (a *access) refused() *Section {
 
 // ---- limits ----
 
+func lengthOf(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= 2*day:
+		return fmt.Sprintf("%d days", d/day)
+	case d >= 2*time.Hour:
+		return fmt.Sprintf("%d hours", d/time.Hour)
+	case d >= 2*time.Minute:
+		return fmt.Sprintf("%d minutes", d/time.Minute)
+	}
+	return fmt.Sprintf("%d seconds", d/time.Second)
+}
+
 func (a *access) limits() (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
-	const day = 86400e6
-	if days := float64(a.to-a.from) / day; days < 92 {
-		say("The period is %.1f days long: what is used once a month, a quarter or a year may be missing in it.", days)
+	const quarter = 92 * 24 * time.Hour
+	if long := time.Duration(a.to-a.from) * time.Microsecond; long < quarter {
+		say("The period is %s long: what is used once a month, a quarter or a year may be missing in it.", lengthOf(long))
 	}
 	var dropped []string
 	for k := range a.unknown {

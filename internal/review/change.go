@@ -67,7 +67,7 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 	}
 	j.sort()
 	begin, end, _ := o.bounds()
-	doc := &Document{Review: "change", Incomplete: len(wrong.list) > 0, Facts: []Fact{
+	doc := &Document{Review: "change", Incomplete: wrong.bad, Facts: []Fact{
 		{"tables", o.Tables}, {"keys", o.Keys}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))}, {"trail", o.Trails},
 		{"changes", int64(len(changes)) + left},
 	}}

@@ -156,7 +156,8 @@ type reading struct {
 	role    string // of SET ROLE and SET SESSION AUTHORIZATION
 	creates bool   // objects that are not known are added
 	words   []word
-	unknown []string // objects of GRANT and REVOKE that are not known
+	unknown []string          // objects of GRANT and REVOKE that are not known
+	places  map[[2]string]int // of relations, by database and name
 }
 
 // dumpedFrom is where pg_dump says of which version the server is.
@@ -544,7 +545,7 @@ func (r *reading) listOf(kind objectKind, name string) (list *[]string, owner st
 			}
 		}
 	case onRelation, onSequence:
-		if rel := d.relation(name); rel != nil {
+		if rel := r.find(name); rel != nil {
 			if rel.ColumnACL == nil {
 				rel.ColumnACL = map[string][]string{}
 			}
@@ -554,11 +555,19 @@ func (r *reading) listOf(kind objectKind, name string) (list *[]string, owner st
 	return nil, "", nil
 }
 
-func (d *Database) relation(name string) *Relation {
-	for i := range d.Relations {
-		if d.Relations[i].Name == name {
-			return &d.Relations[i]
+// find finds a relation of the current database.
+func (r *reading) find(name string) *Relation {
+	d := r.here()
+	if r.places == nil {
+		r.places = map[[2]string]int{}
+		for k := range r.Databases {
+			for i := range r.Databases[k].Relations {
+				r.places[[2]string{r.Databases[k].Name, r.Databases[k].Relations[i].Name}] = i
+			}
 		}
+	}
+	if i, known := r.places[[2]string{d.Name, name}]; known {
+		return &d.Relations[i]
 	}
 	return nil
 }
@@ -653,7 +662,7 @@ func (r *reading) create() {
 		for len(r.words) > 0 && !r.take("to") {
 			r.words = r.words[1:]
 		}
-		if rel := r.here().relation(r.qualified()); rel != nil {
+		if rel := r.find(r.qualified()); rel != nil {
 			rel.Rules = true
 		}
 	}
@@ -676,11 +685,12 @@ func (r *reading) relation(kind, owner string) {
 		one.Columns = r.columns()
 	}
 	d := r.here()
-	if have := d.relation(one.Name); have != nil { // pg_dump creates a view twice to break circles
+	if have := r.find(one.Name); have != nil { // pg_dump creates a view twice to break circles
 		*have = one
 		return
 	}
 	d.Relations = append(d.Relations, one)
+	r.places[[2]string{d.Name, one.Name}] = len(d.Relations) - 1
 }
 
 func ownersLetters(kind string) string {
@@ -734,7 +744,7 @@ func (r *reading) policy() {
 	if !r.take("on") {
 		return
 	}
-	rel := r.here().relation(r.qualified())
+	rel := r.find(r.qualified())
 	if rel == nil {
 		return
 	}
@@ -823,7 +833,7 @@ func (r *reading) alterRelation() {
 	}
 	r.takeAll("if", "exists")
 	r.take("only")
-	rel := r.here().relation(r.qualified())
+	rel := r.find(r.qualified())
 	switch {
 	case rel == nil:
 	case r.takeAll("owner", "to"):

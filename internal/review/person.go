@@ -125,7 +125,7 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 		d.join(other)
 	}
 	doc := d.document(choose.Sessions)
-	doc.Incomplete = len(wrong.list) > 0
+	doc.Incomplete = wrong.bad
 	doc.Limits = append(append(wrong.list, personLimits(&o)...), exclusions...)
 	return doc, nil
 }
@@ -134,7 +134,7 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 func (o *PersonOptions) noNote(wrong *once) *Document {
 	begin, end, _ := o.bounds()
 	return &Document{
-		Review: "person", Incomplete: len(wrong.list) > 0,
+		Review: "person", Incomplete: wrong.bad,
 		Facts: []Fact{
 			{"note", o.Note}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))}, {"trail", o.Trails},
 			{"all notes", o.cat("--kind", "note")},
@@ -205,6 +205,9 @@ func hasWord(text, word string) bool {
 
 // ---- collecting ----
 
+// mostSessions is of how many sessions, and of how many relations, one goroutine keeps account.
+const mostSessions = 200_000
+
 // personSession is a session of somebody.
 type personSession struct {
 	user, db, client, application, auth, identity string
@@ -230,10 +233,12 @@ type dossier struct {
 	from    map[trail.SessionID]noted // nil: all records
 
 	sessions map[trail.SessionID]*personSession
-	tables   map[[2]string]*personTable
-	commands map[[2]string]*[3]int64 // by class and command: statements, failed, rolled back
-	endings  map[string]int64
-	roles    map[string]*seen
+	// moreSessions are those of which there is no account.
+	moreSessions int64
+	tables       map[[2]string]*personTable
+	commands     map[[2]string]*[3]int64 // by class and command: statements, failed, rolled back
+	endings      map[string]int64
+	roles        map[string]*seen
 
 	transactions, failures, exports, settings, switches, changes, notes, refused, gaps events
 }
@@ -310,7 +315,11 @@ func (d *dossier) session(r *trail.Record, id RecordID) *personSession {
 	s := d.sessions[id.Session]
 	if s == nil {
 		s = &personSession{first: id, last: id, appUsers: map[string]bool{}}
-		d.sessions[id.Session] = s
+		if len(d.sessions) < mostSessions {
+			d.sessions[id.Session] = s
+		} else if r.Kind == trail.KindConnect {
+			d.moreSessions++
+		}
 	}
 	if id.before(s.first) {
 		s.first = id
@@ -428,6 +437,9 @@ func (d *dossier) relations(r *trail.Record, id RecordID) {
 		key := [2]string{fact(r, trail.KeyDatabase), string(rel.Name)}
 		t := d.tables[key]
 		if t == nil {
+			if len(d.tables) >= mostSessions || i >= mostRelations {
+				return
+			}
 			t = &personTable{access: map[string]bool{}, columns: map[string]map[string]bool{}, via: map[string]bool{}}
 			d.tables[key] = t
 		}
@@ -464,6 +476,7 @@ func (d *dossier) transaction(r *trail.Record, id RecordID) {
 
 // join adds what another goroutine has found.
 func (d *dossier) join(o *dossier) {
+	d.moreSessions += o.moreSessions
 	for id, s := range o.sessions {
 		have := d.sessions[id]
 		if have == nil {
@@ -586,8 +599,8 @@ func (d *dossier) sessionTable() *Section {
 	ids := slices.SortedFunc(maps.Keys(d.sessions), func(a, b trail.SessionID) int {
 		return cmp.Or(cmp.Compare(d.sessions[a].first.Time, d.sessions[b].first.Time), a.Compare(b))
 	})
-	s.Left = int64(max(0, len(ids)-listed))
-	for _, id := range ids[:min(len(ids), listed)] {
+	s.Left = int64(max(0, len(ids)-dossierLines)) + d.moreSessions
+	for _, id := range ids[:min(len(ids), dossierLines)] {
 		x := d.sessions[id]
 		end := "open, or ended after the period"
 		if x.ended {

@@ -56,6 +56,13 @@ type policy struct {
 
 	inherited map[string]map[string]bool
 	settable  map[string]map[string]bool
+	paths     map[path][]*membership
+}
+
+// path is from a role to one whose rights it has.
+type path struct {
+	role, other, db string
+	set             bool
 }
 
 // inside is what is in a database.
@@ -69,7 +76,7 @@ type inside struct {
 func newPolicy(g *Grants) *policy {
 	p := &policy{
 		Grants: g, roles: map[string]*Role{}, databases: map[string][]*grant{}, inside: map[string]*inside{},
-		inherited: map[string]map[string]bool{}, settable: map[string]map[string]bool{},
+		inherited: map[string]map[string]bool{}, settable: map[string]map[string]bool{}, paths: map[path][]*membership{},
 	}
 	for i := range g.Roles {
 		p.roles[g.Roles[i].Name] = &g.Roles[i]
@@ -193,12 +200,20 @@ func (p *policy) useMembership(role, other, db string, set bool, u *statement) {
 	if other == "" || other == role {
 		return
 	}
-	mine := p.rolesOf(role, db, set)
-	for _, e := range p.edges {
-		if (e.Member == role || mine[e.Member]) && (set && e.sets || !set && e.inherits) &&
-			(e.Role == other || p.rolesOf(e.Role, db, set)[other]) {
-			e.used.take(u)
+	key := path{role, other, db, set}
+	edges, known := p.paths[key]
+	if !known {
+		mine := p.rolesOf(role, db, set)
+		for _, e := range p.edges {
+			if (e.Member == role || mine[e.Member]) && (set && e.sets || !set && e.inherits) &&
+				(e.Role == other || p.rolesOf(e.Role, db, set)[other]) {
+				edges = append(edges, e)
+			}
 		}
+		p.paths[key] = edges
+	}
+	for _, e := range edges {
+		e.used.take(u)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/pg-steno/pg_steno/internal/proof"
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -146,6 +147,7 @@ type once struct {
 	mu   sync.Mutex
 	seen map[string]bool
 	list []string
+	bad  bool // something is damaged, or could not be read
 }
 
 func (o *once) warn(err error) bool {
@@ -159,9 +161,11 @@ func (o *once) warn(err error) bool {
 		return false
 	}
 	o.seen[text] = true
+	level, damaged, unread := query.Severity(err)
+	o.bad = o.bad || damaged || unread
 	const most = 50
 	if len(o.list) < most {
-		o.list = append(o.list, "the trail is damaged or incomplete: "+text)
+		o.list = append(o.list, "a part of the trail is "+level+": "+text)
 	} else if len(o.list) == most {
 		o.list = append(o.list, fmt.Sprintf("and more: run %q", "steno verify"))
 	}

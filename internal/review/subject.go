@@ -56,7 +56,7 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 	}
 	begin, end, _ := o.bounds()
 	doc := &Document{
-		Review: "subject", Incomplete: len(wrong.list) > 0,
+		Review: "subject", Incomplete: wrong.bad,
 		Facts: []Fact{
 			{"value", o.Values}, {"looked for as", slices.Compact(forms)}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))},
 			{"trail", o.Trails}, {"statements", f.found.total},

@@ -116,6 +116,7 @@ type statement struct {
 
 	worked     seen  // those that the server did not refuse
 	refused    seen  // those that failed for lack of a privilege
+	started    bool  // there is only a start record
 	fine       int64 // those that ended well
 	early      []RecordID
 	rows       uint64 // the most of one
@@ -129,6 +130,7 @@ type shape struct {
 	executes         []string
 	objects          []usedObject
 	sequences        []string // that its text names
+	cut              bool     // it has more relations than are looked at
 	sequenceFunction string   // by which, if it is one
 	setRole          string   // the role that SET ROLE names
 }
@@ -137,6 +139,13 @@ type shape struct {
 const earlyKept = 4
 
 func (s *statement) join(o *statement) {
+	if s.started != o.started { // the other one has the end
+		if s.started {
+			s.worked.count, s.started = 0, false
+		} else {
+			o.worked.count = 0
+		}
+	}
 	s.worked.join(o.worked)
 	s.refused.join(o.refused)
 	s.early = append(s.early, o.early...)
@@ -169,7 +178,11 @@ type collector struct {
 	key                         []byte
 	logins                      map[login]*seen
 	since                       int64 // of the period
+	full                        bool  // there are too many different statements
 }
+
+// mostStatements is of how many statements, different in role or shape, one goroutine keeps account.
+const mostStatements = 200_000
 
 // login is a connection, or a refused one.
 type login struct {
@@ -286,13 +299,28 @@ func (c *collector) one(w, shape uint32, r *trail.Record) {
 	key := uint64(w)<<32 | uint64(shape)
 	s := c.statements[key]
 	if s == nil {
+		if len(c.statements) >= mostStatements {
+			c.full = true
+			return
+		}
 		s = &statement{who: c.whoOf[w], shape: *c.shapeOf[shape]}
+		s.incomplete = s.cut
 		if s.nested {
 			s.depth = 1
 		}
 		c.statements[key] = s
 	}
 	id := idOf(r)
+	switch {
+	case r.Kind == trail.KindStart: // counts only if no record of the end follows
+		if s.worked.count == 0 {
+			s.worked.take(id, 1)
+			s.text, s.started = brief(r.Text), true
+		}
+		return
+	case s.started:
+		s.worked.count, s.started = 0, false
+	}
 	if r.Outcome == trail.OutcomeError && string(r.SQLState) == "42501" {
 		s.refused.take(id, 1)
 		return
@@ -437,7 +465,13 @@ func (c *collector) shapeID(s *trail.Shape, sequences string) uint32 {
 	return id
 }
 
+// mostRelations is of how many relations or objects of a statement there can be: the server records fewer.
+const mostRelations = 10_000
+
 func accessSet(a trail.Access) map[string]bool {
+	if a == 0 {
+		return nil
+	}
 	set := map[string]bool{}
 	for name := range a.Names {
 		set[name] = true
@@ -446,8 +480,8 @@ func accessSet(a trail.Access) map[string]bool {
 }
 
 func newShape(s *trail.Shape, sequences string) *shape {
-	out := &shape{class: s.Class.String(), command: string(s.Command)}
-	for i := range s.Relations {
+	out := &shape{class: s.Class.String(), command: string(s.Command), cut: len(s.Relations) > mostRelations || len(s.Objects) > mostRelations}
+	for i := range s.Relations[:min(len(s.Relations), mostRelations)] {
 		r := &s.Relations[i]
 		one := usedRelation{kind: r.Type.String(), name: string(r.Name), access: accessSet(r.Access), known: r.HasColumns, omitted: accessSet(r.Omitted), via: r.Via, columns: map[string][]string{}}
 		for _, col := range r.Columns {
@@ -457,7 +491,7 @@ func newShape(s *trail.Shape, sequences string) *shape {
 		}
 		out.relations = append(out.relations, one)
 	}
-	for i := range s.Objects {
+	for i := range s.Objects[:min(len(s.Objects), mostRelations)] {
 		o := &s.Objects[i]
 		if o.Action == trail.ActionExecute {
 			if schemaOf(string(o.Name)) != "" {
@@ -502,6 +536,7 @@ func normalName(s string) string {
 type used struct {
 	statements []*statement
 	logins     map[login]*seen
+	full       bool
 }
 
 // joinCollectors makes one of what several goroutines have collected.
@@ -513,6 +548,7 @@ func joinCollectors(all []*collector) *used {
 	}
 	byKey := map[key]*statement{}
 	for _, c := range all {
+		out.full = out.full || c.full
 		names := make([]string, len(c.shapeOf))
 		for k, id := range c.shapes {
 			names[id] = k

@@ -49,7 +49,7 @@ func newValue(s string) *value {
 	return v
 }
 
-var numberFormat = regexp.MustCompile(`^[+-]?([0-9][0-9_]*(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?$`)
+var numberFormat = regexp.MustCompile(`^[+-]?([0-9][0-9_]*(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$`)
 
 func parseNumber(s string) *big.Rat {
 	s = strings.TrimSpace(s)
@@ -277,7 +277,10 @@ func (v *value) isParam(p trail.ParamType, raw []byte, buf *[]byte) string {
 // ---- literals ----
 
 // inText says where the literals of an SQL text have the value. Comments and names are not looked at.
-func (v *value) inText(text []byte) string {
+func (v *value) inText(text []byte) string { return v.inBody(text, 0) }
+
+// inBody is inText for a text that is in so many strings.
+func (v *value) inBody(text []byte, depth int) string {
 	if !v.mayBeLiteral(text) {
 		return ""
 	}
@@ -324,7 +327,7 @@ func (v *value) inText(text []byte) string {
 					return "literal"
 				case where != "":
 					return where
-				case c == '$' && v.inText([]byte(w.text)) != "": // the body of a DO block
+				case c == '$' && depth < deepest && v.inBody([]byte(w.text), depth+1) != "": // the body of a DO block
 					return "literal"
 				}
 			}

@@ -40,8 +40,8 @@ value (subject), and who changed a row (change). Each line of an answer names it
 records, or the "steno cat" command that shows them, and each answer says what
 the trail cannot know.
 
-The exit code is 1 if the trail is damaged or incomplete: the answer comes, and
-says what is missing.`,
+The exit code is 1 if the trail is damaged, and 3 if a part of it could not be
+read: the answer comes, and says what is missing.`,
 	}
 	cmd.AddCommand(newAccess(f), newGrants(f), newPerson(f), newSubject(f), newChange(f))
 	return cmdutil.Group(cmd)
@@ -54,6 +54,8 @@ type common struct {
 	since, until string
 	format       string
 	query.KeyOptions
+
+	warner cmdutil.Warner
 }
 
 func (o *common) add(cmd *cobra.Command) {
@@ -79,22 +81,20 @@ func (o *common) open() (s review.Source, done func(), err error) {
 		return s, nil, err
 	}
 	bar := progress.New(o.io, t.Size())
+	o.warner = cmdutil.Warner{IO: o.io, Before: bar.Clear}
 	named := o.trails
 	if len(named) == 0 {
 		if dir, err := query.DefaultTrail(); err == nil {
 			named = []string{dir}
 		}
 	}
-	s = review.Source{Index: t.Index(), Trails: named, Since: filter.Since, Until: filter.Until, Progress: bar.Add, Warn: func(err error) {
-		bar.Clear()
-		fmt.Fprintf(o.io.ErrOut, "steno: warning: %s\n", render.Safe(err.Error()))
-	}}
+	s = review.Source{Index: t.Index(), Trails: named, Since: filter.Since, Until: filter.Until, Progress: bar.Add, Warn: o.warner.Warn}
 	return s, bar.Done, nil
 }
 
 // write writes an answer, which decides about the exit code.
 func (o *common) write(d *review.Document) error {
-	return exit.Verdict(exit.Found(d.Incomplete, false), d.Write(o.io.Out, o.format))
+	return o.warner.Result(d.Write(o.io.Out, o.format))
 }
 
 // ---- access ----
@@ -190,7 +190,7 @@ func (o *accessOptions) run(ctx context.Context) error {
 	}
 	if o.script != "" {
 		if err := writeFile(o.script, answer.WriteScript); err != nil {
-			return exit.Verdict(exit.Found(answer.Incomplete, false), err)
+			return o.warner.Result(err)
 		}
 	}
 	return o.write(answer.Document)
