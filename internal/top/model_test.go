@@ -169,6 +169,11 @@ func TestScreens(t *testing.T) {
 		s.Other = Count{Statements: 4000, Timed: 4000, Busy: 100}
 		return s
 	}
+	partly := func() *Snapshot {
+		s := sample()
+		s.Covered = 20e6
+		return s
+	}
 	const file = "testdata/screens.txtar"
 	golden, err := txtar.ParseFile(file)
 	if err != nil {
@@ -193,6 +198,7 @@ func TestScreens(t *testing.T) {
 		{"errors, paused", sample(), 80, 24, false, "8 p"},
 		{"filter", sample(), 80, 24, false, "/ a l i"},
 		{"nothing", empty(), 80, 24, false, ""},
+		{"not all read", partly(), 80, 24, false, ""},
 		{"damaged", damaged(), 80, 24, false, ""},
 		{"problems", damaged(), 80, 12, false, "w"},
 		{"help", sample(), 80, 24, false, "?"},

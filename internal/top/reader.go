@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -83,6 +84,7 @@ type Reader struct {
 	stats    *Stats
 	matcher  query.Matcher
 	live     *trail.Live
+	path     string // of the trail that is followed
 	past     *pastReader
 	rings    *ringReader
 	problems problems
@@ -155,7 +157,7 @@ func (r *Reader) begin(q Question, now int64) error {
 	}
 	r.stats.newest = newestOf(index)
 	if q.At == 0 {
-		r.live = index.Follow(path)
+		r.live, r.path = index.Follow(path), path
 		end := r.end(now)
 		r.stats.EndAt(end)
 		window := r.stats.first * length
@@ -205,6 +207,9 @@ func newestOf(x *trail.Index) int64 {
 
 // poll counts what is new in the trail.
 func (r *Reader) poll(now int64) error {
+	if _, err := os.Stat(r.path); err != nil {
+		return query.OpenError(err)
+	}
 	r.stats.EndAt(r.end(now))
 	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: r.problems.warn}
 	return r.live.Poll(r.ctx, (*counter)(r), opts, func([]byte) error { return nil })

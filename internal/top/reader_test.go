@@ -261,6 +261,26 @@ func TestStatementThatBeganLongAgoIsCounted(t *testing.T) {
 	}
 }
 
+// TestTrailThatGoesIsMissed says so, and goes on when it is there again.
+func TestTrailThatGoesIsMissed(t *testing.T) {
+	s := newServer(t)
+	s.write(10)
+	r := s.reader(query.FilterOptions{})
+	before := s.ask(r, Question{})
+	if err := os.Rename(s.dir, s.dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Ask(Question{Window: time.Minute}); err == nil || !strings.Contains(err.Error(), s.dir) {
+		t.Errorf("without the trail: %v", err)
+	}
+	if err := os.Rename(s.dir+".away", s.dir); err != nil {
+		t.Fatal(err)
+	}
+	if after := s.ask(r, Question{}); after.Total != before.Total {
+		t.Errorf("%+v, before %+v", after.Total, before.Total)
+	}
+}
+
 // TestDamageIsNamed shows the rest, and names what is damaged.
 func TestDamageIsNamed(t *testing.T) {
 	s := newServer(t)

@@ -517,6 +517,8 @@ func (m *Model) status() string {
 		return m.styled(m.cut("filter: "+filter+" (Esc ends it)", m.width), notice)
 	case s.Pending:
 		return "reading ..."
+	case s.Covered < s.To-s.From-s.Slot:
+		return m.styled(m.cut("not all of the window is read at the start: the figures are of its last "+duration(uint64(s.Covered)), m.width), notice)
 	case s.At == 0 && s.Newest == trail.MinTime:
 		return m.cut("the trail has no records yet", m.width)
 	case s.At == 0 && s.Newest < s.From:
