@@ -123,8 +123,9 @@ use Test::More;
 	$start = -s $node->logfile;
 	$node->start;
 	wait_until 'the ring of the last run is drained', sub { !-e $left };
-	ok(!-e "${name}0000000000000001", 'an empty file is removed');
-	ok(!-e "${name}0000000000000002", 'a file of zeros is removed');
+	wait_until 'an empty file is removed', sub { !-e "${name}0000000000000001" };
+	wait_until 'a file of zeros is removed', sub { !-e "${name}0000000000000002" };
+	wait_until 'the other is said', sub { slurp_file($node->logfile, $start) =~ /not a ring file/ };
 	ok(-e "${name}0000000000000003", 'another is left');
 	is_deeply(
 		[ slurp_file($node->logfile, $start) =~ /could not read ring file "[^"]*(\d)" of an earlier run: not a ring file/g ],
