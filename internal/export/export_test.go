@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,6 +115,17 @@ func worker(t *testing.T) string {
 		Extra: []string{"event", "start", "host", "db1", "cluster_name", "main"}})
 	b.Add(&trailtest.Record{Kind: trail.KindStatement, Time: trailtest.Epoch + 1, Text: "=1+\xff\x1b[31m\n\r\"|,;\x00", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"},
 		Session: trailtest.NewSession(trailtest.Epoch, 2, trailtest.Fact{Key: trail.KeyUser, Value: "@sum"}, trailtest.Fact{Key: trail.KeyLeader, Value: "6b0202d9.fa1"}, trailtest.Fact{Key: trail.KeyLeaderSubstatement, Value: "3"})})
+	s.Write(t, b)
+	return dir
+}
+
+// newer writes a trail with numbers that have no name yet.
+func newer(t *testing.T) string {
+	dir := filepath.Join(t.TempDir(), "newer")
+	s := trailtest.NewStream(t, dir, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "NEW",
+		Shape: &trailtest.Shape{Class: 99, Command: "NEW", Relations: []trailtest.Relation{{Type: 88, Access: 1 | 1<<40, Name: "a.b"}}}})
 	s.Write(t, b)
 	return dir
 }
@@ -499,7 +511,7 @@ func text(t *testing.T, v any) string {
 func TestParquetHasWhatTheTrailHas(t *testing.T) {
 	kinds, columns := map[string]bool{}, map[string]bool{}
 	paths, _ := filepath.Glob(trailtest.Golden(t) + "/*.expected")
-	paths = append(paths, worker(t))
+	paths = append(paths, worker(t), newer(t))
 	for _, compression := range Compressions {
 		for _, path := range paths {
 			path = strings.TrimSuffix(path, ".expected")
@@ -611,6 +623,26 @@ func describes(t *testing.T, f *parquet.File) {
 	}
 	if version, _ := f.Lookup("pg_steno.schema"); version != "1" {
 		t.Errorf("schema %q", version)
+	}
+}
+
+// TestLongTextsFitIntoMemory: DuckDB would end the process where it has no memory for a string.
+func TestLongTextsFitIntoMemory(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2)) // each thread has a row group in memory
+	dir := filepath.Join(t.TempDir(), "trail")
+	s := trailtest.NewStream(t, dir, 0)
+	client, long := trailtest.NewSession(trailtest.Epoch, 1), strings.Repeat("x", 500_000)
+	for i := range int64(100) {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		for k := range int64(10) {
+			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: client, Time: trailtest.Epoch + i, Text: fmt.Sprint(i, k, long)})
+		}
+		s.Write(t, b)
+	}
+	o := options("parquet", filepath.Join(t.TempDir(), "out"), dir)
+	o.Memory = "300MiB"
+	if m := export(t, o); m.Rows != 1000 {
+		t.Errorf("%d rows", m.Rows)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -24,11 +25,16 @@ func (r *run) write(ctx context.Context, path string, since, until int64) (rows 
 		return r.lines(ctx, path, render.JSON, since, until)
 	}
 	if r.db == nil {
+		spill := ""
+		if r.Format == "duckdb" { // its rows are in memory until a group of 122,880 is complete
+			spill = filepath.Join(filepath.Dir(path), "spill")
+		}
 		r.db, err = sql.Open(sql.Options{
 			Index: func() (*trail.Index, error) { return r.index, nil },
 			Since: trail.MinTime, Until: trail.MaxTime, Filter: r.filter, Blocks: blocksOf(r.plan.Streams),
 			AllowFiles: true, // no statement is anybody's but the program's own
-			Warn:       r.warn, MemoryLimit: r.Memory, Location: time.UTC,
+			MaxThreads: 4,    // each has records in memory
+			Warn:       r.warn, MemoryLimit: r.Memory, TempDirectory: spill, Location: time.UTC,
 		})
 		if err != nil {
 			return rows, err

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
@@ -88,6 +89,47 @@ func ExportColumns() (all []Column) {
 	return all
 }
 
+// unknownName is why records cannot be written with ENUMs: a newer server has used a number that
+// this program has no name for.
+const unknownName = "a name is not known"
+
+// known are the names of the numbers that have one.
+func known(of func(n int) string) (names []string) {
+	for n := range 64 {
+		if name := of(n); !strings.HasSuffix(name, fmt.Sprintf("_%d", n)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// enumColumns are the columns of trail in which names that the program chooses are ENUMs. Parquet
+// has strings in both cases; but no dictionaries have to be made of these.
+func enumColumns() []Column {
+	access := listOf(enumOf(known(func(n int) string { return strings.Join(accessNames(1<<n), "") })))
+	relation := structOf(slices.Clone(relationType.Fields)...)
+	relation.Fields[1].Type = enumOf(known(func(n int) string { return trail.RelationType(n).String() }))
+	relation.Fields[2].Type, relation.Fields[4].Type = access, access
+	relation.Fields[3].Type = listOf(structOf(columnType.Fields[0], Field{"access", access}))
+	object := structOf(slices.Clone(objectType.Fields)...)
+	object.Fields[2].Type = enumOf(known(func(n int) string { return trail.Action(n).String() }))
+	types := map[string]*Type{
+		"kind":      enumOf(known(func(n int) string { return trail.Kind(n).String() })),
+		"class":     enumOf(known(func(n int) string { return trail.Class(n).String() })),
+		"outcome":   enumOf(known(func(n int) string { return trail.Outcome(n).String() })),
+		"audited":   listOf(enumOf(trail.Reasons())),
+		"relations": listOf(relation),
+		"objects":   listOf(object),
+	}
+	all := slices.Clone(trailColumns)
+	for i := range all {
+		if t := types[all[i].Name]; t != nil {
+			all[i].Type = t
+		}
+	}
+	return all
+}
+
 var link = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
 // Description says what a column means, without markup.
@@ -96,13 +138,13 @@ func (c *Column) Description() string {
 }
 
 // exported are the names of the columns, and where they come from.
-func exported(since, until int64) string {
+func exported(function string, since, until int64) string {
 	var names []string
 	for _, c := range ExportColumns() {
 		names = append(names, identifier(c.Name))
 	}
 	conditions, _ := json.Marshal(condition{Since: &since, Until: &until})
-	return fmt.Sprintf("SELECT %s FROM steno_trail(%s)", strings.Join(names, ", "), quoted(string(conditions)))
+	return fmt.Sprintf("SELECT %s FROM %s(%s)", strings.Join(names, ", "), function, quoted(string(conditions)))
 }
 
 // metadata describes the columns in a Parquet file.
@@ -120,15 +162,24 @@ func metadata() string {
 	return fmt.Sprintf("{'pg_steno.schema': '%d', 'pg_steno.columns': %s}", SchemaVersion, quoted(string(text)))
 }
 
-// Rows in a group of a Parquet file: few enough that the groups that are being made take little
-// memory, enough that dictionaries pay.
-const rowGroup = 40960
+// Rows and bytes in a group of a Parquet file: each thread has one in memory while it is made.
+// Smaller ones take more of the file, those of 40960 rows the most, because the sizes of
+// dictionaries follow from them.
+const (
+	rowGroup      = 20480
+	rowGroupBytes = "32MB"
+)
 
 // ExportParquet writes the records of a range of times to an existing file, in no order.
 func (db *DB) ExportParquet(ctx context.Context, path, compression string, since, until int64) (Rows, error) {
-	statement := fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, COMPRESSION %s, ROW_GROUP_SIZE %d, USE_TMP_FILE false, KV_METADATA %s)",
-		exported(since, until), quoted(path), compression, rowGroup, metadata())
-	rows, err := db.export(ctx, statement)
+	write := func(function string) (Rows, error) {
+		return db.export(ctx, fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, COMPRESSION %s, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES '%s', USE_TMP_FILE false, KV_METADATA %s)",
+			exported(function, since, until), quoted(path), compression, rowGroup, rowGroupBytes, metadata()))
+	}
+	rows, err := write("steno_export")
+	if err != nil && strings.Contains(err.Error(), unknownName) {
+		rows, err = write("steno_trail")
+	}
 	if err != nil {
 		return rows, err
 	}
@@ -141,7 +192,7 @@ func (db *DB) ExportParquet(ctx context.Context, path, compression string, since
 
 // ExportDatabase writes the records of a range of times to the table trail of a new database.
 func (db *DB) ExportDatabase(ctx context.Context, path string, since, until int64) (rows Rows, err error) {
-	statements := []string{fmt.Sprintf("ATTACH %s AS exported (TYPE duckdb)", quoted(path)), "CREATE TABLE exported.trail AS " + exported(since, until)}
+	statements := []string{fmt.Sprintf("ATTACH %s AS exported (TYPE duckdb)", quoted(path)), "CREATE TABLE exported.trail AS " + exported("steno_trail", since, until)}
 	for _, c := range ExportColumns() {
 		statements = append(statements, fmt.Sprintf("COMMENT ON COLUMN exported.trail.%s IS %s", identifier(c.Name), quoted(c.Description())))
 	}

@@ -58,6 +58,7 @@ func (db *DB) sources() []*source {
 	}
 	return []*source{
 		{db, "steno_trail", perRecord, trailColumns},
+		{db, "steno_export", perRecord, enumColumns()},
 		{db, "steno_relations", perRelation, append(relationColumns[:len(relationColumns):len(relationColumns)], without("relations")...)},
 		{db, "steno_columns", perColumn, append(columnColumns[:len(columnColumns):len(columnColumns)], without("relations")...)},
 	}
@@ -89,6 +90,8 @@ type worker struct {
 	caches  []cache
 	filter  *query.Matcher // nil: all records
 	rows    Rows           // if they are counted
+
+	long int // bytes of strings in the chunk
 
 	relation, column int // the next ones of the record
 	pending          bool
@@ -210,6 +213,10 @@ func steno_scan(p, output unsafe.Pointer) {
 	n := w.fill()
 	for _, v := range w.vectors {
 		v.finish()
+		if w.name == "steno_export" && v.sawUnknown() {
+			duckdb.FunctionSetError(info, unknownName)
+			return
+		}
 	}
 	duckdb.DataChunkSetSize(chunk, duckdb.IdxT(n))
 	if err := w.db.failure.Load(); err != nil {
@@ -228,7 +235,7 @@ func (w *worker) begin(s *scanning) {
 	w.scanning, w.reader = s, s.scan.Reader()
 	w.caches = make([]cache, len(s.projected))
 	for i, c := range s.projected {
-		w.vectors = append(w.vectors, newVector(c.Type))
+		w.vectors = append(w.vectors, newVector(c.Type, &w.long))
 		w.caches[i].now = 1
 	}
 	if f := s.db.options.Filter; f != nil {
@@ -236,14 +243,19 @@ func (w *worker) begin(s *scanning) {
 	}
 }
 
+// maxChunk bounds the bytes of a chunk. DuckDB ends the process if it has no memory for a string
+// that it is given.
+const maxChunk = 4 << 20
+
 // relationsCached is of how many relations of a shape values are kept.
 const relationsCached = 8
 
 // fill sets the rows of a chunk, and returns how many there are.
 func (w *worker) fill() int {
 	r := &w.row
+	w.long = 0
 	for n := 0; ; n++ {
-		if n == chunkSize || !w.next() {
+		if n == chunkSize || w.long > maxChunk || !w.next() {
 			return n
 		}
 		for i, v := range w.vectors {

@@ -47,6 +47,8 @@ type Options struct {
 	AllowFiles bool
 	// MemoryLimit is DuckDB's: 1GiB.
 	MemoryLimit string
+	// MaxThreads bounds how many threads work on a statement; 0: one for each processor.
+	MaxThreads int
 	// TempDirectory is for what does not fit into memory; empty: nothing is written.
 	TempDirectory string
 	// Filter chooses records, and Blocks blocks, of all tables; nil: all.
@@ -56,6 +58,14 @@ type Options struct {
 	Location *time.Location
 	// Warn is told what is wrong in the trail, once. It is called by one goroutine at a time.
 	Warn func(error)
+}
+
+func (o *Options) threads() int {
+	n := runtime.GOMAXPROCS(0)
+	if o.MaxThreads > 0 {
+		n = min(n, o.MaxThreads)
+	}
+	return n
 }
 
 // DB is a database whose tables are read from a trail. It is for one goroutine.
@@ -91,7 +101,7 @@ func Open(o Options) (*DB, error) {
 	defer duckdb.DestroyConfig(&config)
 	settings := [][2]string{
 		{"autoinstall_known_extensions", "false"}, {"autoload_known_extensions", "false"}, {"allow_community_extensions", "false"},
-		{"allow_persistent_secrets", "false"}, {"preserve_insertion_order", "false"}, {"threads", strconv.Itoa(runtime.GOMAXPROCS(0))},
+		{"allow_persistent_secrets", "false"}, {"preserve_insertion_order", "false"}, {"threads", strconv.Itoa(o.threads())},
 		{"memory_limit", o.MemoryLimit}, {"temp_directory", o.TempDirectory},
 	}
 	for _, s := range settings {

@@ -16,6 +16,7 @@ type Type struct {
 	Element *Type   // of a list
 	Fields  []Field // of a struct
 	isMap   bool
+	names   []string // of the values of an ENUM
 }
 
 // Field is one of a struct.
@@ -40,6 +41,11 @@ func structOf(fields ...Field) *Type { return &Type{id: duckdb.TypeStruct, Field
 // mapOf is a map of strings: a list of keys and values.
 func mapOf() *Type {
 	return &Type{id: duckdb.TypeMap, isMap: true, Element: structOf(Field{"key", typeVarchar}, Field{"value", typeVarchar})}
+}
+
+// enumOf is a type of strings that are all known before.
+func enumOf(names []string) *Type {
+	return &Type{id: duckdb.TypeEnum, name: "VARCHAR", names: names}
 }
 
 // String is the type as SQL writes it.
@@ -79,6 +85,8 @@ func (t *Type) logical() duckdb.LogicalType {
 		element := t.Element.logical()
 		defer duckdb.DestroyLogicalType(&element)
 		return duckdb.CreateListType(element)
+	case t.names != nil:
+		return duckdb.CreateEnumType(t.names)
 	case t.Fields != nil:
 		types, names := make([]duckdb.LogicalType, len(t.Fields)), make([]string, len(t.Fields))
 		for i, f := range t.Fields {

@@ -4,6 +4,7 @@ package sql
 
 import (
 	"math"
+	"slices"
 	"unicode/utf8"
 	"unsafe"
 
@@ -22,16 +23,27 @@ type vector struct {
 
 	isList    bool
 	used, cap int // elements of a list
+
+	long *int // bytes of strings that DuckDB has copied for the chunk
+
+	enum    map[string]uint8 // the values of an ENUM, by their names
+	unknown bool             // a name was not one of these
 }
 
 // newVector makes the tree of a type, which start gives its memory.
-func newVector(t *Type) *vector {
-	v := &vector{isList: t.Element != nil}
+func newVector(t *Type, long *int) *vector {
+	v := &vector{isList: t.Element != nil, long: long}
 	if v.isList {
-		v.fields = []*vector{newVector(t.Element)}
+		v.fields = []*vector{newVector(t.Element, long)}
 	}
 	for _, f := range t.Fields {
-		v.fields = append(v.fields, newVector(f.Type))
+		v.fields = append(v.fields, newVector(f.Type, long))
+	}
+	if t.names != nil {
+		v.enum = map[string]uint8{}
+		for i, name := range t.names {
+			v.enum[name] = uint8(i)
+		}
 	}
 	return v
 }
@@ -66,6 +78,11 @@ func (v *vector) relocate() {
 			f.relocate()
 		}
 	}
+}
+
+// sawUnknown says whether an ENUM did not have a name.
+func (v *vector) sawUnknown() bool {
+	return v.unknown || slices.ContainsFunc(v.fields, (*vector).sawUnknown)
 }
 
 // finish tells DuckDB how many elements lists have.
@@ -133,6 +150,7 @@ func (v *vector) setText(row int, s []byte) {
 			v.setNull(row)
 			return
 		}
+		*v.long += len(s)
 		duckdb.UnsafeVectorAssignStringElementLen(v.of, duckdb.IdxT(row), s)
 		return
 	}
@@ -145,7 +163,14 @@ func (v *vector) setText(row int, s []byte) {
 	copy((*[16]byte)(unsafe.Pointer(t))[4:], s)
 }
 
+// setName sets a string that the program chooses, which may be a value of an ENUM.
 func (v *vector) setName(row int, s string) {
+	if v.enum != nil {
+		n, ok := v.enum[s]
+		v.unknown = v.unknown || !ok
+		*at[uint8](v, row) = n
+		return
+	}
 	v.setText(row, unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
@@ -184,7 +209,8 @@ func (v *vector) setNames(row int, names []string) {
 }
 
 // A cache keeps values of a column by the index of the definition that they come from, so
-// that each is made once in a chunk: 16 bytes that DuckDB owns, a string or a list.
+// that each is made once in a chunk: 16 bytes that DuckDB owns, a string or a list; or the number
+// of an ENUM's value.
 type cache struct {
 	made []kept
 	now  uint32
@@ -206,6 +232,8 @@ func (c *cache) get(v *vector, row, index int) bool {
 	}
 	if k := &c.made[index]; k.null {
 		v.setNull(row)
+	} else if v.enum != nil {
+		*at[uint8](v, row) = uint8(k.value[0])
 	} else {
 		*at[text](v, row) = k.value
 	}
@@ -224,5 +252,9 @@ func (c *cache) put(v *vector, row, index int) {
 		c.made = append(c.made, kept{})
 	}
 	null := *(*uint64)(unsafe.Add(v.valid, row/64*8))>>(row%64)&1 == 0
+	if v.enum != nil {
+		c.made[index] = kept{c.now, null, text{uint64(*at[uint8](v, row))}}
+		return
+	}
 	c.made[index] = kept{c.now, null, *at[text](v, row)}
 }

@@ -136,6 +136,8 @@ func exportRun(ctx context.Context, o *Options) error {
 	m, name, err := export.Run(ctx, &o.Options)
 	bar.Done()
 	switch {
+	case err != nil && strings.HasPrefix(err.Error(), "Out of Memory Error"):
+		return errors.New("out of memory: use a greater --memory-limit, or another format: duckdb has many records in memory at once")
 	case err != nil:
 		return query.OpenError(err)
 	case m == nil:
