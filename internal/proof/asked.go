@@ -22,11 +22,12 @@ type asked struct {
 
 	filter  *query.Filter
 	matcher query.Matcher
-	// Filters that ask for less: what a record must match that does not say which
-	// objects, or not even which class.
-	withoutObjects, withoutShape query.Matcher
-	objects, shapes, grep        bool
-	who                          query.Matcher // what the filter says about sessions as a whole
+	// Filters that ask for less: what a record must match that does not say how long it took,
+	// or which objects it used, or not even which class it is of.
+	withoutDuration, withoutObjects, withoutShape query.Matcher
+	objects, shapes, grep                         bool
+	least                                         uint64        // duration, in microseconds
+	who                                           query.Matcher // what the filter says about sessions as a whole
 
 	contents func(*trail.Contents) trail.Groups // nil: the filter cannot use an index
 }
@@ -55,6 +56,15 @@ func ask(q *Question) (*asked, error) {
 	less := q.Filter
 	a.objects, a.grep = len(less.Objects) > 0, len(less.Grep) > 0
 	a.shapes = a.objects || len(less.Classes)+len(less.Commands) > 0
+	if less.MinDuration != "" {
+		if a.least, err = query.ParseDuration(less.MinDuration); err != nil {
+			return nil, err
+		}
+		less.MinDuration = ""
+	}
+	if a.withoutDuration.Filter, err = less.Filter(time.Time{}); err != nil {
+		return nil, err
+	}
 	less.Objects = nil
 	if a.withoutObjects.Filter, err = less.Filter(time.Time{}); err != nil {
 		return nil, err
@@ -66,7 +76,7 @@ func ask(q *Question) (*asked, error) {
 
 // reset is called before the records of another block.
 func (a *asked) reset() {
-	for _, m := range []*query.Matcher{&a.matcher, &a.withoutObjects, &a.withoutShape, &a.who} {
+	for _, m := range []*query.Matcher{&a.matcher, &a.withoutDuration, &a.withoutObjects, &a.withoutShape, &a.who} {
 		m.Reset()
 	}
 }
@@ -93,11 +103,17 @@ func (a *asked) hides(r *trail.Record) string {
 	if a.q.Record != "" || r.Kind != trail.KindStatement && r.Kind != trail.KindStart || !a.inRange(r) {
 		return ""
 	}
+	timed := r.Has(trail.FieldDuration)
+	if timed && r.Duration < a.least {
+		return ""
+	}
 	switch {
 	case a.matcher.Guess(r):
 		if a.grep && !a.matcher.Keep(r) {
 			return lacksText(r)
 		}
+	case a.least > 0 && !timed && a.withoutDuration.Guess(r):
+		return "it does not state how long it took"
 	case r.Shape == nil:
 		if a.shapes && a.withoutShape.Guess(r) {
 			return "it does not state its class and relations"
@@ -151,7 +167,7 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 	}
 	g := a.contents(c)
 	g.Or(c.SelectResult(func(k trail.Kind, o trail.Outcome) bool {
-		return changesRecording(k) || a.shapes && (k == trail.KindStart || k == trail.KindStatement && o == trail.OutcomeInterrupted)
+		return changesRecording(k) || (a.shapes || a.least > 0) && (k == trail.KindStart || k == trail.KindStatement && o == trail.OutcomeInterrupted)
 	}))
 	if a.grep {
 		g.Or(c.Select(trail.TermsValues, func(v []byte) bool { return len(v) != 1 || trail.Repr(v[0]) == trail.ReprNone }))

@@ -103,6 +103,7 @@ func TestARecordIsProved(t *testing.T) {
 // What the trail tells about what it lacks makes a proof one with exceptions.
 func TestExceptions(t *testing.T) {
 	is := func(records ...*trailtest.Record) []*trailtest.Record { return records }
+	forLong := func(o *query.FilterOptions) { ofSalary(o); o.MinDuration = "1h" }
 	forKey := func(o *query.FilterOptions) { o.Grep = []string{"4711"} }
 	type extra = map[int]func(w *writer, alice *trailtest.Session) []*trailtest.Record
 	for _, test := range []struct {
@@ -225,6 +226,21 @@ func TestExceptions(t *testing.T) {
 			end.Statement = 36
 			return is(&trailtest.Record{Kind: trail.KindStart, Session: alice, Statement: 36, Time: at(35.4), Unnumbered: true, Outcome: trail.OutcomeRunning, Text: "COPY …"}, end)
 		}}}},
+		{name: "interrupted after nobody knows how long", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			r := reads(alice, 35.4, "hr.salary")
+			r.Outcome, r.Duration = trail.OutcomeInterrupted, 0
+			return is(r)
+		}}}, ask: forLong, wants: `record 6b0202d9.fa1/36 of .* may match: it does not state how long it took`},
+		{name: "interrupted, without relations, after nobody knows how long", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			r := reads(alice, 35.4, "hr.other")
+			r.Outcome, r.Duration, r.Shape.Relations = trail.OutcomeInterrupted, 0, nil
+			return is(r)
+		}}}, ask: forLong, wants: `may match: it does not state its relations`},
+		{name: "interrupted soon", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			r := reads(alice, 35.4, "hr.salary")
+			r.Outcome = trail.OutcomeInterrupted
+			return is(r)
+		}}}, ask: forLong},
 		{name: "interrupted", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.other")
 			r.Outcome, r.Shape.Relations = trail.OutcomeInterrupted, nil
