@@ -44,9 +44,23 @@ CREATE MATERIALIZED VIEW app.sums AS SELECT count(*) AS n FROM app.orders;
 CREATE FUNCTION app.total() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN RETURN (SELECT count(*) FROM app.secret); END';
 CREATE FUNCTION app.lines() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(line) FROM app.log); END';
 CREATE FUNCTION app.inner_one() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+CREATE FUNCTION app.inner_two() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 2; END';
 CREATE FUNCTION app.outer_one() RETURNS int LANGUAGE plpgsql AS 'DECLARE x int; BEGIN x := app.inner_one(); RETURN x; END';
 CREATE PROCEDURE app.proc() LANGUAGE plpgsql AS 'BEGIN INSERT INTO app.log (line) VALUES (''p''); END';
 CREATE FUNCTION app.never() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+CREATE TABLE app.shared (id int, owner name);
+ALTER TABLE app.shared ENABLE ROW LEVEL SECURITY;
+CREATE TABLE app.teams (member name, boss name);
+CREATE POLICY mine ON app.shared USING (owner IN (SELECT member FROM app.teams));
+CREATE VIEW app.shared_view AS SELECT id FROM app.shared;
+CREATE TABLE app.ruled (id int);
+CREATE TABLE app.ruled_log (id int);
+CREATE RULE also AS ON INSERT TO app.ruled DO ALSO INSERT INTO app.ruled_log VALUES (NEW.id);
+CREATE TABLE app.watched (id int, at int);
+CREATE FUNCTION app.watch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN UPDATE app.watched SET at = 1 WHERE id <> OLD.id; RETURN NULL; END';
+CREATE TRIGGER w AFTER DELETE ON app.watched FOR EACH ROW EXECUTE FUNCTION app.watch();
+CREATE FUNCTION app.plus(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 1';
+CREATE VIEW app.counted AS SELECT app.inner_two() AS n;
 INSERT INTO app.customer (name, email) VALUES ('a', 'a@example.org'); INSERT INTO app.secret VALUES (1, 'ann');
 RESET ROLE;
 CREATE VIEW app.foreign_view AS SELECT name FROM app.customer; ALTER VIEW app.foreign_view OWNER TO viewer;
@@ -97,6 +111,15 @@ GRANT EXECUTE ON FUNCTION app.inner_one() TO clerks
 GRANT EXECUTE ON FUNCTION app.outer_one() TO clerks
 GRANT EXECUTE ON FUNCTION app.never() TO clerks
 GRANT EXECUTE ON PROCEDURE app.proc() TO clerks
+GRANT SELECT ON app.shared TO ann
+GRANT SELECT ON app.teams TO ann
+GRANT SELECT ON app.shared_view TO clerks
+GRANT INSERT ON app.ruled TO clerks
+GRANT SELECT, DELETE ON app.watched TO clerks
+GRANT UPDATE (at) ON app.watched TO clerks
+GRANT EXECUTE ON FUNCTION app.plus(int) TO clerks
+GRANT EXECUTE ON FUNCTION app.inner_two() TO dora
+GRANT SELECT ON app.counted TO dora
 GRANT readers TO ann
 GRANT readers TO "The Staff"
 GRANT clerks TO bob
@@ -143,6 +166,11 @@ my @steps = (
 	[ bob => q{BEGIN; DECLARE c CURSOR FOR SELECT line FROM app.log; FETCH 1 FROM c; COMMIT} ],
 	[ bob => q{PREPARE p AS SELECT customer FROM app.orders WHERE id = $1; EXECUTE p (1)} ],
 	[ bob => q{INSERT INTO "Odd"."T able" VALUES (1, 2)} ],
+	[ ann => q{SELECT id FROM app.shared} ],
+	[ bob => q{SELECT id FROM app.shared_view} ],
+	[ bob => q{INSERT INTO app.ruled VALUES (1)} ],
+	[ bob => q{DELETE FROM app.watched WHERE id = 1} ],
+	[ dora => q{SELECT n FROM app.counted} ],
 	[ cid => q{SET ROLE clerks; SELECT id, item FROM app.orders} ],
 	[ dora => q{SELECT name FROM app.customer} ],
 	[ dora => q{SELECT id, name FROM app.customer WHERE id > 0} ],
@@ -215,7 +243,7 @@ sub steps_text
 sub grant_all
 {
 	# what a step has left that could not drop it
-	$node->safe_psql('shop', join ";\n", 'SET client_min_messages = error', 'DROP TABLE IF EXISTS app.doras, app.referring', 'DROP SCHEMA IF EXISTS bobs', $always, @grants);
+	$node->safe_psql('shop', join ";\n", 'INSERT INTO app.watched VALUES (1)', 'SET client_min_messages = error', 'DROP TABLE IF EXISTS app.doras, app.referring', 'DROP SCHEMA IF EXISTS bobs', $always, @grants);
 	return;
 }
 
@@ -307,7 +335,7 @@ grant_all();
 srand 16;
 my @rounds = map { [$_] } @grants;
 push @rounds, [ grep { rand() < 0.12 } @grants ] foreach 1 .. 12;
-my $maybes = 0;
+my %maybes;
 foreach my $round (@rounds)
 {
 	next if !@$round;
@@ -322,9 +350,8 @@ foreach my $round (@rounds)
 	my @missed = grep { !$predicted->{$_} && !$unsure->{$_} } @failed;
 	is_deeply(\@extra, [], "predicted, but did not fail, after: @$round") or diag(steps_text(@extra), "\n", explain $predicted);
 	is_deeply(\@missed, [], "failed, but was not predicted, after: @$round") or diag(steps_text(@missed));
-	$maybes += keys %$unsure;
-	note("may fail after @$round: ", explain $unsure) if %$unsure;
+	$maybes{ $steps[$_][1] } = 1 foreach keys %$unsure;
 }
-cmp_ok($maybes, '<=', 12, 'the dry run is seldom unsure');
+is_deeply([ keys %maybes ], [ grep { /HAVING false/ } map { $_->[1] } @steps ], 'the dry run is unsure only of an INSERT that names a column with a default');
 
 done_testing();

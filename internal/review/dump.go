@@ -431,8 +431,25 @@ func (r *reading) arguments() string {
 	return strings.ReplaceAll(strings.TrimSpace(b.String()), " , ", ", ")
 }
 
-// normalArguments makes the arguments of a function comparable, however they are spaced.
-func normalArguments(s string) string { return strings.Join(strings.Fields(strings.ToLower(s)), "") }
+// typeNames are what the server calls types that have several names.
+var typeNames = map[string]string{
+	"int": "integer", "int4": "integer", "int8": "bigint", "int2": "smallint", "bool": "boolean", "varchar": "charactervarying", "char": "character",
+	"bpchar": "character", "timestamptz": "timestampwithtimezone", "timestamp": "timestampwithouttimezone", "timetz": "timewithtimezone",
+	"float8": "doubleprecision", "float": "doubleprecision", "float4": "real", "decimal": "numeric",
+}
+
+// normalArguments makes the arguments of a function comparable, however they are spaced and their
+// types are named.
+func normalArguments(s string) string {
+	words := strings.Fields(strings.NewReplacer(",", " , ", "[", " [", "(", " (").Replace(strings.ToLower(s)))
+	for i, w := range words {
+		with := i+1 < len(words) && (words[i+1] == "with" || words[i+1] == "without" || words[i+1] == "varying")
+		if name := typeNames[w]; name != "" && !with {
+			words[i] = name
+		}
+	}
+	return strings.Join(words, "")
+}
 
 // grantees reads roles, and whether they get grant options.
 func (r *reading) grantees() (roles []string, options bool) {
@@ -539,10 +556,20 @@ func (r *reading) listOf(kind objectKind, name string) (list *[]string, owner st
 		}
 	case onFunction:
 		base, arguments, _ := strings.Cut(strings.TrimSuffix(name, ")"), "(")
+		var only *Function
+		same := 0
 		for i := range d.Functions {
-			if f := &d.Functions[i]; f.Name == base && normalArguments(f.Arguments) == normalArguments(arguments) {
+			f := &d.Functions[i]
+			if f.Name != base {
+				continue
+			}
+			if normalArguments(f.Arguments) == normalArguments(arguments) {
 				return &f.ACL, f.Owner, nil
 			}
+			only, same = f, same+1
+		}
+		if same == 1 { // its arguments can be named with types alone, or not at all
+			return &only.ACL, only.Owner, nil
 		}
 	case onRelation, onSequence:
 		if rel := r.find(name); rel != nil {

@@ -441,7 +441,10 @@ func (p *policy) needs(s *statement) (all []need) {
 				checked = view.Owner
 			}
 		} else {
-			unsure = len(others) > 0
+			// A view by which others are reached is named by the statement itself, and so is a table with a
+			// rule, but not in the nested records of the rule's own queries.
+			rel := in.relation(r.name)
+			unsure = len(others) > 0 && !s.reaches(i) && (rel == nil || !rel.Rules || s.nested)
 			add(need{role: checked, kind: onSchema, object: schemaOf(r.name), letter: 'U', unsure: unsure})
 		}
 		p.useSequences(s, r, in, role, add)
@@ -483,6 +486,11 @@ func (p *policy) needs(s *statement) (all []need) {
 	}
 	p.objectNeeds(s, in, role, add)
 	return all
+}
+
+// reaches says whether a relation is a view through which the statement reaches another one.
+func (s *statement) reaches(i int) bool {
+	return slices.ContainsFunc(s.relations, func(r usedRelation) bool { return r.via == i+1 })
 }
 
 // others are roles that may be checked instead of the statement's own for relations that no view is
