@@ -176,7 +176,8 @@ type Want struct {
 	// Fields are those that are looked at; 0: all. Those behind the last of these are not
 	// read, nor is it checked that they can be.
 	Fields Field
-	// Tally counts plain records, which Next then leaves out; nil: it returns them, too.
+	// Tally counts plain records, which Next then leaves out. It goes with nothing else, and
+	// strings of the others are not shown. Nil: all records are returned.
 	Tally *Tally
 }
 
@@ -211,7 +212,9 @@ func (b *Block) Next(r *Record) error {
 			}
 			b.pos = at + int(n)
 			item := b.raw[:b.pos:b.pos]
-			if kind = Kind(item[at]); kind.IsRecord() {
+			if kind = Kind(item[at]); kind == KindStatement && b.want.Tally != nil && b.count(item, at+1) {
+				continue
+			} else if kind.IsRecord() {
 				wanted, reason = b.record(item, at+1, kind, r)
 			} else {
 				b.runStart = start
@@ -327,7 +330,7 @@ func (b *Block) defineSession(c *cursor) string {
 	if c.bad {
 		return cutShort
 	}
-	s.plain = s.isPlain()
+	s.plain = b.want.Tally == nil && s.isPlain()
 	s.unwanted = b.want.Session != nil && s.plain && !b.want.Session(s)
 	return ""
 }
@@ -403,7 +406,7 @@ func (b *Block) defineShape(c *cursor) string {
 	if reason := b.lists(c, &s); reason != "" {
 		return reason
 	}
-	s.plain = s.isPlain()
+	s.plain = b.want.Tally == nil && s.isPlain()
 	b.shapes = append(b.shapes, s)
 	last := &b.shapes[len(b.shapes)-1]
 	last.valuesSize = last.fixedSize()
@@ -464,7 +467,7 @@ func (b *Block) defineText(text []byte) string {
 	if !b.grow(25) {
 		return tooMuch
 	}
-	b.texts, b.textPlain = append(b.texts, text), append(b.textPlain, isASCII(text))
+	b.texts, b.textPlain = append(b.texts, text), append(b.textPlain, b.want.Tally == nil && isASCII(text))
 	return ""
 }
 
@@ -581,11 +584,10 @@ func (b *Block) finish(r *Record) (wanted bool) {
 			s.statement--
 		}
 	}
-	switch {
-	case s.unwanted, r.Shape == nil && b.bareUnwanted, r.Shape != nil && r.Shape.unwanted:
-		return false
+	if r.Shape == nil {
+		return !s.unwanted && !b.bareUnwanted
 	}
-	return b.want.Tally == nil || !b.want.Tally.takes(r)
+	return !s.unwanted && !r.Shape.unwanted
 }
 
 // fromRun reads the next record of a run: what its form does not say, in the order of
@@ -704,17 +706,25 @@ const (
 	rareFields   = FieldCut | FieldParts | FieldExtra | FieldAudited | FieldEvent | FieldStatements | FieldCommit
 )
 
-// fields reads the first fields, as far as the mask has them, in the order of the bits. Most
-// records have these and no others.
-func (b *Block) fields(item []byte, at int, r *Record) (next int, reason string) {
-	var numbers [8]uint64 // by the bit; 5 of them
-	for left := uint(r.Fields & firstFields); left != 0; left &= left - 1 {
+// firstNumbers are the values of the first fields, by their bits; the last three are not used.
+type firstNumbers [8]uint64
+
+func (n *firstNumbers) read(item []byte, at int, mask Field) (next int) {
+	for left := uint(mask & firstFields); left != 0; left &= left - 1 {
 		v, next := short(item, at)
 		if v >= 0x80 {
 			v, next = long(item, next)
 		}
-		numbers[bits.TrailingZeros(left)%len(numbers)], at = v, next
+		n[bits.TrailingZeros(left)%len(n)], at = v, next
 	}
+	return at
+}
+
+// fields reads the first fields, as far as the mask has them, in the order of the bits. Most
+// records have these and no others.
+func (b *Block) fields(item []byte, at int, r *Record) (next int, reason string) {
+	var numbers firstNumbers
+	at = numbers.read(item, at, r.Fields)
 	if r.Has(FieldShape) {
 		if i := numbers[0]; i < uint64(len(b.shapes)) {
 			r.ShapeIndex, r.Shape = int(i), &b.shapes[i]

@@ -127,6 +127,34 @@ func sameReading(t testing.TB, payload []byte) {
 	}
 }
 
+// sameTally compares the records that are not plain, and what is known of their sessions then, with
+// all of a block.
+func sameTally(t testing.TB, payload []byte) {
+	t.Helper()
+	b, whole := uncounted(t, payload), uncounted(t, payload)
+	var tally trail.Tally
+	tally.Reset()
+	b.Select(trail.Want{Tally: &tally})
+	var r, o trail.Record
+	plain := 0
+	for i := 0; ; i++ {
+		err, want := b.Next(&r), whole.Next(&o)
+		for want == nil && (err != nil || !trail.Same(&r, &o)) {
+			plain++
+			want = whole.Next(&o)
+		}
+		if (err == nil) != (want == nil) || err != nil && err.Error() != want.Error() || plain != tally.Records {
+			t.Fatalf("record %d: %v, want %v; %d are plain, want %d", i, err, want, tally.Records, plain)
+		}
+		if err != nil {
+			return
+		}
+		if r.Kind != trail.KindData && r.Seq != 0 {
+			*tally.OpenOf(r.SessionIndex) = trail.Span{First: r.Seq, Last: r.Seq}
+		}
+	}
+}
+
 // TestDecoderAgreesWithTheReference reads blocks that servers have written, and thousands that
 // were changed at random.
 func TestDecoderAgreesWithTheReference(t *testing.T) {
@@ -135,10 +163,19 @@ func TestDecoderAgreesWithTheReference(t *testing.T) {
 	if len(payloads) < 20 {
 		t.Fatalf("only %d blocks", len(payloads))
 	}
+	b, session := trailtest.NewBuilder(trailtest.Epoch), trailtest.NewSession(trailtest.Epoch, 1)
+	for _, xid := range []uint64{0, 700, 0} { // the second is plain
+		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch, XID: xid})
+	}
+	b.Add(note(session, trailtest.Epoch, "its session has a transaction ID"))
+	payloads = append(payloads, finish(b)[trail.BlockHeaderSize:])
 	for _, p := range payloads {
 		sameReading(t, p)
+		sameTally(t, p)
 		for range max(1, min(60, 300_000/(len(p)+1))) {
-			sameReading(t, mutated(r, p))
+			changed := mutated(r, p)
+			sameReading(t, changed)
+			sameTally(t, changed)
 		}
 	}
 }

@@ -108,6 +108,7 @@ func FuzzBlock(f *testing.F) {
 			t.Errorf("%d bytes of payload took %d bytes of memory", len(payload), used)
 		}
 		sameReading(t, payload)
+		sameTally(t, payload)
 		block.Rewind()
 		first, err1 := decodeAll(block, records+parts)
 		block.Rewind()

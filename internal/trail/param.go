@@ -98,14 +98,30 @@ func (r *Record) listedParams(yield func(p ParamType, value []byte, null bool) b
 
 // ParamsFit says whether the values are as their types say, as Params does.
 func (r *Record) ParamsFit() bool {
-	s := r.Shape
-	if s == nil || len(s.Params) == 0 || !r.HasParams() {
+	if r.Shape == nil || !r.HasParams() || !r.Has(FieldNulls) && r.Shape.fit(r.Values) {
 		return true
 	}
-	if s.valuesSize >= 0 && !r.Has(FieldNulls) {
-		return len(r.Values) == s.valuesSize
-	}
 	return r.Params(func(ParamType, []byte, bool) bool { return true })
+}
+
+// fit says that values, none of which is NULL, are as the shape's types say. Of types that it
+// does not know, and of lists, it says nothing.
+func (s *Shape) fit(values []byte) bool {
+	if s.valuesSize >= 0 {
+		return len(s.Params) == 0 || len(values) == s.valuesSize
+	}
+	at := 0
+	for _, p := range s.Params {
+		if int(p.Repr) >= len(fixedSize) {
+			return false
+		}
+		n := uint64(fixedSize[p.Repr])
+		if fixedSize[p.Repr] < 0 {
+			n, at = varint(values, at)
+		}
+		_, at = span(values, at, n)
+	}
+	return at == len(values)
 }
 
 // fixedSize is the size of a shape's values, -1 if records with this shape may differ.

@@ -1,47 +1,27 @@
-// Counts the records of which nothing more is to be said, for those who look at all others.
+// Counts records of which nothing more is to be said, for those who look at all others.
 
 package trail
 
 // Tally is what a block's plain records have in common: statements that ended well, whose
-// values are as their types say, and whose number follows that of the last one of their
-// session definition.
+// parameters are as their types say and not NULL, and whose number follows that of the last
+// record of their session definition.
 type Tally struct {
 	Records int
 	// Open are the sequence numbers of each session definition, by its index, from the last
 	// one that did not follow; Last is 0 if there are none.
 	Open []Span
-	// FirstTime, FirstEnd and LastEnd bound their times, as a block's header does.
+	// FirstTime, FirstEnd and LastEnd bound the records' times, as a block's header does.
 	FirstTime, FirstEnd, LastEnd int64
 }
-
-// plainFields are those that plain records may have.
-const plainFields = firstFields | FieldNulls | FieldValues | FieldSeq | FieldStatement | FieldNesting | FieldXID
 
 // Reset makes it empty.
 func (t *Tally) Reset() {
 	*t = Tally{Open: t.Open[:0], FirstTime: MaxTime, FirstEnd: MaxTime, LastEnd: MinTime}
 }
 
-// takes counts a record if it is plain.
-func (t *Tally) takes(r *Record) bool {
-	if r.Kind != KindStatement || r.Fields&^plainFields != 0 || !t.follows(r) || !r.ParamsFit() {
-		return false
-	}
-	t.AddTimes(r)
-	t.Records++
-	t.Open[r.SessionIndex].Last++
-	return true
-}
-
-// follows says whether a record's number is the next one of its session definition.
-func (t *Tally) follows(r *Record) bool {
-	return r.Seq > 1 && r.SessionIndex < len(t.Open) && r.Seq == t.Open[r.SessionIndex].Last+1
-}
-
-// AddTimes widens the bounds to those of a record.
-func (t *Tally) AddTimes(r *Record) {
-	end := r.End()
-	t.FirstTime, t.FirstEnd, t.LastEnd = min(t.FirstTime, r.Time), min(t.FirstEnd, end), max(t.LastEnd, end)
+// AddTimes widens the bounds.
+func (t *Tally) AddTimes(start, end int64) {
+	t.FirstTime, t.FirstEnd, t.LastEnd = min(t.FirstTime, start), min(t.FirstEnd, end), max(t.LastEnd, end)
 }
 
 // OpenOf are the numbers of a session definition.
@@ -51,3 +31,69 @@ func (t *Tally) OpenOf(session int) *Span {
 	}
 	return &t.Open[session]
 }
+
+// plainFields are those that plain records may have.
+const plainFields = firstFields | FieldValues | FieldStatement | FieldNesting | FieldXID
+
+// count counts a statement's record, whose body begins at a position of an item, if it is plain.
+// Else it changes nothing: record reads it then, and says what is wrong with it.
+func (b *Block) count(item []byte, at int) bool {
+	t := b.want.Tally
+	session, at := varint(item, at)
+	mask, at := varint(item, at)
+	if session >= uint64(len(t.Open)) || Field(mask)&^plainFields != 0 {
+		return false
+	}
+	s, open := &b.sessions[session], &t.Open[session]
+	if open.Last == 0 || s.seq+1 == 0 {
+		return false
+	}
+	var numbers firstNumbers
+	at = numbers.read(item, at, Field(mask))
+	shape := &noShape
+	if mask&uint64(FieldShape) != 0 {
+		if numbers[0] >= uint64(len(b.shapes)) {
+			return false
+		}
+		shape = &b.shapes[numbers[0]]
+	}
+	if mask&uint64(FieldText) != 0 && numbers[1] >= uint64(len(b.texts)) {
+		return false
+	}
+	if mask&uint64(FieldValues) != 0 {
+		n, next := varint(item, at)
+		var values []byte
+		if values, at = span(item, next, n); !shape.fit(values) {
+			return false
+		}
+	}
+	var statement, depth uint64
+	xid := s.xid
+	if mask&uint64(FieldStatement) != 0 {
+		statement, at = varint(item, at)
+	}
+	if mask&uint64(FieldNesting) != 0 {
+		depth, at = varint(item, at)
+		_, at = varint(item, at)
+	}
+	if mask&uint64(FieldXID) != 0 {
+		xid, at = varint(item, at)
+	}
+	if at != len(item) {
+		return false
+	}
+	s.statement += uint64(signed(statement))
+	if depth == 0 {
+		s.statement++
+	}
+	s.seq, s.xid = s.seq+1, xid
+	b.records++
+	b.lastTime += signed(numbers[3])
+	open.Last = s.seq
+	t.Records++
+	t.AddTimes(b.lastTime, b.lastTime+int64(numbers[4]))
+	return true
+}
+
+// noShape is what has no parameters.
+var noShape Shape

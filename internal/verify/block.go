@@ -167,7 +167,7 @@ func (c *checker) items(f *finding) {
 			}
 			o.First, o.Last = r.Seq, r.Seq
 		}
-		t.AddTimes(r)
+		t.AddTimes(r.Time, r.End())
 		if r.Kind == trail.KindSeal {
 			c.seal(f, r)
 		} else {
