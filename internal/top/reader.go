@@ -264,6 +264,9 @@ func (p *pastReader) read(r *Reader, budget time.Duration) error {
 			p.length = r.stats.Slot
 		}
 		s := &p.todo[0]
+		for p.length > minPiece && p.records(s.to-p.length, s.to) > maxPiece {
+			p.length /= 2
+		}
 		from := max(s.from, s.to-p.length)
 		began := time.Now()
 		n, err := p.count(r, from, s.to)
@@ -282,6 +285,28 @@ func (p *pastReader) read(r *Reader, budget time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// What a piece has at most, as far as the index says, unless it is as short as this: behind a
+// long time without records there may be a busy one.
+const (
+	maxPiece = 200_000 // records
+	minPiece = second
+)
+
+// second is one in microseconds.
+const second = int64(1e6)
+
+// records estimates how many ended in a time, from the segments.
+func (p *pastReader) records(from, to int64) (n float64) {
+	for i := range p.index.Streams {
+		for _, s := range p.index.Streams[i].Segments {
+			if both := min(to, s.LastEnd+1) - max(from, s.FirstTime); s.Records > 0 && both > 0 {
+				n += float64(s.Records) * float64(both) / float64(s.LastEnd+1-s.FirstTime)
+			}
+		}
+	}
+	return n
 }
 
 // count counts the records that ended in a time.
@@ -406,7 +431,7 @@ func (r *Reader) Records(sel Selection) (lines []Line, err error) {
 		return nil, err
 	}
 	text := render.New(render.Text, render.Options{Zone: r.Zone})
-	length := int64(time.Second / time.Microsecond)
+	length := second
 	for high := sel.To; high > sel.From && len(lines) < maxLines; {
 		low := max(sel.From, high-length)
 		lines, err = r.lines(index, sel, low, high, text, lines)

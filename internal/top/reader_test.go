@@ -14,8 +14,6 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
-const second = int64(1e6)
-
 // TestCountsAreBounded counts 100,000 tables, of which one has a tenth of the statements: it is
 // found, nothing is counted twice, and few names are kept.
 func TestCountsAreBounded(t *testing.T) {
@@ -217,6 +215,32 @@ func TestPastIsCounted(t *testing.T) {
 	}
 	if got := s.ask(r, Question{At: trailtest.Epoch - 1000*second}); got.Total != (Count{}) || got.Newest < s.now {
 		t.Errorf("before the trail: %+v, the newest is %d", got.Total, got.Newest)
+	}
+}
+
+// TestBusyTimeIsReadInPieces estimates what a piece has: behind an idle day there may be millions.
+func TestBusyTimeIsReadInPieces(t *testing.T) {
+	s := newServer(t)
+	for range 10 {
+		s.write(1000)
+	}
+	s.stream.Rotate(t, s.now)
+	busy := s.now
+	s.now += 86_400 * second
+	s.write(10)
+	r := s.reader(query.FilterOptions{})
+	x, _, err := r.index(trailtest.Epoch, s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pastReader{index: x}
+	for _, c := range []struct {
+		from, to  int64
+		low, high float64
+	}{{busy + 3600*second, busy + 7200*second, 0, 0}, {busy - 1000*second, busy + 7200*second, 1990, 2010}, {0, s.now + 1e9, 20_019, 20_021}} {
+		if n := p.records(c.from, c.to); n < c.low || n > c.high {
+			t.Errorf("from %d to %d: %f records", c.from, c.to, n)
+		}
 	}
 }
 
