@@ -145,9 +145,11 @@ sub runs
 	$output = decode('UTF-8', $output);
 	$output =~ s/\Q$work\E\/trail/$trail/g;
 	learn($shown, $output);
+	unlike($output, qr/^(?:steno[\w-]*|bash|psql|ERROR): /m, 'no error is shown') if $output =~ /^(?:steno[\w-]*|bash|psql|ERROR): /m;
 
 	my ($title) = $command =~ /(.*)/;
 	my $same = is(cut_like($output, $shown), masked($shown), $title);
+	note($output) if !$same;
 
 	return ($command, shortened($output), $same);
 }

@@ -217,10 +217,12 @@ func (f *finder) note(r *trail.Record) {
 		return
 	}
 	lost := !r.HasParams()
-	if !lost {
-		for i := range r.Shape.Params {
-			lost = lost || r.Shape.Params[i].Repr == trail.ReprNone
-		}
+	if !lost && slices.ContainsFunc(r.Shape.Params, func(p trail.ParamType) bool { return p.Repr == trail.ReprNone }) {
+		// variables that a function's statement does not use are NULL
+		r.Params(func(p trail.ParamType, _ []byte, null bool) bool {
+			lost = !null && p.Repr == trail.ReprNone
+			return !lost
+		})
 	}
 	if lost {
 		f.noParams++
