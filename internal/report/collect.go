@@ -5,6 +5,7 @@ package report
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"runtime"
 	"slices"
 	"sort"
@@ -457,16 +458,17 @@ func (c *collector) record(r *trail.Record) {
 // countKeys counts a record for the key figures whose filters it matches.
 func (c *collector) countKeys(r *trail.Record, w *what) {
 	plain := r.Kind == trail.KindStatement && r.Outcome == trail.OutcomeOk && r.SQLState == nil && r.ShapeIndex >= 0
-	if plain && w.known && w.plain == 0 {
+	if plain && w.known {
+		for bit := w.plain; bit != 0; bit &= bit - 1 {
+			c.keys[bits.TrailingZeros64(bit)].add(r)
+		}
 		return
 	}
 	for i := range c.keyed {
-		bit := uint64(1) << i
-		matches := plain && w.known && w.plain&bit != 0 || !(plain && w.known) && c.keyed[i].Keep(r)
-		if matches {
+		if c.keyed[i].Keep(r) {
 			c.keys[i].add(r)
 			if plain {
-				w.plain |= bit
+				w.plain |= 1 << i
 			}
 		}
 	}

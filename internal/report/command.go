@@ -48,7 +48,7 @@ func (m *maker) command(figure query.FilterOptions) string {
 	}
 	if n := figure.Not; n != nil {
 		for _, l := range []struct{ all, more *[]string }{
-			{&not.Commands, &n.Commands}, {&not.SQLStates, &n.SQLStates}, {&not.Clients, &n.Clients},
+			{&not.Classes, &n.Classes}, {&not.Commands, &n.Commands}, {&not.SQLStates, &n.SQLStates}, {&not.Clients, &n.Clients},
 			{&not.Users, &n.Users}, {&not.Databases, &n.Databases}, {&not.Applications, &n.Applications},
 		} {
 			*l.all = slices.Compact(slices.Sorted(slices.Values(slices.Concat(*l.all, *l.more))))

@@ -136,22 +136,22 @@ func TestFiguresOfTheOffice(t *testing.T) {
 		"role 2", "grants 2", "granted 2", "ddl 2", "altered 2", "settings 1", "alter_system 1", "set 1", "gaps 1", "off_hours 9",
 	})
 	compare(t, "states", r.table("states").rows(), []string{
-		"28P01 | invalid_password | Invalid Authorization Specification | mallory | 2026-11-20 20:00:00 | 2026-11-20 20:00:00 | 2",
-		"(none) | interrupted: the process ended before the statement |  | bob | 2026-11-20 19:31:00 | 2026-11-20 19:31:00 | 1",
-		"42501 | insufficient_privilege | Syntax Error or Access Rule Violation | bob | 2026-11-20 19:30:00 | 2026-11-20 19:30:00 | 1",
-		`42601 | syntax_error | Syntax Error or Access Rule Violation | o'neill, <script>"x"\n\x1b[31m|*_ | 2026-11-23 08:00:01 | 2026-11-23 08:00:01 | 1`,
+		"28P01 | invalid_password | Invalid Authorization Specification | mallory | 2026-11-20 20:00 | 2026-11-20 20:00 | 2",
+		"(none) | interrupted: the process ended before the statement |  | bob | 2026-11-20 19:31 | 2026-11-20 19:31 | 1",
+		"42501 | insufficient_privilege | Syntax Error or Access Rule Violation | bob | 2026-11-20 19:30 | 2026-11-20 19:30 | 1",
+		`42601 | syntax_error | Syntax Error or Access Rule Violation | o'neill, <script>"x"\n\x1b[31m|*_ | 2026-11-23 08:00 | 2026-11-23 08:00 | 1`,
 	})
 	compare(t, "addresses", r.table("addresses").rows(), []string{
-		"192.0.2.66 | mallory | 2026-11-20 20:00:00 | 2026-11-20 20:00:00 | 2 | 0",
-		"10.1.2.3 | alice | 2026-11-20 05:00:00 | 2026-11-20 05:00:00 | 0 | 1",
-		"2001:db8::7 | bob | 2026-11-20 05:00:00 | 2026-11-20 05:00:00 | 0 | 1",
-		`[local] | o'neill, <script>"x"\n\x1b[31m|*_ | 2026-11-20 05:00:00 | 2026-11-20 05:00:00 | 0 | 1`,
+		"192.0.2.66 | mallory | 2026-11-20 20:00 | 2026-11-20 20:00 | 2 | 0",
+		"10.1.2.3 | alice | 2026-11-20 05:00 | 2026-11-20 05:00 | 0 | 1",
+		"2001:db8::7 | bob | 2026-11-20 05:00 | 2026-11-20 05:00 | 0 | 1",
+		`[local] | o'neill, <script>"x"\n\x1b[31m|*_ | 2026-11-20 05:00 | 2026-11-20 05:00 | 0 | 1`,
 	})
 	compare(t, "commands", r.table("commands").rows(), []string{
-		"ALTER SYSTEM | ddl | alice | 2026-11-21 12:00:03 | 2026-11-21 12:00:03 | 0 | 1",
-		"ALTER TABLE | ddl | alice | 2026-11-21 12:00:00 | 2026-11-21 12:00:00 | 0 | 1",
-		"GRANT | role | alice | 2026-11-21 12:00:01 | 2026-11-21 12:00:01 | 0 | 1",
-		"GRANT ROLE | role | alice | 2026-11-21 12:00:02 | 2026-11-21 12:00:02 | 0 | 1",
+		"ALTER SYSTEM | ddl | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 1",
+		"ALTER TABLE | ddl | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 1",
+		"GRANT | role | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 1",
+		"GRANT ROLE | role | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 1",
 	})
 	compare(t, "reasons", r.table("reasons").rows(), []string{"ring full | 3"})
 	if got := r.table("setting_events").rows(); len(got) != 1 || !strings.Contains(got[0], "steno.log: 'all' → 'all, -read'") {

@@ -54,7 +54,14 @@ func count(n int64) Cell { return Cell{Text: number(n)} }
 // alarm is a number that is to be noticed if it is not zero.
 func alarm(n int64) Cell { return Cell{Text: number(n), Alarm: n > 0} }
 
-func (m *maker) moment(usec int64) Cell { return Cell{Text: m.time(usec)} }
+// moment is a time in a table: without the day if there is only one, else without seconds.
+func (m *maker) moment(usec int64) Cell {
+	const day = len(time.DateOnly)
+	if first, last := m.time(m.when.first), m.time(m.when.last); first[:day] == last[:day] && m.total.n > 0 {
+		return Cell{Text: m.time(usec)[day+1:]}
+	}
+	return Cell{Text: strings.TrimSuffix(m.time(usec), m.time(usec)[day+len(" 15:04"):])}
+}
 
 // micros is a duration.
 func micros(usec uint64) Cell {
@@ -180,7 +187,7 @@ func (m *maker) activity() Section {
 		class := trail.Class(c).String()
 		filter := with(query.FilterOptions{Classes: []string{class}}, false, "statement")
 		if c == 0 {
-			class, filter = "(none)", none
+			class, filter = "(none)", with(query.FilterOptions{Not: &query.FilterOptions{Classes: names}}, false, "statement")
 		} else if !slices.Contains(names, class) {
 			filter = none
 		}
@@ -256,7 +263,7 @@ func (m *maker) times() Table {
 		if i < len(m.buckets)-1 && m.bounds[i+1] < m.until {
 			o.Until = exactTime(m.bounds[i+1])
 		}
-		row := Row{Cells: []Cell{m.moment(m.bounds[i]), count(b.of[seriesFailed]), count(b.of[seriesLogins]), alarm(b.of[seriesRefused]),
+		row := Row{Cells: []Cell{{Text: m.time(m.bounds[i])}, count(b.of[seriesFailed]), count(b.of[seriesLogins]), alarm(b.of[seriesRefused]),
 			count(b.of[trail.ClassDDL]), count(b.of[seriesPrivileged]), count(b.of[seriesRecords])}, Records: []Records{m.records("all records", &b.records, o)}}
 		if b.failed.n > 0 {
 			row.Records = append(row.Records, m.records("failures", &b.failed, with(o, true)))
@@ -349,7 +356,7 @@ func (m *maker) privilegedAndDDL() Section {
 		About:   "Privileged are statements about roles and privileges (class role), and those about policies, extensions, databases, replication and the server's configuration, as in the view privileged of steno query. Changed settings of pg_steno are below.",
 		Summary: fmt.Sprintf("%s and %s of other DDL.", plural(m.privileged.n, "privileged statement"), plural(m.ddl.n, "statement"))}
 	roles := m.series("role", int(trail.ClassRole), false)
-	s.Charts = []Chart{m.chart("Privileged statements and DDL over time", m.series("privileged", seriesPrivileged, true), roles, m.series("ddl", int(trail.ClassDDL), false), m.series("settings", seriesSettings, false))}
+	s.Charts = []Chart{m.chart("Privileged statements and DDL over time", m.series("privileged", seriesPrivileged, false), roles, m.series("ddl", int(trail.ClassDDL), false), m.series("settings", seriesSettings, false))}
 	t := Table{ID: "commands", Caption: "By command", Columns: columns("command", "class", "users", "first", "last", "#failed", "#statements")}
 	keys := m.commands.heaviest((*state).weight)
 	t.Others = others(2*rowsShown, len(keys), m.commands.pruned, "commands")
@@ -518,7 +525,7 @@ func (m *maker) offHoursSection() Section {
 		o.TopLevel, o.OffHours = true, true
 		return with(o, false, "statement")
 	}
-	t := Table{ID: "off_users", Caption: "By user", Columns: columns("user", "#statements, nested ones too", "#off hours")}
+	t := Table{ID: "off_users", Caption: "By user", Columns: columns("user", "#all statements", "#off hours")}
 	n := 0
 	for _, key := range m.users.heaviest(func(a *actor) int64 { return a.offHours.n }) {
 		if a := m.users.of[key]; a.offHours.n > 0 {
@@ -547,7 +554,7 @@ func (m *maker) settingsSection() Section {
 
 func (m *maker) gapsSection() Section {
 	s := Section{ID: "gaps", Title: "Gaps", About: "Records that could not be written, with the reason that the server noted, and when the server and its writers started, stopped or recovered. What steno.log, rules and grants leave out is no gap: see the settings.",
-		Summary: "No record is missing from the sessions of the period."}
+		Summary: "The period has no gap records."}
 	if m.gaps.n > 0 {
 		s.Summary = fmt.Sprintf("%s are missing, counted by %s.", plural(m.lostRecords, "record"), plural(m.gaps.n, "gap record"))
 	}

@@ -113,8 +113,11 @@ type group struct {
 
 func (g *group) add(r *trail.Record) {
 	g.n++
-	if len(g.first) == samples && placeOf(r).compare(g.first[samples-1].at) >= 0 {
-		return
+	if len(g.first) == samples {
+		// Records come almost in the order of time.
+		if last := &g.first[samples-1].at; r.Time > last.time || placeOf(r).compare(*last) >= 0 {
+			return
+		}
 	}
 	g.keep(newSample(r))
 }
@@ -189,11 +192,16 @@ func (s *span) merge(o *span) {
 type names struct {
 	some []string
 	more bool
+	last string // that was added
 }
 
 const maxNames = 16
 
 func (n *names) add(name string) {
+	if name == n.last {
+		return
+	}
+	n.last = name
 	i, found := slices.BinarySearch(n.some, name)
 	switch {
 	case found || name == "":
