@@ -183,9 +183,6 @@ func (r *run) begin(ctx context.Context) (err error) {
 	if err := r.newPlan(ctx); err != nil {
 		return err
 	}
-	if err := r.sweep(r.plan.Number, nil); err != nil {
-		return err
-	}
 	if err = r.journal.add(entry{Plan: r.plan}); err == nil {
 		err = syncDir(r.dir)
 	}

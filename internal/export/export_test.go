@@ -254,6 +254,50 @@ func TestHalfWrittenFilesAreNotCounted(t *testing.T) {
 	}
 }
 
+// TestFilesWithoutManifestAreKept: what was complete once is not a leftover.
+func TestFilesWithoutManifestAreKept(t *testing.T) {
+	path := threeDays(t)
+	if err := slot.Create(&slot.Options{Name: "lake", Trail: []string{path}, From: "start", Now: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "lake"} {
+		o := options("jsonl", filepath.Join(t.TempDir(), "out"), path)
+		o.Slot = name
+		once := func(o *Options) {
+			if _, _, err := Run(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			once(o)
+			manifests, _ := filepath.Glob(o.Path + "/manifest*")
+			os.Remove(manifests[len(manifests)-1])
+			before := tree(t, o.Path)
+			if name == "" {
+				if _, _, err := Run(t.Context(), o); err == nil {
+					t.Error("the directory was taken")
+				}
+			} else if err := slot.Advance(&slot.Options{Name: name, Trail: []string{path}, To: "start", Force: true, Now: time.Now()}); err != nil {
+				t.Fatal(err)
+			} else {
+				once(o)
+			}
+			after := tree(t, o.Path)
+			for file, text := range before {
+				if after[file] != text {
+					t.Errorf("%s is gone", file)
+				}
+			}
+			if name == "" {
+				break
+			}
+			if err := slot.Advance(&slot.Options{Name: name, Trail: []string{path}, To: "start", Force: true, Now: time.Now()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // TestUnfinishedExportsKeepTheirRequest: another request does not go on with it, and what the
 // server writes meanwhile is not of it.
 func TestUnfinishedExportsKeepTheirRequest(t *testing.T) {

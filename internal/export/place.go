@@ -123,8 +123,8 @@ func dayText(d int64) string { return time.Unix(d*86400, 0).UTC().Format(time.Da
 // join is the path of a name in the export.
 func (p *place) join(name string) string { return filepath.Join(p.dir, filepath.FromSlash(name)) }
 
-// inspect refuses a place that has anything else than exports, and returns the number that an
-// export from a slot has. resume says that an export is to be resumed, if there is one.
+// inspect refuses a place that has anything else than exports from slots, or anything at all if
+// this is not one of these, and returns the number that an export from a slot has.
 func (p *place) inspect(fromSlot bool) (next int, err error) {
 	if p.base != "" {
 		for _, name := range []string{p.base, p.manifest(0)} {
@@ -138,6 +138,7 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	slices.Reverse(entries) // manifests come before days
 	for _, e := range entries {
 		m := manifestName.FindStringSubmatch(e.Name())
 		switch {
@@ -146,7 +147,14 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 		case m != nil:
 			n, _ := strconv.Atoi(m[2])
 			next = max(next, n)
+		case dayName.MatchString(e.Name()) && !fromSlot:
+			return 0, exit.Usagef("--out %s has files of an export without a manifest: %s", p.path, e.Name())
 		case dayName.MatchString(e.Name()) && e.IsDir():
+			n, err := p.last(e.Name())
+			if err != nil {
+				return 0, err
+			}
+			next = max(next, n)
 		case filepath.Join(p.dir, e.Name()) == p.journal() || strings.HasSuffix(e.Name(), ".json"+partial) && manifestName.MatchString(strings.TrimSuffix(e.Name(), partial)):
 		default:
 			return 0, exit.Usagef("--out %s: %s does not belong to an export", p.path, e.Name())
@@ -156,6 +164,20 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 		return 0, nil
 	}
 	return next + 1, nil
+}
+
+// last is the greatest number of the files of a day: one whose manifest is gone keeps its name.
+func (p *place) last(name string) (last int, err error) {
+	files, err := os.ReadDir(p.join(name))
+	for _, f := range files {
+		m := fileName.FindStringSubmatch(f.Name())
+		if m == nil || m[1] == "" || !f.Type().IsRegular() {
+			return 0, exit.Usagef("--out %s: %s/%s does not belong to an export from a slot", p.path, name, f.Name())
+		}
+		n, _ := strconv.Atoi(m[1][1:])
+		last = max(last, n)
+	}
+	return last, err
 }
 
 // sweep removes what an export that ended early has left: files that are not complete, and

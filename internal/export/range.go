@@ -115,7 +115,7 @@ func (e *extent) chain(ctx context.Context, files *trail.Files, of *trail.Stream
 		}
 		ref := &refs[k]
 		begins := k == 0 || refs[k-1].Segment != ref.Segment
-		if k > first && begins && known && ref.Segment.Header.PreviousHash != previous && !ref.AfterDamage {
+		if k > first && begins && known && ref.Number == refs[k-1].Number+1 && ref.Segment.Header.PreviousHash != previous && !ref.AfterDamage {
 			e.damaged(of, ref, "chain is broken: segment %d does not follow from what precedes it", ref.Segment.Number)
 		}
 		if k > first && ref.Number != refs[k-1].Number+1 && !e.deleted(of, refs[k-1].Segment.Number, ref.Segment.Number) {
