@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -302,6 +304,45 @@ func TestTrailThatGoesIsMissed(t *testing.T) {
 	}
 	if after := s.ask(r, Question{}); after.Total != before.Total {
 		t.Errorf("%+v, before %+v", after.Total, before.Total)
+	}
+}
+
+// TestRingsOfOthersAreNotRead: those of another cluster, of a server that has ended, what others could have written,
+// what is no ring file, and a folder that is not there.
+func TestRingsOfOthersAreNotRead(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("servers with pg_steno run only on Linux")
+	}
+	s := newServer(t)
+	s.write(1)
+	const name = "pg_steno.0123456789abcdef.0123456789abcdef"
+	const mine = trailtest.SystemID
+	for what, c := range map[string]struct {
+		make func(dir string)
+		why  string
+	}{
+		"another cluster": {func(dir string) {
+			(&ringtest.File{SystemID: mine + 1, Postmaster: uint32(os.Getpid()), Rings: make([]ringtest.Ring, 1)}).Write(t, dir+"/"+name)
+		}, "no rings in "},
+		"a server that has ended": {func(dir string) {
+			(&ringtest.File{SystemID: mine, Postmaster: uint32(os.Getpid()), Rings: make([]ringtest.Ring, 1)}).Write(t, dir+"/"+name)
+		}, "no rings in "},
+		"writable by others": {func(dir string) {
+			(&ringtest.File{SystemID: mine, Rings: make([]ringtest.Ring, 1)}).Write(t, dir+"/"+name)
+			_ = os.Chmod(dir+"/"+name, 0o666)
+		}, "rings cannot be read: "},
+		"no ring file": {func(dir string) { _ = os.WriteFile(dir+"/"+name, make([]byte, 8192), 0o600) }, "rings cannot be read: "},
+		"a folder":     {func(dir string) { _ = os.Mkdir(dir+"/"+name, 0o700) }, "no rings in "},
+		"no folder":    {func(dir string) { _ = os.Remove(dir) }, "no rings in "},
+	} {
+		dir := t.TempDir()
+		c.make(dir)
+		r := s.reader(query.FilterOptions{})
+		r.Options.Rings = []string{dir}
+		got := s.ask(r, Question{})
+		if got.Rings != nil || !strings.HasPrefix(got.NoRings, c.why) {
+			t.Errorf("%s: %+v, %q", what, got.Rings, got.NoRings)
+		}
 	}
 }
 

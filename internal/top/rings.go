@@ -210,7 +210,7 @@ func (r *ringReader) find() string {
 			switch err := r.try(p, pid); {
 			case err == nil:
 				found++
-			case errors.Is(err, errOther):
+			case errors.Is(err, errOther), errors.Is(err, fs.ErrNotExist):
 			default:
 				unreadable = err
 			}
