@@ -40,8 +40,9 @@
 /* A block that is in memory. */
 typedef struct Loaded
 {
-	uint8	   *stored;			/* as it is in the file */
+	uint8	   *stored;			/* as it is in the file; in the context, which outlives records */
 	size_t		room;
+	MemoryContext context;
 	StenoBlockHeader header;
 	StenoBytes	payload;
 	uint8_t    *buffer;			/* malloc; NULL: none */
@@ -259,7 +260,7 @@ load_bytes(Loaded *b, const Segment *s, uint64 offset, uint64 len)
 			pfree(b->stored);
 		b->stored = NULL;
 		b->room = 0;
-		b->stored = palloc(len);
+		b->stored = MemoryContextAlloc(b->context, len);
 		b->room = len;
 	}
 	if (!steno_read_at(s->fd, b->stored, len, offset) ||
@@ -659,6 +660,7 @@ steno_trail_read(const char *trail, const StenoWantedRecords *wanted)
 
 	r->wanted = wanted;
 	r->trail = trail;
+	r->block.context = r->earlier.context = CurrentMemoryContext;
 	r->parts_room = 64;
 	r->parts = palloc(r->parts_room * sizeof(Part));
 	r->selected = palloc(INDEXES * sizeof(Selected));

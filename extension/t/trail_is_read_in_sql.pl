@@ -130,6 +130,12 @@ sub check_filters
 
 	my ($out, $err) = asked($node, 'length(text) || text_bytes::text', q{steno.trail(NULL, application_name => 'app7') WHERE kind = 'statement' AND text_bytes > 2000000});
 	is($out, (9 + length $big) x 2, 'a text of 2.5 MB is whole');
+
+	# Each has parts in other blocks.  The memory in which these are looked for outlives the first record.
+	$node->safe_psql('postgres', q{SELECT steno.note(string_agg(md5(i::text || n), '')) FROM generate_series(1, 9000) i, generate_series(1, 4) n GROUP BY n});
+	flush($node);
+	($out, $err) = asked($node, 'count(*), count(DISTINCT text), min(length(text)), max(length(text))', q{steno.trail(NULL) WHERE kind = 'note' AND length(text) > 1000});
+	is("$out$err", '4|4|288000|288000', 'several large texts are whole');
 	($out) = asked($node, q{concat_ws(' ', min(time) >= '2020-01-01', max(time) < clock_timestamp(), bool_and(duration >= '0'))}, q{steno.trail('2020-01-01', now()) WHERE kind = 'statement'});
 	is($out, 't t t', 'times');
 	($out) = asked($node, 'count(*)', q{steno.trail('2000-01-01', '2020-01-01')});
