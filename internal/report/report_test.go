@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -388,5 +391,30 @@ func TestCommandsHaveAllFilters(t *testing.T) {
 			t.Errorf("%s is not in commands", v.Type().Field(i).Name)
 		}
 		f.SetZero()
+	}
+}
+
+// TestReportsOfOddTrails: of all golden trails, and of times that no clock shows.
+func TestReportsOfOddTrails(t *testing.T) {
+	dirs, _ := filepath.Glob(trailtest.Golden(t) + "/*/0")
+	odd := t.TempDir()
+	stream := trailtest.NewStream(t, odd, 0)
+	for _, at := range []int64{-9e18, 0, 9e18} {
+		b := trailtest.NewBuilder(at)
+		who := trailtest.NewSession(at, 1, trailtest.Fact{Key: trail.KeyUser, Value: "M\xfcller\xff"}, trailtest.Fact{Key: trail.KeyEncoding, Value: "LATIN1"})
+		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: who, Time: at, Text: "SELECT '\xe4'", Duration: 1 << 62, Rows: 1 << 63, Outcome: trail.OutcomeError, SQLState: "<b>&\xff", Message: "\x00\xfc"})
+		stream.Write(t, b)
+	}
+	for _, dir := range append(dirs, odd+"/0") {
+		r := makeReport(t, filepath.Dir(dir), func(o *Options) { o.Standard = "soc2" })
+		for _, write := range []func(io.Writer) error{r.WriteHTML, r.WriteMarkdown, r.WriteJSON} {
+			var b bytes.Buffer
+			if err := write(&b); err != nil || !utf8.Valid(b.Bytes()) || strings.ContainsAny(b.String(), "\x00\x1b") {
+				t.Errorf("%s: %v", dir, err)
+			}
+		}
+	}
+	if len(dirs) < 9 {
+		t.Errorf("only %d trails", len(dirs))
 	}
 }

@@ -85,7 +85,7 @@ func others(listed, all int, pruned bool, what string) string {
 	case pruned:
 		return fmt.Sprintf("and more %s than can be followed at the same time", what)
 	case all > listed:
-		return fmt.Sprintf("and %s more %s", number(int64(all-listed)), what)
+		return fmt.Sprintf("and %s more", number(int64(all-listed)))
 	}
 	return ""
 }
