@@ -66,10 +66,9 @@ type Options struct {
 	Memory  string // limit of DuckDB's
 	Program string
 	Now     time.Time
-	// Say is told what people should know; Progress, how much of a trail's bytes is done.
-	Say      func(string)
-	Warn     func(Problem)
-	Progress func(done, all int64)
+	// Say is told what people should know, and Warn what is wrong in the trail.
+	Say  func(string)
+	Warn func(Problem)
 
 	step func(name string) // called after each step that a kill may come after; for tests
 }
@@ -315,7 +314,7 @@ func (r *run) files(ctx context.Context) error {
 	}
 	r.found = nil
 	done := r.done()
-	for i, d := range r.days() {
+	for _, d := range r.days() {
 		name := r.file(r.plan.Number, d)
 		if slices.Contains(done, name) {
 			continue
@@ -329,7 +328,6 @@ func (r *run) files(ctx context.Context) error {
 		}
 		r.found = nil
 		r.step("noted " + name)
-		r.Progress(int64(i+1), int64(len(r.days())))
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 }
 
 func options(format, path string, trails ...string) *Options {
-	o := &Options{Path: path, Memory: "512MiB", Program: "test", Now: time.Unix(1_800_000_000, 0), Say: func(string) {}, Warn: func(Problem) {}, Progress: func(_, _ int64) {}}
+	o := &Options{Path: path, Memory: "512MiB", Program: "test", Now: time.Unix(1_800_000_000, 0), Say: func(string) {}, Warn: func(Problem) {}}
 	o.Format, o.Trails = format, trails
 	if format == "parquet" {
 		o.Compression = "zstd"

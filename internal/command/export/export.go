@@ -20,7 +20,6 @@ import (
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/export"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
@@ -120,10 +119,7 @@ func exportRun(ctx context.Context, o *Options) error {
 	if err := o.prepare(); err != nil {
 		return err
 	}
-	bar := progress.New(o.IO, 0)
-	defer bar.Done()
 	say := func(text string) {
-		bar.Clear()
 		fmt.Fprintf(o.IO.ErrOut, "steno: %s\n", render.Safe(text))
 	}
 	damaged := false
@@ -132,9 +128,7 @@ func exportRun(ctx context.Context, o *Options) error {
 		damaged = damaged || p.Kind == "damaged"
 		say(p.Kind + ": " + p.Message)
 	}
-	o.Progress = func(done, all int64) {}
 	m, name, err := export.Run(ctx, &o.Options)
-	bar.Done()
 	switch {
 	case err != nil && strings.HasPrefix(err.Error(), "Out of Memory Error"):
 		return errors.New("out of memory: use a greater --memory-limit, or another format: duckdb has many records in memory at once")
