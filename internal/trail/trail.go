@@ -8,7 +8,9 @@
 //	segment.go  the segment header; whether copied bytes are as they were written
 //	block.go    the block header, checksums, chain, decompression
 //	crypt.go    keys, and the payloads of encrypted segments
-//	record.go   the items of a block: definitions, records, data parts
+//	decode.go   the items of a block, of which only what is wanted is handed out
+//	tally.go    plain records, which verify only counts
+//	record.go   what they become: definitions, records, data parts
 //	parts.go    big records put together from their data parts
 //	param.go    parameter values as PostgreSQL prints them
 //	merge.go    all streams in one order
