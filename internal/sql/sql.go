@@ -106,7 +106,7 @@ func Open(o Options) (*DB, error) {
 	}
 	for _, s := range settings {
 		if duckdb.SetConfig(config, s[0], s[1]) == duckdb.StateError {
-			return nil, fmt.Errorf("invalid value for %s: %q", s[0], s[1])
+			return nil, &Error{fmt.Sprintf("invalid value for %s: %q", s[0], s[1])}
 		}
 	}
 	var message string

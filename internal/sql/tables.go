@@ -157,6 +157,14 @@ func definitions() []string {
 		// Where no table has such a column, "user" would be DuckDB's function, and match nobody.
 		`CREATE MACRO user() AS error('no table in FROM has a column "user"')`,
 	}
+	// DuckDB's functions that change the process or read its memory, whatever the configuration allows: some abort it.
+	// They can still be called as system.main.NAME, by somebody who means to.
+	for _, name := range []string{
+		"arrow_scan", "arrow_scan_dumb", "checkpoint", "disable_logging", "disable_profiling", "enable_logging", "enable_profiling",
+		"force_checkpoint", "json_execute_serialized_sql", "truncate_duckdb_logs",
+	} {
+		out = append(out, fmt.Sprintf("CREATE MACRO %s() AS TABLE SELECT error('%s is not available')", name, name))
+	}
 	for i := range Tables {
 		t := &Tables[i]
 		if t.query != "" {

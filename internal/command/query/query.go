@@ -221,7 +221,7 @@ func (o *Options) open(in *inputs) (*session, error) {
 	}
 	if s.db, err = sql.Open(options); err != nil {
 		s.close()
-		return nil, err
+		return nil, usage(err)
 	}
 	return s, nil
 }
