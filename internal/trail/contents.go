@@ -535,13 +535,13 @@ func (c *Contents) Hides(block uint64, has *BlockContents) string {
 	if !ok {
 		return ""
 	}
-	for list, values := range has.Terms {
+	for list := range Terms(len(c.lists)) { // in this order: what is said is the same each time
 		l := &c.lists[list]
 		if l.omitted == nil || l.omitted.Has(group) {
 			continue
 		}
 		missing := 0
-		for value := range values {
+		for value := range has.Terms[list] {
 			if g := c.find(list, []byte(value)); g == nil || !g.Has(group) {
 				missing++
 			}

@@ -110,6 +110,7 @@ func TestIndexThatHidesSomethingIsDamage(t *testing.T) {
 		"of other blocks":      {index: append([]byte{9, 1, 1}, users(0, "bob")...), want: "covers blocks that follow it"},
 		"list that is unknown": {index: []byte{1, 1, 1, 99, 1, 0}},
 		"another user":         {index: append([]byte{1, 1, 1}, users(0, "bob")...), want: "block 1: the index of its segment lacks 1 of its users"},
+		"user, kind of record": {index: slices.Concat([]byte{1, 1, 1, byte(trail.TermsResults), 2, 0, 0}, users(0, "bob")), want: "lacks 1 of its users"},
 		"kind of record":       {index: []byte{1, 1, 1, byte(trail.TermsResults), 2, 0, 0}, want: "block 1: the index of its segment lacks 1 of its results"},
 		"texts":                {index: append([]byte{1, 1, 1, byte(trail.TermsTrigrams), 0x83, 4, 0, 0x80, 4}, make([]byte, 512)...), want: "block 1: the index of its segment lacks parts of its texts"},
 		"itself":               {index: append([]byte{1, 2, 1}, users(0, "alice")...), want: "covers blocks that follow it"},
@@ -126,13 +127,15 @@ func TestIndexThatHidesSomethingIsDamage(t *testing.T) {
 			b = trailtest.NewBuilder(trailtest.Epoch)
 			b.Item(trail.KindDefIndex, c.index)
 			s.Write(t, b)
-			r := verified(t, dir)
-			var got []string
-			for _, p := range r.Problems {
-				got = append(got, p.What)
-			}
-			if c.want == "" && !r.Whole || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)) {
-				t.Errorf("%q, want %q", got, c.want)
+			for range 10 { // what is said is the same each time
+				r := verified(t, dir)
+				var got []string
+				for _, p := range r.Problems {
+					got = append(got, p.What)
+				}
+				if c.want == "" && !r.Whole || c.want != "" && (len(got) != 1 || !strings.Contains(got[0], c.want)) {
+					t.Fatalf("%q, want %q", got, c.want)
+				}
 			}
 		})
 	}
