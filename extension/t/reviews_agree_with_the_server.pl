@@ -354,4 +354,69 @@ foreach my $round (@rounds)
 }
 is_deeply([ keys %maybes ], [ grep { /HAVING false/ } map { $_->[1] } @steps ], 'the dry run is unsure only of an INSERT that names a column with a default');
 
+# ---- what records do not name ----
+
+# Each statement needs a privilege that its record does not have: the review must not call it unused.
+my $odd = 'hidden=shop';
+$node->safe_psql('postgres', qq{CREATE DATABASE "$odd"});
+my $connect = $node->connstr('postgres') =~ s/dbname=\S+/dbname='$odd'/r;
+my @hidden = (
+	q{SELECT app.definer()},
+	q{SELECT app.definer_calls()},
+	q{INSERT INTO app.t VALUES (1)},
+	q{SELECT app.sum_of(x) FROM generate_series(1, 3) x},
+	q{SELECT 'a'::types.mood},
+	q{SELECT 'named.t'::regclass},
+	q{SELECT 1 / count(*) FROM app.policed_view},
+	q{BEGIN; CREATE TABLE mine.l (LIKE read.src); ROLLBACK},
+	q{BEGIN; CREATE VIEW mine.v AS SELECT a FROM viewed.t; ROLLBACK},
+	q{BEGIN; CREATE TRIGGER x BEFORE INSERT ON mine.t FOR EACH ROW EXECUTE FUNCTION app.fire(); ROLLBACK},
+	q{BEGIN; ALTER TABLE mine.t SET SCHEMA target; ROLLBACK},
+	q{BEGIN; ALTER SCHEMA mine RENAME TO yours; ROLLBACK},
+	q{BEGIN; CREATE MATERIALIZED VIEW mine.m AS SELECT 1 AS a; CREATE UNIQUE INDEX ON mine.m (a); COMMIT},
+	q{REFRESH MATERIALIZED VIEW CONCURRENTLY mine.m},
+	q{DROP MATERIALIZED VIEW mine.m});
+my $setup = q{
+CREATE ROLE hal LOGIN; CREATE ROLE definer; CREATE ROLE helpers; CREATE ROLE insiders; GRANT helpers TO definer; GRANT insiders TO definer;
+CREATE SCHEMA app; CREATE SCHEMA helping; CREATE SCHEMA types; CREATE SCHEMA named; CREATE SCHEMA read; CREATE SCHEMA viewed; CREATE SCHEMA target;
+CREATE SCHEMA unused; CREATE SCHEMA mine AUTHORIZATION hal;
+REVOKE ALL ON DATABASE "hidden=shop" FROM PUBLIC; GRANT CONNECT, CREATE, TEMPORARY ON DATABASE "hidden=shop" TO hal;
+GRANT USAGE ON SCHEMA app TO hal, definer; GRANT USAGE ON SCHEMA types, named, read, viewed, target, unused TO hal; GRANT CREATE ON SCHEMA target TO hal;
+GRANT USAGE ON SCHEMA helping TO helpers;
+CREATE SEQUENCE helping.numbers; GRANT USAGE ON SEQUENCE helping.numbers TO helpers;
+CREATE FUNCTION helping.one() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END';
+CREATE FUNCTION helping.add(int, int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN $1 + $2; END';
+CREATE FUNCTION app.definer() RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN RETURN nextval(''helping.numbers''); END';
+CREATE FUNCTION app.definer_calls() RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN RETURN helping.one(); END';
+CREATE FUNCTION app.number() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN NEW.a := nextval(''helping.numbers''); RETURN NEW; END';
+CREATE FUNCTION app.fire() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TABLE app.t (a int); CREATE TRIGGER n BEFORE INSERT ON app.t FOR EACH ROW EXECUTE FUNCTION app.number(); GRANT INSERT ON app.t TO hal;
+CREATE AGGREGATE app.sum_of(int) (sfunc = helping.add, stype = int, initcond = 0);
+ALTER FUNCTION app.definer OWNER TO definer; ALTER FUNCTION app.definer_calls OWNER TO definer; ALTER FUNCTION app.number OWNER TO definer; ALTER AGGREGATE app.sum_of(int) OWNER TO definer;
+REVOKE EXECUTE ON FUNCTION helping.one, helping.add, app.fire FROM PUBLIC; GRANT EXECUTE ON FUNCTION helping.one, helping.add TO helpers; GRANT EXECUTE ON FUNCTION app.fire TO hal;
+CREATE TYPE types.mood AS ENUM ('a'); CREATE TABLE named.t (a int); CREATE TABLE read.src (a int); GRANT SELECT ON read.src TO hal;
+CREATE TABLE viewed.t (a int); CREATE TABLE mine.t (a int); ALTER TABLE mine.t OWNER TO hal; CREATE TABLE unused.t (a int); GRANT SELECT ON unused.t TO hal;
+CREATE TABLE app.policed (a int); INSERT INTO app.policed VALUES (1); ALTER TABLE app.policed ENABLE ROW LEVEL SECURITY;
+CREATE POLICY p ON app.policed TO insiders USING (true); GRANT SELECT ON app.policed TO definer;
+CREATE VIEW app.policed_view AS SELECT a FROM app.policed; ALTER VIEW app.policed_view OWNER TO definer; GRANT SELECT ON app.policed_view TO hal;
+};
+my $run = sub {
+	my ($who, $sql) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', "$connect user=$who" ], '<', \"$sql;\n", '>', \$out, '2>', \$err);
+	return $err;
+};
+my $admin = $node->safe_psql('postgres', 'SELECT current_user');
+is($run->($admin, $setup), '', 'what is used without a record is made');
+is($run->('hal', $_), '', "before the script: $_") foreach @hidden;
+my (undef, $odd_grants) = steno_result('review', 'grants', '--dsn', "$connect user=$admin");
+flush($node);
+my (undef, $odd_answer) = steno_result('review', 'access', '--since', $until, '--format', 'json', '--grants', write_to('hidden.json', $odd_grants), '--script', "$folder/hidden.sql", trail($node));
+$odd_answer = $json->decode($odd_answer);
+my %odd_unused = map { ("$_->{role} $_->{privilege} $_->{object}" => 1) } @{ $odd_answer->{unused} };
+ok($odd_unused{'hal SELECT unused.t'} && $odd_unused{'hal USAGE unused'}, 'what is not used is found nevertheless');
+IPC::Run::run([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', "$folder/hidden.sql" ], '>', \my $done, '2>', \my $wrong);
+is($wrong, '', 'the script runs as it is, with a database whose name looks like a connection string');
+is($run->('hal', $_), '', "after the script: $_") foreach @hidden;
+
 done_testing();

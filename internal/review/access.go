@@ -45,10 +45,10 @@ const listed = 10_000
 // ReviewAccess reads the trail and compares it with the grants.
 func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	begin, end, _ := o.bounds()
-	visitors := make([]visitor, workers())
+	visitors, schemas := make([]visitor, workers()), o.Grants.schemas()
 	collectors := make([]*collector, len(visitors))
 	for i := range visitors {
-		collectors[i] = newCollector(o.Since)
+		collectors[i] = newCollector(o.Since, schemas)
 		visitors[i] = collectors[i]
 	}
 	var wrong once
@@ -172,6 +172,9 @@ func (a *access) reviewed(g *grant) bool {
 
 // doubt says why a trail cannot know that a grant was not used; empty if it can.
 func (a *access) doubt(g *grant) string {
+	if why := a.hidden(g); why != "" {
+		return why
+	}
 	if !a.active[g.grantee+"\x00"+g.db] && g.grantee != "" {
 		return ""
 	}
@@ -182,6 +185,8 @@ func (a *access) doubt(g *grant) string {
 		return "records do not name the sequences that functions, triggers and parameters use"
 	case g.kind == onFunction && g.sqlBody && a.active[g.grantee+"\x00"+g.db]:
 		return "functions in SQL that the planner inlines are not recorded"
+	case g.kind == onSchema && g.letter == 'U':
+		return a.hiddenInSchema(g)
 	}
 	return ""
 }
@@ -353,7 +358,7 @@ func (a *access) idleMembers(out *Access) *Section {
 		Columns: []string{"role", "member", "admin", "earlier_use", "follow"},
 	}
 	for _, e := range a.policy.edges {
-		if e.used.count > 0 || a.policy.superuser(e.Member) || !a.wanted(e.Member) && !a.wanted(e.Role) || unseen(e.Role) || strings.HasPrefix(e.Member, "pg_") || a.incomplete[e.Member] {
+		if e.used.count > 0 || a.policy.superuser(e.Member) || !a.wanted(e.Member) && !a.wanted(e.Role) || unseen(e.Role) || strings.HasPrefix(e.Member, "pg_") || a.incomplete[e.Member] || a.policy.definer(e.Member) {
 			continue
 		}
 		out.idle = append(out.idle, e)

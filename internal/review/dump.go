@@ -255,6 +255,9 @@ func (r *reading) statement() {
 			}
 		}
 		if n := r.name(); n != "" {
+			if body, ok := strings.CutPrefix(n, "dbname="); ok { // names with an equals sign
+				n, _ = quotedBody(body, '\'', true)
+			}
 			r.db = n
 		}
 	case r.takeAll("set", "session", "authorization"), r.takeAll("set", "local", "role"), r.takeAll("set", "role"):
@@ -683,6 +686,14 @@ func (r *reading) create() {
 		r.relation("S", owner)
 	case r.take("function", "procedure", "aggregate"):
 		r.function(owner)
+	case r.take("type", "domain", "operator", "collation"), r.takeAll("text", "search"):
+		r.take("class", "family", "configuration", "dictionary")
+		r.others(schemaOf(r.qualified()))
+	case r.take("extension"):
+		for len(r.words) > 0 && !r.take("schema") {
+			r.words = r.words[1:]
+		}
+		r.others(QuoteName(r.name()))
 	case r.take("policy"):
 		r.policy()
 	case r.take("rule"):
@@ -691,6 +702,16 @@ func (r *reading) create() {
 		}
 		if rel := r.find(r.qualified()); rel != nil {
 			rel.Rules = true
+		}
+	}
+}
+
+// others notes that a schema has something that records do not name.
+func (r *reading) others(schema string) {
+	d := r.here()
+	for i := range d.Schemas {
+		if d.Schemas[i].Name == schema {
+			d.Schemas[i].Others = true
 		}
 	}
 }
@@ -759,6 +780,9 @@ func (r *reading) function(owner string) {
 	for i := range r.words {
 		if r.words[i].is("language") && i+1 < len(r.words) {
 			f.SQL = r.words[i+1].text == "sql"
+		} else if r.words[i].is("security") && i+1 < len(r.words) && r.words[i+1].is("definer") {
+			f.Definer = true
+		} else if r.words[i].is("as") {
 			break
 		}
 	}

@@ -62,6 +62,8 @@ type Schema struct {
 	Owner     string   `json:"owner"`
 	ACL       []string `json:"acl"`
 	Extension bool     `json:"extension,omitempty"`
+	// Others says that there is something in it that records do not name: types, operators and the like.
+	Others bool `json:"others,omitempty"`
 }
 
 // Relation is a table, view, sequence or the like.
@@ -93,7 +95,9 @@ type Function struct {
 	Owner     string   `json:"owner"`
 	ACL       []string `json:"acl"`
 	// SQL says that it is in language SQL: the planner may inline it.
-	SQL       bool `json:"sql,omitempty"`
+	SQL bool `json:"sql,omitempty"`
+	// Definer says that it is SECURITY DEFINER.
+	Definer   bool `json:"security_definer,omitempty"`
 	Extension bool `json:"extension,omitempty"`
 }
 
@@ -113,7 +117,10 @@ SELECT json_build_object(
     SELECT datname AS name, pg_get_userbyid(datdba) AS owner, coalesce(datacl, acldefault('d', datdba))::text[] AS acl, datname = current_database() AS inside,
       CASE WHEN datname = current_database() THEN (SELECT json_agg(json_build_object(
           'name', quote_ident(nspname), 'owner', pg_get_userbyid(nspowner), 'acl', coalesce(nspacl, acldefault('n', nspowner))::text[],
-          'extension', EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = n.oid AND deptype = 'e')) ORDER BY nspname)
+          'extension', EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = n.oid AND deptype = 'e'),
+          'others', EXISTS (SELECT FROM pg_type t WHERE typnamespace = n.oid AND typcategory <> 'A' AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind <> 'c'))
+            OR EXISTS (SELECT FROM pg_operator WHERE oprnamespace = n.oid) OR EXISTS (SELECT FROM pg_collation WHERE collnamespace = n.oid)
+            OR EXISTS (SELECT FROM pg_ts_config WHERE cfgnamespace = n.oid) OR EXISTS (SELECT FROM pg_ts_dict WHERE dictnamespace = n.oid)) ORDER BY nspname)
         FROM pg_namespace n WHERE nspname !~ '^pg_(toast|temp)') END AS schemas,
       CASE WHEN datname = current_database() THEN (SELECT json_agg(json_build_object(
           'name', quote_ident(n.nspname) || '.' || quote_ident(c.relname), 'kind', c.relkind, 'owner', pg_get_userbyid(c.relowner),
@@ -133,7 +140,7 @@ SELECT json_build_object(
         WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND n.nspname !~ '^pg_(toast|temp)') END AS relations,
       CASE WHEN datname = current_database() THEN (SELECT json_agg(json_build_object(
           'name', quote_ident(n.nspname) || '.' || quote_ident(p.proname), 'arguments', pg_get_function_identity_arguments(p.oid), 'kind', p.prokind,
-          'owner', pg_get_userbyid(p.proowner), 'acl', coalesce(p.proacl, acldefault('f', p.proowner))::text[], 'sql', l.lanname = 'sql',
+          'owner', pg_get_userbyid(p.proowner), 'acl', coalesce(p.proacl, acldefault('f', p.proowner))::text[], 'sql', l.lanname = 'sql', 'security_definer', p.prosecdef,
           'extension', EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e')) ORDER BY n.nspname, p.proname)
         FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
         WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)') END AS functions

@@ -71,6 +71,23 @@ type inside struct {
 	schemas   map[string][]*grant
 	functions map[string][][]*grant // by the name without arguments: the grants of each
 	sequences map[string]bool
+	others    map[string]bool     // schemas with what records do not name
+	named     map[string][]string // see byLastName
+
+	runners    map[string]map[string]bool // whose rights a function is called with, beside the caller's
+	ownsTables map[string]bool
+	definers   map[string]bool // with whose rights functions run, and with those of the roles that these inherit
+	calls      map[string]bool // with whose rights functions are called
+}
+
+// definer says whether functions run with the rights of a role.
+func (p *policy) definer(role string) bool {
+	for _, in := range p.inside {
+		if in.definers[role] {
+			return true
+		}
+	}
+	return false
 }
 
 func newPolicy(g *Grants) *policy {
@@ -127,10 +144,11 @@ func (p *policy) addDatabase(d *Database) {
 	if !d.Inside {
 		return
 	}
-	in := &inside{relations: map[string]*relation{}, schemas: map[string][]*grant{}, functions: map[string][][]*grant{}, sequences: map[string]bool{}}
+	in := &inside{relations: map[string]*relation{}, schemas: map[string][]*grant{}, functions: map[string][][]*grant{}, sequences: map[string]bool{}, others: map[string]bool{}}
 	p.inside[d.Name] = in
 	for i := range d.Schemas {
 		s := &d.Schemas[i]
+		in.others[s.Name] = s.Others
 		in.schemas[s.Name] = p.add(s.ACL, grant{db: d.Name, kind: onSchema, object: s.Name, owner: s.Owner, extension: s.Extension || isSystemSchema(s.Name)})
 	}
 	for i := range d.Relations {
@@ -152,6 +170,7 @@ func (p *policy) addDatabase(d *Database) {
 		base := grant{db: d.Name, kind: onFunction, object: f.Name + "(" + f.Arguments + ")", owner: f.Owner, relkind: f.Kind, sqlBody: f.SQL, extension: f.Extension}
 		in.functions[f.Name] = append(in.functions[f.Name], p.add(f.ACL, base))
 	}
+	p.findHidden(d, in)
 }
 
 // ---- roles ----
@@ -464,8 +483,10 @@ func (p *policy) needs(s *statement) (all []need) {
 		}
 		if rel := in.relation(r.name); rel != nil && len(rel.PolicyRoles) > 0 {
 			for _, o := range rel.PolicyRoles {
-				if o != "" && p.has(role, o, s.db) {
-					p.useMembership(role, o, s.db, false, s)
+				for _, reader := range []string{role, checked} { // checked: of a view's relations, the policies are those for its owner
+					if o != "" && p.has(reader, o, s.db) {
+						p.useMembership(reader, o, s.db, false, s)
+					}
 				}
 			}
 		}
@@ -485,6 +506,11 @@ func (p *policy) needs(s *statement) (all []need) {
 		}
 	}
 	p.objectNeeds(s, in, role, add)
+	p.textNeeds(s, in, role, add)
+	p.runnerNeeds(s, in, role, add)
+	if s.command == "REFRESH MATERIALIZED VIEW" { // CONCURRENTLY makes a temporary table
+		add(need{role: role, kind: onDatabase, object: s.db, letter: 'T', unsure: true})
+	}
 	return all
 }
 

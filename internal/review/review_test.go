@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,5 +179,30 @@ func TestMarkdownAndJSONAreSafe(t *testing.T) {
 	}
 	if !json.Valid([]byte(object.String())) {
 		t.Errorf("JSON: %s", object.String())
+	}
+}
+
+func TestNamesOfATextAreFound(t *testing.T) {
+	var got []string
+	textNames(`CREATE VIEW A."B" AS SELECT 'c.d'::regclass, "E F" . g, ""x`, func(before, name string) { got = append(got, before+"."+name) })
+	for _, want := range []string{".a", "a.B", ".c", "c.d", ".E F", ".g", ".x"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s is not among %q", want, got)
+		}
+	}
+}
+
+func TestDatabasesAreConnectedTo(t *testing.T) {
+	for _, name := range []string{"shop", `a "b"`, `host=evil dbname=x`, `postgresql://evil/x`, `a='b\c'`} {
+		g := &Grants{}
+		if err := g.apply(connectTo(name)+"\nCREATE SCHEMA s;", "other", true); err != nil {
+			t.Fatal(err)
+		}
+		if g.database(name) == nil {
+			t.Errorf("%s: %s leads to %+v", name, connectTo(name), g.Databases)
+		}
+		if strings.Contains(connectTo(name), "= ") || name != "shop" && strings.Contains(name, "evil") && !strings.Contains(connectTo(name), "dbname='") {
+			t.Errorf("%s: %s", name, connectTo(name))
+		}
 	}
 }

@@ -39,11 +39,21 @@ func (a *Access) WriteScript(w io.Writer) error {
 			if db = g.db; strings.ContainsAny(db, "\n\r") {
 				fmt.Fprintf(b, "\n-- psql cannot connect to database %s\n\\quit\n", render.Safe(db))
 			}
-			fmt.Fprintf(b, "\n\\connect \"%s\"\n", strings.ReplaceAll(db, `"`, `""`))
+			fmt.Fprintf(b, "\n%s\n", connectTo(db))
 		}
 		a.revoke(b, group)
 	}
 	return b.Flush()
+}
+
+// connectTo is psql's command for a database. A name with an equals sign or one of a URI would be taken for a
+// connection string, which may lead to another server.
+func connectTo(db string) string {
+	if strings.Contains(db, "=") || strings.Contains(db, "://") {
+		db = "dbname='" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(db) + "'"
+		return `\connect -reuse-previous=on "` + strings.ReplaceAll(db, `"`, `""`) + `"`
+	}
+	return `\connect "` + strings.ReplaceAll(db, `"`, `""`) + `"`
 }
 
 func usedBefore(u *uses) string {

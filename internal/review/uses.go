@@ -113,6 +113,7 @@ type statement struct {
 	shape
 	depth int
 	text  string
+	whole string // of DDL that is longer than text
 
 	worked     seen  // those that the server did not refuse
 	refused    seen  // those that failed for lack of a privilege
@@ -130,6 +131,7 @@ type shape struct {
 	executes         []string
 	objects          []usedObject
 	sequences        []string // that its text names
+	mentioned        []string // schemas that its text names, and its relations and functions are not in
 	cut              bool     // it has more relations than are looked at
 	sequenceFunction string   // by which, if it is one
 	setRole          string   // the role that SET ROLE names
@@ -154,7 +156,7 @@ func (s *statement) join(o *statement) {
 	s.rows = max(s.rows, o.rows)
 	s.incomplete = s.incomplete || o.incomplete
 	if o.worked.count > 0 && (s.text == "" || o.worked.first.before(s.worked.first)) {
-		s.text = o.text
+		s.text, s.whole = o.text, o.whole
 	}
 }
 
@@ -177,8 +179,10 @@ type collector struct {
 	sessions, shapesHere, texts []uint32
 	key                         []byte
 	logins                      map[login]*seen
-	since                       int64 // of the period
-	full                        bool  // there are too many different statements
+	since                       int64             // of the period
+	full                        bool              // there are too many different statements
+	kept                        int               // bytes of texts of DDL
+	schemas                     map[string]string // see Grants.schemas
 }
 
 // mostStatements is of how many statements, different in role or shape, one goroutine keeps account.
@@ -190,10 +194,10 @@ type login struct {
 	refused      bool
 }
 
-func newCollector(since int64) *collector {
+func newCollector(since int64, schemas map[string]string) *collector {
 	return &collector{
-		since: since,
-		whos:  map[who]uint32{}, shapes: map[string]uint32{}, statements: map[uint64]*statement{}, logins: map[login]*seen{},
+		since: since, schemas: schemas,
+		whos: map[who]uint32{}, shapes: map[string]uint32{}, statements: map[uint64]*statement{}, logins: map[login]*seen{},
 	}
 }
 
@@ -315,7 +319,8 @@ func (c *collector) one(w, shape uint32, r *trail.Record) {
 	case r.Kind == trail.KindStart: // counts only if no record of the end follows
 		if s.worked.count == 0 {
 			s.worked.take(id, 1)
-			s.text, s.started = brief(r.Text), true
+			c.keep(s, r.Text)
+			s.started = true
 		}
 		return
 	case s.started:
@@ -326,7 +331,7 @@ func (c *collector) one(w, shape uint32, r *trail.Record) {
 		return
 	}
 	if s.worked.count == 0 {
-		s.text = brief(r.Text)
+		c.keep(s, r.Text)
 	}
 	s.worked.take(id, 1)
 	if r.Outcome == trail.OutcomeOk {
@@ -361,7 +366,7 @@ func (c *collector) sequencesOf(r *trail.Record) string {
 		if r.Shape.Class == trail.ClassMiscSet {
 			return roleSet(r.Text)
 		}
-		return sequenceNames(r.Text)
+		return c.mentions(r, sequenceNames(r.Text))
 	}
 	if r.TextIndex < 0 {
 		return find()
@@ -505,6 +510,8 @@ func newShape(s *trail.Shape, sequences string) *shape {
 		function, name, ok := strings.Cut(line, "=")
 		if function == "role" {
 			out.setRole = name
+		} else if function == "schema" {
+			out.mentioned = append(out.mentioned, name)
 		} else if ok {
 			out.sequences = append(out.sequences, normalName(name))
 			switch {

@@ -1,0 +1,282 @@
+// What records do not name: a privilege that may have been used so is never called unused.
+
+package review
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// ddlLength is of how many bytes the text of DDL is kept, because its record has only what it changes,
+// and not what it refers to; ddlMemory is of how many in all, for each goroutine.
+const ddlLength, ddlMemory = 16 << 10, 64 << 20
+
+// keep is the part of a text that is looked at.
+func (c *collector) keep(s *statement, text []byte) {
+	s.text = brief(text)
+	if s.class != "ddl" || len(text) <= briefLength {
+		return
+	}
+	if len(text) > ddlLength || c.kept+len(text) > ddlMemory {
+		s.incomplete = true
+		return
+	}
+	c.kept += len(text)
+	s.whole = string(text)
+}
+
+// full is the text of a statement as far as it was kept.
+func (s *statement) full() string {
+	if s.whole != "" {
+		return s.whole
+	}
+	return s.text
+}
+
+// textNames calls f for the names in a text, and for what looks like one, also in strings and bodies. Without
+// quotes they are in lower case. before is the name with a period before this one, if it has one.
+func textNames(text string, f func(before, name string)) {
+	before, last := "", 0
+	for i := 0; i < len(text); {
+		start, end, name := i, i, ""
+		switch {
+		case text[i] == '"':
+			n := strings.IndexByte(text[i+1:], '"')
+			if n < 0 {
+				i++
+				continue
+			}
+			end = i + n + 2
+			name = text[i+1 : end-1]
+			i++ // what is in quotes in a string may be several names
+		case isWordByte(text[i]):
+			for end < len(text) && isWordByte(text[end]) {
+				end++
+			}
+			name = strings.ToLower(text[i:end])
+			i = end
+		default:
+			i++
+			continue
+		}
+		if strings.Trim(text[min(last, start):start], `" `) != "." {
+			before = ""
+		}
+		f(before, name)
+		before, last = name, end
+	}
+}
+
+// schemas are those of all databases, by their names without quotes.
+func (g *Grants) schemas() map[string]string {
+	all := map[string]string{}
+	for i := range g.Databases {
+		for _, s := range g.Databases[i].Schemas {
+			if !isSystemSchema(s.Name) {
+				all[strings.ReplaceAll(strings.Trim(s.Name, `"`), `""`, `"`)] = s.Name
+			}
+		}
+	}
+	return all
+}
+
+// mentions adds to the names in a text the schemas before a period, in which no relation and function of
+// the record is: of types, operators, and of names in strings, such as 'app.invoice'::regclass.
+func (c *collector) mentions(r *trail.Record, names string) string {
+	text := r.Text
+	for at := bytes.IndexByte(text, '.'); at >= 0; {
+		if schema := c.schemas[nameBefore(text[:at])]; schema != "" && !inShape(r.Shape, schema) {
+			line := "schema=" + schema
+			if !slices.Contains(strings.Split(names, "\n"), line) {
+				names = strings.TrimPrefix(names+"\n"+line, "\n")
+			}
+		}
+		next := bytes.IndexByte(text[at+1:], '.')
+		if next < 0 {
+			break
+		}
+		at += 1 + next
+	}
+	return names
+}
+
+// nameBefore is the name at the end of a text, as the server stores it.
+func nameBefore(text []byte) string {
+	text = bytes.TrimRight(text, " \t\r\n")
+	end := len(text)
+	if end > 0 && text[end-1] == '"' {
+		return string(text[bytes.LastIndexByte(text[:end-1], '"')+1 : end-1])
+	}
+	start := end
+	for start > 0 && isWordByte(text[start-1]) {
+		start--
+	}
+	return strings.ToLower(string(text[start:end]))
+}
+
+// inShape says whether a relation or function of a record is in a schema.
+func inShape(s *trail.Shape, schema string) bool {
+	in := func(name []byte) bool {
+		return len(name) > len(schema) && name[len(schema)] == '.' && string(name[:len(schema)]) == schema
+	}
+	return slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return r.Via == 0 && in(r.Name) }) ||
+		slices.ContainsFunc(s.Objects, func(o trail.Object) bool { return in(o.Name) })
+}
+
+// byLastName are the relations and functions of a database by their names without schema and quotes.
+func (in *inside) byLastName() map[string][]string {
+	if in.named == nil {
+		in.named = map[string][]string{}
+		for name := range in.relations {
+			in.named[lastName(name)] = append(in.named[lastName(name)], name)
+		}
+		for name := range in.functions {
+			in.named[lastName(name)] = append(in.named[lastName(name)], name)
+		}
+	}
+	return in.named
+}
+
+func lastName(name string) string {
+	return strings.Trim(strings.TrimPrefix(name, schemaOf(name)+"."), `"`)
+}
+
+// textNeeds adds what the text of a statement names, and its record does not: schemas of types, operators and
+// the like, and what DDL refers to, such as the table after LIKE, a trigger's function, the tables of a view.
+func (p *policy) textNeeds(s *statement, in *inside, role string, add func(need)) {
+	if in == nil || p.superuser(role) {
+		return
+	}
+	maybe := func(kind objectKind, object string, letters string) {
+		for _, c := range []byte(letters) {
+			add(need{role: role, kind: kind, object: object, letter: c, unsure: true, blurred: true})
+		}
+	}
+	for _, schema := range s.mentioned {
+		maybe(onSchema, schema, "U")
+	}
+	if s.class != "ddl" {
+		return
+	}
+	done := map[string]bool{}
+	like := strings.Contains(strings.ToLower(s.full()), "like")
+	textNames(s.full(), func(before, name string) {
+		if schema := QuoteName(name); in.schemas[schema] != nil && !done[schema] {
+			done[schema] = true
+			maybe(onSchema, schema, "UC")
+		}
+		objects := in.byLastName()[name]
+		if exact := QuoteName(before) + "." + QuoteName(name); slices.Contains(objects, exact) {
+			objects = []string{exact}
+		}
+		for _, object := range objects {
+			if done[object] {
+				continue
+			}
+			done[object] = true
+			maybe(onSchema, schemaOf(object), "U")
+			if in.functions[object] != nil {
+				maybe(onFunction, object, "X")
+			} else if like {
+				maybe(onRelation, object, "r")
+			}
+		}
+	})
+	if strings.HasSuffix(s.command, " SCHEMA") || strings.HasSuffix(s.command, " PUBLICATION") || strings.HasSuffix(s.command, " EXTENSION") {
+		maybe(onDatabase, s.db, "C")
+	}
+}
+
+// runnerNeeds adds what functions need that run, or are called, with the rights of another role: SECURITY
+// DEFINER, the support functions of an aggregate, the expressions of a table's indexes.
+func (p *policy) runnerNeeds(s *statement, in *inside, role string, add func(need)) {
+	if in == nil || len(s.executes) == 0 {
+		return
+	}
+	owners := map[string]bool{}
+	for _, f := range s.executes {
+		for o := range in.runners[f] {
+			owners[o] = true
+		}
+	}
+	for _, o := range s.objects {
+		if rel := in.relation(o.name); rel != nil {
+			owners[rel.Owner] = true
+		} else if o.kind == "index" || o.kind == "materialized view" {
+			for other := range p.roles { // of which table is not recorded
+				owners[other] = owners[other] || in.ownsTables[other]
+			}
+		}
+	}
+	for owner, is := range owners {
+		if !is || owner == role || p.superuser(owner) {
+			continue
+		}
+		for _, f := range s.executes {
+			add(need{role: owner, kind: onFunction, object: f, letter: 'X', unsure: true})
+			add(need{role: owner, kind: onSchema, object: schemaOf(f), letter: 'U', unsure: true})
+		}
+	}
+}
+
+// findHidden notes whose rights may have been used in a database without a record of theirs.
+func (p *policy) findHidden(d *Database, in *inside) {
+	in.runners, in.ownsTables, in.definers, in.calls = map[string]map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	with := func(set map[string]bool, role string) {
+		if p.superuser(role) {
+			return
+		}
+		set[role] = true
+		for r := range p.rolesOf(role, d.Name, false) {
+			set[r] = true
+		}
+	}
+	for _, f := range d.Functions {
+		if f.Definer || f.Kind == "a" {
+			if in.runners[f.Name] == nil {
+				in.runners[f.Name] = map[string]bool{}
+			}
+			in.runners[f.Name][f.Owner] = true
+			with(in.calls, f.Owner)
+		}
+		if f.Definer {
+			with(in.definers, f.Owner)
+		}
+	}
+	for _, r := range d.Relations {
+		if r.Kind == "r" || r.Kind == "p" || r.Kind == "m" {
+			in.ownsTables[r.Owner] = true
+			with(in.calls, r.Owner)
+		}
+	}
+}
+
+// hidden says why a privilege may have been used without a record of the role; empty if it cannot.
+func (a *access) hidden(g *grant) string {
+	in := a.policy.inside[g.db]
+	switch {
+	case in == nil:
+	case in.definers[g.grantee] && (g.kind == onFunction || g.kind == onSequence || g.kind == onSchema && g.letter == 'U'):
+		return "functions with the rights of the role evaluate expressions that have no record"
+	case in.calls[g.grantee] && g.kind == onFunction:
+		return "indexes and aggregates call functions with the rights of their owner"
+	}
+	return ""
+}
+
+// hiddenInSchema says why a schema may have been used by a role, although no record names anything in it.
+func (a *access) hiddenInSchema(g *grant) string {
+	in := a.policy.inside[g.db]
+	if in.others[g.object] {
+		return "records do not name types, operators, collations and the like"
+	}
+	for _, o := range a.policy.grants {
+		if o.db == g.db && o.used.count == 0 && o.grantee != o.owner && schemaOf(o.object) == g.object && (o.kind == onSequence || o.kind == onFunction && o.sqlBody) {
+			return "records do not name all sequences and functions that are in it"
+		}
+	}
+	return ""
+}
