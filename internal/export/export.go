@@ -363,7 +363,7 @@ func (r *run) writeFile(ctx context.Context, name string, d int64) (*File, error
 		err = ctx.Err()
 	}
 	if err != nil || rows.Count == 0 && r.base == "" {
-		os.RemoveAll(final + partial)
+		os.RemoveAll(r.temporary(final))
 		if r.base == "" {
 			os.Remove(filepath.Dir(final)) // unless it has files
 		}
@@ -381,8 +381,8 @@ func (r *run) writeFile(ctx context.Context, name string, d int64) (*File, error
 		return nil, err
 	}
 	r.step("named " + name)
-	if temporary != final+partial {
-		err = os.RemoveAll(final + partial)
+	if temporary != r.temporary(final) {
+		err = os.RemoveAll(r.temporary(final))
 	}
 	return f, err
 }
@@ -391,13 +391,13 @@ func (r *run) writeFile(ctx context.Context, name string, d int64) (*File, error
 // itself, readable by everybody: in a directory of which nobody else can read anything.
 func (r *run) create(final string) (temporary string, err error) {
 	if r.base != "" {
-		return filepath.Join(final+partial, r.base), os.Mkdir(final+partial, 0o700)
+		return filepath.Join(r.temporary(final), r.base), os.Mkdir(r.temporary(final), 0o700)
 	}
-	f, err := os.OpenFile(final+partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(r.temporary(final), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
 	}
-	return final + partial, f.Close()
+	return r.temporary(final), f.Close()
 }
 
 func record(k *sql.Key) *Record {

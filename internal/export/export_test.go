@@ -229,6 +229,11 @@ func TestHalfWrittenFilesAreNotCounted(t *testing.T) {
 	o := options("jsonl", filepath.Join(t.TempDir(), "out"), threeDays(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	o.step = func(name string) {
+		for name := range tree(t, o.Path) { // what programs read that look for files by themselves
+			if base := filepath.Base(name); base[0] != '_' && base[0] != '.' && base != "trail.jsonl" {
+				t.Errorf("%s is in their way", name)
+			}
+		}
 		if strings.HasPrefix(name, "created day=2026-11-22") {
 			cancel()
 		}
@@ -239,7 +244,7 @@ func TestHalfWrittenFilesAreNotCounted(t *testing.T) {
 	half := filepath.Join(o.Path, "day=2026-11-22")
 	os.Mkdir(half, 0o700)
 	os.WriteFile(filepath.Join(half, "trail.jsonl"), []byte("half"), 0o600)
-	os.WriteFile(filepath.Join(half, "trail.jsonl.partial"), []byte("half"), 0o600)
+	os.WriteFile(filepath.Join(half, "_trail.jsonl.partial"), []byte("half"), 0o600)
 	journal, _ := os.OpenFile(filepath.Join(o.Path, journalName), os.O_APPEND|os.O_WRONLY, 0)
 	journal.WriteString(`{"done":{"file":"day=2026-11-22/trail.jsonl"`)
 	journal.Close()
@@ -270,7 +275,7 @@ func TestFilesWithoutManifestAreKept(t *testing.T) {
 		}
 		for range 2 {
 			once(o)
-			manifests, _ := filepath.Glob(o.Path + "/manifest*")
+			manifests, _ := filepath.Glob(o.Path + "/_manifest*")
 			os.Remove(manifests[len(manifests)-1])
 			before := tree(t, o.Path)
 			if name == "" {
@@ -368,7 +373,7 @@ func TestOnlyOneExportAdvancesASlot(t *testing.T) {
 		}
 		a.step = nil
 	}
-	if _, err := os.Stat(filepath.Join(a.Path, "manifest-000001.json")); err == nil {
+	if _, err := os.Stat(filepath.Join(a.Path, "_manifest-000001.json")); err == nil {
 		t.Error("both have a manifest")
 	}
 	a.Restart = true

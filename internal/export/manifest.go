@@ -265,7 +265,11 @@ func (c *Check) others(dir, manifest string, named map[string]bool) {
 		}
 	}
 	for _, e := range entries {
-		if !dayName.MatchString(e.Name()) {
+		if hidden := e.Name()[0] == '_' || e.Name()[0] == '.'; e.Name() == manifest || hidden && e.Type().IsRegular() {
+			continue
+		}
+		if !dayName.MatchString(e.Name()) || !e.IsDir() {
+			c.problem("%s is in no manifest", e.Name())
 			continue
 		}
 		files, err := os.ReadDir(filepath.Join(dir, e.Name()))

@@ -38,9 +38,9 @@ const (
 )
 
 var (
-	manifestName = regexp.MustCompile(`^manifest(-(\d{6}))?\.json$`)
+	manifestName = regexp.MustCompile(`^_manifest(-(\d{6}))?\.json$`)
 	dayName      = regexp.MustCompile(`^day=-?\d{4,}-\d\d-\d\d$`)
-	fileName     = regexp.MustCompile(`^trail(-\d{6})?\.(parquet|csv|jsonl)(\.partial)?$`)
+	fileName     = regexp.MustCompile(`^trail(-\d{6})?\.(parquet|csv|jsonl)$`)
 )
 
 // newPlace checks a path. Trails are read only: nothing is written into them.
@@ -107,7 +107,7 @@ func (p *place) manifest(n int) string {
 	if p.base != "" {
 		return p.base + ".manifest.json"
 	}
-	return "manifest" + number(n) + ".json"
+	return "_manifest" + number(n) + ".json"
 }
 
 // file is the name of the file of a day, with slashes.
@@ -138,8 +138,7 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	slices.Reverse(entries) // manifests come before days
-	for _, e := range entries {
+	for _, e := range entries { // manifests come before days
 		m := manifestName.FindStringSubmatch(e.Name())
 		switch {
 		case m != nil && (!fromSlot || m[2] == ""):
@@ -170,7 +169,7 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 func (p *place) last(name string) (last int, err error) {
 	files, err := os.ReadDir(p.join(name))
 	for _, f := range files {
-		m := fileName.FindStringSubmatch(f.Name())
+		m := fileName.FindStringSubmatch(whole(f.Name()))
 		if m == nil || m[1] == "" || !f.Type().IsRegular() {
 			return 0, exit.Usagef("--out %s: %s/%s does not belong to an export from a slot", p.path, name, f.Name())
 		}
@@ -213,12 +212,12 @@ func (p *place) sweep(n int, keep []string) error {
 		left := len(files)
 		for _, f := range files {
 			name := d.Name() + "/" + f.Name()
-			whole := strings.TrimSuffix(f.Name(), partial)
+			final := whole(f.Name())
 			switch {
-			case !fileName.MatchString(f.Name()) || !f.Type().IsRegular():
+			case !fileName.MatchString(final) || !f.Type().IsRegular():
 				return exit.Usagef("--out %s: %s does not belong to an export", p.path, name)
 			case slices.Contains(keep, name):
-			case whole != f.Name(), whole == "trail"+number(n)+extensions[p.format]:
+			case final != f.Name(), final == "trail"+number(n)+extensions[p.format]:
 				if err := os.Remove(p.join(name)); err != nil {
 					return err
 				}
@@ -232,6 +231,23 @@ func (p *place) sweep(n int, keep []string) error {
 		}
 	}
 	return err
+}
+
+// temporary is the path of a file that is not complete. Programs that read the directory of a day leave out names that
+// begin with an underscore, as they do for the manifest.
+func (p *place) temporary(final string) string {
+	if p.base != "" {
+		return final + partial
+	}
+	return filepath.Join(filepath.Dir(final), "_"+filepath.Base(final)+partial)
+}
+
+// whole is the name that a file of a day has when it is complete.
+func whole(name string) string {
+	if strings.HasPrefix(name, "_") && strings.HasSuffix(name, partial) {
+		return name[1 : len(name)-len(partial)]
+	}
+	return name
 }
 
 // syncDir makes the names in a directory durable.

@@ -65,7 +65,7 @@ something cannot be read for lack of a permission or a key: the exit code is 3.`
   steno export --format parquet --slot lake --out /lake/trail
   steno export --format csv --user alice --out alice --signing-key-file export.key
   steno export --format duckdb --out trail.duckdb /var/lib/postgresql/15/main/pg_steno
-  steno export --check november/manifest.json --key export.key.pub`,
+  steno export --check november/_manifest.json --key export.key.pub`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
 			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "out", "check", "key", "signing-key-file", "slot", "memory-limit")...); err != nil {
