@@ -305,7 +305,7 @@ foreach my $needed ('readers SELECT app.customer', 'dora SELECT app.customer nam
 {
 	ok(!$unused{$needed}, "used: $needed");
 }
-is_deeply([ sort map { "$_->{member} in $_->{role}" } @{ $answer->{memberships} } ], ['ann in idle_group'], 'members that never used a group');
+is_deeply([ sort map { "$_->{member} in $_->{role}" } @{ $answer->{memberships} } ], ['ann in idle_group'], 'members that never used a group') or diag(explain $answer->{limits});
 ok((grep { $_->{role} eq 'sleepy' } @{ $answer->{dormant} }), 'a dormant role');
 ok(!(grep { $_->{role} eq 'ann' } @{ $answer->{dormant} }), 'a role with sessions is not dormant');
 my ($narrow) = grep { $_->{role} eq 'readers' && $_->{object} eq 'app.mine' } @{ $answer->{columns} };
@@ -407,7 +407,10 @@ my $run = sub {
 	return $err;
 };
 my $admin = $node->safe_psql('postgres', 'SELECT current_user');
+$node->safe_psql('shop', 'SELECT count(*) FROM app.secret'); # of which the review below has no grants
 is($run->($admin, $setup), '', 'what is used without a record is made');
+$run->($admin, q{CREATE AGGREGATE app.median(float8 ORDER BY anyelement) (sfunc = ordered_set_transition, stype = internal, finalfunc = percentile_disc_final, finalfunc_extra);
+CREATE FUNCTION app."f(x)"(int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'; CREATE ROLE idler; GRANT EXECUTE ON FUNCTION app."f(x)" TO idler});
 is($run->('hal', $_), '', "before the script: $_") foreach @hidden;
 my (undef, $odd_grants) = steno_result('review', 'grants', '--dsn', "$connect user=$admin");
 flush($node);
@@ -415,6 +418,9 @@ my (undef, $odd_answer) = steno_result('review', 'access', '--since', $until, '-
 $odd_answer = $json->decode($odd_answer);
 my %odd_unused = map { ("$_->{role} $_->{privilege} $_->{object}" => 1) } @{ $odd_answer->{unused} };
 ok($odd_unused{'hal SELECT unused.t'} && $odd_unused{'hal USAGE unused'}, 'what is not used is found nevertheless');
+ok($odd_unused{'PUBLIC EXECUTE app.median(double precision, anyelement)'} && $odd_unused{'idler EXECUTE app."f(x)"(integer)'}, 'functions are named as REVOKE does');
+is_deeply($odd_answer->{memberships}, [], 'memberships that another database may have used');
+ok((grep { /^Memberships are not reviewed, .*: shop/ } @{ $odd_answer->{limits} }), 'which is said');
 IPC::Run::run([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', "$folder/hidden.sql" ], '>', \my $done, '2>', \my $wrong);
 is($wrong, '', 'the script runs as it is, with a database whose name looks like a connection string');
 is($run->('hal', $_), '', "after the script: $_") foreach @hidden;

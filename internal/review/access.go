@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -100,12 +101,13 @@ type access struct {
 	active     map[string]bool // roles with statements, with those whose privileges they have
 	incomplete map[string]bool // roles of records that leave something out
 	unknown    map[[2]string]*uses
+	elsewhere  map[string]bool // databases whose inside is not known, and in which something was used
 	vague      map[string]bool // databases in which sequences are named by parameters
 }
 
 // evaluate marks what statements have used.
 func (a *access) evaluate() {
-	a.active, a.incomplete, a.unknown, a.vague = map[string]bool{}, map[string]bool{}, map[[2]string]*uses{}, map[string]bool{}
+	a.active, a.incomplete, a.unknown, a.vague, a.elsewhere = map[string]bool{}, map[string]bool{}, map[[2]string]*uses{}, map[string]bool{}, map[string]bool{}
 	for _, s := range a.found.statements {
 		if s.worked.count == 0 {
 			continue
@@ -125,6 +127,9 @@ func (a *access) evaluate() {
 			p.check(&need{role: s.role, db: s.db, kind: onDatabase, object: s.db, letter: 'c'}, s)
 			continue
 		}
+		if !s.earlier && p.inside[s.db] == nil && (s.usesRelations() || len(s.objects)+len(s.executes) > 0 && !p.superuser(s.role)) {
+			a.elsewhere[s.db] = true
+		}
 		if s.user != s.role && !p.superuser(s.user) {
 			p.useMembership(s.user, s.role, s.db, true, s)
 		}
@@ -139,6 +144,11 @@ func (a *access) evaluate() {
 		}
 		a.noteUnknown(s)
 	}
+}
+
+// usesRelations says whether a statement uses relations that are neither the system's nor views of pg_steno.
+func (s *statement) usesRelations() bool {
+	return slices.ContainsFunc(s.relations, func(r usedRelation) bool { return !isSystemSchema(schemaOf(r.name)) && schemaOf(r.name) != "steno" })
 }
 
 // noteUnknown notes relations that the grants do not have.
@@ -281,8 +291,7 @@ func (a *access) follow(g *grant) string {
 	}
 	switch g.kind {
 	case onFunction:
-		name, _, _ := strings.Cut(g.object, "(")
-		words = append(words, "--object", name)
+		words = append(words, "--object", functionName(g.object))
 	case onSchema:
 		words = append(words, "--object", g.object+".*")
 	case onRelation, onSequence:
@@ -358,7 +367,7 @@ func (a *access) idleMembers(out *Access) *Section {
 		Columns: []string{"role", "member", "admin", "earlier_use", "follow"},
 	}
 	for _, e := range a.policy.edges {
-		if e.used.count > 0 || a.policy.superuser(e.Member) || !a.wanted(e.Member) && !a.wanted(e.Role) || unseen(e.Role) || strings.HasPrefix(e.Member, "pg_") || a.incomplete[e.Member] || a.policy.definer(e.Member) {
+		if len(a.elsewhere) > 0 || e.used.count > 0 || a.policy.superuser(e.Member) || !a.wanted(e.Member) && !a.wanted(e.Role) || unseen(e.Role) || strings.HasPrefix(e.Member, "pg_") || a.incomplete[e.Member] || a.policy.definer(e.Member) {
 			continue
 		}
 		out.idle = append(out.idle, e)
@@ -556,6 +565,9 @@ func (a *access) limits() (all []string) {
 	}
 	if len(a.incomplete) > 0 {
 		say("Records that leave out relations or objects make the rights of some roles undecided.")
+	}
+	if len(a.elsewhere) > 0 {
+		say("Memberships are not reviewed, because statements may have used them in databases of which there are no grants: %s", strings.Join(slices.Sorted(maps.Keys(a.elsewhere)), ", "))
 	}
 	if in := a.Grants.Inside(); len(in) < len(a.Grants.Databases) {
 		say("Only databases %s were reviewed: the grants say nothing of the inside of others.", strings.Join(in, ", "))

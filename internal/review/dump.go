@@ -434,6 +434,20 @@ func (r *reading) arguments() string {
 	return strings.ReplaceAll(strings.TrimSpace(b.String()), " , ", ", ")
 }
 
+// functionName is the name of a function without its arguments, which begin with the first parenthesis that
+// is not in quotes.
+func functionName(object string) string {
+	quoted := false
+	for i := range len(object) {
+		if object[i] == '"' {
+			quoted = !quoted
+		} else if object[i] == '(' && !quoted {
+			return object[:i]
+		}
+	}
+	return object
+}
+
 // typeNames are what the server calls types that have several names.
 var typeNames = map[string]string{
 	"int": "integer", "int4": "integer", "int8": "bigint", "int2": "smallint", "bool": "boolean", "varchar": "charactervarying", "char": "character",
@@ -558,7 +572,8 @@ func (r *reading) listOf(kind objectKind, name string) (list *[]string, owner st
 			}
 		}
 	case onFunction:
-		base, arguments, _ := strings.Cut(strings.TrimSuffix(name, ")"), "(")
+		base := functionName(name)
+		arguments := strings.TrimSuffix(strings.TrimPrefix(name[len(base):], "("), ")")
 		var only *Function
 		same := 0
 		for i := range d.Functions {

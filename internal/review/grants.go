@@ -139,7 +139,9 @@ SELECT json_build_object(
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND n.nspname !~ '^pg_(toast|temp)') END AS relations,
       CASE WHEN datname = current_database() THEN (SELECT json_agg(json_build_object(
-          'name', quote_ident(n.nspname) || '.' || quote_ident(p.proname), 'arguments', pg_get_function_identity_arguments(p.oid), 'kind', p.prokind,
+          'name', quote_ident(n.nspname) || '.' || quote_ident(p.proname), 'arguments', CASE p.prokind WHEN 'a' THEN -- REVOKE knows no ORDER BY
+            (SELECT coalesce(string_agg(format_type(t, NULL), ', ' ORDER BY i), '') FROM unnest(p.proargtypes) WITH ORDINALITY u(t, i))
+            ELSE pg_get_function_identity_arguments(p.oid) END, 'kind', p.prokind,
           'owner', pg_get_userbyid(p.proowner), 'acl', coalesce(p.proacl, acldefault('f', p.proowner))::text[], 'sql', l.lanname = 'sql', 'security_definer', p.prosecdef,
           'extension', EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e')) ORDER BY n.nspname, p.proname)
         FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
