@@ -405,6 +405,28 @@ func TestDamageIsInTheManifest(t *testing.T) {
 	}
 }
 
+func TestCheckFindsMembersThatAreNotTheManifests(t *testing.T) {
+	o := options("jsonl", filepath.Join(t.TempDir(), "out"), threeDays(t))
+	export(t, o)
+	name := filepath.Join(o.Path, "_manifest.json")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, new string }{
+		{`"manifest": {`, `"manifest": {"rows": 1}, "manifest": {`},
+		{`"rows": `, `"rows": 1, "rows": `},
+		{`"manifest": {`, `"note": "checked", "manifest": {`},
+	} {
+		if err := os.WriteFile(name, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if check, err := CheckManifest(name, nil); err != nil || len(check.Problems) == 0 {
+			t.Errorf("%s was accepted (%v)", c.new, err)
+		}
+	}
+}
+
 // ---- Parquet, read by another library ----
 
 // parquetRow has the columns of an export, in the types of Go.

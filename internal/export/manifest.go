@@ -178,6 +178,9 @@ func CheckManifest(path string, keys seal.Keys) (*Check, error) {
 	if err := d.Decode(c.Manifest); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoManifest, err)
 	}
+	if !s.isAsWritten(text, c.Manifest) {
+		c.problem("the manifest is not as it was written")
+	}
 	if keys != nil {
 		c.signature(&s, keys)
 	}
@@ -202,6 +205,18 @@ func CheckManifest(path string, keys seal.Keys) (*Check, error) {
 		c.others(dir, filepath.Base(path), names)
 	}
 	return c, nil
+}
+
+// isAsWritten says whether a file has these members only, each once and in their order: of two
+// members of one name, some programs take the first, and some the last.
+func (s *signed) isAsWritten(text []byte, m *Manifest) bool {
+	var file bytes.Buffer
+	manifest, err := json.Marshal(m)
+	if err != nil || json.Compact(&file, text) != nil {
+		return false
+	}
+	again, err := json.Marshal(signed{manifest, s.Key, s.Signature})
+	return err == nil && bytes.Equal(file.Bytes(), again)
 }
 
 func (c *Check) problem(format string, args ...any) {
