@@ -240,11 +240,17 @@ func (m *maker) report() (*Report, error) {
 	for _, t := range m.o.Trails {
 		r.Trails = append(r.Trails, render.Safe(t))
 	}
-	if m.filter.Since != trail.MinTime {
+	switch {
+	case m.filter.Since != trail.MinTime:
 		r.Since = m.time(m.since)
+	case m.trailFirst != 0:
+		r.Since = m.time(m.trailFirst)
 	}
-	if m.filter.Until != trail.MaxTime {
+	switch {
+	case m.filter.Until != trail.MaxTime:
 		r.Until = m.time(m.until)
+	case m.trailLast != 0:
+		r.Until = m.time(m.trailLast)
 	}
 	if m.total.n > 0 {
 		r.First, r.Last = m.time(m.when.first), m.time(m.when.last)
