@@ -425,4 +425,19 @@ IPC::Run::run([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', "$folde
 is($wrong, '', 'the script runs as it is, with a database whose name looks like a connection string');
 is($run->('hal', $_), '', "after the script: $_") foreach @hidden;
 
+# ---- a dossier from a note on ----
+
+$node->safe_psql('postgres', q{SELECT 'before'; SELECT steno.note('INC-7 repair'); BEGIN; CREATE TABLE repaired (id int); ROLLBACK; SELECT 'after'});
+$node->safe_psql('postgres', q{SELECT steno.note('INC-70 another'); SELECT 'no'});
+flush($node);
+($code, $out, $err) = steno_result('review', 'person', '--note', 'INC-7', '--format', 'json', trail($node));
+is($code, 0, 'review person') or diag($err);
+my $dossier = $json->decode($out);
+is_deeply([ map { $_->{text} } @{ $dossier->{notes} } ], ['INC-7 repair'], 'the note, and not one that begins like it');
+is_deeply([ map { "$_->{text}: $_->{outcome}" } @{ $dossier->{changes} } ], ['CREATE TABLE repaired (id int): rolled back'], 'what was done, and that it was rolled back');
+is(scalar(@{ $dossier->{sessions} }), 1, 'its session');
+is($dossier->{sessions}[0]{end}, 'ok', 'and how it ended');
+my ($selects) = grep { $_->{command} eq 'SELECT' } @{ $dossier->{commands} };
+is($selects->{statements}, 2, 'nothing from before the note');
+
 done_testing();

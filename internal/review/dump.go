@@ -186,6 +186,13 @@ func (g *Grants) apply(text, database string, create bool) error {
 	return nil
 }
 
+// skip leaves out the next word, if there is one: a name in quotes may be empty, and the last.
+func (r *reading) skip() {
+	if len(r.words) > 0 {
+		r.words = r.words[1:]
+	}
+}
+
 // take takes the next word if it is one of these.
 func (r *reading) take(words ...string) bool {
 	if len(r.words) > 0 && slices.ContainsFunc(words, r.words[0].is) {
@@ -215,7 +222,7 @@ func (r *reading) name() string {
 		return ""
 	}
 	n := r.words[0].text
-	r.words = r.words[1:]
+	r.skip()
 	return n
 }
 
@@ -250,7 +257,7 @@ func (r *reading) statement() {
 	switch {
 	case r.takeAll("\\connect"), r.takeAll("\\c"):
 		if len(r.words) > 0 && r.words[0].is("-") {
-			r.words = r.words[1:]
+			r.skip()
 			for r.take("reuse", "-", "previous", "=", "on", "off") {
 			}
 		}
@@ -329,7 +336,7 @@ func (r *reading) privileges(words []word) (letters string, columns map[string]s
 		name := strings.ToUpper(r.name())
 		switch {
 		case name == "":
-			r.words = r.words[1:]
+			r.skip()
 			continue
 		case name == "ALL":
 			r.take("privileges")
@@ -349,7 +356,7 @@ func (r *reading) privileges(words []word) (letters string, columns map[string]s
 				if c := r.name(); c != "" {
 					columns[QuoteName(c)] += letter
 				} else {
-					r.take(",")
+					r.skip()
 				}
 			}
 		} else {
@@ -388,8 +395,14 @@ func (r *reading) kind() (kind objectKind, all bool) {
 // objects reads names up to TO or FROM. Those of functions have their arguments.
 func (r *reading) objects(kind objectKind) (names []string) {
 	for len(r.words) > 0 && !r.words[0].is("to") && !r.words[0].is("from") {
+		if r.take(",") {
+			continue
+		}
+		if !r.words[0].isName() && !r.words[0].str {
+			r.skip()
+			continue
+		}
 		switch {
-		case r.take(","):
 		case kind == onSchema:
 			names = append(names, QuoteName(r.name()))
 		case kind == onDatabase:
@@ -401,11 +414,7 @@ func (r *reading) objects(kind objectKind) (names []string) {
 			}
 			names = append(names, n)
 		default:
-			before := len(r.words)
 			names = append(names, r.qualified())
-			if len(r.words) == before {
-				r.words = r.words[1:]
-			}
 		}
 	}
 	return names
@@ -416,7 +425,7 @@ func (r *reading) arguments() string {
 	var b strings.Builder
 	for depth := 1; len(r.words) > 0; {
 		w := r.words[0]
-		r.words = r.words[1:]
+		r.skip()
 		if w.is("(") {
 			depth++
 		}
@@ -484,7 +493,7 @@ func (r *reading) grantees() (roles []string, options bool) {
 			if n := r.name(); n != "" {
 				roles = append(roles, n)
 			} else {
-				r.words = r.words[1:]
+				r.skip()
 			}
 		}
 	}
@@ -624,7 +633,7 @@ func (r *reading) membership(grants, onlyOption bool) {
 		if n := r.name(); n != "" {
 			roles = append(roles, n)
 		} else {
-			r.words = r.words[1:]
+			r.skip()
 		}
 	}
 	var members []string
@@ -646,7 +655,7 @@ func (r *reading) membership(grants, onlyOption bool) {
 			if n := r.name(); n != "" {
 				members = append(members, n)
 			} else {
-				r.words = r.words[1:]
+				r.skip()
 			}
 		}
 	}
@@ -713,7 +722,7 @@ func (r *reading) create() {
 		r.policy()
 	case r.take("rule"):
 		for len(r.words) > 0 && !r.take("to") {
-			r.words = r.words[1:]
+			r.skip()
 		}
 		if rel := r.find(r.qualified()); rel != nil {
 			rel.Rules = true
@@ -766,7 +775,7 @@ func ownersLetters(kind string) string {
 // columns are the names at the beginnings of the parts of a list.
 func (r *reading) columns() (names []string) {
 	start := true
-	for depth := 1; len(r.words) > 0; r.words = r.words[1:] {
+	for depth := 1; len(r.words) > 0; r.skip() {
 		w := r.words[0]
 		switch {
 		case w.is("("):
@@ -815,7 +824,7 @@ func (r *reading) policy() {
 		return
 	}
 	for len(r.words) > 0 && !r.words[0].is("to") && !r.words[0].is("using") && !r.words[0].is("with") {
-		r.words = r.words[1:]
+		r.skip()
 	}
 	if !r.take("to") {
 		rel.PolicyRoles = append(rel.PolicyRoles, "")
@@ -825,7 +834,7 @@ func (r *reading) policy() {
 		if n := r.name(); n != "" {
 			rel.PolicyRoles = append(rel.PolicyRoles, n)
 		} else {
-			r.words = r.words[1:]
+			r.skip()
 		}
 	}
 }
@@ -837,7 +846,7 @@ func (r *reading) roleOptions(name string, create bool) {
 		r.Roles = append(r.Roles, Role{Name: name, Inherit: true})
 		i = len(r.Roles) - 1
 	}
-	for ; len(r.words) > 0; r.words = r.words[1:] {
+	for ; len(r.words) > 0; r.skip() {
 		switch o := &r.Roles[i]; r.words[0].text {
 		case "superuser":
 			o.Superuser = true

@@ -267,7 +267,7 @@ func (p *pgoutput) truncate() error {
 	p.number(1)
 	for range n {
 		r := p.relations[uint32(p.number(4))]
-		if r == nil {
+		if r == nil || p.err != nil {
 			p.fail("a change of a table that was not described before")
 			return nil
 		}

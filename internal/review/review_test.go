@@ -156,6 +156,9 @@ func TestMembershipsFollowTheVersion(t *testing.T) {
 
 func FuzzScript(f *testing.F) {
 	f.Add("GRANT SELECT (a, \"b\") ON TABLE x.y TO z; REVOKE g FROM m; COPY t FROM stdin;\n1\n\\.\nCREATE FUNCTION f(a int) AS $$;$$;")
+	f.Add(`GRANT 00000000000"`)                       // an empty name is the last word
+	f.Add(`GRANT T(a,o"b")ON FUNCTION f(a t)S M`)     // a list of objects that is none
+	f.Add(`GRANT SELECT (a = b) ON SCHEMA (x) TO y;`) // what cannot be a name
 	f.Fuzz(func(_ *testing.T, text string) {
 		g := &Grants{Format: grantsFormat}
 		_ = g.apply(text, "db", true)
@@ -205,4 +208,45 @@ func TestDatabasesAreConnectedTo(t *testing.T) {
 			t.Errorf("%s: %s", name, connectTo(name))
 		}
 	}
+}
+
+// pgoutputFile has a table, a row, and a truncation.
+const pgoutputFile = "B\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\xe6\n" +
+	"R\x00\x00\x00\x00public\x00t\x00d\x00\x01\x01id\x00\x00\x00\x00\x17\xff\xff\xff\xff\n" +
+	"I\x00\x00\x00\x00N\x00\x01t\x00\x00\x00\x0242\n" + "T\x00\x00\x00\x01\x00\x00\x00\x00\x00\n"
+
+func TestMessagesThatEndEarlyAreRefused(t *testing.T) {
+	var found []string
+	read := func(s string) error {
+		found = nil
+		return readChanges(strings.NewReader(s), func(c *rowChange) error {
+			found = append(found, c.op+" "+c.table)
+			return nil
+		})
+	}
+	if err := read(pgoutputFile); err != nil || !reflect.DeepEqual(found, []string{"insert public.t", "truncate public.t"}) {
+		t.Errorf("%v, %v", found, err)
+	}
+	for n := range len(pgoutputFile) {
+		whole := n > 0 && pgoutputFile[n-1] == '\n' || n < len(pgoutputFile) && pgoutputFile[n] == '\n'
+		if err := read(pgoutputFile[:n]); err == nil && !whole {
+			t.Errorf("%d bytes: no error", n)
+		}
+	}
+	// a truncation of four thousand million tables, of which none is there
+	many := strings.Replace(strings.TrimSuffix(pgoutputFile, "\n"), "T\x00\x00\x00\x01", "T\xff\xff\xff\xff", 1)
+	if err := read(many); err == nil || len(found) > 10 {
+		t.Errorf("%d changes, %v", len(found), err)
+	}
+}
+
+func FuzzChanges(f *testing.F) {
+	f.Add([]byte(pgoutputFile))
+	f.Add([]byte(`{"payload":{"op":"u","after":{"id":7},"source":{"schema":"a","table":"t","txId":1,"lsn":2}}} null`))
+	f.Fuzz(func(_ *testing.T, in []byte) {
+		_ = readChanges(strings.NewReader(string(in)), func(c *rowChange) error {
+			rowText(c.new)
+			return nil
+		})
+	})
 }
