@@ -212,7 +212,7 @@ steno_ring_folder_open(char *path, size_t size)
 				 errmsg("directory of ring files \"%s/%s\" is not the server's own, and is not used",
 						steno_ring_directory, name),
 				 errdetail("It is a %s. The ring file is in \"%s/%s\" instead.", why, steno_ring_directory, other),
-				 errhint("Find out who has made it, and remove it.")));
+				 errhint("Find out who created it, and remove it.")));
 		name = other;
 	}
 	snprintf(path, size, "%s/%s", steno_ring_directory, name);

@@ -87,7 +87,7 @@ check_classes(char **newval, void **extra, GucSource source)
 			mask |= log_classes[i].mask;
 		else if (lc == list_head(names))
 		{
-			GUC_check_errdetail("There is no class before \"%s\" to take it off.", name);
+			GUC_check_errdetail("There is no class before \"%s\" from which to exclude it.", name);
 			GUC_check_errhint("Write \"all, %s\".", name);
 			goto refuse;
 		}
@@ -163,7 +163,7 @@ check_role(char **newval, void **extra, GucSource source)
 	{
 		GUC_check_errcode(ERRCODE_UNDEFINED_OBJECT);
 		GUC_check_errdetail("Role \"%s\" does not exist.", *newval);
-		GUC_check_errhint("Name a role that has the privileges which are to be audited, or \"\" for none.");
+		GUC_check_errhint("Name a role that has the privileges to be audited, or \"\" for none.");
 		return false;
 	}
 	return true;

@@ -321,7 +321,7 @@ warn_of_log_min_messages(void)
 	STENO_LOG_MIN_MESSAGES(MyBackendType) = WARNING;
 	ereport(WARNING,
 			(errmsg("statements that fail before they are planned will not be recorded"),
-			 errdetail("pg_steno sees them where the server's log does, and \"log_min_messages\" keeps errors from it."),
+			 errdetail("pg_steno sees them only if the server reports errors to its log, which \"log_min_messages\" prevents."),
 			 errhint("Set \"log_min_messages\" to \"error\" or lower.")));
 	STENO_LOG_MIN_MESSAGES(MyBackendType) = level;
 }

@@ -432,7 +432,7 @@ steno_rules_renew(void (*drop) (void))
 		ereport(LOG,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("could not read the rules in force from file \"%s\"", IN_FORCE),
-				 errdetail("The rules that this process has stay in force in it.")));
+				 errdetail("This process keeps the rules that it loaded before.")));
 		steno_rules_free(rules);
 		return false;
 	}
@@ -529,7 +529,7 @@ put_rules_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesCh
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not write file \"%s\": %m", IN_FORCE ".new"),
-				 errdetail("The rules stay as they are.")));
+				 errdetail("The previous rules stay in effect.")));
 		steno_rules_free(rules);
 		return;
 	}
@@ -539,7 +539,7 @@ put_rules_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesCh
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not rename file \"%s\": %m", IN_FORCE ".new"),
-				 errdetail("The rules stay as they are.")));
+				 errdetail("The previous rules stay in effect.")));
 		steno_rules_free(rules);
 		return;
 	}
@@ -562,7 +562,7 @@ steno_rules_reload(StenoRulesChange change)
 	file_errors = errors;
 	if (errors > 0)
 	{
-		log_rule_errors(rules, "The rules stay as they are.");
+		log_rule_errors(rules, "The previous rules stay in effect.");
 		steno_rules_free(rules);
 		if (errors != errors_before)
 			report_rules_change(change, steno_rules ? steno_rules->count : 0, steno_rules, errors);

@@ -163,7 +163,7 @@ warn_of_damage(const Segment *s, uint64 offset, uint64 end)
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("segment \"%s\" of the trail is damaged at offset %llu", s->path, (unsigned long long) offset),
-			 errdetail("Records in %llu bytes from there on are missing here.", (unsigned long long) (end - offset)),
+			 errdetail("Records in %llu bytes from there on are missing from the result.", (unsigned long long) (end - offset)),
 			 errhint("\"steno verify\" checks the whole trail.")));
 }
 
@@ -198,7 +198,7 @@ open_segment(const Reading *r, int i, Segment *s)
 				(errcode_for_file_access(),
 				 errmsg("could not open segment \"%s\" of the trail: %m", s->path),
 				 deleted ? errdetail("It was deleted while the trail was read.") :
-				 errdetail("Its records are missing here.")));
+				 errdetail("Its records are missing from the result.")));
 		return false;
 	}
 	if (fstat(s->fd, &st) != 0 || !S_ISREG(st.st_mode))
@@ -283,7 +283,7 @@ load_block(Reading *r, const Segment *s, const StenoSegmentReader *reader, uint6
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("segment \"%s\" of the trail is encrypted", s->path),
-				 errdetail("It has records of the time that is to be read. The key is known to the writers only."),
+				 errdetail("It contains records of the requested time. Only the writers have the key."),
 				 errhint("Read it with \"steno cat\".")));
 	while (!load_bytes(&r->block, s, offset, reader->offset - offset))
 	{

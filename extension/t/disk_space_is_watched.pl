@@ -74,9 +74,9 @@ foreach my $percent (74, 80)
 	};
 }
 is(said(qr/WARNING:  file system/), 1, 'the log warns once');
-is(said(qr/no reason for a warning any more/), 0, 'a little less is no change');
+is(said(qr/below "steno\.disk_warning" again/), 0, 'a little less is no change');
 disk(70, 30_000);
-$node->wait_for_log(qr/LOG:  file system of trail directory "pg_steno" is 70 percent full, which is no reason/, $start);
+$node->wait_for_log(qr/LOG:  file system of trail directory "pg_steno" is 70 percent full, below "steno\.disk_warning" again/, $start);
 wait_until 'the command has run', sub { alerts() =~ /disk_ok/ };
 is(alerts(), "disk_warning 0 pg_steno 76 percent full 100%\ndisk_ok 0 pg_steno 70 percent full 100%\n",
 	'the command was run for each change');

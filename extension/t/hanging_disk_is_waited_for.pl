@@ -94,7 +94,7 @@ foreach my $policy (qw(wait error continue shutdown))
 		$_->quit foreach $c, $d;
 	}
 }
-is(scalar(() = slurp_file($node->logfile) =~ /could not write the trail|asks for a fast shutdown/g), 0, 'the log says nothing of it');
+is(scalar(() = slurp_file($node->logfile) =~ /could not write the trail|requests a fast shutdown/g), 0, 'the log says nothing of it');
 
 # A disk that hangs delays a fast shutdown, but not an immediate one.
 {

@@ -381,7 +381,7 @@ foreach my $fault (@names)
 	wait_until "$what: the server has stopped", sub { !-e $node->data_dir . '/postmaster.pid' };
 	$node->{_pid} = undef;
 	$log = slurp_file($node->logfile, $start);
-	is(scalar(() = $log =~ /LOG:  steno writer 0 asks for a fast shutdown of the server/g), 1, "$what: reported in the log once");
+	is(scalar(() = $log =~ /LOG:  steno writer 0 requests a fast shutdown of the server/g), 1, "$what: reported in the log once");
 	like($log, qr/HINT:  Start the server again when the cause is mended: /, "$what: and the way out");
 	like($log, qr/received fast shutdown request.*database system is shut down/s, "$what: the server stops");
 	if (-d "$stream.away")

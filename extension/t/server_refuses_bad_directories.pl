@@ -146,13 +146,13 @@ is_deeply([ ring_files($node) ], [], 'no ring file is left');
 	{
 		$start = -s $node->logfile;
 		PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', $what =~ /file/ ? "$trail/.lock" : $trail);
-		$node->wait_for_log(qr/LOG:  trail directory "pg_steno" has been locked anew/, $start);
+		$node->wait_for_log(qr/LOG:  trail directory "pg_steno" has been locked again/, $start);
 		$refused->($what);
 	}
 	$start = -s $node->logfile;
 	kill 'KILL', writer_pid($node);
 	$node->wait_for_log(qr/ready to accept connections/, $start);
-	$node->wait_for_log(qr/has been locked anew/, $start);
+	$node->wait_for_log(qr/has been locked again/, $start);
 	$refused->('after a crash, too');
 
 	# another server was faster

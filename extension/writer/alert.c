@@ -210,7 +210,7 @@ steno_alert(const char *event, int stream, const char *message)
 	{
 		if (!overflow_reported)
 			ereport(LOG,
-					(errmsg("\"steno.alert_command\" takes too long: an event is left out")));
+					(errmsg("\"steno.alert_command\" takes too long: an event was dropped")));
 		overflow_reported = true;
 		return;
 	}

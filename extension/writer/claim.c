@@ -92,7 +92,7 @@ steno_trail_claim(void)
 		ereport(LOG,
 				(errcode_for_file_access(),
 				 errmsg("could not lock file \"%s\": %m", path),
-				 errdetail("A second server that is pointed at this trail would not be refused.")));
+				 errdetail("A second server with this trail directory would not be refused.")));
 	}
 	write_holder(fd, path);
 	/* fd stays open, and with it the lock */
@@ -177,7 +177,7 @@ steno_trail_reclaim(StenoError *error)
 	held = fd;
 	write_holder(fd, path);
 	ereport(LOG,
-			(errmsg("trail directory \"%s\" has been locked anew", steno_directory),
+			(errmsg("trail directory \"%s\" has been locked again", steno_directory),
 			 errdetail("The lock of this server went with the directory, or with its file \".lock\".")));
 	return true;
 }

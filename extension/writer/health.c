@@ -78,9 +78,9 @@ request_shutdown(const StenoWriter *w)
 	if (ShutdownRequestPending || atomic_exchange(&steno_control->shutdown_asked, 1) != 0)
 		return;
 	ereport(LOG,
-			(errmsg("steno writer %d asks for a fast shutdown of the server", w->number),
+			(errmsg("steno writer %d requests a fast shutdown of the server", w->number),
 			 errdetail("The trail cannot be written, and \"steno.on_failure\" is \"shutdown\"."),
-			 errhint("What is not in the trail is in the ring file, and gets there after the next start.")));
+			 errhint("Records that are not in the trail yet are in the ring file. The next start writes them.")));
 	if (kill(PostmasterPid, SIGINT) != 0)
 		ereport(LOG,
 				(errmsg("could not send signal to the postmaster: %m")));
@@ -355,7 +355,7 @@ warn_of_full_disk(StenoWriter *w, int used)
 	{
 		w->disk_warned = false;
 		ereport(LOG,
-				(errmsg("file system of trail directory \"%s\" is %d percent full, which is no reason for a warning any more",
+				(errmsg("file system of trail directory \"%s\" is %d percent full, below \"steno.disk_warning\" again",
 						steno_directory, used)));
 		snprintf(text, sizeof(text), "%d percent full", used);
 		steno_alert("disk_ok", w->number, text);

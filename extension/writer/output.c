@@ -34,7 +34,7 @@ report_replaced_segment(const StenoWriter *w, StenoPlace place, uint64 segment)
 				(errmsg("segment %llu of stream %u of the trail is not in its place any more",
 						(unsigned long long) segment, w->stream.number),
 				 place == STENO_PLACE_MOVED ?
-				 errdetail("The stream goes on in segment %llu. All before it is where it was moved to.",
+				 errdetail("The stream goes on in segment %llu. Everything before it is where it was moved to.",
 						   (unsigned long long) w->stream.segment) :
 				 errdetail("The stream goes on in segment %llu. It was removed, and could not be read any more.",
 						   (unsigned long long) w->stream.segment),
@@ -429,7 +429,7 @@ report_lost_blocks(StenoWriter *w)
 						   "stream %u of the trail has lost %llu blocks, of numbers %llu to %llu",
 						   (unsigned long) lost->count, w->stream.number, (unsigned long long) lost->count,
 						   (unsigned long long) lost->first, (unsigned long long) lost->last),
-			 errdetail("They were written to segment %llu at offset %llu, could not be synced, and do not read any more as they were written.",
+			 errdetail("They were written to segment %llu at offset %llu, could not be synced, and can no longer be read back as they were written.",
 					   (unsigned long long) w->stream.segment, (unsigned long long) lost->offset),
 			 errhint("Check the disk, and run \"steno verify\".")));
 	lost->count = 0;

@@ -504,7 +504,7 @@ report_damage(const char *path, const StenoRings *rings, const Damage *damage)
 			 errdetail("Of its %u rings, %u could not be read to their ends, which hold %llu bytes. Besides, %u records, the facts of %u sessions and %u counts of dropped records could not be read.",
 					   rings->nrings, damage->rings, (unsigned long long) damage->bytes,
 					   damage->records, damage->facts, damage->gaps),
-			 errhint("Gap records in the trail stand where records are missing. Look who can write to \"%s\", and check the memory of the machine.",
+			 errhint("Gap records in the trail stand where records are missing. Find out who can write to \"%s\", and check the memory of the machine.",
 					 steno_ring_directory)));
 }
 
@@ -532,7 +532,7 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 					(errcode_for_file_access(),
 					 errmsg("could not read ring file \"%s\" of an earlier run: %s: %m", path, what),
 					 errdetail("Records that it holds are not in the trail."),
-					 errhint("It is left as it is, and looked at again at each start. See what \"steno recover --rings\" makes of it, and remove it when nobody needs it.")));
+					 errhint("It is left unchanged, and examined again at each start. Read it with \"steno recover --rings\", and remove it when it is no longer needed.")));
 			return;
 	}
 	if (resolve_intents(&rings))
@@ -621,7 +621,7 @@ steno_recover_rings(StenoWriter *w)
 							   "ignored %d entries of ring directory \"%s\" that have names of this server's and are not its own",
 							   found.strangers, found.strangers, steno_ring_directory),
 				 errdetail("The first is \"%s\": %s.", found.stranger, found.why),
-				 errhint("Find out who has made it, and remove it. \"steno recover --rings\" reads a ring file of an earlier version.")));
+				 errhint("Find out who created it, and remove it. \"steno recover --rings\" reads a ring file of an earlier version.")));
 	for (i = 0; i < found.nfiles; i++)
 	{
 		const StenoLeftFolder *folder = &found.folders[found.files[i].folder];

@@ -463,7 +463,7 @@ steno_seal_start(StenoWriter *w)
 	{
 		ereport(WARNING,
 				(errmsg("steno writer %d makes no seals", w->number),
-				 errhint("Put the key right, and reload the configuration.")));
+				 errhint("Correct the key, and reload the configuration.")));
 		return true;
 	}
 	return seal_now(w, "start", NULL, true) && steno_writer_write(w);

@@ -151,7 +151,7 @@ func (k *checker) deleted(ended time.Time) bool {
 
 // ---- a server that stops when its trail cannot be written ----
 
-const asksForShutdown = "asks for a fast shutdown of the server"
+const asksForShutdown = "requests a fast shutdown of the server"
 
 func (r *round) shutdownsAsked() int {
 	text, _ := os.ReadFile(r.server.LogFile())
