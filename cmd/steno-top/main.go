@@ -1,4 +1,4 @@
-// Command steno-top shows what happens on a PostgreSQL server, or what happened, on a terminal.
+// Command steno-top shows the activity of a PostgreSQL server on a terminal, live or at a past moment.
 package main
 
 import (

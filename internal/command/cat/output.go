@@ -48,7 +48,7 @@ func (o *OutputFlags) Add(cmd *cobra.Command) {
 	f.BoolVar(&o.NoHeader, "no-header", false, "omit the line of column names in csv")
 	f.BoolVar(&o.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
 	f.StringVar(&o.TimeZone, "time-zone", "UTC", "show times in this time `zone`, and read those of --since and --until in it: Europe/Berlin, +02:00, local")
-	f.StringVar(&o.Color, "color", "auto", "`when` to color text: auto, which is on terminals unless NO_COLOR is set, always, or never")
+	f.StringVar(&o.Color, "color", "auto", "`when` to color text: auto (on terminals, unless NO_COLOR is set), always or never")
 	f.BoolVar(&o.NoPager, "no-pager", false, "on a terminal, do not run $PAGER (less)")
 	f.StringVar(&o.Output, "output", "", "append to this `file` instead of writing to standard output")
 	f.StringVar(&o.RotateSize, "rotate-size", "", "rename the file of --output to FILE.1 before it becomes larger than this `size`: 100MB")

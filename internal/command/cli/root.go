@@ -24,7 +24,7 @@ import (
 	slots "github.com/pg-steno/pg_steno/internal/slot"
 )
 
-// Main is the program. What is no command of its own goes to the program that has it.
+// Main is the program. It runs other programs for commands that are not its own.
 func Main() int {
 	if external := findExternal(os.Args[1:]); external != nil {
 		code, err := external.Run()
@@ -47,10 +47,10 @@ func New(streams *iostreams.IOStreams) *cobra.Command {
 statement, connection and failure of a server.
 
 "steno NAME" runs the program steno-NAME if steno has no such command, and the
-program is in the same directory or in PATH. SQL is the business of steno-query,
-the screen that shows a running server that of steno-top, and measurements and
-experiments are commands of steno-lab, which "steno" runs in the same way: see
-steno-query(1), steno-top(1) and steno-lab(1).
+program is in the same directory or in PATH. It runs the commands of three other
+programs in the same way: steno-query(1) answers questions in SQL and exports
+records, steno-top(1) shows a running server, and steno-lab(1) has measurements
+and experiments.
 
 Exit codes: 0: success. 1: the trail is damaged, or a check failed. 2: wrong
 usage, such as a path that is not a trail. 3: the command could not do its work,
@@ -95,7 +95,7 @@ var others = []struct {
 		{"export", "Export records as Parquet, CSV, JSON lines or a DuckDB database"},
 	}},
 	{"steno-top", []struct{ name, short string }{
-		{"top", "Show on a terminal what happens now, or happened at a moment"},
+		{"top", "Show the activity of a server on a terminal, live or at a past moment"},
 	}},
 	{"steno-lab", []struct{ name, short string }{
 		{"bench", "Measure what recording costs"},

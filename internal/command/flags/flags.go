@@ -83,9 +83,9 @@ func AddConditions(cmd *cobra.Command, o *query.FilterOptions) {
 // AddStatements adds the flags that choose among statements, of commands whose answers are not proved.
 func AddStatements(cmd *cobra.Command, o *query.FilterOptions) {
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Fingerprints, "fingerprint", nil, "only statements with these `fingerprints`, which those have in common that differ only in constants")
+	f.StringSliceVar(&o.Fingerprints, "fingerprint", nil, "only statements with these `fingerprints`: statements that differ only in constants have the same one")
 	f.StringSliceVar(&o.Not.Fingerprints, "not-fingerprint", nil, "not statements with these `fingerprints`")
-	f.BoolVar(&o.TopLevel, "top-level", false, "not what functions and triggers run: only what clients send")
+	f.BoolVar(&o.TopLevel, "top-level", false, "only statements that clients sent, not those that functions and triggers ran")
 	f.BoolVar(&o.OffHours, "off-hours", false, "only outside of Monday to Friday, 07:00 to 19:00, in the time zone of --time-zone")
 }
 

@@ -29,7 +29,7 @@ func NewCmdKeygen(f *cmdutil.Factory, run func(context.Context, *Options) error)
 	opts := &Options{IO: f.IO}
 	cmd := &cobra.Command{
 		Use:   "keygen [--out FILE]",
-		Short: "Create a key to seal a trail with",
+		Short: "Create a key for sealing a trail",
 		Long: `Create a pair of Ed25519 keys: the private key, for steno.signing_key_file, in
 FILE, which only its owner can read; and the public key, for steno verify --key,
 in FILE.pub. Existing files are never overwritten. The command prints the key

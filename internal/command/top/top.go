@@ -37,10 +37,9 @@ func New(streams *iostreams.IOStreams) *cobra.Command {
 	f := &cmdutil.Factory{IO: streams, Version: program.GetVersion()}
 	root := &cobra.Command{
 		Use:   "steno-top",
-		Short: "Show what happens on a server, from its trail",
-		Long: `steno-top shows what happens on a PostgreSQL server, or what happened at a moment of
-the past, on a terminal. If it is in the same directory as steno or in PATH,
-"steno top" runs it.
+		Short: "Show the activity of a server, from its trail",
+		Long: `steno-top shows the activity of a PostgreSQL server on a terminal, live or at a past
+moment. If it is in the same directory as steno or in PATH, "steno top" runs it.
 
 Exit codes: 0: success. 1: the trail is damaged; the rest is shown. 2: wrong
 usage. 3: the command could not do its work, for example because it may not read
@@ -83,7 +82,7 @@ func NewCmdTop(f *cmdutil.Factory, run func(context.Context, *Options) error) *c
 	opts := &Options{IO: f.IO, Now: time.Now}
 	cmd := &cobra.Command{
 		Use:   "top [TRAIL]",
-		Short: "Show on a terminal what happens now, or happened at a moment",
+		Short: "Show the activity of a server on a terminal, live or at a past moment",
 		Long: `Show statements and failures per second, by user, database, application, client,
 class, table, session or SQLSTATE, with the slowest statements, as a screen that
 is drawn again every --interval. The figures are those of the last minute, or of
