@@ -299,7 +299,7 @@ fact(StenoBytes session, uint8 wanted)
 }
 
 static bool
-fact_is(const Trail *t, const Session *s, int i, StenoBytes wanted)
+fact_is(const Session *s, int i, StenoBytes wanted)
 {
 	if (wanted.p == NULL)
 		return true;
@@ -347,8 +347,8 @@ session_of(Trail *t, const StenoTrailRecord *r)
 		s->nulls[i] = value.len == 0;
 		s->values[i] = s->nulls[i] ? (Datum) 0 : steno_show_text(value, s->encoding);
 	}
-	s->wanted = fact_is(t, s, 0, t->wanted.user) && fact_is(t, s, 2, t->wanted.database) &&
-		fact_is(t, s, 3, t->wanted.application);
+	s->wanted = fact_is(s, 0, t->wanted.user) && fact_is(s, 2, t->wanted.database) &&
+		fact_is(s, 3, t->wanted.application);
 	s->known = true;
 	MemoryContextSwitchTo(before);
 	return s;

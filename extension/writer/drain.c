@@ -47,8 +47,8 @@
 static uint64 *earlier;
 
 /* Watch all rings of the drain. */
-void
-steno_watch_init(StenoDrain *drain)
+static void
+watch_all(StenoDrain *drain)
 {
 	uint32		n = STENO_RING_WORDS(drain->rings->nrings);
 	uint32		i;
@@ -161,8 +161,8 @@ own_news(const StenoDrain *drain, uint32 word)
  * At the beginning of a pass over the rings of living sessions: watch the rings that
  * have news.  all: do not rely on what producers say.
  */
-void
-steno_watch_news(StenoDrain *drain, bool all)
+static void
+watch_news(StenoDrain *drain, bool all)
 {
 	static TimestampTz last;
 	TimestampTz now = GetCurrentTimestamp();
@@ -238,7 +238,7 @@ steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer, uint32 step)
 	drain->reported_drops = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
 	for (i = 0; i < n; i++)
 		load_reader(drain, i);
-	steno_watch_init(drain);
+	watch_all(drain);
 }
 
 void
@@ -313,7 +313,7 @@ steno_drain_rings(StenoWriter *w, StenoDrain *drain, bool all)
 	uint32		i;
 
 	w->drain = drain;
-	steno_watch_news(drain, all);
+	watch_news(drain, all);
 	STENO_EACH_WATCHED(drain, i)
 		if (!steno_drain_ring(w, drain, i) || !steno_drain_record_drops(w, drain, i))
 			return false;

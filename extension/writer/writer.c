@@ -299,7 +299,7 @@ announce_sleep(StenoWriter *w, const StenoDrain *drain, bool asleep)
 
 /* Fill level of the fullest ring of this writer, in percent. */
 static int
-fullest_ring(StenoWriter *w, const StenoDrain *drain)
+fullest_ring(const StenoDrain *drain)
 {
 	uint64		most = 0;
 	uint32		i;
@@ -389,7 +389,7 @@ make_passes(StenoWriter *w, StenoDrain *live)
 
 	for (;;)
 	{
-		int			fill = Max(fullest_ring(w, live), steno_chunks_used(live->rings));
+		int			fill = Max(fullest_ring(live), steno_chunks_used(live->rings));
 		int			busy;
 
 		(void) steno_key_is_answered(w);
@@ -449,7 +449,7 @@ make_passes(StenoWriter *w, StenoDrain *live)
 			 * Check for records that were published before their backend could see
 			 * the announcement.
 			 */
-			if (fullest_ring(w, live) == 0 && steno_watch_is_quiet(live))
+			if (fullest_ring(live) == 0 && steno_watch_is_quiet(live))
 				steno_process_sleep(DEEP_SLEEP_MS, STENO_WAIT_MAIN);
 			announce_sleep(w, live, false);
 		}

@@ -267,8 +267,6 @@ extern bool steno_drain_ring(StenoWriter *writer, StenoDrain *drain, uint32 i);
 extern bool steno_drain_record_drops(StenoWriter *writer, StenoDrain *drain, uint32 i);
 extern bool steno_drain_rings(StenoWriter *writer, StenoDrain *drain, bool all);
 
-extern void steno_watch_init(StenoDrain *drain);
-extern void steno_watch_news(StenoDrain *drain, bool all);
 extern bool steno_watch_is_quiet(const StenoDrain *drain);
 extern uint32 steno_watched_from(const StenoDrain *drain, uint32 i);
 

@@ -13,8 +13,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/stats"
 )
 
-// number formats a figure with about four digits: 0.1235, 12.35, 1,235, 12.35 M.
-func number(v float64) string {
+// Number formats a figure with about four digits: 0.1235, 12.35, 1,235, 12.35 M.
+func Number(v float64) string {
 	by, unit := magnitude(v)
 	return scaled(v, by) + unit
 }
@@ -77,7 +77,7 @@ func thousands(s string) string {
 // ratioNumber formats a ratio with three decimals, as far as they are significant.
 func ratioNumber(v float64) string {
 	if a := math.Abs(v); a >= 9.9995 || a < 0.0995 || math.IsNaN(v) {
-		return number(v)
+		return Number(v)
 	}
 	return strconv.FormatFloat(v, 'f', 3, 64)
 }
@@ -87,7 +87,7 @@ func figure(v float64, ratio bool) string {
 	if ratio {
 		return ratioNumber(v)
 	}
-	return number(v)
+	return Number(v)
 }
 
 // interval formats an estimate's interval, in the unit of its median: "[0.98, 1.02]"; empty for a single sample.
@@ -160,9 +160,6 @@ func Figure(e stats.Estimate, ratio bool) string {
 	}
 	return s
 }
-
-// Number formats a figure.
-func Number(v float64) string { return number(v) }
 
 // Ratio formats a ratio.
 func Ratio(v float64) string { return ratioNumber(v) }

@@ -25,11 +25,11 @@ func TestNumbers(t *testing.T) {
 		1234567: "1.235 M", 2e9: "2 G", 15e11: "1,500 G",
 		math.Inf(1): "-",
 	} {
-		if got := number(v); got != want {
-			t.Errorf("number(%v) = %q, want %q", v, got, want)
+		if got := Number(v); got != want {
+			t.Errorf("Number(%v) = %q, want %q", v, got, want)
 		}
 	}
-	if got := number(math.NaN()); got != "-" {
+	if got := Number(math.NaN()); got != "-" {
 		t.Errorf("of no number: %q", got)
 	}
 	for v, want := range map[float64]string{1: "1.000", 0.98765: "0.988", 0.012: "0.0120", 9.9999: "10.00",
