@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -75,30 +74,7 @@ func each(t *testing.T, dir string, f func(stream uint32, r *trail.Record)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := &trail.Files{}
-	defer files.Close()
-	x := tr.Index()
-	for _, s := range x.Streams {
-		refs := s.Refs()
-		for i := range refs {
-			var b trail.Block
-			if err := files.Read(&refs[i], &b); err != nil {
-				t.Fatal(err)
-			}
-			var r trail.Record
-			for {
-				if err := b.Next(&r); err == io.EOF {
-					break
-				} else if err != nil {
-					t.Fatal(err)
-				}
-				f(s.Stream.Number, &r)
-			}
-		}
-	}
-	if len(x.Errs) > 0 {
-		t.Error(x.Errs)
-	}
+	trailtest.EachRecord(t, tr, func(ref *trail.BlockRef, r *trail.Record) { f(ref.Segment.Stream.Number, r) })
 }
 
 func ofRecovery(r *trail.Record) bool {

@@ -146,19 +146,7 @@ func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
 	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
 		dst = append(append(append(dst, `,"outcome":"`...), r.Outcome.String()...), '"')
 	}
-	if r.XID != 0 {
-		dst = appendNumber(dst, "xid", r.XID)
-	}
-	if r.Undone {
-		dst = append(dst, `,"rolled_back":true`...)
-	}
-	if r.HasExtra() {
-		dst = appendExtra(append(dst, `,"extra":`...), r)
-	}
-	if r.Reasons() != trail.AuditedSession {
-		dst = appendReasons(append(dst, `,"audited":`...), r.Audited)
-	}
-	return append(dst, d.place...)
+	return append(appendEnd(dst, r), d.place...)
 }
 
 // appendID appends what identifies a record: session and sequence number, or

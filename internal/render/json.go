@@ -337,6 +337,11 @@ func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 		dst = appendField(dst, "sqlstate", r.SQLState)
 	}
 	dst = appendField(dst, "message", r.Message)
+	return append(appendEnd(dst, r), f.of(r)...)
+}
+
+// appendEnd appends the fields that come last in JSON and in the schemas made from it.
+func appendEnd(dst []byte, r *trail.Record) []byte {
 	if r.XID != 0 {
 		dst = appendNumber(dst, "xid", r.XID)
 	}
@@ -349,7 +354,7 @@ func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 	if r.Reasons() != trail.AuditedSession {
 		dst = appendReasons(append(dst, `,"audited":`...), r.Audited)
 	}
-	return append(dst, f.of(r)...)
+	return dst
 }
 
 func appendExtra(dst []byte, r *trail.Record) []byte {

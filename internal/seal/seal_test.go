@@ -19,28 +19,16 @@ func golden(t testing.TB) []*Seal {
 		t.Fatal(err)
 	}
 	var seals []*Seal
-	files := &trail.Files{}
-	defer files.Close()
-	for _, seg := range tr.Streams[0].Segments {
-		refs, _ := seg.Index()
-		for i := range refs {
-			var b trail.Block
-			if err := files.Read(&refs[i], &b); err != nil {
-				t.Fatal(err)
-			}
-			var r trail.Record
-			for b.Next(&r) == nil {
-				if r.Kind != trail.KindSeal {
-					continue
-				}
-				s, err := Parse(&r, &seg.Header)
-				if err != nil {
-					t.Fatal(err)
-				}
-				seals = append(seals, s)
-			}
+	trailtest.EachRecord(t, tr, func(ref *trail.BlockRef, r *trail.Record) {
+		if r.Kind != trail.KindSeal || ref.Segment.Stream.Number != 0 {
+			return
 		}
-	}
+		s, err := Parse(r, &ref.Segment.Header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seals = append(seals, s)
+	})
 	return seals
 }
 

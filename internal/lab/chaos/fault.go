@@ -155,10 +155,10 @@ func (r *round) killWhileStarting(ctx context.Context) error {
 	return r.relaunch(ctx)
 }
 
-// killWriterAgain kills each successor of a writer as soon as it starts, or shortly after.
-func (r *round) killWriterAgain(ctx context.Context) error {
+// endWriters ends a writer and its successors, each as soon as it runs or shortly after, this many in all.
+func (r *round) endWriters(ctx context.Context, times int, end func(pid int)) error {
 	last := 0
-	for range 2 + r.rng.IntN(4) {
+	for range times {
 		var p process
 		err := r.until(ctx, "a writer is running again", func() bool {
 			var ok bool
@@ -169,10 +169,15 @@ func (r *round) killWriterAgain(ctx context.Context) error {
 			return err
 		}
 		time.Sleep(r.moment(60))
-		r.kill(p.pid)
+		end(p.pid)
 		last = p.pid
 	}
 	return nil
+}
+
+// killWriterAgain kills a writer and each of its successors.
+func (r *round) killWriterAgain(ctx context.Context) error {
+	return r.endWriters(ctx, 2+r.rng.IntN(4), r.kill)
 }
 
 // dieAt makes a writer, and its successors, die at a place in its code.
@@ -228,22 +233,7 @@ func (r *round) stopBy(ctx context.Context, sig syscall.Signal) error {
 // terminateWriter terminates a writer, and sometimes its successor, too, while the server keeps running: the postmaster
 // starts another one.
 func (r *round) terminateWriter(ctx context.Context) error {
-	last := 0
-	for range 1 + r.rng.IntN(2) {
-		var p process
-		err := r.until(ctx, "a writer is running again", func() bool {
-			var ok bool
-			p, ok = r.oneOf(r.writers())
-			return ok && p.pid != last
-		})
-		if err != nil {
-			return err
-		}
-		time.Sleep(r.moment(60))
-		_ = syscall.Kill(p.pid, syscall.SIGTERM)
-		last = p.pid
-	}
-	return nil
+	return r.endWriters(ctx, 1+r.rng.IntN(2), func(pid int) { _ = syscall.Kill(pid, syscall.SIGTERM) })
 }
 
 func (r *round) stopWriter(_ context.Context) error {

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -541,4 +542,33 @@ func SealHeader(image []byte) {
 // SealSegment does the same for a segment header.
 func SealSegment(header []byte) {
 	binary.LittleEndian.PutUint64(header[120:], xxhash.Sum64(header[:120]))
+}
+
+// EachRecord calls f with every record of a trail, which must have no damage, and with its block.
+func EachRecord(t testing.TB, tr *trail.Trail, f func(ref *trail.BlockRef, r *trail.Record)) {
+	t.Helper()
+	files := &trail.Files{}
+	defer files.Close()
+	x := tr.Index()
+	if len(x.Errs) > 0 {
+		t.Error(x.Errs)
+	}
+	for _, s := range x.Streams {
+		refs := s.Refs()
+		for i := range refs {
+			var b trail.Block
+			if err := files.Read(&refs[i], &b); err != nil {
+				t.Fatal(err)
+			}
+			var r trail.Record
+			for {
+				if err := b.Next(&r); err == io.EOF {
+					break
+				} else if err != nil {
+					t.Fatal(err)
+				}
+				f(&refs[i], &r)
+			}
+		}
+	}
 }

@@ -3,7 +3,6 @@ package write_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -122,39 +121,22 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 }
 
 func read(t *testing.T, tr *trail.Trail) (got []string) {
-	files := &trail.Files{}
-	defer files.Close()
-	for _, s := range tr.Index().Streams {
-		refs := s.Refs()
-		for i := range refs {
-			var b trail.Block
-			if err := files.Read(&refs[i], &b); err != nil {
-				t.Fatal(err)
-			}
-			var r trail.Record
-			for {
-				if err := b.Next(&r); err == io.EOF {
-					break
-				} else if err != nil {
-					t.Fatal(err)
-				}
-				duration, rows, body := uint64(0), uint64(0), ""
-				if r.Has(trail.FieldDuration) {
-					duration = r.Duration + 1
-				}
-				if r.Has(trail.FieldRows) {
-					rows = r.Rows + 1
-				}
-				if r.Shape != nil {
-					body = string(shape)
-				}
-				hash := [32]byte{}
-				copy(hash[:], r.TextHash)
-				got = append(got, line(r.Kind, r.Seq, r.Statement, r.Time, duration, rows, byte(r.Session.PID), body, string(r.Text), r.Has(trail.FieldText),
-					string(r.Nulls), string(r.Values), r.Depth, r.Substatement, r.Outcome, string(r.SQLState), string(r.Message), r.XID, r.TextBytes, hash, string(r.Extra), r.Audited))
-			}
+	trailtest.EachRecord(t, tr, func(_ *trail.BlockRef, r *trail.Record) {
+		duration, rows, body := uint64(0), uint64(0), ""
+		if r.Has(trail.FieldDuration) {
+			duration = r.Duration + 1
 		}
-	}
+		if r.Has(trail.FieldRows) {
+			rows = r.Rows + 1
+		}
+		if r.Shape != nil {
+			body = string(shape)
+		}
+		hash := [32]byte{}
+		copy(hash[:], r.TextHash)
+		got = append(got, line(r.Kind, r.Seq, r.Statement, r.Time, duration, rows, byte(r.Session.PID), body, string(r.Text), r.Has(trail.FieldText),
+			string(r.Nulls), string(r.Values), r.Depth, r.Substatement, r.Outcome, string(r.SQLState), string(r.Message), r.XID, r.TextBytes, hash, string(r.Extra), r.Audited))
+	})
 	return got
 }
 
