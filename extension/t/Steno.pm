@@ -22,7 +22,7 @@ our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
   relations_of verify_ok gapless by_statement numbers_are_there wait_until value can_connect steno_result
   without_origin has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
-  refuses_to_start
+  refuses_to_start cases_of run_cases
 );
 
 # Ring files of servers that a test kills must not be left in memory, even if the test fails: their
@@ -254,6 +254,43 @@ sub the_record
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	is(scalar @found, 1, "$what: one record");
 	return $found[0] // {};
+}
+
+# What a table of cases says: each line is a statement, with "1> " before it if a function runs it, and
+# the indented lines below it are what its record has.
+sub cases_of
+{
+	my ($table) = @_;
+	my @cases;
+
+	foreach my $line (split /\n/, $table)
+	{
+		if ($line =~ s/^\t//)
+		{
+			push @{ $cases[-1]{has} }, $line;
+			next;
+		}
+		my $depth = $line =~ s/^1> // ? 1 : 0;
+
+		push @cases, { text => $line, depth => $depth, has => [] };
+	}
+	return @cases;
+}
+
+# Runs the client's statements of these cases in one session with this application name, after other
+# SQL; returns the record of each case, which is empty if there is none.
+sub run_cases
+{
+	my ($node, $database, $application, $before, @cases) = @_;
+	my %found;
+
+	$node->psql(
+		$database,
+		$before . join('', map { "$_->{text};\n" } grep { !$_->{depth} } @cases),
+		connstr => $node->connstr($database) . " application_name=$application",
+		on_error_stop => 0);
+	push @{ $found{ $_->{text} }[ $_->{depth} // 0 ] }, $_ foreach statements($node, application => $application);
+	return map { shift @{ $found{ $_->{text} }[ $_->{depth} ] } // {} } @cases;
 }
 
 # A record, as text, without the fields that say who wrote it, and when.

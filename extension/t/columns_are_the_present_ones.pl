@@ -157,21 +157,7 @@ SELECT reads()
 	t select(b)
 END
 
-my @cases;
-
-foreach my $line (split /\n/, $table)
-{
-	if ($line =~ s/^\t//)
-	{
-		push @{ $cases[-1]{relations} }, $line;
-	}
-	else
-	{
-		my $depth = $line =~ s/^1> // ? 1 : 0;
-
-		push @cases, { text => $line, depth => $depth, relations => [] };
-	}
-}
+my @cases = cases_of($table);
 
 # A relation as the table above has it.
 sub shown
@@ -199,20 +185,12 @@ sub columns_of
 
 foreach my $id ('off', 'on')
 {
-	my %found;
+	my @records = run_cases($node, 'postgres', "id_$id", "DROP TABLE IF EXISTS made;\nSET compute_query_id = $id;\n", @cases);
 
-	$node->psql(
-		'postgres',
-		"SET compute_query_id = $id;\n" . join('', map { "$_->{text};\n" } grep { !$_->{depth} } @cases) . 'DROP TABLE IF EXISTS made;',
-		connstr => $node->connstr('postgres') . " application_name=id_$id",
-		on_error_stop => 0);
-	push @{ $found{ $_->{text} }[ $_->{depth} // 0 ] }, $_
-	  foreach statements($node, application => "id_$id");
 	foreach my $case (@cases)
 	{
-		my $r = shift @{ $found{ $case->{text} }[ $case->{depth} ] } // {};
-		my @seen = columns_of($r);
-		my @wanted = sort @{ $case->{relations} };
+		my @seen = columns_of(shift @records);
+		my @wanted = sort @{ $case->{has} };
 
 		is_deeply(\@seen, \@wanted, "$case->{text}; compute_query_id $id") or diag explain \@seen;
 	}

@@ -365,21 +365,7 @@ DO $$ BEGIN CREATE TABLE kept (a int); DROP TABLE kept; CREATE TABLE kept2 (a in
 	drop table public.kept
 END
 
-my @cases;
-
-foreach my $line (split /\n/, $table)
-{
-	if ($line =~ s/^\t//)
-	{
-		push @{ $cases[-1]{objects} }, $line;
-	}
-	else
-	{
-		my $depth = $line =~ s/^1> // ? 1 : 0;
-
-		push @cases, { text => $line, depth => $depth, objects => [] };
-	}
-}
+my @cases = cases_of($table);
 
 # What is mandatory has its own record, also with steno.log_nested = off.
 my $node = new_node('main', conf => "steno.mandatory = 'setting'\n");
@@ -399,23 +385,13 @@ sub objects
 	  @{ $r->{objects} // [] };
 }
 
-$node->psql(
-	'd',
-	"SET allow_in_place_tablespaces = on;\n"
-	  . join('', map { "$_->{text};\n" } grep { !$_->{depth} } @cases),
-	connstr => $node->connstr('d') . ' application_name=objects',
-	on_error_stop => 0);
-
-my %found;
-
-push @{ $found{"$_->{text}"}[ $_->{depth} // 0 ] }, $_
-  foreach statements($node, application => 'objects');
+my @records = run_cases($node, 'd', 'objects', "SET allow_in_place_tablespaces = on;\n", @cases);
 
 foreach my $case (@cases)
 {
-	my $r = shift @{ $found{ $case->{text} }[ $case->{depth} ] } // {};
+	my $r = shift @records;
 	my @seen = objects($r);
-	my @expected = map { s/\bpostgres$/$user/r } @{ $case->{objects} };
+	my @expected = map { s/\bpostgres$/$user/r } @{ $case->{has} };
 
 	# from PostgreSQL 18 on, NOT NULL is a constraint
 	@seen = grep { !/^drop table constraint \S+_not_null on / } @seen;

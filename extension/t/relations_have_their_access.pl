@@ -129,22 +129,8 @@ sub shown
 	return $line;
 }
 
-my @cases;
+my @cases = cases_of($table);
 my $foreign = has_module('file_fdw');
-
-foreach my $line (split /\n/, $table)
-{
-	if ($line =~ s/^\t//)
-	{
-		push @{ $cases[-1]{relations} }, $line;
-	}
-	else
-	{
-		my $depth = $line =~ s/^1> // ? 1 : 0;
-
-		push @cases, { text => $line, depth => $depth, relations => [] };
-	}
-}
 
 if (!$foreign)
 {
@@ -174,22 +160,14 @@ CREATE EXTENSION file_fdw;
 CREATE SERVER files FOREIGN DATA WRAPPER file_fdw;
 CREATE FOREIGN TABLE s.ft (a text) SERVER files OPTIONS (filename '/dev/null');
 }) if $foreign;
-$node->psql(
-	'd',
-	join('', map { "$_->{text};\n" } grep { !$_->{depth} } @cases),
-	connstr => $node->connstr('d') . ' application_name=relations',
-	on_error_stop => 0);
+my @records = run_cases($node, 'd', 'relations', '', @cases);
 
-my %found;
-
-push @{ $found{ $_->{text} }[ $_->{depth} // 0 ] }, $_
-  foreach statements($node, application => 'relations');
 foreach my $case (@cases)
 {
-	my $r = shift @{ $found{ $case->{text} }[ $case->{depth} ] } // {};
+	my $r = shift @records;
 	my @seen = map { shown($_) } @{ $r->{relations} // [] };
 
-	is_deeply(\@seen, $case->{relations}, $case->{text}) or diag explain \@seen;
+	is_deeply(\@seen, $case->{has}, $case->{text}) or diag explain \@seen;
 }
 $node->stop;
 verify_ok($node, 'the trail is whole');
