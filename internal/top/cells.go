@@ -1,4 +1,4 @@
-// Numbers and texts that fit into so many cells of a terminal.
+// Numbers and texts for a given number of cells of a terminal.
 
 package top
 
@@ -17,7 +17,7 @@ import (
 // Charset is which characters a terminal shows.
 type Charset struct{ ASCII bool }
 
-// CharsetOf reads the locale, as setlocale does: UTF-8, or nothing but ASCII is safe.
+// CharsetOf returns UTF-8 if the locale says so, which is read as setlocale reads it, and otherwise ASCII.
 func CharsetOf(getenv func(string) string) Charset {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := strings.ToUpper(getenv(name)); v != "" {
@@ -27,7 +27,7 @@ func CharsetOf(getenv func(string) string) Charset {
 	return Charset{ASCII: os.PathSeparator == '/'}
 }
 
-// safe is text without anything that a terminal would obey, and without tails of other cells.
+// safe returns text with control characters escaped, and with question marks for what the terminal cannot show.
 func (c Charset) safe(s string) string {
 	s = render.Safe(s)
 	if !c.ASCII {
@@ -59,8 +59,8 @@ func (c Charset) left(s string, n int) string {
 	return s + strings.Repeat(" ", max(0, n-ansi.StringWidthWc(s)))
 }
 
-// right is a number, which is ASCII, at the right of n cells. What does not fit is better not
-// shown than wrong.
+// right returns a number, which is ASCII, at the right of n cells. A number that does not fit is not
+// shown, because a part of it would be wrong.
 func right(s string, n int) string {
 	if len(s) > n {
 		s = strings.Repeat("#", max(n, 0))

@@ -64,8 +64,8 @@ var windows = []time.Duration{
 	10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
 }
 
-// list is the place in a list that changes: the chosen row is found again by its key, unless
-// it is the first one, which stays the first.
+// list is the position in a list whose rows change. The chosen row is found again by its key, except
+// the first one: the choice then stays at the top.
 type list struct {
 	key        string
 	index, top int
@@ -174,7 +174,7 @@ func (m *Model) ask() tea.Cmd {
 	})
 }
 
-// guarded makes a panic of a command a message, so that the screen ends in order.
+// guarded turns a panic of a command into a message, so that the terminal is restored.
 func guarded(f func() tea.Msg) tea.Cmd {
 	return func() (msg tea.Msg) {
 		defer func() {
@@ -186,7 +186,7 @@ func guarded(f func() tea.Msg) tea.Cmd {
 	}
 }
 
-// Crash is why the screen has ended by a mistake of its own; empty: it has not.
+// Crash is the error in this program that has ended the screen; empty: none.
 func (m *Model) Crash() string { return m.crash }
 
 // Update takes a message.

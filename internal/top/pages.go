@@ -139,7 +139,7 @@ func (m *Model) text(p *page) (lines []string) {
 	return slices.DeleteFunc(lines, func(l string) bool { return !has(p.filter, l) })
 }
 
-// fieldLines puts names at the left, and values at the right of them, as long as they are.
+// fieldLines formats fields: names on the left, and beside them the values, in full.
 func (m *Model) fieldLines(fields []Field) (lines []string) {
 	const name = 14
 	for _, f := range fields {

@@ -26,7 +26,7 @@ type Options struct {
 	// are found.
 	Open   func() (*trail.Trail, error)
 	Filter *query.Filter
-	// Parts says that the filter looks at texts, which of big records are in several blocks.
+	// Parts says that the filter looks at texts: those of big records are in several blocks.
 	Parts bool
 	Zone  *time.Location
 	// Rings are the directories or files in which the rings of the server are looked for.
@@ -39,7 +39,7 @@ type Question struct {
 	Window time.Duration
 	At     int64 // the middle of the window; 0: it ends now
 	By     Dimension
-	// Still says that nothing new is read: what is counted is asked for in another order.
+	// Still asks for another order of what has been counted; nothing new is read.
 	Still bool
 }
 
@@ -230,8 +230,8 @@ func (c *counter) Keep(r *trail.Record) bool {
 	return false
 }
 
-// Guess counts a record whose text is in other blocks: unless the filter asks for it, nobody
-// wants to wait for that.
+// Guess counts a record whose text is in other blocks: reading these would take too long, unless the
+// filter needs the text.
 func (c *counter) Guess(r *trail.Record) bool {
 	return c.matcher.Guess(r) && (c.Parts || c.Keep(r))
 }
@@ -287,8 +287,8 @@ func (p *pastReader) read(r *Reader, budget time.Duration) error {
 	return nil
 }
 
-// What a piece has at most, as far as the index says, unless it is as short as this: behind a
-// long time without records there may be a busy one.
+// A piece has at most maxPiece records, as far as the index says, unless it is as short as this: a
+// busy time may follow a long one without records.
 const (
 	maxPiece = 200_000 // records
 	minPiece = second

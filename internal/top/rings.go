@@ -101,9 +101,9 @@ func real(path string) string {
 	return path
 }
 
-// postmaster is the process id of the server in whose data directory the trail is: 0 if that is
-// not known, and none if it does not run. Another server can have the same identifier, such as a
-// standby.
+// postmaster is the process ID of the server in whose data directory the trail is: 0 if that is not
+// known, and none if it does not run. The system identifier is not enough to find a server, because
+// a standby has the same one.
 func (r *ringReader) postmaster() (pid uint32, none bool) {
 	if r.data == "" {
 		return 0, false

@@ -1,4 +1,4 @@
-// The terminal of the screen: it is given back as it was, however the program ends.
+// The terminal: its modes are restored however the program ends.
 
 package top
 
@@ -19,12 +19,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/top"
 )
 
-// framesPerSecond bounds how often the terminal is written to; keys have to be answered sooner
-// than one notices.
+// framesPerSecond bounds how often the terminal is written to. It is high enough for a key to be
+// answered without a noticeable delay.
 const framesPerSecond = 20
 
-// patience is how long the terminal may take to be given back after a signal, when nobody reads
-// what is written to it.
+// patience bounds the time to restore the terminal after a signal: nobody may be reading what is
+// written to it.
 const patience = time.Second
 
 // screen runs the screen until somebody quits it.
@@ -58,7 +58,7 @@ func screen(ctx context.Context, io *iostreams.IOStreams, m *top.Model) error {
 	return err
 }
 
-// saveTerminal returns a function that gives the terminal its modes of now back.
+// saveTerminal returns a function that restores the present modes of the terminal.
 func saveTerminal() func() {
 	fd := int(os.Stdin.Fd())
 	state, err := term.GetState(fd)
@@ -68,8 +68,8 @@ func saveTerminal() func() {
 	return func() { _ = term.Restore(fd, state) }
 }
 
-// suspend gives the terminal back, stops the process as the signal would have done, and goes on
-// when it is continued. Nothing stops a process whose shell is gone: it goes on at once.
+// suspend restores the terminal and stops the process, as SIGTSTP would have done. It returns when
+// the process is continued; at once if its shell is gone, because nobody could continue it.
 func suspend(p *tea.Program) {
 	if p.ReleaseTerminal() != nil {
 		return
@@ -79,9 +79,9 @@ func suspend(p *tea.Program) {
 	p.Send(tea.ClearScreen())
 }
 
-// handleSignals ends the program for the signals that end others without a word, and gives the
-// terminal back while it is stopped. ended passes a signal on that has ended the program; done
-// is called before it.
+// handleSignals ends the program in order at signals that would end it by default, and restores the
+// terminal while the program is stopped. After done was called, ended ends the process by the signal
+// that has ended the program.
 func handleSignals(p *tea.Program) (ended, done func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, append(fatalSignals, stopSignals...)...)

@@ -6,7 +6,7 @@ package top
 
 import "os"
 
-// There are none that a terminal has to be saved from.
+// There are none at which the terminal has to be restored.
 var (
 	fatalSignals, stopSignals []os.Signal
 	closed                    os.Signal

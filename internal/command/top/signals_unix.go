@@ -18,18 +18,18 @@ var (
 	fatalSignals = []os.Signal{syscall.SIGHUP, syscall.SIGQUIT}
 	stopSignals  = []os.Signal{syscall.SIGTSTP}
 
-	// closed stands for a terminal that is gone
+	// closed is sent when the terminal is gone
 	closed os.Signal = syscall.SIGHUP
 )
 
 func isStop(s os.Signal) bool { return slices.Contains(stopSignals, s) }
 
-// raiseStop asks for what Ctrl-Z does, which the terminal does not while it is ours.
+// raiseStop sends the signal of Ctrl-Z, which the terminal does not send in raw mode.
 func raiseStop() { _ = syscall.Kill(os.Getpid(), syscall.SIGTSTP) }
 
-// stop stops the process, with the others of its job, until it is continued. Go does not give
-// the handler of SIGTSTP back, and nothing ignores SIGSTOP: so it is asked first whether there is
-// a shell that could continue the job, as the system does for SIGTSTP.
+// stop stops the process and the others of its job until they are continued. It uses SIGSTOP,
+// because Go cannot restore the default action of SIGTSTP. Unlike SIGTSTP, SIGSTOP also stops a job
+// that no shell could continue, so stop first checks that there is one.
 func stop() {
 	parent := os.Getppid()
 	session, err := unix.Getsid(0)
@@ -42,5 +42,5 @@ func stop() {
 	time.Sleep(50 * time.Millisecond) // in which the signal arrives
 }
 
-// pass ends the process as a shell says that a signal has ended one.
+// pass ends the process with the exit code by which shells report a signal.
 func pass(s os.Signal) { os.Exit(128 + int(s.(syscall.Signal))) }

@@ -1,7 +1,7 @@
 // Package top is the program steno-top: its command tree, and the command top.
 //
-// It is a program of its own because of what it links: a terminal's library, which an auditor
-// who verifies a trail need not trust.
+// It is a separate program because it links a terminal library, which an auditor who verifies a
+// trail need not trust.
 package top
 
 import (
@@ -122,7 +122,7 @@ The filters are those of "steno cat".`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.At, "at", "", "show a past `moment`, with the window around it: '2026-11-21 03:12', 2h, yesterday")
-	fl.DurationVar(&opts.Window, "window", time.Minute, "`time` that the figures are of")
+	fl.DurationVar(&opts.Window, "window", time.Minute, "length of the window that the figures are of, as a `time`")
 	fl.DurationVar(&opts.Interval, "interval", time.Second, "`time` between two screens")
 	fl.StringVar(&opts.By, "by", "user", "group by this `dimension` first: "+strings.Join(top.Dimensions(), ", "))
 	fl.StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
@@ -220,7 +220,7 @@ func height() int {
 	return 24
 }
 
-// again prints one screen after the other.
+// again prints a screen at each interval.
 func again(ctx context.Context, o *Options, reader *top.Reader, q top.Question, s top.Settings) error {
 	for {
 		if err := once(o.IO.Out, reader, q, s, o.IO.Width()); err != nil {
