@@ -53,7 +53,7 @@ func (f *csvlogFormat) Append(dst []byte, r *trail.Record) []byte {
 	return dst
 }
 
-// told is the message of what a server's own log does not know.
+// told is the message for records without an equivalent in the server's log.
 func (f *csvlogFormat) told(r *trail.Record) []byte {
 	f.message = append(append(f.message[:0], "pg_steno "...), r.Kind.String()...)
 	sep := ": "

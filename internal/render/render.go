@@ -1,6 +1,6 @@
 // Package render makes lines of records: text for people, JSON and CSV for
 // programs, and the formats of other programs: the server's csvlog, pgaudit's
-// lines, and three schemas of the world of monitoring. docs/formats.md has what
+// lines, and three schemas for monitoring. docs/formats.md states what
 // becomes of each field. No line breaks out of its place or reaches a terminal
 // with a control character, whatever a record has in it.
 //

@@ -14,9 +14,9 @@ import (
 // ErrMoved is why a feed does not advance its slot.
 var ErrMoved = errors.New("was moved by another process")
 
-// Feed is a reader of a slot. The slot is only moved when it is where the feed has left it: if
-// another process moves it, somebody else reads the same slot, and the feed ends rather than
-// overlook what the other one did not pass on, or move the slot back.
+// Feed is a reader of a slot. It moves the slot only from where it has left it. If another process has
+// moved it, that process reads the same slot: the feed then ends, because it could otherwise skip
+// records that the other reader has not passed on, or move the slot back.
 type Feed struct {
 	opts Options
 	at   []Position // what the slot's file has
@@ -56,7 +56,7 @@ func OpenFeed(path, name string) (*Feed, error) {
 // Positions are where the slot is, by stream.
 func (f *Feed) Positions() []Position { return slices.Clone(f.at) }
 
-// IsAt says whether the slot is where Advance leads from some positions to some places.
+// IsAt says whether the slot is where Advance moves it from these positions to these places.
 func (f *Feed) IsAt(from []Position, to []trail.Place) bool {
 	next := Slot{Positions: slices.Clone(from)}
 	next.advance(to)
@@ -75,8 +75,8 @@ func (s *Slot) advance(to []trail.Place) {
 // From is the number of the first block that the slot wants of a stream.
 func (f *Feed) From(stream uint32) uint64 { return (&Slot{Positions: f.at}).wants(stream).Block }
 
-// Advance moves the slot to the blocks that come next, in the streams that are named. It is on
-// disk when this returns. A stream in which that would be backwards stays where it is.
+// Advance moves the slot to the next blocks of the streams that are named, but never backwards in a
+// stream. The new position is on disk when it returns.
 func (f *Feed) Advance(to []trail.Place) error {
 	next := Slot{Positions: slices.Clone(f.at)}
 	next.advance(to)

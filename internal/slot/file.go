@@ -168,8 +168,8 @@ func read(folder *private.Dir, name string) (Slot, error) {
 // locked calls f while the server deletes nothing, and nobody else changes a
 // slot. The folder of the slots is made when it is not there.
 //
-// The trail is the server's, and who runs this may be root: what is made here belongs
-// to the trail's owner, and a link that the server's account has put there leads nowhere.
+// The trail belongs to the server's account, and this may run as root: so what it creates is given
+// to the owner of the trail, and links that the server's account has put there are not followed.
 func locked(path string, f func(folder *private.Dir) error) error {
 	dir, err := private.OpenDir(path)
 	if err != nil {
@@ -193,8 +193,7 @@ func locked(path string, f func(folder *private.Dir) error) error {
 	return f(folder)
 }
 
-// giveToOwner makes what root has made belong to whom the directory belongs to: the
-// server must read it.
+// giveToOwner gives what root has created to the owner of the directory, so that the server can read it.
 func giveToOwner(made interface{ Chown(uid, gid int) error }, of *private.Dir) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -210,11 +209,11 @@ func giveToOwner(made interface{ Chown(uid, gid int) error }, of *private.Dir) e
 	return made.Chown(int(owner.UID), int(owner.GID))
 }
 
-// write replaces a slot's file, or makes it: whatever happens, the old one or the
-// new one is there, whole.
+// write creates or replaces a slot's file. Whatever interrupts it, either the old or the new file is
+// there, complete.
 func write(folder *private.Dir, s *Slot) error {
 	temporary := "." + s.Name + ".new"
-	// one that is left is never written to: nobody knows what it is
+	// never write to a file that is there already: it may be anything
 	if err := folder.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -48,9 +48,9 @@ func end(s *trail.Stream) (p Position, ok bool) {
 	return p, true
 }
 
-// at is the first block of a stream, from a position on, that has a record that
-// ended at a time or later: all blocks before it ended earlier. Of what cannot be read
-// nobody knows that. found is false when there is none: the position is the end then.
+// at is the first block of a stream, from a position on, that has a record that ended at a time or
+// later: all blocks before it ended earlier. A segment that cannot be read may have such a record. If
+// there is none, found is false, and the position is the end.
 func at(s *trail.Stream, from Position, when int64) (p Position, found bool, err error) {
 	for _, seg := range s.Segments {
 		if seg.Number < from.Segment {
@@ -117,8 +117,8 @@ func parseTarget(to string, now time.Time) (target, error) {
 	}, nil
 }
 
-// moment makes positions of a moment. One up to which the trail has not got yet is its
-// end: what was written since the reader finished would be acknowledged unread.
+// moment returns the positions at a moment. A moment after the end of the trail stands for its end,
+// which would acknowledge what was written since the reader finished, unread.
 func moment(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Position, err error) {
 	atEnd, moves := true, false
 	for _, s := range t.Streams {

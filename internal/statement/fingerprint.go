@@ -1,5 +1,5 @@
-// Package statement says what questions about statements mean, wherever they are asked: which
-// statements are the same, which are privileged, and what is outside of working hours.
+// Package statement has definitions that several commands share: which statements are the same but for
+// their constants, which are privileged, and which times are outside of working hours.
 package statement
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Fingerprint is what statements have in common that differ only in constants: the query
-// identifier if the server has computed one, or else that of the text. Without both, there is
-// none. scratch is memory that is used again.
+// Fingerprint returns the number that statements which differ only in constants have in common: the
+// query identifier if the server has computed one, otherwise OfText. Without either, there is none.
+// scratch is memory for reuse.
 func Fingerprint(r *trail.Record, scratch *[]byte) (n uint64, ok bool) {
 	switch {
 	case r.Shape != nil && r.Shape.QueryID != 0:
@@ -34,9 +34,9 @@ func ParseFingerprint(s string) (uint64, error) {
 	return n, nil
 }
 
-// OfText returns a number that statements have in common that differ only in constants, in
-// how many of them are in a list, in comments, white space, and upper or lower case outside of
-// quotes. Strings are read as with standard_conforming_strings.
+// OfText returns a number that is the same for statements that differ only in constants, in the number
+// of constants in a list, in comments, in white space, and in case outside of quotes. Strings are read
+// as with standard_conforming_strings.
 func OfText(text []byte, scratch *[]byte) uint64 {
 	*scratch = appendPlain((*scratch)[:0], text)
 	return xxhash.Sum64(*scratch)
@@ -48,7 +48,7 @@ func isWord(c byte) bool {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// appendPlain appends the text with ? for each constant and one blank where words meet.
+// appendPlain appends the text with ? for each constant and one blank between words.
 func appendPlain(dst, s []byte) []byte {
 	blank := false
 	constant := func() {
@@ -133,7 +133,7 @@ func appendPlain(dst, s []byte) []byte {
 	return bytes.TrimRight(dst, ";")
 }
 
-// afterQuote is behind the quoted text that begins at i.
+// afterQuote is the position after the quoted text that begins at i.
 func afterQuote(s []byte, i int, escapes bool) int {
 	quote := s[i]
 	for i++; i < len(s); i++ {
@@ -150,7 +150,7 @@ func afterQuote(s []byte, i int, escapes bool) int {
 	return len(s)
 }
 
-// afterComment is behind a comment, which may have others inside.
+// afterComment is the position after a comment, which may contain others.
 func afterComment(s []byte, i int) int {
 	depth := 0
 	for i < len(s) {
@@ -171,7 +171,7 @@ func afterComment(s []byte, i int) int {
 	return i
 }
 
-// afterDollars is behind a string in dollar quotes that begins at i; 0 if none does.
+// afterDollars is the position after a string in dollar quotes that begins at i; 0 if none does.
 func afterDollars(s []byte, i int) int {
 	end := i + 1
 	for end < len(s) && isWord(s[end]) && !(end == i+1 && isDigit(s[end])) {

@@ -10,8 +10,8 @@ import (
 // Grants are the command tags of statements that give and take privileges.
 var Grants = []string{"GRANT", "REVOKE", "GRANT ROLE", "REVOKE ROLE", "ALTER DEFAULT PRIVILEGES"}
 
-// Privileged are command tags of statements that are privileged, whatever their class is: those of
-// class role, and changes of settings, are, too.
+// Privileged are the command tags of statements that are privileged in any class. All statements of
+// class role, and changes of settings, are privileged, too.
 var Privileged = []string{
 	"ALTER SYSTEM", "LOAD", "SECURITY LABEL", "CREATE EXTENSION", "ALTER EXTENSION", "DROP EXTENSION",
 	"CREATE POLICY", "ALTER POLICY", "DROP POLICY", "CREATE EVENT TRIGGER", "ALTER EVENT TRIGGER", "DROP EVENT TRIGGER",
