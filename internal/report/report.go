@@ -10,7 +10,10 @@
 //	sections.go    the sections, made of what was counted
 //	compliance.go  the same, in the order of the requirements of a standard
 //	chart.go       pictures
-//	html.go        the page; markdown.go and json.go: the other formats
+//	html.go        the page; markdown.go: the same as Markdown
+//
+// Chart libraries produce images, or pages with scripts, which the policy of the page forbids; these
+// pictures are inline SVG with the page's colors and fonts.
 package report
 
 import (
