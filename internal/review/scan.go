@@ -4,12 +4,16 @@
 //	grants.go   the grants of a server, as JSON; dump.go: as SQL
 //	policy.go   what PostgreSQL would allow with them
 //	scan.go     a pass over a trail, by all cores
-//	uses.go     what roles did, summed up by the shape of statements
+//	uses.go     what roles did, summed up by the shape of statements; hidden.go: what records do not name
 //	access.go   what of the grants was used; script.go: REVOKE for the rest; dryrun.go: what would fail
 //	person.go   all that somebody did
 //	subject.go  where a value was asked for; value.go: its forms
-//	change.go   who changed a row, with pgoutput.go and debezium.go
-//	document.go the answer as text, JSON and Markdown
+//	change.go   who changed a row; pgoutput.go: the changes of a file
+//	document.go the answer as text, JSON and Markdown; follow.go: the commands in it
+//
+// No library serves for reading SQL and pgoutput: those that parse PostgreSQL's SQL link its parser, in C
+// or as WebAssembly, and know nothing of psql's commands in a dump; those that parse pgoutput belong to
+// clients of replication, and are given messages whose length is known.
 package review
 
 import (
