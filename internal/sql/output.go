@@ -1,4 +1,5 @@
-// Writes results: as a table for people, CSV and JSON for programs, Markdown for documents.
+// Writes results: as a table for people, CSV and JSON for programs, Markdown for documents. DuckDB could
+// write some of these, but not so that no text reaches a terminal or a spreadsheet unescaped.
 
 package sql
 
