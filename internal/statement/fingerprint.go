@@ -1,5 +1,8 @@
 // Package statement has definitions that several commands share: which statements are the same but for
 // their constants, which are privileged, and which times are outside of working hours.
+//
+// Fingerprints of texts are our own: libraries that compute them link PostgreSQL's parser, in C or as
+// WebAssembly, and fail for texts that it cannot parse, which trails contain, too.
 package statement
 
 import (

@@ -1,4 +1,5 @@
-// The manual page of a program, made from its commands and flags.
+// The manual page of a program, made from its commands and flags. The package doc of cobra, which could make
+// one page for each command, links a parser of Markdown.
 
 package program
 
