@@ -303,6 +303,46 @@ func TestDocumentsNameFilesThatExist(t *testing.T) {
 	}
 }
 
+// TestPackageCommentsListTheirFiles checks comments that list the files of their package: all of them, but for the one
+// with the comment, and nothing else.
+func TestPackageCommentsListTheirFiles(t *testing.T) {
+	packages := map[string][]string{}
+	for _, path := range sources(t) {
+		if strings.HasPrefix(path, "internal/") && strings.HasSuffix(path, ".go") && !regexp.MustCompile(`_(test|gen)\.go$`).MatchString(path) {
+			packages[filepath.Dir(path)] = append(packages[filepath.Dir(path)], path)
+		}
+	}
+	lists := 0
+	for _, files := range packages {
+		for _, file := range files {
+			comment := regexp.MustCompile(`(?m)(?:^//.*\n)+package `).FindString(contents(t, file))
+			list := regexp.MustCompile(`(?m)^//\t.*\.go\b.*$`).FindAllString(comment, -1)
+			if len(list) < 3 {
+				continue
+			}
+			lists++
+			listed := map[string]bool{file: true}
+			for _, name := range regexp.MustCompile(`[\w*]+\.go\b`).FindAllString(strings.Join(list, " "), -1) {
+				found, _ := filepath.Glob(filepath.Join(top, filepath.Dir(file), name))
+				if len(found) == 0 {
+					t.Errorf("%s: there is no file %s", file, name)
+				}
+				for _, f := range found {
+					listed[strings.TrimPrefix(f, top+"/")] = true
+				}
+			}
+			for _, f := range files {
+				if !listed[f] {
+					t.Errorf("%s does not list %s", file, filepath.Base(f))
+				}
+			}
+		}
+	}
+	if lists < 8 {
+		t.Errorf("only %d lists found", lists)
+	}
+}
+
 // complianceTables checks the tables of a compliance map, and returns how many
 // rows there are in each.
 func complianceTables(n *named, text string, test func(name string) bool) (rows map[string]int, wrong []string) {

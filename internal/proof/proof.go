@@ -9,6 +9,7 @@
 //	check.go       from a file to a verdict
 //	conditions.go  what its records tell about what the trail can lack
 //	report.go      the verdict, and the records
+//	exclusions.go  the same conditions, for answers that are no proofs
 //
 // A seal signs the hash of a chain that includes the stored payload of each block. So a
 // block is proved by all blocks from it to the next seal, as they are in the trail, and by

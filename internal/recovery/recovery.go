@@ -8,7 +8,7 @@
 //	drain.go     the records of a ring file
 //	ledger.go    which records there are
 //	ringfiles.go which ring files are read
-//	inuse.go     who has the files open
+//	inuse_*.go   who has the files open
 //	place.go     where the copy goes
 //	report.go    what was done, and what is lost
 //

@@ -6,7 +6,7 @@
 //	pushdown.go    what a statement asks of the records of each table
 //	conditions.go  which blocks need not be read because of that
 //	scan.go        the table functions that DuckDB calls
-//	columns.go     the columns, made of a record
+//	columns.go     the columns, made of a record; types.go: their types
 //	vector.go      DuckDB's vectors
 //	value.go       the values of a result
 //	export.go      all records as a Parquet file or a database

@@ -2,19 +2,28 @@
 // from format/FORMAT.md and format/records.def alone and shares no code with
 // the writer, so that each checks the other.
 //
-// From the disk to a record, in the order of the files:
+// From the disk to a record:
 //
-//	reader.go   a trail's streams and segments, the index of a segment's blocks
+//	reader.go   a trail's streams and segments, and the blocks of a segment; holes_*.go: in sparse files
+//	index.go    where the blocks are, and which times they cover; copied.go: those of a proof
+//	contents.go the indexes of the server, which say what blocks contain
 //	segment.go  the segment header; whether copied bytes are as they were written
+//	resync.go   the next block behind damage
 //	block.go    the block header, checksums, chain, decompression
 //	crypt.go    keys, and the payloads of encrypted segments
 //	decode.go   the items of a block, of which only what is wanted is handed out
 //	tally.go    plain records, which verify only counts
-//	record.go   what they become: definitions, records, data parts
+//	record.go   what they become: definitions, records, data parts; names.go: names of numbers
 //	parts.go    big records put together from their data parts
+//	encoding.go texts of other encodings as UTF-8
 //	param.go    parameter values as PostgreSQL prints them
-//	merge.go    all streams in one order
-//	live.go     a trail that is being written
+//
+// From records to what a reader asks for:
+//
+//	merge.go    all streams in one order; scan.go: in no order, by many goroutines
+//	live.go     a trail that is being written; feed.go: how far a reader has got; last.go: the last records
+//	rollback.go which statements were rolled back
+//	servers.go  which server wrote a trail; branch.go: streams that begin beside others
 //	deleted.go  what the server deleted by policy
 //
 // Nothing here trusts its input: a length is checked against the file or the
