@@ -2,16 +2,14 @@ package profile
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"io"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/browsertest"
 	"github.com/pg-steno/pg_steno/internal/lab/perf"
 )
 
@@ -73,10 +71,6 @@ func TestFlameGraphOfNothing(t *testing.T) {
 
 // The page is looked at in a browser: drawn, zoomed, searched, switched.
 func TestFlameGraphInABrowser(t *testing.T) {
-	browser, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no chromium here (Debian's package chromium)")
-	}
 	const act = `<script>
 addEventListener("load", () => {
   const say = [], boxes = () => [...document.querySelectorAll("#graph div")];
@@ -101,28 +95,14 @@ addEventListener("load", () => {
   document.title = say.join("; ");
 });
 </script>`
-	dir := t.TempDir()
-	file := filepath.Join(dir, "flame.html")
 	page := strings.Replace(flame(t, example()), "</body>", act+"</body>", 1)
-	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu",
-		"--user-data-dir="+filepath.Join(dir, "user"),
-		"--window-size=400,700", "--dump-dom", "file://"+file)
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("chromium: %v", err)
-	}
-	title := regexp.MustCompile(`<title>(.*?)</title>`).FindSubmatch(out)
+	dom, _, _ := browsertest.Open(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, page) }), "400,700", false)
+	title := regexp.MustCompile(`<title>(.*?)</title>`).FindStringSubmatch(dom)
 	// of the 35 s on processors the executor has 20 below PortalRun, the pipe 5
 	want := "drawn 16; executor 57; tip standard_ExecutorRun — 2000 samples, 20.000 s, 57.14 % of processors; " +
 		"mostly: running statements; " +
 		"zoomed 100; found 14.29 % matched; hits 1; waits 100; theme true; wider false"
-	if title == nil || string(title[1]) != want {
+	if title == nil || title[1] != want {
 		t.Errorf("got\n%s, want\n%s", title, want)
 	}
 }

@@ -1,24 +1,18 @@
 package report
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"html"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/pg-steno/pg_steno/internal/browsertest"
 )
 
 // probe is added to a copy of the page. It precedes the page's own script, records errors from then on, uses the page
@@ -79,16 +73,6 @@ type seen struct {
 	Columns                  [][]string
 }
 
-func browser(t *testing.T) string {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Skip("no Chromium: Debian's package chromium has it")
-	return ""
-}
-
 // framed is a page in a frame of this width; a browser's own window has at least 500 pixels.
 type framed struct {
 	name, text string
@@ -99,13 +83,7 @@ type framed struct {
 // were requested.
 func open(t *testing.T, pages []framed, dark bool) (all []seen, asked []string) {
 	t.Helper()
-	path := browser(t)
-	var lock sync.Mutex
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lock.Lock()
-		defer lock.Unlock()
-		asked = append(asked, r.URL.Path)
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	dom, _, asked := browsertest.Open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n, err := strconv.Atoi(r.URL.Path[1:]); err == nil && n < len(pages) {
 			_, _ = io.WriteString(w, withProbe(pages[n].text))
 			return
@@ -114,9 +92,7 @@ func open(t *testing.T, pages []framed, dark bool) (all []seen, asked []string) 
 		for i, p := range pages {
 			fmt.Fprintf(w, `<iframe src="/%d" width="%d" height="900" style="border: 0"></iframe>`, i, p.width)
 		}
-	}))
-	defer server.Close()
-	dom := run(t, path, "--window-size=1300,1000", "--hide-scrollbars", scheme(dark), "--dump-dom", server.URL+"/")
+	}), "1300,1000", dark)
 	all = make([]seen, len(pages))
 	for _, m := range regexp.MustCompile(`(?s)<pre>(.*?)</pre>`).FindAllStringSubmatch(dom, -1) {
 		var s seen
@@ -134,43 +110,6 @@ func withProbe(page string) string {
 	return strings.Replace(page, "<title>", "<script>"+probe+"</script><title>", 1)
 }
 
-func scheme(dark bool) string {
-	if dark {
-		return "--blink-settings=preferredColorScheme=0"
-	}
-	return "--blink-settings=preferredColorScheme=1"
-}
-
-// run runs the browser without any network except this machine's own.
-func run(t *testing.T, path string, args ...string) string {
-	t.Helper()
-	profile, err := os.MkdirTemp("", "steno-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(profile)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, append([]string{"--headless", "--no-sandbox", "--disable-gpu",
-		"--disable-quic", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--user-data-dir=" + profile}, args...)...)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	// All processes of its group are killed with it, including those that it leaves behind.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	group := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.Cancel, cmd.WaitDelay = group, 5*time.Second
-	err = cmd.Run()
-	if cmd.Process != nil {
-		_ = group()
-	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, errOut.String())
-	}
-	return out.String()
-}
-
 func TestPageInABrowser(t *testing.T) {
 	logging, ipc := exampleLogging(), exampleIPC()
 	evil, _ := hostile()
@@ -179,7 +118,7 @@ func TestPageInABrowser(t *testing.T) {
 		{"ipc", rendered(t, ipc), 1200}, {"hostile", rendered(t, evil), 360}}
 	for _, dark := range []bool{false, true} {
 		all, asked := open(t, pages, dark)
-		if slices.Sort(asked); !slices.Equal(asked, []string{"/", "/0", "/1", "/2", "/3", "/4"}) {
+		if !slices.Equal(asked, []string{"/", "/0", "/1", "/2", "/3", "/4"}) {
 			t.Errorf("asked for %q", asked)
 		}
 		for i, s := range all {
