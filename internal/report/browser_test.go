@@ -4,23 +4,17 @@ package report
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"html"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/browsertest"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -67,65 +61,25 @@ type seen struct {
 // browser's console has.
 func look(t *testing.T, page string, width int, dark bool) (s seen, asked, console []string) {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no Chromium: Debian's package chromium has it")
-	}
-	var lock sync.Mutex
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		lock.Lock()
-		defer lock.Unlock()
-		asked = append(asked, r.URL.Path)
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	dom, log, asked := browsertest.Open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/page" {
 			_, _ = io.WriteString(w, page)
 			return
 		}
 		fmt.Fprintf(w, frame, width)
-	}))
-	defer server.Close()
-	profile, err := os.MkdirTemp("", "steno-browser-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(profile)
-	scheme := 1
-	if dark {
-		scheme = 0
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--enable-logging=stderr", "--log-level=0",
-		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--user-data-dir="+profile, "--window-size=1400,1000", "--hide-scrollbars",
-		fmt.Sprintf("--blink-settings=preferredColorScheme=%d", scheme), "--dump-dom", server.URL+"/")
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	group := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.Cancel, cmd.WaitDelay = group, 5*time.Second
-	err = cmd.Run()
-	if cmd.Process != nil {
-		_ = group()
-	}
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &errOut)
-	}
-	m := regexp.MustCompile(`(?s)<pre>(.*?)</pre>`).FindStringSubmatch(out.String())
+	}), "1400,1000", dark)
+	m := regexp.MustCompile(`(?s)<pre>(.*?)</pre>`).FindStringSubmatch(dom)
 	if m == nil {
-		t.Fatalf("nothing was seen\n%s\n%s", &out, &errOut)
+		t.Fatalf("nothing was seen\n%s\n%s", dom, log)
 	}
 	if err := json.Unmarshal([]byte(html.UnescapeString(m[1])), &s); err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(errOut.String()) {
+	for line := range strings.Lines(log) {
 		if strings.Contains(line, "CONSOLE") {
 			console = append(console, line)
 		}
 	}
-	lock.Lock()
-	defer lock.Unlock()
-	slices.Sort(asked)
 	return s, asked, console
 }
 
