@@ -8,6 +8,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 )
 
+// reads is a function without its name.
+const reads = `(m text, t text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE n bigint;
+BEGIN
+	EXECUTE format('SELECT /*%s*/ count(*) FROM %I', m, t) INTO n;
+	RAISE NOTICE 'ran %', m;
+	RETURN n;
+END $$`
+
 // schema creates the objects that scripts use. Tables a0 to a4 are read, b0 to b2 are written. A function that reads a
 // table gets a marker for that statement, and reports "ran" and the marker when it has run.
 const schema = `
@@ -27,34 +36,10 @@ CREATE TABLE ruled (a int);
 CREATE TABLE ruled_too (a int);
 CREATE RULE twice AS ON INSERT TO ruled DO ALSO INSERT INTO ruled_too VALUES (new.a);
 
-CREATE FUNCTION reads(m text, t text) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE n bigint;
-BEGIN
-	EXECUTE format('SELECT /*%s*/ count(*) FROM %I', m, t) INTO n;
-	RAISE NOTICE 'ran %', m;
-	RETURN n;
-END $$;
-CREATE FUNCTION parallel_reads(m text, t text) RETURNS bigint PARALLEL SAFE LANGUAGE plpgsql AS $$
-DECLARE n bigint;
-BEGIN
-	EXECUTE format('SELECT /*%s*/ count(*) FROM %I', m, t) INTO n;
-	RAISE NOTICE 'ran %', m;
-	RETURN n;
-END $$;
-CREATE FUNCTION stable_reads(m text, t text) RETURNS bigint STABLE LANGUAGE plpgsql AS $$
-DECLARE n bigint;
-BEGIN
-	EXECUTE format('SELECT /*%s*/ count(*) FROM %I', m, t) INTO n;
-	RAISE NOTICE 'ran %', m;
-	RETURN n;
-END $$;
-CREATE FUNCTION immutable_reads(m text, t text) RETURNS bigint IMMUTABLE LANGUAGE plpgsql AS $$
-DECLARE n bigint;
-BEGIN
-	EXECUTE format('SELECT /*%s*/ count(*) FROM %I', m, t) INTO n;
-	RAISE NOTICE 'ran %', m;
-	RETURN n;
-END $$;
+CREATE FUNCTION reads` + reads + `;
+CREATE FUNCTION parallel_reads` + reads + ` PARALLEL SAFE;
+CREATE FUNCTION stable_reads` + reads + ` STABLE;
+CREATE FUNCTION immutable_reads` + reads + ` IMMUTABLE;
 CREATE FUNCTION rowsof(m text, t text) RETURNS SETOF int LANGUAGE plpgsql AS $$
 DECLARE r record;
 BEGIN
