@@ -35,7 +35,7 @@
 #define TEXT_BYTES (32 * 1024)
 #define TEXT_OVERHEAD 32
 
-/* A group of less bytes than this is not worth being told from its neighbors. */
+/* Groups of fewer bytes than this are not worth distinguishing from their neighbors. */
 #define GROUP_BYTES (16 * 1024)
 
 /* Highest outcome that is a bit of results[]. */

@@ -552,7 +552,7 @@ join_parts(Reading *r, StenoTrailRecord *record, const Segment *s, uint64 offset
 		return;
 	if (p.need[STENO_PART_VALUES] > 0 || is_too_long(record, STENO_PART_VALUES))
 	{
-		/* the values that are there cannot be told apart */
+		/* without all values, it is not known where the ones that are left begin */
 		record->mask &= ~(STENO_FIELD_VALUES | STENO_FIELD_NULLS);
 		return;
 	}

@@ -2,8 +2,8 @@
  * extension/sql/views.c
  *		The functions behind the views, and the other SQL functions.
  *
- * What writers and sessions change meanwhile may be seen in part: views read the control area and the
- * rings without a lock, but for the texts of problems.
+ * Views read the control area and the rings without a lock, except for the texts of problems.  So a row
+ * may have some values from before a change and some from after it.
  */
 #include "base/steno.h"
 
@@ -30,7 +30,7 @@
 #include "session/session.h"
 #include "sql/show.h"
 
-/* Nobody waits longer for the answer of a writer that is not running. */
+/* How long to wait for the answer of a writer that is not running. */
 #define GONE_SECONDS 10
 
 PG_FUNCTION_INFO_V1(steno_sql_status);
@@ -114,7 +114,7 @@ put_health_columns(int number, Datum *values, bool *nulls, int n)
 	return n;
 }
 
-/* One row: the first of the writers that are worst off, and the sums of all. */
+/* One row: the state of the first writer with the worst state, and the sums over all writers. */
 Datum
 steno_sql_status(PG_FUNCTION_ARGS)
 {

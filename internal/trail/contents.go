@@ -17,7 +17,7 @@ import (
 // terms were omitted may contain any.
 type Contents struct {
 	// First is the number of the first block that it covers, Blocks how many follow one
-	// another, and Group how many of them are told apart only as a group.
+	// another, and Group how many of them the index lists only together.
 	First, Blocks, Group uint64
 
 	lists    [len(namesTerms)]termList

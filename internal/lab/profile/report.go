@@ -405,7 +405,7 @@ func missingSymbols(p *Profile, program string, userOnly bool) []string {
 			"--unwind dwarf.")
 	}
 	if userOnly {
-		notes = append(notes, "The kernel was not sampled: the cost of the log's pipe and its lock cannot be told from "+
+		notes = append(notes, "The kernel was not sampled: the cost of the log's pipe and its lock cannot be separated from "+
 			"that of write(). "+paranoidHint())
 	}
 	return notes

@@ -155,7 +155,7 @@ type Chart struct {
 	Metric string `json:"metric"`
 	Ratio  bool   `json:"ratio,omitempty"`
 	X      string `json:"x"`                // dimension along the axis (of bars: one group each)
-	Series string `json:"series,omitempty"` // dimension told apart by colour
+	Series string `json:"series,omitempty"` // dimension shown by color
 	Where  Case   `json:"where,omitempty"`
 	Log    bool   `json:"log,omitempty"` // logarithmic axis of values
 	Note   string `json:"note,omitempty"`
