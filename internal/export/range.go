@@ -118,7 +118,7 @@ func (e *extent) chain(ctx context.Context, files *trail.Files, of *trail.Stream
 		if k > first && begins && known && ref.Number == refs[k-1].Number+1 && ref.Segment.Header.PreviousHash != previous && !ref.AfterDamage {
 			e.damaged(of, ref, "chain is broken: segment %d does not follow from what precedes it", ref.Segment.Number)
 		}
-		if k > first && ref.Number != refs[k-1].Number+1 && !e.deleted(of, refs[k-1].Segment.Number, ref.Segment.Number) {
+		if k > first && ref.Number != refs[k-1].Number+1 && (!begins || ref.Segment.Number == refs[k-1].Segment.Number+1) { // else the reader tells
 			e.damaged(of, ref, "blocks %d to %d are missing", refs[k-1].Number+1, ref.Number-1)
 		}
 		if begins {
@@ -146,17 +146,6 @@ func (e *extent) chain(ctx context.Context, files *trail.Files, of *trail.Stream
 
 func (e *extent) damaged(of *trail.Stream, ref *trail.BlockRef, format string, args ...any) {
 	e.damage = append(e.damage, Problem{"damaged", fmt.Sprintf("%s: offset %d: ", ref.Segment.Path, ref.Offset) + fmt.Sprintf(format, args...)})
-}
-
-// deleted says whether retention has deleted all segments between two.
-func (e *extent) deleted(of *trail.Stream, before, after uint64) bool {
-	deletions := of.Deletions()
-	for n := before + 1; n < after; n++ {
-		if !slices.ContainsFunc(deletions, func(d trail.Deletion) bool { return d.Stream == of.Number && d.Covers(n) }) {
-			return false
-		}
-	}
-	return after > before+1
 }
 
 // look reads blocks that have records of several days, and those that have gap records. What

@@ -268,6 +268,71 @@ func (seg *Segment) gone(err error) error {
 	return err
 }
 
+// hole is where segments are missing in the middle of a stream that were not deleted by policy.
+type hole struct {
+	err           *MissingError
+	before, after *SegmentIndex
+}
+
+// MissingError is about segments that are not there, although there are earlier ones and later
+// ones, and no record says that the server deleted them.
+type MissingError struct {
+	Stream *Stream
+	Span
+}
+
+func (e *MissingError) Error() string {
+	if e.First == e.Last {
+		return fmt.Sprintf("%s: segment %d is missing, and was not deleted by retention", e.Stream.Path, e.First)
+	}
+	return fmt.Sprintf("%s: segments %d to %d are missing, and were not deleted by retention", e.Stream.Path, e.First, e.Last)
+}
+
+// holes are those of the stream, as far as the index has the segments beside them.
+func (s *StreamIndex) holes() (all []hole) {
+	if len(s.Stream.missing) == 0 {
+		return nil
+	}
+	var deleted []Span
+	for _, d := range s.Stream.Deletions() {
+		if d.Stream == s.Stream.Number {
+			deleted = append(deleted, Span{First: d.SinceSegment, Last: d.LastSegment})
+		}
+	}
+	slices.SortFunc(deleted, Span.Compare)
+	at := func(number uint64) *SegmentIndex {
+		i := slices.IndexFunc(s.Segments, func(one SegmentIndex) bool { return one.Segment.Number == number })
+		if i < 0 {
+			return nil
+		}
+		return &s.Segments[i]
+	}
+	for _, m := range s.Stream.missing {
+		before, after := at(m.First-1), at(m.Last+1)
+		if before == nil || after == nil {
+			continue
+		}
+		for _, left := range Uncovered(deleted, m.First, m.Last+1) {
+			all = append(all, hole{&MissingError{s.Stream, left}, before, after})
+		}
+	}
+	return all
+}
+
+// missingSegments says which segments are missing that may have had records of these times, in
+// wanted blocks.
+func (x *Index) missingSegments(since, until int64, wanted func(*BlockRef) bool) (errs []error) {
+	for _, h := range x.holes {
+		outside := h.before.Records > 0 && until != MaxTime && h.before.FirstTime >= until || h.after.Records > 0 && h.after.LastEnd < since
+		first := BlockRef{Segment: &Segment{Stream: h.err.Stream, Number: h.err.First}, Number: h.before.last.Number + 1}
+		last := BlockRef{Segment: &Segment{Stream: h.err.Stream, Number: h.err.Last}, Number: max(first.Number, h.after.Segment.Header.FirstBlock-1)}
+		if !outside && (wanted == nil || wanted(&first) || wanted(&last)) {
+			errs = append(errs, h.err)
+		}
+	}
+	return errs
+}
+
 // IncompleteError is a record the first parts of which stood in a segment that was
 // deleted by policy.
 type IncompleteError struct {

@@ -70,6 +70,75 @@ func TestDeletionsAreFoundWhereTheStateFileSays(t *testing.T) {
 	}
 }
 
+func TestSegmentsThatAreMissingAreToldToThoseWhoReadAroundThem(t *testing.T) {
+	const second = 1_000_000
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	for i := range int64(7) {
+		if i > 0 {
+			s.Rotate(t, trailtest.Epoch+i*second)
+		}
+		b := trailtest.NewBuilder(trailtest.Epoch + i*second)
+		b.Add(note(session, trailtest.Epoch+i*second, fmt.Sprint("text", i+1)))
+		s.Write(t, b)
+	}
+	s.Delete(t, trailtest.NewSession(trailtest.Epoch, 2), s, 1, 2)
+	for _, n := range []uint64{2, 4, 5} { // of the first two, the server has left one
+		os.Remove(s.SegmentPath(n))
+	}
+	const at = trailtest.Epoch
+	told := func(path string, since, until int64, blocks func(*trail.BlockRef) bool) (messages []string) {
+		seen := func(err error) {
+			if errors.As(err, new(*trail.MissingError)) {
+				_, message, _ := strings.Cut(err.Error(), ": ")
+				messages = append(messages, message)
+			} else {
+				t.Error(err)
+			}
+		}
+		merged := trail.MergeOptions{Since: since, Until: until, Blocks: blocks, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: seen}
+		open(t, path).Index().Merge(t.Context(), merged, func([]byte) error { return nil })
+		whole := messages
+		messages = nil
+		scan := open(t, path).Index().Scan(t.Context(), trail.ScanOptions{Since: since, Until: until, Blocks: blocks, Warn: seen})
+		scan.Close()
+		if !slices.Equal(whole, messages) {
+			t.Errorf("merged: %q; scanned: %q", whole, messages)
+		}
+		messages = nil
+		all := func(uint32) uint64 { return 0 }
+		open(t, path).Index().MergeInParts(t.Context(), all, merged, func([]byte) error { return nil }, func([]trail.Place) error { return nil })
+		if !slices.Equal(whole, messages) {
+			t.Errorf("merged: %q; in parts: %q", whole, messages)
+		}
+		return whole
+	}
+	missing := []string{"segments 4 to 5 are missing, and were not deleted by retention"}
+	from := func(n uint64) func(*trail.BlockRef) bool {
+		return func(r *trail.BlockRef) bool { return r.Number >= n }
+	}
+	for _, c := range []struct {
+		path         string
+		since, until int64
+		blocks       func(*trail.BlockRef) bool
+		want         []string
+	}{
+		{dir, trail.MinTime, trail.MaxTime, nil, missing},
+		{filepath.Join(dir, "0"), trail.MinTime, trail.MaxTime, nil, missing},
+		{s.SegmentPath(3), trail.MinTime, trail.MaxTime, nil, nil},
+		{dir, at + 3*second, at + 4*second, nil, missing}, // between those that are there
+		{dir, at + 6*second + 1, trail.MaxTime, nil, nil},
+		{dir, trail.MinTime, at + 2*second, nil, nil},
+		{dir, trail.MinTime, trail.MaxTime, from(5), missing},
+		{dir, trail.MinTime, trail.MaxTime, from(6), nil},
+	} {
+		if got := told(c.path, c.since, c.until, c.blocks); !slices.Equal(got, c.want) {
+			t.Errorf("%s from %d until %d: %q, want %q", c.path, (c.since-at)/second, (c.until-at)/second, got, c.want)
+		}
+	}
+}
+
 func TestSegmentsThatGoBeforeTheyAreReadAreToldApart(t *testing.T) {
 	dir, s := threeSegments(t)
 	tr := open(t, dir)

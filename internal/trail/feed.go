@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 )
 
 // Place is a block of a stream: all before it have been taken.
@@ -30,7 +31,7 @@ func (x *Index) MergeInParts(ctx context.Context, from func(stream uint32) uint6
 	opts.Blocks = func(r *BlockRef) bool {
 		return r.Number >= from(r.Segment.Stream.Number) && (blocks == nil || blocks(r))
 	}
-	for _, err := range x.Errs { // each part would tell
+	for _, err := range slices.Concat(x.Errs, x.missingSegments(opts.Since, opts.Until, opts.Blocks)) { // each part would tell
 		opts.Warn(err)
 	}
 	quiet := &Index{Streams: x.Streams, keys: x.keys}

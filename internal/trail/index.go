@@ -16,8 +16,9 @@ type Index struct {
 	// Errs is what is wrong with the segments' block headers.
 	Errs []error
 
-	keys *Keys
-	kept keptRefs
+	holes []hole
+	keys  *Keys
+	kept  keptRefs
 }
 
 // StreamIndex is one stream of an index.
@@ -53,6 +54,7 @@ func (t *Trail) Index() *Index {
 			x.Errs = append(x.Errs, errs...)
 			si.Segments = append(si.Segments, summarize(seg, refs))
 		}
+		x.holes = append(x.holes, si.holes()...)
 		x.Streams = append(x.Streams, si)
 	}
 	return x

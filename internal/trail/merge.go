@@ -114,6 +114,9 @@ func (x *Index) merge(ctx context.Context, opts MergeOptions, emit func(line []b
 	for _, err := range x.Errs {
 		opts.Warn(err)
 	}
+	for _, err := range x.missingSegments(opts.Since, opts.Until, opts.Blocks) {
+		opts.Warn(err)
+	}
 	for _, err := range x.missingKeys(opts.Since, opts.Until, opts.segment, opts.Blocks) {
 		opts.Warn(err)
 	}

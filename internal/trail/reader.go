@@ -50,7 +50,8 @@ type Stream struct {
 	Whole bool
 	Trail string
 
-	keys *Keys
+	missing []Span // numbers between those of segments that were there when it was listed
+	keys    *Keys
 }
 
 // Segment is one file of a stream.
@@ -186,6 +187,11 @@ func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 		s.Segments = append(s.Segments, seg)
 	}
 	slices.SortFunc(s.Segments, func(a, b *Segment) int { return cmp.Compare(a.Number, b.Number) })
+	for i := 1; i < len(s.Segments); i++ {
+		if before, n := s.Segments[i-1].Number, s.Segments[i].Number; n > before+1 {
+			s.missing = append(s.missing, Span{First: before + 1, Last: n - 1})
+		}
+	}
 	if n := len(s.Segments); n > 0 {
 		s.Segments[n-1].Last = true
 	}

@@ -73,6 +73,9 @@ func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
 	for _, err := range x.Errs {
 		opts.Warn(err)
 	}
+	for _, err := range x.missingSegments(opts.Since, opts.Until, opts.Blocks) {
+		opts.Warn(err)
+	}
 	for _, err := range x.missingKeys(opts.Since, opts.Until, nil, opts.Blocks) {
 		opts.Warn(err)
 	}
