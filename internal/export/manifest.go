@@ -152,6 +152,9 @@ var ErrNoManifest = errors.New("not a manifest of an export")
 // maxManifest bounds what is read of a file that may be anything.
 const maxManifest = 256 << 20
 
+// ErrNotRegular is what a path is that names no regular file.
+var ErrNotRegular = errors.New("not a regular file")
+
 // CheckManifest compares the files of an export with its manifest. With keys, the manifest
 // must be signed with one of them.
 func CheckManifest(path string, keys seal.Keys) (*Check, error) {
@@ -314,7 +317,7 @@ func digest(path string) (n int64, sum string, err error) {
 // openRegular opens a regular file: a device may never end.
 func openRegular(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
+		return nil, ErrNotRegular
 	}
 	return os.Open(path)
 }

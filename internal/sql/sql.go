@@ -33,14 +33,22 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
+// File is a Parquet file that is a table.
+type File struct{ Name, Path string }
+
+// FileNamed is a file whose table has the file's name, without its end.
+func FileNamed(path string) File {
+	return File{strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), path}
+}
+
 // Options say what a database is made of.
 type Options struct {
 	// Index returns the index of the trail as it is now. It is called before each statement.
 	Index func() (*trail.Index, error)
 	// Since and Until bound the records' times.
 	Since, Until int64
-	// Files are Parquet files that are tables, by the names of files without their ends.
-	Files []string
+	// Files are Parquet files that are tables.
+	Files []File
 	// Writable is a file that Export may write; empty: none.
 	Writable string
 	// AllowFiles allows statements to read and write any file.
@@ -149,7 +157,10 @@ func (db *DB) setUp() error {
 		statements[0] = fmt.Sprintf("CREATE MACRO steno_since() AS make_timestamptz(%d)", db.options.Since+epoch)
 	}
 	statements = append(statements, "SET TimeZone = "+quoted(db.options.Location.String()))
-	allowed := slices.Clone(db.options.Files)
+	var allowed []string
+	for _, f := range db.options.Files {
+		allowed = append(allowed, f.Path)
+	}
 	if db.options.Writable != "" {
 		allowed = append(allowed, db.options.Writable)
 	}
@@ -159,12 +170,12 @@ func (db *DB) setUp() error {
 		}
 		allowed[i] = quoted(allowed[i])
 	}
-	for i, path := range db.options.Files {
-		name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-		if tableNamed(name) != nil {
-			return fmt.Errorf("%s: there is a table %s already: rename the file", path, name)
+	for i, f := range db.options.Files {
+		isSame := func(g File) bool { return strings.EqualFold(g.Name, f.Name) }
+		if tableNamed(f.Name) != nil || slices.ContainsFunc(db.options.Files[:i], isSame) {
+			return &Error{fmt.Sprintf("%s: there is a table %s already: use another name, NAME=%s", f.Path, f.Name, f.Path)}
 		}
-		statements = append(statements, fmt.Sprintf("CREATE VIEW %s AS SELECT * FROM read_parquet(%s)", identifier(name), allowed[i]))
+		statements = append(statements, fmt.Sprintf("CREATE VIEW %s AS SELECT * FROM read_parquet(%s)", identifier(f.Name), allowed[i]))
 	}
 	if !db.options.AllowFiles {
 		statements = append(statements, fmt.Sprintf("SET allowed_paths = [%s]", strings.Join(allowed, ", ")),
@@ -364,7 +375,7 @@ func (db *DB) run(ctx context.Context, statements string, changed bool, show fun
 	return nil
 }
 
-// Error is DuckDB's refusal of a statement.
+// Error is the refusal of a statement, or of a file's name.
 type Error struct{ Message string }
 
 func (e *Error) Error() string { return e.Message }

@@ -465,7 +465,7 @@ func TestNothingElseIsReadOrWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = options(t, path)
-	o.Files = []string{named}
+	o.Files = []File{FileNamed(named)}
 	db := open(t, o)
 	if got := values(t, db, "SELECT answer FROM named, trail LIMIT 1"); got != "42" {
 		t.Errorf("named: %s", got)

@@ -86,6 +86,7 @@ advanced when all lines have been written, with --output when they are on disk.`
 	}
 	flags.AddFilter(cmd, &opts.FilterOptions)
 	flags.AddStatements(cmd, &opts.FilterOptions)
+	flags.AddOffHours(cmd, &opts.FilterOptions)
 	opts.OutputFlags.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	flags.AddPositions(cmd, f, &opts.PositionOptions)

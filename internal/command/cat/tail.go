@@ -88,6 +88,7 @@ key ends the command, and the slot stays before it.`,
 	}
 	flags.AddFilter(cmd, &opts.FilterOptions)
 	flags.AddStatements(cmd, &opts.FilterOptions)
+	flags.AddOffHours(cmd, &opts.FilterOptions)
 	opts.OutputFlags.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	cmd.Flags().StringVar(&opts.Slot, "slot", "", "begin at this `slot`, and advance it when lines have been written")

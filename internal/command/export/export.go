@@ -33,7 +33,8 @@ type Options struct {
 	Check      string
 	CheckKeys  []string
 
-	asked bool // a filter was given
+	asked      bool // a filter was given
+	compressed bool // --compression was given
 }
 
 // NewCmdExport returns the command. Tests give a run function of their own.
@@ -68,11 +69,11 @@ something cannot be read for lack of a permission or a key: the exit code is 3.`
   steno export --check november/_manifest.json --key export.key.pub`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "out", "check", "key", "signing-key-file", "slot", "memory-limit")...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "fingerprint", "not-fingerprint", "out", "check", "key", "signing-key-file", "slot", "memory-limit")...); err != nil {
 				return err
 			}
 			opts.Filters = map[string][]string{}
-			for _, name := range append(flags.FilterNames, "failed", "ignore-case") {
+			for _, name := range append(flags.FilterNames, "fingerprint", "not-fingerprint", "failed", "top-level", "ignore-case") {
 				if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed {
 					opts.asked = true
 					if name != "since" && name != "until" {
@@ -80,6 +81,7 @@ something cannot be read for lack of a permission or a key: the exit code is 3.`
 					}
 				}
 			}
+			opts.compressed = cmd.Flags().Changed("compression")
 			if run != nil {
 				return run(cmd.Context(), opts)
 			}
@@ -87,6 +89,7 @@ something cannot be read for lack of a permission or a key: the exit code is 3.`
 		},
 	}
 	flags.AddFilter(cmd, &opts.Filter)
+	flags.AddStatements(cmd, &opts.Filter)
 	flags.AddKeys(cmd, &opts.Keys)
 	fs := cmd.Flags()
 	fs.StringVarP(&opts.Format, "format", "o", "", "`format` of the files: "+strings.Join(export.Formats, ", "))
@@ -141,13 +144,20 @@ func exportRun(ctx context.Context, o *Options) error {
 		for _, f := range m.Files {
 			bytes += f.Bytes
 		}
-		files := "files"
-		if len(m.Files) == 1 {
-			files = "file"
-		}
-		_, err = fmt.Fprintf(o.IO.Out, "%s records in %d %s of %s; manifest %s\n", humanize.Comma(int64(m.Rows)), len(m.Files), files, humanize.Bytes(uint64(bytes)), render.Safe(name))
+		_, err = fmt.Fprintf(o.IO.Out, "%s of %s; manifest %s\n", contents(m), humanize.Bytes(uint64(bytes)), render.Safe(name))
 	}
 	return exit.Verdict(exit.Found(damaged || m != nil && m.Verdict != export.VerdictComplete, false), err)
+}
+
+// contents says how much an export has.
+func contents(m *export.Manifest) string {
+	counted := func(n int64, what string) string {
+		if n != 1 {
+			what += "s"
+		}
+		return humanize.Comma(n) + " " + what
+	}
+	return counted(int64(m.Rows), "record") + " in " + counted(int64(len(m.Files)), "file")
 }
 
 // prepare checks the flags of an export.
@@ -159,6 +169,8 @@ func (o *Options) prepare() (err error) {
 		return exit.Usagef("invalid format %q: use %s", o.Format, strings.Join(export.Formats, ", "))
 	case !slices.Contains(export.Compressions, o.Compression):
 		return exit.Usagef("invalid compression %q: use %s", o.Compression, strings.Join(export.Compressions, " or "))
+	case o.compressed && o.Format != "parquet":
+		return exit.Usagef("--compression requires --format parquet")
 	case len(o.CheckKeys) > 0:
 		return exit.Usagef("--key requires --check; --signing-key-file signs the manifest")
 	case o.Slot != "" && (o.Filter.Since != "" || o.Filter.Until != ""):
@@ -203,6 +215,8 @@ func check(o *Options) error {
 	}
 	c, err := export.CheckManifest(o.Check, keys)
 	switch {
+	case errors.Is(err, export.ErrNotRegular):
+		return exit.Usagef("%s: not a file: name the manifest itself", o.Check)
 	case errors.Is(err, export.ErrNoManifest), errors.Is(err, os.ErrNotExist):
 		return exit.Usagef("%s: %w", o.Check, unwrapped(err))
 	case err != nil:
@@ -223,9 +237,9 @@ func check(o *Options) error {
 	if c.Signed != "" {
 		signature = "signed with key " + c.Signed
 	} else if keys != nil {
-		signature = "its signature is not valid"
+		signature = "not signed with a key that was given"
 	}
-	_, err = fmt.Fprintf(o.IO.Out, "%s: %s records in %d files, created %s; %s\n", verdict, humanize.Comma(int64(m.Rows)), len(m.Files), render.Safe(m.Created), signature)
+	_, err = fmt.Fprintf(o.IO.Out, "%s: %s, created %s; %s\n", verdict, contents(m), render.Safe(m.Created), signature)
 	return exit.Verdict(exit.Found(len(c.Problems) > 0 || m.Verdict != export.VerdictComplete, false), err)
 }
 

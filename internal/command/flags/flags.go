@@ -86,7 +86,11 @@ func AddStatements(cmd *cobra.Command, o *query.FilterOptions) {
 	f.StringSliceVar(&o.Fingerprints, "fingerprint", nil, "only statements with these `fingerprints`: statements that differ only in constants have the same one")
 	f.StringSliceVar(&o.Not.Fingerprints, "not-fingerprint", nil, "not statements with these `fingerprints`")
 	f.BoolVar(&o.TopLevel, "top-level", false, "only statements that clients sent, not those that functions and triggers ran")
-	f.BoolVar(&o.OffHours, "off-hours", false, "only outside of Monday to Friday, 07:00 to 19:00, in the time zone of --time-zone")
+}
+
+// AddOffHours adds the flag that needs the time zone of --time-zone.
+func AddOffHours(cmd *cobra.Command, o *query.FilterOptions) {
+	cmd.Flags().BoolVar(&o.OffHours, "off-hours", false, "only outside of Monday to Friday, 07:00 to 19:00, in the time zone of --time-zone")
 }
 
 // AddKeys adds the flags that say where keys of encrypted segments come from.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +52,7 @@ var formats = append(sql.Formats[:len(sql.Formats):len(sql.Formats)], "parquet")
 func NewCmdQuery(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	opts := &Options{IO: f.IO}
 	cmd := &cobra.Command{
-		Use:   "query [SQL] [TRAIL|SEGMENT|FILE.parquet]...",
+		Use:   "query [SQL] [TRAIL|SEGMENT|[NAME=]FILE.parquet]...",
 		Short: "Ask a trail in SQL",
 		Long: `Answer questions about a trail in SQL, in DuckDB's dialect, which is close to
 PostgreSQL's. The table trail has a row for each record; relations and columns
@@ -60,7 +61,7 @@ the other tables and views. There is no order without ORDER BY.
 
 The first argument is SQL unless it is the path of an existing file or directory.
 Further arguments are trails, as for "steno cat", and Parquet files, which are
-tables by the names of their files. Without SQL, a shell reads it from the
+tables: FILE, or NAME if it is given. Without SQL, a shell reads it from the
 terminal, or it is read from standard input.
 
 Only what is named on the command line is read, and nothing is written except
@@ -72,7 +73,8 @@ made of the rest, a warning names the damage, and the exit code is 1.`,
   steno query --format csv "FROM failed_logins ORDER BY time" > failed.csv
   steno query --format parquet --output day.parquet "FROM trail" --since yesterday
   steno query --explain "FROM trail WHERE \"user\" = 'alice' ORDER BY time"
-  steno query --file report.sql /var/lib/postgresql/15/main/pg_steno people.parquet`,
+  steno query --file report.sql /var/lib/postgresql/15/main/pg_steno people.parquet
+  steno query "SELECT count(*) FROM old" old=november/day=2026-11-01/trail.parquet`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Args, opts.Now = args, time.Now()
 			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "file", "output", "memory-limit", "temp-dir", "time-zone"); err != nil {
@@ -115,13 +117,31 @@ type inputs struct {
 	sql      string
 	hasSQL   bool
 	trails   []string
-	parquets []string
+	parquets []sql.File
+}
+
+var fileName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+
+// parquet is an argument that names a Parquet file: FILE.parquet or NAME=FILE.parquet.
+func parquet(arg string) (sql.File, bool) {
+	if !strings.EqualFold(filepath.Ext(arg), ".parquet") {
+		return sql.File{}, false
+	}
+	if prefix := fileName.FindString(arg); prefix != "" && !exists(arg) {
+		return sql.File{Name: strings.TrimSuffix(prefix, "="), Path: strings.TrimPrefix(arg, prefix)}, true
+	}
+	return sql.FileNamed(arg), true
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func (o *Options) inputs() (in inputs, err error) {
 	args := o.Args
 	if o.File == "" && len(args) > 0 {
-		if _, err := os.Stat(args[0]); err != nil {
+		if f, ok := parquet(args[0]); !exists(args[0]) && (!ok || !exists(f.Path)) {
 			in.sql, in.hasSQL, args = args[0], true, args[1:]
 			if !strings.ContainsAny(in.sql, " \t\n;()") {
 				return in, exit.Usagef("%q is neither SQL nor an existing file", render.Safe(in.sql))
@@ -129,14 +149,14 @@ func (o *Options) inputs() (in inputs, err error) {
 		}
 	}
 	for _, a := range args {
-		if strings.EqualFold(filepath.Ext(a), ".parquet") {
-			in.parquets = append(in.parquets, a)
+		if f, ok := parquet(a); ok {
+			in.parquets = append(in.parquets, f)
 		} else {
 			in.trails = append(in.trails, a)
 		}
 	}
 	for _, p := range in.parquets {
-		if _, err := os.Stat(p); err != nil {
+		if _, err := os.Stat(p.Path); err != nil {
 			return in, &exit.UsageError{Err: query.OpenError(err)}
 		}
 	}
@@ -313,6 +333,9 @@ func usage(err error) error {
 	var refused *sql.Error
 	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "Out of Memory Error") {
 		return errors.New("out of memory: use a greater --memory-limit, or --temp-dir")
+	}
+	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "IO Error") { // such as a full disk
+		return errors.New(safeLines(refused.Message))
 	}
 	if errors.As(err, &refused) {
 		return &exit.UsageError{Err: errors.New(safeLines(refused.Message))}

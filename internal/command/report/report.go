@@ -86,6 +86,7 @@ with what was found at its top.`,
 	}
 	flags.AddFilter(cmd, &opts.FilterOptions)
 	flags.AddStatements(cmd, &opts.FilterOptions)
+	flags.AddOffHours(cmd, &opts.FilterOptions)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	fs := cmd.Flags()
 	fs.StringVar(&opts.Out, "out", "", "write the report to this `file`, readable by its owner only; by default, to standard output")
