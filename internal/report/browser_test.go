@@ -29,6 +29,12 @@ document.getElementById("page").addEventListener("load", function () {
   seen.width = view.innerWidth;
   seen.closed = page.documentElement.scrollWidth;
   seen.charts = shown("figure svg.wide").length + "," + shown("figure svg.slim").length;
+  var handle = page.querySelector("tr.r summary"), at = (handle.scrollIntoView(), handle.getBoundingClientRect());
+  seen.handle = page.elementFromPoint(at.left + at.width / 2, at.top + at.height / 2) === handle;
+  seen.cut = all("th.n, td.n").filter(function (e) {
+    var box = e.getBoundingClientRect(), frame = e.closest(".scroll");
+    return box.width > 0 && box.right > frame.getBoundingClientRect().right + 1;
+  }).map(function (e) { return e.closest("table").id; }).filter(function (id, i, ids) { return ids.indexOf(id) === i; });
   all("details").forEach(function (d) { d.open = true; });
   seen.open = page.documentElement.scrollWidth;
   seen.scripts = all("script, img, iframe, [onerror], [onmouseover]").length;
@@ -54,7 +60,8 @@ document.getElementById("page").addEventListener("load", function () {
 type seen struct {
 	Width, Closed, Open, Scripts, Unnamed int
 	Charts, Styled, Paper, Ink, Text      string
-	Fetched, Dead, Outside                []string
+	Fetched, Dead, Outside, Cut           []string
+	Handle                                bool
 }
 
 // look shows a page in a browser, and returns what was seen, what was asked for, and what the
@@ -109,6 +116,13 @@ func TestPageInABrowser(t *testing.T) {
 		}
 		if s.Scripts > 0 || s.Unnamed > 0 || len(s.Dead) > 0 || len(s.Outside) > 0 {
 			t.Errorf("in %d: %d scripts, %d without a name, dead links %q, texts outside of pictures %q", c.width, s.Scripts, s.Unnamed, s.Dead, s.Outside)
+		}
+		if !s.Handle {
+			t.Errorf("in %d: the triangle that opens a row is hidden", c.width)
+		}
+		// on a screen, figures are seen without scrolling, however long the names before them are
+		if c.width > 1000 && len(s.Cut) > 0 {
+			t.Errorf("in %d: numbers of %q are hidden", c.width, s.Cut)
 		}
 		for _, text := range []string{trailtest.OfficeEvilTable, `'<script src="https://example.org/x.js"></script><img src=x onerror=alert(5)>' \x1b[31m`, `near "<script>alert(3)</script>"`, "o'neill, <script>"} {
 			if !strings.Contains(s.Text, text) {

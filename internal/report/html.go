@@ -64,6 +64,8 @@ func cellClass(c Cell, column Column) string {
 	add(column.Number, "n")
 	add(c.Alarm, "alarm")
 	add(c.Code, "sql")
+	add(column.List, "list")
+	add(column.Long, "long")
 	add(c.Heat > 0, "h"+string(rune('0'+c.Heat)))
 	return class
 }

@@ -131,6 +131,8 @@ type Table struct {
 type Column struct {
 	Name   string `json:"name"`
 	Number bool   `json:"number,omitempty"`
+	// How a page shows it: a list of names, which it may cut, or texts that need several lines.
+	List, Long bool `json:"-"`
 }
 
 // Row is a row, and the records behind it.
@@ -357,7 +359,7 @@ func (m *maker) notes() []string {
 		notes = append(notes, "There were more different names than are followed at the same time: rows were chosen by an approximation, then counted exactly. A row with a few records may be missing where its table says that there are more.")
 	}
 	if n := m.unfinished.n; n > 0 {
-		notes = append(notes, fmt.Sprintf("%s of statements that were still running when they were written count as records, not as statements.", plural(n, "start record")))
+		notes = append(notes, fmt.Sprintf("Of statements that had not ended when they were recorded there are start records, %s here: they count as records, not as statements.", number(n)))
 	}
 	return notes
 }

@@ -32,10 +32,12 @@ func (m *maker) sections() []Section {
 
 // ---- helpers ----
 
+// columns are those of a table: # stands before numbers, @ before lists of names, and ~ before texts
+// that can be long.
 func columns(names ...string) (all []Column) {
 	for _, n := range names {
-		name, isNumber := strings.CutPrefix(n, "#")
-		all = append(all, Column{name, isNumber})
+		name := strings.TrimLeft(n, "#@~")
+		all = append(all, Column{Name: name, Number: n[0] == '#', List: n[0] == '@', Long: n[0] == '~'})
 	}
 	return all
 }
@@ -92,10 +94,8 @@ func others(listed, all int, pruned bool, what string) string {
 
 // events is a table of single records.
 func (m *maker) events(id, caption string, l *latest, what string, head string, cells func(*Sample) []Cell) Table {
-	t := Table{ID: id, Caption: caption, Columns: columns("time", "user", "database"), Folded: len(l.last) > rowsShown}
-	for h := range strings.SplitSeq(head, ",") {
-		t.Columns = append(t.Columns, Column{Name: h})
-	}
+	t := Table{ID: id, Caption: caption, Columns: columns("time", "@user", "@database"), Folded: len(l.last) > rowsShown}
+	t.Columns = append(t.Columns, columns(strings.Split(head, ",")...)...)
 	t.Columns = append(t.Columns, Column{Name: "record"})
 	for _, s := range m.shown(l.last) {
 		row := Row{Cells: append([]Cell{{Text: s.Time}, text(s.User), text(s.Database)}, cells(s)...)}
@@ -274,10 +274,10 @@ func (m *maker) times() Table {
 }
 
 func (m *maker) logins() Section {
-	s := Section{ID: "logins", Title: "Logins", About: "Connections that were authenticated, and connections that were refused, by the client's address.",
+	s := Section{ID: "logins", Title: "Logins", About: "Connections that were authenticated (logins), and connections that were refused, by the client's address. A connection that was refused after it was authenticated, for example because its database does not exist, is both.",
 		Summary: fmt.Sprintf("%s and %s from %s.", plural(m.key("logins"), "login"), plural(m.key("refused"), "refused login"), m.distinct(len(m.hosts.of), m.hosts.pruned, "address"))}
 	s.Charts = []Chart{m.chart("Logins over time", m.series("logins", seriesLogins, false), m.series("refused", seriesRefused, true))}
-	t := Table{ID: "addresses", Caption: "By address", Columns: columns("address", "users", "first", "last", "#refused", "#logins")}
+	t := Table{ID: "addresses", Caption: "By address", Columns: columns("address", "@users", "first", "last", "#refused", "#logins")}
 	keys := m.hosts.heaviest((*address).weight)
 	t.Others = others(rowsShown, len(keys), m.hosts.pruned, "addresses")
 	for _, key := range keys[:min(len(keys), rowsShown)] {
@@ -291,7 +291,7 @@ func (m *maker) logins() Section {
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	reasons := m.stateTable("refusals", "Why logins were refused", "logins", &m.refusals, func(code string) query.FilterOptions {
+	reasons := m.stateTable("refusals", "Why logins were refused", "refused", &m.refusals, func(code string) query.FilterOptions {
 		o := m.byState(code)
 		o.Failed, o.Kinds = false, []string{"auth_failed"}
 		return o
@@ -308,7 +308,7 @@ func (m *maker) logins() Section {
 }
 
 func (m *maker) stateTable(id, caption, what string, t *tally[string, state, *state], by func(string) query.FilterOptions) Table {
-	out := Table{ID: id, Caption: caption, Columns: columns("SQLSTATE", "condition", "class", "users", "first", "last", "#"+what)}
+	out := Table{ID: id, Caption: caption, Columns: columns("SQLSTATE", "condition", "class", "@users", "first", "last", "#"+what)}
 	keys := t.heaviest((*state).weight)
 	out.Others = others(2*rowsShown, len(keys), t.pruned, "SQLSTATEs")
 	for _, key := range keys[:min(len(keys), 2*rowsShown)] {
@@ -357,7 +357,7 @@ func (m *maker) privilegedAndDDL() Section {
 		Summary: fmt.Sprintf("%s and %s of other DDL.", plural(m.privileged.n, "privileged statement"), plural(m.ddl.n, "statement"))}
 	roles := m.series("role", int(trail.ClassRole), false)
 	s.Charts = []Chart{m.chart("Privileged statements and DDL over time", m.series("privileged", seriesPrivileged, false), roles, m.series("ddl", int(trail.ClassDDL), false), m.series("settings", seriesSettings, false))}
-	t := Table{ID: "commands", Caption: "By command", Columns: columns("command", "class", "users", "first", "last", "#failed", "#statements")}
+	t := Table{ID: "commands", Caption: "By command", Columns: columns("command", "class", "@users", "first", "last", "#failed", "#statements")}
 	keys := m.commands.heaviest((*state).weight)
 	t.Others = others(2*rowsShown, len(keys), m.commands.pruned, "commands")
 	for _, key := range keys[:min(len(keys), 2*rowsShown)] {
@@ -373,8 +373,8 @@ func (m *maker) privilegedAndDDL() Section {
 	cells := func(s *Sample) []Cell {
 		return []Cell{text(s.Command), text(s.Objects), {Text: render.Safe(s.Result()), Alarm: s.Result() != ""}, {Text: render.Safe(s.Text), Code: true}}
 	}
-	s.Tables = []Table{t, m.events("privileged_events", "Privileged statements", &m.privileged, "privileged statement", "command,object,failed,text", cells),
-		m.events("ddl_events", "DDL", &m.ddl, "statement", "command,object,failed,text", cells)}
+	s.Tables = []Table{t, m.events("privileged_events", "Privileged statements", &m.privileged, "privileged statement", "command,object,failed,~text", cells),
+		m.events("ddl_events", "DDL", &m.ddl, "statement", "command,object,failed,~text", cells)}
 	return s
 }
 
@@ -405,7 +405,7 @@ func (p *pair) row(m *maker, id string) Row {
 		count(p.failed), count(p.named), count(p.uses.n - p.named)}, Records: []Records{m.records("", &p.uses, byPair(p))}}
 }
 
-var pairColumns = columns("user", "database", "relation", "access", "first", "last", "#failed", "#as object", "#statements")
+var pairColumns = columns("@user", "@database", "relation", "access", "first", "last", "#failed", "#as object", "#statements")
 
 func (m *maker) accessed() Section {
 	all := m.used(func(*pair) bool { return true })
@@ -548,7 +548,7 @@ func (m *maker) settingsSection() Section {
 	t := Table{ID: "setting_kinds", Caption: "What was changed", Columns: columns("by", "#records"), Rows: []Row{
 		m.keyRow("settings", "settings of pg_steno"), m.keyRow("alter_system", "ALTER SYSTEM"), m.keyRow("set", "SET and RESET")}}
 	cells := func(s *Sample) []Cell { return []Cell{{Text: render.Safe(s.Text)}} }
-	s.Tables = []Table{t, m.events("setting_events", "Settings of pg_steno", &m.settings, "change", "change", cells)}
+	s.Tables = []Table{t, m.events("setting_events", "Settings of pg_steno", &m.settings, "change", "~change", cells)}
 	return s
 }
 
@@ -565,7 +565,7 @@ func (m *maker) gapsSection() Section {
 	}
 	slices.SortFunc(reasons.Rows, func(a, b Row) int { return strings.Compare(a.Cells[0].Text, b.Cells[0].Text) })
 	cells := func(s *Sample) []Cell { return []Cell{{Text: render.Safe(s.Text)}} }
-	s.Tables = []Table{t, reasons, m.events("gap_events", "Gaps", &m.gaps, "gap", "what is missing", cells), m.events("server_events", "The server and its writers", &m.servers, "event", "what happened", cells)}
+	s.Tables = []Table{t, reasons, m.events("gap_events", "Gaps", &m.gaps, "gap", "~what is missing", cells), m.events("server_events", "The server and its writers", &m.servers, "event", "~what happened", cells)}
 	return s
 }
 
@@ -583,7 +583,7 @@ func (m *maker) topStatements() Section {
 		{"by_calls", "By calls", func(w *work) int64 { return w.calls.n }},
 		{"by_rows", "By rows returned or changed", func(w *work) int64 { return int64(min(w.rows, 1<<62)) }},
 	} {
-		t := Table{ID: o.id, Caption: o.caption, Columns: columns("statement", "users", "#total", "#mean", "#longest", "#rows", "#most rows", "#failed", "#calls")}
+		t := Table{ID: o.id, Caption: o.caption, Columns: columns("statement", "@users", "#total", "#mean", "#longest", "#rows", "#most rows", "#failed", "#calls")}
 		keys := m.works.heaviest(o.weight)
 		t.Others = others(rowsShown, len(keys), m.works.pruned, "statements")
 		for _, key := range keys[:min(len(keys), rowsShown)] {

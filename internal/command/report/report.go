@@ -22,6 +22,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/report"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -149,11 +150,19 @@ func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, checks verify.
 	if err != nil {
 		return nil, nil, err
 	}
+	said := map[string]bool{}
 	for _, p := range verified.Problems {
+		said[p.String()] = true
 		fmt.Fprintf(opts.IO.ErrOut, "steno: damaged: %s\n", p)
 	}
 	for _, p := range verified.Unreadable {
+		said[p.String()] = true
 		fmt.Fprintf(opts.IO.ErrOut, "steno: unreadable: %s\n", p)
+	}
+	warn := func(err error) { // what verify has found is found again
+		if !said[render.Safe(query.OpenError(err).Error())] {
+			w.Warn(err)
+		}
 	}
 	trails := opts.Trails
 	if len(trails) == 0 {
@@ -165,7 +174,7 @@ func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, checks verify.
 	}
 	made, err := report.Make(ctx, report.Options{
 		Index: t.Index(), Asked: opts.FilterOptions, Zone: opts.Zone, ZoneName: opts.TimeZone, Trails: trails, KeyFlags: keyFlags,
-		Verify: verified, Standard: opts.Compliance, Version: opts.Version, Now: opts.Now, Warn: w.Warn,
+		Verify: verified, Standard: opts.Compliance, Version: opts.Version, Now: opts.Now, Warn: warn,
 	})
 	return made, verified, err
 }
