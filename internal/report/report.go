@@ -248,13 +248,13 @@ func (m *maker) report() (*Report, error) {
 	switch {
 	case m.filter.Since != trail.MinTime:
 		r.Since = m.time(m.since)
-	case m.trailFirst != 0:
+	case m.trailFirst != 0 && m.trailFirst < m.filter.Until: // else a period before the trail would end before it begins
 		r.Since = m.time(m.trailFirst)
 	}
 	switch {
 	case m.filter.Until != trail.MaxTime:
 		r.Until = m.time(m.until)
-	case m.trailLast != 0:
+	case m.trailLast != 0 && m.trailLast >= m.filter.Since:
 		r.Until = m.time(m.trailLast)
 	}
 	if m.total.n > 0 {
