@@ -187,7 +187,7 @@ func (r *Reader) index(from, to int64) (*trail.Index, string, error) {
 	}
 	t.Limit(from, to)
 	if r.rings == nil {
-		r.rings = newRingReader(t, r.Options.Rings)
+		r.rings = newRingReader(t, &r.Options)
 	}
 	return t.Index(), t.Path, nil
 }

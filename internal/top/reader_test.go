@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/ring"
 	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
 // TestCountsAreBounded counts 100,000 tables, of which one has a tenth of the statements: it is
@@ -254,6 +256,51 @@ func TestFiltersHold(t *testing.T) {
 		got := s.ask(s.reader(f), Question{})
 		if got.Total.Statements != 60 || got.Total.Failures != 60 || len(got.Rows) != 1 || got.Rows[0].Name != "bob" {
 			t.Errorf("%+v: %+v, rows %v", f, got.Total, got.Rows)
+		}
+	}
+}
+
+// TestFiltersHoldForWhatRuns shows of the rings only what the filter chooses; their fill is that of all.
+func TestFiltersHoldForWhatRuns(t *testing.T) {
+	const now = trailtest.Epoch + 10_000_000
+	session := func(pid uint32, user string) []byte {
+		return append(append(write.Body(trailtest.Epoch, pid, "client backend"), byte(trail.KeyUser), byte(len(user))), user...)
+	}
+	shape := []byte("\x01\x00\x06SELECT\x00\x00")
+	lives := []*ring.Live{
+		{Owner: 1, Head: 10, Session: session(1, "alice"), Running: &ring.Running{Time: now - 5_000_000, Text: []byte("SELECT 'Salary'"), Shape: shape}},
+		{Owner: 2, Head: 10, Session: session(2, "bob"), Running: &ring.Running{Time: now - 1000, Text: []byte("SELECT 1"), Shape: shape}},
+		{Owner: 3, Head: 10, Session: session(4, "alice"), Running: &ring.Running{Time: now, Text: []byte("VACUUM")}}, // whose it is, is not known
+		{Owner: 5, Head: 10, Session: session(5, "alice")},
+	}
+	for _, c := range []struct {
+		filter query.FilterOptions
+		pids   []uint32
+	}{
+		{query.FilterOptions{}, []uint32{1, 2, 3}},
+		{query.FilterOptions{Users: []string{"alice"}}, []uint32{1}},
+		{query.FilterOptions{Not: &query.FilterOptions{Users: []string{"alice"}}}, []uint32{2, 3}},
+		{query.FilterOptions{Grep: []string{"salary"}, IgnoreCase: true}, []uint32{1}},
+		{query.FilterOptions{MinDuration: "1s"}, []uint32{1}},
+		{query.FilterOptions{Commands: []string{"SELECT"}}, []uint32{1, 2}},
+		{query.FilterOptions{Kinds: []string{"statement"}}, []uint32{1, 2, 3}},
+		{query.FilterOptions{Failed: true}, nil},
+	} {
+		f, err := c.filter.Filter(Clock(now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		matcher := query.Matcher{Filter: f}
+		var got Rings
+		for _, l := range lives {
+			got.add(l, 1000, now, &matcher)
+		}
+		var pids []uint32
+		for _, r := range got.Running {
+			pids = append(pids, r.PID)
+		}
+		if !slices.Equal(pids, c.pids) || got.AllRunning != len(pids) || got.Sessions != 4 || got.Used != 40 {
+			t.Errorf("%+v: %d, want %d; %+v", c.filter, pids, c.pids, got)
 		}
 	}
 }

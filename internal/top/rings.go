@@ -53,6 +53,7 @@ type Running struct {
 // ringReader finds the ring file of a trail's server, and reads it.
 type ringReader struct {
 	paths  []string
+	filter *query.Filter
 	id     uint64         // of the cluster
 	owners private.Owners // whose files are trusted
 	data   string         // the server's data directory, if the trail is in it
@@ -66,8 +67,8 @@ type ringReader struct {
 }
 
 // newRingReader looks at whose trail it is.
-func newRingReader(t *trail.Trail, paths []string) *ringReader {
-	r := &ringReader{paths: paths, owners: private.Owners{0, uint32(os.Geteuid())}}
+func newRingReader(t *trail.Trail, o *Options) *ringReader {
+	r := &ringReader{paths: o.Rings, filter: o.Filter, owners: private.Owners{0, uint32(os.Geteuid())}}
 	for _, s := range t.Streams {
 		for _, seg := range s.Segments {
 			if r.id == 0 {
@@ -130,6 +131,7 @@ func (r *ringReader) read(now int64) {
 	}
 	was := r.last
 	out := &Rings{}
+	matcher := query.Matcher{Filter: r.filter}
 	for i := range r.ring.Rings {
 		l, err := r.ring.Live(i)
 		if err != nil {
@@ -137,7 +139,7 @@ func (r *ringReader) read(now int64) {
 			r.last, r.why = nil, "rings: "+err.Error()
 			return
 		}
-		out.add(l, uint64(r.ring.Size), now)
+		out.add(l, uint64(r.ring.Size), now, &matcher)
 	}
 	slices.SortFunc(out.Running, func(a, b Running) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID)) })
 	out.Running = out.Running[:min(len(out.Running), maxSlow)]
@@ -147,8 +149,8 @@ func (r *ringReader) read(now int64) {
 	r.last, r.why = out, ""
 }
 
-// add adds a ring.
-func (r *Rings) add(l *ring.Live, size uint64, now int64) {
+// add adds a ring, and what runs if it is wanted.
+func (r *Rings) add(l *ring.Live, size uint64, now int64, wanted *query.Matcher) {
 	if l.Owner != 0 {
 		r.Sessions++
 	}
@@ -164,26 +166,36 @@ func (r *Rings) add(l *ring.Live, size uint64, now int64) {
 		r.Lag = max(r.Lag, now-l.Oldest)
 	}
 	if l.Running != nil {
-		r.AllRunning++
-		r.Running = append(r.Running, runningOf(l))
+		run, record := runningOf(l, now)
+		if wanted.Keep(&record) {
+			r.AllRunning++
+			r.Running = append(r.Running, run)
+		}
 	}
 }
 
-// runningOf says what a session runs. Whose it is stands in the ring as of its tail: of a
-// session that is new, the writer has not read it yet.
-func runningOf(l *ring.Live) Running {
-	run := Running{PID: l.Owner, Start: l.Running.Time, Text: beginning(l.Running.Text), TextLen: l.Running.TextLen}
+// runningOf says what a session runs, also as a record to which a filter can be applied. Whose it
+// is stands in the ring as of its tail: of a session that is new, the writer has not read it yet.
+func runningOf(l *ring.Live, now int64) (run Running, record trail.Record) {
+	run = Running{PID: l.Owner, Start: l.Running.Time, Text: beginning(l.Running.Text), TextLen: l.Running.TextLen}
+	record = trail.Record{
+		Kind: trail.KindStatement, Outcome: trail.OutcomeRunning, Fields: trail.FieldTime | trail.FieldDuration,
+		Session: &trail.Session{PID: l.Owner}, Text: l.Running.Text, SessionIndex: -1, ShapeIndex: -1, TextIndex: -1,
+		Statement: l.Running.Statement, Time: l.Running.Time, Duration: uint64(max(now-l.Running.Time, 0)),
+	}
 	if shape, ok := trail.ParseShape(l.Running.Shape); ok && len(l.Running.Shape) > 0 {
 		run.What = string(shape.Command)
+		record.Shape = shape
 	}
 	s, ok := trail.ParseSession(l.Session)
 	if !ok || s.PID != l.Owner || l.OwnerStart != 0 && s.Start != l.OwnerStart {
-		return run
+		return run, record
 	}
+	record.Session = s
 	fact := func(k trail.Key) string { return string(s.Fact(k)) }
 	run.Session, run.Known = s.ID(), true
 	run.User, run.Database, run.Application, run.Client = fact(trail.KeyUser), fact(trail.KeyDatabase), fact(trail.KeyApplication), fact(trail.KeyClient)
-	return run
+	return run, record
 }
 
 // inUse says whether the server that uses the file still runs.

@@ -93,7 +93,7 @@ key ends the command, and the slot stays before it.`,
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	cmd.Flags().StringVar(&opts.Slot, "slot", "", "begin at this `slot`, and advance it when lines have been written")
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "continue with new records as they are written")
-	cmd.Flags().IntVarP(&opts.Lines, "lines", "n", 10, "number of last records to show first, -1 for `all`")
+	cmd.Flags().IntVarP(&opts.Lines, "lines", "n", 10, "`number` of last records to show first, -1 for all")
 	return cmdutil.ReadsOnly(cmd)
 }
 
