@@ -156,7 +156,7 @@ func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, checks verify.
 		fmt.Fprintf(opts.IO.ErrOut, "steno: damaged: %s\n", p)
 	}
 	for _, p := range verified.Unreadable {
-		said[p.String()] = true
+		said[strings.Replace(p.String(), ": cannot be read: ", ": ", 1)] = true
 		fmt.Fprintf(opts.IO.ErrOut, "steno: unreadable: %s\n", p)
 	}
 	warn := func(err error) { // what verify has found is found again
