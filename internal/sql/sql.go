@@ -314,7 +314,7 @@ func (db *DB) warn(err error) {
 func (db *DB) ended(s *scanning) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.used = append(db.used, Use{strings.TrimPrefix(s.name, "steno_"), s.conditions.String(), s.scan.Stats()})
+	db.used = append(db.used, Use{strings.TrimPrefix(s.name, functionPrefix), s.conditions.String(), s.scan.Stats()})
 }
 
 // Used is what the last statement has read.
@@ -328,11 +328,11 @@ func (db *DB) Used() []Use {
 // rows. It ends soon after its context.
 func (db *DB) Run(ctx context.Context, statements string, show func(*Result) error) error {
 	if changed, ok := db.prepare(ctx, statements); ok {
-		if err := db.run(ctx, changed, true, show); !errors.Is(err, errNotPrepared) {
+		if err := db.run(ctx, changed, statements, show); !errors.Is(err, errNotPrepared) {
 			return err
 		}
 	}
-	return db.run(ctx, statements, false, show)
+	return db.run(ctx, statements, "", show)
 }
 
 // prepare brings the trail up to date, and passes conditions down.
@@ -356,7 +356,8 @@ func (db *DB) prepare(ctx context.Context, statements string) (changed string, o
 // errNotPrepared says that changed statements cannot be executed, and that nothing was.
 var errNotPrepared = errors.New("not prepared")
 
-func (db *DB) run(ctx context.Context, statements string, changed bool, show func(*Result) error) error {
+// run executes statements; original is what they were before they were changed, if they were.
+func (db *DB) run(ctx context.Context, statements, original string, show func(*Result) error) error {
 	var extracted duckdb.ExtractedStatements
 	n := duckdb.ExtractStatements(db.conn, statements, &extracted)
 	defer duckdb.DestroyExtracted(&extracted)
@@ -368,11 +369,38 @@ func (db *DB) run(ctx context.Context, statements string, changed bool, show fun
 		return db.error(message)
 	}
 	for i := range n {
-		if err := db.runOne(ctx, extracted, i, changed && i == 0, show); err != nil {
+		if err := db.runOne(ctx, extracted, i, original, show); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// showsChanges says whether a name has something of a changed statement: that of an expression is
+// its text.
+func showsChanges(name string) bool { return strings.Contains(name, functionPrefix) }
+
+// names are those of the columns of the i-th statement.
+func (db *DB) names(statements string, i duckdb.IdxT) []string {
+	var extracted duckdb.ExtractedStatements
+	n := duckdb.ExtractStatements(db.conn, statements, &extracted)
+	defer duckdb.DestroyExtracted(&extracted)
+	if i >= n {
+		return nil
+	}
+	var prepared duckdb.PreparedStatement
+	defer duckdb.DestroyPrepare(&prepared)
+	if duckdb.PrepareExtractedStatement(db.conn, extracted, i, &prepared) == duckdb.StateError {
+		return nil
+	}
+	return columnNames(prepared)
+}
+
+func columnNames(prepared duckdb.PreparedStatement) (all []string) {
+	for k := range duckdb.PreparedStatementColumnCount(prepared) {
+		all = append(all, duckdb.PreparedStatementColumnName(prepared, k))
+	}
+	return all
 }
 
 // Error is the refusal of a statement, or of a file's name.
@@ -382,14 +410,23 @@ func (e *Error) Error() string { return e.Message }
 
 func (db *DB) error(message string) error { return &Error{reason(message)} }
 
-func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duckdb.IdxT, changed bool, show func(*Result) error) error {
+func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duckdb.IdxT, original string, show func(*Result) error) error {
 	var prepared duckdb.PreparedStatement
 	defer duckdb.DestroyPrepare(&prepared)
 	if duckdb.PrepareExtractedStatement(db.conn, all, i, &prepared) == duckdb.StateError {
-		if changed {
+		if original != "" && i == 0 {
 			return errNotPrepared
 		}
 		return db.error(duckdb.PrepareError(prepared))
+	}
+	if original != "" && slices.ContainsFunc(columnNames(prepared), showsChanges) {
+		names, shown := db.names(original, i), show
+		show = func(r *Result) error {
+			for k := range min(len(names), len(r.Columns)) {
+				r.Columns[k].Name = names[k]
+			}
+			return shown(r)
+		}
 	}
 	if !db.options.AllowFiles {
 		switch duckdb.PreparedStatementType(prepared) {
@@ -464,7 +501,7 @@ func (db *DB) Export(ctx context.Context, statement string) error {
 		return err
 	}
 	changed, ok := db.prepare(ctx, statement)
-	if !ok {
+	if !ok || slices.ContainsFunc(db.names(changed, 0), showsChanges) {
 		changed = strings.TrimRight(strings.TrimSpace(statement), ";")
 	}
 	copying := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)", strings.TrimRight(strings.TrimSpace(changed), ";"), quoted(path))

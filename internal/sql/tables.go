@@ -148,7 +148,10 @@ func init() {
 }
 
 // function is the table function, or the macro, that a table is made of.
-func (t *Table) function() string { return "steno_" + t.Name }
+func (t *Table) function() string { return functionPrefix + t.Name }
+
+// functionPrefix is what the names of table functions begin with.
+const functionPrefix = "steno_"
 
 // definitions are the statements that define the tables.
 func definitions() []string {
