@@ -439,7 +439,19 @@ func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duck
 	default:
 		db.changed = true
 	}
-	return db.execute(ctx, prepared, show)
+	err := db.execute(ctx, prepared, show)
+	if original != "" {
+		return withoutLine(err)
+	}
+	return err
+}
+
+// withoutLine is an error of a statement that was changed, without the line that DuckDB shows of it.
+func withoutLine(err error) error {
+	if refused := (*Error)(nil); errors.As(err, &refused) {
+		refused.Message, _, _ = strings.Cut(refused.Message, "\n\nLINE ")
+	}
+	return err
 }
 
 // execute executes a prepared statement.
@@ -508,13 +520,13 @@ func (db *DB) Export(ctx context.Context, statement string) error {
 	var prepared duckdb.PreparedStatement
 	defer duckdb.DestroyPrepare(&prepared)
 	if duckdb.Prepare(db.conn, copying, &prepared) == duckdb.StateError {
-		return db.error(duckdb.PrepareError(prepared))
+		return withoutLine(db.error(duckdb.PrepareError(prepared)))
 	}
-	return db.execute(ctx, prepared, func(r *Result) error {
+	return withoutLine(db.execute(ctx, prepared, func(r *Result) error {
 		for {
 			if more, err := r.Next(); err != nil || !more {
 				return err
 			}
 		}
-	})
+	}))
 }
