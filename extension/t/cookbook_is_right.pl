@@ -28,9 +28,12 @@ if (`pg_config --version` !~ /^PostgreSQL 15\b/ || system("'$ENV{STENO}' query -
 
 use constant { WIDTH => 110, LINES => 12 };
 
+my $session = qr/\b[0-9a-f]{8}\.[0-9a-f]{1,8}\b/;
+
 # What differs between two runs, and is compared only as to where it is.
 my @varies = (
-	[ session => qr/\b[0-9a-f]{8}\.[0-9a-f]{1,8}\b/ ],
+	[ session => $session ],
+	[ now => qr/(?<=\bcreated )\d{4}-\d\d-\d\dT[\d:.]+Z/ ],    # by a program, for which it is not 2026 at the clinic
 	[ cluster => qr/\b\d{19}\b/ ],
 	[ hash => qr/\b[0-9a-f]{16,}\b/ ],                                     # also of keys
 	[ minute => qr/(?<=2026-\d\d-\d\d.\d\d):\d\d(?::\d\d(?:\.\d+)?)?/ ],    # days and hours are compared
@@ -100,9 +103,8 @@ sub cut_like
 sub learn
 {
 	my ($shown, $output) = @_;
-	my $name = $varies[0][1];
-	my @shown = $shown =~ /$name/g;
-	my @is = $output =~ /$name/g;
+	my @shown = $shown =~ /$session/g;
+	my @is = $output =~ /$session/g;
 
 	$learned{ $shown[$_] } //= $is[$_] foreach 0 .. ($#shown < $#is ? $#shown : $#is);
 	return;
@@ -136,10 +138,10 @@ sub runs
 	my ($command, $shown) = @_;
 	my $output;
 
-	my @unknown = grep { !exists $learned{$_} } $command =~ /$varies[0][1]/g;
+	my @unknown = grep { !exists $learned{$_} } $command =~ /$session/g;
 
 	is_deeply(\@unknown, [], 'sessions in commands are those of outputs before') if @unknown;
-	$command =~ s/($varies[0][1])/$learned{$1} \/\/ $1/ge;
+	$command =~ s/($session)/$learned{$1} \/\/ $1/ge;
 	utf8::encode(my $bytes = $command);
 	IPC::Run::run([ 'bash', '-c', "cd $work\n$bytes" ], '<', \undef, '>&', \$output);
 	$output = decode('UTF-8', $output);
