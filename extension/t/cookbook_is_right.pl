@@ -34,6 +34,7 @@ my $session = qr/\b[0-9a-f]{8}\.[0-9a-f]{1,8}\b/;
 my @varies = (
 	[ session => $session ],
 	[ now => qr/(?<=\bcreated )\d{4}-\d\d-\d\dT[\d:.]+Z/ ],    # by a program, for which it is not 2026 at the clinic
+	[ version => qr/(?<=version=')\d[\w.]*(?: \(\w+)?/ ],               # of the server, of any minor release
 	[ cluster => qr/\b\d{19}\b/ ],
 	[ hash => qr/\b[0-9a-f]{16,}\b/ ],                                     # also of keys
 	[ minute => qr/(?<=2026-\d\d-\d\d.\d\d):\d\d(?::\d\d(?:\.\d+)?)?/ ],    # days and hours are compared
@@ -42,7 +43,7 @@ my @varies = (
 	[ lsn => qr{\b[0-9A-F]+/[0-9A-F]{6,8}\b} ],
 	[ xid => qr/(?<=xid )\d+/ ],
 	[ size => qr/\b[\d,.]+ (?:kB|B)\b|(?<=bytes)\s+[\d,]+|[\d.]+(?= bytes each| : 1)/ ],
-	[ block => qr/(?<=blocks)\s+[\d,]+|\b\d+(?:,\d{3})*(?= blocks\b)|(?<=block )[\d,]+(?: of [\d,]+)?|(?<=block=)\d+|(?<=offset )\d+|active\s+\d+\s+\d+\s+\K\d+/ ]);
+	[ block => qr/(?<=blocks)\s+[\d,]+|\b\d+(?:,\d{3})*(?= blocks\b)|\b\d+(?= left out\b)|(?<=block )[\d,]+(?: of [\d,]+)?|(?<=block=)\d+|(?<=offset )\d+|active\s+\d+\s+\d+\s+\K\d+/ ]);
 my $trail = '/var/lib/postgresql/15/main/pg_steno';
 
 # What the page shows in place of what this run has, where a later command depends on it.
