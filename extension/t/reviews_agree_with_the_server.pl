@@ -10,6 +10,7 @@ use JSON::PP;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
+use Steno::Client;
 use Test::More;
 
 my $node = new_node('main');
@@ -425,6 +426,110 @@ IPC::Run::run([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', "$folde
 is($wrong, '', 'the script runs as it is, with a database whose name looks like a connection string');
 is($run->('hal', $_), '', "after the script: $_") foreach @hidden;
 
+# ---- what has another name now, and what was there before the period ----
+
+# Everything is used under the name that it had. A script that revokes what has no use under its present name
+# would break what used it.
+$node->safe_psql('postgres', 'CREATE DATABASE moved');
+my $moved = sub {
+	my ($who, $sql) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('moved') . " user=$who" ], '<', \"$sql;\n", '>', \$out, '2>', \$err);
+	return $err;
+};
+is($moved->($admin, q{
+REVOKE ALL ON DATABASE moved FROM PUBLIC; REVOKE ALL ON SCHEMA public FROM PUBLIC;
+CREATE ROLE ivy LOGIN; CREATE ROLE jan LOGIN; CREATE ROLE kim LOGIN; CREATE ROLE leo LOGIN; CREATE ROLE idle_one LOGIN;
+GRANT CONNECT ON DATABASE moved TO ivy, jan, kim, leo, idle_one;
+CREATE SCHEMA a; CREATE SCHEMA old; CREATE SCHEMA named; GRANT USAGE ON SCHEMA a, old, named TO ivy; GRANT USAGE ON SCHEMA a TO jan, kim, idle_one;
+CREATE TABLE a.old (x int); GRANT SELECT ON a.old TO ivy, idle_one;
+CREATE TABLE a.swapped (x int); CREATE TABLE a.swapped_new (x int); GRANT SELECT ON a.swapped, a.swapped_new TO ivy;
+CREATE TABLE a.cols (x int, y int); GRANT SELECT (x) ON a.cols TO ivy;
+CREATE TABLE old.t (x int); GRANT SELECT ON old.t TO ivy;
+CREATE FUNCTION a.f() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'; REVOKE EXECUTE ON FUNCTION a.f FROM PUBLIC; GRANT EXECUTE ON FUNCTION a.f TO ivy;
+CREATE TABLE a.jans (x int); GRANT SELECT ON a.jans TO jan;
+CREATE TABLE a.kims (x int); GRANT SELECT ON a.kims TO kim;
+CREATE TABLE named.t (x int)}), '', 'what will have another name is made');
+my $early = Steno::Client->new($node, user => 'leo', database => 'moved');
+ok(!$early->query('SELECT 1')->{sqlstate}, 'a session that is there before the period');
+$moved->('leo', 'SELECT 2'); # until here, its login is in the trail
+my $now = sub { value($node, q{SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')}) };
+my $start = $now->();
+my @before = (
+	[ ivy => q{SELECT x FROM a.old} ], [ ivy => q{SELECT x FROM a.swapped} ], [ ivy => q{SELECT x FROM a.cols} ],
+	[ ivy => q{SELECT x FROM old.t} ], [ ivy => q{SELECT a.f()} ], [ jan => q{SELECT x FROM a.jans} ], [ kim => q{SELECT x FROM a.kims} ]);
+is($moved->(@$_), '', "before: $_->[1]") foreach @before;
+ok(!$early->query('SELECT 3')->{sqlstate}, 'a statement of the early session');
+my $parameter = Steno::Client->new($node, user => 'ivy', database => 'moved');
+ok(!$parameter->extended('SELECT $1::regclass', 'named.t')->{sqlstate}, 'a name in a parameter');
+$parameter->quit;
+my $unrenamed = $now->();
+is($moved->($admin, q{
+ALTER TABLE a.old RENAME TO new; ALTER TABLE a.swapped RENAME TO swapped_old; ALTER TABLE a.swapped_new RENAME TO swapped;
+ALTER TABLE a.cols RENAME x TO z; ALTER SCHEMA old RENAME TO newer; ALTER TABLE newer.t RENAME TO u; ALTER FUNCTION a.f RENAME TO g;
+ALTER TABLE a.jans SET SCHEMA newer; GRANT USAGE ON SCHEMA newer TO jan; ALTER ROLE kim RENAME TO kimberley}), '', 'names are changed');
+my @after = (
+	[ ivy => q{SELECT x FROM a.new} ], [ ivy => q{SELECT x FROM a.swapped} ], [ ivy => q{SELECT z FROM a.cols} ],
+	[ ivy => q{SELECT x FROM newer.u} ], [ ivy => q{SELECT a.g()} ], [ jan => q{SELECT x FROM newer.jans} ], [ kimberley => q{SELECT x FROM a.kims} ],
+	[ leo => 'SELECT 1' ]);
+is($moved->(@$_), '', "after: $_->[1]") foreach @after;
+flush($node);
+my (undef, $moved_grants) = steno_result('review', 'grants', '--dsn', $node->connstr('moved') . " user=$admin");
+write_to('moved.json', $moved_grants);
+
+sub moved_review
+{
+	my (@args) = @_;
+	my ($status, $stdout, $stderr) = steno_result('review', 'access', '--since', $start, '--until', $unrenamed, '--format', 'json', '--grants', "$folder/moved.json", @args, trail($node));
+
+	is($status, 0, "review of what was renamed: @args") or diag($stderr);
+	return $json->decode($stdout);
+}
+
+# Until then, no record says what was renamed: nothing is known of what may be meant.
+my $unsure = moved_review();
+my $text_of = sub { join(' ', @{ $_[0] }{qw(role privilege object)}) };
+my %unsure = map { ($text_of->($_) => 1) } @{ $unsure->{undecided} };
+ok($unsure{$_}, "undecided: $_") foreach ('ivy SELECT a.new', 'ivy SELECT newer.u', 'ivy EXECUTE a.g()', 'ivy USAGE newer', 'jan SELECT newer.jans', 'kimberley SELECT a.kims');
+ok((grep { $text_of->($_) eq 'idle_one SELECT a.new' } @{ $unsure->{unused} }), 'a role that used nothing has no use for it');
+ok((grep { /not among the grants.*: kim$/ } @{ $unsure->{limits} }), 'a role without a record that says why');
+ok(!(grep { $_->{role} eq 'leo' && $_->{privilege} eq 'CONNECT' } @{ $unsure->{unused} }), 'a login before the period');
+ok(!(grep { $_->{object} eq 'named' } @{ $unsure->{unused} }), 'a schema that a parameter names');
+
+my ($unseen) = grep { $_->{text} eq 'SELECT 3' } @{ moved_review('--dry-run', write_to('leo.sql', "\\connect moved\nREVOKE CONNECT ON DATABASE moved FROM leo;\n"))->{dry_run} };
+is($unseen->{verdict}, 'may fail', 'a session from before the period would not log in again');
+$early->quit;
+
+# With the records of the renaming, it is known.
+$unrenamed = $now->();
+my $known = moved_review('--script', "$folder/moved.sql");
+is_deeply([ grep { /kimberley|ivy|jan|leo/ && !/swapped/ } map { $text_of->($_) } @{ $known->{unused} } ], [], 'no privilege is unused because of a new name') or diag(explain $known->{unused});
+ok(!(grep { $_->{role} =~ /^kim/ } @{ $known->{dormant} }), 'a role with a new name is not dormant');
+ok((grep { $text_of->($_) eq 'idle_one SELECT a.new' } @{ $known->{unused} }), 'what is not used is found nevertheless');
+$moved->($admin, 'ALTER ROLE ivy SET search_path = a'); # nothing of which the review depends
+IPC::Run::run([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', "$folder/moved.sql" ], '>', \$done, '2>', \$wrong);
+is($wrong, '', 'the script runs');
+is($moved->('idle_one', 'SELECT 1') =~ /permission denied for database/ ? 'refused' : 'allowed', 'refused', 'it has revoked something');
+is($moved->(@$_), '', "after the script: $_->[1]") foreach @after;
+
+# So does the dry run.
+my ($dry) = moved_review('--dry-run', write_to('fewer.sql', q{\connect moved
+REVOKE SELECT ON a.new FROM ivy; REVOKE SELECT (z) ON a.cols FROM ivy; REVOKE EXECUTE ON FUNCTION a.g() FROM ivy;
+REVOKE SELECT ON a.kims FROM kimberley;
+}))->{dry_run};
+my %dry = map { ($_->{text} => $_->{verdict}) } grep { $_->{database} eq 'moved' } @$dry;
+is($dry{$_}, 'fails', "the dry run knows its new name: $_") foreach ('SELECT x FROM a.old', 'SELECT x FROM a.cols', 'SELECT a.f()', 'SELECT x FROM a.kims');
+
+# What was not recorded makes a script that does nothing before somebody has read why.
+is($moved->($admin, q{ALTER ROLE jan SET steno.log_referential_checks = off}), '', 'a setting that leaves something out');
+is($moved->('jan', 'SELECT x FROM newer.jans'), '', 'and a session with it');
+flush($node);
+$unrenamed = $now->();
+moved_review('--script', "$folder/lacking.sql");
+IPC::Run::run([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', "$folder/lacking.sql" ], '>', \$done, '2>', \$wrong);
+like($wrong, qr/nothing was revoked: the trail lacks part of the period/, 'a script of an incomplete period stops');
+like(PostgreSQL::Test::Utils::slurp_file("$folder/lacking.sql"), qr/^--   .*steno\.log_referential_checks/m, 'and says why');
+
 # ---- a dossier from a note on ----
 
 $node->safe_psql('postgres', q{SELECT 'before'; SELECT steno.note('INC-7 repair'); BEGIN; CREATE TABLE repaired (id int); ROLLBACK; SELECT 'after'});
@@ -439,5 +544,24 @@ is(scalar(@{ $dossier->{sessions} }), 1, 'its session');
 is($dossier->{sessions}[0]{end}, 'ok', 'and how it ended');
 my ($selects) = grep { $_->{command} eq 'SELECT' } @{ $dossier->{commands} };
 is($selects->{statements}, 2, 'nothing from before the note');
+
+# ---- what has not ended ----
+
+$node->append_conf('postgresql.conf', 'steno.start_after = 1ms');
+$node->reload;
+wait_until('the setting is there', sub { value($node, 'SHOW steno.start_after') eq '1ms' });
+my $running = Steno::Client->new($node, user => 'leo', database => 'moved');
+$running->query('SELECT 470001, pg_sleep(0.1)');
+$running->put('Q', "SELECT 470002, pg_sleep(1000)\0")->send_all;
+wait_until('it is announced', sub { grep { /470002/ } lines($node, '--kind', 'start') });
+(undef, $out) = steno_result('review', 'subject', '--value', '470001', '--value', '470002', '--format', 'json', trail($node));
+is_deeply([ map { "$_->{text}: $_->{outcome}" } @{ $json->decode($out)->{found} } ],
+	[ 'SELECT 470001, pg_sleep(0.1): ok', 'SELECT 470002, pg_sleep(1000): no end is recorded' ], 'a value in a statement that runs');
+(undef, $out) = steno_result('review', 'person', '--user', 'leo', '--format', 'json', trail($node));
+is_deeply([ map { $_->{text} } @{ $json->decode($out)->{running} } ], ['SELECT 470002, pg_sleep(1000)'], 'what somebody runs');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($running->{pid})");
+flush($node);
+(undef, $out) = steno_result('review', 'person', '--user', 'leo', '--format', 'json', trail($node));
+is_deeply($json->decode($out)->{running}, [], 'it has ended');
 
 done_testing();

@@ -46,13 +46,15 @@ func (e *Exclusions) Record(r *trail.Record, ref *trail.BlockRef) {
 }
 
 // List says what the range may lack, one sentence each. begins says that the trail was read from its beginning.
-func (e *Exclusions) List(begins bool) (all []string) {
+// lacking says that there is more than times in which the server did not run.
+func (e *Exclusions) List(begins bool) (all []string, lacking bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	except := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	e.c.finish()
 	e.c.recording(except)
 	e.c.losses(e.c.asked.until, except)
+	lacking = len(all)+len(e.c.unread) > 0
 	e.c.downTimes(e.c.asked.until, begins, except)
-	return append(all, e.c.unread...)
+	return append(all, e.c.unread...), lacking
 }

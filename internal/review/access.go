@@ -34,6 +34,7 @@ type Access struct {
 	policy   *policy
 	unused   []*grant
 	idle     []*membership // memberships that nothing has used
+	lacking  bool          // something of the period was not recorded, or cannot be read
 	describe string
 }
 
@@ -61,7 +62,7 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	}
 	// What is before the period tells when something unused was used last.
 	whole := o.Source
-	exclusions, err := whole.read(ctx, trail.ScanOptions{Since: trail.MinTime, Until: o.Until}, proof.Needs{Objects: true}, visitors)
+	exclusions, lacking, err := whole.read(ctx, trail.ScanOptions{Since: trail.MinTime, Until: o.Until}, proof.Needs{Objects: true}, visitors)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 		{"period from", stamp(a.from)}, {"period until", stamp(a.to)},
 		{"databases", o.Grants.Inside()}, {"grants of", o.Grants.Taken}, {"trail", o.Trails},
 	}
-	out := &Access{Document: doc, policy: a.policy}
+	out := &Access{Document: doc, policy: a.policy, lacking: lacking || wrong.bad}
 	out.describe = fmt.Sprintf("from %s until %s", text(stamp(a.from)), text(stamp(a.to)))
 	doc.Sections = []*Section{
 		a.unusedGrants(out), a.unusedColumns(), a.undecided(), a.idleMembers(out), a.dormant(), a.newAccess(), a.rareAccess(), a.newAddresses(), a.refused(),
@@ -103,46 +104,83 @@ type access struct {
 	unknown    map[[2]string]*uses
 	elsewhere  map[string]bool // databases whose inside is not known, and in which something was used
 	vague      map[string]bool // databases in which sequences are named by parameters
+	renames    *renames
+	lostRoles  map[string]bool    // that ran statements, and are not among the grants, and no record says why
+	alive      map[string]bool    // roles of statements of the period, under all their names
+	connected  map[[2]string]bool // databases and users with a login in the period
 }
 
 // evaluate marks what statements have used.
 func (a *access) evaluate() {
 	a.active, a.incomplete, a.unknown, a.vague, a.elsewhere = map[string]bool{}, map[string]bool{}, map[[2]string]*uses{}, map[string]bool{}, map[string]bool{}
+	a.lostRoles, a.alive, a.connected = map[string]bool{}, map[string]bool{}, map[[2]string]bool{}
+	a.renames = newRenames(a.found.statements)
 	for _, s := range a.found.statements {
+		variants := a.renames.variants(s)
+		if !s.earlier {
+			for _, v := range variants {
+				a.alive[v.user], a.alive[v.role] = true, true
+			}
+		}
 		if s.worked.count == 0 {
 			continue
 		}
-		p := a.policy
-		roles := []string{s.role}
-		for r := range p.rolesOf(s.role, s.db, false) {
-			roles = append(roles, r)
+		for _, v := range variants {
+			a.evaluateOne(v)
 		}
-		for _, r := range append(roles, "") {
-			a.active[r+"\x00"+s.db] = true
-			if s.incomplete {
-				a.incomplete[r] = true
+		a.noteUnknown(s, variants)
+		a.noteLost(s, variants)
+	}
+}
+
+// evaluateOne marks what a statement has used, with the names that it has.
+func (a *access) evaluateOne(s *statement) {
+	p := a.policy
+	roles := []string{s.role}
+	for r := range p.rolesOf(s.role, s.db, false) {
+		roles = append(roles, r)
+	}
+	for _, r := range append(roles, "") {
+		a.active[r+"\x00"+s.db] = true
+		if s.incomplete {
+			a.incomplete[r] = true
+		}
+	}
+	if !s.nested { // also of a session that was there before the period: it will log in again
+		p.check(&need{role: s.user, db: s.db, kind: onDatabase, object: s.db, letter: 'c'}, s)
+	}
+	if s.command == "connect" && len(s.relations) == 0 {
+		if !s.earlier {
+			a.connected[[2]string{s.db, s.user}] = true
+		}
+		return
+	}
+	if !s.earlier && p.inside[s.db] == nil && (s.usesRelations() || len(s.objects)+len(s.executes) > 0 && !p.superuser(s.role)) {
+		a.elsewhere[s.db] = true
+	}
+	if s.user != s.role && !p.superuser(s.user) {
+		p.useMembership(s.user, s.role, s.db, true, s)
+	}
+	if s.setRole != "" {
+		for _, role := range a.renames.global("role", s.setRole) {
+			p.useMembership(s.user, role, s.db, true, s)
+		}
+	}
+	if s.asksMembers {
+		for _, role := range []string{s.role, s.user} {
+			for other := range p.rolesOf(role, s.db, false) {
+				p.useMembership(role, other, s.db, false, s)
+			}
+			for other := range p.rolesOf(role, s.db, true) {
+				p.useMembership(role, other, s.db, true, s)
 			}
 		}
-		if s.command == "connect" && len(s.relations) == 0 {
-			p.check(&need{role: s.role, db: s.db, kind: onDatabase, object: s.db, letter: 'c'}, s)
-			continue
-		}
-		if !s.earlier && p.inside[s.db] == nil && (s.usesRelations() || len(s.objects)+len(s.executes) > 0 && !p.superuser(s.role)) {
-			a.elsewhere[s.db] = true
-		}
-		if s.user != s.role && !p.superuser(s.user) {
-			p.useMembership(s.user, s.role, s.db, true, s)
-		}
-		if s.setRole != "" {
-			p.useMembership(s.user, s.setRole, s.db, true, s)
-		}
-		if slices.Contains(s.sequences, "") {
-			a.vague[s.db] = true
-		}
-		for _, n := range p.needs(s) {
-			p.check(&n, s)
-		}
-		a.noteUnknown(s)
+	}
+	if slices.Contains(s.sequences, "") {
+		a.vague[s.db] = true
+	}
+	for _, n := range p.needs(s) {
+		p.check(&n, s)
 	}
 }
 
@@ -152,13 +190,13 @@ func (s *statement) usesRelations() bool {
 }
 
 // noteUnknown notes relations that the grants do not have.
-func (a *access) noteUnknown(s *statement) {
-	in := a.policy.inside[s.db]
-	if s.earlier || in == nil {
+func (a *access) noteUnknown(s *statement, variants []*statement) {
+	if s.earlier || a.policy.inside[s.db] == nil {
 		return
 	}
-	for _, r := range s.relations {
-		if in.relations[r.name] == nil && !isSystemSchema(schemaOf(r.name)) {
+	for i, r := range s.relations {
+		known := func(v *statement) bool { return a.policy.inside[v.db].relation(v.relations[i].name) != nil }
+		if !isSystemSchema(schemaOf(r.name)) && !slices.ContainsFunc(variants, known) {
 			key := [2]string{s.db, r.name}
 			if a.unknown[key] == nil {
 				a.unknown[key] = &uses{}
@@ -182,6 +220,9 @@ func (a *access) reviewed(g *grant) bool {
 
 // doubt says why a trail cannot know that a grant was not used; empty if it can.
 func (a *access) doubt(g *grant) string {
+	if g.lost != "" {
+		return g.lost
+	}
 	if why := a.hidden(g); why != "" {
 		return why
 	}
@@ -367,7 +408,7 @@ func (a *access) idleMembers(out *Access) *Section {
 		Columns: []string{"role", "member", "admin", "earlier_use", "follow"},
 	}
 	for _, e := range a.policy.edges {
-		if len(a.elsewhere) > 0 || e.used.count > 0 || a.policy.superuser(e.Member) || !a.wanted(e.Member) && !a.wanted(e.Role) || unseen(e.Role) || strings.HasPrefix(e.Member, "pg_") || a.incomplete[e.Member] || a.policy.definer(e.Member) {
+		if len(a.elsewhere) > 0 || e.used.count > 0 || a.policy.superuser(e.Member) || !a.wanted(e.Member) && !a.wanted(e.Role) || unseen(e.Role) || strings.HasPrefix(e.Member, "pg_") || a.incomplete[e.Member] || a.policy.definer(e.Member) || len(a.lostRoles) > 0 && !a.alive[e.Member] {
 			continue
 		}
 		out.idle = append(out.idle, e)
@@ -382,12 +423,7 @@ func (a *access) dormant() *Section {
 		Note:    "Roles that can log in and had no session, and roles that cannot and of which no privilege was used.",
 		Columns: []string{"role", "login", "superuser", "refused_logins", "last_refused"},
 	}
-	active := map[string]bool{}
-	for _, st := range a.found.statements {
-		if !st.earlier {
-			active[st.user], active[st.role] = true, true
-		}
-	}
+	active := maps.Clone(a.alive)
 	for _, g := range a.policy.grants {
 		if g.used.count > 0 {
 			active[g.grantee] = true
@@ -406,7 +442,9 @@ func (a *access) dormant() *Section {
 			}
 			refused[l.user].join(*u)
 		} else {
-			active[l.user] = true
+			for _, name := range a.renames.global("role", l.user) {
+				active[name] = true
+			}
 		}
 	}
 	for _, r := range a.Grants.Roles {
@@ -553,6 +591,9 @@ func (a *access) limits() (all []string) {
 	}
 	if slices.Sort(dropped); len(dropped) > 0 {
 		say("%d relations that were used are not among the grants, because they were dropped or renamed: %s", len(dropped), strings.Join(dropped[:min(len(dropped), 10)], ", "))
+	}
+	if len(a.lostRoles) > 0 {
+		say("Roles that ran statements are not among the grants, and no record says why, so memberships of roles without statements are not reviewed: %s", strings.Join(slices.Sorted(maps.Keys(a.lostRoles)), ", "))
 	}
 	changed := seen{}
 	for _, s := range a.found.statements {

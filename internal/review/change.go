@@ -58,7 +58,7 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 	}
 	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}
 	var exclusions []string
-	if exclusions, err = o.Source.read(ctx, options, proof.Needs{Objects: true}, visitors); err != nil {
+	if exclusions, _, err = o.Source.read(ctx, options, proof.Needs{Objects: true}, visitors); err != nil {
 		return nil, err
 	}
 	j := all[0]

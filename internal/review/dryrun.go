@@ -2,7 +2,11 @@
 
 package review
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
 
 // dryRun lists the statements that a reduced set of grants would have refused.
 func (a *access) dryRun(reduced *policy) *Section {
@@ -15,7 +19,7 @@ func (a *access) dryRun(reduced *policy) *Section {
 		if st.earlier || st.fine == 0 || !a.wanted(st.role) {
 			continue
 		}
-		v, why := a.tried(st, reduced)
+		v, why := a.tried(a.now(st), reduced)
 		if v == allowed {
 			continue
 		}
@@ -40,6 +44,59 @@ func (a *access) dryRun(reduced *policy) *Section {
 	return s
 }
 
+// now is a statement with the names that its role and what it uses have now.
+func (a *access) now(s *statement) *statement {
+	variants := a.renames.variants(s)
+	for _, v := range variants {
+		known := a.policy.roles[v.role] != nil
+		for i := range v.relations {
+			r := a.policy.inside[v.db].relation(v.relations[i].name)
+			known = known && r != nil && (v.of != nil || r.hasColumns(&v.relations[i]))
+		}
+		for _, f := range v.executes {
+			in := a.policy.inside[v.db]
+			known = known && in != nil && in.functions[f] != nil
+		}
+		if known {
+			return a.presentColumns(v)
+		}
+	}
+	return s
+}
+
+func (r *relation) hasColumns(used *usedRelation) bool {
+	for _, columns := range used.columns {
+		for _, c := range columns {
+			if len(r.Columns) > 0 && r.lacks(c) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// lacks says that a relation has no column with this name.
+func (r *relation) lacks(column string) bool {
+	return column != trail.WholeRow && !systemColumn(column) && !slices.Contains(r.Columns, column)
+}
+
+// presentColumns leaves out names that columns do not have any more.
+func (a *access) presentColumns(s *statement) *statement {
+	if s.of == nil {
+		return s
+	}
+	for i := range s.relations {
+		r := a.policy.inside[s.db].relation(s.relations[i].name)
+		if len(r.Columns) == 0 {
+			continue
+		}
+		for access, columns := range s.relations[i].columns {
+			s.relations[i].columns[access] = slices.DeleteFunc(columns, r.lacks)
+		}
+	}
+	return s
+}
+
 // tried says whether a statement would be refused, and why.
 func (a *access) tried(s *statement, reduced *policy) (v verdict, why string) {
 	worse := func(to verdict, reason string) {
@@ -51,6 +108,11 @@ func (a *access) tried(s *statement, reduced *policy) (v verdict, why string) {
 		n := need{role: s.role, db: s.db, kind: onDatabase, object: s.db, letter: 'c'}
 		worse(a.compare(&n, reduced))
 		return v, why
+	}
+	if !s.nested && !a.connected[[2]string{s.db, s.user}] {
+		// The session was there before the period.
+		n := need{role: s.user, db: s.db, kind: onDatabase, object: s.db, letter: 'c', unsure: true}
+		worse(a.compare(&n, reduced))
 	}
 	if s.setRole != "" && !canSet(reduced, s.user, s.setRole, s.db) {
 		if canSet(a.policy, s.user, s.setRole, s.db) {

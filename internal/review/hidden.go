@@ -85,8 +85,7 @@ func (g *Grants) schemas() map[string]string {
 
 // mentions adds to the names in a text the schemas before a period, in which no relation and function of
 // the record is: of types, operators, and of names in strings, such as 'app.invoice'::regclass.
-func (c *collector) mentions(r *trail.Record, names string) string {
-	text := r.Text
+func (c *collector) mentions(r *trail.Record, text []byte, names string) string {
 	for at := bytes.IndexByte(text, '.'); at >= 0; {
 		if schema := c.schemas[nameBefore(text[:at])]; schema != "" && !inShape(r.Shape, schema) {
 			line := "schema=" + schema
@@ -99,6 +98,36 @@ func (c *collector) mentions(r *trail.Record, names string) string {
 			break
 		}
 		at += 1 + next
+	}
+	return names
+}
+
+// paramSchemas adds the schemas that parameters name: of regclass and the like, and of statements that functions
+// make of them.
+func (c *collector) paramSchemas(r *trail.Record, names string) string {
+	if r.Shape == nil || len(r.Shape.Params) == 0 {
+		return names
+	}
+	r.Params(func(p trail.ParamType, raw []byte, null bool) bool {
+		if p.Repr == trail.ReprText && !null && bytes.IndexByte(raw, '.') > 0 {
+			names = c.mentions(r, raw, names)
+		}
+		return true
+	})
+	return names
+}
+
+// membersAsked are functions and catalogs by which a statement depends on memberships.
+var membersAsked = [][]byte{[]byte("pg_has_role"), []byte("pg_cancel_backend"), []byte("pg_terminate_backend"), []byte("pg_auth_members"), []byte("applicable_roles"), []byte("enabled_roles")}
+
+// asksMembers adds to the names in a text that it depends on memberships.
+func asksMembers(text []byte, names string) string {
+	if bytes.IndexByte(text, '_') < 0 {
+		return names
+	}
+	lower := bytes.ToLower(text)
+	if slices.ContainsFunc(membersAsked, func(f []byte) bool { return bytes.Contains(lower, f) }) {
+		names = strings.TrimPrefix(names+"\nmembers=", "\n")
 	}
 	return names
 }

@@ -116,7 +116,7 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 		visitors[i] = all[i]
 	}
 	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Contents: filter.Contents(), Parts: true, Rollbacks: true}
-	exclusions, err := o.read(ctx, options, proof.Needs{Objects: true, Texts: true}, visitors)
+	exclusions, _, err := o.read(ctx, options, proof.Needs{Objects: true, Texts: true}, visitors)
 	if err != nil {
 		return nil, err
 	}
@@ -210,6 +210,10 @@ const mostSessions = 200_000
 
 // personSession is a session of somebody.
 type personSession struct {
+	started *event // the last statement of the client with a start record
+	// The numbers of that statement, and of the last one that has ended.
+	startedNumber, done uint64
+
 	user, db, client, application, auth, identity string
 	appUsers                                      map[string]bool
 	first, last                                   RecordID
@@ -345,12 +349,23 @@ func (d *dossier) session(r *trail.Record, id RecordID) *personSession {
 }
 
 func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
-	if r.Kind == trail.KindStart {
-		return // its statement record follows, or says that it was interrupted
-	}
 	class, command := "", ""
 	if r.Shape != nil {
 		class, command = r.Shape.Class.String(), string(r.Shape.Command)
+	}
+	if r.Kind == trail.KindStart { // counts only if no record of the end follows
+		if r.Depth == 0 && (s.started == nil || s.startedNumber < r.Statement) {
+			var relations []string
+			if r.Shape != nil {
+				relations = relationNames(r.Shape)
+			}
+			s.startedNumber = r.Statement
+			s.started = &event{id, []any{class, command, relations, brief(r.Text)}}
+		}
+		return
+	}
+	if r.Depth == 0 {
+		s.done = max(s.done, r.Statement)
 	}
 	key := [2]string{class, command}
 	c := d.commands[key]
@@ -474,6 +489,17 @@ func (d *dossier) transaction(r *trail.Record, id RecordID) {
 	d.transactions.add(id, how, int64(r.XID), int64(r.Ending.Statements), orNil(extra(r, "commit_lsn")))
 }
 
+// running are the statements that had not ended: of a client, one statement follows the other.
+func (d *dossier) running() *events {
+	all := &events{}
+	for _, s := range d.sessions {
+		if s.started != nil && s.startedNumber > s.done && !s.ended {
+			all.add(s.started.id, s.started.cells...)
+		}
+	}
+	return all
+}
+
 // join adds what another goroutine has found.
 func (d *dossier) join(o *dossier) {
 	d.moreSessions += o.moreSessions
@@ -492,6 +518,10 @@ func (d *dossier) join(o *dossier) {
 		have.auth, have.identity = cmp.Or(have.auth, s.auth), cmp.Or(have.identity, s.identity)
 		have.client, have.application = cmp.Or(have.client, s.client), cmp.Or(have.application, s.application)
 		have.connected, have.ended, have.how = have.connected || s.connected, have.ended || s.ended, cmp.Or(have.how, s.how)
+		if s.started != nil && (have.started == nil || have.startedNumber < s.startedNumber) {
+			have.started, have.startedNumber = s.started, s.startedNumber
+		}
+		have.done = max(have.done, s.done)
 		have.statements, have.failed = have.statements+s.statements, have.failed+s.failed
 		maps.Copy(have.appUsers, s.appUsers)
 	}
@@ -582,6 +612,7 @@ func (d *dossier) document(sessions []string) *Document {
 		follow(d.changes.section("changes", "DDL, roles and privileges", "class", "command", "objects", "outcome", "text"), "--class", "ddl,role"),
 		follow(d.settings.section("settings", "Settings changed", "what", "outcome"), "--class", "misc_set,setting"),
 		follow(d.failures.section("failures", "Failures", "sqlstate", "outcome", "command", "message", "text"), "--failed"),
+		follow(d.running().section("running", "Statements of which no end is recorded", "class", "command", "objects", "text"), "--kind", "start"),
 		d.endingTable(),
 		follow(d.transactions.section("transactions", "Transactions that wrote", "event", "xid", "statements", "commit_lsn"), "--kind", "transaction"),
 		d.gaps.section("gaps", "Records that were lost", "count", "reason"),

@@ -28,7 +28,8 @@ type grant struct {
 	// columns are those of a table-level grant that statements have used; whole says that all were.
 	columns map[string]*uses
 	whole   bool
-	blurred bool // a record did not say which columns it used
+	blurred bool   // a record did not say which columns it used
+	lost    string // why statements may have used it under another name
 }
 
 // membership is a membership with what was used of it.

@@ -113,8 +113,9 @@ func (nothing) Block(*trail.BlockRef) {}
 func (nothing) Record(*trail.Record)  {}
 
 // read makes a pass over the range, and finds what it may lack. Blocks without wanted records are left
-// out, except those that tell what may be lacking.
-func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Needs, visitors []visitor) (exclusions []string, err error) {
+// out, except those that tell what may be lacking; lacking says that it is more than times in which the server did
+// not run.
+func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Needs, visitors []visitor) (exclusions []string, lacking bool, err error) {
 	begin, _, _ := s.bounds()
 	from := max(s.Since, begin)
 	e := proof.NewExclusions(from, s.Until, needs)
@@ -132,13 +133,14 @@ func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Need
 	if o.Since > trail.MinTime { // what was set before
 		before := trail.ScanOptions{Since: trail.MinTime, Until: o.Since, Contents: tells}
 		if _, err := s.scan(ctx, before, []visitor{&limits{visitor: nothing{}, Exclusions: e}}); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if _, err := s.scan(ctx, o, all); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return e.List(s.Since <= begin), nil
+	exclusions, lacking = e.List(s.Since <= begin)
+	return exclusions, lacking, nil
 }
 
 // tells selects blocks that may have records that tell what the trail may lack.

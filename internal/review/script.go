@@ -21,6 +21,9 @@ func (a *Access) WriteScript(w io.Writer) error {
 		fmt.Fprintf(b, "--   %s\n", render.Safe(l))
 	}
 	fmt.Fprintf(b, "\\set ON_ERROR_STOP on\n")
+	if a.lacking {
+		fmt.Fprintf(b, "%s", incompleteGuard)
+	}
 	for _, e := range a.idle {
 		statement := "REVOKE " + QuoteName(e.Role) + " FROM " + QuoteName(e.Member)
 		if e.Grantor != "" && a.policy.Version >= 160000 {
@@ -45,6 +48,13 @@ func (a *Access) WriteScript(w io.Writer) error {
 	}
 	return b.Flush()
 }
+
+// incompleteGuard ends a script at its beginning, until somebody has removed it.
+const incompleteGuard = `
+-- Part of the period was not recorded or cannot be read, so a privilege may have been used without a record.
+-- If that does not matter, remove the next line.
+DO $$ BEGIN RAISE EXCEPTION 'nothing was revoked: the trail lacks part of the period, see the comments of this script'; END $$;
+`
 
 // connectTo is psql's command for a database. A name with an equals sign or one of a URI would be taken for a
 // connection string, which may lead to another server.

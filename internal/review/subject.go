@@ -43,10 +43,10 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 	visitors := make([]visitor, workers())
 	all := make([]*finder, len(visitors))
 	for i := range visitors {
-		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*seen{}}
+		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*seen{}, started: map[execution]*startedUse{}, ended: map[execution]bool{}}
 		visitors[i] = all[i]
 	}
-	exclusions, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}, proof.Needs{Texts: true}, visitors)
+	exclusions, _, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}, proof.Needs{Texts: true}, visitors)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +54,7 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 	for _, other := range all[1:] {
 		f.join(other)
 	}
+	f.takeStarted()
 	begin, end, _ := o.bounds()
 	doc := &Document{
 		Review: "subject", Incomplete: wrong.bad,
@@ -76,11 +77,26 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 // subjectUse is who used what.
 type subjectUse struct{ user, appUser, db, command, objects string }
 
+// execution is a statement of a session, or one that a function has run in it.
+type execution struct {
+	session                 trail.SessionID
+	statement, substatement uint64
+}
+
+// startedUse is a start record.
+type startedUse struct {
+	event
+	use subjectUse
+}
+
 // finder is what one goroutine has found.
 type finder struct {
 	values []*value
 	found  events
 	by     map[subjectUse]*seen
+
+	started map[execution]*startedUse
+	ended   map[execution]bool
 
 	texts []uint32 // by their indexes: 1 is nothing found, 2 is the literal that textAt has, 3 is not known
 	where map[int]string
@@ -99,13 +115,13 @@ func (f *finder) Block(*trail.BlockRef) {
 // Record takes a record.
 func (f *finder) Record(r *trail.Record) {
 	switch r.Kind {
-	case trail.KindStatement, trail.KindNote:
-	case trail.KindStart:
-		return // its statement record follows
+	case trail.KindStatement, trail.KindStart, trail.KindNote:
 	default:
 		return
 	}
-	f.note(r)
+	if r.Kind != trail.KindStart {
+		f.note(r)
+	}
 	where := f.inParams(r)
 	if where == "" {
 		where = f.inText(r)
@@ -120,14 +136,39 @@ func (f *finder) Record(r *trail.Record) {
 	if r.Shape != nil {
 		command, objects = string(r.Shape.Command), relationNames(r.Shape)
 	}
-	id := idOf(r)
-	f.found.add(id, where, fact(r, trail.KeyUser), orNil(fact(r, trail.KeyAppUser)), orNil(fact(r, trail.KeyRole)), fact(r, trail.KeyDatabase),
-		fact(r, trail.KeyClient), fact(r, trail.KeyApplication), command, objects, int64(r.Rows), outcomeOf(r), brief(r.Text), nil)
+	id, outcome := idOf(r), outcomeOf(r)
+	at := execution{id.Session, r.Statement, r.Substatement}
+	if r.Kind == trail.KindStart {
+		outcome = "no end is recorded"
+	}
+	cells := []any{where, fact(r, trail.KeyUser), orNil(fact(r, trail.KeyAppUser)), orNil(fact(r, trail.KeyRole)), fact(r, trail.KeyDatabase),
+		fact(r, trail.KeyClient), fact(r, trail.KeyApplication), command, objects, int64(r.Rows), outcome, brief(r.Text), nil}
 	k := subjectUse{fact(r, trail.KeyUser), fact(r, trail.KeyAppUser), fact(r, trail.KeyDatabase), command, strings.Join(objects, ", ")}
+	switch r.Kind {
+	case trail.KindStart: // counts only if no record of the end follows
+		f.started[at] = &startedUse{event{id, cells}, k}
+		return
+	case trail.KindStatement:
+		f.ended[at] = true
+	}
+	f.take(event{id, cells}, k)
+}
+
+func (f *finder) take(e event, k subjectUse) {
+	f.found.add(e.id, e.cells...)
 	if f.by[k] == nil {
 		f.by[k] = &seen{}
 	}
-	f.by[k].take(id, 1)
+	f.by[k].take(e.id, 1)
+}
+
+// takeStarted takes the statements of which there is only a start record.
+func (f *finder) takeStarted() {
+	for at, s := range f.started {
+		if !f.ended[at] {
+			f.take(s.event, s.use)
+		}
+	}
 }
 
 func (f *finder) inParams(r *trail.Record) (where string) {
@@ -234,6 +275,8 @@ const redactedMark = "<redacted>"
 
 func (f *finder) join(o *finder) {
 	f.found.join(&o.found)
+	maps.Copy(f.started, o.started)
+	maps.Copy(f.ended, o.ended)
 	for k, s := range o.by {
 		if f.by[k] == nil {
 			f.by[k] = &seen{}

@@ -56,9 +56,18 @@ func (r RecordID) before(o RecordID) bool {
 type uses struct {
 	seen
 	earlier seen
+	by      *statement // the last one
 }
 
+// take takes a statement, once if it needs the privilege for several reasons.
 func (u *uses) take(s *statement) {
+	if s.of != nil {
+		s = s.of
+	}
+	if u.by == s {
+		return
+	}
+	u.by = s
 	if s.earlier {
 		u.earlier.join(s.worked)
 	} else {
@@ -97,8 +106,8 @@ func systemColumn(name string) bool {
 	return slices.Contains([]string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, name)
 }
 
-// usedObject is what a statement did to an object.
-type usedObject struct{ action, kind, name string }
+// usedObject is what a statement did to an object; to is its new name.
+type usedObject struct{ action, kind, name, to string }
 
 // who is who ran statements, where.
 type who struct {
@@ -111,6 +120,7 @@ type who struct {
 type statement struct {
 	who
 	shape
+	of    *statement // the one that this is a variant of, with other names
 	depth int
 	text  string
 	whole string // of DDL that is longer than text
@@ -135,6 +145,7 @@ type shape struct {
 	cut              bool     // it has more relations than are looked at
 	sequenceFunction string   // by which, if it is one
 	setRole          string   // the role that SET ROLE names
+	asksMembers      bool     // its text asks who is a member of what, or does what the member of a role may
 }
 
 // earlyKept is of how many executions the records are named.
@@ -357,8 +368,13 @@ func brief(text []byte) string {
 	return string(text)
 }
 
-// sequencesOf are the arguments of nextval() and the like in a text, of which most have none.
+// sequencesOf is what a text and its parameters name, and the record does not: arguments of nextval() and the
+// like, schemas, roles. Most have none.
 func (c *collector) sequencesOf(r *trail.Record) string {
+	return c.paramSchemas(r, c.namesInText(r))
+}
+
+func (c *collector) namesInText(r *trail.Record) string {
 	if r.Text == nil {
 		return ""
 	}
@@ -366,7 +382,7 @@ func (c *collector) sequencesOf(r *trail.Record) string {
 		if r.Shape.Class == trail.ClassMiscSet {
 			return roleSet(r.Text)
 		}
-		return c.mentions(r, sequenceNames(r.Text))
+		return asksMembers(r.Text, c.mentions(r, r.Text, sequenceNames(r.Text)))
 	}
 	if r.TextIndex < 0 {
 		return find()
@@ -458,6 +474,7 @@ func (c *collector) shapeID(s *trail.Shape, sequences string) uint32 {
 		k = append(k, 4, byte(o.Action))
 		str(o.Type)
 		str(o.Name)
+		str(o.To)
 	}
 	k = append(append(k, 5), sequences...)
 	c.key = k
@@ -504,7 +521,7 @@ func newShape(s *trail.Shape, sequences string) *shape {
 			}
 			continue
 		}
-		out.objects = append(out.objects, usedObject{o.Action.String(), string(o.Type), string(o.Name)})
+		out.objects = append(out.objects, usedObject{o.Action.String(), string(o.Type), string(o.Name), string(o.To)})
 	}
 	for line := range strings.SplitSeq(sequences, "\n") {
 		function, name, ok := strings.Cut(line, "=")
@@ -512,6 +529,8 @@ func newShape(s *trail.Shape, sequences string) *shape {
 			out.setRole = name
 		} else if function == "schema" {
 			out.mentioned = append(out.mentioned, name)
+		} else if function == "members" {
+			out.asksMembers = true
 		} else if ok {
 			out.sequences = append(out.sequences, normalName(name))
 			switch {

@@ -144,7 +144,7 @@ func (v *value) in(s string) string {
 	if t == "" {
 		return ""
 	}
-	if t[0] == '{' || t[0] == '[' {
+	if t[0] == '{' || t[0] == '[' || t[0] == '"' {
 		if found, ok := v.inJSON(t); ok && found {
 			return "element of JSON"
 		}
@@ -187,7 +187,7 @@ func (v *value) inJSON(s string) (found, ok bool) {
 		}
 		switch t := token.(type) {
 		case string:
-			found = found || v.is(t)
+			found = found || v.is(t) || len(t) > 2 && strings.IndexByte("{[\"", t[0]) >= 0 && v.in(t) != "" // JSON in JSON
 		case json.Number:
 			found = found || v.is(t.String())
 		}
@@ -202,7 +202,7 @@ func (v *value) inList(s string, depth int) bool {
 	var b []byte
 	quoted := false
 	end := func() bool {
-		element := string(b)
+		element := strings.TrimSpace(string(b))
 		b = b[:0]
 		return v.is(element) || len(element) > 2 && (element[0] == '{' || element[0] == '(') && v.inList(element, depth+1)
 	}
@@ -305,13 +305,21 @@ func (v *value) inBody(text []byte, depth int) string {
 		case (c == 'u' || c == 'U') && strings.HasPrefix(rest[1:], "&'"):
 			body, n := quotedBody(rest[2:], '\'', false)
 			s.at += n + 2
+			body = s.continued(body)
 			if v.in(unicodeEscapes(body)) != "" {
 				return "literal"
 			}
 		case (c == 'e' || c == 'E') && len(rest) > 1 && rest[1] == '\'':
 			n := escapedLength(rest[1:])
 			s.at += n + 1
-			if v.in(cEscapes(rest[2:max(2, n)])) != "" {
+			body := rest[2:max(2, n)]
+			for s.continues() {
+				rest = s.text[s.at:]
+				n = escapedLength(rest)
+				s.at += n
+				body += rest[1:max(1, n-1)]
+			}
+			if v.in(cEscapes(body)) != "" {
 				return "literal"
 			}
 		case c == '$' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
@@ -322,6 +330,9 @@ func (v *value) inBody(text []byte, depth int) string {
 			s.at += n // a parameter
 		default:
 			if w := s.word(); w.str {
+				if c == '\'' {
+					w.text = s.continued(w.text)
+				}
 				switch where := v.in(w.text); {
 				case where == "value":
 					return "literal"
@@ -336,6 +347,43 @@ func (v *value) inBody(text []byte, depth int) string {
 	return ""
 }
 
+// continues says whether a string goes on on another line, and moves to its quote.
+func (s *script) continues() bool {
+	at, line := s.at, false
+	for s.at < len(s.text) {
+		switch rest := s.text[s.at:]; {
+		case rest[0] == '\n' || rest[0] == '\r':
+			line = true
+			s.at++
+		case rest[0] == ' ' || rest[0] == '\t' || rest[0] == '\f' || rest[0] == '\v':
+			s.at++
+		case strings.HasPrefix(rest, "--"):
+			s.skipTo("\n")
+			line = true
+		case rest[0] == '\'' && line:
+			return true
+		default:
+			s.at = at
+			return false
+		}
+	}
+	s.at = at
+	return false
+}
+
+// continued adds the lines on which a string goes on.
+func (s *script) continued(body string) string {
+	for s.continues() {
+		more, n := quotedBody(s.text[s.at:], '\'', false)
+		s.at += n
+		body += more
+	}
+	return body
+}
+
+// continuedString finds strings that go on on another line.
+var continuedString = regexp.MustCompile(`'\s*(--[^\n\r]*)?[\n\r]\s*(--|')`)
+
 // otherBases finds numbers that are not decimal.
 var otherBases = regexp.MustCompile(`0[xXoObB]`)
 
@@ -349,7 +397,7 @@ func (v *value) mayBeLiteral(text []byte) bool {
 	case v.number != nil || v.uuid != nil || v.times != nil || v.address.IsValid():
 		return true
 	}
-	return bytes.Contains(text, []byte(v.text)) || bytes.IndexByte(text, '\\') >= 0 || bytes.Contains(text, []byte("''")) || bytes.Contains(text, []byte(`""`))
+	return bytes.Contains(text, []byte(v.text)) || continuedString.Match(text) || bytes.IndexByte(text, '\\') >= 0 || bytes.Contains(text, []byte("''")) || bytes.Contains(text, []byte(`""`))
 }
 
 // isLiteralNumber compares a number of a text, whose sign is an operator before it.
