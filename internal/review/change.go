@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -35,7 +36,8 @@ func (e *ChangesError) Error() string { return e.Err.Error() }
 
 // ReviewChange finds who made the changes.
 func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
-	changes, left, err := o.read()
+	var unsure unsureChanges
+	changes, left, err := o.read(&unsure)
 	if err != nil {
 		return nil, &ChangesError{err}
 	}
@@ -78,6 +80,7 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 	if unknown > 0 {
 		doc.Limits = append(doc.Limits, fmt.Sprintf("%d changes have no transaction in the trail: they were made before it begins or after it ends, on another server, or class transaction was not recorded.", unknown))
 	}
+	doc.Limits = append(doc.Limits, unsure.limits(&o)...)
 	doc.Limits = append(doc.Limits,
 		"Changes and records are joined by transaction. If several statements of a transaction have written to the table, all of them are named: which one changed the row is not recorded.",
 		"The file of changes is believed as it is: it has no signature.")
@@ -85,8 +88,34 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 	return doc, nil
 }
 
+// unsureChanges is why the file may have changes that were meant, and are not in the answer.
+type unsureChanges struct {
+	tables map[string]bool // of the file, if none of them was asked for so far
+	found  bool            // one was
+	noKey  int64           // changes in which a column of --key has no value
+}
+
+func (u *unsureChanges) limits(o *ChangeOptions) (all []string) {
+	const named = 10
+	if len(o.Tables) > 0 && !u.found {
+		if len(u.tables) == 0 {
+			return append(all, "The file has no change of any table.")
+		}
+		names := slices.Sorted(maps.Keys(u.tables))
+		all = append(all, fmt.Sprintf("The file has no change of the table, but of others: %s. Changes of a partitioned table have the names of its partitions, unless it is published via its root.",
+			strings.Join(names[:min(named, len(names))], ", ")))
+	}
+	if len(o.Keys) > 0 {
+		all = append(all, "Of a row before its change, the file has the columns of the replica identity: a change is not found by a value of another column that it has overwritten or deleted.")
+	}
+	if u.noKey > 0 {
+		all = append(all, fmt.Sprintf("%d changes of the table have no value of a column of --key, so they may be of the row: there is no such column, it is not part of the replica identity, or it was not changed.", u.noKey))
+	}
+	return all
+}
+
 // read reads the changes that are asked for; left counts those beyond the limit.
-func (o *ChangeOptions) read() (changes []*rowChange, left int64, err error) {
+func (o *ChangeOptions) read(unsure *unsureChanges) (changes []*rowChange, left int64, err error) {
 	type condition struct {
 		column string
 		value  *value
@@ -109,11 +138,23 @@ func (o *ChangeOptions) read() (changes []*rowChange, left int64, err error) {
 		}
 		return len(row) > 0
 	}
+	valued := func(row []cell, column string) bool {
+		return slices.ContainsFunc(row, func(c cell) bool { return c.known && strings.ReplaceAll(c.column, `"`, "") == column })
+	}
+	unsure.tables = map[string]bool{}
 	err = readChanges(o.Changes, func(c *rowChange) error {
 		if len(o.Tables) > 0 && !slices.ContainsFunc(o.Tables, func(t string) bool { return sameTable(t, c.table) }) {
+			const most = 10_000
+			if !unsure.found && len(unsure.tables) < most {
+				unsure.tables[c.table] = true
+			}
 			return nil
 		}
+		unsure.found = true
 		if len(keys) > 0 && c.op != "truncate" && !has(c.old) && !has(c.new) {
+			if slices.ContainsFunc(keys, func(k condition) bool { return !valued(c.old, k.column) && !valued(c.new, k.column) }) {
+				unsure.noKey++
+			}
 			return nil
 		}
 		if len(changes) == o.Limit {

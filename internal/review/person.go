@@ -612,7 +612,7 @@ func (d *dossier) document(sessions []string) *Document {
 		follow(d.changes.section("changes", "DDL, roles and privileges", "class", "command", "objects", "outcome", "text"), "--class", "ddl,role"),
 		follow(d.settings.section("settings", "Settings changed", "what", "outcome"), "--class", "misc_set,setting"),
 		follow(d.failures.section("failures", "Failures", "sqlstate", "outcome", "command", "message", "text"), "--failed"),
-		follow(d.running().section("running", "Statements of which no end is recorded", "class", "command", "objects", "text"), "--kind", "start"),
+		follow(d.running().section("running", "Unfinished statements", "class", "command", "objects", "text"), "--kind", "start"),
 		d.endingTable(),
 		follow(d.transactions.section("transactions", "Transactions that wrote", "event", "xid", "statements", "commit_lsn"), "--kind", "transaction"),
 		d.gaps.section("gaps", "Records that were lost", "count", "reason"),
