@@ -162,6 +162,7 @@ my @steps = (
 	[ bob => q{SELECT nextval('app.numbers')} ],
 	[ bob => q{SELECT setval('app.numbers', 5)} ],
 	[ bob => q{CREATE TEMP TABLE t AS SELECT item FROM app.orders} ],
+	[ bob => q{CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT 1'} ],
 	[ bob => q{CREATE SCHEMA bobs; DROP SCHEMA bobs} ],
 	[ bob => q{COPY app.orders (id, item) TO STDOUT} ],
 	[ bob => q{BEGIN; DECLARE c CURSOR FOR SELECT line FROM app.log; FETCH 1 FROM c; COMMIT} ],
@@ -544,6 +545,20 @@ is(scalar(@{ $dossier->{sessions} }), 1, 'its session');
 is($dossier->{sessions}[0]{end}, 'ok', 'and how it ended');
 my ($selects) = grep { $_->{command} eq 'SELECT' } @{ $dossier->{commands} };
 is($selects->{statements}, 2, 'nothing from before the note');
+
+# ---- who became somebody else ----
+
+$node->safe_psql('moved', q{SET SESSION AUTHORIZATION ivy; SELECT 'as ivy', x FROM a.new; RESET SESSION AUTHORIZATION; SELECT 'as admin'});
+flush($node);
+(undef, $out) = steno_result('review', 'person', '--user', $admin, '--since', $unrenamed, '--format', 'json', trail($node));
+$dossier = $json->decode($out);
+ok((grep { $_->{object} eq 'a.new' } @{ $dossier->{objects} }), 'what somebody did after SET SESSION AUTHORIZATION is in the dossier');
+ok((grep { $_->{role} eq 'ivy' } @{ $dossier->{roles} }), 'with the role');
+(undef, $out) = steno_result('review', 'person', '--user', 'ivy', '--since', $unrenamed, '--format', 'json', trail($node));
+$dossier = $json->decode($out);
+ok((grep { /^1 sessions have no record of a login as this user: / } @{ $dossier->{limits} }), 'whom somebody became did not do it');
+(undef, $out) = steno_result('review', 'person', '--user', 'jan', '--since', $start, '--format', 'json', trail($node));
+ok(!(grep { /no record of a login/ } @{ $json->decode($out)->{limits} }), 'which is not said of others');
 
 # ---- what has not ended ----
 

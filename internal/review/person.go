@@ -3,8 +3,10 @@
 package review
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -124,10 +126,101 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 	for _, other := range all[1:] {
 		d.join(other)
 	}
+	var foreign []string
+	if len(o.Users) > 0 && o.Note == "" {
+		if foreign, err = o.followSwitched(ctx, d, filter); err != nil {
+			return nil, err
+		}
+	}
 	doc := d.document(choose.Sessions)
 	doc.Incomplete = wrong.bad
-	doc.Limits = append(append(wrong.list, personLimits(&o)...), exclusions...)
+	doc.Limits = append(append(append(wrong.list, personLimits(&o)...), foreign...), exclusions...)
 	return doc, nil
+}
+
+// followSwitched adds what the users did under other names, after SET SESSION AUTHORIZATION. Sessions in which
+// somebody else became one of them so are in the answer, which says that it was somebody else.
+func (o *PersonOptions) followSwitched(ctx context.Context, d *dossier, filter *query.Filter) (limits []string, err error) {
+	const login = 10 * 60 * 1e6 // how long a login takes at most
+	var candidates []trail.SessionID
+	first, last := int64(trail.MaxTime), int64(trail.MinTime)
+	begin, _, _ := o.bounds()
+	for id, s := range d.sessions {
+		if s.ofClient && (s.switched || !s.connected && id.Start >= max(o.Since, begin)) {
+			candidates = append(candidates, id)
+			first, last = min(first, id.Start-1e6), max(last, id.Start+login)
+		}
+	}
+	if len(candidates) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(candidates, trail.SessionID.Compare)
+	pass := func(options query.FilterOptions, since, until int64, visit func(*query.Filter) visitor) error {
+		f, err := options.Filter(time.Time{})
+		if err != nil {
+			return err
+		}
+		visitors := make([]visitor, workers())
+		for i := range visitors {
+			visitors[i] = visit(f)
+		}
+		_, err = o.scan(ctx, trail.ScanOptions{Since: since, Until: until, Contents: f.Contents(), Parts: true, Rollbacks: true}, visitors)
+		return err
+	}
+	var names []string
+	for _, id := range candidates {
+		names = append(names, id.String())
+	}
+	var finders []*loginFinder
+	err = pass(query.FilterOptions{Sessions: names, Users: o.Users, Kinds: []string{trail.KindConnect.String()}}, first, last, func(f *query.Filter) visitor {
+		finders = append(finders, &loginFinder{Matcher: query.Matcher{Filter: f}, found: map[trail.SessionID]bool{}})
+		return finders[len(finders)-1]
+	})
+	if err != nil {
+		return nil, err
+	}
+	var follow, others []string
+	for _, id := range candidates {
+		switch s := d.sessions[id]; {
+		case !slices.ContainsFunc(finders, func(f *loginFinder) bool { return f.found[id] }):
+			others = append(others, id.String())
+		case s.switched: // also one in which it became the same user again
+			follow = append(follow, id.String())
+		}
+	}
+	if named := 10; len(others) > 0 {
+		limits = append(limits, fmt.Sprintf("%d sessions have no record of a login as this user: somebody else became it by SET SESSION AUTHORIZATION, or the login was not recorded: %s", len(others), strings.Join(others[:min(named, len(others))], ", ")))
+	}
+	if len(follow) == 0 {
+		return limits, nil
+	}
+	var more []*dossier
+	err = pass(query.FilterOptions{Sessions: follow}, o.Since, o.Until, func(f *query.Filter) visitor {
+		one := newDossier(o, f, nil)
+		one.except = &query.Matcher{Filter: filter}
+		more = append(more, one)
+		return one
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range more {
+		d.join(one)
+	}
+	return limits, nil
+}
+
+type loginFinder struct {
+	query.Matcher
+	found map[trail.SessionID]bool
+}
+
+func (l *loginFinder) Block(*trail.BlockRef) { l.Reset() }
+
+func (l *loginFinder) Record(r *trail.Record) {
+	if r.Kind == trail.KindConnect && l.Keep(r) {
+		l.found[r.Session.ID()] = true
+	}
 }
 
 // noNote is the answer if nobody wrote such a note.
@@ -213,6 +306,8 @@ type personSession struct {
 	started *event // the last statement of the client with a start record
 	// The numbers of that statement, and of the last one that has ended.
 	startedNumber, done uint64
+	switched            bool // it may have become another user
+	ofClient            bool // not of a worker
 
 	user, db, client, application, auth, identity string
 	appUsers                                      map[string]bool
@@ -232,6 +327,7 @@ type personTable struct {
 
 // dossier is what one goroutine has found.
 type dossier struct {
+	except  *query.Matcher // of which records it is not
 	o       *PersonOptions
 	matcher query.Matcher
 	from    map[trail.SessionID]noted // nil: all records
@@ -264,7 +360,12 @@ func newDossier(o *PersonOptions, filter *query.Filter, notes []noted) *dossier 
 
 func mod(a, b int64) int64 { return (a%b + b) % b }
 
-func (d *dossier) Block(*trail.BlockRef) { d.matcher.Reset() }
+func (d *dossier) Block(*trail.BlockRef) {
+	d.matcher.Reset()
+	if d.except != nil {
+		d.except.Reset()
+	}
+}
 
 // wanted says whether the dossier is about a record.
 func (d *dossier) wanted(r *trail.Record) bool {
@@ -276,7 +377,7 @@ func (d *dossier) wanted(r *trail.Record) bool {
 		n, ok = d.from[r.Session.ClientID()]
 		return ok && r.Time >= n.time
 	}
-	return d.matcher.Keep(r)
+	return d.matcher.Keep(r) && (d.except == nil || !d.except.Keep(r))
 }
 
 func fact(r *trail.Record, k trail.Key) string { return string(r.Session.Fact(k)) }
@@ -325,6 +426,7 @@ func (d *dossier) session(r *trail.Record, id RecordID) *personSession {
 			d.moreSessions++
 		}
 	}
+	s.ofClient = s.ofClient || fact(r, trail.KeyBackendType) == "client backend"
 	if id.before(s.first) {
 		s.first = id
 	}
@@ -380,7 +482,11 @@ func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
 	if r.Depth == 0 {
 		s.statements++
 	}
+	s.switched = s.switched || r.Text != nil && becomesAnother(r.Text)
 	role := fact(r, trail.KeyRole)
+	if role == "" && d.except != nil {
+		role = fact(r, trail.KeyUser) // that SET SESSION AUTHORIZATION has set
+	}
 	if role != "" && r.Depth == 0 {
 		if d.roles[role] == nil {
 			d.roles[role] = &seen{}
@@ -421,6 +527,15 @@ func isRoleSwitch(text []byte) bool {
 	}
 	r.take("local")
 	return r.takeAll("session", "authorization") || r.takeAll("session", "session", "authorization") || r.take("role") || r.takeAll("session", "role")
+}
+
+// becomesAnother says whether a text may change the session user.
+func becomesAnother(text []byte) bool {
+	at := bytes.IndexByte(text, '_')
+	if at >= 0 && bytes.Contains(bytes.ToLower(text), []byte("session_authorization")) {
+		return true
+	}
+	return len(text) < briefLength && isRoleSwitch(text) && bytes.Contains(bytes.ToLower(text), []byte("authorization"))
 }
 
 func outcomeOf(r *trail.Record) string {
@@ -521,7 +636,7 @@ func (d *dossier) join(o *dossier) {
 		if s.started != nil && (have.started == nil || have.startedNumber < s.startedNumber) {
 			have.started, have.startedNumber = s.started, s.startedNumber
 		}
-		have.done = max(have.done, s.done)
+		have.done, have.switched, have.ofClient = max(have.done, s.done), have.switched || s.switched, have.ofClient || s.ofClient
 		have.statements, have.failed = have.statements+s.statements, have.failed+s.failed
 		maps.Copy(have.appUsers, s.appUsers)
 	}

@@ -568,8 +568,10 @@ func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(nee
 		rel := in.relation(name)
 		schema := schemaOf(name)
 		switch {
-		case schema == "pg_temp" && o.action == "create":
-			add(need{role: role, kind: onDatabase, object: s.db, letter: 'T'})
+		case strings.HasPrefix(schema, "pg_temp"): // of functions and the like, with its number
+			if o.action == "create" {
+				add(need{role: role, kind: onDatabase, object: s.db, letter: 'T'})
+			}
 			continue
 		case o.kind == "schema" && o.action == "create":
 			add(need{role: role, kind: onDatabase, object: s.db, letter: 'C'})
