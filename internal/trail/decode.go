@@ -200,6 +200,9 @@ func (b *Block) Next(r *Record) error {
 		var wanted bool
 		var reason string
 		if b.runLeft > 0 {
+			if b.want.Tally != nil && b.countRun() {
+				continue
+			}
 			start = b.runStart
 			wanted, reason = b.fromRun(r)
 		} else {

@@ -136,21 +136,34 @@ func sameTally(t testing.TB, payload []byte) {
 	tally.Reset()
 	b.Select(trail.Want{Tally: &tally})
 	var r, o trail.Record
-	plain := 0
+	var plain trail.Tally
+	plain.Reset()
+	last := map[int]uint64{}
 	for i := 0; ; i++ {
 		err, want := b.Next(&r), whole.Next(&o)
 		for want == nil && (err != nil || !trail.Same(&r, &o)) {
-			plain++
+			plain.Records++
+			plain.AddTimes(o.Time, o.End())
+			last[o.SessionIndex] = o.Seq
 			want = whole.Next(&o)
 		}
-		if (err == nil) != (want == nil) || err != nil && err.Error() != want.Error() || plain != tally.Records {
-			t.Fatalf("record %d: %v, want %v; %d are plain, want %d", i, err, want, tally.Records, plain)
+		if (err == nil) != (want == nil) || err != nil && err.Error() != want.Error() || plain.Records != tally.Records {
+			t.Fatalf("record %d: %v, want %v; %d are plain, want %d", i, err, want, tally.Records, plain.Records)
+		}
+		if tally.FirstTime != plain.FirstTime || tally.FirstEnd != plain.FirstEnd || tally.LastEnd != plain.LastEnd {
+			t.Fatalf("record %d: times are %+v, want %+v", i, tally, plain)
+		}
+		for session, seq := range last {
+			if tally.OpenOf(session).Last != seq {
+				t.Fatalf("record %d: last record of session %d is %d, want %d", i, session, tally.OpenOf(session).Last, seq)
+			}
 		}
 		if err != nil {
 			return
 		}
 		if r.Kind != trail.KindData && r.Seq != 0 {
 			*tally.OpenOf(r.SessionIndex) = trail.Span{First: r.Seq, Last: r.Seq}
+			last[r.SessionIndex] = r.Seq
 		}
 	}
 }
@@ -177,6 +190,16 @@ func TestDecoderAgreesWithTheReference(t *testing.T) {
 			sameReading(t, changed)
 			sameTally(t, changed)
 		}
+	}
+}
+
+// TestDecoderAgreesWithTheReferenceInRuns reads random runs.
+func TestDecoderAgreesWithTheReferenceInRuns(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 10_000 {
+		p := trailtest.Runs(r)
+		sameReading(t, p)
+		sameTally(t, p)
 	}
 }
 

@@ -95,5 +95,73 @@ func (b *Block) count(item []byte, at int) bool {
 	return true
 }
 
+// countRun counts records of a run up to the first one that is not plain. It says whether that was the
+// whole rest of the run.
+func (b *Block) countRun() (all bool) {
+	t, run, at := b.want.Tally, b.run, 0
+	for b.runLeft > 0 {
+		i, next := short(run, at)
+		if i >= 0x80 {
+			i, next = long(run, next)
+		}
+		if i >= uint64(len(b.forms)) {
+			break
+		}
+		f := &b.forms[i]
+		if f.session >= len(t.Open) {
+			break
+		}
+		s, open := &b.sessions[f.session], &t.Open[f.session]
+		if open.Last == 0 || s.seq+1 == 0 {
+			break
+		}
+		var v, duration uint64
+		time, xid := b.lastTime, s.xid
+		if f.fields&FieldRows != 0 && f.rows == 0 {
+			if v, next = short(run, next); v >= 0x80 {
+				_, next = long(run, next)
+			}
+		}
+		if f.fields&FieldTime != 0 {
+			if v, next = short(run, next); v >= 0x80 {
+				v, next = long(run, next)
+			}
+			time += signed(v)
+		}
+		if f.fields&FieldDuration != 0 {
+			if duration, next = short(run, next); duration >= 0x80 {
+				duration, next = long(run, next)
+			}
+		}
+		if f.fields&FieldValues != 0 {
+			shape := &noShape
+			if f.shape >= 0 {
+				shape = &b.shapes[f.shape]
+			}
+			var values []byte
+			if values, next = span(run, next, f.values); !shape.fit(values) {
+				break
+			}
+		}
+		if f.fields&FieldXID != 0 {
+			v, next = varint(run, next)
+			xid += uint64(signed(v))
+		}
+		if next > len(run) || b.runLeft == 1 && next < len(run) {
+			break
+		}
+		at = next
+		b.runLeft--
+		s.seq, s.statement, s.xid = s.seq+1, s.statement+1, xid
+		b.records++
+		b.lastTime = time
+		open.Last = s.seq
+		t.Records++
+		t.AddTimes(time, time+int64(duration))
+	}
+	b.run = run[at:]
+	return b.runLeft == 0
+}
+
 // noShape is what has no parameters.
 var noShape Shape

@@ -90,6 +90,13 @@ func TestPlainRecordsAreCheckedAsAllAre(t *testing.T) {
 			}
 		}
 	}
+	for range 3000 {
+		p := trailtest.Runs(r)
+		one, all := findings(t, p, 10, false), findings(t, p, 10, true)
+		if one != all {
+			t.Fatalf("%q:\n%s\nwant\n%s", p, one, all)
+		}
+	}
 	if len(found) < 500 {
 		t.Errorf("only %d different findings", len(found))
 	}

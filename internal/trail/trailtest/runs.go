@@ -1,0 +1,108 @@
+package trailtest
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Runs is a payload of runs, and of records between them, of a few sessions and forms.  Most runs are as a server
+// writes them; others end too early or too late, or have what no server writes.
+func Runs(r *rand.Rand) []byte {
+	b := NewBuilder(Epoch)
+	number := func(body []byte, max int) []byte {
+		if r.IntN(50) == 0 {
+			return binary.AppendUvarint(body, r.Uint64())
+		}
+		return binary.AppendUvarint(body, uint64(r.IntN(max)))
+	}
+	sessions := 1 + r.IntN(3)
+	for i := range sessions {
+		body := number(nil, 300)
+		if r.IntN(10) == 0 {
+			body = binary.AppendUvarint(nil, -uint64(r.IntN(9)))
+		}
+		body = number(body, 300)
+		b.Item(trail.KindDefSession, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(body, uint64(Epoch)), uint32(i)))
+	}
+	b.Item(trail.KindDefText, []byte("SELECT $1"))
+	b.shape(&Shape{Command: "SELECT", Params: []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}}})
+	b.shape(&Shape{Command: "UPDATE", Params: []trail.ParamType{{OID: 25, Repr: trail.ReprText}, {OID: 16, Repr: trail.ReprBool}}})
+	type form struct {
+		fields       trail.Field
+		rows, values int
+	}
+	var forms []form
+	for range 1 + r.IntN(6) {
+		const optional = trail.FieldRows | trail.FieldXID | trail.FieldText
+		f := form{fields: trail.FieldTime | trail.FieldDuration | trail.Field(r.Uint64())&optional, rows: r.IntN(2)}
+		if r.IntN(8) == 0 {
+			f.fields = trail.Field(r.Uint64()) & (optional | trail.FieldTime | trail.FieldDuration)
+		}
+		shape := r.IntN(3)
+		if shape < 2 {
+			f.fields |= trail.FieldShape | trail.FieldValues
+			f.values = 4 + r.IntN(20)/19
+		}
+		body := binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(f.fields))
+		if f.fields&trail.FieldShape != 0 {
+			body = append(body, byte(shape))
+		}
+		if f.fields&trail.FieldText != 0 {
+			body = append(body, 0)
+		}
+		if f.fields&trail.FieldRows != 0 {
+			body = append(body, byte(f.rows))
+		}
+		if f.fields&trail.FieldValues != 0 {
+			body = append(body, byte(f.values))
+		}
+		b.Item(trail.KindDefForm, body)
+		forms = append(forms, f)
+	}
+	for range 1 + r.IntN(6) {
+		if r.IntN(2) == 0 {
+			b.Item(trail.KindStatement, append(binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(trail.FieldTime)), 2*byte(r.IntN(60))))
+		}
+		n := 1 + r.IntN(6)
+		body := []byte{byte(n)}
+		for range n {
+			i := r.IntN(len(forms))
+			f := forms[i]
+			if r.IntN(100) == 0 {
+				i = len(forms)
+			}
+			body = append(body, byte(i))
+			if f.fields&trail.FieldRows != 0 && f.rows == 0 {
+				body = number(body, 200)
+			}
+			if f.fields&trail.FieldTime != 0 {
+				body = number(body, 300)
+			}
+			if f.fields&trail.FieldDuration != 0 {
+				body = number(body, 300)
+			}
+			if f.fields&trail.FieldValues != 0 {
+				value := []byte{2, 'a', 'b', 1, 0}
+				if r.IntN(30) == 0 {
+					value[0] = byte(r.IntN(9))
+				}
+				body = append(body, value[:f.values]...)
+			}
+			if f.fields&trail.FieldXID != 0 {
+				body = number(body, 300)
+			}
+		}
+		switch r.IntN(30) {
+		case 0:
+			body = append(body, byte(r.IntN(2)))
+		case 1:
+			body = body[:len(body)-1]
+		case 2:
+			body[len(body)-1] |= 0x80
+		}
+		b.Item(trail.KindRun, body)
+	}
+	return b.Payload
+}
