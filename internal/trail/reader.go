@@ -444,6 +444,12 @@ func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 
 func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 	w := window{r: r, size: seg.Size}
+	buf := windows.Get().(*[]byte)
+	w.buf = (*buf)[:0]
+	defer func() {
+		*buf = w.buf
+		windows.Put(buf)
+	}()
 	damaged, last := false, uint64(0)
 	offset := seg.Header.Length()
 	if seg.damaged != nil {
@@ -511,6 +517,10 @@ const (
 	windowSize  = 64 << 10
 	smallWindow = 1 << 10
 )
+
+// windows are the buffers of windows that are no longer used: a new one for each segment would be
+// most of what a query over many segments throws away.
+var windows = sync.Pool{New: func() any { return new([]byte) }}
 
 // discard makes the window read the file again. It begins with little: this may be
 // called for each of many small blocks.

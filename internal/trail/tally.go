@@ -100,10 +100,7 @@ func (b *Block) count(item []byte, at int) bool {
 func (b *Block) countRun() (all bool) {
 	t, run, at := b.want.Tally, b.run, 0
 	for b.runLeft > 0 {
-		i, next := short(run, at)
-		if i >= 0x80 {
-			i, next = long(run, next)
-		}
+		i, next := varint(run, at)
 		if i >= uint64(len(b.forms)) {
 			break
 		}
@@ -118,20 +115,14 @@ func (b *Block) countRun() (all bool) {
 		var v, duration uint64
 		time, xid := b.lastTime, s.xid
 		if f.fields&FieldRows != 0 && f.rows == 0 {
-			if v, next = short(run, next); v >= 0x80 {
-				_, next = long(run, next)
-			}
+			_, next = varint(run, next)
 		}
 		if f.fields&FieldTime != 0 {
-			if v, next = short(run, next); v >= 0x80 {
-				v, next = long(run, next)
-			}
+			v, next = varint(run, next)
 			time += signed(v)
 		}
 		if f.fields&FieldDuration != 0 {
-			if duration, next = short(run, next); duration >= 0x80 {
-				duration, next = long(run, next)
-			}
+			duration, next = varint(run, next)
 		}
 		if f.fields&FieldValues != 0 {
 			shape := &noShape
