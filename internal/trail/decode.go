@@ -215,7 +215,7 @@ func (b *Block) Next(r *Record) error {
 			}
 			b.pos = at + int(n)
 			item := b.raw[:b.pos:b.pos]
-			if kind = Kind(item[at]); kind == KindStatement && b.want.Tally != nil && b.count(item, at+1) {
+			if kind = Kind(item[at]); b.want.Tally != nil && (kind == KindStatement || kind == KindTransaction) && b.count(item, at+1, kind) {
 				continue
 			} else if kind.IsRecord() {
 				wanted, reason = b.record(item, at+1, kind, r)

@@ -2,11 +2,12 @@
 
 package trail
 
-// Tally is what a block's plain records have in common: statements that ended well, whose
-// parameters are as their types say and not NULL, and whose number follows that of the last
-// record of their session definition.
+// Tally is what a block's plain records have in common: statements and transactions that ended
+// well, whose parameters are as their types say and not NULL, and whose number follows that of
+// the last record of their session definition.
 type Tally struct {
-	Records int
+	Records      int
+	Transactions int // of these
 	// Open are the sequence numbers of each session definition, by its index, from the last
 	// one that did not follow; Last is 0 if there are none.
 	Open []Span
@@ -32,16 +33,24 @@ func (t *Tally) OpenOf(session int) *Span {
 	return &t.Open[session]
 }
 
-// plainFields are those that plain records may have.
-const plainFields = firstFields | FieldValues | FieldStatement | FieldNesting | FieldXID
+// plainFields are those that plain records may have; of a transaction, plainEndFields.
+const (
+	plainFields    = firstFields | FieldValues | FieldStatement | FieldNesting | FieldXID
+	plainEndFields = FieldShape | FieldTime | FieldDuration | FieldXID | FieldEvent | FieldStatements | FieldCommit
+)
 
-// count counts a statement's record, whose body begins at a position of an item, if it is plain.
-// Else it changes nothing: record reads it then, and says what is wrong with it.
-func (b *Block) count(item []byte, at int) bool {
+// count counts the record of a statement or transaction, whose body begins at a position of an
+// item, if it is plain. Else it changes nothing: record reads it then, and says what is wrong
+// with it.
+func (b *Block) count(item []byte, at int, kind Kind) bool {
 	t := b.want.Tally
 	session, at := varint(item, at)
 	mask, at := varint(item, at)
-	if session >= uint64(len(t.Open)) || Field(mask)&^plainFields != 0 {
+	plain := plainFields
+	if kind == KindTransaction {
+		plain = plainEndFields
+	}
+	if session >= uint64(len(t.Open)) || Field(mask)&^plain != 0 {
 		return false
 	}
 	s, open := &b.sessions[session], &t.Open[session]
@@ -79,19 +88,41 @@ func (b *Block) count(item []byte, at int) bool {
 	if mask&uint64(FieldXID) != 0 {
 		xid, at = varint(item, at)
 	}
+	lsn := b.lastLSN
+	if mask&uint64(plainEndFields&^plainFields) != 0 {
+		if mask&uint64(FieldEvent) != 0 {
+			at++
+		}
+		if mask&uint64(FieldStatements) != 0 {
+			_, at = varint(item, at)
+		}
+		if mask&uint64(FieldCommit) != 0 {
+			var begin, length uint64
+			begin, at = varint(item, at)
+			length, at = varint(item, at)
+			_, at = varint(item, at)
+			lsn += uint64(signed(begin)) + length
+		}
+	}
 	if at != len(item) {
 		return false
 	}
-	s.statement += uint64(signed(statement))
-	if depth == 0 {
-		s.statement++
-	}
-	s.seq, s.xid = s.seq+1, xid
-	b.records++
 	b.lastTime += signed(numbers[3])
+	end := b.lastTime
+	if kind == KindTransaction {
+		t.Transactions++
+	} else {
+		end += int64(numbers[4])
+		s.statement += uint64(signed(statement))
+		if depth == 0 {
+			s.statement++
+		}
+	}
+	s.seq, s.xid, b.lastLSN = s.seq+1, xid, lsn
+	b.records++
 	open.Last = s.seq
 	t.Records++
-	t.AddTimes(b.lastTime, b.lastTime+int64(numbers[4]))
+	t.AddTimes(b.lastTime, end)
 	return true
 }
 

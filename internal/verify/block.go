@@ -183,6 +183,9 @@ func (c *checker) items(f *finding) {
 	}
 	c.checkIndex(f)
 	if indexed {
+		if t.Transactions > 0 {
+			has.Record(&trail.Record{Kind: trail.KindTransaction})
+		}
 		c.checkIndexes(f, has)
 	}
 	f.sealsOnly = len(f.seals) > 0 && !others && t.Records == 0

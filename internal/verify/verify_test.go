@@ -111,7 +111,8 @@ func TestIndexThatHidesSomethingIsDamage(t *testing.T) {
 		"list that is unknown": {index: []byte{1, 1, 1, 99, 1, 0}},
 		"another user":         {index: append([]byte{1, 1, 1}, users(0, "bob")...), want: "block 1: the index of its segment lacks 1 of its users"},
 		"user, kind of record": {index: slices.Concat([]byte{1, 1, 1, byte(trail.TermsResults), 2, 0, 0}, users(0, "bob")), want: "lacks 1 of its users"},
-		"kind of record":       {index: []byte{1, 1, 1, byte(trail.TermsResults), 2, 0, 0}, want: "block 1: the index of its segment lacks 1 of its results"},
+		"kind of record":       {index: []byte{1, 1, 1, byte(trail.TermsResults), 2, 0, 0}, want: "block 1: the index of its segment lacks 2 of its results"},
+		"kind of plain record": {index: []byte{1, 1, 1, byte(trail.TermsResults), 6, 0, 1, 2, byte(trail.KindNote), 0, 1}, want: "block 1: the index of its segment lacks 1 of its results"},
 		"texts":                {index: append([]byte{1, 1, 1, byte(trail.TermsTrigrams), 0x83, 4, 0, 0x80, 4}, make([]byte, 512)...), want: "block 1: the index of its segment lacks parts of its texts"},
 		"itself":               {index: append([]byte{1, 2, 1}, users(0, "alice")...), want: "covers blocks that follow it"},
 		"cut off":              {index: []byte{1, 1, 1, byte(trail.TermsUsers), 9, 0}, want: "index ends too early"},
@@ -123,6 +124,7 @@ func TestIndexThatHidesSomethingIsDamage(t *testing.T) {
 			b := trailtest.NewBuilder(trailtest.Epoch)
 			session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
 			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Seq: 1, Time: trailtest.Epoch, Text: "a text"})
+			b.Add(&trailtest.Record{Kind: trail.KindTransaction, Session: session, Seq: 2, Time: trailtest.Epoch})
 			s.Write(t, b)
 			b = trailtest.NewBuilder(trailtest.Epoch)
 			b.Item(trail.KindDefIndex, c.index)

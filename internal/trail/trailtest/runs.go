@@ -7,7 +7,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Runs is a payload of runs, and of records between them, of a few sessions and forms.  Most runs are as a server
+// Runs is a payload of runs, and of records between them, of a few sessions and forms.  Most of them are as a server
 // writes them; others end too early or too late, or have what no server writes.
 func Runs(r *rand.Rand) []byte {
 	b := NewBuilder(Epoch)
@@ -64,6 +64,22 @@ func Runs(r *rand.Rand) []byte {
 	for range 1 + r.IntN(6) {
 		if r.IntN(2) == 0 {
 			b.Item(trail.KindStatement, append(binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(trail.FieldTime)), 2*byte(r.IntN(60))))
+		}
+		for range r.IntN(3) {
+			fields := trail.Field(r.Uint64()) & (trail.FieldShape | trail.FieldTime | trail.FieldDuration | trail.FieldXID | trail.FieldEvent | trail.FieldStatements | trail.FieldCommit)
+			body := binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(fields))
+			for f := trail.FieldShape; f <= trail.FieldCommit; f <<= 1 {
+				switch {
+				case fields&f == 0:
+				case f == trail.FieldShape, f == trail.FieldEvent:
+					body = append(body, byte(r.IntN(2)))
+				case f == trail.FieldCommit:
+					body = number(number(number(body, 300), 300), 3)
+				default:
+					body = number(body, 300)
+				}
+			}
+			b.Item(trail.KindTransaction, body[:len(body)-r.IntN(20)/19])
 		}
 		n := 1 + r.IntN(6)
 		body := []byte{byte(n)}
