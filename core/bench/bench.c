@@ -6,7 +6,7 @@
  * Every figure is measured several times, and shown with its spread.  It is processor
  * time, except for the one with two threads: on a busy machine, its minimum is the cost of
  * the code, while its maximum depends on other processes.  The text is that of repeated
- * statements: one of a few, with one parameter.
+ * statements: one of a few, with one parameter; or always the same but for a constant.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -33,6 +33,7 @@
 static const char text[TEXT + 1] = "SELECT abalance FROM pgbench_accounts WHERE aid = $1 -- 4711";
 static StenoRings rings;
 static uint64_t records;
+static bool constants;			/* the text ends with another number each time */
 
 static double
 read_clock(clockid_t clock)
@@ -105,7 +106,17 @@ produce_one(StenoProducer *p, uint64_t i)
 	s = (uint8_t *) (r + 1);
 	memset(s, (int) (i & 3) + 1, SHAPE);
 	memcpy(s + SHAPE, text, TEXT);
-	s[SHAPE] = (uint8_t) (i & 15);
+	if (constants)
+	{
+		uint32_t	n = (uint32_t) i * 2654435761u % 1000000;
+		int			k;
+
+		memset(s, 1, SHAPE);
+		for (k = 1; k <= 6; k++, n /= 10)
+			s[SHAPE + TEXT - k] = (uint8_t) ('0' + n % 10);
+	}
+	else
+		s[SHAPE] = (uint8_t) (i & 15);
 	memcpy(s + SHAPE + TEXT, &i, VALUES);
 	steno_ring_publish(p, r);
 	return true;
@@ -539,6 +550,23 @@ run_add(void)
 }
 
 static double
+with_constants(double (*run) (void))
+{
+	double		result;
+
+	constants = true;
+	result = run();
+	constants = false;
+	return result;
+}
+
+static double
+run_add_constants(void)
+{
+	return with_constants(run_add);
+}
+
+static double
 run_finish_none(void)
 {
 	run_writer(STENO_CODEC_NONE);
@@ -620,6 +648,23 @@ run_bytes_lz4(void)
 	return (double) stored / (double) added;
 }
 
+static double
+run_all_lz4_constants(void)
+{
+	double		add;
+
+	constants = true;
+	add = run_writer(STENO_CODEC_LZ4);
+	constants = false;
+	return add + finish_time / (double) added;
+}
+
+static double
+run_bytes_lz4_constants(void)
+{
+	return with_constants(run_bytes_lz4);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -655,6 +700,8 @@ main(int argc, char **argv)
 	report("secrets: hide one in 100 bytes", "ns/statement", run_hide);
 	report_large();
 	report("builder: add", "ns/record", run_add);
+	report("builder: add, constants differ", "ns/record", run_add_constants);
+	report("builder: add and LZ4, constants differ", "ns/record", run_all_lz4_constants);
 	report("builder: finish, not compressed", "us/block", run_finish_none);
 	report("builder: finish, LZ4", "us/block", run_finish_lz4);
 	report("builder: finish, not compressed, encrypted", "us/block", run_finish_none_encrypted);
@@ -662,5 +709,6 @@ main(int argc, char **argv)
 	report("seal: sign, and encode its record", "us/seal", run_seal);
 	report("trail, not compressed", "bytes/record", run_bytes_none);
 	report("trail, LZ4", "bytes/record", run_bytes_lz4);
+	report("trail, LZ4, constants differ", "bytes/record", run_bytes_lz4_constants);
 	return 0;
 }

@@ -1147,6 +1147,68 @@ make_runs(const char *folder)
 	end(&w);
 }
 
+/* A statement that is not prepared, of a session that executes it again and again. */
+static void
+similar(Maker *w, const char *text, uint64_t rows, bool value)
+{
+	StenoRecordMessage r = record(w, STENO_KIND_STATEMENT);
+	ModelStrings s = {0};
+	Shape		sh;
+
+	shape_begin(&sh, STENO_CLASS_READ, 5, "SELECT", 1);
+	shape_relation(&sh, STENO_RELTYPE_TABLE, STENO_ACCESS_SELECT, "public.staff");
+	shape_count(&sh, value);
+	if (value)
+	{
+		shape_param(&sh, 23, STENO_REPR_INT4);
+		s.values = "\7\0\0";
+		s.values_len = 4;
+	}
+	s.shape = sh.bytes;
+	s.shape_len = (uint32_t) (sh.p - sh.bytes);
+	set_text(&s, text);
+	r.rows = rows;
+	r.duration = 30;
+	put(w, &r, &s);
+}
+
+/*
+ * Records of statements that are not prepared: the same text again and again; texts with
+ * another constant each time, in the middle, at the end, empty, in no encoding; one that makes
+ * both parts that are the same shorter; and others between them.
+ */
+static void
+make_similar(const char *folder)
+{
+	Maker		w;
+	int			i;
+
+	begin(&w, folder, "similar", 0, STENO_CODEC_NONE);
+	simple_session(&w, 1, "alice", NULL);
+	statement(&w, "SELECT 'the first record has a time of its own'");
+	for (i = 0; i < 4; i++)
+		similar(&w, "SELECT name FROM staff WHERE id = $1", 1, true);
+	for (i = 0; i < 3; i++)
+		similar(&w, "SELECT name FROM staff WHERE id = $1", (uint64_t) i, true);
+	similar(&w, "SELECT name FROM staff WHERE id = 1 ORDER BY name", 1, false);
+	similar(&w, "SELECT name FROM staff WHERE id = 23 ORDER BY name", 1, false);
+	similar(&w, "SELECT name FROM staff WHERE id = 456 ORDER BY name", 1, false);
+	similar(&w, "SELECT name FROM staff WHERE id = 23 ORDER BY name", 1, false);
+	similar(&w, "SELECT name FROM staff WHERE id =  ORDER BY name", 1, false);
+	similar(&w, "SELECT name FROM staff WHERE id = \xff\xfe ORDER BY name", 1, false);
+	statement(&w, "SELECT name FROM staff WHERE id = 7 ORDER BY name");
+	similar(&w, "SELECT name FROM staff WHERE name = 'x' ORDER BY id", 1, false);
+	similar(&w, "SELECT name FROM staff WHERE name = 'y' ORDER BY id", 1, false);
+	similar(&w, "SELECT name FROM staff WHERE name = 'z'", 1, false);
+	similar(&w, "SELECT name FROM staff", 1, false);
+	simple_session(&w, 1, "alice", "bob");
+	for (i = 0; i < 3; i++)
+		similar(&w, "SELECT name FROM staff WHERE id = 1 ORDER BY name", 1, false);
+	write_block(&w);
+	similar(&w, "SELECT name FROM staff WHERE id = 1 ORDER BY name", 1, false);
+	end(&w);
+}
+
 /* A block put together by hand. */
 static void
 craft(Maker *w, const uint8_t *payload, size_t len, uint32_t records)
@@ -1486,7 +1548,7 @@ golden_make(const char *folder)
 	}			trails[] =
 	{
 		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects}, {"columns", make_columns}, {"transactions", make_transactions}, {"endings", make_endings},
-		{"index", make_index}, {"runs", make_runs},
+		{"index", make_index}, {"runs", make_runs}, {"similar", make_similar},
 		{"streams", make_streams}, {"lz4", make_lz4}, {"parts", make_parts},
 		{"later", make_later}, {"empty", make_empty}, {"seals", make_seals}, {"encrypted", make_encrypted},
 	};

@@ -11,9 +11,9 @@
  *
  * What most servers execute most of the time are a few statements with different values.  For
  * those, items are shorter, and so is what is compressed and hashed, which costs more than
- * building it.  Records of a prepared statement that is executed more than once in the block refer to
- * a form and are put into runs (add_to_run).  A text that is similar to one before is defined
- * by the difference (define_variant).
+ * building it.  Records of a statement that its session executes more than once in the block refer to
+ * a form and are put into runs (add_to_run); the texts of a form may differ in a part, such as a
+ * constant.  Another text that is similar to one before is defined by the difference (define_variant).
  *
  * The payload is built behind space for the block
  * header, so that an uncompressed block is written from the buffer it was built in.
@@ -58,8 +58,8 @@
 #define RUN_HEAD 5
 #define RUN_MAX ((1 << 14) - 1)
 
-/* A record in a run without its values: five varints. */
-#define RUN_RECORD_MAX (5 * STENO_VARINT_MAX)
+/* A record in a run without its values and its part of a text: six varints. */
+#define RUN_RECORD_MAX (6 * STENO_VARINT_MAX)
 
 /*
  * Texts are compared with one that began with the same VARIANT_BEGINS bytes, if it is among
@@ -68,6 +68,9 @@
 #define VARIANT_BASES 64
 #define VARIANT_BEGINS 16
 #define VARIANT_DIFFERENT 256	/* longest part of a text that differs */
+
+/* Statements whose records may have a form although they are not prepared: the last ones, by a hash. */
+#define STATEMENTS 512
 
 /*
  * A definition in the payload.  The key of a variant is divided: "before" bytes of the text that ends at
@@ -119,6 +122,20 @@ typedef struct VariantBase
 	uint32_t	index;
 } VariantBase;
 
+/*
+ * A statement of a session that is not prepared, so that its records come with shape and
+ * text.  Both are compared where they are in the payload, without a dictionary.
+ */
+typedef struct Statement
+{
+	StenoFormPlace	place;
+	uint32_t	session;
+	uint32_t	shape;			/* offset in the payload, and length */
+	uint32_t	shape_len;
+	uint32_t	text;			/* likewise; the one that others are compared with */
+	uint32_t	text_len;
+} Statement;
+
 struct StenoBlock
 {
 	uint8_t    *buffer;			/* header, then payload */
@@ -147,6 +164,7 @@ struct StenoBlock
 	uint32_t	run_end;
 	uint32_t	run_records;
 	VariantBase bases[VARIANT_BASES];
+	Statement  *statements;		/* STATEMENTS of them */
 	uint32_t	variants_bytes; /* bytes of all variants in this block, as a reader has them */
 	Expected   *expected;		/* by session definition */
 	uint32_t	max_sessions;
@@ -224,12 +242,13 @@ allocate_builder(StenoBlock *block, uint32_t capacity)
 	block->max_sessions = capacity / 64;
 	block->max_forms = capacity / 64;
 	block->expected = malloc(block->max_sessions * sizeof(Expected));
+	block->statements = calloc(STATEMENTS, sizeof(Statement));
 	/* all texts and shapes of at least 64 bytes fit; for shorter ones, see add_definition() */
 	return dictionary_create(&block->sessions, power_of_two(capacity / 64)) &&
 		dictionary_create(&block->shapes, power_of_two(capacity / 128)) &&
 		dictionary_create(&block->texts, power_of_two(capacity / 64)) &&
 		block->buffer != NULL && block->packed != NULL &&
-		block->lz4 != NULL && block->expected != NULL && block->sha != NULL &&
+		block->lz4 != NULL && block->expected != NULL && block->statements != NULL && block->sha != NULL &&
 		EVP_DigestInit_ex(block->sha, EVP_sha256(), NULL) == 1;
 }
 
@@ -264,6 +283,7 @@ steno_block_destroy(StenoBlock *block)
 	dictionary_destroy(&block->shapes);
 	dictionary_destroy(&block->texts);
 	free(block->expected);
+	free(block->statements);
 	free(block->buffer);
 	free(block->packed);
 	free(block->lz4);
@@ -515,23 +535,16 @@ common_end(const uint8_t *a_end, const uint8_t *b_end, uint32_t n)
 }
 
 /*
- * Add the trigrams of a variant that its base does not have: those that contain at least
- * one byte of what differs.
+ * Add the trigrams of a text that the text which it is a variant of does not have: those that
+ * contain at least one byte of what differs.
  */
 static void
-index_variant(StenoBlock *block, const DictionaryEntry *e)
+index_variant(StenoBlock *block, const uint8_t *text, uint32_t len, uint32_t before, uint32_t after)
 {
-	const uint8_t *payload = block->payload;
-	uint32_t	different = e->len - e->before - e->after;
-	uint32_t	before = e->before < 2 ? e->before : 2;
-	uint32_t	after = e->after < 2 ? e->after : 2;
-	uint8_t		part[VARIANT_DIFFERENT + 4];
-	uint8_t    *p = part;
+	uint32_t	from = before < 2 ? 0 : before - 2;
+	uint32_t	to = after < 2 ? len : len - after + 2;
 
-	p = append_bytes(p, payload + e->base + e->before - before, before);
-	p = append_bytes(p, payload + e->offset, different);
-	p = append_bytes(p, payload + e->base_end - e->after, after);
-	steno_index_text(block->index, part, (uint32_t) (p - part));
+	steno_index_text(block->index, text + from, to - from);
 }
 
 /* Define a text as a variant of the base, if it is similar enough. */
@@ -562,8 +575,18 @@ define_variant(StenoBlock *block, const VariantBase *base, uint32_t hash, const 
 	d->defined++;
 	block->variants_bytes += len;
 	if (block->index)
-		index_variant(block, &e);
+		index_variant(block, text, len, before, after);
 	return true;
+}
+
+/* A number for how a text begins that has at least VARIANT_BEGINS bytes. */
+static inline uint64_t
+hash_of_begin(const uint8_t *text)
+{
+	uint64_t	begin[VARIANT_BEGINS / 8];
+
+	memcpy(begin, text, sizeof(begin));
+	return (begin[0] ^ begin[1] * 3) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
 static uint32_t
@@ -574,10 +597,7 @@ define_text(StenoBlock *block, uint32_t hash, const uint8_t *text, uint32_t len)
 
 	if (len >= VARIANT_BEGINS)
 	{
-		uint64_t	begin[VARIANT_BEGINS / 8];
-
-		memcpy(begin, text, sizeof(begin));
-		base = &block->bases[((begin[0] ^ begin[1] * 3) * UINT64_C(0x9e3779b97f4a7c15)) >> 58];
+		base = &block->bases[hash_of_begin(text) >> 58];
 		if (base->generation == block->generation && define_variant(block, base, hash, text, len))
 			return block->texts.defined - 1;
 	}
@@ -861,135 +881,17 @@ elapsed_since(const StenoBlock *block, int64_t time)
 	return (int64_t) ((uint64_t) time - (uint64_t) block->previous_time);
 }
 
-static void
-add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
-{
-	Parsed		m;
-	uint32_t	session = session_index(block, source);
-	Expected   *e = &block->expected[session];
-	uint32_t	mask;
-	bool		first = block->records == 0;
-	int64_t		elapsed = elapsed_since(block, r->time);
-	int64_t		seq;
-	int64_t		statement = 0;
-	uint32_t	shape = 0;
-	uint32_t	text = 0;
-	uint32_t	time_at = 0;
-	uint32_t	guess;
-	uint8_t    *p;
-	int			moved;
-
-	take_apart(&m, r);
-	mask = record_mask(&m);
-	if (mask & STENO_FIELD_SHAPE)
-		shape = intern_shape(block, m.shape, r->shape_len);
-	if (mask & STENO_FIELD_TEXT)
-		text = intern_text(block, m.text, r->text_len);
-	if (block->index &&
-		(r->m.kind != STENO_KIND_STATEMENT || mask & (STENO_FIELD_OUTCOME | STENO_FIELD_ERROR | STENO_FIELD_PARTS)))
-		steno_index_record(block->index, r, m.message);
-	if (first || elapsed != 0)
-		mask |= STENO_FIELD_TIME;
-	seq = advance_seq(e, r->seq);
-	if (seq != 0)
-		mask |= STENO_FIELD_SEQ;
-	if (r->m.kind <= STENO_KIND_START)
-		statement = advance_statement(e, r->statement, r->m.kind == STENO_KIND_STATEMENT && r->depth == 0);
-	if (statement != 0)
-		mask |= STENO_FIELD_STATEMENT;
-
-	guess = 24 + r->nulls_len + r->values_len + r->message_len + r->extra_len;
-	p = begin_item(block, (uint8_t) r->m.kind, guess);
-	p = steno_put_varint(p, session);
-	p = steno_put_varint(p, mask);
-	if (mask & STENO_FIELD_SHAPE)
-		p = steno_put_varint(p, shape);
-	if (mask & STENO_FIELD_TEXT)
-		p = steno_put_varint(p, text);
-	if (mask & STENO_FIELD_ROWS)
-		p = steno_put_varint(p, r->rows);
-	if (first)
-	{
-		time_at = (uint32_t) (p - block->payload);
-		p += PADDED_TIME;
-	}
-	else if (mask & STENO_FIELD_TIME)
-		p = steno_put_varint(p, steno_zigzag(elapsed));
-	if (mask & STENO_FIELD_DURATION)
-		p = steno_put_varint(p, r->duration);
-	if (mask & STENO_FIELD_NULLS)
-		p = append_bytes(p, m.nulls, r->nulls_len);
-	if (mask & STENO_FIELD_VALUES)
-		p = append_string(p, m.values, r->values_len);
-	if (mask & STENO_FIELD_SEQ)
-		p = steno_put_varint(p, steno_zigzag(seq));
-	if (mask & STENO_FIELD_STATEMENT)
-		p = steno_put_varint(p, steno_zigzag(statement));
-	if (mask >= STENO_FIELD_NESTING)
-		p = append_rare_fields(block, p, mask, &m);
-	if (mask & STENO_FIELD_XID)
-		e->xid = steno_message_xid(r);
-	moved = end_item(block, guess, p);
-	if (first)
-		block->first_record_at = (uint32_t) ((int) time_at + moved);
-
-	widen_time_range(block, r->time, r->m.kind == STENO_KIND_STATEMENT ? end_time(r->time, r->duration) : r->time);
-	/* continue with the numbers expected for this definition, which may not be the source's */
-	if (r->seq != 0)
-		source->seq = e->seq;
-	if (r->m.kind <= STENO_KIND_START)
-		source->statement = e->statement;
-}
-
-/* ---- brief records ---- */
+/* ---- forms and runs ---- */
 
 static inline void
-begin_place(StenoTemplatePlace *k, uint64_t generation, uint32_t shape, uint32_t text)
+begin_place(StenoFormPlace *k, uint64_t generation, uint32_t shape, uint32_t text)
 {
 	k->generation = generation;
 	k->shape = shape;
 	k->text = text;
 	k->used = false;
 	k->form = 0;
-}
-
-/*
- * Where the block has a brief record's shape and text.  NULL if the ring does not
- * have the template that the record refers to.
- */
-static inline StenoTemplatePlace *
-template_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
-{
-	const StenoTemplate *t;
-	StenoTemplatePlace *k;
-	uint32_t	shape;
-
-	if (b->template >= STENO_TEMPLATES)
-		return NULL;
-	k = &source->places[b->template];
-	if (k->generation == block->generation && k->version == b->version)
-		return k;
-	t = steno_brief_template(b, source->templates);
-	if (t == NULL)
-		return NULL;
-	shape = intern_shape(block, t->bytes, t->shape_len);
-	begin_place(k, block->generation, shape, intern_text(block, t->bytes + t->shape_len, t->text_len));
-	k->version = b->version;
-	return k;
-}
-
-/* The same for BEGIN and COMMIT, whose text is in the record. */
-static inline StenoTemplatePlace *
-control_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
-{
-	StenoTemplatePlace *k = &source->places[STENO_TEMPLATES + b->template - STENO_BRIEF_BEGIN];
-	uint32_t	text = intern_text(block, b->values, b->values_len);
-	uint8_t		shape[STENO_CONTROL_SHAPE];
-
-	if (k->generation != block->generation || k->text != text)
-		begin_place(k, block->generation,
-					intern_shape(block, shape, steno_control_shape(b->template, shape)), text);
-	return k;
+	k->varies = false;
 }
 
 /*
@@ -998,10 +900,10 @@ control_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b
  * to its records.
  */
 static void
-define_form(StenoBlock *block, StenoTemplatePlace *k, uint32_t session, uint32_t mask, uint64_t rows,
+define_form(StenoBlock *block, StenoFormPlace *k, uint32_t session, uint32_t mask, uint64_t rows,
 			uint8_t values_len)
 {
-	uint32_t	guess = 16;
+	uint32_t	guess = 20;
 	uint8_t    *p = begin_item(block, STENO_KIND_DEF_FORM, guess);
 
 	k->own_rows = k->form != 0 && k->session == session && k->mask == mask;
@@ -1017,6 +919,8 @@ define_form(StenoBlock *block, StenoTemplatePlace *k, uint32_t session, uint32_t
 		p = steno_put_varint(p, k->own_rows ? 0 : rows + 1);
 	if (mask & STENO_FIELD_VALUES)
 		p = steno_put_varint(p, values_len);
+	if (k->varies)
+		p = steno_put_varint(steno_put_varint(p, k->before), k->after);
 	end_item(block, guess, p);
 	k->form = ++block->forms;
 }
@@ -1026,7 +930,7 @@ define_form(StenoBlock *block, StenoTemplatePlace *k, uint32_t session, uint32_t
  * record of the block that has it.
  */
 static inline bool
-has_form(StenoBlock *block, StenoTemplatePlace *k, uint32_t session, uint32_t mask, uint64_t rows,
+has_form(StenoBlock *block, StenoFormPlace *k, uint32_t session, uint32_t mask, uint64_t rows,
 		 uint8_t values_len)
 {
 	if (k->form != 0 && k->session == session && k->mask == mask && k->values_len == values_len &&
@@ -1053,19 +957,30 @@ put_two_bytes(uint8_t *p, uint32_t v)
 	return p;
 }
 
+/* What a record in a run has of its own. */
+typedef struct RunRecord
+{
+	const uint8_t *text;		/* if the texts of its form vary: what is between their common parts */
+	uint32_t	text_len;
+	const uint8_t *values;
+	int64_t		elapsed;
+	uint64_t	rows;
+	uint64_t	duration;
+	uint64_t	xid;
+} RunRecord;
+
 /*
  * Add a record to the run at the end of the payload, or begin one.  The length of the run is put in
  * front of it each time, so that the payload is always complete.
  */
 static void
-add_to_run(StenoBlock *block, const StenoTemplatePlace *k, const StenoBriefMessage *b, int64_t elapsed,
-		   uint64_t rows, uint64_t duration, uint64_t xid)
+add_to_run(StenoBlock *block, const StenoFormPlace *k, const RunRecord *r)
 {
 	Expected   *e = &block->expected[k->session];
 	uint8_t    *p;
 
 	if (block->run_end != block->used ||
-		block->used - block->run_start + RUN_RECORD_MAX + k->values_len > RUN_MAX)
+		block->used - block->run_start + RUN_RECORD_MAX + k->values_len + r->text_len > RUN_MAX)
 	{
 		block->run_start = block->used;
 		block->run_records = 0;
@@ -1073,23 +988,297 @@ add_to_run(StenoBlock *block, const StenoTemplatePlace *k, const StenoBriefMessa
 	}
 	p = block->payload + block->used;
 	p = steno_put_varint(p, k->form - 1);
+	if (k->varies)
+		p = append_string(p, r->text, r->text_len);
 	if (k->own_rows && k->mask & STENO_FIELD_ROWS)
-		p = steno_put_varint(p, rows);
-	p = steno_put_varint(p, steno_zigzag(elapsed));
+		p = steno_put_varint(p, r->rows);
+	p = steno_put_varint(p, steno_zigzag(r->elapsed));
 	if (k->mask & STENO_FIELD_DURATION)
-		p = steno_put_varint(p, duration);
+		p = steno_put_varint(p, r->duration);
 	if (k->mask & STENO_FIELD_VALUES)
-		p = append_bytes(p, b->values, k->values_len);
+		p = append_bytes(p, r->values, k->values_len);
 	if (k->mask & STENO_FIELD_XID)
 	{
-		p = steno_put_varint(p, steno_zigzag((int64_t) (xid - e->xid)));
-		e->xid = xid;
+		p = steno_put_varint(p, steno_zigzag((int64_t) (r->xid - e->xid)));
+		e->xid = r->xid;
 	}
 	block->used = (uint32_t) (p - block->payload);
 	block->run_end = block->used;
 	p = put_two_bytes(block->payload + block->run_start, block->used - block->run_start - 2);
 	*p++ = STENO_KIND_RUN;
 	put_two_bytes(p, ++block->run_records);
+}
+
+/* ---- statements that are not prepared ---- */
+
+/* The fields that records of a form may have. */
+#define FORM_FIELDS (STENO_FIELD_SHAPE | STENO_FIELD_TEXT | STENO_FIELD_ROWS | STENO_FIELD_TIME | \
+					 STENO_FIELD_DURATION | STENO_FIELD_VALUES | STENO_FIELD_XID)
+
+/* Whether a record could be in a run, by itself: the others of its session and statement decide. */
+static inline bool
+may_have_form(const StenoBlock *block, const StenoRecordMessage *r, uint32_t mask, int64_t seq, int64_t statement)
+{
+	return (mask & ~(uint32_t) FORM_FIELDS) == 0 && (seq | statement) == 0 && r->m.kind == STENO_KIND_STATEMENT &&
+		mask & STENO_FIELD_SHAPE && mask & STENO_FIELD_TEXT && r->text_len >= VARIANT_BEGINS &&
+		r->values_len <= UINT8_MAX && block->records > 0;
+}
+
+static inline Statement *
+statement_of(StenoBlock *block, uint32_t session, const Parsed *m)
+{
+	uint64_t	hash = hash_of_begin(m->text) + (session + m->r->shape_len * UINT64_C(64)) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return &block->statements[hash >> 55];
+}
+_Static_assert(STATEMENTS == 1 << (64 - 55), "the upper bits of the hash are a number of a statement");
+
+static inline bool
+is_same_statement(const StenoBlock *block, const Statement *s, uint32_t session, const Parsed *m)
+{
+	return s->place.generation == block->generation && s->session == session && s->shape_len == m->r->shape_len &&
+		memcmp(block->payload + s->shape, m->shape, s->shape_len) == 0;
+}
+
+/* Whether a text is that of the statement, or one that its form can have. */
+static inline bool
+has_same_text(const StenoBlock *block, const Statement *s, const uint8_t *text, uint32_t len)
+{
+	const StenoFormPlace *k = &s->place;
+	const uint8_t *other = block->payload + s->text;
+
+	if (!k->varies)
+		return len == s->text_len && memcmp(text, other, len) == 0;
+	return len >= k->before + k->after && len - k->before - k->after <= VARIANT_DIFFERENT &&
+		len <= STENO_VARIANTS_MAX - block->variants_bytes &&
+		memcmp(text, other, k->before) == 0 &&
+		memcmp(text + len - k->after, other + s->text_len - k->after, k->after) == 0;
+}
+
+/* Whether a byte may be in the middle of a number or a name. */
+static inline bool
+is_inside_word(uint8_t c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c >= 0x80;
+}
+
+/*
+ * From now on, the statement's form has texts that vary, and this is one of them; unless
+ * it is too different.  Words are not divided, so the next texts are likely to differ in the same
+ * part.
+ */
+static void
+vary_text(const StenoBlock *block, Statement *s, const uint8_t *text, uint32_t len)
+{
+	const uint8_t *other = block->payload + s->text;
+	uint32_t	least = len < s->text_len ? len : s->text_len;
+	uint32_t	before = common_begin(text, other, least);
+	uint32_t	after = common_end(text + len, other + s->text_len, least - before);
+
+	while (before > 0 && is_inside_word(other[before - 1]))
+		before--;
+	while (after > 0 && is_inside_word(other[s->text_len - after]))
+		after--;
+	if (s->place.varies)
+	{
+		before = before < s->place.before ? before : s->place.before;
+		after = after < s->place.after ? after : s->place.after;
+	}
+	if (len - before - after > VARIANT_DIFFERENT || before + after < len / 2)
+		return;
+	s->place.varies = true;
+	s->place.before = before;
+	s->place.after = after;
+	s->place.form = 0;
+}
+
+/*
+ * A record that has no form although it may have one was added, with these indexes of shape
+ * and text: the next ones of its statement may be similar.
+ */
+static void
+remember_statement(StenoBlock *block, uint32_t session, const Parsed *m, uint32_t shape, uint32_t text)
+{
+	const VariantBase *base = &block->bases[hash_of_begin(m->text) >> 58];
+	Statement  *s = statement_of(block, session, m);
+	const DictionaryEntry *e = &block->shapes.entries[shape];
+
+	if (is_same_statement(block, s, session, m))
+	{
+		vary_text(block, s, m->text, m->r->text_len);
+		return;
+	}
+	if (base->generation != block->generation || shape >= block->shapes.used || e->index != shape)
+		return;
+	begin_place(&s->place, block->generation, shape, base->index);
+	s->place.used = true;
+	s->session = session;
+	s->shape = e->offset;
+	s->shape_len = e->len;
+	s->text = base->offset;
+	s->text_len = base->len;
+	if (base->index != text)
+		vary_text(block, s, m->text, m->r->text_len);
+}
+
+/* Put a record into a run that may have a form; false if it has none. */
+static bool
+add_statement(StenoBlock *block, uint32_t session, const Parsed *m, uint32_t mask, int64_t elapsed)
+{
+	const StenoRecordMessage *r = m->r;
+	Statement  *s = statement_of(block, session, m);
+	StenoFormPlace *k = &s->place;
+	RunRecord	own = {.values = m->values, .elapsed = elapsed, .rows = r->rows, .duration = r->duration,
+		.xid = steno_message_xid(r)};
+
+	if (!is_same_statement(block, s, session, m) || !has_same_text(block, s, m->text, r->text_len) ||
+		!has_form(block, k, session, mask | STENO_FIELD_TIME, r->rows, (uint8_t) r->values_len))
+		return false;
+	if (k->varies)
+	{
+		own.text = m->text + k->before;
+		own.text_len = r->text_len - k->before - k->after;
+		block->texts.defined++;
+		block->variants_bytes += r->text_len;
+		if (block->index)
+			index_variant(block, m->text, r->text_len, k->before, k->after);
+	}
+	add_to_run(block, k, &own);
+	return true;
+}
+
+/* Add a record as an item of its own. */
+static void
+add_item(StenoBlock *block, uint32_t session, const Parsed *m, uint32_t mask, int64_t elapsed,
+		 int64_t seq, int64_t statement)
+{
+	const StenoRecordMessage *r = m->r;
+	bool		first = block->records == 0;
+	bool		remember = may_have_form(block, r, mask, seq, statement);
+	uint32_t	shape = 0;
+	uint32_t	text = 0;
+	uint32_t	time_at = 0;
+	uint32_t	guess = 24 + r->nulls_len + r->values_len + r->message_len + r->extra_len;
+	uint8_t    *p;
+	int			moved;
+
+	if (mask & STENO_FIELD_SHAPE)
+		shape = intern_shape(block, m->shape, r->shape_len);
+	if (mask & STENO_FIELD_TEXT)
+		text = intern_text(block, m->text, r->text_len);
+	if (remember)
+		remember_statement(block, session, m, shape, text);
+	if (block->index &&
+		(r->m.kind != STENO_KIND_STATEMENT || mask & (STENO_FIELD_OUTCOME | STENO_FIELD_ERROR | STENO_FIELD_PARTS)))
+		steno_index_record(block->index, r, m->message);
+	if (first || elapsed != 0)
+		mask |= STENO_FIELD_TIME;
+	if (seq != 0)
+		mask |= STENO_FIELD_SEQ;
+	if (statement != 0)
+		mask |= STENO_FIELD_STATEMENT;
+
+	p = begin_item(block, (uint8_t) r->m.kind, guess);
+	p = steno_put_varint(p, session);
+	p = steno_put_varint(p, mask);
+	if (mask & STENO_FIELD_SHAPE)
+		p = steno_put_varint(p, shape);
+	if (mask & STENO_FIELD_TEXT)
+		p = steno_put_varint(p, text);
+	if (mask & STENO_FIELD_ROWS)
+		p = steno_put_varint(p, r->rows);
+	if (first)
+	{
+		time_at = (uint32_t) (p - block->payload);
+		p += PADDED_TIME;
+	}
+	else if (mask & STENO_FIELD_TIME)
+		p = steno_put_varint(p, steno_zigzag(elapsed));
+	if (mask & STENO_FIELD_DURATION)
+		p = steno_put_varint(p, r->duration);
+	if (mask & STENO_FIELD_NULLS)
+		p = append_bytes(p, m->nulls, r->nulls_len);
+	if (mask & STENO_FIELD_VALUES)
+		p = append_string(p, m->values, r->values_len);
+	if (mask & STENO_FIELD_SEQ)
+		p = steno_put_varint(p, steno_zigzag(seq));
+	if (mask & STENO_FIELD_STATEMENT)
+		p = steno_put_varint(p, steno_zigzag(statement));
+	if (mask >= STENO_FIELD_NESTING)
+		p = append_rare_fields(block, p, mask, m);
+	if (mask & STENO_FIELD_XID)
+		block->expected[session].xid = steno_message_xid(r);
+	moved = end_item(block, guess, p);
+	if (first)
+		block->first_record_at = (uint32_t) ((int) time_at + moved);
+}
+
+static void
+add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
+{
+	Parsed		m;
+	uint32_t	session = session_index(block, source);
+	Expected   *e = &block->expected[session];
+	int64_t		elapsed = elapsed_since(block, r->time);
+	uint32_t	mask;
+	int64_t		seq;
+	int64_t		statement = 0;
+
+	take_apart(&m, r);
+	mask = record_mask(&m);
+	seq = advance_seq(e, r->seq);
+	if (r->m.kind <= STENO_KIND_START)
+		statement = advance_statement(e, r->statement, r->m.kind == STENO_KIND_STATEMENT && r->depth == 0);
+	if (!may_have_form(block, r, mask, seq, statement) || !add_statement(block, session, &m, mask, elapsed))
+		add_item(block, session, &m, mask, elapsed, seq, statement);
+
+	widen_time_range(block, r->time, r->m.kind == STENO_KIND_STATEMENT ? end_time(r->time, r->duration) : r->time);
+	/* continue with the numbers expected for this definition, which may not be the source's */
+	if (r->seq != 0)
+		source->seq = e->seq;
+	if (r->m.kind <= STENO_KIND_START)
+		source->statement = e->statement;
+}
+
+/* ---- brief records ---- */
+
+/*
+ * Where the block has a brief record's shape and text.  NULL if the ring does not
+ * have the template that the record refers to.
+ */
+static inline StenoFormPlace *
+template_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
+{
+	const StenoTemplate *t;
+	StenoFormPlace *k;
+	uint32_t	shape;
+
+	if (b->template >= STENO_TEMPLATES)
+		return NULL;
+	k = &source->places[b->template];
+	if (k->generation == block->generation && k->version == b->version)
+		return k;
+	t = steno_brief_template(b, source->templates);
+	if (t == NULL)
+		return NULL;
+	shape = intern_shape(block, t->bytes, t->shape_len);
+	begin_place(k, block->generation, shape, intern_text(block, t->bytes + t->shape_len, t->text_len));
+	k->version = b->version;
+	return k;
+}
+
+/* The same for BEGIN and COMMIT, whose text is in the record. */
+static inline StenoFormPlace *
+control_place(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
+{
+	StenoFormPlace *k = &source->places[STENO_TEMPLATES + b->template - STENO_BRIEF_BEGIN];
+	uint32_t	text = intern_text(block, b->values, b->values_len);
+	uint8_t		shape[STENO_CONTROL_SHAPE];
+
+	if (k->generation != block->generation || k->text != text)
+		begin_place(k, block->generation,
+					intern_shape(block, shape, steno_control_shape(b->template, shape)), text);
+	return k;
 }
 
 /*
@@ -1099,7 +1288,7 @@ add_to_run(StenoBlock *block, const StenoTemplatePlace *k, const StenoBriefMessa
 static void
 add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 {
-	StenoTemplatePlace *k = NULL;
+	StenoFormPlace *k = NULL;
 	uint32_t	mask = STENO_FIELD_SHAPE | STENO_FIELD_TEXT | STENO_FIELD_TIME;
 	int64_t		elapsed = elapsed_since(block, b->time);
 	uint32_t	session;
@@ -1133,7 +1322,11 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	if (xid != 0)
 		mask |= STENO_FIELD_XID;
 	if ((seq | statement) == 0 && has_form(block, k, session, mask, n.rows, values_len))
-		add_to_run(block, k, b, elapsed, n.rows, n.duration, xid);
+	{
+		RunRecord	own = {.values = b->values, .elapsed = elapsed, .rows = n.rows, .duration = n.duration, .xid = xid};
+
+		add_to_run(block, k, &own);
+	}
 	else
 	{
 		uint32_t	guess = 24 + values_len;

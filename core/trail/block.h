@@ -15,10 +15,10 @@
 #include "trail/index.h"
 
 /*
- * Where the block of this generation has a template of a ring, and the form of the records
- * that are made from it.
+ * Where the block of this generation has the shape and the text of a statement, and the form
+ * of its records.
  */
-typedef struct StenoTemplatePlace
+typedef struct StenoFormPlace
 {
 	uint64_t	generation;
 	uint32_t	shape;
@@ -31,9 +31,12 @@ typedef struct StenoTemplatePlace
 	uint32_t	session;		/* of the form */
 	uint32_t	mask;			/* of the form */
 	uint64_t	rows;			/* of the form, unless records have their own */
-} StenoTemplatePlace;
+	bool		varies;			/* records have texts of their own, which begin and end as text does ... */
+	uint32_t	before;			/* ... with so many bytes ... */
+	uint32_t	after;			/* ... and so many */
+} StenoFormPlace;
 
-/* After those of templates, the places of BEGIN and COMMIT. */
+/* The places of templates, then those of BEGIN and COMMIT. */
 #define STENO_PLACES (STENO_TEMPLATES + 2)
 
 /* What the writer knows about the producer of one ring. */
@@ -46,7 +49,7 @@ typedef struct StenoSource
 	uint64_t	statement;		/* last finished top-level statement */
 	const StenoTemplate *templates; /* of the ring; NULL: none */
 	const uint8_t *chunks;		/* of the ring file; NULL: no message refers to one */
-	StenoTemplatePlace	places[STENO_PLACES];
+	StenoFormPlace	places[STENO_PLACES];
 	uint8_t		body[STENO_SESSION_MAX];
 } StenoSource;
 

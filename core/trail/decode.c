@@ -159,33 +159,44 @@ variant_room(StenoDecoder *d, uint64_t len)
 	return t->bytes + t->used - len;
 }
 
-/* Put the text together that begins and ends as an earlier one. */
+/* Put the text together that begins and ends as another one, and has something else between. */
+static StenoDefinition *
+vary_text(StenoDecoder *d, StenoBytes base, uint64_t before, uint64_t after, StenoBytes different)
+{
+	StenoDefinition *s;
+	uint8_t    *p = variant_room(d, before + different.len + after);
+
+	if (p == NULL || (s = new_definition(d, &d->texts)) == NULL)
+		return NULL;
+	s->body.p = p;
+	s->body.len = before + different.len + after;
+	if (before > 0)
+		memcpy(p, base.p, before);
+	if (different.len > 0)
+		memcpy(p + before, different.p, different.len);
+	if (after > 0)
+		memcpy(p + before + different.len, base.p + base.len - after, after);
+	return s;
+}
+
+/* Take how much of the text with an index its variants have. */
+static bool
+take_common_parts(const StenoDecoder *d, StenoBytes *in, uint64_t index, uint64_t *before, uint64_t *after)
+{
+	uint64_t	len = d->texts.list[index].body.len;
+
+	return steno_take_varint(in, before) && steno_take_varint(in, after) && *before <= len && *after <= len - *before;
+}
+
 static bool
 take_variant(StenoDecoder *d, StenoBytes in)
 {
 	uint64_t	index;
 	uint64_t	before;
 	uint64_t	after;
-	StenoBytes	base;
-	StenoDefinition *s;
-	uint8_t    *p;
 
-	if (!steno_take_varint(&in, &index) || !steno_take_varint(&in, &before) || !steno_take_varint(&in, &after) ||
-		index >= d->texts.n)
-		return false;
-	base = d->texts.list[index].body;
-	if (before > base.len || after > base.len - before ||
-		(p = variant_room(d, before + in.len + after)) == NULL || (s = new_definition(d, &d->texts)) == NULL)
-		return false;
-	s->body.p = p;
-	s->body.len = before + in.len + after;
-	if (before > 0)
-		memcpy(p, base.p, before);
-	if (in.len > 0)
-		memcpy(p + before, in.p, in.len);
-	if (after > 0)
-		memcpy(p + before + in.len, base.p + base.len - after, after);
-	return true;
+	return steno_take_varint(&in, &index) && index < d->texts.n && take_common_parts(d, &in, index, &before, &after) &&
+		vary_text(d, d->texts.list[index].body, before, after, in) != NULL;
 }
 
 /* The fields that records of a form may have. */
@@ -208,6 +219,9 @@ take_form(StenoDecoder *d, StenoBytes in)
 		(mask & STENO_FIELD_TEXT && (!steno_take_varint(&in, &form.text) || form.text >= d->texts.n)) ||
 		(mask & STENO_FIELD_ROWS && !steno_take_varint(&in, &form.rows)) ||
 		(mask & STENO_FIELD_VALUES && !steno_take_varint(&in, &form.values_len)))
+		return false;
+	form.varies = in.len > 0;
+	if (form.varies && (!(mask & STENO_FIELD_TEXT) || !take_common_parts(d, &in, form.text, &form.before, &form.after)))
 		return false;
 	if (d->nforms == d->forms_room)
 	{
@@ -399,6 +413,7 @@ take_from_run(StenoDecoder *d, StenoTrailRecord *r)
 	uint64_t	index;
 	int64_t		elapsed = 0;
 	int64_t		distance = 0;
+	StenoBytes	different = {0};
 
 	memset(r, 0, sizeof(*r));
 	if (!steno_take_varint(&in, &index) || index >= d->nforms)
@@ -408,7 +423,8 @@ take_from_run(StenoDecoder *d, StenoTrailRecord *r)
 	r->kind = STENO_KIND_STATEMENT;
 	r->mask = form->mask;
 	r->rows = form->rows - 1;
-	if ((form->mask & STENO_FIELD_ROWS && form->rows == 0 && !steno_take_varint(&in, &r->rows)) ||
+	if ((form->varies && !steno_take_string(&in, &different)) ||
+		(form->mask & STENO_FIELD_ROWS && form->rows == 0 && !steno_take_varint(&in, &r->rows)) ||
 		(form->mask & STENO_FIELD_TIME && !steno_take_signed(&in, &elapsed)) ||
 		(form->mask & STENO_FIELD_DURATION && !steno_take_varint(&in, &r->duration)) ||
 		(form->mask & STENO_FIELD_VALUES && !steno_take_bytes(&in, form->values_len, &r->values)) ||
@@ -422,7 +438,15 @@ take_from_run(StenoDecoder *d, StenoTrailRecord *r)
 		r->shape = d->shapes.list[form->shape].body;
 		r->nparams = d->shapes.list[form->shape].a;
 	}
-	if (form->mask & STENO_FIELD_TEXT)
+	if (form->varies)
+	{
+		const StenoDefinition *text = vary_text(d, d->texts.list[form->text].body, form->before, form->after, different);
+
+		if (text == NULL)
+			return false;
+		r->text = text->body;
+	}
+	else if (form->mask & STENO_FIELD_TEXT)
 		r->text = d->texts.list[form->text].body;
 	if (form->mask & STENO_FIELD_XID)
 		r->xid = s->c += (uint64_t) distance;

@@ -70,6 +70,9 @@ typedef struct StenoForm
 	uint64_t	text;
 	uint64_t	rows;			/* plus 1; 0: each record has its own number */
 	uint64_t	values_len;
+	bool		varies;			/* each record has a text of its own, which begins and ends as text does ... */
+	uint64_t	before;			/* ... with so many bytes ... */
+	uint64_t	after;			/* ... and so many */
 } StenoForm;
 
 /* Memory for texts that are not in the payload as a whole. */

@@ -83,6 +83,8 @@ type form struct {
 	fields               Field
 	rows                 uint64 // plus 1; 0: each record has its own number
 	values               uint64 // length of the values
+	varies               bool   // each record has a text of its own, which begins and ends as text does
+	before, after        uint64 // with so many bytes
 }
 
 // formFields are those that records of a form may have.
@@ -483,11 +485,22 @@ func (b *Block) defineVariant(c *cursor) string {
 	if i >= uint64(len(b.texts)) {
 		return "the text that it varies is not defined"
 	}
-	base := b.texts[i]
-	if before > uint64(len(base)) || after > uint64(len(base))-before {
-		return "it has more of another text than there is"
+	if !hasParts(b.texts[i], before, after) {
+		return tooMuchOfText
 	}
-	n := int(before) + c.left() + int(after)
+	return b.varyText(b.texts[i], before, after, c.rest())
+}
+
+const tooMuchOfText = "it has more of another text than there is"
+
+// hasParts says whether a text begins and ends with so many bytes.
+func hasParts(text []byte, before, after uint64) bool {
+	return before <= uint64(len(text)) && after <= uint64(len(text))-before
+}
+
+// varyText defines a text that begins and ends as another one, and has something else between.
+func (b *Block) varyText(base []byte, before, after uint64, different []byte) string {
+	n := int(before) + len(different) + int(after)
 	if n > maxVariants-b.varied {
 		return "texts that vary others are longer than in a block written by a server"
 	}
@@ -497,7 +510,7 @@ func (b *Block) defineVariant(c *cursor) string {
 	}
 	from := len(b.variants)
 	b.variants = append(b.variants, base[:before]...)
-	b.variants = append(b.variants, c.rest()...)
+	b.variants = append(b.variants, different...)
 	b.variants = append(b.variants, base[len(base)-int(after):]...)
 	return b.defineText(b.variants[from:len(b.variants):len(b.variants)])
 }
@@ -532,8 +545,16 @@ func (b *Block) defineForm(c *cursor) string {
 	if mask&FieldValues != 0 {
 		f.values = c.varint()
 	}
-	if c.bad {
+	if f.varies = c.left() > 0; f.varies {
+		f.before, f.after = c.varint(), c.varint()
+	}
+	switch {
+	case c.bad:
 		return cutShort
+	case f.varies && f.text < 0:
+		return "its texts vary none"
+	case f.varies && !hasParts(b.texts[f.text], f.before, f.after):
+		return tooMuchOfText
 	}
 	if !b.grow(int(unsafe.Sizeof(f))) {
 		return tooMuch
@@ -610,6 +631,11 @@ func (b *Block) fromRun(r *Record) (wanted bool, reason string) {
 		r.Text = b.texts[f.text]
 	}
 	var v uint64
+	var different []byte
+	if f.varies {
+		v, at = varint(run, at)
+		different, at = span(run, at, v)
+	}
 	if f.fields&FieldRows != 0 {
 		if r.Rows = f.rows - 1; f.rows == 0 {
 			r.Rows, at = varint(run, at)
@@ -634,6 +660,13 @@ func (b *Block) fromRun(r *Record) (wanted bool, reason string) {
 	}
 	if b.runLeft == 1 && at < len(run) {
 		return false, "bytes are left after its records"
+	}
+	if f.varies {
+		if reason := b.varyText(r.Text, f.before, f.after, different); reason != "" {
+			return false, reason
+		}
+		r.TextIndex = len(b.texts) - 1
+		r.Text = b.texts[r.TextIndex]
 	}
 	b.run = run[at:]
 	b.runLeft--

@@ -101,6 +101,16 @@ func (b *Block) referenceRun(r *Record) string {
 	if f.text >= 0 {
 		r.Text = b.texts[f.text]
 	}
+	if f.varies {
+		text := slices.Concat(r.Text[:f.before], c.str(), r.Text[uint64(len(r.Text))-f.after:])
+		if b.varied += len(text); b.varied > maxVariants {
+			return "texts that vary others are longer than in a block written by a server"
+		}
+		if reason := b.defineText(text); reason != "" {
+			return reason
+		}
+		r.TextIndex, r.Text = len(b.texts)-1, text
+	}
 	if f.fields&FieldRows != 0 {
 		if r.Rows = f.rows - 1; f.rows == 0 {
 			r.Rows = c.varint()

@@ -530,6 +530,97 @@ TEST(block_puts_records_of_prepared_statements_into_runs)
 	steno_block_destroy(block);
 }
 
+/* A statement of a session whose text has a constant; class and values are those of all of its kind. */
+static void
+add_statement(StenoBlock *block, StenoSource *source, uint8_t class, const char *text, uint64_t rows, bool values)
+{
+	uint8_t		shape[] = {class, 0, 6, 'S', 'E', 'L', 'E', 'C', 'T', 0, values, 23, 3};
+	uint64_t	buffer[200];
+	StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, source->seq + 1, (int64_t) source->seq * 50);
+	ModelStrings s = {.shape = shape, .shape_len = values ? 13 : 11, .text = text, .text_len = (uint32_t) strlen(text)};
+
+	r.statement = source->statement + 1;
+	r.rows = rows;
+	r.duration = source->seq % 100;
+	if (values)
+	{
+		s.values = "four";
+		s.values_len = 4;
+	}
+	model_encode(buffer, &r, &s);
+	CHECK(steno_block_add(block, source, (StenoMessage *) buffer));
+	keep((StenoMessage *) buffer, source->body, source->body_len);
+}
+
+/* Statements that are not prepared: with the same text, with constants that differ, and among others. */
+TEST(block_puts_records_of_similar_statements_into_runs)
+{
+	static StenoSource sources[NSOURCES];
+	StenoBlock *block = steno_block_create(1024 * 1024);
+	uint64_t	random = test_seed();
+	StenoDecoder d;
+	char		text[400];
+	uint32_t	i;
+
+	for (i = 0; i < NSOURCES; i++)
+		announce(block, &sources[i], i + 1, 0, 0);
+	for (i = 0; i < 9000; i++)
+	{
+		StenoSource *s = &sources[i % NSOURCES];
+		uint32_t	n = (uint32_t) test_below(&random, 100000);
+
+		snprintf(text, sizeof(text), "SELECT balance FROM accounts WHERE id = %u;", n);
+		add_statement(block, s, 1, text, 1, false);
+	}
+	/* number of the form, a constant of up to five digits and its length, time, duration */
+	CHECK(steno_block_bytes(block) < 9000 * 12);
+	for (i = 0; i < 3000; i++)
+		add_statement(block, &sources[i % NSOURCES], 1, "SELECT balance FROM accounts WHERE id = $1", 1, true);
+	CHECK(steno_block_bytes(block) < 9000 * 12 + 3000 * 10);
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.nforms > 0 && d.nforms < 10 * NSOURCES);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
+/* Texts that are at first similar and then not, at both ends, and whose shapes, rows and values differ. */
+TEST(block_puts_records_of_changing_statements_into_runs)
+{
+	static StenoSource sources[NSOURCES];
+	StenoBlock *block = steno_block_create(1024 * 1024);
+	uint64_t	random = test_seed();
+	StenoDecoder d;
+	char		text[400];
+	uint32_t	i;
+
+	for (i = 0; i < NSOURCES; i++)
+		announce(block, &sources[i], i + 1, 0, 0);
+	for (i = 0; i < 10000; i++)
+	{
+		StenoSource *s = &sources[test_below(&random, NSOURCES)];
+		uint32_t	kind = (uint32_t) test_below(&random, 8);
+		uint32_t	n = (uint32_t) test_below(&random, 1000);
+
+		if (kind < 3)
+			snprintf(text, sizeof(text), "SELECT balance FROM accounts WHERE id = %u", n);
+		else if (kind < 5)
+			snprintf(text, sizeof(text), "SELECT balance FROM accounts WHERE name = '%.*s' AND id = %u", (int) n % 300,
+					 "a name with spaces that becomes longer and longer and longer and longer and longer and longer and longer "
+					 "and longer and longer and longer and longer and longer and longer and longer and longer and longer", n % 7);
+		else if (kind < 6)
+			snprintf(text, sizeof(text), "SELECT balance F%.*s", (int) n % 5, "ROM x");
+		else if (kind < 7)
+			snprintf(text, sizeof(text), "SELECT balance FROM accounts WHERE id = %u ORDER BY %u DESC", n % 3, n);
+		else
+			snprintf(text, sizeof(text), "%.*s", (int) n % 30, "SELECT something else altogether");
+		add_statement(block, s, (uint8_t) (1 + n % 2), text, kind < 2 ? 1 : n % 3, kind == 6);
+	}
+	finish_and_compare(block, STENO_CODEC_LZ4, 1, &d);
+	CHECK(d.nforms > NSOURCES);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
 TEST(block_defines_many_texts_once)
 {
 	StenoBlock *block = steno_block_create(4 * 1024 * 1024);

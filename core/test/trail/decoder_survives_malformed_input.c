@@ -20,7 +20,7 @@ TEST(decoder_survives_the_corpus)
 	each_file(STENO_CORPUS "/decode", decode);
 }
 
-/* Records of a prepared statement, and statements with similar texts: a run, and variants. */
+/* Records of a prepared statement, and statements with similar texts: runs, and variants. */
 static void
 add_similar(StenoBlock *block, StenoSource *source, uint64_t *random)
 {
@@ -50,10 +50,16 @@ add_similar(StenoBlock *block, StenoSource *source, uint64_t *random)
 		*(uint8_t *) &buffer[steno_brief_len(4) / 8] = (uint8_t) (1 + i);
 		CHECK(steno_block_add(block, source, &b->m));
 	}
-	for (i = 0; i < 3; i++)
+	/* first without a shape, then with one, so in a run */
+	for (i = 0; i < 8; i++)
 	{
 		StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, source->seq + 1, b->time);
 
+		if (i >= 3)
+		{
+			s.shape = templates[0].bytes;
+			s.shape_len = 6;
+		}
 		memcpy(other, text, sizeof(text));
 		other[test_below(random, sizeof(text) - 1)] = (char) ('0' + i);
 		r.statement = source->statement + 1;
@@ -162,6 +168,11 @@ TEST(decoder_refuses_what_cannot_be)
 	const uint8_t short_session[] = {14, 128, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0};
 	const uint8_t short_shape[] = {3, 129, 0, 0};
 	const uint8_t no_object[] = {7, 129, 0, 0, 0, 0, 0, 1};
+	const uint8_t form_of_no_text[] = {15, 128, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 5, 132, 0, 8, 0, 0};
+	const uint8_t form_of_more_text[] = {15, 128, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 3, 130, 'a', 'b',
+		6, 132, 0, 2, 0, 2, 1};
+	const uint8_t run_without_text[] = {15, 128, 4, 2, 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 3, 130, 'a', 'b',
+		6, 132, 0, 2, 0, 1, 1, 5, 65, 1, 0, 2, 'x'};
 	const uint8_t short_object[] = {10, 129, 0, 0, 0, 0, 0, 1, 1, 0, 0};
 
 	CHECK(decode_first(empty_item, sizeof(empty_item), &r) == STENO_DECODED_BAD);
@@ -174,6 +185,9 @@ TEST(decoder_refuses_what_cannot_be)
 	CHECK(decode_first(short_shape, sizeof(short_shape), &r) == STENO_DECODED_BAD);
 	CHECK(decode_first(no_object, sizeof(no_object), &r) == STENO_DECODED_BAD);
 	CHECK(decode_first(short_object, sizeof(short_object), &r) == STENO_DECODED_BAD);
+	CHECK(decode_first(form_of_no_text, sizeof(form_of_no_text), &r) == STENO_DECODED_BAD);
+	CHECK(decode_first(form_of_more_text, sizeof(form_of_more_text), &r) == STENO_DECODED_BAD);
+	CHECK(decode_first(run_without_text, sizeof(run_without_text), &r) == STENO_DECODED_BAD);
 	CHECK(decode_first(empty_item, 0, &r) == STENO_DECODED_END);
 }
 
