@@ -144,7 +144,12 @@ func (b *Block) countRun() (all bool) {
 			break
 		}
 		var v, duration uint64
+		var different []byte
 		time, xid := b.lastTime, s.xid
+		if f.varies {
+			v, next = varint(run, next)
+			different, next = span(run, next, v)
+		}
 		if f.fields&FieldRows != 0 && f.rows == 0 {
 			_, next = varint(run, next)
 		}
@@ -170,6 +175,9 @@ func (b *Block) countRun() (all bool) {
 			xid += uint64(signed(v))
 		}
 		if next > len(run) || b.runLeft == 1 && next < len(run) {
+			break
+		}
+		if f.varies && b.varyText(b.texts[f.text], f.before, f.after, different) != "" {
 			break
 		}
 		at = next
