@@ -26,6 +26,7 @@ type asked struct {
 	// or which objects it used, or not even which class it is of.
 	withoutDuration, withoutObjects, withoutShape query.Matcher
 	objects, shapes, grep                         bool
+	names                                         []string      // of objects that the filter asks for, in lower case
 	least                                         uint64        // duration, in microseconds
 	who                                           query.Matcher // what the filter says about sessions as a whole
 
@@ -54,6 +55,9 @@ func ask(q *Question) (*asked, error) {
 		return nil, err
 	}
 	less := q.Filter
+	for _, o := range less.Objects {
+		a.names = append(a.names, strings.ToLower(strings.ReplaceAll(o, `"`, "")))
+	}
 	a.objects, a.grep = len(less.Objects) > 0, len(less.Grep) > 0
 	a.shapes = a.objects || len(less.Classes)+len(less.Commands) > 0
 	if less.MinDuration != "" {
@@ -133,6 +137,36 @@ func (a *asked) hides(r *trail.Record) string {
 	return ""
 }
 
+// mayName says whether a name may be that of an object that the question is about, or of the schema in which it is.
+func (a *asked) mayName(name string) bool {
+	name = strings.ToLower(strings.ReplaceAll(name, `"`, ""))
+	return slices.ContainsFunc(a.names, func(asked string) bool {
+		schema, _, qualified := strings.Cut(asked, ".")
+		switch {
+		case !strings.ContainsAny(asked, "*?["):
+			return name == asked || strings.HasSuffix(name, "."+asked) || qualified && strings.HasPrefix(asked, name+".")
+		case qualified && !strings.ContainsAny(schema, "*?["):
+			return name == schema || strings.HasPrefix(name, schema+".")
+		}
+		return true // a pattern is not taken apart
+	})
+}
+
+// renamed returns the object that a record has renamed, if the question may be about it, and the record is not part
+// of the answer itself: what had the name, or has got it, has another one in records before or after.
+func (a *asked) renamed(r *trail.Record) *trail.Object {
+	if len(a.names) == 0 || r.Shape == nil || r.Kind != trail.KindStatement || !a.inRange(r) {
+		return nil
+	}
+	for i := range r.Shape.Objects {
+		o := &r.Shape.Objects[i]
+		if o.Action == trail.ActionRename && (a.mayName(string(o.Name)) || a.mayName(string(o.To))) && !a.keep(r) {
+			return o
+		}
+	}
+	return nil
+}
+
 // lacksText says what of a record is missing that --grep would have looked at.
 func lacksText(r *trail.Record) (why string) {
 	if r.Has(trail.FieldCut) {
@@ -169,6 +203,11 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 	g.Or(c.SelectResult(func(k trail.Kind, o trail.Outcome) bool {
 		return changesRecording(k) || (a.shapes || a.least > 0) && (k == trail.KindStart || k == trail.KindStatement && o == trail.OutcomeInterrupted)
 	}))
+	if len(a.names) > 0 {
+		g.Or(c.Select(trail.TermsObjects, func(v []byte) bool {
+			return len(v) == 0 || trail.Action(v[0]) == trail.ActionRename && a.mayName(string(v[1:]))
+		}))
+	}
 	if a.grep {
 		g.Or(c.Select(trail.TermsValues, func(v []byte) bool { return len(v) != 1 || trail.Repr(v[0]) == trail.ReprNone }))
 	}

@@ -28,6 +28,7 @@ type conditions struct {
 	gaps     []gap
 	branches []branch
 	opaque   map[statement]opaque
+	renamed  []event  // objects and schemas; the detail is the new name
 	unread   []string // what could not be interpreted
 }
 
@@ -151,6 +152,9 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 }
 
 func (c *conditions) statement(r *trail.Record) {
+	if o := c.asked.renamed(r); o != nil {
+		c.renamed = append(c.renamed, event{time: r.Time, name: fmt.Sprintf("%s %q", o.Type, o.Name), detail: string(o.To)})
+	}
 	key := statement{r.Session.ID(), r.Statement, r.Substatement}
 	why := c.asked.hides(r)
 	if why == "" {
@@ -536,6 +540,10 @@ func (c *conditions) missing(problem func(format string, args ...any)) (sessions
 
 // obscure lists records that may be ones that are asked for.
 func (c *conditions) obscure(except func(format string, args ...any)) {
+	slices.SortFunc(c.renamed, func(a, b event) int { return cmp.Compare(a.time, b.time) })
+	for _, e := range c.renamed {
+		except("%s was renamed to %q at %s: records have the names of their time", e.name, e.detail, render.Time(e.time))
+	}
 	all := slices.SortedFunc(maps.Values(c.opaque), func(a, b opaque) int { return cmp.Or(cmp.Compare(a.time, b.time), strings.Compare(a.id, b.id)) })
 	const listed = 20
 	for i, o := range all {

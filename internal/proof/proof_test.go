@@ -165,6 +165,31 @@ func TestExceptions(t *testing.T) {
 		{name: "rules without effect", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.session, 2, "steno.rules_file", "", "0 rules", "server"))
 		}}}},
+		{name: "schema renamed", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			return is(renames(alice, 35, "schema", "hr", "x"))
+		}}}, wants: `schema "hr" was renamed to "x" at .*: records have the names of their time`},
+		{name: "schema renamed back", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			return is(renames(alice, 35, "schema", "x", "hr"))
+		}}}, wants: `schema "x" was renamed to "hr"`},
+		{name: "another schema renamed", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			return is(renames(alice, 35, "schema", "hr2", "x"))
+		}}}},
+		{name: "table renamed by another user", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+			r := renames(client(9, "bob"), 35, "table", "hr.salary", "hr.x")
+			r.Seq = 2
+			return is(r)
+		}}}, ask: func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }, wants: `table "hr.salary" was renamed to "hr.x"`},
+		{name: "table renamed to it by another user", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+			r := renames(client(9, "bob"), 35, "table", "hr.x", "hr.salary")
+			r.Seq = 2
+			return is(r)
+		}}}, ask: func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }, wants: `table "hr.x" was renamed to "hr.salary"`},
+		{name: "table renamed, which is an answer", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			return is(renames(alice, 35, "table", "hr.salary", "hr.x"))
+		}}}},
+		{name: "schema renamed before", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+			return is(renames(alice, 5, "schema", "hr", "x"))
+		}}}},
 		{name: "drops", small: small{settings: []string{"steno.delivery", "drop"}}, wants: `found no space in their rings`},
 		{name: "killed", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			w.restarts(35.6)
