@@ -529,13 +529,13 @@ func isRoleSwitch(text []byte) bool {
 	return r.takeAll("session", "authorization") || r.takeAll("session", "session", "authorization") || r.take("role") || r.takeAll("session", "role")
 }
 
-// becomesAnother says whether a text may change the session user.
+// becomesAnother says whether a text may change the session user, by SET or set_config(). Most texts have no Z.
 func becomesAnother(text []byte) bool {
-	at := bytes.IndexByte(text, '_')
-	if at >= 0 && bytes.Contains(bytes.ToLower(text), []byte("session_authorization")) {
-		return true
+	if bytes.IndexByte(text, 'z') < 0 && bytes.IndexByte(text, 'Z') < 0 {
+		return false
 	}
-	return len(text) < briefLength && isRoleSwitch(text) && bytes.Contains(bytes.ToLower(text), []byte("authorization"))
+	lower := bytes.ToLower(text)
+	return bytes.Contains(lower, []byte("authorization")) && bytes.Contains(lower, []byte("session"))
 }
 
 func outcomeOf(r *trail.Record) string {
