@@ -260,3 +260,28 @@ func FuzzChanges(f *testing.F) {
 		})
 	})
 }
+
+func TestStatementsThatAskForMembershipsUseThem(t *testing.T) {
+	yes := true
+	for text, wants := range map[string]int64{
+		`SELECT PG_has_role('grp', 'member')`:                         1,
+		`SELECT pg_cancel_backend(pid) FROM pg_stat_activity`:         1,
+		`SELECT pg_catalog.pg_terminate_backend($1)`:                  1,
+		`SELECT * FROM pg_auth_members m`:                             1,
+		`SELECT 'pg_has', role_name FROM roles`:                       0,
+		`SELECT has_table_privilege('t', 'SELECT'), pg_backend_pid()`: 0,
+	} {
+		p := newPolicy(&Grants{
+			Roles:       []Role{{Name: "alice", Login: true, Inherit: true}, {Name: "grp"}},
+			Memberships: []Membership{{Role: "grp", Member: "alice", InheritOption: &yes, SetOption: &yes}},
+			Databases:   []Database{{Name: "shop", Inside: true}},
+		})
+		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&trail.Shape{Class: trail.ClassRead}, asksMembers([]byte(text), ""))}
+		s.worked.take(RecordID{Seq: 1}, 1)
+		a := &access{AccessOptions: &AccessOptions{}, policy: p, found: &used{statements: []*statement{s}}}
+		a.evaluate()
+		if got := p.edges[0].used.count; got != wants {
+			t.Errorf("%s: %d uses of the membership instead of %d", text, got, wants)
+		}
+	}
+}
