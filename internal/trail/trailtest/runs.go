@@ -1,3 +1,5 @@
+// Payloads of random runs of records.
+
 package trailtest
 
 import (
