@@ -213,7 +213,7 @@ run_inflight(void)
 	return (now() - start) / (double) n;
 }
 
-/* ---- a checksum of each message, which there is none of (ARCHITECTURE.md) ---- */
+/* ---- what a checksum of each message would cost; messages have none (ARCHITECTURE.md) ---- */
 
 #if defined(__x86_64__)
 #define NOINLINE __attribute__((noinline))

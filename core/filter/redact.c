@@ -7,8 +7,8 @@
  * like SQL is read by SQL's lexical rules; anything else (STRING) by those of connection
  * strings, key = value, which also let prose pass.
  *
- * The rules look at what stands before a literal, not at whole statements, so that they
- * hold in statements with errors, too:
+ * The rules look at what precedes a literal, not at whole statements, so that they apply
+ * to statements with errors, too:
  *
  *		PASSWORD 'x', and any name that ends like it		is_strong
  *		that name = 'x', TO 'x', => 'x', := 'x', and
@@ -179,8 +179,8 @@ bare_end(Text *t, const char *ends_too)
 }
 
 /*
- * Hide a literal.  With a quote too few or too many in it, the rest of the secret
- * may stand behind it.
+ * Hide a literal.  If it has a quote too few or too many, the rest of the secret may
+ * follow it.
  */
 static void
 hide_literal(Text *t, const Token *token)
@@ -231,8 +231,8 @@ pair_or_end_follows(Text t)
 }
 
 /*
- * The value of password=; in_uri: of a URI's query.  What stands behind white space
- * without being a pair is taken for a part of a secret that lacks its quotes.
+ * The value of password=; in_uri: in the query of a URI.  Words after white space that
+ * are not a name and a value are taken for a part of a secret that lacks its quotes.
  */
 static void
 hide_value(Text *t, bool in_uri)
@@ -284,8 +284,8 @@ hide_value(Text *t, bool in_uri)
 }
 
 /*
- * Is what stands behind the first colon of a URI a port, up to a character that begins a path?  A
- * list of hosts has more of them.
+ * Whether a port follows the first colon of a URI, up to a character that begins a path; a list of
+ * hosts has several ports.
  */
 static bool
 is_port(const Text *t, size_t from, size_t to)
@@ -758,8 +758,8 @@ is_appended(const Text *t)
 }
 
 /*
- * CREATE or ALTER ROLE in what is put together, 'ALTER ROLE ' || name || ' PASSWORD ': do the words stand in the
- * literals before?  No word is looked at twice, so that the time is linear.
+ * Whether the preceding literals of a concatenation have the words CREATE ROLE or ALTER ROLE, as in
+ * 'ALTER ROLE ' || name || ' PASSWORD '.  No word is examined twice, so that the time is linear.
  */
 static bool
 appends_to_role(const Text *t)

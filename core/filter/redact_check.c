@@ -18,13 +18,13 @@
  *		set_config				et_c
  *		:// (a URI)				:// and any
  *
- * Of a URI a colon must follow, behind which a password may be.  The lexer takes names that
- * end like these words, so a word that goes on is no trigger: random letters have hardly any.
+ * A URI needs another colon, which may precede a password.  The lexer accepts names that
+ * end like these words, so a word that continues is no trigger: random letters have hardly any.
  *
- * A JSON document may be full of names such as "password", but in other languages than SQL
- * most names have no effect.  What stands behind a name decides that, and so in documents
- * triggers are looked for by their last three characters and those around them: a document
- * is passed without a look at such names, and at what stands between them.
+ * A JSON document may be full of names such as "password", but outside of SQL most names
+ * have no effect, depending on what follows them.  So in documents, triggers are found by
+ * their last three characters and the characters around these: neither such names nor the
+ * text between them are examined any further.
  */
 #include "filter/redact.h"
 
@@ -842,10 +842,11 @@ search_document(SearchWindow search, const char *text, size_t len, size_t from, 
 #endif
 
 /*
- * Has nothing in a literal an effect that is a document such as JSON?  Its body begins at text +
- * from, as steno_redact_begins_string() wants it; *end_at, where it must end at the latest, is moved
- * behind its closing quote.  False: a trigger in it has an effect, or a quote in it is no apostrophe
- * in a word, or it is not closed; *end_at is how far the search went.
+ * Whether a literal that is a document, such as JSON, contains nothing that has an effect.  Its body
+ * begins at text + from, as for steno_redact_begins_string().  *end_at is the last place where it may
+ * end, and is set to the place after its closing quote.  False if a trigger in it has an effect, a
+ * quote in it is not an apostrophe in a word, or it is not closed: *end_at is then how far the search
+ * went.
  */
 bool
 steno_redact_document(const char *text, size_t len, size_t from, size_t *end_at)

@@ -99,8 +99,8 @@ report(Command *k, size_t from, size_t to, bool pieces)
 }
 
 /*
- * Hide the word, or what is left of it, at the place.  header: up to the end of the quotes that
- * it stands in.
+ * Hide the word at the place, or what is left of it.  header: hide up to the end of the quotes that
+ * contain it.
  */
 static void
 hide_word(Command *k, bool header)
@@ -201,8 +201,8 @@ hide_user(Command *k)
 }
 
 /*
- * Where the user begins behind -u of curl, which may be one of several letters of an option, or
- * behind -U, a proxy's; 0: it is none of these.
+ * Where the user begins after curl's option -u, which may be combined with other letters, or after
+ * -U, for a proxy; 0 if this is neither.
  */
 static size_t
 curl_user(const Text *t, size_t name, size_t to)
@@ -216,7 +216,7 @@ curl_user(const Text *t, size_t name, size_t to)
 	return 0;
 }
 
-/* A name, which may be an option's, stands there; begins: at the beginning of a word. */
+/* Take a name, which may be that of an option; begins: it is at the beginning of a word. */
 static void
 take_name(Command *k, bool begins)
 {

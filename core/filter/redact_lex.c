@@ -719,7 +719,7 @@ skip_other_language(Text *t)
 }
 
 /*
- * Nothing is pending: skip what has no effect.  False: nothing of the text has.
+ * Nothing is pending: skip text that has no effect.  False if the rest of the text has none.
  */
 bool
 steno_redact_skip_quiet(Text *t)

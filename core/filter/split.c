@@ -119,8 +119,8 @@ steno_split_at(const char *string, size_t len, bool standard_strings,
 }
 
 /*
- * Whether a comment may end before this place, but for blanks.  One with a star ends in a slash.
- * The other form reaches to the end of its line, so that a dash and a dash stand in it.
+ * Whether a comment may end before this place, apart from blanks.  A comment with stars ends in a
+ * slash.  The other form extends to the end of its line, so the line contains two dashes.
  */
 static bool
 may_follow_comment(const char *string, size_t at)

@@ -10,7 +10,7 @@
 #pragma GCC visibility push(hidden)
 
 /*
- * A record on the stack of whoever makes it.  It owns nothing: its strings are the
+ * A record, on the stack of the function that makes it.  It owns nothing: its strings are the
  * statement's, a copy's (delivery/copy.c) or in the memory for one record, which is reset when
  * the record is put or staged, after an error by the next one.
  */

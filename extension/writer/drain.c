@@ -30,14 +30,14 @@
  * ---- which rings are looked at in each pass ----
  *
  * Most sessions of a large server are idle, and looking at a ring costs some misses in
- * the CPU's caches.  So once a second, a writer looks at all of its rings, and stops to
- * watch those that have been empty since the last time.  It sets STENO_RING_UNWATCHED
+ * the CPU's caches.  So once a second, a writer looks at all of its rings, and stops
+ * watching those that have been empty since the last time.  It sets STENO_RING_UNWATCHED
  * there: a producer that sees the bit after publishing a message sets the ring's bit in
  * the control area (steno_ring_has_news), and the next pass watches the ring again.
  *
  * Producers have no fence between publishing a message and looking at the bit, so one
- * message can be missed when the writer stops to watch.  It is found when all rings are
- * looked at, within a second.  Whoever waits for something asks with a fence.
+ * message can be missed when the writer stops watching.  It is found when all rings are
+ * looked at, within a second.  A process that waits for the writer asks with a fence.
  *
  * What a pass does for each ring (intents, positions, start records) is done for watched
  * rings only.  An unwatched ring needs nothing: all of its messages are in the trail and
