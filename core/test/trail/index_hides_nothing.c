@@ -4,6 +4,7 @@
  *		fit is marked as omitted from the groups that contain it; and an index is
  *		never longer than it may be.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "test/model.h"
@@ -342,6 +343,48 @@ TEST(index_has_columns_that_no_shape_lists)
 	take(index, &first, &blocks, &group);
 	CHECK(may_be_in(STENO_TERMS_COLUMNS, "\1\4read", 0) && terms_of(STENO_TERMS_COLUMNS) == 1);
 	CHECK(terms_of(STENO_TERMS_RELATIONS) == 2);
+	steno_index_destroy(index);
+}
+
+/* The texts of a statement that differ in a constant are in runs, defined by nothing. */
+TEST(index_has_texts_of_runs)
+{
+	static const uint8_t shape[] = {STENO_CLASS_READ, 0, 6, 'S', 'E', 'L', 'E', 'C', 'T', 0, 0};
+	static StenoSource source;
+	StenoBlock *block = steno_block_create(64 * 1024);
+	StenoIndex *index = steno_index_create();
+	uint64_t	buffer[MODEL_SESSION_ROOM / 8];
+	uint8_t		session[STENO_SESSION_MAX];
+	char		text[100];
+	uint64_t	first;
+	uint64_t	blocks;
+	uint64_t	group;
+	uint64_t	i;
+
+	steno_block_set_index(block, index);
+	model_encode_session(buffer, session, model_body(session, 5, 1, 0, NULL, NULL), 0, 0);
+	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	for (i = 1; i <= 20; i++)
+	{
+		StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, i, (int64_t) i);
+		ModelStrings s = {.shape = shape, .shape_len = sizeof(shape), .text = text};
+
+		r.statement = i;
+		s.text_len = (uint32_t) snprintf(text, sizeof(text), "SELECT name FROM staff WHERE id = %d ORDER BY name", (int) (i * 31337));
+		model_encode(buffer, &r, &s);
+		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	}
+	/* most of them are in runs */
+	CHECK(steno_block_bytes(block) < 20 * 20);
+	steno_index_commit(index, SEGMENT, 1, 20000);
+	take(index, &first, &blocks, &group);
+	for (i = 1; i <= 20; i++)
+	{
+		snprintf(text, sizeof(text), "id = %d order", (int) (i * 31337));
+		CHECK(may_have_text(text, 0));
+	}
+	CHECK(!may_have_text("id = 31338 order", 0));
+	steno_block_destroy(block);
 	steno_index_destroy(index);
 }
 
