@@ -161,7 +161,7 @@ variant_room(StenoDecoder *d, uint64_t len)
 
 /* Put the text together that begins and ends as another one, and has something else between. */
 static StenoDefinition *
-vary_text(StenoDecoder *d, StenoBytes base, uint64_t before, uint64_t after, StenoBytes different)
+put_text_together(StenoDecoder *d, StenoBytes base, uint64_t before, uint64_t after, StenoBytes different)
 {
 	StenoDefinition *s;
 	uint8_t    *p = variant_room(d, before + different.len + after);
@@ -196,7 +196,7 @@ take_variant(StenoDecoder *d, StenoBytes in)
 	uint64_t	after;
 
 	return steno_take_varint(&in, &index) && index < d->texts.n && take_common_parts(d, &in, index, &before, &after) &&
-		vary_text(d, d->texts.list[index].body, before, after, in) != NULL;
+		put_text_together(d, d->texts.list[index].body, before, after, in) != NULL;
 }
 
 /* The fields that records of a form may have. */
@@ -440,7 +440,7 @@ take_from_run(StenoDecoder *d, StenoTrailRecord *r)
 	}
 	if (form->varies)
 	{
-		const StenoDefinition *text = vary_text(d, d->texts.list[form->text].body, form->before, form->after, different);
+		const StenoDefinition *text = put_text_together(d, d->texts.list[form->text].body, form->before, form->after, different);
 
 		if (text == NULL)
 			return false;

@@ -210,6 +210,11 @@ func (o *Options) open(in *inputs) (*session, error) {
 	options := sql.Options{
 		Files: in.parquets, AllowFiles: o.AllowFiles, MemoryLimit: o.MemoryLimit, TempDirectory: o.TempDir, Warn: s.warner.Warn,
 		Index: func() (*trail.Index, error) {
+			if len(in.trails) == 0 && len(in.parquets) > 0 {
+				if _, err := query.DefaultTrail(); err != nil {
+					return &trail.Index{}, nil // the tables of trails are empty
+				}
+			}
 			t, err := o.OpenEncrypted(in.trails)
 			if err != nil {
 				return nil, err
