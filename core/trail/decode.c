@@ -440,7 +440,8 @@ take_from_run(StenoDecoder *d, StenoTrailRecord *r)
 	}
 	if (form->varies)
 	{
-		const StenoDefinition *text = put_text_together(d, d->texts.list[form->text].body, form->before, form->after, different);
+		StenoBytes	base = d->texts.list[form->text].body;
+		const StenoDefinition *text = put_text_together(d, base, form->before, form->after, different);
 
 		if (text == NULL)
 			return false;

@@ -5,6 +5,7 @@
 //	policy.go   what PostgreSQL would allow with them
 //	scan.go     a pass over a trail, by all cores
 //	uses.go     what roles did, summed up by the shape of statements; hidden.go: what records do not name
+//	renamed.go  what has another name now than in the records
 //	access.go   what of the grants was used; script.go: REVOKE for the rest; dryrun.go: what would fail
 //	person.go   all that somebody did
 //	subject.go  where a value was asked for; value.go: its forms
