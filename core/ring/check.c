@@ -209,9 +209,9 @@ static bool
 brief_is_readable(const StenoBriefMessage *b, const StenoTemplate *templates)
 {
 	const StenoTemplate *t = steno_brief_template(b, templates);
-	StenoBytes	values = {b->values, b->values_len};
+	StenoBytes	nulls = {b->values, steno_brief_nesting(b).nulls_len};
+	StenoBytes	values = {b->values + nulls.len, b->values_len - nulls.len};
 	StenoBytes	shape;
-	StenoBytes	none = {NULL, 0};
 
 	if (!duration_is_possible(&b->m, b->time, steno_brief_numbers(b, 0).duration))
 		return false;
@@ -219,7 +219,7 @@ brief_is_readable(const StenoBriefMessage *b, const StenoTemplate *templates)
 		return true;
 	shape.p = t->bytes;
 	shape.len = t->shape_len;
-	return parameters_are_whole(shape, none, b->m.flags & STENO_MESSAGE_VALUES ? &values : NULL);
+	return parameters_are_whole(shape, nulls, b->m.flags & STENO_MESSAGE_VALUES ? &values : NULL);
 }
 
 /* Whether readers can parse the strings of a record that is not brief. */
@@ -315,7 +315,7 @@ kind_is_possible(const StenoMessage *m)
 		known = STENO_MESSAGE_BRIEF;
 	else if (m->flags & STENO_MESSAGE_BRIEF)
 	{
-		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_XID | STENO_MESSAGE_NUMBERS;
+		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_XID | STENO_MESSAGE_NUMBERS | STENO_MESSAGE_NESTED;
 		if (((const StenoBriefMessage *) m)->template < STENO_TEMPLATES)
 			known |= STENO_MESSAGE_VALUES;
 	}

@@ -48,6 +48,7 @@ typedef struct StenoSessionMessage
 /* Bits of StenoBriefMessage.m.flags, besides the two before. */
 #define STENO_MESSAGE_XID 32	/* it has a transaction ID */
 #define STENO_MESSAGE_NUMBERS 64	/* it has StenoBriefNumbers */
+#define STENO_MESSAGE_NESTED 256	/* it has StenoBriefNesting */
 
 /* The only bit of StenoDataMessage.m.flags. */
 #define STENO_MESSAGE_CHUNK 16	/* the bytes are in a chunk, which follows as StenoChunkNumber */
@@ -86,15 +87,15 @@ typedef struct StenoRecordMessage
 } StenoRecordMessage;
 
 /*
- * The record of a client's prepared statement that succeeded.  It differs from the
- * statement's other records only in its numbers and parameter values: shape and
- * text are in one of the ring's templates.  Its sequence number follows that of the
- * ring's record before it, and so does its statement number, unless
- * StenoBriefNumbers has another one.
+ * The record of a statement that succeeded and is executed again and again: a client's
+ * prepared one, or one of a function.  It differs from the statement's other records
+ * only in its numbers and parameter values: shape and text are in one of the ring's
+ * templates.  Its sequence number follows that of the ring's record before it, and so
+ * does its statement number, unless StenoBriefNumbers has another one.
  *
  * After the values, at a multiple of 8, the flags announce the transaction ID (8
- * bytes) and StenoBriefNumbers, in this order.  So both can be appended when the
- * statement ends, and nothing has to be moved.
+ * bytes), StenoBriefNumbers and StenoBriefNesting, in this order.  So the first two can
+ * be appended when a client's statement ends, and nothing has to be moved.
  */
 typedef struct StenoBriefMessage
 {
@@ -139,18 +140,30 @@ typedef struct StenoBriefNumbers
 	uint64_t	rows;
 } StenoBriefNumbers;
 
+/*
+ * Where the statement of a brief record ran, if it is not a client's own.  Functions often have
+ * variables that a statement does not use, and which are NULL then.
+ */
+typedef struct StenoBriefNesting
+{
+	uint32_t	substatement;	/* as in StenoRecordMessage, like depth */
+	uint16_t	depth;
+	uint16_t	nulls_len;		/* the first so many bytes of values say which ones are NULL */
+} StenoBriefNesting;
+
 #define STENO_BRIEF_FIXED offsetof(StenoBriefMessage, values)
 
-_Static_assert(STENO_BRIEF_FIXED == 28 && sizeof(StenoBriefNumbers) == 24, "layout of brief records");
+_Static_assert(STENO_BRIEF_FIXED == 28 && sizeof(StenoBriefNumbers) == 24 && sizeof(StenoBriefNesting) == 8,
+			   "layout of brief records");
 
-/* Length of a brief record without transaction ID and StenoBriefNumbers. */
+/* Length of a brief record without what the flags announce. */
 static inline uint32_t
 steno_brief_len(uint32_t values_len)
 {
 	return (uint32_t) ((STENO_BRIEF_FIXED + values_len + 7) & ~7u);
 }
 
-/* The most that follows. */
+/* The most that follows the values of a client's statement. */
 #define STENO_BRIEF_MORE (sizeof(uint64_t) + sizeof(StenoBriefNumbers))
 
 /* The transaction ID of a brief record; 0: none. */
@@ -182,6 +195,19 @@ steno_brief_numbers(const StenoBriefMessage *b, uint64_t statement)
 	n.statement = statement;
 	n.duration = b->duration != STENO_NONE32 ? b->duration : STENO_NONE64;
 	n.rows = b->rows != STENO_NONE32 ? b->rows : STENO_NONE64;
+	return n;
+}
+
+/* Where the statement of a brief record ran; zeros: it is a client's own. */
+static inline StenoBriefNesting
+steno_brief_nesting(const StenoBriefMessage *b)
+{
+	StenoBriefNesting n = {0};
+
+	if (b->m.flags & STENO_MESSAGE_NESTED)
+		memcpy(&n, (const uint8_t *) b + steno_brief_len(b->values_len) +
+			   (b->m.flags & STENO_MESSAGE_XID ? sizeof(uint64_t) : 0) +
+			   (b->m.flags & STENO_MESSAGE_NUMBERS ? sizeof(StenoBriefNumbers) : 0), sizeof(n));
 	return n;
 }
 
@@ -287,7 +313,9 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 			need = steno_brief_len(b->values_len);
 			need += (m->flags & STENO_MESSAGE_XID) ? sizeof(uint64_t) : 0;
 			need += (m->flags & STENO_MESSAGE_NUMBERS) ? sizeof(StenoBriefNumbers) : 0;
+			need += (m->flags & STENO_MESSAGE_NESTED) ? sizeof(StenoBriefNesting) : 0;
 			return m->len >= need && m->kind == STENO_KIND_STATEMENT &&
+				steno_brief_nesting(b).nulls_len <= b->values_len &&
 				(b->template < STENO_TEMPLATES || b->template >= STENO_BRIEF_BEGIN);
 		}
 		need = sizeof(StenoRecordMessage);
@@ -390,6 +418,7 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 	const StenoBriefMessage *b = (const StenoBriefMessage *) m;
 	const StenoTemplate *t;
 	StenoBriefNumbers n;
+	StenoBriefNesting nesting;
 	uint64_t	xid;
 	StenoRecordMessage *r = &room->m;
 	uint8_t    *p = (uint8_t *) (r + 1);
@@ -400,6 +429,7 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 		return steno_commit_whole((const StenoCommitMessage *) m, seq, room);
 	t = steno_brief_template(b, templates);
 	n = steno_brief_numbers(b, statement);
+	nesting = steno_brief_nesting(b);
 	xid = steno_brief_xid(b);
 	memset(r, 0, sizeof(*r));
 	r->m.kind = m->kind;
@@ -409,6 +439,8 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 	r->duration = n.duration;
 	r->rows = n.rows;
 	r->statement = n.statement;
+	r->substatement = nesting.substatement;
+	r->depth = nesting.depth;
 	r->xid = (uint32_t) xid;
 	r->xid_epoch = (uint32_t) (xid >> 32);
 	if (b->template >= STENO_BRIEF_BEGIN)
@@ -423,7 +455,8 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 	{
 		r->shape_len = t->shape_len;
 		r->text_len = t->text_len;
-		r->values_len = b->values_len;
+		r->nulls_len = nesting.nulls_len <= b->values_len ? nesting.nulls_len : 0;
+		r->values_len = b->values_len - r->nulls_len;
 		memcpy(p, t->bytes, t->shape_len + t->text_len);
 		p += t->shape_len + t->text_len;
 		memcpy(p, b->values, b->values_len);
@@ -455,7 +488,9 @@ steno_message_advance(const StenoMessage *m, uint64_t *seq, uint64_t *statement)
 	}
 	if (m->flags & STENO_MESSAGE_BRIEF)
 	{
-		*statement = steno_brief_numbers((const StenoBriefMessage *) m, *statement + 1).statement;
+		const StenoBriefMessage *b = (const StenoBriefMessage *) m;
+
+		*statement = steno_brief_numbers(b, *statement + 1).statement - (steno_brief_nesting(b).depth > 0);
 		*seq += 1;
 		return;
 	}

@@ -32,7 +32,7 @@
 #include "defs.h"
 
 #define STENO_RING_MAGIC UINT64_C(0x474e49524e455453)	/* "STENRING" */
-#define STENO_RING_VERSION 7
+#define STENO_RING_VERSION 8
 #define STENO_CACHE_LINE 64
 #define STENO_MAX_WRITERS 64
 #define STENO_PAGE 4096
@@ -76,14 +76,14 @@ typedef struct StenoMessage
 } StenoMessage;
 
 /*
- * The parts that all records of one prepared statement have in common; brief
- * records (message.h) refer to them.  Only the ring's producer writes it: before it
+ * The parts that all records of one statement have in common, a prepared one or one of a
+ * function; brief records (message.h) refer to them.  Only the ring's producer writes it: before it
  * publishes the first record that refers to it (the release store of head makes
  * both visible), and again only after all such records have been freed.  So every
  * reader of such a record, also in the file of a dead server, finds the template
  * that it refers to.
  */
-#define STENO_TEMPLATES 6
+#define STENO_TEMPLATES 10
 #define STENO_TEMPLATE_ROOM 1008
 
 typedef struct StenoTemplate

@@ -1299,7 +1299,7 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	uint8_t		values_len = b->values_len;
 	Expected   *e;
 
-	if (block->records > 0)
+	if (block->records > 0 && !(b->m.flags & STENO_MESSAGE_NESTED))
 		k = b->template >= STENO_BRIEF_BEGIN ? control_place(block, source, b) : template_place(block, source, b);
 	if (k == NULL)
 	{

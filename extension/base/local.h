@@ -123,7 +123,7 @@ extern StenoKeptFar steno_kept_far[STENO_KEPT_SHAPES];
  * was before.  plan is compared, never followed: a callback of the plan's memory context
  * empties the entry before the server frees the plan, in an abort, too.
  */
-#define STENO_PREPARED STENO_TEMPLATES
+#define STENO_PREPARED 6
 #define STENO_PREPARED_PARAMS 8
 
 /* Whether the records of a prepared statement are brief. */

@@ -462,6 +462,7 @@ typedef struct NestedShape
 {
 	const PlannedStmt *plan;	/* the last one that had this place: compared, never followed */
 	uint64		version;		/* of the cache of relations */
+	uint8		template;		/* that has its shape and text; 0: none */
 	StenoKept	kept;			/* without its shape and far columns; len 0: nothing is kept */
 	uint8		shape[NESTED_ROOM];
 } NestedShape;
@@ -507,6 +508,92 @@ find_nested(const StenoStatement *s)
 	return &n->kept;
 }
 
+/*
+ * ---- templates of nested queries ----
+ *
+ * Those of the ring that prepared statements do not use.  They belong to the queries that run
+ * again and again; a query gets one that has not been used for a while.
+ */
+#define NESTED_TEMPLATES (STENO_TEMPLATES - STENO_PREPARED)
+
+/* So many records of nested queries later, a template that was not used may be taken. */
+#define NESTED_PATIENCE 1024
+
+typedef struct NestedTemplate
+{
+	NestedShape *owner;			/* NULL: none */
+	uint64		used;			/* nested_records when it was used last */
+} NestedTemplate;
+
+static NestedTemplate nested_templates[NESTED_TEMPLATES];
+static uint64 nested_records;	/* of queries whose shape is kept */
+
+/* The shape of a nested query, or its text, is another one now: its template may be taken. */
+static void
+release_template(NestedShape *n)
+{
+	if (n->template == 0)
+		return;
+	/* no record that is put from now on refers to it */
+	steno_my.producer.templates[n->template].needed_until = steno_my.producer.head;
+	nested_templates[n->template - STENO_PREPARED].owner = NULL;
+	n->template = 0;
+}
+
+/* Take a template that nobody uses, and that no record in the ring needs. */
+STENO_COLD static void
+take_template(NestedShape *n, const StenoStatement *s)
+{
+	StenoProducer *p = &steno_my.producer;
+	StenoTemplate *t;
+	int			i;
+
+	if (n->kept.len + s->text_len > STENO_TEMPLATE_ROOM)
+		return;
+	/* as in define_template (delivery/staged.c) */
+	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
+	for (i = 0; i < NESTED_TEMPLATES; i++)
+	{
+		NestedTemplate *k = &nested_templates[i];
+
+		if (k->owner != NULL && nested_records - k->used > NESTED_PATIENCE)
+			release_template(k->owner);
+		t = &p->templates[STENO_PREPARED + i];
+		if (k->owner != NULL || p->tail < steno_my.attached || p->tail < t->needed_until)
+			continue;
+		t->version++;
+		t->shape_len = n->kept.len;
+		t->text_len = (uint16) s->text_len;
+		memcpy(t->bytes, n->shape, n->kept.len);
+		memcpy(t->bytes + n->kept.len, s->text, s->text_len);
+		n->template = (uint8) (STENO_PREPARED + i);
+		k->owner = n;
+		return;
+	}
+}
+
+/*
+ * The template of a nested query whose shape is kept; 0: it has none.  A plan at the same address, of
+ * another function, can have the same shape, but hardly the same text.
+ */
+static inline uint8
+template_of(NestedShape *n, const StenoStatement *s)
+{
+	nested_records++;
+	if (n->template != 0)
+	{
+		const StenoTemplate *t = &steno_my.producer.templates[n->template];
+
+		if (unlikely(t->text_len != s->text_len || memcmp(t->bytes + n->kept.len, s->text, s->text_len) != 0))
+			release_template(n);
+	}
+	if (unlikely(n->template == 0))
+		take_template(n, s);
+	if (n->template != 0)
+		nested_templates[n->template - STENO_PREPARED].used = nested_records;
+	return n->template;
+}
+
 /* A nested query's record has been made: keep its shape if its plan has run before. */
 static void
 keep_nested(const StenoStatement *s, const StenoRecord *record)
@@ -517,6 +604,7 @@ keep_nested(const StenoStatement *s, const StenoRecord *record)
 	uint32		others;
 
 	n->kept.len = 0;
+	release_template(n);
 	if (n->plan != s->query->plannedstmt)
 	{
 		n->plan = s->query->plannedstmt;
@@ -583,6 +671,7 @@ record_nested(StenoStatement *s)
 	StenoKept  *kept;
 	StenoRecord record;
 	StenoParams values;
+	uint8		template = 0;
 
 	if (s->top_level || !s->recorded || s->state != STENO_NOT_MADE || s->copy != NULL || s->objects != NULL ||
 		s->policy != 0 || s->suspect || !steno_my.log_statement || !steno_session_ready())
@@ -597,10 +686,12 @@ record_nested(StenoStatement *s)
 		steno_make_query_record(s, &event, false, &record, &values);
 		keep_nested(s, &record);
 	}
+	else
+		template = template_of(nested_place(s->query->plannedstmt), s);
 	/* the rows of a query that a rule has added are not counted */
 	if (steno_my.log_rows && (s->portal != NULL || s->query->plannedstmt->canSetTag))
 		record.rows = s->rows;
-	steno_put_ended(s, &record);
+	steno_put_ended_nested(s, &record, template);
 	return true;
 }
 

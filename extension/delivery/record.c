@@ -436,6 +436,55 @@ steno_put_commit(const StenoRecord *record)
 	return true;
 }
 
+/*
+ * Put the record of a nested statement that has succeeded, and says nothing unusual, as a brief
+ * one, if there is space.  The template has its shape and text.  False if it must be put like any
+ * other.
+ */
+bool
+steno_put_nested(const StenoRecord *record, uint8 template)
+{
+	StenoLocal *my = &steno_my;
+	uint32		nulls_len = record->params ? record->params->nulls_len : 0;
+	uint64		values_len = record->params ? nulls_len + record->params->values_len : 0;
+	StenoBriefNesting nesting = {record->substatement, record->depth, (uint16) nulls_len};
+	uint32		len = steno_brief_len((uint32) values_len);
+	StenoBriefMessage *b;
+	uint8	   *end;
+
+	if (unlikely(!my->described || my->dropped > 0 || my->staged || record->audited != 0 ||
+				 values_len > PG_UINT8_MAX ||
+				 record->statement != my->ring_statement + 1 ||
+				 (((record->duration + 1) | (record->rows + 1)) >> 32) != 0))
+		return false;
+	b = steno_ring_reserve(&my->producer, len + sizeof(record->xid) + sizeof(nesting));
+	if (unlikely(b == NULL))
+		return false;
+	end = (uint8 *) b + len;
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_NESTED | (record->params ? STENO_MESSAGE_VALUES : 0);
+	b->time = record->time;
+	b->duration = (uint32) record->duration;
+	b->rows = (uint32) record->rows;
+	b->version = my->producer.templates[template].version;
+	b->template = template;
+	b->values_len = (uint8) values_len;
+	if (record->params)
+		(void) steno_put_params(b->values, record->params, true);
+	if (record->xid != 0)
+	{
+		end = steno_put_bytes(end, &record->xid, sizeof(record->xid));
+		b->m.flags |= STENO_MESSAGE_XID;
+	}
+	end = steno_put_bytes(end, &nesting, sizeof(nesting));
+	b->m.len = end - (uint8 *) b;
+	my->seq++;
+	steno_publish_message(&b->m, false);
+	steno_record_reset_scratch();
+	steno_record_wake_writer();
+	return true;
+}
+
 /* Whether a record goes into the ring in several parts. */
 bool
 steno_record_is_big(const StenoRecord *record)

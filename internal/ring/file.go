@@ -150,7 +150,7 @@ func Read(path string, r io.ReaderAt, size int64) (*File, error) {
 	}
 	f.ringsAt = roundUp(int64(l.fileSize))
 	f.templatesAt = f.ringsAt + int64(f.Rings)*int64(l.ringSize)
-	f.dataAt = roundUp(f.templatesAt + int64(f.Rings)*templates*int64(l.templateSize))
+	f.dataAt = roundUp(f.templatesAt + int64(f.Rings)*int64(l.templates*l.templateSize))
 	total := f.dataAt + int64(f.Rings)*int64(f.Size)
 	chunksAreWrong := false
 	if l.chunks {
@@ -213,10 +213,11 @@ type Ring struct {
 	file      *File      // has the chunks
 	longXIDs  bool       // since version 6, messages have transaction IDs of 64 bits
 	// since version 7, brief records have no numbers that follow from the records before
-	shortBriefs bool
+	shortBriefs  bool
+	nestedBriefs bool // since version 8, statements of functions have brief records, too
 }
 
-// template is what is the same in each record of a prepared statement.
+// template is what is the same in each record of a statement: a prepared one, or one of a function.
 type template struct {
 	version     uint16
 	shape, text []byte // nil: its lengths cannot be
@@ -272,7 +273,7 @@ func (f *File) Ring(i int) (*Ring, error) {
 	} else {
 		r.Session = r.Session[:write.SessionFacts] // whose it is, at least
 	}
-	r.longXIDs, r.shortBriefs = f.Version >= 6, f.Version >= 7
+	r.longXIDs, r.shortBriefs, r.nestedBriefs = f.Version >= 6, f.Version >= 7, f.Version >= 8
 	s = bytesOf{s.bytes("inflight"), f.layout.inFlight}
 	text := s.bytes("text")
 	r.InFlight = InFlight{
@@ -305,11 +306,11 @@ func (f *File) readTemplates(r *Ring, i int) error {
 	if l.template == nil {
 		return nil
 	}
-	b := make([]byte, templates*l.templateSize)
+	b := make([]byte, l.templates*l.templateSize)
 	if _, err := f.r.ReadAt(b, f.templatesAt+int64(i)*int64(len(b))); err != nil {
 		return err
 	}
-	r.templates = make([]template, templates)
+	r.templates = make([]template, l.templates)
 	for n := range r.templates {
 		s := bytesOf{b[n*l.templateSize:], l.template}
 		t := &r.templates[n]

@@ -21,6 +21,7 @@ type layout struct {
 	template map[string]field
 	// sizes
 	fileSize, intentSize, ringSize, inFlightSize, templateSize int
+	templates                                                  int  // of each ring
 	chunks                                                     bool // data parts may be in chunks
 }
 
@@ -101,7 +102,7 @@ var version4 = func() layout {
 	l := version3
 	l.file = maps.Clone(l.file)
 	l.file["templates_offset"] = field{72, 8}
-	l.templateSize = 320
+	l.templates, l.templateSize = 6, 320
 	l.template = map[string]field{
 		"version": {0, 2}, "shape_len": {2, 2}, "text_len": {4, 2}, "needed_until": {8, 8}, "bytes": {16, 304},
 	}
@@ -128,8 +129,12 @@ var version6 = func() layout {
 	return l
 }()
 
-// templates is how many of them a ring has.
-const templates = 6
+// version8 has templates for statements of functions, too.
+var version8 = func() layout {
+	l := version6
+	l.templates = 10
+	return l
+}()
 
 // layouts are the versions that can be read.
-var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5, 6: &version6, 7: &version6}
+var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5, 6: &version6, 7: &version6, 8: &version8}

@@ -55,7 +55,7 @@ func (f *File) Live(i int) (*Live, error) {
 		if l.Owner == 0 && l.Used() == 0 {
 			return l, nil
 		}
-		r := &Ring{size: uint64(f.Size), file: f, longXIDs: f.Version >= 6, shortBriefs: f.Version >= 7}
+		r := &Ring{size: uint64(f.Size), file: f, longXIDs: f.Version >= 6, shortBriefs: f.Version >= 7, nestedBriefs: f.Version >= 8}
 		if err := f.readTemplates(r, i); err != nil {
 			return nil, err
 		}

@@ -37,6 +37,7 @@ const (
 	briefFixed   = 28
 	longBrief    = 60 // of a brief record before version 7
 	numbersFixed = 24
+	nestingFixed = 8
 	commitFixed  = 48
 	endingFixed  = 32
 	dataFixed    = 24
@@ -61,6 +62,8 @@ const (
 	flagNumbers = 64 // StenoBriefNumbers follows
 	// since version 7, of a record that is not brief
 	flagEnding = 128 // StenoEnding follows
+	// since version 8, of a brief record
+	flagNested = 256 // StenoBriefNesting follows
 )
 
 // none32 as the length of a text, or as a number of a brief record: there is none.
@@ -135,6 +138,9 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 				known = flagBrief
 			} else if r.shortBriefs {
 				known |= flagXID | flagNumbers
+				if r.nestedBriefs {
+					known |= flagNested
+				}
 			}
 		}
 	case k == trail.KindData:
@@ -228,12 +234,23 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 			return false
 		}
 		m.Record.Statement, m.Record.Duration, m.Record.Rows = le.Uint64(b[rest:]), le.Uint64(b[rest+8:]), le.Uint64(b[rest+16:])
+		rest += numbersFixed
+	}
+	nulls := 0
+	if flags&flagNested != 0 {
+		if len(b) < rest+nestingFixed {
+			return false
+		}
+		m.Record.Substatement, m.Record.Depth = uint64(le.Uint32(b[rest:])), uint64(le.Uint16(b[rest+4:]))
+		if nulls = int(le.Uint16(b[rest+6:])); nulls > values {
+			return false
+		}
 	}
 	if control {
 		m.Record.Shape = slices.Concat([]byte{byte(trail.ClassTransaction), 0, byte(len(command))}, []byte(command), []byte{0, 0})
 		m.Record.Text = b[briefFixed : briefFixed+values]
 	} else {
-		m.expand(&templates[number], le.Uint16(b[24:]), flags, b[briefFixed:briefFixed+values])
+		m.expand(&templates[number], le.Uint16(b[24:]), flags, b[briefFixed:briefFixed+nulls], b[briefFixed+nulls:briefFixed+values])
 	}
 	return true
 }
@@ -280,10 +297,10 @@ func parseEnding(b []byte, r *write.Record) {
 }
 
 // expand gives a brief record what its template has, if that is still of this version.
-func (m *Message) expand(t *template, version, flags uint16, values []byte) {
+func (m *Message) expand(t *template, version, flags uint16, nulls, values []byte) {
 	if t.version == version && t.shape != nil {
 		m.Record.Shape, m.Record.Text = t.shape, t.text
-		m.Record.HasValues, m.Record.Values = flags&flagValues != 0, values
+		m.Record.HasValues, m.Record.Nulls, m.Record.Values = flags&flagValues != 0, nulls, values
 	}
 }
 
@@ -305,7 +322,7 @@ func (m *Message) parseLongBrief(b []byte, flags uint16, templates []template, l
 		m.Record.XID |= uint64(le.Uint32(b[52:])) << 32
 	}
 	m.Seq = m.Record.Seq
-	m.expand(&templates[number], le.Uint16(b[48:]), flags, b[longBrief:longBrief+values])
+	m.expand(&templates[number], le.Uint16(b[48:]), flags, nil, b[longBrief:longBrief+values])
 	return true
 }
 

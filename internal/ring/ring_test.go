@@ -268,6 +268,57 @@ func TestShortBriefRecordsAreRead(t *testing.T) {
 	}
 }
 
+// TestBriefRecordsOfFunctionsAreRead reads brief records of version 8: where their statements ran, and which of their
+// parameters are NULL. A file of version 7 has no such records, nor so many templates.
+func TestBriefRecordsOfFunctionsAreRead(t *testing.T) {
+	const shape, text = "\x01\x00\x06SELECT\x00\x02\x17\x03\x17\x03", "SELECT abalance FROM accounts WHERE aid = i"
+	nested := ringtest.ShortBrief{
+		Time: trailtest.Epoch + 5, Duration: 7, Rows: 1, Template: 9, Version: 9, Values: "\x01\x05\x00\x00\x00", Depth: 1, Substatement: 3, Nulls: 1,
+	}
+	other, wrong := nested, nested
+	other.Depth, other.Substatement, other.XID = 2, 4, 77
+	wrong.Nulls = 6
+	for version, want := range map[uint32]int{7: 0, 8: 2} {
+		ringFile := &ringtest.File{Version: version, Rings: []ringtest.Ring{{
+			Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{nested.Bytes(), other.Bytes(), wrong.Bytes()},
+		}}}
+		if version == 8 {
+			ringFile.Rings[0].Templates = map[int]ringtest.Template{9: {Version: 9, Shape: shape, Text: text}}
+		}
+		f, err := ring.ReadBytes(ringFile.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := f.Ring(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := write.Source{Body: body, Seq: r.SessionSeq, Statement: r.SessionStatement}
+		b := write.NewBlock()
+		position := r.Tail
+		read := 0
+		for ; ; read++ {
+			m, ok := r.Message(position, r.Head, s.Seq, s.Statement)
+			if !ok {
+				break
+			}
+			w := m.Record
+			if w.Seq != uint64(4+read) || w.Statement != 3 || w.Depth != uint64(1+read) || w.Substatement != uint64(3+read) || w.XID != uint64(77*read) ||
+				string(w.Shape) != shape || string(w.Text) != text || string(w.Nulls) != "\x01" || string(w.Values) != "\x05\x00\x00\x00" || !w.HasValues {
+				t.Errorf("record %d: %+v", read, w)
+			}
+			if err := write.Check(&s, &w); err != nil {
+				t.Error(err)
+			}
+			b.Add(&s, &w)
+			position += m.Length
+		}
+		if read != want || want > 0 && s.Statement != 2 {
+			t.Errorf("version %d: %d records, last finished statement %d", version, read, s.Statement)
+		}
+	}
+}
+
 // TestBeginAndCommitAreRead reads brief records whose template's number stands for a command.
 func TestBeginAndCommitAreRead(t *testing.T) {
 	begin := ringtest.ShortBrief{Time: trailtest.Epoch + 5, Duration: 7, Rows: ^uint32(0), Template: 254, Values: "begin;", NoValues: true}

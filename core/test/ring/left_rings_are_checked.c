@@ -208,6 +208,20 @@ brief_record(void *to, uint64_t *random, StenoTemplate *t)
 		b->m.flags |= STENO_MESSAGE_NUMBERS;
 		b->m.len += sizeof(StenoBriefNumbers);
 	}
+	if (b->template == 2 && test_below(random, 3) == 0)
+	{
+		StenoBriefNesting n = {7, (uint16_t) (1 + test_below(random, 3)), (uint16_t) test_below(random, 2)};
+
+		/* a NULL and no value, or no NULL and a value */
+		if (n.nulls_len > 0)
+		{
+			b->values_len = 1;
+			b->values[0] = 1;
+		}
+		memcpy((uint8_t *) b + b->m.len, &n, sizeof(n));
+		b->m.flags |= STENO_MESSAGE_NESTED;
+		b->m.len += sizeof(n);
+	}
 	return b->m.len;
 }
 

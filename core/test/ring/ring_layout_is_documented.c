@@ -68,6 +68,7 @@ static const Field fields[] = {
 	FIELD(StenoBriefMessage, time), FIELD(StenoBriefMessage, duration), FIELD(StenoBriefMessage, rows),
 	FIELD(StenoBriefMessage, version), FIELD(StenoBriefMessage, template), FIELD(StenoBriefMessage, values_len),
 	FIELD(StenoBriefNumbers, statement), FIELD(StenoBriefNumbers, duration), FIELD(StenoBriefNumbers, rows),
+	FIELD(StenoBriefNesting, substatement), FIELD(StenoBriefNesting, depth), FIELD(StenoBriefNesting, nulls_len),
 	{"StenoBriefMessage", "values", offsetof(StenoBriefMessage, values), 0},
 	FIELD(StenoCommitMessage, time), FIELD(StenoCommitMessage, xid), FIELD(StenoCommitMessage, lsn),
 	FIELD(StenoCommitMessage, lsn_len), FIELD(StenoCommitMessage, timeline), FIELD(StenoCommitMessage, duration),
@@ -95,6 +96,7 @@ static const struct
 	{"StenoChunkNumber", sizeof(StenoChunkNumber)},
 	{"StenoTemplate", sizeof(StenoTemplate)}, {"StenoBriefMessage", STENO_BRIEF_FIXED},
 	{"StenoBriefNumbers", sizeof(StenoBriefNumbers)},
+	{"StenoBriefNesting", sizeof(StenoBriefNesting)},
 	{"StenoCommitMessage", sizeof(StenoCommitMessage)}, {"StenoEnding", sizeof(StenoEnding)}
 };
 
@@ -303,9 +305,9 @@ TEST(ring_constants_are_as_documented)
 	CHECK(STENO_MAX_WRITERS == 64 && STENO_RING_MIN == 16 * 1024 && STENO_PAGE == 4096);
 	CHECK(STENO_RING_SHARE == 8 && STENO_SESSION_MAX == 1000);
 	CHECK(STENO_MESSAGE_PARTS == 1 && STENO_MESSAGE_CUT == 2 && STENO_MESSAGE_VALUES == 4);
-	CHECK(STENO_MESSAGE_BRIEF == 8 && STENO_TEMPLATES == 6);
+	CHECK(STENO_MESSAGE_BRIEF == 8 && STENO_TEMPLATES == 10);
 	CHECK(STENO_MESSAGE_XID == 32 && STENO_MESSAGE_NUMBERS == 64);
-	CHECK(STENO_MESSAGE_ENDING == 128);
+	CHECK(STENO_MESSAGE_ENDING == 128 && STENO_MESSAGE_NESTED == 256);
 	CHECK(STENO_BRIEF_BEGIN == 254 && STENO_BRIEF_COMMIT == 255);
 	CHECK(STENO_MESSAGE_CHUNK == 16 && STENO_CHUNK == 64 * 1024 && STENO_CHUNKS_MAX == 1024);
 	CHECK(STENO_NONE64 == UINT64_MAX && STENO_NONE32 == UINT32_MAX);

@@ -244,6 +244,18 @@ brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t stat
 	}
 }
 
+/* Make it that of a function's statement. */
+static void
+nest(void *to, uint64_t *random)
+{
+	StenoBriefMessage *b = to;
+	StenoBriefNesting nesting = {(uint32_t) test_below(random, 100), (uint16_t) (1 + test_below(random, 3)), 0};
+
+	memcpy((uint8_t *) to + b->m.len, &nesting, sizeof(nesting));
+	b->m.flags |= STENO_MESSAGE_NESTED;
+	b->m.len += sizeof(nesting);
+}
+
 TEST(block_round_trip_of_random_records)
 {
 	static StenoSource sources[NSOURCES];
@@ -279,7 +291,11 @@ TEST(block_round_trip_of_random_records)
 			model_encode_data(buffer, seq[s] + 1, (uint32_t) test_below(&random, 3), body,
 							  (uint32_t) test_below(&random, sizeof(body)));
 		else if (test_below(&random, 3) == 0)
+		{
 			brief_record(buffer, templates[s], &random, statement[s]);
+			if (test_below(&random, 4) == 0)
+				nest(buffer, &random);
+		}
 		else
 			model_random(buffer, ROOM, &random, ++seq[s], &statement[s]);
 		CHECK(steno_message_is_whole(m, ROOM));
@@ -499,7 +515,7 @@ TEST(block_puts_records_of_prepared_statements_into_runs)
 		b->time = time += 1 + (int64_t) test_below(&random, 60);
 		b->duration = (uint32_t) test_below(&random, 100);
 		b->template = (uint8_t) test_below(&random, STENO_TEMPLATES);
-		b->rows = b->template < 3 ? 1 : (uint32_t) test_below(&random, 100);
+		b->rows = b->template < STENO_TEMPLATES / 2 ? 1 : (uint32_t) test_below(&random, 100);
 		b->version = templates[b->template].version;
 		b->values_len = 4;
 		memcpy(b->values, &random, 4);

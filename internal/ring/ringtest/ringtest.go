@@ -93,12 +93,15 @@ func (f *File) Bytes() []byte {
 	const rings = 8192
 	templates := rings + 4096*len(f.Rings)
 	data := templates
-	template := 320
+	template, number := 320, 6
 	if f.Version >= 5 {
 		template = 1024
 	}
+	if f.Version >= 8 {
+		number = 10
+	}
 	if f.Version >= 4 {
-		data = (templates + 6*template*len(f.Rings) + 4095) &^ 4095
+		data = (templates + number*template*len(f.Rings) + 4095) &^ 4095
 	}
 	total := data + int(size)*len(f.Rings)
 	chunks := ((total+4095)&^4095 + 8*len(f.Chunks) + 4095) &^ 4095
@@ -121,8 +124,8 @@ func (f *File) Bytes() []byte {
 	if f.Version >= 4 {
 		at(b, 72, uint64(templates))
 		for i, r := range f.Rings {
-			for number, t := range r.Templates {
-				t.put(b[templates+template*(6*i+number):][:template])
+			for n, t := range r.Templates {
+				t.put(b[templates+template*(number*i+n):][:template])
 			}
 		}
 	}
@@ -277,6 +280,9 @@ type ShortBrief struct {
 	NoValues       bool     // the values are a text
 	XID            uint64   // 0: none
 	Numbers        []uint64 // three: statement, duration, rows
+	Depth          uint16   // not 0: since version 8
+	Substatement   uint32
+	Nulls          uint16 // how many of the first values say which are NULL
 }
 
 // Bytes are the message's.
@@ -302,6 +308,12 @@ func (r *ShortBrief) Bytes() []byte {
 	for _, n := range r.Numbers {
 		flags |= 64
 		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	if r.Depth != 0 {
+		flags |= 256
+		b = binary.LittleEndian.AppendUint32(b, r.Substatement)
+		b = binary.LittleEndian.AppendUint16(b, r.Depth)
+		b = binary.LittleEndian.AppendUint16(b, r.Nulls)
 	}
 	return message(1, flags, b)
 }
