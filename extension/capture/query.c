@@ -594,6 +594,22 @@ template_of(NestedShape *n, const StenoStatement *s)
 	return n->template;
 }
 
+/*
+ * The same at the query's end: what it has run may have taken the place, or changed names.  If the
+ * place is that of its plan, as it was at its start, what the shape was made from is the same, too: no
+ * other plan can stand where one stands that is being executed.
+ */
+static inline StenoKept *
+find_nested_again(const StenoStatement *s)
+{
+	NestedShape *n = nested_place(s->query->plannedstmt);
+
+	if (likely(s->kept == &n->kept && n->plan == s->query->plannedstmt && n->kept.len != 0 &&
+			   n->version == steno_relation_cache_version() && !steno_my.role_set && steno_my.log_relation))
+		return &n->kept;
+	return find_nested(s);
+}
+
 /* A nested query's record has been made: keep its shape if its plan has run before. */
 static void
 keep_nested(const StenoStatement *s, const StenoRecord *record)
@@ -677,8 +693,7 @@ record_nested(StenoStatement *s)
 		s->policy != 0 || s->suspect || !steno_my.log_statement || !steno_session_ready())
 		return false;
 	steno_describe(s->user_id);
-	/* again: what it has run may have taken the place, or changed names */
-	kept = find_nested(s);
+	kept = find_nested_again(s);
 	if (unlikely(s->kept != NULL && kept == NULL))
 		cache_relation_names(s->query->plannedstmt);
 	if (kept == NULL || !make_with_kept(s, nested_place(s->query->plannedstmt), &record, &values))
