@@ -70,7 +70,7 @@ start_message(const StenoDrain *drain, uint32 i, const StenoInFlight *f, void *b
 	if (staged == NULL)
 		return NULL;
 	whole = steno_message_whole(staged, templates, 0, f->statement, &expanded);
-	if (&whole->m != staged)
+	if (whole == &expanded.m)
 		memcpy(copied, whole, whole->m.len);
 	return (StenoRecordMessage *) copied;
 }
