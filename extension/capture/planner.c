@@ -44,6 +44,7 @@ plan_query(STENO_PLAN_ARGS)
 	uint64		start;
 	PlannedStmt *result = NULL;
 
+	steno_prefetch_state();
 	/* the query of a utility statement, such as COPY, is part of that statement */
 	if (!steno_recording() ||
 		(outer && outer->utility && outer->utility->source == source && !outer->forces))

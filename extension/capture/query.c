@@ -1020,6 +1020,7 @@ executor_start(QueryDesc *query, int eflags)
 	StenoPrepared *p;
 
 	/* at the very beginning, so that the cache misses below overlap with this one */
+	steno_prefetch_state();
 	steno_ring_prefetch(&steno_my.producer, 2);
 	p = find_prepared(query);
 	if (p == NULL && steno_my.open_count == 1 && steno_commits(steno_my.open) &&

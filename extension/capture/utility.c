@@ -419,6 +419,7 @@ process_utility(UTILITY_ARGS)
 {
 	bool		recording;
 
+	steno_prefetch_state();
 	steno_ring_prefetch(&steno_my.producer, 3);
 	recording = steno_recording();
 
