@@ -1027,7 +1027,8 @@ may_have_form(const StenoBlock *block, const StenoRecordMessage *r, uint32_t mas
 static inline Statement *
 statement_of(StenoBlock *block, uint32_t session, const Parsed *m)
 {
-	uint64_t	hash = hash_of_begin(m->text) + (session + m->r->shape_len * UINT64_C(64)) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t	other = session + m->r->shape_len * UINT64_C(64);
+	uint64_t	hash = hash_of_begin(m->text) + other * UINT64_C(0x9e3779b97f4a7c15);
 
 	return &block->statements[hash >> 55];
 }
