@@ -14,7 +14,7 @@ use Steno;
 use Steno::Client;
 use Test::More;
 
-my $node = new_node('main', conf => "steno.writers = 1\nsteno.start_after = -1\nsteno.log = 'all, -misc_set'");
+my $node = new_node('main', conf => "steno.writers = 1\nsteno.ring_size = 256kB\nsteno.start_after = -1\nsteno.log = 'all, -misc_set'");
 
 # More queries than there are templates; one of them has values without NULLs, of any length, and one writes.
 sub define
@@ -116,14 +116,13 @@ sub agree
 
 my @wanted;
 
-# how often a text stands in the ring file
+# how often the texts of the first function stand in the ring file
 sub in_ring_file
 {
-	my ($text) = @_;
 	my ($file) = ring_files($node);
 	my $bytes = slurp_file($file);
 
-	return scalar(() = $bytes =~ /\Q$text\E/g);
+	return map { my $text = "'first $_'"; $_ => scalar(() = $bytes =~ /\Q$text\E/g) } 1 .. 3, 5 .. 7;
 }
 
 foreach (1 .. 2)
@@ -136,10 +135,12 @@ agree($node, 'what was drained', @wanted);
 
 # now nothing is drained, until the server dies
 stop_process(writer_pid($node));
-my $before = in_ring_file("'first 1'");
+my %before = in_ring_file();
 busy(20, 'a longer label');
 push @wanted, [ 20, 'a longer label', 'first' ];
-cmp_ok(in_ring_file("'first 1'"), '<', $before + 5, 'the text of brief records stands beside the ring');
+# there are fewer templates than queries, and which of these get one depends on where their plans are
+my %after = in_ring_file();
+cmp_ok(scalar(grep { $after{$_} < $before{$_} + 5 } keys %after), '>=', 1, 'the text of brief records stands beside the ring');
 # another function takes the place, with plans that may stand where those of the first one stood
 define('other');
 busy(20, 'x');
