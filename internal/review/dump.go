@@ -303,10 +303,15 @@ var allPrivileges = map[objectKind]string{onRelation: "arwdDxt", onSequence: "rw
 
 // grant reads what follows GRANT or REVOKE.
 func (r *reading) grant(grants bool) {
-	onlyOption := !grants && (r.takeAll("grant", "option", "for") || r.takeAll("admin", "option", "for") || r.takeAll("inherit", "option", "for") || r.takeAll("set", "option", "for"))
+	option := ""
+	for _, o := range []string{"grant", "admin", "inherit", "set"} {
+		if !grants && r.takeAll(o, "option", "for") {
+			option = o
+		}
+	}
 	on := slices.IndexFunc(r.words, func(w word) bool { return w.is("on") })
 	if on < 0 {
-		r.membership(grants, onlyOption)
+		r.membership(grants, option)
 		return
 	}
 	letters, columns := r.privileges(r.words[:on])
@@ -319,9 +324,9 @@ func (r *reading) grant(grants bool) {
 	grantees, options := r.grantees()
 	for _, o := range objects {
 		if all {
-			r.change(kind, r.inSchema(kind, o), letters, nil, grantees, grants, options, onlyOption)
+			r.change(kind, r.inSchema(kind, o), letters, nil, grantees, grants, options, option != "")
 		} else {
-			r.change(kind, []string{o}, letters, columns, grantees, grants, options, onlyOption)
+			r.change(kind, []string{o}, letters, columns, grantees, grants, options, option != "")
 		}
 	}
 }
@@ -626,8 +631,8 @@ func (r *reading) find(name string) *Relation {
 	return nil
 }
 
-// membership reads GRANT and REVOKE of roles.
-func (r *reading) membership(grants, onlyOption bool) {
+// membership reads GRANT and REVOKE of roles; option is the one that REVOKE takes, empty if it takes the role.
+func (r *reading) membership(grants bool, option string) {
 	var roles []string
 	for len(r.words) > 0 && !r.take("to", "from") {
 		if n := r.name(); n != "" {
@@ -637,20 +642,18 @@ func (r *reading) membership(grants, onlyOption bool) {
 		}
 	}
 	var members []string
-	m := Membership{}
-	yes := func() *bool { v := r.take("true", "option"); r.take("false"); return &v }
-	grantor := ""
+	options := map[string]bool{}
+	grantor, cascade := "", false
 	for len(r.words) > 0 {
+		word := r.words[0]
 		switch {
-		case r.take(",", "with", "cascade", "restrict"):
+		case r.take("cascade"):
+			cascade = true
+		case r.take(",", "with", "restrict"):
 		case r.takeAll("granted", "by"):
 			grantor = r.name()
-		case len(members) > 0 && r.take("admin"):
-			m.Admin = *yes()
-		case len(members) > 0 && r.take("inherit"):
-			m.InheritOption = yes()
-		case len(members) > 0 && r.take("set"):
-			m.SetOption = yes()
+		case len(members) > 0 && r.take("admin", "inherit", "set"):
+			options[word.text] = r.take("true", "option") || !r.take("false")
 		default:
 			if n := r.name(); n != "" {
 				members = append(members, n)
@@ -659,21 +662,87 @@ func (r *reading) membership(grants, onlyOption bool) {
 			}
 		}
 	}
+	if option != "" {
+		options[option] = false
+	}
 	for _, role := range roles {
 		for _, member := range members {
-			if !grants {
-				if !onlyOption {
-					r.Memberships = slices.DeleteFunc(r.Memberships, func(o Membership) bool {
-						return o.Role == role && o.Member == member && (grantor == "" || o.Grantor == "" || o.Grantor == grantor)
-					})
-				}
-				continue
+			if !grants && option == "" {
+				r.revokeRole(role, member, grantor, cascade)
+			} else {
+				r.setOptions(role, member, grantor, options, grants)
 			}
-			one := m
-			one.Role, one.Member, one.Grantor = role, member, grantor
-			r.Memberships = append(r.Memberships, one)
 		}
 	}
+}
+
+// setOptions sets the options of a membership. If there is none, it is added if create says so.
+func (r *reading) setOptions(role, member, grantor string, options map[string]bool, create bool) {
+	set := func(m *Membership) {
+		for name, v := range options {
+			switch name {
+			case "admin":
+				m.Admin = v
+			case "inherit":
+				m.InheritOption = &v
+			case "set":
+				m.SetOption = &v
+			}
+		}
+	}
+	found := false
+	for i := range r.Memberships {
+		if m := &r.Memberships[i]; !r.creates && m.Role == role && m.Member == member && r.isGrantor(m, grantor) {
+			set(m)
+			found = true
+		}
+	}
+	if !found && create {
+		m := Membership{Role: role, Member: member, Grantor: grantor}
+		set(&m)
+		r.Memberships = append(r.Memberships, m)
+	}
+}
+
+// revokeRole removes memberships. With CASCADE, those that the member has granted go, too.
+func (r *reading) revokeRole(role, member, grantor string, cascade bool) {
+	var gone []Membership
+	for _, m := range r.Memberships {
+		if m.Role == role && m.Member == member && r.isGrantor(&m, grantor) {
+			gone = append(gone, m)
+		}
+	}
+	r.Memberships = slices.DeleteFunc(r.Memberships, func(m Membership) bool { return slices.Contains(gone, m) })
+	if !cascade || len(gone) == 0 || r.isAdmin(role, member) {
+		return
+	}
+	for _, m := range slices.Clone(r.Memberships) {
+		if m.Role == role && m.Grantor == member {
+			r.revokeRole(role, m.Member, member, true)
+		}
+	}
+}
+
+// isGrantor says whether a statement is about a membership: grantor is that of GRANTED BY, or empty. Up to PostgreSQL 15,
+// a member has a role once, whoever has granted it.
+func (r *reading) isGrantor(m *Membership, grantor string) bool {
+	switch {
+	case m.Grantor == "" || r.Version > 0 && r.Version < 160000:
+		return true
+	case grantor != "":
+		return m.Grantor == grantor
+	case r.Version == 0:
+		return true
+	case r.role != "" && !slices.ContainsFunc(r.Roles, func(o Role) bool { return o.Name == r.role && o.Superuser }):
+		return m.Grantor == r.role
+	}
+	// What superusers do counts as done by the first one of the cluster, who alone needs no ADMIN OPTION to grant.
+	return !r.isAdmin(m.Role, m.Grantor)
+}
+
+// isAdmin says whether a role was granted to a member with ADMIN OPTION.
+func (r *reading) isAdmin(role, member string) bool {
+	return slices.ContainsFunc(r.Memberships, func(m Membership) bool { return m.Role == role && m.Member == member && m.Admin })
 }
 
 // ---- CREATE and ALTER in a dump ----

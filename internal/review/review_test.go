@@ -164,6 +164,61 @@ func TestMembershipsFollowTheVersion(t *testing.T) {
 	}
 }
 
+func TestOptionsOfMembershipsAreChanged(t *testing.T) {
+	// The first is from the first superuser; "boss" is another one, and "lead" has passed the role on.
+	const before = `GRANT g TO lead WITH ADMIN OPTION, INHERIT TRUE GRANTED BY postgres;
+GRANT g TO m WITH INHERIT TRUE GRANTED BY postgres;
+GRANT g TO n WITH INHERIT TRUE GRANTED BY lead;`
+	for _, test := range []struct {
+		script  string
+		version int
+		want    string // who inherits the role, and who can SET ROLE to it
+	}{
+		{``, 160000, "lead m n, lead m n"},
+		{`REVOKE g FROM m, n;`, 160000, "lead n, lead n"},
+		{`REVOKE g FROM m, n;`, 150000, "lead, lead"},
+		{`REVOKE g FROM n GRANTED BY lead;`, 160000, "lead m, lead m"},
+		{`SET ROLE boss; REVOKE g FROM m, n;`, 160000, "lead n, lead n"},
+		{`SET ROLE lead; REVOKE g FROM m, n;`, 160000, "lead m, lead m"},
+		{`REVOKE INHERIT OPTION FOR g FROM m;`, 160000, "lead n, lead m n"},
+		{`REVOKE SET OPTION FOR g FROM m;`, 160000, "lead m n, lead n"},
+		{`REVOKE ADMIN OPTION FOR g FROM m;`, 160000, "lead m n, lead m n"},
+		{`REVOKE INHERIT OPTION FOR g FROM n;`, 160000, "lead m n, lead m n"},
+		{`GRANT g TO m WITH INHERIT FALSE, SET FALSE;`, 160000, "lead n, lead n"},
+		{`GRANT g TO m WITH INHERIT FALSE;`, 160000, "lead n, lead m n"},
+		{`GRANT g TO m WITH INHERIT FALSE; GRANT g TO m WITH SET FALSE; GRANT g TO m WITH INHERIT OPTION;`, 160000, "lead m n, lead n"},
+		{`GRANT g TO n WITH INHERIT FALSE, SET FALSE;`, 160000, "lead m n, lead m n"}, // beside the one from lead
+		{`GRANT g TO n WITH INHERIT FALSE, SET FALSE GRANTED BY lead;`, 160000, "lead m, lead m"},
+		{`REVOKE g FROM lead CASCADE;`, 160000, "m, m"},
+		{`GRANT g TO o WITH INHERIT FALSE, SET TRUE;`, 160000, "lead m n, lead m n o"},
+	} {
+		g := &Grants{Format: grantsFormat, Roles: []Role{{Name: "postgres", Superuser: true}, {Name: "boss", Superuser: true}, {Name: "g"}}}
+		for _, name := range []string{"lead", "m", "n", "o"} {
+			g.Roles = append(g.Roles, Role{Name: name, Inherit: true})
+		}
+		if err := g.apply(before, "d", true); err != nil {
+			t.Fatal(err)
+		}
+		g.Version = test.version
+		if err := g.apply(test.script, "d", false); err != nil {
+			t.Fatal(err)
+		}
+		p := newPolicy(g)
+		var inherit, set []string
+		for _, name := range []string{"lead", "m", "n", "o"} {
+			if p.has(name, "g", "d") {
+				inherit = append(inherit, name)
+			}
+			if canSet(p, name, "g", "d") {
+				set = append(set, name)
+			}
+		}
+		if got := strings.Join(inherit, " ") + ", " + strings.Join(set, " "); got != test.want {
+			t.Errorf("%d: %s: %s instead of %s", test.version, test.script, got, test.want)
+		}
+	}
+}
+
 func FuzzScript(f *testing.F) {
 	f.Add("GRANT SELECT (a, \"b\") ON TABLE x.y TO z; REVOKE g FROM m; COPY t FROM stdin;\n1\n\\.\nCREATE FUNCTION f(a int) AS $$;$$;")
 	f.Add(`GRANT 00000000000"`)                       // an empty name is the last word
