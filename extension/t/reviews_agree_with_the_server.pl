@@ -130,12 +130,13 @@ GRANT idle_group TO ann
 GRANT pg_read_all_data TO eve
 GRANT SELECT ON app.secret TO idle_group};
 my $always = q{GRANT CONNECT ON DATABASE shop TO PUBLIC};
-# From PostgreSQL 16 on, memberships have options. gus can do nothing with one of his.
+# From PostgreSQL 16 on, memberships have options. gus can do nothing with one of his, and hank only administers.
 my @with_options = $version < 160000 ? () : split /\n/, q{GRANT clerks TO fay WITH INHERIT FALSE
 GRANT readers TO gus WITH SET FALSE
 GRANT "The Staff" TO gus WITH INHERIT FALSE, SET FALSE};
 push @grants, @with_options;
-$node->safe_psql('shop', q{CREATE ROLE fay LOGIN; CREATE ROLE gus LOGIN}) if @with_options;
+$node->safe_psql('shop', q{CREATE ROLE fay LOGIN; CREATE ROLE gus LOGIN; CREATE ROLE hank LOGIN CREATEROLE; CREATE ROLE hanks;
+GRANT hanks TO hank WITH ADMIN TRUE, INHERIT FALSE, SET FALSE}) if @with_options;
 
 # User, and what he does in a session of its own.
 my @steps = (
@@ -194,7 +195,8 @@ my @steps = (
 );
 push @steps,
 	[ fay => q{SET ROLE clerks; SELECT id, item FROM app.orders} ],
-	[ gus => q{SELECT id, name FROM app.customer} ]
+	[ gus => q{SELECT id, name FROM app.customer} ],
+	[ hank => q{ALTER ROLE hanks CONNECTION LIMIT 5} ]
   if @with_options;
 
 # Runs all steps, and returns the ones that failed.  A step is a session, which its application_name

@@ -176,6 +176,14 @@ func (a *access) evaluateOne(s *statement) {
 			}
 		}
 	}
+	if s.class == "role" && s.command != "GRANT" && s.command != "REVOKE" { // those are of privileges
+		p.useAdmin(s.role, s)
+	}
+	if s.givesAway() {
+		for other := range p.rolesOf(s.role, s.db, true) {
+			p.useMembership(s.role, other, s.db, true, s)
+		}
+	}
 	if slices.Contains(s.sequences, "") {
 		a.vague[s.db] = true
 	}
@@ -404,7 +412,7 @@ func unseen(role string) bool {
 func (a *access) idleMembers(out *Access) *Section {
 	s := &Section{
 		Key: "memberships", Title: "Members that never used a group's rights", Empty: "None.",
-		Note:    "Neither a privilege of the group was used, nor SET ROLE, nor a right of its as an owner.",
+		Note:    "Neither a privilege of the group was used, nor SET ROLE, nor a right of its as an owner, nor ADMIN OPTION.",
 		Columns: []string{"role", "member", "admin", "earlier_use", "follow"},
 	}
 	for _, e := range a.policy.edges {

@@ -237,6 +237,40 @@ func (p *policy) useMembership(role, other, db string, set bool, u *statement) {
 	}
 }
 
+// useAdmin marks the memberships by which a role may have granted, altered or dropped others: those with ADMIN OPTION, and
+// those that lead there. For this, neither INHERIT nor SET matters.
+func (p *policy) useAdmin(role string, u *statement) {
+	if p.superuser(role) {
+		return
+	}
+	leads := map[string]bool{}
+	var walk func(string) bool
+	walk = func(member string) bool {
+		if there, known := leads[member]; known {
+			return there
+		}
+		leads[member] = false
+		for _, e := range p.edges {
+			if e.Member == member && (walk(e.Role) || e.Admin) {
+				e.used.take(u)
+				leads[member] = true
+			}
+		}
+		return leads[member]
+	}
+	walk(role)
+}
+
+// givesAway says whether a statement may make another role the owner of something. It must be one to which its role can
+// SET ROLE, whether or not it inherits its privileges.
+func (s *statement) givesAway() bool {
+	if !strings.HasPrefix(s.command, "ALTER ") && !strings.HasPrefix(s.command, "CREATE ") {
+		return false
+	}
+	text := strings.ToLower(s.full())
+	return text == "" || strings.Contains(text, "owner") || strings.Contains(text, "authorization")
+}
+
 // ---- checks ----
 
 // verdict is the result of a check.

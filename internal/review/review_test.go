@@ -219,6 +219,47 @@ GRANT g TO n WITH INHERIT TRUE GRANTED BY lead;`
 	}
 }
 
+func TestAdministrationUsesMemberships(t *testing.T) {
+	no := false
+	none := Membership{Member: "chief", InheritOption: &no, SetOption: &no}
+	made, mine, through, other, settable := none, none, none, none, none
+	made.Role, made.Admin = "made", true
+	mine.Role, mine.Member, mine.Admin = "far", "team", true
+	through.Role = "team"
+	other.Role = "other"
+	settable.Role, settable.SetOption = "heir", nil
+	for _, test := range []struct {
+		class          trail.Class
+		command, text  string
+		admin, setting int64
+	}{
+		{trail.ClassRole, "ALTER ROLE", "ALTER ROLE made PASSWORD 'x'", 1, 0},
+		{trail.ClassRole, "GRANT ROLE", "GRANT far TO other", 1, 0},
+		{trail.ClassRole, "GRANT", "GRANT SELECT ON t TO other", 0, 0},
+		{trail.ClassDDL, "ALTER TABLE", "ALTER TABLE t OWNER TO heir", 0, 1},
+		{trail.ClassDDL, "CREATE SCHEMA", "CREATE SCHEMA AUTHORIZATION heir", 0, 1},
+		{trail.ClassDDL, "ALTER TABLE", "ALTER TABLE t ADD a int", 0, 0},
+	} {
+		p := newPolicy(&Grants{
+			Version:     160000,
+			Roles:       []Role{{Name: "chief", Login: true}, {Name: "made"}, {Name: "team"}, {Name: "far"}, {Name: "other"}, {Name: "heir"}},
+			Memberships: []Membership{made, through, mine, other, settable},
+			Databases:   []Database{{Name: "shop", Inside: true}},
+		})
+		s := &statement{who: who{db: "shop", user: "chief", role: "chief"}, shape: *newShape(&trail.Shape{Class: test.class, Command: []byte(test.command)}, ""), text: test.text}
+		s.worked.take(RecordID{Seq: 1}, 1)
+		a := &access{AccessOptions: &AccessOptions{}, policy: p, found: &used{statements: []*statement{s}}}
+		a.evaluate()
+		var got []int64
+		for _, e := range p.edges {
+			got = append(got, e.used.count)
+		}
+		if want := []int64{test.admin, test.admin, test.admin, 0, test.setting}; !slices.Equal(got, want) {
+			t.Errorf("%s: uses %v instead of %v", test.text, got, want)
+		}
+	}
+}
+
 func FuzzScript(f *testing.F) {
 	f.Add("GRANT SELECT (a, \"b\") ON TABLE x.y TO z; REVOKE g FROM m; COPY t FROM stdin;\n1\n\\.\nCREATE FUNCTION f(a int) AS $$;$$;")
 	f.Add(`GRANT 00000000000"`)                       // an empty name is the last word
