@@ -240,6 +240,17 @@ sub write_to
 	return "$folder/$name";
 }
 
+# What psql says of statements. They are in a file, because a psql that is refused does not read its standard input, and
+# whoever writes there fails.
+sub run_file
+{
+	my ($connection, $sql) = @_;
+	my ($stdout, $stderr) = ('', '');
+
+	IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $connection, '-f', write_to('statements.sql', "$sql;\n") ], '>', \$stdout, '2>', \$stderr);
+	return $stderr;
+}
+
 sub inverse
 {
 	my ($grant) = @_;
@@ -428,9 +439,7 @@ CREATE VIEW app.policed_view AS SELECT a FROM app.policed; ALTER VIEW app.police
 };
 my $run = sub {
 	my ($who, $sql) = @_;
-	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', "$connect user=$who" ], '<', \"$sql;\n", '>', \$out, '2>', \$err);
-	return $err;
+	return run_file("$connect user=$who", $sql);
 };
 my $admin = $node->safe_psql('postgres', 'SELECT current_user');
 $node->safe_psql('shop', 'SELECT count(*) FROM app.secret'); # of which the review below has no grants
@@ -458,9 +467,7 @@ is($run->('hal', $_), '', "after the script: $_") foreach @hidden;
 $node->safe_psql('postgres', 'CREATE DATABASE moved');
 my $moved = sub {
 	my ($who, $sql) = @_;
-	my ($out, $err) = ('', '');
-	IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('moved') . " user=$who" ], '<', \"$sql;\n", '>', \$out, '2>', \$err);
-	return $err;
+	return run_file($node->connstr('moved') . " user=$who", $sql);
 };
 is($moved->($admin, q{
 REVOKE ALL ON DATABASE moved FROM PUBLIC; REVOKE ALL ON SCHEMA public FROM PUBLIC;
