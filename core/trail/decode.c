@@ -19,29 +19,49 @@
 /* ---- definitions ---- */
 
 /*
- * Add a definition; NULL if a block that a server wrote would not have as many, or
- * out of memory.
+ * Make room for one more in a list of n.  Returns the list; NULL, and the old one remains, if a block
+ * that a server wrote would not have as many, or out of memory.
  */
+static void *
+make_room(StenoDecoder *d, void *list, uint32_t n, uint32_t *room, size_t size)
+{
+	uint32_t	more = *room > 0 ? *room : 64;
+
+	if (n < *room)
+		return list;
+	if ((uint64_t) more * size > d->memory)
+		return NULL;
+	list = realloc(list, ((size_t) *room + more) * size);
+	if (list == NULL)
+		return NULL;
+	d->memory -= (uint64_t) more * size;
+	*room += more;
+	return list;
+}
+
+/* Add a definition; NULL if there is no room. */
 static StenoDefinition *
 new_definition(StenoDecoder *decoder, StenoDefinitions *d)
 {
-	if (d->n == d->room)
-	{
-		uint32_t	room = d->room > 0 ? d->room * 2 : 64;
-		uint64_t	more = (room - d->room) * sizeof(StenoDefinition);
-		StenoDefinition *list;
+	StenoDefinition *list = make_room(decoder, d->list, d->n, &d->room, sizeof(StenoDefinition));
 
-		if (more > decoder->memory)
-			return NULL;
-		list = realloc(d->list, room * sizeof(StenoDefinition));
-		if (list == NULL)
-			return NULL;
-		decoder->memory -= more;
-		d->list = list;
-		d->room = room;
-	}
-	memset(&d->list[d->n], 0, sizeof(StenoDefinition));
-	return &d->list[d->n++];
+	if (list == NULL)
+		return NULL;
+	d->list = list;
+	memset(&list[d->n], 0, sizeof(StenoDefinition));
+	return &list[d->n++];
+}
+
+/* The same for a text: records of runs may each have one, so there can be many more of them. */
+static StenoBytes *
+new_text(StenoDecoder *d)
+{
+	StenoBytes *list = make_room(d, d->texts, d->ntexts, &d->texts_room, sizeof(StenoBytes));
+
+	if (list == NULL)
+		return NULL;
+	d->texts = list;
+	return &list[d->ntexts++];
 }
 
 static const StenoDefinition *
@@ -126,11 +146,11 @@ take_shape_definition(StenoDecoder *d, StenoBytes in)
 static bool
 take_text(StenoDecoder *d, StenoBytes in)
 {
-	StenoDefinition *s = new_definition(d, &d->texts);
+	StenoBytes *text = new_text(d);
 
-	if (s == NULL)
+	if (text == NULL)
 		return false;
-	s->body = in;
+	*text = in;
 	return true;
 }
 
@@ -160,30 +180,30 @@ variant_room(StenoDecoder *d, uint64_t len)
 }
 
 /* Put the text together that begins and ends as another one, and has something else between. */
-static StenoDefinition *
+static const StenoBytes *
 put_text_together(StenoDecoder *d, StenoBytes base, uint64_t before, uint64_t after, StenoBytes different)
 {
-	StenoDefinition *s;
+	StenoBytes *text;
 	uint8_t    *p = variant_room(d, before + different.len + after);
 
-	if (p == NULL || (s = new_definition(d, &d->texts)) == NULL)
+	if (p == NULL || (text = new_text(d)) == NULL)
 		return NULL;
-	s->body.p = p;
-	s->body.len = before + different.len + after;
+	text->p = p;
+	text->len = before + different.len + after;
 	if (before > 0)
 		memcpy(p, base.p, before);
 	if (different.len > 0)
 		memcpy(p + before, different.p, different.len);
 	if (after > 0)
 		memcpy(p + before + different.len, base.p + base.len - after, after);
-	return s;
+	return text;
 }
 
 /* Take how much of the text with an index its variants have. */
 static bool
 take_common_parts(const StenoDecoder *d, StenoBytes *in, uint64_t index, uint64_t *before, uint64_t *after)
 {
-	uint64_t	len = d->texts.list[index].body.len;
+	uint64_t	len = d->texts[index].len;
 
 	return steno_take_varint(in, before) && steno_take_varint(in, after) && *before <= len && *after <= len - *before;
 }
@@ -195,8 +215,8 @@ take_variant(StenoDecoder *d, StenoBytes in)
 	uint64_t	before;
 	uint64_t	after;
 
-	return steno_take_varint(&in, &index) && index < d->texts.n && take_common_parts(d, &in, index, &before, &after) &&
-		put_text_together(d, d->texts.list[index].body, before, after, in) != NULL;
+	return steno_take_varint(&in, &index) && index < d->ntexts && take_common_parts(d, &in, index, &before, &after) &&
+		put_text_together(d, d->texts[index], before, after, in) != NULL;
 }
 
 /* The fields that records of a form may have. */
@@ -209,6 +229,7 @@ take_form(StenoDecoder *d, StenoBytes in)
 	uint64_t	session;
 	uint64_t	mask;
 	StenoForm	form = {0};
+	StenoForm  *forms;
 
 	if (!steno_take_varint(&in, &session) || session >= d->sessions.n ||
 		!steno_take_varint(&in, &mask) || mask & ~(uint64_t) FORM_FIELDS)
@@ -216,29 +237,18 @@ take_form(StenoDecoder *d, StenoBytes in)
 	form.session = (uint32_t) session;
 	form.mask = (uint32_t) mask;
 	if ((mask & STENO_FIELD_SHAPE && (!steno_take_varint(&in, &form.shape) || form.shape >= d->shapes.n)) ||
-		(mask & STENO_FIELD_TEXT && (!steno_take_varint(&in, &form.text) || form.text >= d->texts.n)) ||
+		(mask & STENO_FIELD_TEXT && (!steno_take_varint(&in, &form.text) || form.text >= d->ntexts)) ||
 		(mask & STENO_FIELD_ROWS && !steno_take_varint(&in, &form.rows)) ||
 		(mask & STENO_FIELD_VALUES && !steno_take_varint(&in, &form.values_len)))
 		return false;
 	form.varies = in.len > 0;
 	if (form.varies && (!(mask & STENO_FIELD_TEXT) || !take_common_parts(d, &in, form.text, &form.before, &form.after)))
 		return false;
-	if (d->nforms == d->forms_room)
-	{
-		uint32_t	room = d->forms_room > 0 ? d->forms_room * 2 : 64;
-		uint64_t	more = (room - d->forms_room) * sizeof(StenoForm);
-		StenoForm  *forms;
-
-		if (more > d->memory)
-			return false;
-		forms = realloc(d->forms, room * sizeof(StenoForm));
-		if (forms == NULL)
-			return false;
-		d->memory -= more;
-		d->forms = forms;
-		d->forms_room = room;
-	}
-	d->forms[d->nforms++] = form;
+	forms = make_room(d, d->forms, d->nforms, &d->forms_room, sizeof(StenoForm));
+	if (forms == NULL)
+		return false;
+	d->forms = forms;
+	forms[d->nforms++] = form;
 	return true;
 }
 
@@ -259,9 +269,9 @@ take_references(const StenoDecoder *d, StenoBytes *in, StenoTrailRecord *r)
 	}
 	if (r->mask & STENO_FIELD_TEXT)
 	{
-		if (!steno_take_varint(in, &index) || (def = definition(&d->texts, index)) == NULL)
+		if (!steno_take_varint(in, &index) || index >= d->ntexts)
 			return false;
-		r->text = def->body;
+		r->text = d->texts[index];
 	}
 	return true;
 }
@@ -440,15 +450,15 @@ take_from_run(StenoDecoder *d, StenoTrailRecord *r)
 	}
 	if (form->varies)
 	{
-		StenoBytes	base = d->texts.list[form->text].body;
-		const StenoDefinition *text = put_text_together(d, base, form->before, form->after, different);
+		StenoBytes	base = d->texts[form->text];
+		const StenoBytes *text = put_text_together(d, base, form->before, form->after, different);
 
 		if (text == NULL)
 			return false;
-		r->text = text->body;
+		r->text = *text;
 	}
 	else if (form->mask & STENO_FIELD_TEXT)
-		r->text = d->texts.list[form->text].body;
+		r->text = d->texts[form->text];
 	if (form->mask & STENO_FIELD_XID)
 		r->xid = s->c += (uint64_t) distance;
 	r->session_index = form->session;
@@ -497,7 +507,7 @@ steno_decoder_end(StenoDecoder *d)
 {
 	free(d->sessions.list);
 	free(d->shapes.list);
-	free(d->texts.list);
+	free(d->texts);
 	free(d->forms);
 	while (d->variants != NULL)
 	{

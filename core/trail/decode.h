@@ -101,7 +101,9 @@ typedef struct StenoDecoder
 	uint64_t	memory;			/* bytes that definitions may still take: FORMAT.md */
 	StenoDefinitions sessions;
 	StenoDefinitions shapes;
-	StenoDefinitions texts;
+	StenoBytes *texts;
+	uint32_t	ntexts;
+	uint32_t	texts_room;
 	StenoForm  *forms;
 	uint32_t	nforms;
 	uint32_t	forms_room;

@@ -124,7 +124,7 @@ type decoder struct {
 // maxParams is the most parameters that a statement has, by PostgreSQL's protocol.
 const maxParams = 65535
 
-// What the server writes takes far less memory when it is read than these, whatever
+// What the server writes takes less memory when it is read than these, whatever
 // its blocks are like.
 const (
 	dictionaryMin = 8 << 20

@@ -373,7 +373,7 @@ unique_texts(uint32_t capacity, uint32_t n)
 		seen++;
 	}
 	CHECK(seen == n);
-	CHECK(d.texts.n == n);
+	CHECK(d.ntexts == n);
 	steno_decoder_end(&d);
 	steno_block_destroy(block);
 }
@@ -429,10 +429,10 @@ TEST(block_defines_similar_texts_as_variants)
 	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
 	CHECK(d.variants_bytes > 1000);
 	/* none is defined twice */
-	for (i = 0; i < d.texts.n; i++)
+	for (i = 0; i < d.ntexts; i++)
 		for (j = 0; j < i; j++)
-			CHECK(d.texts.list[i].body.len != d.texts.list[j].body.len ||
-				  memcmp(d.texts.list[i].body.p, d.texts.list[j].body.p, d.texts.list[i].body.len) != 0);
+			CHECK(d.texts[i].len != d.texts[j].len ||
+				  memcmp(d.texts[i].p, d.texts[j].p, d.texts[i].len) != 0);
 	steno_decoder_end(&d);
 	steno_block_destroy(block);
 }
@@ -546,24 +546,29 @@ TEST(block_puts_records_of_prepared_statements_into_runs)
 	steno_block_destroy(block);
 }
 
-/* A statement of a session whose text has a constant; class and values are those of all of its kind. */
+/* A statement of a session whose text has a constant; values: NULL if it has no parameter. */
 static void
-add_statement(StenoBlock *block, StenoSource *source, uint8_t class, const char *text, uint64_t rows, bool values)
+encode_statement(uint64_t *buffer, const StenoSource *source, uint8_t class, const char *text, uint64_t rows,
+				 const char *values, uint32_t values_len)
 {
-	uint8_t		shape[] = {class, 0, 6, 'S', 'E', 'L', 'E', 'C', 'T', 0, values, 23, 3};
-	uint64_t	buffer[200];
+	uint8_t		shape[] = {class, 0, 6, 'S', 'E', 'L', 'E', 'C', 'T', 0, values != NULL, 23, 3};
 	StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, source->seq + 1, (int64_t) source->seq * 50);
 	ModelStrings s = {.shape = shape, .shape_len = values ? 13 : 11, .text = text, .text_len = (uint32_t) strlen(text)};
 
 	r.statement = source->statement + 1;
 	r.rows = rows;
 	r.duration = source->seq % 100;
-	if (values)
-	{
-		s.values = "four";
-		s.values_len = 4;
-	}
+	s.values = values;
+	s.values_len = values_len;
 	model_encode(buffer, &r, &s);
+}
+
+static void
+add_statement(StenoBlock *block, StenoSource *source, uint8_t class, const char *text, uint64_t rows, bool values)
+{
+	uint64_t	buffer[200];
+
+	encode_statement(buffer, source, class, text, rows, values ? "four" : NULL, values ? 4 : 0);
 	CHECK(steno_block_add(block, source, (StenoMessage *) buffer));
 	keep((StenoMessage *) buffer, source->body, source->body_len);
 }
@@ -637,6 +642,51 @@ TEST(block_puts_records_of_changing_statements_into_runs)
 	steno_block_destroy(block);
 }
 
+/* A reader that bounds its memory must have enough of it for whatever fits. */
+TEST(block_of_short_similar_texts_is_readable)
+{
+	uint32_t	capacity;
+
+	for (capacity = 64 * 1024; capacity <= STENO_MAX_RAW; capacity *= 2)
+	{
+		static StenoSource source;
+		uint8_t		chain[STENO_HASH_SIZE] = {0};
+		StenoBlock *block = steno_block_create(capacity);
+		uint64_t	buffer[40];
+		StenoTrailRecord r;
+		StenoBlockHeader h;
+		StenoDecoder d;
+		StenoBytes	payload;
+		uint8_t    *unpacked;
+		const uint8_t *bytes;
+		size_t		len;
+		char		text[32];
+		uint32_t	n = 0;
+		uint32_t	i;
+
+		announce(block, &source, 1, 0, 0);
+		do
+		{
+			snprintf(text, sizeof(text), "SELECT 'a cat', %u", n++ % 10);
+			encode_statement(buffer, &source, 1, text, 1, NULL, 0);
+		}
+		while (steno_block_add(block, &source, (StenoMessage *) buffer));
+		bytes = steno_block_finish(block, STENO_CODEC_LZ4, 1, 1, 77, chain, &len);
+		CHECK(steno_block_open(bytes, len, &h, &payload, &unpacked));
+		steno_decoder_begin(&d, payload.p, payload.len, h.first_time);
+		for (i = 0; i < n - 1; i++)
+		{
+			snprintf(text, sizeof(text), "SELECT 'a cat', %u", i % 10);
+			CHECK(steno_decoder_next(&d, &r) == STENO_DECODED_RECORD);
+			CHECK(r.text.len == strlen(text) && memcmp(r.text.p, text, r.text.len) == 0);
+		}
+		CHECK(steno_decoder_next(&d, &r) == STENO_DECODED_END);
+		steno_decoder_end(&d);
+		free(unpacked);
+		steno_block_destroy(block);
+	}
+}
+
 TEST(block_defines_many_texts_once)
 {
 	StenoBlock *block = steno_block_create(4 * 1024 * 1024);
@@ -652,7 +702,7 @@ TEST(block_defines_many_texts_once)
 		CHECK(add_text(block, &source, i + 1, &text, sizeof(text)));
 	}
 	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
-	CHECK(d.texts.n == 9000);
+	CHECK(d.ntexts == 9000);
 	steno_decoder_end(&d);
 	steno_block_destroy(block);
 }
@@ -678,7 +728,7 @@ TEST(block_defines_what_repeats_once)
 	CHECK(steno_block_bytes(block) < 102 * 6 + 60);
 	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
 	CHECK(d.sessions.n == 1);
-	CHECK(d.texts.n == 1);
+	CHECK(d.ntexts == 1);
 	steno_decoder_end(&d);
 
 	/* the next block knows nothing of this one's definitions */
@@ -686,7 +736,7 @@ TEST(block_defines_what_repeats_once)
 	CHECK(add_text(block, &source, 103, "SELECT 1", 8));
 	finish_and_compare(block, STENO_CODEC_NONE, 2, &d);
 	CHECK(d.sessions.n == 1);
-	CHECK(d.texts.n == 1);
+	CHECK(d.ntexts == 1);
 	CHECK(d.sessions.list[0].a == 103);
 	CHECK(source.seq == 103 && source.statement == 103);
 	steno_decoder_end(&d);
@@ -756,7 +806,7 @@ TEST(block_survives_a_template_that_cannot_be)
 	add(block, &source, &b->m, &number);
 	CHECK(source.seq == 2 && source.statement == 2);
 	finish_and_compare(block, STENO_CODEC_NONE, number, &d);
-	CHECK(d.texts.n <= 1);
+	CHECK(d.ntexts <= 1);
 	steno_decoder_end(&d);
 	steno_block_destroy(block);
 }
@@ -1109,7 +1159,7 @@ TEST(block_tells_texts_of_the_same_hash_apart)
 		CHECK(add_text(block, &source, ++seq, &twins[i][1], 8));
 	}
 	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
-	CHECK(d.texts.n == seq);
+	CHECK(d.ntexts == seq);
 	steno_decoder_end(&d);
 	steno_block_destroy(block);
 }
