@@ -1027,8 +1027,8 @@ may_have_form(const StenoBlock *block, const StenoRecordMessage *r, uint32_t mas
 static inline Statement *
 statement_of(StenoBlock *block, uint32_t session, const Parsed *m)
 {
-	uint64_t	other = session + m->r->shape_len * UINT64_C(64);
-	uint64_t	hash = hash_of_begin(m->text) + other * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t	where = session + m->r->shape_len * UINT64_C(64);
+	uint64_t	hash = hash_of_begin(m->text) + where * UINT64_C(0x9e3779b97f4a7c15);
 
 	return &block->statements[hash >> 55];
 }
@@ -1106,7 +1106,9 @@ remember_statement(StenoBlock *block, uint32_t session, const Parsed *m, uint32_
 
 	if (is_same_statement(block, s, session, m))
 	{
-		vary_text(block, s, m->text, m->r->text_len);
+		/* else, it is other values or fields that the form does not have */
+		if (!has_same_text(block, s, m->text, m->r->text_len))
+			vary_text(block, s, m->text, m->r->text_len);
 		return;
 	}
 	if (base->generation != block->generation || shape >= block->shapes.used || e->index != shape)

@@ -687,6 +687,30 @@ TEST(block_of_short_similar_texts_is_readable)
 	}
 }
 
+/* The text of a statement is the same, and its parameters have other lengths each time: it keeps its form. */
+TEST(block_keeps_the_form_of_a_text_with_other_values)
+{
+	static StenoSource source;
+	StenoBlock *block = steno_block_create(1024 * 1024);
+	uint64_t	buffer[40];
+	StenoDecoder d;
+	uint32_t	i;
+
+	announce(block, &source, 1, 0, 0);
+	for (i = 0; i < 5000; i++)
+	{
+		encode_statement(buffer, &source, 1, "SELECT balance FROM accounts WHERE name = $1 AND is_open", 1,
+						 "a name that is long", i % 20);
+		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+		keep((StenoMessage *) buffer, source.body, source.body_len);
+	}
+	CHECK(steno_block_bytes(block) < 5000 * 22);
+	finish_and_compare(block, STENO_CODEC_NONE, 1, &d);
+	CHECK(d.nforms < 10);
+	steno_decoder_end(&d);
+	steno_block_destroy(block);
+}
+
 TEST(block_defines_many_texts_once)
 {
 	StenoBlock *block = steno_block_create(4 * 1024 * 1024);
