@@ -412,7 +412,7 @@ func unseen(role string) bool {
 func (a *access) idleMembers(out *Access) *Section {
 	s := &Section{
 		Key: "memberships", Title: "Members that never used a group's rights", Empty: "None.",
-		Note:    "Neither a privilege of the group was used, nor SET ROLE, nor a right of its as an owner, nor ADMIN OPTION.",
+		Note:    "Neither a privilege of the group was used, nor SET ROLE, nor any of its rights as an owner, nor ADMIN OPTION.",
 		Columns: []string{"role", "member", "admin", "earlier_use", "follow"},
 	}
 	for _, e := range a.policy.edges {
