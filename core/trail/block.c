@@ -1150,14 +1150,13 @@ add_statement(StenoBlock *block, uint32_t session, const Parsed *m, uint32_t mas
 	return true;
 }
 
-/* Add a record as an item of its own. */
+/* Add a record as an item of its own.  remember: the next ones of its statement may have a form. */
 static void
 add_item(StenoBlock *block, uint32_t session, const Parsed *m, uint32_t mask, int64_t elapsed,
-		 int64_t seq, int64_t statement)
+		 int64_t seq, int64_t statement, bool remember)
 {
 	const StenoRecordMessage *r = m->r;
 	bool		first = block->records == 0;
-	bool		remember = may_have_form(block, r, mask, seq, statement);
 	uint32_t	shape = 0;
 	uint32_t	text = 0;
 	uint32_t	time_at = 0;
@@ -1226,14 +1225,16 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 	uint32_t	mask;
 	int64_t		seq;
 	int64_t		statement = 0;
+	bool		may;
 
 	take_apart(&m, r);
 	mask = record_mask(&m);
 	seq = advance_seq(e, r->seq);
 	if (r->m.kind <= STENO_KIND_START)
 		statement = advance_statement(e, r->statement, r->m.kind == STENO_KIND_STATEMENT && r->depth == 0);
-	if (!may_have_form(block, r, mask, seq, statement) || !add_statement(block, session, &m, mask, elapsed))
-		add_item(block, session, &m, mask, elapsed, seq, statement);
+	may = may_have_form(block, r, mask, seq, statement);
+	if (!may || !add_statement(block, session, &m, mask, elapsed))
+		add_item(block, session, &m, mask, elapsed, seq, statement, may);
 
 	widen_time_range(block, r->time, r->m.kind == STENO_KIND_STATEMENT ? end_time(r->time, r->duration) : r->time);
 	/* continue with the numbers expected for this definition, which may not be the source's */
