@@ -549,6 +549,198 @@ run_add(void)
 	return run_writer(STENO_CODEC_NONE);
 }
 
+/*
+ * ---- brief records ----
+ *
+ * Those of sessions that execute prepared statements: of pgbench -S, and of the transactions of
+ * pgbench's other workload, with BEGIN, END and the commit's own record.
+ */
+#define BRIEF_SESSIONS 16
+#define BRIEF_BATCH (64 * 1024) /* bytes that each session leaves between two passes of the writer */
+
+static StenoSource brief_sources[BRIEF_SESSIONS];
+static StenoTemplate brief_templates[STENO_TEMPLATES];
+static uint8_t brief_batch[BRIEF_SESSIONS][BRIEF_BATCH + 1024];
+static uint32_t brief_end[BRIEF_SESSIONS];
+static uint32_t brief_records[BRIEF_SESSIONS];
+
+static uint8_t *
+put_brief(uint8_t *to, uint8_t template, const char *control, uint32_t values_len, uint64_t xid)
+{
+	static int64_t time;
+	StenoBriefMessage *b = (StenoBriefMessage *) to;
+	uint32_t	i;
+
+	memset(b, 0, STENO_BRIEF_FIXED);
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = STENO_MESSAGE_BRIEF | (control ? 0 : STENO_MESSAGE_VALUES);
+	b->time = time += 70 + (int64_t) ((uint64_t) random() % 60);
+	b->duration = 20 + (uint32_t) random() % 100;
+	b->rows = control ? STENO_NONE32 : 1;
+	b->version = 1;
+	b->template = template;
+	if (control)
+	{
+		values_len = (uint32_t) strlen(control);
+		memcpy(b->values, control, values_len);
+	}
+	else
+		for (i = 0; i < values_len; i += 4)
+		{
+			uint32_t	v = (uint32_t) random() % 1000000;
+
+			memcpy(b->values + i, &v, 4);
+		}
+	b->values_len = (uint8_t) values_len;
+	b->m.len = steno_brief_len(values_len);
+	if (xid != 0)
+	{
+		memcpy(to + b->m.len, &xid, sizeof(xid));
+		b->m.flags |= STENO_MESSAGE_XID;
+		b->m.len += sizeof(xid);
+	}
+	return to + b->m.len;
+}
+
+static uint8_t *
+put_brief_transaction(uint8_t *p)
+{
+	static uint64_t xid = 1000;
+	static uint64_t lsn = 100000;
+	StenoCommitMessage *c;
+	uint8_t		i;
+
+	xid++;
+	p = put_brief(p, STENO_BRIEF_BEGIN, "BEGIN;", 0, 0);
+	p = put_brief(p, 0, NULL, 8, xid);
+	p = put_brief(p, 1, NULL, 4, xid);
+	for (i = 2; i < 4; i++)
+		p = put_brief(p, i, NULL, 8, xid);
+	p = put_brief(p, 4, NULL, 16, xid);
+	p = put_brief(p, STENO_BRIEF_COMMIT, "END;", 0, xid);
+	c = (StenoCommitMessage *) p;
+	memset(c, 0, sizeof(*c));
+	c->m.len = sizeof(*c);
+	c->m.kind = STENO_KIND_TRANSACTION;
+	c->m.flags = STENO_MESSAGE_BRIEF;
+	c->time = ((StenoBriefMessage *) (p - 40))->time;
+	c->xid = xid;
+	c->lsn = lsn += (uint64_t) random() % 2000;
+	c->lsn_len = 48;
+	c->timeline = 1;
+	c->duration = 900 + (uint32_t) random() % 1000;
+	c->statements = 7;
+	return p + c->m.len;
+}
+
+/* Time for a record without that for finished blocks, which is in finish_time. */
+static double
+run_briefs(bool transactions)
+{
+	StenoBlock *block = steno_block_create(BLOCK_SIZE);
+	double		spent = 0;
+	int			pass;
+	int			i;
+
+	finish_time = 0;
+	finished = 0;
+	stored = 0;
+	added = 0;
+	for (i = 0; i < STENO_TEMPLATES; i++)
+	{
+		StenoTemplate *t = &brief_templates[i];
+
+		t->version = 1;
+		t->shape_len = SHAPE;
+		memset(t->bytes, 0, SHAPE);
+		t->bytes[1] = (uint8_t) i;
+		t->text_len = TEXT;
+		memcpy(t->bytes + SHAPE, text, TEXT);
+	}
+	for (i = 0; i < BRIEF_SESSIONS; i++)
+	{
+		uint8_t    *p = brief_batch[i];
+
+		memset(&brief_sources[i], 0, sizeof(brief_sources[i]));
+		brief_sources[i].templates = brief_templates;
+		brief_sources[i].body_len = 100;
+		brief_sources[i].body[STENO_SESSION_PID] = (uint8_t) i;
+		for (brief_records[i] = 0; p < brief_batch[i] + BRIEF_BATCH; brief_records[i] += transactions ? 8 : 1)
+			p = transactions ? put_brief_transaction(p) : put_brief(p, 0, NULL, 4, 0);
+		brief_end[i] = (uint32_t) (p - brief_batch[i]);
+	}
+	for (pass = 0; pass < 40; pass++)
+		for (i = 0; i < BRIEF_SESSIONS; i++)
+		{
+			double		start = now();
+			double		before = finish_time;
+			uint32_t	at = 0;
+
+			while (at < brief_end[i])
+			{
+				const StenoMessage *m;
+
+				at = (uint32_t) steno_block_add_brief(block, &brief_sources[i], brief_batch[i], 1u << 31, at,
+													  brief_end[i]);
+				if (at == brief_end[i])
+					break;
+				m = (const StenoMessage *) (brief_batch[i] + at);
+				if (!steno_block_add(block, &brief_sources[i], m))
+					finish(block, STENO_CODEC_LZ4);
+				else
+					at += m->len;
+			}
+			spent += now() - start - (finish_time - before);
+			added += brief_records[i];
+		}
+	steno_block_destroy(block);
+	return spent / (double) added;
+}
+
+static double
+run_add_prepared(void)
+{
+	return run_briefs(false);
+}
+
+static double
+run_add_transactions(void)
+{
+	return run_briefs(true);
+}
+
+static double
+run_all_prepared(void)
+{
+	double		add = run_briefs(false);
+
+	return add + finish_time / (double) added;
+}
+
+static double
+run_all_transactions(void)
+{
+	double		add = run_briefs(true);
+
+	return add + finish_time / (double) added;
+}
+
+static double
+run_bytes_transactions(void)
+{
+	run_briefs(true);
+	return (double) stored / (double) added;
+}
+
+static void
+report_briefs(void)
+{
+	report("builder: add, prepared", "ns/record", run_add_prepared);
+	report("builder: add and LZ4, prepared", "ns/record", run_all_prepared);
+	report("builder: add, transactions", "ns/record", run_add_transactions);
+	report("builder: add and LZ4, transactions", "ns/record", run_all_transactions);
+}
+
 static double
 with_constants(double (*run) (void))
 {
@@ -688,6 +880,11 @@ main(int argc, char **argv)
 		report_large();
 		return 0;
 	}
+	if (argc > 1 && strcmp(argv[1], "brief") == 0)
+	{
+		report_briefs();
+		return 0;
+	}
 	printf("%d runs each; record of %d bytes, ring of %d kB, blocks of %d kB\n\n",
 		   RUNS, MESSAGE, RING_SIZE / 1024, BLOCK_SIZE / 1024);
 	printf("%-44s %9s %9s %9s\n", "", "min", "median", "max");
@@ -702,6 +899,7 @@ main(int argc, char **argv)
 	report("builder: add", "ns/record", run_add);
 	report("builder: add, constants differ", "ns/record", run_add_constants);
 	report("builder: add and LZ4, constants differ", "ns/record", run_all_lz4_constants);
+	report_briefs();
 	report("builder: finish, not compressed", "us/block", run_finish_none);
 	report("builder: finish, LZ4", "us/block", run_finish_lz4);
 	report("builder: finish, not compressed, encrypted", "us/block", run_finish_none_encrypted);
@@ -710,5 +908,6 @@ main(int argc, char **argv)
 	report("trail, not compressed", "bytes/record", run_bytes_none);
 	report("trail, LZ4", "bytes/record", run_bytes_lz4);
 	report("trail, LZ4, constants differ", "bytes/record", run_bytes_lz4_constants);
+	report("trail, LZ4, transactions", "bytes/record", run_bytes_transactions);
 	return 0;
 }

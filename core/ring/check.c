@@ -209,16 +209,22 @@ static bool
 brief_is_readable(const StenoBriefMessage *b, const StenoTemplate *templates)
 {
 	const StenoTemplate *t = steno_brief_template(b, templates);
-	StenoBytes	nulls = {b->values, steno_brief_nesting(b).nulls_len};
-	StenoBytes	values = {b->values + nulls.len, b->values_len - nulls.len};
+	uint32_t	nulls_len = steno_brief_nesting(b).nulls_len;
+	StenoBriefValues v;
+	StenoBytes	nulls;
+	StenoBytes	values;
 	StenoBytes	shape;
 
 	if (!duration_is_possible(&b->m, b->time, steno_brief_numbers(b, 0).duration))
 		return false;
 	if (t == NULL)
 		return true;
-	shape.p = t->bytes;
-	shape.len = t->shape_len;
+	v = steno_brief_values(b, steno_template_varies(t));
+	if (nulls_len > v.values_len)
+		return false;
+	nulls = (StenoBytes) {v.values, nulls_len};
+	values = (StenoBytes) {v.values + nulls_len, v.values_len - nulls_len};
+	shape = (StenoBytes) {t->bytes, t->shape_len};
 	return parameters_are_whole(shape, nulls, b->m.flags & STENO_MESSAGE_VALUES ? &values : NULL);
 }
 

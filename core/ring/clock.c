@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "ring/clock.h"
 
@@ -53,6 +54,15 @@ read_both(uint64_t *tsc, uint64_t *ns)
 }
 
 #endif
+
+uint64_t
+steno_clock_of_system(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t) ts.tv_sec * 1000000000 + (uint64_t) ts.tv_nsec;
+}
 
 void
 steno_clock_init(StenoClock *clock)

@@ -12,7 +12,8 @@
 #define STENO_CLOCK_H
 
 #include <stdint.h>
-#include <time.h>
+
+#include "ring/ring.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -27,17 +28,17 @@ typedef struct StenoClock
 /* Choose the clock.  Takes 20 ms if the time stamp counter must be calibrated. */
 extern void steno_clock_init(StenoClock *clock);
 
+/* Nanoseconds of clock_gettime. */
+extern uint64_t steno_clock_of_system(void);
+
 static inline uint64_t
 steno_clock_ticks(const StenoClock *clock)
 {
-	struct timespec ts;
-
 #if defined(__x86_64__)
-	if (clock->scale != 0)
+	if (!STENO_RARELY(clock->scale == 0))
 		return __rdtsc();
 #endif
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t) ts.tv_sec * 1000000000 + (uint64_t) ts.tv_nsec;
+	return steno_clock_of_system();
 }
 
 /* Microseconds between two readings; 0 if the second is the earlier one. */
@@ -47,7 +48,7 @@ steno_clock_us(const StenoClock *clock, uint64_t from, uint64_t to)
 	uint64_t	ticks = to > from ? to - from : 0;
 
 #if defined(__x86_64__)
-	if (clock->scale != 0)
+	if (!STENO_RARELY(clock->scale == 0))
 		return (uint64_t) (((unsigned __int128) ticks * clock->scale) >> 32);
 #endif
 	return ticks / 1000;

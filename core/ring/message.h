@@ -87,11 +87,12 @@ typedef struct StenoRecordMessage
 } StenoRecordMessage;
 
 /*
- * The record of a statement that succeeded and is executed again and again: a client's
- * prepared one, or one of a function.  It differs from the statement's other records
- * only in its numbers and parameter values: shape and text are in one of the ring's
- * templates.  Its sequence number follows that of the ring's record before it, and so
- * does its statement number, unless StenoBriefNumbers has another one.
+ * The record of a statement that succeeded and is executed again and again: a client's,
+ * or one of a function.  It differs from the statement's other records only in its
+ * numbers, its parameter values, and perhaps a part of its text, such as a constant: shape
+ * and text are in one of the ring's templates.  Its sequence number follows that of the
+ * ring's record before it, and so does its statement number, unless StenoBriefNumbers has
+ * another one.
  *
  * After the values, at a multiple of 8, the flags announce the transaction ID (8
  * bytes), StenoBriefNumbers and StenoBriefNesting, in this order.  So the first two can
@@ -106,7 +107,7 @@ typedef struct StenoBriefMessage
 	uint16_t	version;		/* of the template */
 	uint8_t		template;
 	uint8_t		values_len;
-	uint8_t		values[];
+	uint8_t		values[];		/* StenoBriefValues */
 } StenoBriefMessage;
 
 /*
@@ -152,6 +153,25 @@ typedef struct StenoBriefNesting
 } StenoBriefNesting;
 
 #define STENO_BRIEF_FIXED offsetof(StenoBriefMessage, values)
+
+/* What the values of a brief record consist of. */
+typedef struct StenoBriefValues
+{
+	const uint8_t *text;		/* the record's own part of its text */
+	uint32_t	text_len;
+	const uint8_t *values;		/* NULLs, and the values of parameters */
+	uint32_t	values_len;
+} StenoBriefValues;
+
+/* varies: texts of the template differ, so that the values begin with the length of a part of the text, and it. */
+static inline StenoBriefValues
+steno_brief_values(const StenoBriefMessage *b, bool varies)
+{
+	uint32_t	own = varies ? 1u + b->values[0] : 0;
+	StenoBriefValues v = {b->values + 1, varies ? b->values[0] : 0, b->values + own, b->values_len - own};
+
+	return v;
+}
 
 _Static_assert(STENO_BRIEF_FIXED == 28 && sizeof(StenoBriefNumbers) == 24 && sizeof(StenoBriefNesting) == 8,
 			   "layout of brief records");
@@ -352,6 +372,20 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 	return m->len >= need;
 }
 
+/* Whether a brief record whose text varies has its part of it; that of a dead server may be damaged. */
+static inline bool
+steno_brief_has_text(const StenoBriefMessage *b)
+{
+	return b->values[0] < b->values_len;
+}
+
+/* Whether records of a template have texts that differ. */
+static inline bool
+steno_template_varies(const StenoTemplate *t)
+{
+	return t->own_at != 0;
+}
+
 /* The template that a brief record refers to; NULL if the ring does not have it. */
 static inline const StenoTemplate *
 steno_brief_template(const StenoBriefMessage *b, const StenoTemplate *templates)
@@ -365,7 +399,24 @@ steno_brief_template(const StenoBriefMessage *b, const StenoTemplate *templates)
 	if (t->version != b->version || t->shape_len == 0 ||
 		(uint32_t) t->shape_len + t->text_len > STENO_TEMPLATE_ROOM)
 		return NULL;
+	if (steno_template_varies(t) && (t->own_at > t->text_len + 1 || !steno_brief_has_text(b)))
+		return NULL;
 	return t;
+}
+
+/* Write the text of a brief record that has this template; returns its end. */
+static inline uint8_t *
+steno_brief_text(const StenoTemplate *t, const StenoBriefValues *v, uint8_t *p)
+{
+	const uint8_t *text = t->bytes + t->shape_len;
+	uint32_t	before = steno_template_varies(t) ? t->own_at - 1u : t->text_len;
+
+	memcpy(p, text, before);
+	p += before;
+	memcpy(p, v->text, v->text_len);
+	p += v->text_len;
+	memcpy(p, text + before, t->text_len - before);
+	return p + (t->text_len - before);
 }
 
 /* Space for the full record that any brief one stands for. */
@@ -419,6 +470,7 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 	const StenoTemplate *t;
 	StenoBriefNumbers n;
 	StenoBriefNesting nesting;
+	StenoBriefValues v;
 	uint64_t	xid;
 	StenoRecordMessage *r = &room->m;
 	uint8_t    *p = (uint8_t *) (r + 1);
@@ -453,14 +505,15 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 	}
 	else if (t)
 	{
+		v = steno_brief_values(b, steno_template_varies(t));
 		r->shape_len = t->shape_len;
-		r->text_len = t->text_len;
-		r->nulls_len = nesting.nulls_len <= b->values_len ? nesting.nulls_len : 0;
-		r->values_len = b->values_len - r->nulls_len;
-		memcpy(p, t->bytes, t->shape_len + t->text_len);
-		p += t->shape_len + t->text_len;
-		memcpy(p, b->values, b->values_len);
-		p += b->values_len;
+		r->text_len = t->text_len + v.text_len;
+		r->nulls_len = nesting.nulls_len <= v.values_len ? nesting.nulls_len : 0;
+		r->values_len = v.values_len - r->nulls_len;
+		memcpy(p, t->bytes, t->shape_len);
+		p = steno_brief_text(t, &v, p + t->shape_len);
+		memcpy(p, v.values, v.values_len);
+		p += v.values_len;
 	}
 	else
 	{

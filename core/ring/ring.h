@@ -32,7 +32,7 @@
 #include "defs.h"
 
 #define STENO_RING_MAGIC UINT64_C(0x474e49524e455453)	/* "STENRING" */
-#define STENO_RING_VERSION 8
+#define STENO_RING_VERSION 9
 #define STENO_CACHE_LINE 64
 #define STENO_MAX_WRITERS 64
 #define STENO_PAGE 4096
@@ -50,6 +50,16 @@
 #define STENO_PREFETCH_WRITE(p) __asm__ volatile ("prfm pstl1keep, %0" : : "Q" (*(p)))
 #else
 #define STENO_PREFETCH_WRITE(p) __builtin_prefetch(p, 1)
+#endif
+
+/*
+ * A condition that hardly ever holds.  What it guards stands apart from the rest of the function, in no page and
+ * no cache line that is touched usually.
+ */
+#if defined(__GNUC__) && __GNUC__ >= 9
+#define STENO_RARELY(x) __builtin_expect_with_probability((x) != 0, 0, 1.0)
+#else
+#define STENO_RARELY(x) __builtin_expect((x) != 0, 0)
 #endif
 
 /* A message is at most 1/STENO_RING_SHARE of a ring; bigger records send parts ahead. */
@@ -76,22 +86,24 @@ typedef struct StenoMessage
 } StenoMessage;
 
 /*
- * The parts that all records of one statement have in common, a prepared one or one of a
- * function; brief records (message.h) refer to them.  Only the ring's producer writes it: before it
+ * The parts that all records of one statement have in common: of a prepared one, of one of a
+ * function, or of one that a client sends again and again, perhaps with other constants.  Brief
+ * records (message.h) refer to them.  Only the ring's producer writes it: before it
  * publishes the first record that refers to it (the release store of head makes
  * both visible), and again only after all such records have been freed.  So every
  * reader of such a record, also in the file of a dead server, finds the template
  * that it refers to.
  */
-#define STENO_TEMPLATES 10
+#define STENO_TEMPLATES 16			/* whole pages */
 #define STENO_TEMPLATE_ROOM 1008
 
 typedef struct StenoTemplate
 {
 	uint16_t	version;		/* differs after each change */
 	uint16_t	shape_len;		/* bytes */
-	uint16_t	text_len;		/* bytes */
-	uint16_t	pad;			/* unused */
+	uint16_t	text_len;		/* bytes, of the text or of what all texts have in common */
+	uint16_t	own_at;			/* 0: all records have this text; else, so many bytes of it, plus 1, come
+								 * before what each record has of its own */
 	uint64_t	needed_until;	/* used by the producer: no record at or after this position refers
 								 * to it */
 	uint8_t		bytes[STENO_TEMPLATE_ROOM]; /* shape, then text */
@@ -412,7 +424,7 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 
 	len = (len + 7) & ~UINT32_C(7);
 	need = len <= left ? len : left + len;
-	if (p->head + need - p->tail > p->limit)
+	if (STENO_RARELY(p->head + need - p->tail > p->limit))
 	{
 		/* pairs with the release store in steno_ring_free */
 		p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
@@ -420,7 +432,7 @@ steno_ring_reserve(StenoProducer *p, uint32_t len)
 			return NULL;
 	}
 	m = (StenoMessage *) (p->data + offset);
-	if (len > left)
+	if (STENO_RARELY(len > left))
 	{
 		m->len = left;
 		m->kind = 0;

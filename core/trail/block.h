@@ -34,7 +34,11 @@ typedef struct StenoFormPlace
 	bool		varies;			/* records have texts of their own, which begin and end as text does ... */
 	uint32_t	before;			/* ... with so many bytes ... */
 	uint32_t	after;			/* ... and so many */
+	uint64_t	control;		/* of BEGIN and COMMIT: the text, if it is as short as that; else 0 */
 } StenoFormPlace;
+
+/* How far ahead of a message in a ring to prefetch, in bytes. */
+#define STENO_BLOCK_AHEAD 512
 
 /* The places of templates, then those of BEGIN and COMMIT. */
 #define STENO_PLACES (STENO_TEMPLATES + 2)
@@ -71,6 +75,15 @@ extern void steno_block_destroy(StenoBlock *block);
  */
 extern bool steno_block_add(StenoBlock *block, StenoSource *source,
 							const StenoMessage *message);
+
+/*
+ * Add brief records, from a position of a ring to another one, for as long as each has a form in the
+ * block already, as most of them have.  What it makes of them is the same as what steno_block_add
+ * would, in less time.  Returns the position of the first message that is something else, or does
+ * not fit: that goes to steno_block_add.
+ */
+extern uint64_t steno_block_add_brief(StenoBlock *block, StenoSource *source, const uint8_t *data, uint32_t size,
+									  uint64_t position, uint64_t end);
 
 /*
  * Overwrite the first occurrence of len bytes in the payload; false if they do not

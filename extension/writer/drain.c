@@ -23,9 +23,6 @@
 
 #define LOOK_AT_ALL_MS 1000
 
-/* How far ahead of a message to prefetch. */
-#define DRAIN_AHEAD 512
-
 /*
  * ---- which rings are looked at in each pass ----
  *
@@ -266,10 +263,14 @@ steno_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
 	data = steno_ring_data(drain->rings, i);
 	while (drain->positions[i] != head)
 	{
-		const StenoMessage *m = steno_ring_message(data, size, drain->positions[i]);
+		const StenoMessage *m;
 
-		/* the producer has written it on another core, and it may be far away */
-		__builtin_prefetch((const uint8_t *) m + DRAIN_AHEAD);
+		drain->positions[i] = steno_block_add_brief(w->block, &drain->sources[i], data, size,
+													drain->positions[i], head);
+		if (drain->positions[i] == head)
+			break;
+		m = steno_ring_message(data, size, drain->positions[i]);
+		__builtin_prefetch((const uint8_t *) m + STENO_BLOCK_AHEAD);
 		if (m->kind != 0 && !steno_writer_add(w, &drain->sources[i], m))
 			return false;
 		drain->positions[i] += m->len;

@@ -217,10 +217,14 @@ type Ring struct {
 	nestedBriefs bool // since version 8, statements of functions have brief records, too
 }
 
-// template is what is the same in each record of a statement: a prepared one, or one of a function.
+// template is what is the same in each record of a statement: a prepared one, one of a function, or
+// one that a client sends again and again.
 type template struct {
 	version     uint16
 	shape, text []byte // nil: its lengths cannot be
+	// since version 9: records have a part of the text of their own, after so many bytes of text
+	varies bool
+	before int
 }
 
 // Gap is records dropped that no gap record tells of.
@@ -316,8 +320,13 @@ func (f *File) readTemplates(r *Ring, i int) error {
 		t := &r.templates[n]
 		t.version = uint16(s.uint("version"))
 		shape, text, all := s.uint("shape_len"), s.uint("text_len"), s.bytes("bytes")
-		if shape > 0 && shape+text <= uint64(len(all)) {
+		own := uint64(0)
+		if _, ok := l.template["own_at"]; ok {
+			own = s.uint("own_at")
+		}
+		if shape > 0 && shape+text <= uint64(len(all)) && own <= text+1 {
 			t.shape, t.text = all[:shape:shape], all[shape:shape+text:shape+text]
+			t.varies, t.before = own > 0, int(own)-1
 		}
 	}
 	return nil

@@ -136,5 +136,14 @@ var version8 = func() layout {
 	return l
 }()
 
+// version9 has templates for statements that clients send again and again, perhaps with other constants.
+var version9 = func() layout {
+	l := version8
+	l.templates = 16
+	l.template = maps.Clone(l.template)
+	l.template["own_at"] = field{6, 2}
+	return l
+}()
+
 // layouts are the versions that can be read.
-var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5, 6: &version6, 7: &version6, 8: &version8}
+var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5, 6: &version6, 7: &version6, 8: &version8, 9: &version9}

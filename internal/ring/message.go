@@ -236,13 +236,13 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 		m.Record.Statement, m.Record.Duration, m.Record.Rows = le.Uint64(b[rest:]), le.Uint64(b[rest+8:]), le.Uint64(b[rest+16:])
 		rest += numbersFixed
 	}
-	nulls := 0
+	nulls := uint64(0)
 	if flags&flagNested != 0 {
 		if len(b) < rest+nestingFixed {
 			return false
 		}
 		m.Record.Substatement, m.Record.Depth = uint64(le.Uint32(b[rest:])), uint64(le.Uint16(b[rest+4:]))
-		if nulls = int(le.Uint16(b[rest+6:])); nulls > values {
+		if nulls = uint64(le.Uint16(b[rest+6:])); nulls > uint64(values) {
 			return false
 		}
 	}
@@ -250,7 +250,7 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 		m.Record.Shape = slices.Concat([]byte{byte(trail.ClassTransaction), 0, byte(len(command))}, []byte(command), []byte{0, 0})
 		m.Record.Text = b[briefFixed : briefFixed+values]
 	} else {
-		m.expand(&templates[number], le.Uint16(b[24:]), flags, b[briefFixed:briefFixed+nulls], b[briefFixed+nulls:briefFixed+values])
+		return m.expand(&templates[number], le.Uint16(b[24:]), flags, nulls, b[briefFixed:briefFixed+values])
 	}
 	return true
 }
@@ -296,12 +296,27 @@ func parseEnding(b []byte, r *write.Record) {
 	}
 }
 
-// expand gives a brief record what its template has, if that is still of this version.
-func (m *Message) expand(t *template, version, flags uint16, nulls, values []byte) {
-	if t.version == version && t.shape != nil {
-		m.Record.Shape, m.Record.Text = t.shape, t.text
-		m.Record.HasValues, m.Record.Nulls, m.Record.Values = flags&flagValues != 0, nulls, values
+// expand gives a brief record what its template has, if that is still of this version; ok is
+// false if the bitmap of NULLs is longer than the values.
+func (m *Message) expand(t *template, version, flags uint16, nulls uint64, values []byte) (ok bool) {
+	if t.version != version || t.shape == nil {
+		return true
 	}
+	text := t.text
+	if t.varies {
+		if len(values) == 0 || int(values[0]) >= len(values) {
+			return true
+		}
+		own := values[1 : 1+values[0]]
+		text = slices.Concat(t.text[:t.before], own, t.text[t.before:])
+		values = values[1+len(own):]
+	}
+	if nulls > uint64(len(values)) {
+		return false
+	}
+	m.Record.Shape, m.Record.Text = t.shape, text
+	m.Record.HasValues, m.Record.Nulls, m.Record.Values = flags&flagValues != 0, values[:nulls], values[nulls:]
+	return true
 }
 
 // parseLongBrief reads such a record of an earlier version, which has its numbers.
@@ -322,8 +337,7 @@ func (m *Message) parseLongBrief(b []byte, flags uint16, templates []template, l
 		m.Record.XID |= uint64(le.Uint32(b[52:])) << 32
 	}
 	m.Seq = m.Record.Seq
-	m.expand(&templates[number], le.Uint16(b[48:]), flags, nil, b[longBrief:longBrief+values])
-	return true
+	return m.expand(&templates[number], le.Uint16(b[48:]), flags, 0, b[longBrief:longBrief+values])
 }
 
 func (m *Message) parseRecord(b []byte, flags uint16, longXIDs bool) bool {

@@ -319,6 +319,68 @@ func TestBriefRecordsOfFunctionsAreRead(t *testing.T) {
 	}
 }
 
+// TestBriefRecordsWithTheirOwnPartOfATextAreRead reads brief records of version 9, whose texts differ in a part. What
+// a damaged template or record says is not known.
+func TestBriefRecordsWithTheirOwnPartOfATextAreRead(t *testing.T) {
+	const shape, text = "\x01\x00\x06SELECT\x00\x01\x17\x03", "SELECT  FROM t"
+	record := func(template byte, values string) []byte {
+		r := ringtest.ShortBrief{Time: trailtest.Epoch + 5, Duration: 7, Rows: 1, Template: template, Version: 9, Values: values}
+		return r.Bytes()
+	}
+	nested := ringtest.ShortBrief{Time: trailtest.Epoch + 5, Duration: 7, Rows: 1, Template: 15, Version: 9, Values: "\x011\x01four", Depth: 1, Nulls: 1}
+	tooManyNulls := nested
+	tooManyNulls.Nulls = 6
+	for _, test := range []struct {
+		name, text, values, nulls string
+		message                   []byte
+		unknown, damaged          bool
+	}{
+		{name: "a part", message: record(15, "\x0212four"), text: "SELECT 12 FROM t", values: "four"},
+		{name: "an empty part", message: record(15, "\x00four"), text: text, values: "four"},
+		{name: "a part at the beginning", message: record(14, "\x02/*four"), text: "/*" + text, values: "four"},
+		{name: "a part at the end", message: record(13, "\x01;"), text: text + ";"},
+		{name: "a template without parts", message: record(12, "\x01a"), text: text, values: "\x01a"},
+		{name: "NULLs", message: nested.Bytes(), text: "SELECT 1 FROM t", values: "four", nulls: "\x01"},
+		{name: "more NULLs than values", message: tooManyNulls.Bytes(), damaged: true},
+		{name: "a part that is too long", message: record(15, "\x0412"), unknown: true},
+		{name: "no part", message: record(15, ""), unknown: true},
+		{name: "a part behind the text", message: record(11, "\x00four"), unknown: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ringFile := &ringtest.File{Version: 9, Rings: []ringtest.Ring{{
+				Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{test.message},
+				Templates: map[int]ringtest.Template{
+					15: {Version: 9, Shape: shape, Text: text, OwnAt: 8}, 14: {Version: 9, Shape: shape, Text: text, OwnAt: 1},
+					13: {Version: 9, Shape: shape, Text: text, OwnAt: 15}, 12: {Version: 9, Shape: shape, Text: text},
+					11: {Version: 9, Shape: shape, Text: text, OwnAt: 16},
+				},
+			}}}
+			f, err := ring.ReadBytes(ringFile.Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := f.Ring(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, ok := r.Message(r.Tail, r.Head, r.SessionSeq, r.SessionStatement)
+			if ok == test.damaged {
+				t.Fatalf("read: %v", ok)
+			}
+			w := m.Record
+			if test.unknown || test.damaged {
+				if w.Shape != nil || w.Text != nil || w.HasValues {
+					t.Errorf("%q, values %q", w.Text, w.Values)
+				}
+				return
+			}
+			if string(w.Shape) != shape || string(w.Text) != test.text || string(w.Values) != test.values || string(w.Nulls) != test.nulls || !w.HasValues {
+				t.Errorf("%q, nulls %q, values %q", w.Text, w.Nulls, w.Values)
+			}
+		})
+	}
+}
+
 // TestBeginAndCommitAreRead reads brief records whose template's number stands for a command.
 func TestBeginAndCommitAreRead(t *testing.T) {
 	begin := ringtest.ShortBrief{Time: trailtest.Epoch + 5, Duration: 7, Rows: ^uint32(0), Template: 254, Values: "begin;", NoValues: true}

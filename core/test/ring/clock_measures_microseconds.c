@@ -2,6 +2,8 @@
  * core/test/ring/clock_measures_microseconds.c
  *		The cheap clock goes as fast as the system's.
  */
+#include <time.h>
+
 #include "ring/clock.h"
 #include "test/test.h"
 

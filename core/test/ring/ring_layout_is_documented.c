@@ -64,6 +64,7 @@ static const Field fields[] = {
 	FIELD(StenoRecordMessage, message_len), FIELD(StenoRecordMessage, extra_len), FIELD(StenoRecordMessage, audited),
 	FIELD(StenoRecordMessage, xid_epoch),
 	FIELD(StenoTemplate, version), FIELD(StenoTemplate, shape_len), FIELD(StenoTemplate, text_len),
+	FIELD(StenoTemplate, own_at),
 	FIELD(StenoTemplate, needed_until), FIELD(StenoTemplate, bytes),
 	FIELD(StenoBriefMessage, time), FIELD(StenoBriefMessage, duration), FIELD(StenoBriefMessage, rows),
 	FIELD(StenoBriefMessage, version), FIELD(StenoBriefMessage, template), FIELD(StenoBriefMessage, values_len),
@@ -305,7 +306,7 @@ TEST(ring_constants_are_as_documented)
 	CHECK(STENO_MAX_WRITERS == 64 && STENO_RING_MIN == 16 * 1024 && STENO_PAGE == 4096);
 	CHECK(STENO_RING_SHARE == 8 && STENO_SESSION_MAX == 1000);
 	CHECK(STENO_MESSAGE_PARTS == 1 && STENO_MESSAGE_CUT == 2 && STENO_MESSAGE_VALUES == 4);
-	CHECK(STENO_MESSAGE_BRIEF == 8 && STENO_TEMPLATES == 10);
+	CHECK(STENO_MESSAGE_BRIEF == 8 && STENO_TEMPLATES == 16);
 	CHECK(STENO_MESSAGE_XID == 32 && STENO_MESSAGE_NUMBERS == 64);
 	CHECK(STENO_MESSAGE_ENDING == 128 && STENO_MESSAGE_NESTED == 256);
 	CHECK(STENO_BRIEF_BEGIN == 254 && STENO_BRIEF_COMMIT == 255);

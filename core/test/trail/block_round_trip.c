@@ -179,6 +179,26 @@ change_template(StenoTemplate *t, uint64_t *random)
 	t->text_len = (uint16_t) test_below(random, room + 1);
 	for (i = 0; i < t->text_len; i++)
 		t->bytes[t->shape_len + i] = (uint8_t) ('a' + test_below(random, 26));
+	t->own_at = test_below(random, 2) ? (uint16_t) (1 + test_below(random, t->text_len + 1u)) : 0;
+}
+
+/* The values of a brief record: a part of its text, if that varies, and an integer. */
+static void
+brief_values(StenoBriefMessage *b, const StenoTemplate *t, uint64_t *random)
+{
+	uint32_t	own = (uint32_t) (test_below(random, 10) ? test_below(random, 8) : test_below(random, UINT8_MAX - 4));
+	uint8_t    *p = b->values;
+	uint32_t	i;
+
+	if (steno_template_varies(t))
+	{
+		*p++ = (uint8_t) own;
+		for (i = 0; i < own; i++)
+			*p++ = (uint8_t) ('0' + test_below(random, 10));
+	}
+	memcpy(p, &b->time, 4);
+	b->values_len = (uint8_t) (p + 4 - b->values);
+	b->m.len = steno_brief_len(b->values_len);
 }
 
 /* BEGIN or COMMIT, in one of a few ways. */
@@ -202,10 +222,21 @@ control_record(StenoBriefMessage *b, uint64_t *random)
 }
 
 static void
+add_numbers(StenoBriefMessage *b, uint64_t *random, uint64_t statement)
+{
+	StenoBriefNumbers numbers = {.statement = statement};
+
+	numbers.duration = test_below(random, 4) ? test_below(random, UINT64_C(1) << 50) : STENO_NONE64;
+	numbers.rows = test_below(random, 4) ? test_random(random) : STENO_NONE64;
+	memcpy((uint8_t *) b + b->m.len, &numbers, sizeof(numbers));
+	b->m.flags |= STENO_MESSAGE_NUMBERS;
+	b->m.len += sizeof(numbers);
+}
+
+static void
 brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t statement)
 {
 	StenoBriefMessage *b = to;
-	StenoBriefNumbers numbers;
 
 	memset(b, 0, STENO_BRIEF_FIXED);
 	b->m.kind = STENO_KIND_STATEMENT;
@@ -222,9 +253,7 @@ brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t stat
 	change_template(&templates[b->template], random);
 	/* sometimes of one that is not there */
 	b->version = (uint16_t) (templates[b->template].version + (test_below(random, 30) == 0));
-	b->values_len = 4;
-	memcpy(b->values, &b->time, 4);
-	b->m.len = steno_brief_len(b->values_len);
+	brief_values(b, &templates[b->template], random);
 	if (test_below(random, 2))
 	{
 		uint64_t	xid = test_below(random, 2) ? test_random(random) : test_below(random, 1000);
@@ -234,14 +263,7 @@ brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t stat
 		b->m.len += sizeof(xid);
 	}
 	if (test_below(random, 4) == 0)
-	{
-		numbers.statement = statement;
-		numbers.duration = test_below(random, 4) ? test_below(random, UINT64_C(1) << 50) : STENO_NONE64;
-		numbers.rows = test_below(random, 4) ? test_random(random) : STENO_NONE64;
-		memcpy((uint8_t *) to + b->m.len, &numbers, sizeof(numbers));
-		b->m.flags |= STENO_MESSAGE_NUMBERS;
-		b->m.len += sizeof(numbers);
-	}
+		add_numbers(b, random, statement);
 }
 
 /* Make it that of a function's statement. */
@@ -500,7 +522,7 @@ TEST(block_puts_records_of_prepared_statements_into_runs)
 	for (i = 0; i < STENO_TEMPLATES; i++)
 		do
 			change_template(&templates[i], &random);
-		while (templates[i].text_len == 0);
+		while (templates[i].text_len == 0 || steno_template_varies(&templates[i]));
 	for (s = 0; s < NSOURCES; s++)
 	{
 		announce(block, &sources[s], s + 1, 0, 0);
@@ -523,7 +545,7 @@ TEST(block_puts_records_of_prepared_statements_into_runs)
 		CHECK(steno_block_add(block, &sources[s], &b->m));
 	}
 	/* number of the form, time, duration, rows of some, four bytes of values */
-	CHECK(steno_block_bytes(block) < 20000 * 8);
+	CHECK(steno_block_bytes(block) < 20000 * 8 + STENO_TEMPLATES * STENO_TEMPLATE_ROOM);
 	CHECK(steno_block_records(block) == 20000);
 	forget();
 	{
@@ -544,6 +566,180 @@ TEST(block_puts_records_of_prepared_statements_into_runs)
 		free(unpacked);
 	}
 	steno_block_destroy(block);
+}
+
+/* ---- brief records in a row ---- */
+
+#define ROW_SIZE (1024 * 1024)
+
+/* What a session is likely to leave in its ring: a few statements again and again, and now and then anything else. */
+static uint32_t
+fill_row(uint8_t *data, StenoTemplate *templates, uint64_t *random, uint64_t statement)
+{
+	static int64_t time = 1000;
+	uint8_t    *p = data;
+	int			i;
+
+	/* none of them changes while a record refers to it */
+	for (i = 0; i < 4; i++)
+		change_template(&templates[i], random);
+	while (p < data + ROW_SIZE - ROOM)
+	{
+		StenoBriefMessage *b = (StenoBriefMessage *) p;
+
+		if (test_below(random, 8) == 0)
+		{
+			StenoCommitMessage *c = (StenoCommitMessage *) p;
+
+			memset(c, 0, sizeof(*c));
+			c->m = (StenoMessage) {sizeof(*c), STENO_KIND_TRANSACTION, STENO_MESSAGE_BRIEF};
+			c->time = time;
+			c->xid = test_below(random, 10) ? 1000 + test_below(random, 1000) : 0;
+			c->lsn = test_below(random, 10) ? test_random(random) >> 8 : 0;
+			c->lsn_len = (uint32_t) test_below(random, 1000);
+			c->timeline = 1;
+			c->duration = (uint32_t) test_below(random, 100000);
+			c->statements = (uint32_t) test_below(random, 10);
+		}
+		else
+		{
+			memset(b, 0, STENO_BRIEF_FIXED);
+			b->m.kind = STENO_KIND_STATEMENT;
+			b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
+			b->time = time += (int64_t) test_below(random, 100);
+			b->duration = test_below(random, 50) ? (uint32_t) test_below(random, 1000) : STENO_NONE32;
+			b->rows = test_below(random, 50) ? 1 : STENO_NONE32;
+			b->template = (uint8_t) test_below(random, 4);
+			if (test_below(random, 4) == 0)
+				control_record(b, random);
+			else
+			{
+				b->version = (uint16_t) (templates[b->template].version + (test_below(random, 200) == 0));
+				brief_values(b, &templates[b->template], random);
+			}
+			if (test_below(random, 200) == 0)
+				add_numbers(b, random, statement);
+			if (test_below(random, 200) == 0 && b->template < STENO_BRIEF_BEGIN)
+				nest(p, random);
+		}
+		CHECK(steno_message_is_whole(&b->m, ROOM));
+		p += b->m.len;
+	}
+	return (uint32_t) (p - data);
+}
+
+/* A finished block of the one builder is the same as that of the other. */
+static void
+compare_blocks(StenoBlock *one, StenoBlock *other)
+{
+	static uint8_t copy[128 * 1024];
+	uint8_t		chain[2][STENO_HASH_SIZE] = {{0}};
+	size_t		len[2];
+	const uint8_t *bytes = steno_block_finish(one, STENO_CODEC_NONE, 1, 1, 0, chain[0], &len[0]);
+
+	CHECK(bytes != NULL && len[0] <= sizeof(copy));
+	memcpy(copy, bytes, len[0]);
+	bytes = steno_block_finish(other, STENO_CODEC_NONE, 1, 1, 0, chain[1], &len[1]);
+	CHECK(bytes != NULL && len[0] == len[1] && memcmp(copy, bytes, len[0]) == 0);
+}
+
+/* Add all messages up to an end, as a writer does. */
+static void
+add_row(StenoBlock *block, StenoSource *source, const uint8_t *data, uint32_t end, uint64_t *brief)
+{
+	uint64_t	at = 0;
+
+	while (at < end)
+	{
+		uint64_t	next = steno_block_add_brief(block, source, data, ROW_SIZE, at, end);
+		const StenoMessage *m = (const StenoMessage *) (data + next);
+
+		*brief += next - at;
+		at = next;
+		if (at == end)
+			return;
+		CHECK(steno_block_add(block, source, m));
+		at += m->len;
+	}
+}
+
+/* It makes no difference whether brief records are added in a row or one by one, and what is read is what was added. */
+TEST(block_takes_brief_records_in_a_row)
+{
+	static uint8_t data[ROW_SIZE] __attribute__((aligned(8)));
+	static StenoTemplate templates[NSOURCES][STENO_TEMPLATES];
+	static StenoSource sources[2][NSOURCES];
+	StenoBlock *blocks[2] = {steno_block_create(128 * 1024), steno_block_create(128 * 1024)};
+	StenoIndex *indexes[2] = {steno_index_create(), steno_index_create()};
+	static uint8_t bodies[2][STENO_INDEX_MAX];
+	uint64_t	random = test_seed();
+	uint64_t	number = 1;
+	uint64_t	brief = 0;
+	uint64_t	all = 0;
+	StenoDecoder d;
+	uint32_t	lens[2];
+	int			round;
+	uint32_t	i;
+	int			k;
+
+	forget();
+	for (k = 0; k < 2; k++)
+	{
+		steno_block_set_index(blocks[k], indexes[k]);
+		for (i = 0; i < NSOURCES; i++)
+		{
+			announce(blocks[k], &sources[k][i], i + 1, 0, 0);
+			sources[k][i].templates = templates[i];
+		}
+	}
+	for (round = 0; round < 40; round++)
+	{
+		uint32_t	s = (uint32_t) test_below(&random, NSOURCES);
+		uint32_t	end = fill_row(data, templates[s], &random, sources[0][s].statement + 1);
+		uint32_t	from = 0;
+		uint32_t	at;
+
+		all += end;
+		/* one by one, until the block is full; then the same messages in a row */
+		for (at = 0; at < end;)
+		{
+			const StenoMessage *m = (const StenoMessage *) (data + at);
+			StenoWhole	room;
+			uint64_t	seq = sources[0][s].seq;
+			uint64_t	statement = sources[0][s].statement;
+
+			if (steno_block_add(blocks[0], &sources[0][s], m))
+			{
+				keep(&steno_message_whole(m, templates[s], seq + 1, statement + 1, &room)->m, sources[0][s].body,
+					 sources[0][s].body_len);
+				at += m->len;
+				if (at < end)
+					continue;
+			}
+			add_row(blocks[1], &sources[1][s], data + from, at - from, &brief);
+			CHECK(sources[0][s].seq == sources[1][s].seq && sources[0][s].statement == sources[1][s].statement);
+			CHECK(steno_block_bytes(blocks[0]) == steno_block_bytes(blocks[1]));
+			from = at;
+			compare_blocks(blocks[0], blocks[1]);
+			finish_and_compare(blocks[1], (int) (number & 1), number, &d);
+			steno_decoder_end(&d);
+			number++;
+			for (k = 0; k < 2; k++)
+			{
+				steno_index_commit(indexes[k], 1, number, 1000);
+				steno_block_reset(blocks[k]);
+			}
+		}
+	}
+	CHECK(number > 40 && brief > all / 2);
+	for (k = 0; k < 2; k++)
+		lens[k] = steno_index_take(indexes[k], bodies[k]);
+	CHECK(lens[0] == lens[1] && memcmp(bodies[0], bodies[1], lens[0]) == 0);
+	for (k = 0; k < 2; k++)
+	{
+		steno_block_destroy(blocks[k]);
+		steno_index_destroy(indexes[k]);
+	}
 }
 
 /* A statement of a session whose text has a constant; values: NULL if it has no parameter. */

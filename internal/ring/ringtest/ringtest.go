@@ -62,6 +62,7 @@ type Template struct {
 	Version     uint16
 	Shape, Text string
 	ShapeLength uint16 // 0: as it is
+	OwnAt       uint16 // since version 9: where each record has a part of the text, plus 1; 0: none
 }
 
 func at(b []byte, offset int, v any) {
@@ -99,6 +100,9 @@ func (f *File) Bytes() []byte {
 	}
 	if f.Version >= 8 {
 		number = 10
+	}
+	if f.Version >= 9 {
+		number = 16
 	}
 	if f.Version >= 4 {
 		data = (templates + number*template*len(f.Rings) + 4095) &^ 4095
@@ -156,6 +160,7 @@ func (t *Template) put(b []byte) {
 	binary.LittleEndian.PutUint16(b, t.Version)
 	binary.LittleEndian.PutUint16(b[2:], or(t.ShapeLength, uint16(len(t.Shape))))
 	binary.LittleEndian.PutUint16(b[4:], uint16(len(t.Text)))
+	binary.LittleEndian.PutUint16(b[6:], t.OwnAt)
 	copy(b[16:], t.Shape+t.Text)
 }
 
