@@ -95,6 +95,9 @@ typedef struct StenoKept
 	uint8		operation;		/* CmdType */
 	uint8		class;
 	bool		wide;			/* sets of columns have further words, in steno_kept_far */
+	uint8		template;		/* of the shape, and of a text that was often sent with it; 0: none */
+	uint8		misses;			/* other texts since that template was defined */
+	uint8		patience;		/* so many of them, and it is defined anew */
 	uint16		len;			/* of shape; 0: nothing is kept */
 	uint16		params;			/* where its parameters begin */
 	uint16		params_len;		/* bytes that they take */
@@ -120,7 +123,7 @@ extern StenoKeptFar steno_kept_far[STENO_KEPT_SHAPES];
  * which are all of fixed width.  A plan is known by its address, for as long as
  * the memory context that it lives in.  Each has the ring's template of its
  * own number for its shape and text, once no record in the ring needs what that
- * was before.  plan is compared, never followed: a callback of the plan's memory context
+ * was before (delivery/template.h).  plan is compared, never followed: a callback of the plan's memory context
  * empties the entry before the server frees the plan, in an abort, too.
  */
 #define STENO_PREPARED 6
@@ -321,6 +324,10 @@ typedef struct StenoLocal
 	bool		planning;		/* a client's statement, which has no number yet */
 	bool		subtransactions;	/* some have begun in the present transaction */
 	bool		settled;		/* the ring's data has been mapped next to its header, if that is possible */
+	bool		late;			/* a transaction has ended: record it when its locks are released */
+	uint8		template;		/* shared one that was used last, which the next record may have, too; 0: none */
+	uint32		ring_number;
+	uint32		templates_used; /* lately, a bit for each shared one */
 
 	StenoStatement few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));
@@ -358,6 +365,18 @@ typedef struct StenoPrivate
 	Oid			(*get_user_id) (void);
 	TimestampTz (*statement_start) (void);
 	FullTransactionId (*transaction_id) (void);
+	bool		(*is_transaction_block) (void);
+	sigjmp_buf **exception_stack;
+	MemoryContext *current_context;
+
+	/* likewise, for the statements that begin and end a transaction, and for its end */
+	bool		(*is_transaction_state) (void);
+	bool		(*is_aborted_block) (void);
+	XLogRecPtr *last_record;
+	XLogRecPtr *last_commit_end;
+	TimeLineID	(*timeline) (void);
+	TimestampTz (*transaction_start) (void);
+	TimestampTz (*transaction_stop) (void);
 
 	uint32		mandatory_mask; /* steno.mandatory, a bit for each class */
 	int			planning;		/* queries being planned: a function that the planner calls may plan some, too */
@@ -374,15 +393,17 @@ typedef struct StenoPrivate
 /*
  * It stands in the page of the ring's header: the page, at first one of this
  * process alone, is replaced by that of the ring when the process attaches to
- * it, and the ring's data comes right behind.  So one page, not two, is touched
- * for state and header, and the data's page table entries are near theirs.
+ * it.  The ring's templates are before it, and its data is right behind.  So one page, not two, is
+ * touched for state and header, and all of their page table entries are in the same cache line, as are
+ * those of the first data.
  */
 #define STENO_NEAR_DATA (1024 * 1024)
+#define STENO_PAGE_GROUP (8 * STENO_PAGE)	/* pages whose entries share a line of 64 bytes */
 
 typedef struct StenoArea
 {
-	StenoPrivate private __attribute__((aligned(STENO_PAGE)));	/* never replaced; the page before, so that its page
-																 * table entry is near, too */
+	StenoTemplate templates[STENO_TEMPLATES] __attribute__((aligned(STENO_PAGE_GROUP)));
+	StenoPrivate private __attribute__((aligned(STENO_PAGE)));	/* never replaced */
 	StenoRing	page __attribute__((aligned(STENO_PAGE)));
 	uint8		data[STENO_NEAR_DATA];	/* for rings up to this size */
 } StenoArea;
@@ -392,7 +413,9 @@ extern StenoArea steno_area;
 #define steno_my (*(StenoLocal *) steno_area.page.own)
 #define steno_private (steno_area.private)
 
-StaticAssertDecl(offsetof(StenoArea, page) == STENO_PAGE, "private state is in one page, before the ring's");
+StaticAssertDecl(offsetof(StenoArea, private) == sizeof(StenoTemplate) * STENO_TEMPLATES &&
+				 offsetof(StenoArea, page) == offsetof(StenoArea, private) + STENO_PAGE,
+				 "templates are in whole pages, and private state is in one, before the ring's");
 StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring's page");
 
 /*

@@ -44,6 +44,9 @@
 #include "ring/message.h"
 #include "ring/wake.h"
 
+#undef unlikely
+#define unlikely(x) STENO_RARELY(x)
+
 #include "base/settings.h"
 #include "base/control.h"
 

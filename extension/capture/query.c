@@ -28,6 +28,7 @@
 #include "capture/statement_record.h"
 #include "delivery/refusal.h"
 #include "delivery/room.h"
+#include "delivery/template.h"
 #include "describe/relation_cache.h"
 #include "filter/redact.h"
 #include "policy/audit_role.h"
@@ -302,6 +303,15 @@ find_prepared(const QueryDesc *query)
 	return p;
 }
 
+/* Stage the record of a query whose shape is kept, and whose parameters are of its types. */
+static inline bool
+stage_usual(const StenoStatement *s, const StenoParams *values)
+{
+	StenoKept  *k = s->kept;
+
+	return steno_stage_repeated(s, k, values) || steno_stage_query(s, steno_kept_shape(k), k->len, values);
+}
+
 /*
  * Stage the record of a query whose shape is kept; false if the record must be made
  * from scratch.  The types of its parameters must be the same.  searched: its text
@@ -312,7 +322,6 @@ STENO_HOT static pg_noinline bool
 stage_kept(StenoStatement *s, bool searched)
 {
 	const StenoKept *k = s->kept;
-	const uint8 *shape;
 	CachedPlan *plan;
 	ParamListInfo params = s->query->params;
 	uint8		types[1 + STENO_PREPARED_PARAMS * (STENO_VARINT_MAX + 1)];
@@ -324,11 +333,9 @@ stage_kept(StenoStatement *s, bool searched)
 	if (unlikely(k == NULL || k->len == 0 || s->objects != NULL ||
 				 s->policy != 0 || !steno_my.log_statement))
 		return false;
-	shape = steno_kept_shape(k);
 	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter)
 	{
-		if (shape[k->params] != 0 ||
-			!steno_stage_query(s, shape, k->len, NULL))
+		if (k->params_len != 1 || !stage_usual(s, NULL))
 			return false;
 		plan = kept_plan(s);
 		if (unlikely(plan != NULL) && !searched)
@@ -337,12 +344,13 @@ stage_kept(StenoStatement *s, bool searched)
 	}
 	if (unlikely(params->numParams > STENO_PREPARED_PARAMS))
 		return false;
-	old = MemoryContextSwitchTo(steno_private.scratch);
+	old = *steno_private.current_context;
+	*steno_private.current_context = steno_private.scratch;
 	types_len = steno_params_collect(params, false, types, &values) - types;
-	MemoryContextSwitchTo(old);
+	*steno_private.current_context = old;
 	if (types_len != k->params_len ||
-		memcmp(types, shape + k->params, types_len) != 0 ||
-		!steno_stage_query(s, shape, k->len, &values))
+		memcmp(types, steno_kept_shape(k) + k->params, types_len) != 0 ||
+		!stage_usual(s, &values))
 		return false;
 	plan = kept_plan(s);
 	if (unlikely(plan != NULL) && !searched)
@@ -435,6 +443,7 @@ keep_shape(const ShapeKey *key, const StenoRecord *record)
 		if (steno_my.prepared[i].kept == steno_my.kept_next)
 			steno_forget_prepared(i);
 	steno_my.kept_next = (steno_my.kept_next + 1) % STENO_KEPT_SHAPES;
+	steno_template_release(&k->template);
 	if (!keep_key(k, key))
 		return;
 	memcpy(record->shape_len <= STENO_KEPT_ROOM ? k->shape : steno_kept_far[k - steno_my.kept].shape,
@@ -462,7 +471,6 @@ typedef struct NestedShape
 {
 	const PlannedStmt *plan;	/* the last one that had this place: compared, never followed */
 	uint64		version;		/* of the cache of relations */
-	uint8		template;		/* that has its shape and text; 0: none */
 	StenoKept	kept;			/* without its shape and far columns; len 0: nothing is kept */
 	uint8		shape[NESTED_ROOM];
 } NestedShape;
@@ -508,69 +516,7 @@ find_nested(const StenoStatement *s)
 	return &n->kept;
 }
 
-/*
- * ---- templates of nested queries ----
- *
- * Those of the ring that prepared statements do not use.  They belong to the queries that run
- * again and again; a query gets one that has not been used for a while.
- */
-#define NESTED_TEMPLATES (STENO_TEMPLATES - STENO_PREPARED)
-
-/* So many records of nested queries later, a template that was not used may be taken. */
-#define NESTED_PATIENCE 1024
-
-typedef struct NestedTemplate
-{
-	NestedShape *owner;			/* NULL: none */
-	uint64		used;			/* nested_records when it was used last */
-} NestedTemplate;
-
-static NestedTemplate nested_templates[NESTED_TEMPLATES];
-static uint64 nested_records;	/* of queries whose shape is kept */
-
-/* The shape of a nested query, or its text, is another one now: its template may be taken. */
-static void
-release_template(NestedShape *n)
-{
-	if (n->template == 0)
-		return;
-	/* no record that is put from now on refers to it */
-	steno_my.producer.templates[n->template].needed_until = steno_my.producer.head;
-	nested_templates[n->template - STENO_PREPARED].owner = NULL;
-	n->template = 0;
-}
-
-/* Take a template that nobody uses, and that no record in the ring needs. */
-STENO_COLD static void
-take_template(NestedShape *n, const StenoStatement *s)
-{
-	StenoProducer *p = &steno_my.producer;
-	StenoTemplate *t;
-	int			i;
-
-	if (n->kept.len + s->text_len > STENO_TEMPLATE_ROOM)
-		return;
-	/* as in define_template (delivery/staged.c) */
-	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
-	for (i = 0; i < NESTED_TEMPLATES; i++)
-	{
-		NestedTemplate *k = &nested_templates[i];
-
-		if (k->owner != NULL && nested_records - k->used > NESTED_PATIENCE)
-			release_template(k->owner);
-		t = &p->templates[STENO_PREPARED + i];
-		if (k->owner != NULL || p->tail < steno_my.attached || p->tail < t->needed_until)
-			continue;
-		t->version++;
-		t->shape_len = n->kept.len;
-		t->text_len = (uint16) s->text_len;
-		memcpy(t->bytes, n->shape, n->kept.len);
-		memcpy(t->bytes + n->kept.len, s->text, s->text_len);
-		n->template = (uint8) (STENO_PREPARED + i);
-		k->owner = n;
-		return;
-	}
-}
+/* ---- templates of nested queries ---- */
 
 /*
  * The template of a nested query whose shape is kept; 0: it has none.  A plan at the same address, of
@@ -579,19 +525,26 @@ take_template(NestedShape *n, const StenoStatement *s)
 static inline uint8
 template_of(NestedShape *n, const StenoStatement *s)
 {
-	nested_records++;
-	if (n->template != 0)
-	{
-		const StenoTemplate *t = &steno_my.producer.templates[n->template];
+	StenoKept  *k = &n->kept;
 
-		if (unlikely(t->text_len != s->text_len || memcmp(t->bytes + n->kept.len, s->text, s->text_len) != 0))
-			release_template(n);
+	if (k->template != 0)
+	{
+		const StenoTemplate *t = &steno_my.producer.templates[k->template];
+
+		if (unlikely(t->text_len != s->text_len || memcmp(t->bytes + k->len, s->text, s->text_len) != 0))
+			steno_template_release(&k->template);
 	}
-	if (unlikely(n->template == 0))
-		take_template(n, s);
-	if (n->template != 0)
-		nested_templates[n->template - STENO_PREPARED].used = nested_records;
-	return n->template;
+	if (unlikely(k->template == 0))
+	{
+		const StenoTemplateParts parts = {
+			.shape = n->shape, .shape_len = k->len, .text = s->text, .text_len = s->text_len
+		};
+
+		if (!steno_template_take(&k->template, &parts))
+			return 0;
+	}
+	steno_template_use(k->template);
+	return k->template;
 }
 
 /*
@@ -620,7 +573,7 @@ keep_nested(const StenoStatement *s, const StenoRecord *record)
 	uint32		others;
 
 	n->kept.len = 0;
-	release_template(n);
+	steno_template_release(&n->kept.template);
 	if (n->plan != s->query->plannedstmt)
 	{
 		n->plan = s->query->plannedstmt;
@@ -1093,6 +1046,9 @@ executor_run(STENO_RUN_ARGS)
 	{
 		steno_enter_top(query);
 		steno_private.previous_run(STENO_RUN_PASS);
+		/* others may have run while it waited for a lock */
+		if (query->operation != CMD_SELECT)
+			steno_prefetch_state();
 		steno_leave(&steno_top_level);
 	}
 	else
@@ -1303,9 +1259,12 @@ steno_query_install(void)
 	steno_private.client_query = &debug_query_string;
 	steno_private.isolation_level = &XactIsoLevel;
 	steno_private.error_context = &error_context_stack;
+	steno_private.exception_stack = &PG_exception_stack;
 	steno_private.get_user_id = GetUserId;
 	steno_private.statement_start = GetCurrentStatementStartTimestamp;
 	steno_private.transaction_id = GetTopFullTransactionIdIfAny;
+	steno_private.is_transaction_block = IsTransactionBlock;
+	steno_private.current_context = &CurrentMemoryContext;
 	steno_private.previous_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
 	ExecutorStart_hook = executor_start;
 	steno_private.previous_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;

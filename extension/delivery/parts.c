@@ -44,7 +44,8 @@ ahead_publish(Ahead *a)
 	uint32		used = (sizeof(StenoDataMessage) + a->message->len + 7) & ~7u;
 
 	if (a->chunk != STENO_CHUNK_NONE)
-		steno_chunk_keep(&steno_rings, a->chunk, steno_ring_number(), steno_ring_after(&steno_my.producer, a->message));
+		steno_chunk_keep(&steno_rings, a->chunk, steno_my.ring_number,
+						 steno_ring_after(&steno_my.producer, a->message));
 	else
 	{
 		/* give back what the last part did not need */
@@ -90,7 +91,7 @@ begin_in_chunk(Ahead *a)
 	m = steno_room(sizeof(StenoDataMessage) + sizeof(StenoChunkNumber));
 	if (m == NULL)
 		return false;
-	a->chunk = steno_chunk_claim(&steno_rings, steno_ring_number(), &used);
+	a->chunk = steno_chunk_claim(&steno_rings, steno_my.ring_number, &used);
 	/* the writer must begin before they are all used */
 	if (used >= steno_rings.nchunks / 4)
 		steno_ring_wake_writer();

@@ -39,6 +39,7 @@ extern void steno_gap_recover_unowned(uint32 ring, StenoWriterControl *writer);
 extern bool steno_stage_record(const StenoRecord *record);
 extern bool steno_stage_query(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
 							  const StenoParams *params);
+extern bool steno_stage_repeated(const StenoStatement *s, StenoKept *k, const StenoParams *params);
 extern bool steno_stage_control(const StenoStatement *s, uint8 control);
 extern bool steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamListInfo params);
 extern void steno_unstage(void);

@@ -106,7 +106,7 @@ steno_room_process_exits(void)
 STENO_COLD void
 steno_ring_has_news(void)
 {
-	uint32		number = steno_ring_number();
+	uint32		number = steno_my.ring_number;
 	uint32		bits = atomic_exchange(&steno_my.producer.ring->asleep, 0);
 
 	if (bits & STENO_RING_UNWATCHED)

@@ -28,13 +28,6 @@ extern void *steno_reserve_room(uint32 len, const StenoRecord *r);
 extern void steno_reserve_wait(void);
 extern bool steno_reserve_covers_all(void);
 
-/* The number of our ring.  Its header is mapped a second time, elsewhere; its templates are not. */
-static inline uint32
-steno_ring_number(void)
-{
-	return (uint32) ((steno_my.producer.templates - steno_rings.templates) / STENO_TEMPLATES);
-}
-
 /* Room for a message, by steno.delivery; NULL when it is to be dropped, or the wait was cancelled. */
 static inline void *
 steno_room(uint32 len)

@@ -16,6 +16,7 @@
 #include "utils/memutils.h"
 
 #include "delivery/encode.h"
+#include "delivery/template.h"
 #include "policy/policy.h"
 
 /* Room for it; NULL: it is too big, finds none, or must not be staged. */
@@ -126,31 +127,21 @@ define_template(const StenoStatement *s, StenoPrepared *prepared)
 {
 	int			i = prepared - steno_my.prepared;
 	const StenoKept *k = &steno_my.kept[prepared->kept];
-	StenoProducer *p = &steno_my.producer;
-	StenoTemplate *t = &p->templates[i];
+	const StenoTemplateParts parts = {
+		.shape = steno_kept_shape(k), .shape_len = k->len, .text = s->text, .text_len = s->text_len
+	};
 
 	if (prepared->brief == STENO_BRIEF_NEVER)
 		return;
-	if (k->len + s->text_len > STENO_TEMPLATE_ROOM)
+	if (!steno_template_fits(&parts))
 	{
 		prepared->brief = STENO_BRIEF_NEVER;
 		return;
 	}
-
-	/*
-	 * Unread records of the ring's previous session may refer to its templates, up to where this
-	 * session began.  The load pairs with the release store in steno_ring_free: the writer has read
-	 * the last record that needs the template.
-	 */
-	p->tail = atomic_load_explicit(&p->ring->tail, memory_order_acquire);
-	if (p->tail < steno_my.attached || p->tail < t->needed_until)
+	if (!steno_template_is_free(i))
 		return;
-	t->version++;
-	t->shape_len = k->len;
-	t->text_len = (uint16) s->text_len;
-	memcpy(t->bytes, steno_kept_shape(k), k->len);
-	memcpy(t->bytes + k->len, s->text, s->text_len);
-	prepared->version = t->version;
+	steno_template_define(i, &parts);
+	prepared->version = steno_my.producer.templates[i].version;
 	prepared->brief = STENO_BRIEF_YES;
 }
 
@@ -175,6 +166,100 @@ begin_brief(const StenoStatement *s, uint8 template, uint8 values_len, bool valu
 	return b;
 }
 
+/*
+ * Copy and compare bytes, mostly few.  The C library's functions are faster with many, but they are called by
+ * an address in the library's table, and so stand in pages that nothing else here needs.
+ */
+static pg_attribute_always_inline void
+copy_short(uint8 *to, const uint8 *from, uint64 n)
+{
+	uint64		i;
+
+	for (i = 0; i + 8 <= n; i += 8)
+		memcpy(to + i, from + i, 8);
+	for (; i < n; i++)
+		to[i] = from[i];
+}
+
+static pg_attribute_always_inline bool
+is_same(const uint8 *a, const uint8 *b, uint64 n)
+{
+	uint64		i;
+
+	for (i = 0; i + 8 <= n; i += 8)
+	{
+		uint64		x;
+		uint64		y;
+
+		memcpy(&x, a + i, 8);
+		memcpy(&y, b + i, 8);
+		if (x != y)
+			return false;
+	}
+	for (; i < n; i++)
+		if (a[i] != b[i])
+			return false;
+	return true;
+}
+
+/* Whether a text is that of a template, or one that its records can have. */
+static pg_attribute_always_inline bool
+is_text_of(const StenoTemplate *t, const char *text, uint64 len)
+{
+	const uint8 *common = t->bytes + t->shape_len;
+	uint64		before = steno_template_varies(t) ? t->own_at - 1 : t->text_len;
+	uint64		after = t->text_len - before;
+
+	return (steno_template_varies(t) ? len >= t->text_len : len == t->text_len) &&
+		is_same((const uint8 *) text, common, before) &&
+		is_same((const uint8 *) text + len - after, common + before, after);
+}
+
+/*
+ * Stage the record of a query as a brief one, if its shape, k, has a template for its text.  The query has
+ * the same types of parameters as the shape.
+ */
+STENO_HOT bool
+steno_stage_repeated(const StenoStatement *s, StenoKept *k, const StenoParams *params)
+{
+	const StenoTemplate *t = &steno_my.producer.templates[k->template];
+	uint64		values_len = params ? params->values_len : 0;
+	uint64		own;
+	StenoBriefMessage *b;
+	uint8	   *p;
+
+	if (unlikely(steno_audit_reason(s->class, 0) != 0 || values_len > PG_UINT8_MAX ||
+				 (params && params->nulls_len > 0)))
+		return false;
+	if (unlikely(k->template == 0 || !is_text_of(t, s->text, s->text_len)))
+	{
+		steno_template_adapt(s, k);
+		return false;
+	}
+	own = s->text_len - t->text_len;
+	if (steno_template_varies(t))
+		values_len += own + 1;
+	if (unlikely(values_len > PG_UINT8_MAX))
+		return false;
+	b = begin_brief(s, k->template, (uint8) values_len, params != NULL);
+	if (unlikely(b == NULL))
+		return false;
+	b->version = t->version;
+	p = b->values;
+	if (steno_template_varies(t))
+	{
+		*p++ = (uint8) own;
+		copy_short(p, (const uint8 *) s->text + (t->own_at - 1), own);
+		p += own;
+	}
+	if (params)
+		(void) steno_put_params(p, params, true);
+	steno_template_use(k->template);
+	stage_message(&b->m, s->statement, s->time);
+	steno_record_reset_scratch();
+	return true;
+}
+
 /* The same for BEGIN or COMMIT, whose shape is known by its number; its text is at most UINT8_MAX long. */
 STENO_HOT bool
 steno_stage_control(const StenoStatement *s, uint8 control)
@@ -184,7 +269,7 @@ steno_stage_control(const StenoStatement *s, uint8 control)
 	if (unlikely(b == NULL))
 		return false;
 	b->version = 0;
-	memcpy(b->values, s->text, s->text_len);
+	copy_short(b->values, (const uint8 *) s->text, s->text_len);
 	stage_message(&b->m, s->statement, s->time);
 	return true;
 }

@@ -489,7 +489,7 @@ map_header(StenoRing *ring)
 }
 
 /*
- * Map the ring's data right after its header, too, if there is space.  A session does this only
+ * Map the ring's templates and data next to its header, too, if there is space.  A session does this only
  * when it has run some statements: those of a short session would gain less by it than the mapping
  * costs.  What is staged stays where it is; only its address changes.
  */
@@ -499,8 +499,11 @@ steno_session_map_data(void)
 	StenoProducer *producer = &steno_my.producer;
 
 	steno_my.settled = true;
-	if (sysconf(_SC_PAGESIZE) != STENO_PAGE || producer->size > STENO_NEAR_DATA ||
-		!map_second_time(producer->data, producer->size, steno_area.data))
+	if (sysconf(_SC_PAGESIZE) != STENO_PAGE)
+		return;
+	if (map_second_time(producer->templates, sizeof(steno_area.templates), steno_area.templates))
+		producer->templates = steno_area.templates;
+	if (producer->size > STENO_NEAR_DATA || !map_second_time(producer->data, producer->size, steno_area.data))
 		return;
 	if (steno_my.staged)
 		steno_my.staged = (StenoMessage *) (steno_area.data + ((uint8 *) steno_my.staged - producer->data));
@@ -524,6 +527,7 @@ become_producer(uint32 ring_number)
 	else
 		STENO_STORE(((StenoLocal *) ring->own)->mapped, false);
 	steno_my.mapped = mapped;
+	steno_my.ring_number = ring_number;
 	steno_my.attached = producer->head;
 }
 

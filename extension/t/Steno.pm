@@ -5,9 +5,11 @@
 
 package Steno;
 
+use feature 'state';
 use strict;
 use warnings;
 
+use Digest::MD5 ();
 use Exporter 'import';
 use File::Path ();
 use File::Temp ();
@@ -22,7 +24,7 @@ our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
   relations_of verify_ok gapless by_statement numbers_are_there wait_until value can_connect steno_result
   without_origin has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
-  refuses_to_start cases_of run_cases
+  refuses_to_start cases_of run_cases filler
 );
 
 # Ring files of servers that a test kills must not be left in memory, even if the test fails: their
@@ -373,6 +375,18 @@ sub numbers_are_there
 	is_deeply([ grep { ($seen{$_} // 0) != 1 } $first .. $last ],
 		[], "$what: every statement is there once");
 	return;
+}
+
+# So many bytes, others each time: a statement that has them has nothing in common with the one before, so its
+# record takes as much space in the ring.
+sub filler
+{
+	my ($length) = @_;
+	state $number = 0;
+	my $bytes = '';
+
+	$bytes .= Digest::MD5::md5_hex($number++) while length $bytes < $length;
+	return substr $bytes, 0, $length;
 }
 
 # Polls for as long as the server's own tests wait; returns the true value.

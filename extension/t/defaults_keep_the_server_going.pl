@@ -38,7 +38,7 @@ $c->query('SELECT 1');
 wait_until 'it is failing', sub { $watch->value('SELECT state FROM steno.status') eq 'failing' };
 foreach my $n (1 .. 600)
 {
-	my $answer = $c->query("SELECT 'number $n', '" . 'x' x 500 . "'");
+	my $answer = $c->query("SELECT 'number $n', '" . filler(500) . "'");
 
 	die "number $n: $answer->{message}" if $answer->{sqlstate};
 	$answered++;

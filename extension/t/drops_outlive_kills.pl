@@ -42,7 +42,7 @@ use Test::More;
 	{
 		my ($client, $n) = @_;
 
-		$client->query("SELECT '" . 'x' x 500 . "'") foreach 1 .. $n;
+		$client->query("SELECT '" . filler(500) . "'") foreach 1 .. $n;
 		return;
 	}
 
@@ -237,11 +237,11 @@ use Test::More;
 		$watch->query('SELECT steno.flush()') if $how ne 'stop' || $watch->query('CREATE EXTENSION pg_steno');
 		$faults->set('write_fails');
 		wait_until 'the writer cannot write', sub {
-			$client->query("SELECT '" . 'x' x 500 . "'");
+			$client->query("SELECT '" . filler(500) . "'");
 			return $watch->query("SELECT drops FROM steno.rings WHERE pid = $client->{pid}")->{rows}[0][0] > 0;
 		};
 		# until there is no room for gap records either
-		$client->query("SELECT '" . 'x' x 500 . "'") foreach 1 .. 100;
+		$client->query("SELECT '" . filler(500) . "'") foreach 1 .. 100;
 		$client->quit;
 		wait_until 'it has gone', sub { !kill 0, $client->{pid} };
 		$faults->unset('write_fails');

@@ -36,7 +36,7 @@ sub run_numbers
 
 	foreach (1 .. $n)
 	{
-		my $answer = $sessions[ $_ % @sessions ]->query("SELECT 'number " . ++$numbers . "', '" . 'x' x 200 . "'");
+		my $answer = $sessions[ $_ % @sessions ]->query("SELECT 'number " . ++$numbers . "', '" . filler(200) . "'");
 
 		die "number $numbers: $answer->{message}" if $answer->{sqlstate};
 	}

@@ -45,7 +45,7 @@ sub waits
 	return $watch->query("SELECT count(*) FROM pg_stat_activity WHERE application_name = '$name' AND wait_event = 'StenoRingFull'")
 	  ->{rows}[0][0] eq '1';
 }
-$short->put('Q', "SELECT 'short $_', '" . 'x' x 700 . "'\0") foreach 1 .. 60;
+$short->put('Q', "SELECT 'short $_', '" . filler(700) . "'\0") foreach 1 .. 60;
 $short->send_all;
 $long->put('Q', "SELECT nested(100000)\0")->send_all;
 wait_until 'both wait', sub { waits('short') && waits('long') };

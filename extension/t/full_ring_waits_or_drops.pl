@@ -31,7 +31,7 @@ sub ring
 	$c->query('SET steno.delivery = drop');
 	$waits = ring($c, 'waits');
 	stop_process($writer);
-	ok(!$c->query("SELECT 'dropping $_', '" . 'x' x 500 . "'")->{sqlstate},
+	ok(!$c->query("SELECT 'dropping $_', '" . filler(500) . "'")->{sqlstate},
 		"statement $_ is not held up") foreach 1 .. 60;
 	$dropped = ring($c, 'drops');
 	cmp_ok($dropped, '>', 10, 'records were dropped, and counted');
@@ -84,7 +84,7 @@ foreach my $next ('a session', 'a start')
 	stop_process($writer);
 
 	# so full that no gap record finds room
-	$c->query("SELECT 'dropping $_', '" . 'x' x 500 . "'") foreach 1 .. 60;
+	$c->query("SELECT 'dropping $_', '" . filler(500) . "'") foreach 1 .. 60;
 	$c->query("SELECT $_") foreach 1 .. 60;
 	$dropped = $look->("SELECT drops FROM steno.rings WHERE ring = $ring") - $dropped;
 	$c->quit;
@@ -154,7 +154,7 @@ foreach my $next ('a session', 'a start')
 	until ($waiting)
 	{
 		$n++;
-		push @texts, "SELECT 'waiting $n', '" . 'x' x 500 . "'";
+		push @texts, "SELECT 'waiting $n', '" . filler(500) . "'";
 		$c->put('Q', "$texts[-1]\0")->send_all;
 
 		# it has an answer, or it waits

@@ -29,7 +29,7 @@ sub run_numbers
 	{
 		my $waiting;
 
-		$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . 'x' x 500 . "'\0")->send_all;
+		$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . filler(500) . "'\0")->send_all;
 		wait_until 'it is answered, or waits', sub {
 			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
 			$waiting = $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
@@ -77,7 +77,7 @@ foreach my $policy (qw(wait error continue shutdown))
 		$d->query(q{SELECT 'for a write'});
 		wait_until 'the disk hangs', sub { $faults->is_set('holding.0') };
 		ok(run_numbers($c, 100), "$what: a statement waits when its ring is full");
-		ok(!$d->query("SELECT 'goes on', '" . 'x' x 500 . "'")->{sqlstate}, "$what: with drop, none does") foreach 1 .. 40;
+		ok(!$d->query("SELECT 'goes on', '" . filler(500) . "'")->{sqlstate}, "$what: with drop, none does") foreach 1 .. 40;
 		cmp_ok($watch->value("SELECT drops FROM steno.rings WHERE pid = $d->{pid}"), '>', 0, "$what: but is dropped");
 		is($watch->value('SELECT state FROM steno.status'), 'ok', "$what: it is no failure");
 		is($watch->value('SELECT refused FROM steno.status'), 0, "$what: no statement is refused");

@@ -300,7 +300,7 @@ use Test::More;
 		my $leave = sub {
 			my ($session) = @_;
 
-			$session->query("SELECT '" . 'x' x 500 . "'") foreach 1 .. 60;
+			$session->query("SELECT '" . filler(500) . "'") foreach 1 .. 60;
 			$session->quit;
 			wait_until 'it has gone', sub { !kill 0, $session->{pid} };
 		};

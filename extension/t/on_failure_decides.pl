@@ -153,7 +153,7 @@ sub run_numbers
 
 	foreach (1 .. $n)
 	{
-		my $answer = $c->query("SELECT 'number " . ++$numbers . "', '" . 'x' x 300 . "'");
+		my $answer = $c->query("SELECT 'number " . ++$numbers . "', '" . filler(300) . "'");
 
 		die "number $numbers: $answer->{message}" if $answer->{sqlstate};
 	}
@@ -238,7 +238,7 @@ foreach my $fault (@names)
 	is($open->query('COMMIT')->{tags}[0], 'COMMIT', "$what: a transaction can be committed");
 
 	# any number of refusals does not keep others from ending
-	$c->query("SELECT 'refused', '" . 'x' x 400 . "'") foreach 1 .. 60;
+	$c->query("SELECT 'refused', '" . filler(400) . "'") foreach 1 .. 60;
 	is($c->query('ROLLBACK')->{tags}[0], 'ROLLBACK', "$what: also by who was refused often");
 	is($watch->value('SELECT refused FROM steno.status') - $refused, 67, "$what: refusals are counted");
 	like($watch->value('SELECT failure FROM steno.writers'),
@@ -284,7 +284,7 @@ foreach my $fault (@names)
 	# all of the others find space
 	foreach (1 .. ($fault eq 'not synced' ? 20 : 1000))
 	{
-		$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . 'x' x 300 . "'\0")->send_all;
+		$c->put('Q', "SELECT 'number " . ++$numbers . "', '" . filler(300) . "'\0")->send_all;
 		wait_until 'it is answered, or waits', sub {
 			return 1 if IO::Select->new($c->{socket})->can_read(0.01);
 			$waiting = $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > $waits;
@@ -348,7 +348,7 @@ foreach my $fault (@names)
 	my $c = client();
 
 	break('wait', 'full');
-	$c->query("SELECT 'filler', '" . 'x' x 300 . "'") foreach 1 .. 10;
+	$c->query("SELECT 'filler', '" . filler(300) . "'") foreach 1 .. 10;
 	$c->put('Q', "SELECT 'waiting', '" . 'x' x 15000 . "'\0")->send_all;
 	wait_until 'it waits', sub { $watch->value("SELECT waits FROM steno.rings WHERE pid = $c->{pid}") > 0 };
 	$watch->value('ALTER SYSTEM SET steno.on_failure = continue');

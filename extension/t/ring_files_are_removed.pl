@@ -34,7 +34,7 @@ use Test::More;
 		unlink ring_files($node) or die;
 		foreach my $i (1 .. 200)
 		{
-			my $text = "SELECT 'number $i', '" . 'x' x 300 . "'";
+			my $text = "SELECT 'number $i', '" . filler(300) . "'";
 
 			push @told, $text if !$c->query($text)->{sqlstate};
 		}

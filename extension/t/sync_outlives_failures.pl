@@ -90,7 +90,7 @@ policy('continue');
 	wait_until 'it is failing', sub { $watch->value('SELECT state FROM steno.status') eq 'failing' };
 	foreach (1 .. 60)
 	{
-		$c->query("SELECT '" . 'x' x 1000 . "'");
+		$c->query("SELECT '" . filler(1000) . "'");
 	}
 	cmp_ok($watch->value('SELECT dropped FROM steno.status'), '>', 0, 'records that find no room are dropped');
 	ask($c, 'CREATE TABLE waits ()');

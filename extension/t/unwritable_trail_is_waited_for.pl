@@ -54,7 +54,7 @@ sub free_disk
 sub statement
 {
 	$numbers++;
-	return "SELECT 'number $numbers', '" . 'x' x 300 . "'";
+	return "SELECT 'number $numbers', '" . filler(300) . "'";
 }
 
 # Run statements until one waits; returns what the client does at the end.
