@@ -16,14 +16,37 @@
 #include "capture/statement_record.h"
 #include "delivery/refusal.h"
 
+/* PG_TRY uses these two; see StenoPrivate. */
+#define PG_exception_stack (*steno_private.exception_stack)
+#define error_context_stack (*steno_private.error_context)
+
 static PlannedStmt *
 call_planner(STENO_PLAN_ARGS)
 {
 	return steno_private.previous_planner(STENO_PLAN_PASS);
 }
 
-/* Cache lines that the record of a usual query takes, with shape and text. */
-#define STENO_PLANNED_LINES 5
+/* Cache lines that the record of a usual query takes. */
+#define PLANNED_LINES 2
+
+/* Those of a template. */
+#define TEMPLATE_LINES 3
+
+/*
+ * The record of a query goes there at its start, and is compared with the template: until then, the lines
+ * come while the server plans.
+ */
+static inline void
+prefetch_record(void)
+{
+	const StenoTemplate *t = &steno_my.producer.templates[steno_my.template];
+	int			i;
+
+	steno_ring_prefetch(&steno_my.producer, PLANNED_LINES);
+	if (steno_my.template != 0)
+		for (i = 0; i < TEMPLATE_LINES; i++)
+			__builtin_prefetch((const uint8 *) t + i * STENO_CACHE_LINE);
+}
 
 /*
  * Whether a query outside of any statement is the client's own.  If not, it belongs
@@ -51,8 +74,7 @@ plan_query(STENO_PLAN_ARGS)
 		return call_planner(STENO_PLAN_PASS);
 
 	steno_refusal_check(NULL);
-	/* the record goes there at the query's start: until then, the lines come while the server plans */
-	steno_ring_prefetch(&steno_my.producer, STENO_PLANNED_LINES);
+	prefetch_record();
 	start = steno_clock_ticks(&steno_my.clock);
 	of_client = outer == NULL && before == 0 && steno_my.client && is_of_client(source);
 	steno_private.planning = before + 1;

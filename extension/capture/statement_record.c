@@ -59,7 +59,7 @@ steno_open_commits_alone(const StenoStatement *s)
 {
 	if (unlikely(steno_private.top.more_queries))
 		return steno_my.level == NULL;
-	if (IsTransactionBlock() &&
+	if (steno_private.is_transaction_block() &&
 		likely(steno_private.top.explicit_block || steno_private.top.chained ||
 			   (s->text == s->source && !STENO_IN_PIPELINE()) || !is_last_of_source(s)))
 		return false;
@@ -419,7 +419,7 @@ free_relations(StenoLevel *l)
 }
 
 /* Release what the statement has collected: it has its record. */
-void
+STENO_HOT void
 steno_forget_utility(StenoLevel *l)
 {
 	free_relations(l);
@@ -561,7 +561,7 @@ defer_utility_record(const StenoStatement *s, StenoRecord *record)
 	uint64		xid = steno_current_xid();
 	StenoStatement *deferred;
 
-	if (!IsTransactionState() || !steno_ends_at_commit(s, xid, 0))
+	if (!steno_private.is_transaction_state() || !steno_ends_at_commit(s, xid, 0))
 		return false;
 	deferred = steno_add_open(NULL);
 	if (deferred == NULL)

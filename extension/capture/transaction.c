@@ -86,7 +86,7 @@ add_commit(StenoEnding *ending)
 {
 	ending->lsn = commit_lsn;
 	ending->lsn_end = commit_end;
-	ending->timeline = GetWALInsertionTimeLine();
+	ending->timeline = steno_private.timeline();
 }
 
 /*
@@ -97,8 +97,8 @@ add_commit(StenoEnding *ending)
 static inline void
 describe_session(XactEvent event)
 {
-	if (unlikely(!steno_my.described || steno_my.application != application_name ||
-				 (event != XACT_EVENT_ABORT && steno_my.user_id != GetUserId())))
+	if (unlikely(!steno_my.described || steno_my.application != *steno_private.application_name ||
+				 (event != XACT_EVENT_ABORT && steno_my.user_id != steno_private.get_user_id())))
 		steno_session_failing(event == XACT_EVENT_ABORT ? steno_my.user_id : InvalidOid);
 }
 
@@ -146,14 +146,14 @@ is_of_autovacuum(void)
 }
 
 /* Record the end of the current transaction, which has a transaction ID. */
-STENO_HOT static void
+STENO_HOT STENO_HOT static void
 record_transaction(XactEvent event)
 {
 	StenoRecord record;
 	uint8		extra[EXTRA_ROOM];
 	StenoEnding ending = ending_by(STENO_EVENT_COMMIT, statements());
 	const char *gid = NULL;
-	TimestampTz start = GetCurrentTransactionStartTimestamp();
+	TimestampTz start = steno_private.transaction_start();
 
 	if (unlikely(!steno_my.client) && is_of_autovacuum())
 		return;
@@ -174,7 +174,7 @@ record_transaction(XactEvent event)
 		gid = prepared_gid;
 	}
 	record.ending = &ending;
-	record.time = GetCurrentTransactionStopTimestamp();
+	record.time = steno_private.transaction_stop();
 	record.duration = Max(record.time - start, 0);
 	record.xid = steno_current_xid();
 	put_transaction(&record, extra, extra, gid);
@@ -503,18 +503,17 @@ finish_transaction_late(XactEvent event)
  * not register the callback, and do not pay for it.
  */
 
-static bool is_late;			/* a transaction has ended: record it when its locks are released */
-static XactEvent late_event;	/* how it has ended */
+static XactEvent late_event;	/* how the transaction has ended that is recorded when its locks are released */
 static bool registered;			/* whether the callback is registered */
 
-static void
+STENO_HOT static void
 resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
 {
 	bool		before;
 
-	if (likely(!is_late) || phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+	if (likely(!steno_my.late) || phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
 		return;
-	is_late = false;
+	steno_my.late = false;
 	before = steno_allow_barriers(true);
 	finish_transaction_late(late_event);
 	(void) steno_allow_barriers(before);
@@ -596,7 +595,7 @@ STENO_COLD static void
 finish_at_release(XactEvent event)
 {
 	steno_my.start_mask &= ~STENO_START_LATE;
-	is_late = true;
+	steno_my.late = true;
 	late_event = event;
 }
 
@@ -646,8 +645,10 @@ transaction_end(XactEvent event, void *arg)
 			/* one that writes nothing touches no other pages of the server's and ours */
 			if (steno_current_xid() != 0)
 			{
-				commit_lsn = ProcLastRecPtr;
-				commit_end = XactLastCommitEnd;
+				/* others have run while the WAL was flushed */
+				steno_prefetch_state();
+				commit_lsn = *steno_private.last_record;
+				commit_end = *steno_private.last_commit_end;
 			}
 			__attribute__((fallthrough));
 		case XACT_EVENT_PREPARE:
@@ -687,5 +688,10 @@ transaction_end(XactEvent event, void *arg)
 void
 steno_transaction_install(void)
 {
+	steno_private.last_record = &ProcLastRecPtr;
+	steno_private.last_commit_end = &XactLastCommitEnd;
+	steno_private.timeline = GetWALInsertionTimeLine;
+	steno_private.transaction_start = GetCurrentTransactionStartTimestamp;
+	steno_private.transaction_stop = GetCurrentTransactionStopTimestamp;
 	RegisterXactCallback(transaction_end, NULL);
 }

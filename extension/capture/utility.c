@@ -90,6 +90,9 @@ changes_session(Node *statement)
 	return IsA(statement, VariableSetStmt) || IsA(statement, DiscardStmt);
 }
 
+static const char begin_command[] = "BEGIN";
+static const char commit_command[] = "COMMIT";
+
 /*
  * The command tag; those of the most frequent statements without the server's
  * table.  For COMMIT and PREPARE TRANSACTION of an aborted transaction, the server
@@ -103,11 +106,11 @@ command_of(Node *statement)
 		TransactionStmtKind kind = ((TransactionStmt *) statement)->kind;
 
 		if (kind == TRANS_STMT_BEGIN)
-			return "BEGIN";
-		if ((kind == TRANS_STMT_COMMIT || kind == TRANS_STMT_PREPARE) && IsAbortedTransactionBlockState())
+			return begin_command;
+		if ((kind == TRANS_STMT_COMMIT || kind == TRANS_STMT_PREPARE) && steno_private.is_aborted_block())
 			return "ROLLBACK";
 		if (kind == TRANS_STMT_COMMIT)
-			return "COMMIT";
+			return commit_command;
 	}
 	return GetCommandTagName(CreateCommandTag(statement));
 }
@@ -128,16 +131,16 @@ stage_transaction(const StenoLevel *l)
 	if (s->class != STENO_CLASS_TRANSACTION || l != &steno_top_level || !s->recorded ||
 		s->suspect || s->objects != NULL || steno_my.policy != 0 || !steno_my.log_statement)
 		return false;
+	if (likely(s->text_len <= UINT8_MAX && steno_audit_reason(s->class, 0) == 0))
+	{
+		if (l->command == begin_command)
+			return steno_stage_control(s, STENO_BRIEF_BEGIN);
+		if (l->command == commit_command)
+			return steno_stage_control(s, STENO_BRIEF_COMMIT);
+	}
 	len = strlen(l->command);
 	if (len > sizeof(shape) - 5)
 		return false;
-	if (likely(s->text_len <= UINT8_MAX && steno_audit_reason(s->class, 0) == 0))
-	{
-		if (len == 5 && memcmp(l->command, "BEGIN", 5) == 0)
-			return steno_stage_control(s, STENO_BRIEF_BEGIN);
-		if (len == 6 && memcmp(l->command, "COMMIT", 6) == 0)
-			return steno_stage_control(s, STENO_BRIEF_COMMIT);
-	}
 	shape[0] = STENO_CLASS_TRANSACTION;
 	shape[1] = 0;				/* no query id */
 	shape[2] = (uint8) len;
@@ -226,7 +229,7 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 		steno_record_utility(l, NULL, utility_rows(completion));
 	if (statement && IsA(statement, TransactionStmt) && unlikely(ends_prepared((TransactionStmt *) statement)))
 		steno_transaction_statement_done((TransactionStmt *) statement);
-	if (l->changes && steno_session_ready() && IsTransactionState())
+	if (l->changes && steno_session_ready() && steno_private.is_transaction_state())
 		steno_session_check(InvalidOid);	/* now, because the next statement may fail */
 	if (steno_my.settings_dirty)
 		steno_settings_record();
@@ -260,7 +263,7 @@ static inline bool
 rolls_back_later(const StenoLevel *l, Node *statement)
 {
 	return l->utility->state != STENO_STAGED && IsA(statement, TransactionStmt) &&
-		((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK && IsTransactionState();
+		((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK && steno_private.is_transaction_state();
 }
 
 /*
@@ -353,19 +356,21 @@ client_utility(UTILITY_ARGS)
 		note_block((TransactionStmt *) statement);
 	if (ends_later(statement, completion) || unlikely(rolls_back_later(&steno_top_level, statement)))
 	{
+		const char *message = *steno_private.client_query;
+
 		if (((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK)
 			steno_objects_finish(s, statement);
-		error_context_stack = steno_top_level.callback.previous;
+		*steno_private.error_context = steno_top_level.callback.previous;
 		steno_top_level.ending = true;
 
 		/*
 		 * Its source is freed with its portal, before its record is made, so use
 		 * the server's copy.
 		 */
-		if (s->source != debug_query_string && debug_query_string && strcmp(s->source, debug_query_string) == 0)
+		if (s->source != message && message && strcmp(s->source, message) == 0)
 		{
-			s->text = debug_query_string + (s->text - s->source);
-			s->source = debug_query_string;
+			s->text = message + (s->text - s->source);
+			s->source = message;
 		}
 		return;
 	}
@@ -444,8 +449,8 @@ process_utility(UTILITY_ARGS)
 	else if (steno_my.client && context == PROCESS_UTILITY_TOPLEVEL)
 	{
 		steno_refusal_check(plan->utilityStmt);
-		if (unlikely(!plan->canSetTag) && steno_my.level == NULL && ActivePortal && steno_is_rewritten() &&
-			steno_rewritten_added(plan))
+		if (unlikely(!plan->canSetTag) && steno_my.level == NULL && *steno_private.active_portal &&
+			steno_is_rewritten() && steno_rewritten_added(plan))
 		{
 			/* NOTIFY, by a rule */
 			steno_rewritten_begin(plan);
@@ -462,6 +467,8 @@ process_utility(UTILITY_ARGS)
 void
 steno_utility_install(void)
 {
+	steno_private.is_transaction_state = IsTransactionState;
+	steno_private.is_aborted_block = IsAbortedTransactionBlockState;
 	steno_private.previous_utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
 	ProcessUtility_hook = process_utility;
 }
