@@ -32,6 +32,7 @@
 #include "describe/relation_cache.h"
 #include "filter/redact.h"
 #include "policy/audit_role.h"
+#include "similar.h"
 
 /*
  * Cache the names of relations and columns while catalogs can be read: they cannot be
@@ -349,7 +350,7 @@ stage_kept(StenoStatement *s, bool searched)
 	types_len = steno_params_collect(params, false, types, &values) - types;
 	*steno_private.current_context = old;
 	if (types_len != k->params_len ||
-		memcmp(types, steno_kept_shape(k) + k->params, types_len) != 0 ||
+		!steno_is_same(types, steno_kept_shape(k) + k->params, types_len) ||
 		!stage_usual(s, &values))
 		return false;
 	plan = kept_plan(s);
@@ -518,6 +519,16 @@ find_nested(const StenoStatement *s)
 
 /* ---- templates of nested queries ---- */
 
+STENO_COLD static bool
+take_template(NestedShape *n, const StenoStatement *s)
+{
+	const StenoTemplateParts parts = {
+		.shape = n->shape, .shape_len = n->kept.len, .text = s->text, .text_len = s->text_len
+	};
+
+	return steno_template_take(&n->kept.template, &parts);
+}
+
 /*
  * The template of a nested query whose shape is kept; 0: it has none.  A plan at the same address, of
  * another function, can have the same shape, but hardly the same text.
@@ -531,18 +542,11 @@ template_of(NestedShape *n, const StenoStatement *s)
 	{
 		const StenoTemplate *t = &steno_my.producer.templates[k->template];
 
-		if (unlikely(t->text_len != s->text_len || memcmp(t->bytes + k->len, s->text, s->text_len) != 0))
+		if (unlikely(t->text_len != s->text_len || !steno_is_same(t->bytes + k->len, s->text, s->text_len)))
 			steno_template_release(&k->template);
 	}
-	if (unlikely(k->template == 0))
-	{
-		const StenoTemplateParts parts = {
-			.shape = n->shape, .shape_len = k->len, .text = s->text, .text_len = s->text_len
-		};
-
-		if (!steno_template_take(&k->template, &parts))
-			return 0;
-	}
+	if (unlikely(k->template == 0) && !take_template(n, s))
+		return 0;
 	steno_template_use(k->template);
 	return k->template;
 }
@@ -588,35 +592,67 @@ keep_nested(const StenoStatement *s, const StenoRecord *record)
 	keep_len(&n->kept, record, objects);
 }
 
-/* Make the record of a nested query with its kept shape; false: its parameters have other types, or are too many. */
+/*
+ * Collect the parameters of a nested query, if they have the types of its kept shape; else false.  *params is NULL if
+ * there are none.
+ */
 static inline bool
-make_with_kept(StenoStatement *s, const NestedShape *n, StenoRecord *record, StenoParams *values)
+collect_nested(const StenoStatement *s, const NestedShape *n, StenoParams *values, const StenoParams **params)
 {
-	ParamListInfo params = s->query->params;
-	uint8		none = 0;
+	ParamListInfo list = s->query->params;
 	uint8		types[STENO_VARINT_MAX + NESTED_PARAMS * (STENO_VARINT_MAX + 1)];
-	const uint8 *begin = &none;
-	uint32		len = 1;
+	MemoryContext old;
+	uint8	   *end;
 
-	steno_record_init(record, STENO_KIND_STATEMENT);
-	if (params != NULL && params->numParams > 0 && steno_my.log_parameter)
-	{
-		MemoryContext old;
-		uint8	   *end;
-
-		if (params->numParams > NESTED_PARAMS)
-			return false;
-		old = MemoryContextSwitchTo(steno_private.scratch);
-		end = steno_params_collect(params, false, types, values);
-		MemoryContextSwitchTo(old);
-		if (end == NULL)
-			return false;
-		begin = types;
-		len = end - types;
-		record->params = values;
-	}
-	if (len != n->kept.params_len || memcmp(begin, n->shape + n->kept.params, len) != 0)
+	*params = NULL;
+	if (list == NULL || list->numParams == 0 || !steno_my.log_parameter)
+		return n->kept.params_len == 1;
+	if (list->numParams > NESTED_PARAMS)
 		return false;
+	old = MemoryContextSwitchTo(steno_private.scratch);
+	end = steno_params_collect(list, false, types, values);
+	MemoryContextSwitchTo(old);
+	*params = values;
+	return end != NULL && end - types == n->kept.params_len &&
+		steno_is_same(types, n->shape + n->kept.params, n->kept.params_len);
+}
+
+/* The rows of a query that a rule has added are not counted. */
+static inline uint64
+nested_rows(const StenoStatement *s)
+{
+	return steno_my.log_rows && (s->portal != NULL || s->query->plannedstmt->canSetTag) ? s->rows : STENO_NONE64;
+}
+
+/* Put the record of a nested query that runs again and again as a brief one; false if it must be done the other way. */
+static inline bool
+put_nested(const StenoStatement *s)
+{
+	NestedShape *n = nested_place(s->query->plannedstmt);
+	StenoParams values;
+	const StenoParams *params;
+	uint8		template;
+
+	if (find_nested_again(s) == NULL)
+		return false;
+	template = template_of(n, s);
+	return template != 0 && collect_nested(s, n, &values, &params) &&
+		steno_put_nested(s, template, params, steno_duration(s), nested_rows(s), steno_current_xid());
+}
+
+/*
+ * Make the record of a nested query with its kept shape; false if it has none, or its parameters have other types.
+ */
+static bool
+make_with_kept(StenoStatement *s, StenoRecord *record, StenoParams *values)
+{
+	NestedShape *n = nested_place(s->query->plannedstmt);
+	const StenoParams *params;
+
+	if (find_nested_again(s) == NULL || !collect_nested(s, n, values, &params))
+		return false;
+	steno_record_init(record, STENO_KIND_STATEMENT);
+	record->params = params;
 	record->shape = n->shape;
 	record->shape_len = n->kept.len;
 	record->time = s->time;
@@ -629,37 +665,35 @@ make_with_kept(StenoStatement *s, const NestedShape *n, StenoRecord *record, Ste
 	return true;
 }
 
-/*
- * Record a nested query that has succeeded, with the shape that is kept of it or, if its plan runs again,
- * will be.  False if it has to be done the general way.
- */
-static bool
-record_nested(StenoStatement *s)
+/* Put the record of a nested query whole, and keep its shape if its plan runs again. */
+static pg_noinline void
+put_nested_whole(StenoStatement *s)
 {
 	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
-	StenoKept  *kept;
 	StenoRecord record;
 	StenoParams values;
-	uint8		template = 0;
 
-	if (s->top_level || !s->recorded || s->state != STENO_NOT_MADE || s->copy != NULL || s->objects != NULL ||
-		s->policy != 0 || s->suspect || !steno_my.log_statement || !steno_session_ready())
-		return false;
-	steno_describe(s->user_id);
-	kept = find_nested_again(s);
-	if (unlikely(s->kept != NULL && kept == NULL))
+	if (s->kept != NULL && find_nested_again(s) == NULL)
 		cache_relation_names(s->query->plannedstmt);
-	if (kept == NULL || !make_with_kept(s, nested_place(s->query->plannedstmt), &record, &values))
+	if (!make_with_kept(s, &record, &values))
 	{
 		steno_make_query_record(s, &event, false, &record, &values);
 		keep_nested(s, &record);
 	}
-	else
-		template = template_of(nested_place(s->query->plannedstmt), s);
-	/* the rows of a query that a rule has added are not counted */
-	if (steno_my.log_rows && (s->portal != NULL || s->query->plannedstmt->canSetTag))
-		record.rows = s->rows;
-	steno_put_ended_nested(s, &record, template);
+	record.rows = nested_rows(s);
+	steno_put_ended(s, &record);
+}
+
+/* Record a nested query that has succeeded; false if it has to be done the general way. */
+static bool
+record_nested(StenoStatement *s)
+{
+	if (s->top_level || !s->recorded || s->state != STENO_NOT_MADE || s->copy != NULL || s->objects != NULL ||
+		s->policy != 0 || s->suspect || !steno_my.log_statement || !steno_session_ready())
+		return false;
+	steno_describe(s->user_id);
+	if (!put_nested(s))
+		put_nested_whole(s);
 	return true;
 }
 
@@ -796,6 +830,14 @@ is_leader_query(const QueryDesc *query)
 	return IsParallelWorker() && query->dest && query->dest->mydest == DestTupleQueue;
 }
 
+/* Whether a query may have a record: by itself, if it fails, or for the functions that it calls. */
+static inline bool
+may_be_recorded(const StenoStatement *s)
+{
+	return s->recorded || s->failures || steno_class_logged(STENO_CLASS_FUNCTION) || steno_my.policy != 0 ||
+		steno_my.role_set;
+}
+
 /*
  * Begin a query's statement; NULL if it is part of a utility statement's record, or
  * not recorded by itself.
@@ -869,7 +911,7 @@ begin_query(QueryDesc *query)
 		steno_begin_also(s, STENO_CLASS_READ);
 
 	s->kept = s->top_level ? find_kept(s) : find_nested(s);
-	if (unlikely(s->kept == NULL))
+	if (unlikely(s->kept == NULL) && may_be_recorded(s))
 		cache_relation_names(plan);
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_judge_plan(s, plan, false);
@@ -972,8 +1014,9 @@ executor_start(QueryDesc *query, int eflags)
 {
 	StenoPrepared *p;
 
-	/* at the very beginning, so that the cache misses below overlap with this one */
-	steno_prefetch_state();
+	/* at the very beginning, so that the cache misses below overlap; the query of a function finds all of it there */
+	if (query->dest == NULL || query->dest->mydest != DestSPI)
+		steno_prefetch_state();
 	steno_ring_prefetch(&steno_my.producer, 2);
 	p = find_prepared(query);
 	if (p == NULL && steno_my.open_count == 1 && steno_commits(steno_my.open) &&

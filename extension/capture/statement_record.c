@@ -254,16 +254,6 @@ steno_put_ended(const StenoStatement *s, StenoRecord *record)
 	put_ended(s, record);
 }
 
-/* The same for a nested query; template has its shape and text, if it is not 0. */
-void
-steno_put_ended_nested(const StenoStatement *s, StenoRecord *record, uint8 template)
-{
-	record->duration = steno_duration(s);
-	record->xid = steno_current_xid();
-	if (template == 0 || unlikely(!steno_put_nested(record, template)))
-		steno_record_put(record, false);
-}
-
 /*
  * Make the record of a query.  closed: its portal was closed by the end of a
  * transaction, and its plan may be gone.

@@ -437,47 +437,47 @@ steno_put_commit(const StenoRecord *record)
 }
 
 /*
- * Put the record of a nested statement that has succeeded, and says nothing unusual, as a brief
- * one, if there is space.  The template has its shape and text.  False if it must be put like any
- * other.
+ * Put the record of a nested statement that has succeeded as a brief one, if it says nothing unusual, and
+ * there is space.  The template has its shape and text.  False if it must be put like any other.
  */
-bool
-steno_put_nested(const StenoRecord *record, uint8 template)
+STENO_HOT bool
+steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *params, uint64 duration, uint64 rows,
+				 uint64 xid)
 {
 	StenoLocal *my = &steno_my;
-	uint32		nulls_len = record->params ? record->params->nulls_len : 0;
-	uint64		values_len = record->params ? nulls_len + record->params->values_len : 0;
-	StenoBriefNesting nesting = {record->substatement, record->depth, (uint16) nulls_len};
+	uint32		nulls_len = params ? params->nulls_len : 0;
+	uint64		values_len = params ? nulls_len + params->values_len : 0;
+	StenoBriefNesting nesting = {s->substatement, s->depth, (uint16) nulls_len};
 	uint32		len = steno_brief_len((uint32) values_len);
 	StenoBriefMessage *b;
 	uint8	   *end;
 
-	if (unlikely(!my->described || my->dropped > 0 || my->staged || record->audited != 0 ||
-				 values_len > PG_UINT8_MAX ||
-				 record->statement != my->ring_statement + 1 ||
-				 (((record->duration + 1) | (record->rows + 1)) >> 32) != 0))
+	if (unlikely(!my->described || my->dropped > 0 || my->staged || s->audited != 0 ||
+				 steno_audit_reason(s->class, 0) != 0 || values_len > PG_UINT8_MAX ||
+				 s->statement != my->ring_statement + 1 || (((duration + 1) | (rows + 1)) >> 32) != 0))
 		return false;
-	b = steno_ring_reserve(&my->producer, len + sizeof(record->xid) + sizeof(nesting));
+	b = steno_ring_reserve(&my->producer, len + sizeof(xid) + sizeof(nesting));
 	if (unlikely(b == NULL))
 		return false;
 	end = (uint8 *) b + len;
 	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_NESTED | (record->params ? STENO_MESSAGE_VALUES : 0);
-	b->time = record->time;
-	b->duration = (uint32) record->duration;
-	b->rows = (uint32) record->rows;
+	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_NESTED | (params ? STENO_MESSAGE_VALUES : 0);
+	b->time = s->time;
+	b->duration = (uint32) duration;
+	b->rows = (uint32) rows;
 	b->version = my->producer.templates[template].version;
 	b->template = template;
 	b->values_len = (uint8) values_len;
-	if (record->params)
-		(void) steno_put_params(b->values, record->params, true);
-	if (record->xid != 0)
+	if (params)
+		(void) steno_put_params(b->values, params, true);
+	if (xid != 0)
 	{
-		end = steno_put_bytes(end, &record->xid, sizeof(record->xid));
+		memcpy(end, &xid, sizeof(xid));
+		end += sizeof(xid);
 		b->m.flags |= STENO_MESSAGE_XID;
 	}
-	end = steno_put_bytes(end, &nesting, sizeof(nesting));
-	b->m.len = end - (uint8 *) b;
+	memcpy(end, &nesting, sizeof(nesting));
+	b->m.len = end + sizeof(nesting) - (uint8 *) b;
 	my->seq++;
 	steno_publish_message(&b->m, false);
 	steno_record_reset_scratch();

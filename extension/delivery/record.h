@@ -16,7 +16,8 @@
 extern void steno_record_describe(const uint8 *body, uint32 len);
 extern void steno_record_put(StenoRecord *record, bool top_level);
 extern bool steno_put_commit(const StenoRecord *record);
-extern bool steno_put_nested(const StenoRecord *record, uint8 template);
+extern bool steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *params, uint64 duration,
+							 uint64 rows, uint64 xid);
 extern bool steno_record_is_big(const StenoRecord *record);
 extern void steno_record_may_fail(const StenoStatement *s);
 extern bool steno_record_guarded(void (*f) (void));

@@ -18,6 +18,7 @@
 #include "delivery/encode.h"
 #include "delivery/template.h"
 #include "policy/policy.h"
+#include "similar.h"
 
 /* Room for it; NULL: it is too big, finds none, or must not be staged. */
 static pg_attribute_always_inline void *
@@ -166,42 +167,6 @@ begin_brief(const StenoStatement *s, uint8 template, uint8 values_len, bool valu
 	return b;
 }
 
-/*
- * Copy and compare bytes, mostly few.  The C library's functions are faster with many, but they are called by
- * an address in the library's table, and so stand in pages that nothing else here needs.
- */
-static pg_attribute_always_inline void
-copy_short(uint8 *to, const uint8 *from, uint64 n)
-{
-	uint64		i;
-
-	for (i = 0; i + 8 <= n; i += 8)
-		memcpy(to + i, from + i, 8);
-	for (; i < n; i++)
-		to[i] = from[i];
-}
-
-static pg_attribute_always_inline bool
-is_same(const uint8 *a, const uint8 *b, uint64 n)
-{
-	uint64		i;
-
-	for (i = 0; i + 8 <= n; i += 8)
-	{
-		uint64		x;
-		uint64		y;
-
-		memcpy(&x, a + i, 8);
-		memcpy(&y, b + i, 8);
-		if (x != y)
-			return false;
-	}
-	for (; i < n; i++)
-		if (a[i] != b[i])
-			return false;
-	return true;
-}
-
 /* Whether a text is that of a template, or one that its records can have. */
 static pg_attribute_always_inline bool
 is_text_of(const StenoTemplate *t, const char *text, uint64 len)
@@ -211,8 +176,8 @@ is_text_of(const StenoTemplate *t, const char *text, uint64 len)
 	uint64		after = t->text_len - before;
 
 	return (steno_template_varies(t) ? len >= t->text_len : len == t->text_len) &&
-		is_same((const uint8 *) text, common, before) &&
-		is_same((const uint8 *) text + len - after, common + before, after);
+		steno_is_same(text, common, before) &&
+		steno_is_same(text + len - after, common + before, after);
 }
 
 /*
@@ -249,7 +214,7 @@ steno_stage_repeated(const StenoStatement *s, StenoKept *k, const StenoParams *p
 	if (steno_template_varies(t))
 	{
 		*p++ = (uint8) own;
-		copy_short(p, (const uint8 *) s->text + (t->own_at - 1), own);
+		steno_copy_short(p, s->text + (t->own_at - 1), own);
 		p += own;
 	}
 	if (params)
@@ -269,7 +234,7 @@ steno_stage_control(const StenoStatement *s, uint8 control)
 	if (unlikely(b == NULL))
 		return false;
 	b->version = 0;
-	copy_short(b->values, (const uint8 *) s->text, s->text_len);
+	steno_copy_short(b->values, s->text, s->text_len);
 	stage_message(&b->m, s->statement, s->time);
 	return true;
 }

@@ -877,11 +877,20 @@ steno_put_params(uint8 *p, const StenoParams *params, bool values)
 	}
 	else if (params->nulls_len > 0)
 	{
-		memset(p, 0, params->nulls_len);
+		uint8		bits = 0;
+
 		for (i = 0; i < params->count; i++)
+		{
 			if (params->values[i].data == NULL)
-				p[i / 8] |= 1 << (i % 8);
-		p += params->nulls_len;
+				bits |= 1 << (i % 8);
+			if (i % 8 == 7)
+			{
+				*p++ = bits;
+				bits = 0;
+			}
+		}
+		if (i % 8 != 0)
+			*p++ = bits;
 	}
 	if (!values)
 		return p;
