@@ -283,7 +283,7 @@ kept_plan(const StenoStatement *s)
  * What is known about a query that begins; NULL if it is not a prepared statement
  * that ran lately, or if anything requires the general path.
  */
-static inline StenoPrepared *
+static pg_attribute_always_inline StenoPrepared *
 find_prepared(const QueryDesc *query)
 {
 	StenoPrepared *p = steno_my.prepared;
@@ -1009,6 +1009,19 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 		stage(s);
 }
 
+/* The same if the statement before may be of the same string, in the same transaction, and so has no commit. */
+STENO_COLD static StenoPrepared *
+find_prepared_after_another(const QueryDesc *query)
+{
+	Portal		portal = *steno_private.active_portal;
+
+	if (!steno_commits(steno_my.open) || portal == NULL || steno_top_level.more_queries)
+		return NULL;
+	if (portal->sourceText == query->sourceText)
+		steno_open_finish_committed();
+	return find_prepared(query);
+}
+
 STENO_HOT static void
 executor_start(QueryDesc *query, int eflags)
 {
@@ -1019,14 +1032,8 @@ executor_start(QueryDesc *query, int eflags)
 		steno_prefetch_state();
 	steno_ring_prefetch(&steno_my.producer, 2);
 	p = find_prepared(query);
-	if (p == NULL && steno_my.open_count == 1 && steno_commits(steno_my.open) &&
-		*steno_private.active_portal && !steno_top_level.more_queries)
-	{
-		/* another statement of the same string, in the same transaction */
-		if ((*steno_private.active_portal)->sourceText == query->sourceText)
-			steno_open_finish_committed();
-		p = find_prepared(query);
-	}
+	if (p == NULL && steno_my.open_count == 1)
+		p = find_prepared_after_another(query);
 	if (likely(p != NULL && steno_my.user_id == steno_private.get_user_id()))
 		start_prepared(query, eflags, p);
 	else
@@ -1091,7 +1098,10 @@ executor_run(STENO_RUN_ARGS)
 		steno_private.previous_run(STENO_RUN_PASS);
 		/* others may have run while it waited for a lock */
 		if (query->operation != CMD_SELECT)
+		{
 			steno_prefetch_state();
+			STENO_PREFETCH_WRITE(steno_my.staged);
+		}
 		steno_leave(&steno_top_level);
 	}
 	else
