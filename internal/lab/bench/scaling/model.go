@@ -53,7 +53,7 @@ type Forecast struct {
 }
 
 // A ring has a header and templates beside its data (core/ring/ring.h).
-const ringOverhead = 4096 + 6*1024
+const ringOverhead = 4096 + 16*1024
 
 // reserve is what a session that runs one statement leaves free of its ring, for short records
 // (extension/delivery/room.c).

@@ -20,9 +20,9 @@ import (
 
 // workloads are costs that were measured on the machine of docs/scaling.md, which has the commands.
 var workloads = map[string]Costs{
-	"select": {Rate: 19000, Backend: 320, Writer: 80, Pass: 160, Look: 2500, RingBytes: 64, TrailBytes: 9, Lines: 2},
-	"simple": {Rate: 18000, Backend: 470, Writer: 205, Pass: 160, Look: 2500, RingBytes: 215, TrailBytes: 15.5, Lines: 4.3},
-	"tpcb":   {Rate: 16000, Backend: 600, Writer: 125, Pass: 160, Look: 2500, RingBytes: 97, TrailBytes: 14, Lines: 2},
+	"select": {Rate: 19000, Backend: 320, Writer: 80, Pass: 160, Look: 2500, RingBytes: 32, TrailBytes: 8, Lines: 1.5},
+	"simple": {Rate: 18000, Backend: 470, Writer: 205, Pass: 160, Look: 2500, RingBytes: 40, TrailBytes: 11, Lines: 1.6},
+	"tpcb":   {Rate: 16000, Backend: 600, Writer: 125, Pass: 160, Look: 2500, RingBytes: 46, TrailBytes: 13, Lines: 1.7},
 }
 
 // How long it takes to move a cache line from one core to another: as measured there, and an assumption.

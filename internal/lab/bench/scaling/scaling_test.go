@@ -32,7 +32,7 @@ func TestForecastIsArithmetic(t *testing.T) {
 	about(t, "backend", f.Backend, 0.005)
 	about(t, "trail", f.Trail, 400000)
 	about(t, "between sockets", f.Between, 0)
-	about(t, "memory", f.RingMemory, 100*(1048576+10240))
+	about(t, "memory", f.RingMemory, 100*(1048576+20480))
 	about(t, "full", f.Full, (1048576.0-reserve)/(1000*100)*1000)
 	about(t, "covered", f.StallCovered, f.Full-100)
 	about(t, "passes", f.Passes, 10)
