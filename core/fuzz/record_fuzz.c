@@ -1,8 +1,8 @@
 /*
  * core/fuzz/record_fuzz.c
- *		Any bytes, as a recipe of records: sessions put them into a ring, a writer
- *		reads it into blocks, and the decoder must find there what was put in, both
- *		unencrypted and encrypted.
+ *		Any bytes, as a recipe of records, brief ones and their templates included: sessions
+ *		put them into a ring, a writer reads it into blocks, and the decoder must find there
+ *		what was put in, both unencrypted and encrypted.
  *
  * Bytes beyond the end of a recipe are zeros, so that every recipe makes whole records.
  */
@@ -232,6 +232,9 @@ typedef struct Session
 	StenoSource source;			/* read by the writer */
 	uint64_t	position;
 	uint64_t	seq;
+	uint64_t	read_seq;		/* what the messages before position say */
+	uint64_t	read_statement;
+	uint32_t	nparams[STENO_TEMPLATES];
 } Session;
 
 /* The expected contents of the block: a copy of each message, and its session. */
@@ -277,6 +280,7 @@ make_rings(StenoRings *rings)
 		must(steno_rings_attach(rings, f, total, f) == NULL);
 	}
 	memset(steno_ring_at(rings, 0), 0, sizeof(StenoRing));
+	memset(steno_ring_templates(rings, 0), 0, STENO_TEMPLATES * sizeof(StenoTemplate));
 }
 
 /* Like a stream that begins an encrypted segment. */
@@ -341,6 +345,45 @@ finish(Bench *b)
 	steno_block_reset(b->block);
 }
 
+/* The block has the message: that is what it must be decoded to, a brief one in its full form. */
+static void
+keep(Bench *b, Session *s, const StenoMessage *m)
+{
+	Kept	   *k = &b->kept[b->nkept];
+	StenoWhole	room;
+	const StenoMessage *whole = m;
+
+	if (m->kind != STENO_KIND_DATA)
+	{
+		whole = &steno_message_whole(m, s->source.templates, s->read_seq + 1, s->read_statement + 1, &room)->m;
+		steno_message_advance(m, &s->read_seq, &s->read_statement);
+	}
+	memcpy(k->bytes, whole, whole->len);
+	memcpy(k->body, s->source.body, s->source.body_len);
+	k->body_len = s->source.body_len;
+	b->nkept++;
+}
+
+/* Brief records that the block takes in a row. */
+static void
+drain_row(Bench *b, Session *s, uint64_t head)
+{
+	const uint8_t *data = steno_ring_data(&s->rings, 0);
+	uint64_t	end = s->position;
+	int			n;
+
+	for (n = b->nkept; n < MOST_RECORDS && end != head; n++)
+		end += steno_ring_message(data, RING, end)->len;
+	end = steno_block_add_brief(b->block, &s->source, data, RING, s->position, end);
+	while (s->position != end)
+	{
+		const StenoMessage *m = steno_ring_message(data, RING, s->position);
+
+		keep(b, s, m);
+		s->position += m->len;
+	}
+}
+
 /* The writer's part: read everything that is published. */
 static void
 drain(Bench *b, Session *s)
@@ -348,7 +391,7 @@ drain(Bench *b, Session *s)
 	StenoRing  *ring = steno_ring_at(&s->rings, 0);
 	uint64_t	head = steno_ring_published(ring);
 
-	while (s->position != head)
+	while (drain_row(b, s, head), s->position != head)
 	{
 		const StenoMessage *m = steno_ring_message(steno_ring_data(&s->rings, 0), RING, s->position);
 
@@ -363,13 +406,14 @@ drain(Bench *b, Session *s)
 				must(steno_block_add(b->block, &s->source, m));
 			}
 			if (m->kind != STENO_KIND_DEF_SESSION)
+				keep(b, s, m);
+			else
 			{
-				Kept	   *k = &b->kept[b->nkept++];
-
-				memcpy(k->bytes, m, m->len);
-				memcpy(k->body, s->source.body, s->source.body_len);
-				k->body_len = s->source.body_len;
+				s->read_seq = ((const StenoSessionMessage *) m)->seq;
+				s->read_statement = ((const StenoSessionMessage *) m)->statement;
 			}
+			if (m->kind != STENO_KIND_DATA)
+				must(s->source.seq == s->read_seq && s->source.statement == s->read_statement);
 		}
 		s->position += m->len;
 	}
@@ -417,6 +461,117 @@ describe(Bench *b, Session *s, Recipe *r, void *buffer)
 	put(b, s, buffer);
 }
 
+/* ---- brief records ---- */
+
+/* Define a template of the session's ring, which no record there needs any more. */
+static void
+define(Bench *b, Session *s, Recipe *r)
+{
+	uint8_t		shapes[1200];
+	uint32_t	i = byte(r) % STENO_TEMPLATES;
+	StenoTemplate *t = &steno_ring_templates(&s->rings, 0)[i];
+
+	drain(b, s);
+	t->version++;
+	t->shape_len = (uint16_t) shape(r, shapes, &s->nparams[i]);
+	if (t->shape_len > STENO_TEMPLATE_ROOM)
+	{
+		t->shape_len = STENO_BARE_SHAPE;
+		s->nparams[i] = 0;
+		memset(shapes, 0, STENO_BARE_SHAPE);
+	}
+	memcpy(t->bytes, shapes, t->shape_len);
+	t->text_len = (uint16_t) string(r, t->bytes + t->shape_len, STENO_TEMPLATE_ROOM - t->shape_len);
+	t->own_at = byte(r) & 1 ? (uint16_t) (1 + number(r) % (t->text_len + 1u)) : 0;
+}
+
+/* The record of a commit at to. */
+static void
+commit(Recipe *r, void *to)
+{
+	StenoCommitMessage c = {{sizeof(c), STENO_KIND_TRANSACTION, STENO_MESSAGE_BRIEF}, .time = (int64_t) number(r)};
+
+	c.xid = number(r);
+	c.lsn = number(r);
+	c.lsn_len = (uint32_t) number(r);
+	c.timeline = byte(r);
+	c.duration = (uint32_t) number(r);
+	c.statements = byte(r);
+	memcpy(to, &c, sizeof(c));
+}
+
+static uint8_t *
+append(StenoBriefMessage *m, uint8_t *p, uint16_t flag, const void *bytes, size_t len)
+{
+	m->m.flags |= flag;
+	memcpy(p, bytes, len);
+	return p + len;
+}
+
+/* The record of a statement, at to, that has a template, or is BEGIN or COMMIT. */
+static void
+brief(Session *s, Recipe *r, void *to)
+{
+	StenoBriefMessage *m = to;
+	uint8_t		has = byte(r);
+	uint8_t		i = byte(r) % (STENO_TEMPLATES + 2);
+	bool		control = i >= STENO_TEMPLATES;
+	const StenoTemplate *t = control ? NULL : &steno_ring_templates(&s->rings, 0)[i];
+	uint8_t    *p = m->values;
+	uint32_t	nulls_len = 0;
+
+	memset(m, 0, STENO_BRIEF_FIXED);
+	m->m.kind = STENO_KIND_STATEMENT;
+	m->m.flags = STENO_MESSAGE_BRIEF | (has & 1 && !control ? STENO_MESSAGE_VALUES : 0);
+	m->time = (int64_t) number(r);
+	m->duration = has & 2 ? (uint32_t) number(r) : STENO_NONE32;
+	m->rows = has & 4 ? (uint32_t) number(r) : STENO_NONE32;
+	m->template = control ? (uint8_t) (i - STENO_TEMPLATES + STENO_BRIEF_BEGIN) : i;
+	m->version = control ? 0 : (uint16_t) (t->version + (has >= 250));
+	if (t != NULL && steno_template_varies(t))
+	{
+		m->values[0] = (uint8_t) string(r, m->values + 1, 200);
+		p += 1 + m->values[0];
+	}
+	if ((has & 9) == 9 && t != NULL && s->nparams[i] > 0)
+	{
+		nulls_len = (s->nparams[i] + 7) / 8;
+		memset(p, byte(r), nulls_len);
+		p += nulls_len;
+	}
+	if (has & 1)
+		p += string(r, p, (uint32_t) (UINT8_MAX - (p - m->values)));
+	m->values_len = (uint8_t) (p - m->values);
+	p = (uint8_t *) m + steno_brief_len(m->values_len);
+	if (has & 16)
+	{
+		uint64_t	xid = number(r);
+
+		p = append(m, p, STENO_MESSAGE_XID, &xid, sizeof(xid));
+	}
+	if (has & 32)
+	{
+		StenoBriefNumbers n;
+
+		n.statement = number(r);
+		n.duration = number(r) >> 1;
+		n.rows = number(r) >> 1;
+		p = append(m, p, STENO_MESSAGE_NUMBERS, &n, sizeof(n));
+	}
+	if (nulls_len > 0 || has & 64)
+	{
+		StenoBriefNesting n = {.nulls_len = (uint16_t) nulls_len};
+
+		n.substatement = byte(r);
+		n.depth = (uint16_t) (1 + byte(r) % 3);
+		p = append(m, p, STENO_MESSAGE_NESTED, &n, sizeof(n));
+	}
+	m->m.len = (uint32_t) (p - (uint8_t *) m);
+	r->filler = byte(r);
+}
+
+/* ---- recipes ---- */
+
 static void
 one(Bench *b, Recipe *r)
 {
@@ -428,7 +583,7 @@ one(Bench *b, Recipe *r)
 	/* a session begins with its session message */
 	if (s->source.body_len == 0 && s->producer.head == 0)
 		describe(b, s, r, buffer);
-	switch (what / SOURCES % 8)
+	switch (what / SOURCES % 16)
 	{
 		case 0:
 			describe(b, s, r, buffer);
@@ -437,7 +592,7 @@ one(Bench *b, Recipe *r)
 			model_encode_data(buffer, number(r), byte(r) % STENO_PARTS, bytes, string(r, bytes, sizeof(bytes)));
 			break;
 		case 2:
-			s->seq = number(r);
+			s->seq = number(r) >> 1;
 			record(r, buffer, s->seq);
 			break;
 		case 3:
@@ -446,6 +601,20 @@ one(Bench *b, Recipe *r)
 		case 4:
 			drain(b, s);
 			return;
+		case 8:
+			define(b, s, r);
+			return;
+		case 9:
+			commit(r, buffer);
+			s->seq++;
+			break;
+		case 10:
+		case 11:
+		case 12:
+		case 13:
+			brief(s, r, buffer);
+			s->seq++;
+			break;
 		default:
 			record(r, buffer, ++s->seq);
 			break;
@@ -480,8 +649,12 @@ steno_fuzz_records(const uint8_t *data, size_t size)
 		steno_producer_init(&s->producer, &s->rings, 0);
 		memset(&s->source, 0, sizeof(s->source));
 		s->source.generation = UINT64_MAX;
+		s->source.templates = steno_ring_templates(&s->rings, 0);
 		s->position = 0;
 		s->seq = 0;
+		s->read_seq = 0;
+		s->read_statement = 0;
+		memset(s->nparams, 0, sizeof(s->nparams));
 	}
 	while (r.p < r.end)
 		one(&b, &r);

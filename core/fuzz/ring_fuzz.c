@@ -3,9 +3,10 @@
  *		Any bytes, as a ring that a crashed server left: recovery must terminate, must
  *		not read beyond it, and the blocks that it writes must be decodable.
  *
- * An input consists of the beginning of the ring's header, up to its session, then its
- * templates, then its data from the tail on; missing bytes are zeros.  It is also used as
- * a file's header: one that is accepted must be identical to the one that was made.
+ * An input consists of the beginning of the ring's header, up to its session, then the
+ * number of templates, as a byte, and these, each without the bytes that it does not use, then
+ * the ring's data from the tail on; missing bytes are zeros.  It is also used as a file's
+ * header: one that is accepted must be identical to the one that was made.
  */
 #include <stdlib.h>
 
@@ -73,6 +74,26 @@ check_header(const uint8_t *data, size_t size)
 	must(other.headers == rings.headers && other.templates == rings.templates && other.data == rings.data);
 }
 
+/* As many templates as a byte says; an input need not have all bytes of those that have little. */
+static void
+take_templates(StenoTemplate *templates, const uint8_t **data, size_t *size)
+{
+	uint8_t		n;
+	int			i;
+
+	memset(templates, 0, STENO_TEMPLATES * sizeof(StenoTemplate));
+	take(&n, 1, data, size);
+	for (i = 0; i < n % (STENO_TEMPLATES + 1); i++)
+	{
+		StenoTemplate *t = &templates[i];
+		uint32_t	len;
+
+		take(t, offsetof(StenoTemplate, bytes), data, size);
+		len = (uint32_t) t->shape_len + t->text_len;
+		take(t->bytes, len < STENO_TEMPLATE_ROOM ? len : STENO_TEMPLATE_ROOM, data, size);
+	}
+}
+
 static void
 fill(const uint8_t *data, size_t size)
 {
@@ -83,7 +104,7 @@ fill(const uint8_t *data, size_t size)
 
 	memset(ring, 0, sizeof(*ring));
 	take(ring, HEADER, &data, &size);
-	take(steno_ring_templates(&rings, 0), STENO_TEMPLATES * sizeof(StenoTemplate), &data, &size);
+	take_templates(steno_ring_templates(&rings, 0), &data, &size);
 	memset(to, 0, SIZE);
 	tail = atomic_load(&ring->tail);
 	for (i = 0; i < size && i < SIZE; i++)
