@@ -16,6 +16,16 @@
 #error "pg_steno needs a little-endian machine: rings are written in the machine's byte order, and read as little-endian"
 #endif
 
+/*
+ * A condition that hardly ever holds.  What it guards stands apart from the rest of the function, in no page and
+ * no cache line that is touched usually.
+ */
+#if defined(__GNUC__) && __GNUC__ >= 9
+#define STENO_RARELY(x) __builtin_expect_with_probability((x) != 0, 0, 1.0)
+#else
+#define STENO_RARELY(x) __builtin_expect((x) != 0, 0)
+#endif
+
 #define STENO_FORMAT_VERSION 1
 #define STENO_SEGMENT_MAGIC "STENOSEG"
 #define STENO_SEGMENT_HEADER 128

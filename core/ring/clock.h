@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#include "ring/ring.h"
+#include "defs.h"
 
 #if defined(__x86_64__)
 #include <x86intrin.h>

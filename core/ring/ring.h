@@ -52,16 +52,6 @@
 #define STENO_PREFETCH_WRITE(p) __builtin_prefetch(p, 1)
 #endif
 
-/*
- * A condition that hardly ever holds.  What it guards stands apart from the rest of the function, in no page and
- * no cache line that is touched usually.
- */
-#if defined(__GNUC__) && __GNUC__ >= 9
-#define STENO_RARELY(x) __builtin_expect_with_probability((x) != 0, 0, 1.0)
-#else
-#define STENO_RARELY(x) __builtin_expect((x) != 0, 0)
-#endif
-
 /* A message is at most 1/STENO_RING_SHARE of a ring; bigger records send parts ahead. */
 #define STENO_RING_SHARE 8
 #define STENO_RING_MIN (16 * 1024)

@@ -66,6 +66,9 @@
 #define RUN_HEAD 5
 #define RUN_MAX ((1 << 14) - 1)
 
+/* How far ahead of a message in a ring to prefetch, in bytes. */
+#define AHEAD 512
+
 /* A record in a run without its values and its part of a text: six varints. */
 #define RUN_RECORD_MAX (6 * STENO_VARINT_MAX)
 
@@ -1371,6 +1374,17 @@ add_own_text(StenoBlock *block, const StenoSource *source, const StenoBriefMessa
 	steno_index_text(block->index, text, (uint32_t) (p - text));
 }
 
+/* The fields of a brief record with these numbers. */
+static inline uint32_t
+brief_mask(const StenoBriefMessage *b, uint64_t rows, uint64_t duration, uint64_t xid)
+{
+	return STENO_FIELD_SHAPE | STENO_FIELD_TEXT | STENO_FIELD_TIME |
+		(rows != STENO_NONE64 ? STENO_FIELD_ROWS : 0) |
+		(duration != STENO_NONE64 ? STENO_FIELD_DURATION : 0) |
+		(b->m.flags & STENO_MESSAGE_VALUES ? STENO_FIELD_VALUES : 0) |
+		(xid != 0 ? STENO_FIELD_XID : 0);
+}
+
 /*
  * Add a brief record.  What it says is the same as what add_record would make of its full form;
  * the item is shorter if the record has a form.
@@ -1379,7 +1393,7 @@ static void
 add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 {
 	StenoFormPlace *k = NULL;
-	uint32_t	mask = STENO_FIELD_SHAPE | STENO_FIELD_TEXT | STENO_FIELD_TIME;
+	uint32_t	mask;
 	int64_t		elapsed = elapsed_since(block, b->time);
 	uint32_t	session;
 	int64_t		seq;
@@ -1406,14 +1420,7 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	e = &block->expected[session];
 	seq = advance_seq(e, source->seq + 1);
 	statement = advance_statement(e, n.statement, true);
-	if (n.rows != STENO_NONE64)
-		mask |= STENO_FIELD_ROWS;
-	if (n.duration != STENO_NONE64)
-		mask |= STENO_FIELD_DURATION;
-	if (b->m.flags & STENO_MESSAGE_VALUES)
-		mask |= STENO_FIELD_VALUES;
-	if (xid != 0)
-		mask |= STENO_FIELD_XID;
+	mask = brief_mask(b, n.rows, n.duration, xid);
 	if ((seq | statement) == 0 && has_room_for_text(block, k, &v) &&
 		has_form(block, k, session, mask, n.rows, (uint8_t) v.values_len))
 	{
@@ -1545,14 +1552,9 @@ add_with_form(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b
 		.values = v.values, .elapsed = elapsed_since(block, b->time), .duration = duration,
 		.rows = b->rows != STENO_NONE32 ? b->rows : STENO_NONE64, .xid = steno_brief_xid(b)
 	};
-	uint32_t	mask = STENO_FIELD_SHAPE | STENO_FIELD_TEXT | STENO_FIELD_TIME |
-		(own.rows != STENO_NONE64 ? STENO_FIELD_ROWS : 0) |
-		(duration != STENO_NONE64 ? STENO_FIELD_DURATION : 0) |
-		(b->m.flags & STENO_MESSAGE_VALUES ? STENO_FIELD_VALUES : 0) |
-		(own.xid != 0 ? STENO_FIELD_XID : 0);
 
-	if (k->mask != mask || k->values_len != (uint8_t) v.values_len || !(k->own_rows || k->rows == own.rows) ||
-		!has_room_for_text(block, k, &v))
+	if (k->mask != brief_mask(b, own.rows, duration, own.xid) || k->values_len != (uint8_t) v.values_len ||
+		!(k->own_rows || k->rows == own.rows) || !has_room_for_text(block, k, &v))
 		return false;
 	if (k->varies)
 		add_own_text(block, source, b, k, &v, &own);
@@ -1578,7 +1580,7 @@ steno_block_add_brief(StenoBlock *block, StenoSource *source, const uint8_t *dat
 		const StenoFormPlace *k;
 
 		/* the producer has written it on another core, and it may be far away */
-		__builtin_prefetch((const uint8_t *) b + STENO_BLOCK_AHEAD);
+		__builtin_prefetch((const uint8_t *) b + AHEAD);
 		if (b->m.kind != STENO_KIND_STATEMENT ||
 			(b->m.flags & ~(STENO_MESSAGE_VALUES | STENO_MESSAGE_XID)) != STENO_MESSAGE_BRIEF ||
 			!has_room(block, source, b->m.len + sizeof(StenoWhole)))

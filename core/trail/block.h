@@ -37,9 +37,6 @@ typedef struct StenoFormPlace
 	uint64_t	control;		/* of BEGIN and COMMIT: the text, if it is as short as that; else 0 */
 } StenoFormPlace;
 
-/* How far ahead of a message in a ring to prefetch, in bytes. */
-#define STENO_BLOCK_AHEAD 512
-
 /* The places of templates, then those of BEGIN and COMMIT. */
 #define STENO_PLACES (STENO_TEMPLATES + 2)
 

@@ -146,7 +146,7 @@ is_of_autovacuum(void)
 }
 
 /* Record the end of the current transaction, which has a transaction ID. */
-STENO_HOT STENO_HOT static void
+STENO_HOT static void
 record_transaction(XactEvent event)
 {
 	StenoRecord record;

@@ -21,8 +21,9 @@ static uint8 *owners[STENO_SHARED_TEMPLATES];
 bool
 steno_template_fits(const StenoTemplateParts *parts)
 {
-	return parts->text_len <= STENO_TEMPLATE_ROOM &&
-		parts->shape_len + (parts->varies ? parts->before + parts->after : parts->text_len) <= STENO_TEMPLATE_ROOM;
+	uint64		text = parts->varies ? parts->before + parts->after : parts->text_len;
+
+	return text <= STENO_TEMPLATE_ROOM && parts->shape_len + text <= STENO_TEMPLATE_ROOM;
 }
 
 /*

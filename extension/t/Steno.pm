@@ -16,6 +16,7 @@ use File::Temp ();
 use IPC::Run ();
 use JSON::PP ();
 use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
@@ -24,7 +25,7 @@ our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
   relations_of verify_ok gapless by_statement numbers_are_there wait_until value can_connect steno_result
   without_origin has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
-  refuses_to_start cases_of run_cases filler
+  refuses_to_start cases_of run_cases filler recovered_copy
 );
 
 # Ring files of servers that a test kills must not be left in memory, even if the test fails: their
@@ -170,6 +171,21 @@ sub steno_result
 	IPC::Run::run([ $ENV{STENO}, @args ], '>', \$out, '2>', \$err);
 	die "steno @args ended by signal @{[ $? & 127 ]}: $err" if $? & 127;
 	return ($? >> 8, $out, $err);
+}
+
+# The trail that steno recover makes of that of a server that was killed, and of its ring file, both of which stay as
+# they are.
+sub recovered_copy
+{
+	my ($node) = @_;
+	my $folder = PostgreSQL::Test::Utils::tempdir();
+
+	PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$folder/trail");
+	PostgreSQL::Test::RecursiveCopy::copypath(rings_of($node), "$folder/rings");
+	my ($code, undef, $err) = steno_result('recover', '--out', "$folder/copy", '--rings', "$folder/rings", "$folder/trail");
+	is($code, 0, 'steno recover reads the ring file') or diag $err;
+	verify_ok("$folder/copy", 'the copy is whole');
+	return "$folder/copy";
 }
 
 # Lines of JSON from the trail of a server or in a directory.

@@ -8,7 +8,6 @@ use warnings;
 
 use JSON::PP ();
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Steno;
 use Steno::Client;
@@ -118,18 +117,13 @@ wait_until 'the statement waits', sub {
 };
 kill_server($node);
 
-my $saved = PostgreSQL::Test::Utils::tempdir();
-PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$saved/trail");
-PostgreSQL::Test::RecursiveCopy::copypath(rings_of($node), "$saved/rings");
-my ($code, undef, $err) = steno_result('recover', '--out', "$saved/copy", '--rings', "$saved/rings", "$saved/trail");
-is($code, 0, 'steno recover reads the ring file') or diag $err;
-verify_ok("$saved/copy", 'the copy is whole');
-is_deeply([ found("$saved/copy") ], \@told, 'what steno recover read from the ring');
+my $copy = recovered_copy($node);
+is_deeply([ found($copy) ], \@told, 'what steno recover read from the ring');
 
 $node->start;
 wait_until 'the server has drained it', sub { scalar(my @files = ring_files($node)) == 1 };
 is_deeply([ found($node) ], \@told, 'what the server drained');
-foreach my $where ("$saved/copy", $node)
+foreach my $where ($copy, $node)
 {
 	my $r = the_record($where, 'what ran', kind => 'statement', application => 'brief', outcome => 'interrupted');
 

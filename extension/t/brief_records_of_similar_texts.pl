@@ -8,7 +8,6 @@ use strict;
 use warnings;
 
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Steno;
 use Steno::Client;
@@ -129,13 +128,8 @@ cmp_ok($times, '<=', 10, 'the text of brief records stands beside the ring');
 send_all(2);
 kill_server($node);
 
-my $saved = PostgreSQL::Test::Utils::tempdir();
-PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$saved/trail");
-PostgreSQL::Test::RecursiveCopy::copypath(rings_of($node), "$saved/rings");
-my ($code, undef, $err) = steno_result('recover', '--out', "$saved/copy", '--rings', "$saved/rings", "$saved/trail");
-is($code, 0, 'steno recover reads the ring file') or diag $err;
-verify_ok("$saved/copy", 'the copy is whole');
-agree("$saved/copy", 'what steno recover read from the ring');
+my $copy = recovered_copy($node);
+agree($copy, 'what steno recover read from the ring');
 
 $node->start;
 wait_until 'the server has drained it', sub { scalar(my @files = ring_files($node)) == 1 };

@@ -270,7 +270,6 @@ steno_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
 		if (drain->positions[i] == head)
 			break;
 		m = steno_ring_message(data, size, drain->positions[i]);
-		__builtin_prefetch((const uint8_t *) m + STENO_BLOCK_AHEAD);
 		if (m->kind != 0 && !steno_writer_add(w, &drain->sources[i], m))
 			return false;
 		drain->positions[i] += m->len;

@@ -170,6 +170,20 @@ func TestRingFileIsRead(t *testing.T) {
 	}
 }
 
+// ringOf reads a ring of a file.
+func ringOf(t *testing.T, file *ringtest.File, number int) *ring.Ring {
+	t.Helper()
+	f, err := ring.ReadBytes(file.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := f.Ring(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // TestBriefRecordsAreRead reads records whose shape and text stand in a template, and
 // one that refers to a template which is another one now.
 func TestBriefRecordsAreRead(t *testing.T) {
@@ -185,14 +199,7 @@ func TestBriefRecordsAreRead(t *testing.T) {
 			Active: true, Staged: true, Running: 5, Time: trailtest.Epoch + 9, Unpublished: staged.Bytes(),
 			Templates: map[int]ringtest.Template{5: {Version: 9, Shape: shape, Text: text}},
 		}}}
-		f, err := ring.ReadBytes(ringFile.Bytes())
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := f.Ring(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := ringOf(t, ringFile, 1)
 		m, ok := r.Message(r.Tail, r.Head, 0, 0)
 		w := m.Record
 		if !ok || w.Seq != 4 || w.Time != trailtest.Epoch+5 || w.Duration != 7 || w.Rows != 1 || w.Statement != 3 || w.XID != 77 ||
@@ -231,14 +238,7 @@ func TestShortBriefRecordsAreRead(t *testing.T) {
 		Active: true, Staged: true, Running: 12, Time: trailtest.Epoch + 9, Unpublished: staged.Bytes(),
 		Templates: map[int]ringtest.Template{5: {Version: 9, Shape: shape, Text: text}},
 	}}}
-	f, err := ring.ReadBytes(ringFile.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := f.Ring(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := ringOf(t, ringFile, 0)
 	s := write.Source{Body: body, Seq: r.SessionSeq, Statement: r.SessionStatement}
 	position := r.Tail
 	for i, want := range []struct{ statement, duration, rows, xid, length uint64 }{
@@ -285,14 +285,7 @@ func TestBriefRecordsOfFunctionsAreRead(t *testing.T) {
 		if version == 8 {
 			ringFile.Rings[0].Templates = map[int]ringtest.Template{9: {Version: 9, Shape: shape, Text: text}}
 		}
-		f, err := ring.ReadBytes(ringFile.Bytes())
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := f.Ring(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := ringOf(t, ringFile, 0)
 		s := write.Source{Body: body, Seq: r.SessionSeq, Statement: r.SessionStatement}
 		b := write.NewBlock()
 		position := r.Tail
@@ -355,14 +348,7 @@ func TestBriefRecordsWithTheirOwnPartOfATextAreRead(t *testing.T) {
 					11: {Version: 9, Shape: shape, Text: text, OwnAt: 16},
 				},
 			}}}
-			f, err := ring.ReadBytes(ringFile.Bytes())
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := f.Ring(0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := ringOf(t, ringFile, 0)
 			m, ok := r.Message(r.Tail, r.Head, r.SessionSeq, r.SessionStatement)
 			if ok == test.damaged {
 				t.Fatalf("read: %v", ok)
@@ -391,14 +377,7 @@ func TestBeginAndCommitAreRead(t *testing.T) {
 	ringFile := &ringtest.File{Version: 7, Rings: []ringtest.Ring{{
 		Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{begin.Bytes(), commit.Bytes(), wrong.Bytes(), other.Bytes()},
 	}}}
-	f, err := ring.ReadBytes(ringFile.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := f.Ring(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := ringOf(t, ringFile, 0)
 	position := r.Tail
 	for i, want := range []string{"\x0a\x00\x05BEGIN\x00\x00 begin; 0", "\x0a\x00\x06COMMIT\x00\x00 END 5"} {
 		m, ok := r.Message(position, r.Head, 3, 2)
@@ -565,14 +544,7 @@ func TestLongTransactionIDsAreRead(t *testing.T) {
 		ringFile := &ringtest.File{Version: version, Rings: []ringtest.Ring{{
 			Session: body, Seq: 3, Statement: 2, Owner: 4711, Messages: [][]byte{brief.Bytes(), long.Bytes()},
 		}}}
-		f, err := ring.ReadBytes(ringFile.Bytes())
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := f.Ring(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := ringOf(t, ringFile, 0)
 		first, ok := r.Message(r.Tail, r.Head, 0, 0)
 		if !ok || first.Record.XID != want[0] {
 			t.Errorf("version %d: brief record: %x, %v", version, first.Record.XID, ok)
