@@ -593,7 +593,7 @@ fill_row(uint8_t *data, StenoTemplate *templates, uint64_t *random, uint64_t sta
 
 			memset(c, 0, sizeof(*c));
 			c->m = (StenoMessage) {sizeof(*c), STENO_KIND_TRANSACTION, STENO_MESSAGE_BRIEF};
-			c->time = time;
+			c->time = time += (int64_t) test_below(random, 100);
 			c->xid = test_below(random, 10) ? 1000 + test_below(random, 1000) : 0;
 			c->lsn = test_below(random, 10) ? test_random(random) >> 8 : 0;
 			c->lsn_len = (uint32_t) test_below(random, 1000);
@@ -608,7 +608,7 @@ fill_row(uint8_t *data, StenoTemplate *templates, uint64_t *random, uint64_t sta
 			b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
 			b->time = time += (int64_t) test_below(random, 100);
 			b->duration = test_below(random, 50) ? (uint32_t) test_below(random, 1000) : STENO_NONE32;
-			b->rows = test_below(random, 50) ? 1 : STENO_NONE32;
+			b->rows = test_below(random, 50) ? 1 : test_below(random, 2) ? 7 : STENO_NONE32;
 			b->template = (uint8_t) test_below(random, 4);
 			if (test_below(random, 4) == 0)
 				control_record(b, random);

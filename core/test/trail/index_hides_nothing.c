@@ -346,10 +346,60 @@ TEST(index_has_columns_that_no_shape_lists)
 	steno_index_destroy(index);
 }
 
-/* The texts of a statement that differ in a constant are in runs, defined by nothing. */
-TEST(index_has_texts_of_runs)
+/* ---- texts of a statement that differ in a constant: they are in runs, defined by nothing ---- */
+
+#define BEFORE "SELECT name FROM staff WHERE id = "
+#define AFTER " ORDER BY name"
+#define TEXTS 20
+
+static const uint8_t read_shape[] = {STENO_CLASS_READ, 0, 6, 'S', 'E', 'L', 'E', 'C', 'T', 0, 0};
+
+static void
+add_whole(StenoBlock *block, StenoSource *source, uint64_t number, const char *constant)
 {
-	static const uint8_t shape[] = {STENO_CLASS_READ, 0, 6, 'S', 'E', 'L', 'E', 'C', 'T', 0, 0};
+	uint64_t	buffer[64];
+	char		text[100];
+	StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, number, (int64_t) number);
+	ModelStrings s = {.shape = read_shape, .shape_len = sizeof(read_shape), .text = text};
+
+	r.statement = number;
+	s.text_len = (uint32_t) snprintf(text, sizeof(text), "%s%s%s", BEFORE, constant, AFTER);
+	model_encode(buffer, &r, &s);
+	CHECK(steno_block_add(block, source, (StenoMessage *) buffer));
+}
+
+static void
+add_brief(StenoBlock *block, StenoSource *source, uint64_t number, const char *constant)
+{
+	static StenoTemplate templates[STENO_TEMPLATES];
+	uint64_t	buffer[16] = {0};
+	StenoBriefMessage *b = (StenoBriefMessage *) buffer;
+	StenoTemplate *t = &templates[7];
+
+	t->version = 1;
+	t->shape_len = sizeof(read_shape);
+	t->text_len = strlen(BEFORE AFTER);
+	t->own_at = strlen(BEFORE) + 1;
+	memcpy(t->bytes, read_shape, sizeof(read_shape));
+	memcpy(t->bytes + sizeof(read_shape), BEFORE AFTER, strlen(BEFORE AFTER));
+	source->templates = templates;
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = STENO_MESSAGE_BRIEF;
+	b->time = (int64_t) number;
+	b->duration = b->rows = STENO_NONE32;
+	b->version = 1;
+	b->template = 7;
+	b->values_len = (uint8_t) (1 + strlen(constant));
+	b->values[0] = (uint8_t) strlen(constant);
+	memcpy(b->values + 1, constant, strlen(constant));
+	b->m.len = steno_brief_len(b->values_len);
+	if (steno_block_add_brief(block, source, (const uint8_t *) buffer, sizeof(buffer), 0, b->m.len) == 0)
+		CHECK(steno_block_add(block, source, &b->m));
+}
+
+static void
+constants_are_found(void (*add) (StenoBlock *block, StenoSource *source, uint64_t number, const char *constant))
+{
 	static StenoSource source;
 	StenoBlock *block = steno_block_create(64 * 1024);
 	StenoIndex *index = steno_index_create();
@@ -359,33 +409,39 @@ TEST(index_has_texts_of_runs)
 	uint64_t	first;
 	uint64_t	blocks;
 	uint64_t	group;
-	uint64_t	i;
+	int			i;
 
+	memset(&source, 0, sizeof(source));
 	steno_block_set_index(block, index);
 	model_encode_session(buffer, session, model_body(session, 5, 1, 0, NULL, NULL), 0, 0);
 	CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
-	for (i = 1; i <= 20; i++)
+	for (i = 1; i <= TEXTS; i++)
 	{
-		StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, i, (int64_t) i);
-		ModelStrings s = {.shape = shape, .shape_len = sizeof(shape), .text = text};
-
-		r.statement = i;
-		s.text_len = (uint32_t) snprintf(text, sizeof(text), "SELECT name FROM staff WHERE id = %d ORDER BY name", (int) (i * 31337));
-		model_encode(buffer, &r, &s);
-		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+		snprintf(text, sizeof(text), "%d", i * 31337);
+		add(block, &source, (uint64_t) i, text);
 	}
 	/* most of them are in runs */
-	CHECK(steno_block_bytes(block) < 20 * 20);
+	CHECK(steno_block_bytes(block) < TEXTS * 20);
 	steno_index_commit(index, SEGMENT, 1, 20000);
 	take(index, &first, &blocks, &group);
-	for (i = 1; i <= 20; i++)
+	for (i = 1; i <= TEXTS; i++)
 	{
-		snprintf(text, sizeof(text), "id = %d order", (int) (i * 31337));
+		snprintf(text, sizeof(text), "id = %d order", i * 31337);
 		CHECK(may_have_text(text, 0));
 	}
 	CHECK(!may_have_text("id = 31338 order", 0));
 	steno_block_destroy(block);
 	steno_index_destroy(index);
+}
+
+TEST(index_has_texts_of_runs)
+{
+	constants_are_found(add_whole);
+}
+
+TEST(index_has_texts_of_brief_records)
+{
+	constants_are_found(add_brief);
 }
 
 /* A shape that is cut off anywhere is not hidden. */
