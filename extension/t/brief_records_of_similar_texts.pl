@@ -23,8 +23,28 @@ $node->safe_psql('postgres', q{
 		$$BEGIN RETURN (SELECT id FROM account WHERE id = i) * 2; END$$;
 });
 
-my $client = Steno::Client->new($node, application_name => 'texts');
-my @sent;
+# Each session: process ID, what it has sent, its client.  The more often the texts of a session change, the less often it looks for what they
+# have in common: so there are many.
+my @sessions;
+my $client;
+my $sent;
+
+sub use_session
+{
+	my ($number) = @_;
+
+	(undef, $sent, $client) = @{ $sessions[$number] };
+	return;
+}
+
+sub next_session
+{
+	my $new = Steno::Client->new($node, application_name => 'texts');
+
+	push @sessions, [ $new->{pid}, [], $new ];
+	use_session(-1);
+	return;
+}
 
 # a statement, or several in one string; fails: of the last one
 sub simple
@@ -34,7 +54,7 @@ sub simple
 	my $result = $client->query(join ';', @texts);
 
 	fail("$texts[-1]: " . ($result->{message} // 'no error')) if !!$result->{sqlstate} != !!$fails;
-	push @sent, map { [ $_, [], $fails && $_ eq $texts[-1] ? 'error' : 'ok' ] } @texts;
+	push @$sent, map { [ $_, [], $fails && $_ eq $texts[-1] ? 'error' : 'ok' ] } @texts;
 	return;
 }
 
@@ -44,7 +64,7 @@ sub extended
 	my $result = $client->extended($text, @params);
 
 	fail("$text: $result->{message}") if $result->{sqlstate};
-	push @sent, [ $text, [@params], 'ok' ];
+	push @$sent, [ $text, [@params], 'ok' ];
 	return;
 }
 
@@ -58,6 +78,7 @@ my @patterns = (
 	sub { simple("SELECT balance FROM account WHERE id = $_[0];") },
 	sub { simple("select balance from account where id = $_[0] -- $_[0]") },
 	sub { simple("/* $_[0] */ SELECT balance FROM account WHERE id = 1") },
+	sub { simple("/* $_[0] */ SELECT balance FROM account WHERE id = 2") },
 	sub { simple('SELECT balance FROM account WHERE id IN (' . join(', ', 1 .. $_[0] % 60 + 1) . ')') },
 	sub { simple("SELECT id FROM account WHERE name = 'name $_[0]'") },
 	sub { simple("SELECT id FROM account WHERE name = '" . ('', 'ä', "''", '\\', $long, $longer, 'z')[ $_[0] % 7 ] . "'") },
@@ -77,33 +98,34 @@ my @patterns = (
 	sub { simple("ALTER TABLE other ALTER id SET STATISTICS $_[0]") },
 );
 
-srand 1;
-sub send_all
+# In session $i: pattern $i, and then the next one.
+sub send_two
 {
-	my ($n) = @_;
+	my ($i, $n) = @_;
 
-	# one by one
-	foreach my $pattern (@patterns)
-	{
-		$pattern->($_ * 13 % 97 + 1) foreach 1 .. $n;
-	}
-	# and each for a while, among others
-	foreach (1 .. 4 * $n)
-	{
-		my @few = map { $patterns[ rand @patterns ] } 1 .. 3;
-
-		$few[ rand @few ]->(1 + int rand 900) foreach 1 .. 12;
-	}
+	use_session($i);
+	$patterns[$i]->($_ * 13 % 97 + 1) foreach 1 .. $n;
+	$patterns[ ($i + 1) % @patterns ]->($_ * 13 % 97 + 1) foreach 1 .. $n;
 	return;
 }
 
 sub agree
 {
 	my ($where, $name) = @_;
-	my @records = sort { $a->{seq} <=> $b->{seq} } records($where, application => 'texts');
+	my %of;
+
+	push @{ $of{ $_->{pid} } }, $_ foreach records($where, application => 'texts');
+	session_agrees("$name: session $_", $of{ $sessions[$_][0] }, $sessions[$_][1]) foreach 0 .. $#sessions;
+	return;
+}
+
+sub session_agrees
+{
+	my ($name, $records, $sent) = @_;
+	my @records = sort { $a->{seq} <=> $b->{seq} } @{ $records // [] };
 	my @mine = grep { $_->{kind} eq 'statement' && !$_->{depth} } @records;
 	my @is = map { [ $_->{text}, $_->{params} // [], $_->{outcome} eq 'ok' ? 'ok' : 'error' ] } @mine;
-	my @should = map { utf8::decode(my $text = $_->[0]); [ $text =~ s/;$//r =~ s/password=\w+/password=<redacted>/r, $_->[1], $_->[2] ] } @sent;
+	my @should = map { utf8::decode(my $text = $_->[0]); [ $text =~ s/;$//r =~ s/password=\w+/password=<redacted>/r, $_->[1], $_->[2] ] } @$sent;
 
 	is(scalar @is, scalar @should, "$name: number of statements");
 	is_deeply(\@is, \@should, "$name: texts, parameters and outcomes are those that were sent");
@@ -114,18 +136,34 @@ sub agree
 	return;
 }
 
-send_all(12);
+foreach my $i (0 .. $#patterns)
+{
+	next_session();
+	send_two($i, 12);
+}
+# all of them in one session, each for a while, among others
+next_session();
+srand 1;
+foreach (1 .. 48)
+{
+	my @few = map { $patterns[ rand @patterns ] } 1 .. 3;
+
+	$few[ rand @few ]->(1 + int rand 900) foreach 1 .. 12;
+}
+my $marked = 'SELECT balance FROM account WHERE name IS DISTINCT FROM \'a text that nothing else has\' AND id = ';
+next_session();
+simple($marked . $_) foreach 1 .. 10;
 flush($node);
 agree($node, 'what was drained');
 
 # now nothing is drained, until the server dies
 stop_process(writer_pid($node));
-my $marked = 'SELECT balance FROM account WHERE name IS DISTINCT FROM \'a text that nothing else has\' AND id = ';
-simple($marked . $_) foreach 1 .. 50;
 my ($file) = ring_files($node);
-my $times = () = slurp_file($file) =~ /a text that nothing else has/g;
-cmp_ok($times, '<=', 10, 'the text of brief records stands beside the ring');
-send_all(2);
+my $before = () = slurp_file($file) =~ /a text that nothing else has/g;
+simple($marked . $_) foreach 1 .. 50;
+my $after = () = slurp_file($file) =~ /a text that nothing else has/g;
+cmp_ok($after, '<=', $before, 'the text of brief records stands beside the ring');
+send_two($_, 3) foreach 0 .. $#patterns;
 kill_server($node);
 
 my $copy = recovered_copy($node);
