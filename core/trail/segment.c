@@ -22,6 +22,9 @@
 /* Unit of preallocated space: its end is a multiple of this. */
 #define ROOM (256 * 1024)
 
+/* The kernel begins to write so many bytes to disk when they have been appended: syncs are waited for. */
+#define WRITE_BACK (1024 * 1024)
+
 static bool
 fail_segment(StenoError *error, int number, const char *what, const StenoStream *stream)
 {
@@ -108,6 +111,7 @@ mark_synced(StenoStream *stream)
 	stream->doubtful = false;
 	stream->synced = stream->offset;
 	stream->synced_block = stream->next_block;
+	stream->begun = stream->offset;
 }
 
 /*
@@ -387,6 +391,18 @@ steno_stream_make_room(StenoStream *stream, size_t len)
 	stream->dirty = true;
 }
 
+/* Begin to write to disk what has been appended.  The next sync reports if that fails. */
+static void
+begin_write_back(StenoStream *stream)
+{
+#ifdef SYNC_FILE_RANGE_WRITE
+	if (!stream->doubtful)
+		(void) sync_file_range(stream->fd, (off_t) stream->begun, (off_t) (stream->offset - stream->begun),
+							   SYNC_FILE_RANGE_WRITE);
+#endif
+	stream->begun = stream->offset;
+}
+
 bool
 steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 					uint32_t records, const uint8_t chain[STENO_HASH_SIZE],
@@ -412,6 +428,8 @@ steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 	stream->next_record += records;
 	memcpy(stream->chain, chain, STENO_HASH_SIZE);
 	stream->dirty = true;
+	if (stream->offset - stream->begun >= WRITE_BACK)
+		begin_write_back(stream);
 	return true;
 }
 

@@ -40,6 +40,7 @@ typedef struct StenoStream
 	bool		doubtful;		/* the last sync has failed */
 	uint64_t	synced;			/* everything before this offset is known to be on disk ... */
 	uint64_t	synced_block;	/* ... and that is every block before this one */
+	uint64_t	begun;			/* the kernel has begun to write everything before this offset to disk */
 	StenoLost	lost;			/* set by a sync; the caller resets count */
 	StenoCrypt *crypt;			/* NULL: segments are never encrypted */
 	char		directory[1024];	/* of the stream */

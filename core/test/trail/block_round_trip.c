@@ -1237,6 +1237,61 @@ TEST(block_of_large_values_is_compressed_if_its_samples_are)
 	steno_block_destroy(block);
 }
 
+/* Bytes of which the first of every 256 are zeros, and the others random. */
+static void
+partly_random(uint8_t *chunk, size_t zeros, uint64_t *random)
+{
+	size_t		i;
+
+	for (i = 0; i < STENO_CHUNK; i++)
+		chunk[i] = i % 256 < zeros ? 0 : (uint8_t) test_random(random);
+}
+
+/* Large values that hardly become smaller are tried again after eight times as many bytes. */
+TEST(block_of_large_values_must_shrink_by_an_eighth)
+{
+	static uint8_t chunk[STENO_CHUNK];
+	StenoBlock *block = steno_block_create(2 * STENO_CHUNK);
+	uint64_t	random = test_seed();
+	int			skipped = 0;
+
+	partly_random(chunk, 60, &random);
+	CHECK(finish_large(block, chunk).codec == STENO_CODEC_LZ4);
+	CHECK(finish_large(block, chunk).codec == STENO_CODEC_LZ4);
+	partly_random(chunk, 32, &random);
+	CHECK(finish_large(block, chunk).codec == STENO_CODEC_LZ4);
+	partly_random(chunk, 60, &random);
+	while (finish_large(block, chunk).codec == STENO_CODEC_NONE)
+		skipped++;
+	CHECK(skipped == 8);
+	steno_block_destroy(block);
+}
+
+/* After large values that have saved little, LZ4 looks at fewer places of the next ones. */
+TEST(block_of_large_values_has_its_own_acceleration)
+{
+	static uint8_t chunk[STENO_CHUNK];
+	StenoBlock *block = steno_block_create(2 * STENO_CHUNK);
+	uint64_t	random = test_seed();
+	uint32_t	first;
+	size_t		i;
+
+	/* of words of four letters, most of which are far from their last copy */
+	for (i = 0; i < STENO_CHUNK; i++)
+	{
+		uint32_t	word = i % 5 == 0 ? (uint32_t) (test_random(&random) % 2000) * 2654435761U : 0;
+		size_t		j;
+
+		if (i % 5 == 0)
+			for (j = 0; j < 5 && i + j < STENO_CHUNK; j++, word /= 26)
+				chunk[i + j] = j == 4 ? ' ' : (uint8_t) ('a' + word % 26);
+	}
+	first = finish_large(block, chunk).stored;
+	CHECK(first < STENO_CHUNK);
+	CHECK(finish_large(block, chunk).stored > first);
+	steno_block_destroy(block);
+}
+
 /* The end of a statement that lasts beyond what a time can say is the last time there is. */
 TEST(block_last_end_does_not_overflow)
 {
