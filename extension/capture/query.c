@@ -1027,8 +1027,11 @@ executor_start(QueryDesc *query, int eflags)
 {
 	StenoPrepared *p;
 
-	/* at the very beginning, so that the cache misses below overlap; the query of a function finds all of it there */
-	if (query->dest == NULL || query->dest->mydest != DestSPI)
+	/*
+	 * At the very beginning, so that the cache misses below overlap: with this one, too, which the processor
+	 * need not wait for.  The query of a function finds all of it there.
+	 */
+	if (likely(steno_my.level == NULL))
 		steno_prefetch_state();
 	steno_ring_prefetch(&steno_my.producer, 2);
 	p = find_prepared(query);
