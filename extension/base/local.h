@@ -221,8 +221,8 @@ typedef struct StenoLevel
 	/* utility statements only */
 	const char *command;
 	int			relations_count;
-	int			relations_room;
 	int			relations_missing;	/* that are not in the list, because there was no memory for them */
+	int			relations_room;
 	struct StenoAccess *relations;
 	struct StenoAccess *few;			/* where relations begins */
 } StenoLevel;
@@ -377,6 +377,14 @@ typedef struct StenoPrivate
 	TimeLineID	(*timeline) (void);
 	TimestampTz (*transaction_start) (void);
 	TimestampTz (*transaction_stop) (void);
+
+	/*
+	 * The WAL record of the last commit: where it begins and ends, and the timeline; 0: not known yet.  It is taken
+	 * at once when the transaction has committed, before anything else can write WAL.
+	 */
+	XLogRecPtr	commit_lsn;
+	XLogRecPtr	commit_end;
+	TimeLineID	commit_timeline;
 
 	uint32		mandatory_mask; /* steno.mandatory, a bit for each class */
 	int			planning;		/* queries being planned: a function that the planner calls may plan some, too */

@@ -40,13 +40,6 @@ static char prepared_gid[GIDSIZE];
 /* Room for the pairs of a subtransaction, with their lengths; that of a transaction's gid takes less. */
 #define EXTRA_ROOM Max(8 + 9 + 8 + 15 + 18 + 4 * 20, 2 + 3 + GIDSIZE)
 
-/*
- * The WAL record of the last commit of this process: where it begins and ends.  It is taken at once
- * when the transaction has committed, before anything else can write WAL.
- */
-static XLogRecPtr commit_lsn;
-static XLogRecPtr commit_end;
-
 static inline uint8 *
 put_string(uint8 *p, const char *s, size_t len)
 {
@@ -84,9 +77,12 @@ ending_by(uint8 event, uint64 statements)
 static inline void
 add_commit(StenoEnding *ending)
 {
-	ending->lsn = commit_lsn;
-	ending->lsn_end = commit_end;
-	ending->timeline = steno_private.timeline();
+	/* a server that has written WAL stays on its timeline */
+	if (unlikely(steno_private.commit_timeline == 0))
+		steno_private.commit_timeline = steno_private.timeline();
+	ending->lsn = steno_private.commit_lsn;
+	ending->lsn_end = steno_private.commit_end;
+	ending->timeline = steno_private.commit_timeline;
 }
 
 /*
@@ -303,8 +299,8 @@ steno_transaction_ends_prepared(const TransactionStmt *statement)
 STENO_COLD void
 steno_transaction_ended_prepared(void)
 {
-	commit_lsn = ProcLastRecPtr;
-	commit_end = XactLastRecEnd;
+	steno_private.commit_lsn = ProcLastRecPtr;
+	steno_private.commit_end = XactLastRecEnd;
 }
 
 /* The 64-bit ID of a transaction that is not older than all that are still known. */
@@ -647,8 +643,8 @@ transaction_end(XactEvent event, void *arg)
 			{
 				/* others have run while the WAL was flushed */
 				steno_prefetch_state();
-				commit_lsn = *steno_private.last_record;
-				commit_end = *steno_private.last_commit_end;
+				steno_private.commit_lsn = *steno_private.last_record;
+				steno_private.commit_end = *steno_private.last_commit_end;
 			}
 			__attribute__((fallthrough));
 		case XACT_EVENT_PREPARE:

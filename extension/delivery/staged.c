@@ -353,18 +353,28 @@ steno_unstage(void)
 	atomic_thread_fence(memory_order_release);
 }
 
+/* What a message's first word grows by when bytes are appended to it that a flag announces; the flag is not set yet. */
+static inline StenoWord
+appended(uint32 len, uint16 flag)
+{
+	const StenoMessage m = {.len = len, .flags = flag};
+	StenoWord	word;
+
+	memcpy(&word, &m, sizeof(word));
+	return word;
+}
+
 /*
  * The end of a brief record has numbers that the record does not imply, or has no space for:
  * append them.
  */
-STENO_COLD static void
-append_numbers(uint8 *end, StenoMessage *head, uint64 duration, uint64 rows)
+STENO_COLD static StenoWord
+append_numbers(uint8 *end, uint64 duration, uint64 rows)
 {
 	StenoBriefNumbers n = {steno_my.producer.ring->inflight.statement, duration, rows};
 
 	memcpy(end, &n, sizeof(n));
-	head->flags |= STENO_MESSAGE_NUMBERS;
-	head->len += sizeof(n);
+	return appended(sizeof(n), STENO_MESSAGE_NUMBERS);
 }
 
 /*
@@ -374,8 +384,8 @@ append_numbers(uint8 *end, StenoMessage *head, uint64 duration, uint64 rows)
 static pg_attribute_always_inline void
 end_brief(StenoBriefMessage *b, uint64 duration, uint64 rows, uint64 xid)
 {
-	StenoMessage head = b->m;
-	uint8	   *end = (uint8 *) b + head.len;
+	StenoWord	more = 0;
+	uint8	   *end = (uint8 *) b + b->m.len;
 
 	b->duration = (uint32) duration;
 	b->rows = (uint32) rows;
@@ -383,20 +393,14 @@ end_brief(StenoBriefMessage *b, uint64 duration, uint64 rows, uint64 xid)
 	{
 		memcpy(end, &xid, sizeof(xid));
 		end += sizeof(xid);
-		head.flags |= STENO_MESSAGE_XID;
-		head.len += sizeof(xid);
+		more = appended(sizeof(xid), STENO_MESSAGE_XID);
 	}
 	/* STENO_NONE64 becomes STENO_NONE32 */
 	if (unlikely((((duration + 1) | (rows + 1)) >> 32) != 0 ||
 				 steno_my.producer.ring->inflight.statement != steno_my.ring_statement + 1))
-		append_numbers(end, &head, duration, rows);
-	if (head.flags != b->m.flags)
-	{
-		StenoWord	word;
-
-		memcpy(&word, &head, sizeof(word));
-		__atomic_store_n((StenoWord *) b, word, __ATOMIC_RELEASE);
-	}
+		more += append_numbers(end, duration, rows);
+	if (more != 0)
+		__atomic_store_n((StenoWord *) b, *(StenoWord *) b + more, __ATOMIC_RELEASE);
 }
 
 /* The statement of the staged record has ended: its numbers. */
