@@ -445,11 +445,11 @@ grow_begun(void)
 static void
 remember_begin(SubTransactionId subid)
 {
-	StenoSubtransaction *last = begun + begun_count - 1;
+	const StenoSubtransaction *last = begun_count > 0 ? &begun[begun_count - 1] : NULL;
 
 	if (unknown_from != InvalidSubTransactionId)
 		return;
-	if (begun_count > 0 && last->seq == steno_my.seq && last->statement == steno_my.statement &&
+	if (last && last->seq == steno_my.seq && last->statement == steno_my.statement &&
 		last->substatement == steno_my.substatements)
 		return;
 	steno_my.subtransactions = true;
