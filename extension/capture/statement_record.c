@@ -160,13 +160,18 @@ steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room, int 
 	return steno_accesses_of(permissions, found, room);
 }
 
-/* Add the failure of the statement to its record.  message has no secrets any more. */
+/*
+ * Add the failure of the statement to its record.  message has no secrets any more.  Without an error, its
+ * process exits, for example because the postmaster has died.
+ */
 static void
 add_failure(const ErrorData *edata, const char *message, StenoRecord *record)
 {
-	record->outcome = STENO_OUTCOME_ERROR;
+	bool		failed = edata->sqlerrcode != 0;
+
+	record->outcome = failed ? STENO_OUTCOME_ERROR : STENO_OUTCOME_INTERRUPTED;
 	record->sqlerrcode = edata->sqlerrcode;
-	record->message = message;
+	record->message = failed ? message : NULL;
 }
 
 /* Add the statement's text, without secrets. */

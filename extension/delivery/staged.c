@@ -467,7 +467,7 @@ steno_staged_finish(uint64 duration, uint64 rows, uint64 xid)
 
 /*
  * Publish the staged record as that of a statement that has failed.  False when
- * there is no room behind it for the message: then it is still staged.
+ * there is no room behind it for the message, or no error: then it is still staged.
  */
 STENO_COLD bool
 steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
@@ -482,7 +482,7 @@ steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
 	(whole->text_len == STENO_NONE32 ? 0 : whole->text_len) + whole->nulls_len + whole->values_len;
 	uint64		total = (body + strlen(message) + 7) & ~UINT64CONST(7);
 
-	if (whole->extra_len > 0 || total > p->max_message ||
+	if (sqlerrcode == 0 || whole->extra_len > 0 || total > p->max_message ||
 		(uint8 *) m + total > p->data + p->size ||
 		p->head + total - atomic_load_explicit(&p->ring->tail, memory_order_acquire) > p->limit)
 		return false;

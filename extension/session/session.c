@@ -418,7 +418,9 @@ end_session(int code, Datum arg)
 {
 	StenoRing  *ring = steno_my.producer.ring;
 
-	if (MyProcPort != NULL && steno_class_logged(STENO_CLASS_CONNECT) && steno_my.described)
+	/* if nothing of it has found room, not even its description, the disconnection is counted with the rest */
+	if (MyProcPort != NULL && steno_class_logged(STENO_CLASS_CONNECT) && steno_my.state != STENO_DEAD &&
+		(steno_my.described || steno_my.dropped > 0))
 	{
 		StenoRecord record;
 		uint8		shape[64];

@@ -13,8 +13,11 @@ use Steno;
 use Test::More;
 
 # A server that dies while a session still sends its client the report of a failure:
-# the failed statement has one record, and the end of the session another.
+# the failed statement has one record, and the end of the session another.  Statements that
+# notice it while they run end without an error.
 {
+	my @asleep;
+
 	my $node = new_node('failures_have_one_record');
 
 	$node->safe_psql(
@@ -28,8 +31,19 @@ use Test::More;
 	wait_until 'the failure is recorded', sub { scalar statements($node, application => 'deaf') };
 	is($node->safe_psql('postgres', q{SELECT wait_event FROM pg_stat_activity WHERE application_name = 'deaf'}),
 		'ClientWrite', 'its report is being sent');
+	foreach my $sql ('SELECT pg_sleep(1000)', q{DO $$BEGIN PERFORM pg_sleep(1000); END$$})
+	{
+		my $sleeper = Steno::Client->new($node, application_name => 'asleep');
+
+		$sleeper->put('Q', "$sql\0")->send_all;
+		push @asleep, $sleeper;
+	}
+	wait_until 'they sleep', sub { value($node, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'}) eq '2' };
 	$node->kill9;
-	wait_until 'the session ends', sub { !kill 0, $c->{pid} };
+	foreach my $client ($c, @asleep)
+	{
+		wait_until 'the session ends', sub { !kill 0, $client->{pid} };
+	}
 	$node->start;
 	wait_until 'earlier rings are drained', sub { scalar(my @files = ring_files($node)) == 1 };
 
@@ -39,6 +53,14 @@ use Test::More;
 		'the statement has failed once');
 	is(the_record($node, 'the end of the session', kind => 'disconnect', application => 'deaf')->{sqlstate},
 		'57P01', 'and tells of the server');
+	is_deeply(
+		[ sort map { join ' ', @$_{qw(text outcome)}, $_->{sqlstate} // 'none', $_->{message} // 'none' }
+			statements($node, application => 'asleep') ],
+		[
+			q{DO $$BEGIN PERFORM pg_sleep(1000); END$$ interrupted none none},
+			'SELECT pg_sleep(1000) interrupted none none'
+		],
+		'what ran is interrupted');
 	gapless($node, 'no session has gaps');
 	$node->stop;
 	verify_ok($node, 'the trail is whole');
