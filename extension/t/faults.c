@@ -28,6 +28,8 @@
  *		clock				gettimeofday is as many seconds ahead as it says, in writers
  *		clock_of_all		the same, in all processes; time, too, so that pg_ctl recognizes a server that it starts
  *		hold_rmdir			rmdir waits, while the file is there, and "holding.rmdir" says so
+ *		hold_exit			a program that was started with the library waits at the end of its exit(), while
+ *							the file is there, and "holding.exit" says so; its children do not
  *
  * In a folder "durable", if there is one, it notes for each segment, in a file
  * <stream>.<name of the segment>, how many of its bytes a sync has brought to disk so far.
@@ -425,6 +427,27 @@ rmdir(const char *path)
 	while (is_there("hold_rmdir"))
 		nanosleep(&nap, NULL);
 	return next(path);
+}
+
+static pid_t loaded_in;
+
+__attribute__((constructor)) static void
+note_program(void)
+{
+	loaded_in = getpid();
+}
+
+__attribute__((destructor)) static void
+end_program(void)
+{
+	struct timespec nap = {0, 5 * 1000 * 1000};
+
+	if (getpid() != loaded_in)
+		return;
+	if (is_there("hold_exit"))
+		touch("holding.exit");
+	while (is_there("hold_exit"))
+		nanosleep(&nap, NULL);
 }
 
 /* What a file says, in seconds; 0 without one.  For signal handlers, too. */

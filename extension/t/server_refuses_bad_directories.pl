@@ -8,6 +8,7 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
+use Steno::Faults;
 use Test::More;
 
 my $node = new_node('main');
@@ -126,8 +127,24 @@ is_deeply([ ring_files($node) ], [], 'no ring file is left');
 	is_deeply([ ring_files($second) ], [], 'no ring file is left');
 }
 
-# The same of a directory that was removed while its server runs, and has been made again: the
-# lock that went with it is taken anew.
+# A server has ended for pg_ctl once postmaster.pid is gone.  Its process may still be there then, for a while.
+{
+	my $faults = Steno::Faults->new;
+	my $pid;
+
+	$faults->start($node);
+	$pid = $node->{_pid};
+	$faults->set('hold_exit');
+	$node->stop;
+	wait_until 'its process is at its end', sub { $faults->is_set('holding.exit') };
+	ok($node->start(fail_ok => 1), 'a server starts while the process of the one before is still there');
+	ok(kill(0, $pid), 'it was there');
+	$faults->unset('hold_exit');
+	$node->stop if $node->{_pid};
+}
+
+# One trail, one server, also in a directory that was removed while its server runs, and has been made again:
+# the lock that went with it is taken anew.
 {
 	my $second = new_node('third', start => 0, conf => "steno.directory = '@{[ trail($node) ]}'\n");
 	my $trail = trail($node);

@@ -3,10 +3,10 @@
  *		Ensures that only one server at a time, and only one cluster, uses the
  *		trail's directory.
  *
- * The postmaster holds a lock on <trail>/.lock, which the kernel releases when the
- * postmaster ends, however it does.  Only the lock counts, not the existence of the
- * file.  A lock of fcntl() belongs to one process, so no child of the postmaster
- * keeps it.
+ * The postmaster holds a lock on <trail>/.lock, and releases it before it removes
+ * postmaster.pid; the kernel releases it when the postmaster ends in another way.
+ * Only the lock counts, not the existence of the file.  A lock of fcntl() belongs
+ * to one process, so no child of the postmaster keeps it.
  *
  * If the directory is removed or moved while the server runs, the lock goes with
  * it.  The first writer that does not find our lock in the directory takes a new
@@ -20,6 +20,7 @@
 
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 
 /*
  * The lock file that the postmaster has locked.  Inherited by its children, which
@@ -67,6 +68,18 @@ write_holder(int fd, const char *path)
 				 errmsg("could not write lock file \"%s\": %m", path)));
 }
 
+/*
+ * At the end of the postmaster, when its children have ended.  It is called before the
+ * callback that removes postmaster.pid, because that is older.  Whoever waits for that
+ * file to go, such as pg_ctl restart, may start a server while the kernel still takes
+ * this process apart, and would find the lock.
+ */
+static void
+release_claim(int code, Datum fd)
+{
+	close(DatumGetInt32(fd));
+}
+
 /* Lock the directory, which exists and can be written, or fail the start of the server. */
 void
 steno_trail_claim(void)
@@ -95,7 +108,8 @@ steno_trail_claim(void)
 				 errdetail("A second server with this trail directory would not be refused.")));
 	}
 	write_holder(fd, path);
-	/* fd stays open, and with it the lock */
+	/* until then, fd stays open, and with it the lock */
+	on_proc_exit(release_claim, Int32GetDatum(fd));
 	if (fstat(fd, &st) == 0)
 	{
 		held_device = st.st_dev;
