@@ -180,6 +180,10 @@ use Test::More;
 		my $start = -s $node->logfile;
 		my ($lost, $out, $err, %seen);
 
+		# Sessions of others end in their own time; the record of that would be in a block of its own.
+		wait_until 'no other session is there',
+		  sub { $watch->value(q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'}) eq '2' };
+		$watch->value('SELECT steno.flush()');
 		$faults->set('hold_write');
 		run_statements(1);
 		wait_until 'the writer is at it', sub { $faults->is_set('holding.0') };
