@@ -92,7 +92,7 @@ TEST(inflight_points_to_a_staged_record)
 	r->time = 3;
 	r->text_len = STENO_NONE32;
 	steno_inflight_stage(&f, 0, 7, 3, 3 * sizeof(data) + 512);
-	CHECK(f.active && steno_inflight_record(&f, data, sizeof(data)) == r);
+	CHECK(f.active && steno_inflight_record(&f, data, sizeof(data)) == &r->m);
 	/* it must be that statement's, whole, and inside the ring */
 	r->statement = 8;
 	CHECK(steno_inflight_record(&f, data, sizeof(data)) == NULL);
@@ -106,7 +106,7 @@ TEST(inflight_points_to_a_staged_record)
 	CHECK(steno_inflight_record(&f, data, sizeof(data)) == NULL);
 	/* given up: the text stands in the entry */
 	steno_inflight_stage(&f, f.version, 7, 3, 512);
-	CHECK(steno_inflight_record(&f, data, sizeof(data)) == r);
+	CHECK(steno_inflight_record(&f, data, sizeof(data)) == &r->m);
 	steno_inflight_begin(&f, f.version, 7, 3, "SELECT 7", 8);
 	CHECK(steno_inflight_record(&f, data, sizeof(data)) == NULL && f.text_kept == 8);
 }
