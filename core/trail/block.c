@@ -157,12 +157,12 @@ struct StenoBlock
 	uint32_t	room;			/* bytes of payload that are allocated: for an index, more than capacity */
 	uint32_t	used;
 	uint32_t	data_bytes;		/* of used, in data parts */
-	uint64_t	not_tried;		/* bytes of blocks that are not to be compressed, from this one on */
 	bool		incompressible;	/* this block has turned out to be */
 
-	/* of the compression of this block, and of the one after it, from how much smaller the last one has become */
-	int			acceleration[2];
-	int			next_acceleration[2];
+	/* of blocks of large values (1: is_of_values), and of others (0) */
+	uint64_t	not_tried[2];	/* bytes that are not to be compressed, from this block on */
+	int			acceleration[2];	/* of this block's compression ... */
+	int			next_acceleration[2];	/* ... and of the next one's, from how much smaller the last has become */
 	uint32_t	records;
 	uint64_t	generation;
 	int64_t		previous_time;
@@ -310,15 +310,24 @@ steno_block_destroy(StenoBlock *block)
 	free(block);
 }
 
+/* Whether most of the block are parts of large values. */
+static bool
+is_of_values(const StenoBlock *block)
+{
+	return block->data_bytes > 0 && block->data_bytes >= block->used / 2;
+}
+
 void
 steno_block_reset(StenoBlock *block)
 {
+	uint64_t   *not_tried = &block->not_tried[is_of_values(block)];
+
 	if (block->index)
 		steno_index_discard(block->index);
 	if (block->incompressible)
-		block->not_tried = NOT_TRIED(block->used);
+		*not_tried = NOT_TRIED(block->used);
 	else
-		block->not_tried -= block->not_tried < block->used ? block->not_tried : block->used;
+		*not_tried -= *not_tried < block->used ? *not_tried : block->used;
 	block->incompressible = false;
 	memcpy(block->acceleration, block->next_acceleration, sizeof(block->acceleration));
 	block->used = 0;
@@ -1713,13 +1722,6 @@ patch_first_time(StenoBlock *block)
 	p[i] = (uint8_t) v;
 }
 
-/* Whether most of the block are parts of large values. */
-static bool
-is_of_values(const StenoBlock *block)
-{
-	return block->data_bytes >= block->used / 2 && block->data_bytes != 0;
-}
-
 /*
  * Whether compression is worth its time.  Large values are often compressed or encoded
  * already, and trying to compress them takes longer than writing them.  So compress
@@ -1756,7 +1758,7 @@ compress_payload(StenoBlock *block, int codec, uint8_t *out, uint32_t *stored)
 	int			n = 0;
 
 	*stored = block->used;
-	if (codec == STENO_CODEC_LZ4 && block->used > block->not_tried && is_compressible(block, out))
+	if (codec == STENO_CODEC_LZ4 && block->used > block->not_tried[of_values] && is_compressible(block, out))
 	{
 		n = LZ4_compress_fast_extState(block->lz4, (const char *) block->payload,
 									   (char *) out, (int) block->used,

@@ -22,7 +22,7 @@
 /* Unit of preallocated space: its end is a multiple of this. */
 #define ROOM (256 * 1024)
 
-/* The kernel begins to write so many bytes to disk when they have been appended: syncs are waited for. */
+/* After so many bytes, the kernel begins to write them to disk: a sync that follows has less to wait for. */
 #define WRITE_BACK (1024 * 1024)
 
 static bool

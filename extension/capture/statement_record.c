@@ -162,12 +162,12 @@ steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int room, int 
 
 /*
  * Add the failure of the statement to its record.  message has no secrets any more.  Without an error, its
- * process exits, for example because the postmaster has died.
+ * process exits, for example because the postmaster has died.  An error of an extension may lack the code.
  */
 static void
 add_failure(const ErrorData *edata, const char *message, StenoRecord *record)
 {
-	bool		failed = edata->sqlerrcode != 0;
+	bool		failed = edata->sqlerrcode != 0 || edata->message != NULL;
 
 	record->outcome = failed ? STENO_OUTCOME_ERROR : STENO_OUTCOME_INTERRUPTED;
 	record->sqlerrcode = edata->sqlerrcode;

@@ -53,7 +53,8 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
 	m->extra_count = r->extra_count;
 	m->xid = (uint32) r->xid;
 	m->xid_epoch = (uint32) (r->xid >> 32);
-	if (r->sqlerrcode != 0)
+	/* a message has a code in the trail, also one of an error without */
+	if (r->sqlerrcode != 0 || r->message != NULL)
 		memcpy(m->sqlstate, unpack_sql_state(r->sqlerrcode), 6);
 	else
 		m->sqlstate[0] = '\0';

@@ -89,6 +89,9 @@ act_out(PG_FUNCTION_ARGS)
 			SPI_execute("INSERT INTO printed VALUES (1)", false, 0);
 			SPI_finish();
 			break;
+		case 10:
+			ereport(ERROR, errcode(ERRCODE_SUCCESSFUL_COMPLETION), errmsg("an error without a code"));
+			break;
 		case 11:				/* the session is canceled when the server logs that it executes this */
 		case 12:				/* when it does so for the second time */
 		case 13:				/* terminated */

@@ -89,6 +89,9 @@ $c->query(q{CREATE TEMP TABLE big (a text, m mood[]); ALTER TABLE big ALTER a SE
 	INSERT INTO big VALUES (repeat('x', 10000), '{sad,happy}')});
 $c->query(q{DO $$ DECLARE b big; BEGIN SELECT * INTO b FROM big; PERFORM 'stored' WHERE b.a IS NULL OR b.m IS NULL; END $$});
 
+# An error is one even if its code says success; its statement has not been interrupted.
+like($c->query(q{SELECT '10'::act})->{message} // '', qr/an error without a code/, 'an error without a code');
+
 # where no subtransaction is possible
 $c->query($_) foreach (
 	'SET parallel_setup_cost = 0', 'SET parallel_tuple_cost = 0', 'SET min_parallel_table_scan_size = 0',
@@ -108,6 +111,10 @@ is(join(' ', map { length } grep { defined } @{ $found[0]{params} }), '10000 11'
 @found = grep { $_->{text} =~ /^SELECT 'parallel'/ } statements($node);
 cmp_ok(scalar @found, '>', 0, 'nested statements of parallel workers');
 is(scalar(grep { !grep { defined && $_ eq '{1,2}' } @{ $_->{params} } } @found), 0, 'have the values that need no code of others');
+is_deeply(
+	[ map { join ' ', @$_{qw(outcome sqlstate message)} } statements($node, pid => $c->{pid}, text => qr/'10'::act/) ],
+	['error 00000 an error without a code'],
+	'so says the record');
 is(scalar(grep { grep { defined && $_ eq 'act 9' } @{ $_->{params} } } @found), 0, 'and not those that do');
 
 # ---- cancels ----

@@ -1247,7 +1247,7 @@ partly_random(uint8_t *chunk, size_t zeros, uint64_t *random)
 		chunk[i] = i % 256 < zeros ? 0 : (uint8_t) test_random(random);
 }
 
-/* Large values that hardly become smaller are tried again after eight times as many bytes. */
+/* Large values that hardly become smaller are tried again after eight times as many bytes of such values. */
 TEST(block_of_large_values_must_shrink_by_an_eighth)
 {
 	static uint8_t chunk[STENO_CHUNK];
@@ -1267,28 +1267,73 @@ TEST(block_of_large_values_must_shrink_by_an_eighth)
 	steno_block_destroy(block);
 }
 
-/* After large values that have saved little, LZ4 looks at fewer places of the next ones. */
+/* Build and finish a block with LZ4 of records with texts that are alike; the codec that it has. */
+static int
+finish_records(StenoBlock *block)
+{
+	static StenoSource source;
+	uint8_t		chain[STENO_HASH_SIZE] = {0};
+	StenoBlockHeader h;
+	size_t		len;
+	uint64_t	seq;
+
+	steno_block_reset(block);
+	announce(block, &source, 1, 0, 0);
+	for (seq = 1; seq <= 100; seq++)
+	{
+		StenoRecordMessage r = model_record(STENO_KIND_STATEMENT, seq, 1000);
+		ModelStrings s = {.text = "SELECT a_long_name, another_long_name, and_a_third_one FROM a_table"};
+		uint64_t	buffer[128];
+
+		model_encode(buffer, &r, &s);
+		CHECK(steno_block_add(block, &source, (StenoMessage *) buffer));
+	}
+	CHECK(steno_block_header_read(steno_block_finish(block, STENO_CODEC_LZ4, 1, 1, 5, chain, &len), &h));
+	return h.codec;
+}
+
+/* Records that come after large values that cannot be compressed are compressed, and do not end the others' time. */
+TEST(block_of_records_is_compressed_after_large_values)
+{
+	static uint8_t chunk[STENO_CHUNK];
+	StenoBlock *block = steno_block_create(2 * STENO_CHUNK);
+	uint64_t	random = test_seed();
+	int			i;
+
+	partly_random(chunk, 32, &random);
+	CHECK(finish_large(block, chunk).codec == STENO_CODEC_LZ4);
+	for (i = 0; i < 8; i++)
+	{
+		CHECK(finish_records(block) == STENO_CODEC_LZ4);
+		CHECK(finish_large(block, chunk).codec == STENO_CODEC_NONE);
+	}
+	CHECK(finish_large(block, chunk).codec == STENO_CODEC_LZ4);
+	steno_block_destroy(block);
+}
+
+/* After large values that have saved less than a quarter, LZ4 looks at fewer places of the next ones. */
 TEST(block_of_large_values_has_its_own_acceleration)
 {
 	static uint8_t chunk[STENO_CHUNK];
 	StenoBlock *block = steno_block_create(2 * STENO_CHUNK);
 	uint64_t	random = test_seed();
-	uint32_t	first;
+	StenoBlockHeader first;
+	StenoBlockHeader second;
 	size_t		i;
+	int			j;
 
-	/* of words of four letters, most of which are far from their last copy */
-	for (i = 0; i < STENO_CHUNK; i++)
+	/* words of four letters, most of which are far from their last copy */
+	memset(chunk, ' ', sizeof(chunk));
+	for (i = 0; i + 5 <= STENO_CHUNK; i += 5)
 	{
-		uint32_t	word = i % 5 == 0 ? (uint32_t) (test_random(&random) % 2000) * 2654435761U : 0;
-		size_t		j;
+		uint32_t	word = (uint32_t) (test_random(&random) % 2000) * 2654435761U;
 
-		if (i % 5 == 0)
-			for (j = 0; j < 5 && i + j < STENO_CHUNK; j++, word /= 26)
-				chunk[i + j] = j == 4 ? ' ' : (uint8_t) ('a' + word % 26);
+		for (j = 0; j < 4; j++, word /= 26)
+			chunk[i + j] = (uint8_t) ('a' + word % 26);
 	}
-	first = finish_large(block, chunk).stored;
-	CHECK(first < STENO_CHUNK);
-	CHECK(finish_large(block, chunk).stored > first);
+	first = finish_large(block, chunk);
+	second = finish_large(block, chunk);
+	CHECK(first.codec == STENO_CODEC_LZ4 && second.codec == STENO_CODEC_LZ4 && second.stored > first.stored);
 	steno_block_destroy(block);
 }
 
