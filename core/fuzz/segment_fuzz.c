@@ -80,7 +80,7 @@ check_walk(void)
 		must(w.last + STENO_BLOCK_HEADER + w.last_header.stored == w.end);
 		/* the last block before damage may have only a valid header */
 		must(state != STENO_HEADER_GOOD || w.damaged ||
-			 steno_segment_has_block(folder, 0, 1, w.last, w.last_header.block, w.last_header.chain));
+			 steno_segment_has_block(folder, 0, 1, w.last, w.last_header.block, w.last_header.chain, &error));
 	}
 	must(steno_walk_find_block(&w, w.begin) <= w.size);
 	must(!steno_walk_content_end(&w, &end) || (end >= w.end && end <= w.size));

@@ -148,10 +148,11 @@ block_has_record(const uint8_t *bytes, size_t len, uint32_t stream, const StenoD
 
 /*
  * Whether the trail has the record at the position in d.  If the block cannot be
- * read without a key, only its chain hash is compared.
+ * read without a key, only its chain hash is compared.  If that cannot be found out,
+ * error->what says why.
  */
 static bool
-record_is_in_trail(const char *trail, uint32_t stream, const StenoDeleted *d)
+record_is_in_trail(const char *trail, uint32_t stream, const StenoDeleted *d, StenoError *error)
 {
 	static const uint8_t unknown[STENO_HASH_SIZE];
 	char		folder[1024];
@@ -164,10 +165,9 @@ record_is_in_trail(const char *trail, uint32_t stream, const StenoDeleted *d)
 
 	steno_stream_folder(folder, sizeof(folder), trail, d->at_stream);
 	steno_segment_path(path, sizeof(path), folder, d->at_segment);
+	errno = 0;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return false;
-	if (steno_read_at(fd, header, sizeof(header), d->at_offset) &&
+	if (fd >= 0 && steno_read_at(fd, header, sizeof(header), d->at_offset) &&
 		steno_block_header_read(header, &h) && h.block == d->at_block &&
 		h.stored <= STENO_MAX_RAW)
 	{
@@ -183,8 +183,11 @@ record_is_in_trail(const char *trail, uint32_t stream, const StenoDeleted *d)
 				block_has_record(bytes, len, stream, d);
 		}
 	}
+	if (!result && !steno_errno_is_about_file(errno))
+		steno_failed(error, errno, "could not read the record of a deletion in segment", path);
 	free(bytes);
-	close(fd);
+	if (fd >= 0)
+		close(fd);
 	return result;
 }
 
@@ -349,6 +352,7 @@ typedef struct Loading
 {
 	const char *trail;
 	StenoDeleted *deleted;
+	StenoError *error;
 } Loading;
 
 static void
@@ -356,7 +360,8 @@ load_line(void *arg, uint32_t stream, const StenoDeleted *d)
 {
 	Loading    *l = arg;
 
-	if (l->deleted[stream].last == 0 && record_is_in_trail(l->trail, stream, d))
+	if (l->error->what[0] == '\0' && l->deleted[stream].last == 0 &&
+		record_is_in_trail(l->trail, stream, d, l->error))
 		l->deleted[stream] = *d;
 }
 
@@ -364,7 +369,7 @@ bool
 steno_deleted_load(const char *trail, StenoDeleted deleted[STENO_RETENTION_STREAMS],
 				   StenoError *error)
 {
-	Loading		l = {.trail = trail, .deleted = deleted};
+	Loading		l = {.trail = trail, .deleted = deleted, .error = error};
 	char		path[1100];
 	char	   *text;
 	struct stat st;
@@ -372,6 +377,7 @@ steno_deleted_load(const char *trail, StenoDeleted deleted[STENO_RETENTION_STREA
 	int			fd;
 
 	memset(deleted, 0, STENO_RETENTION_STREAMS * sizeof(*deleted));
+	memset(error, 0, sizeof(*error));
 	snprintf(path, sizeof(path), "%s/" STENO_RETENTION_FILE, trail);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
@@ -382,9 +388,10 @@ steno_deleted_load(const char *trail, StenoDeleted deleted[STENO_RETENTION_STREA
 		steno_failed(error, errno, "could not read file", path);
 	else
 	{
-		ok = true;
 		if (st.st_size <= MAX_FILE && S_ISREG(st.st_mode))
 			steno_deleted_parse(text, (size_t) st.st_size, load_line, &l);
+		/* an earlier state must not take the place of one whose record is not known to be lost */
+		ok = error->what[0] == '\0';
 	}
 	free(text);
 	close(fd);

@@ -147,9 +147,13 @@ steno_kept_bytes(const StenoKeptStream *stream, uint64_t from)
 	return bytes;
 }
 
-/* Read the header of a segment; false if it is damaged or that of another segment. */
+/*
+ * Read the header of a segment; false if it is damaged or that of another segment, or
+ * if that cannot be found out, and error->what then says why.
+ */
 static bool
-read_segment_header(const char *trail, uint32_t stream, uint64_t segment, StenoSegmentHeader *h)
+read_segment_header(const char *trail, uint32_t stream, uint64_t segment, StenoSegmentHeader *h,
+					StenoError *error)
 {
 	char		folder[1024];
 	char		path[1100];
@@ -159,11 +163,13 @@ read_segment_header(const char *trail, uint32_t stream, uint64_t segment, StenoS
 
 	steno_stream_folder(folder, sizeof(folder), trail, stream);
 	steno_segment_path(path, sizeof(path), folder, segment);
+	errno = 0;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return false;
-	read = steno_read_at(fd, bytes, sizeof(bytes), 0);
-	close(fd);
+	read = fd >= 0 && steno_read_at(fd, bytes, sizeof(bytes), 0);
+	if (!read && !steno_errno_is_about_file(errno))
+		steno_failed(error, errno, "could not read header of segment", path);
+	if (fd >= 0)
+		close(fd);
 	return read && steno_segment_header_read(bytes, h) &&
 		h->stream == stream && h->segment == segment;
 }
@@ -234,6 +240,7 @@ typedef struct Planning
 	StenoPlan  *plan;
 	bool	   *holds_nothing;	/* by slot: it was lost before, or is by this plan */
 	uint64_t	total;			/* remaining bytes */
+	StenoError *error;			/* its what: why a header could not be read; empty: there is no error */
 	Turn		turns[STENO_RETENTION_STREAMS];
 } Planning;
 
@@ -250,8 +257,11 @@ look_ahead(Planning *p, uint32_t stream)
 		if (s->segments[t->next].segment > s->open)
 			break;
 		if (t->next > t->head &&
-			read_segment_header(p->kept->path, stream, s->segments[t->next].segment, &t->header))
+			read_segment_header(p->kept->path, stream, s->segments[t->next].segment, &t->header, p->error))
 			return;
+		/* it may be whole, so it must not be deleted with the segment before it */
+		if (p->error->what[0] != '\0')
+			break;
 		t->bytes += s->segments[t->next].bytes;
 	}
 	t->over = true;
@@ -348,7 +358,7 @@ delete_head(Planning *p, uint32_t stream, StenoReason reason)
 		else
 		{
 			d->since = d->first = s->segments[t->head].segment;
-			if (!read_segment_header(p->kept->path, stream, d->first, &first))
+			if (!read_segment_header(p->kept->path, stream, d->first, &first, p->error))
 				first = t->header;	/* damaged: its contents are counted as none */
 			d->first_block = first.first_block;
 			d->first_record = first.first_record;
@@ -379,7 +389,7 @@ plan_all(Planning *p)
 		StenoReason reason;
 		Turn	   *t;
 
-		if (stream < 0)
+		if (stream < 0 || p->error->what[0] != '\0')
 			return;
 		t = &p->turns[stream];
 		reason = reason_of(p, t);
@@ -411,11 +421,13 @@ plan_all(Planning *p)
 bool
 steno_retention_plan(const StenoKeptTrail *kept,
 					 const StenoDeleted deleted[STENO_RETENTION_STREAMS],
-					 const StenoSlots *slots, const StenoLimits *limits, StenoPlan *plan)
+					 const StenoSlots *slots, const StenoLimits *limits, StenoPlan *plan,
+					 StenoError *error)
 {
-	Planning	p = {.kept = kept, .deleted = deleted, .slots = slots, .limits = limits, .plan = plan};
+	Planning	p = {.kept = kept, .deleted = deleted, .slots = slots, .limits = limits, .plan = plan, .error = error};
 	uint32_t	i;
 
+	memset(error, 0, sizeof(*error));
 	memset(plan, 0, sizeof(*plan));
 	plan->lost = calloc(slots->count + 1, sizeof(bool));
 	p.holds_nothing = calloc(slots->count + 1, sizeof(bool));
@@ -423,7 +435,7 @@ steno_retention_plan(const StenoKeptTrail *kept,
 	{
 		free(p.holds_nothing);
 		steno_plan_free(plan);
-		return false;
+		return steno_failed(error, ENOMEM, "could not plan deletions in", kept->path);
 	}
 	for (i = 0; i < slots->count; i++)
 		p.holds_nothing[i] = steno_slot_is_lost(&slots->list[i], kept, deleted);
@@ -434,7 +446,10 @@ steno_retention_plan(const StenoKeptTrail *kept,
 	}
 	plan_all(&p);
 	free(p.holds_nothing);
-	return true;
+	if (error->what[0] == '\0')
+		return true;
+	steno_plan_free(plan);
+	return false;
 }
 
 void

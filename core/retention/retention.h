@@ -114,7 +114,8 @@ extern bool steno_deleted_parse(const char *text, size_t len, StenoDeletedFound 
 
 /*
  * Read the state file, and accept the lines for which the trail has the record at
- * the stated position.  False if the file cannot be read.
+ * the stated position.  False if the file, or a segment with such a record, cannot be
+ * read for another reason than what it is.
  */
 extern bool steno_deleted_load(const char *trail, StenoDeleted deleted[STENO_RETENTION_STREAMS],
 							   StenoError *error);
@@ -146,10 +147,14 @@ extern bool steno_slot_is_lost(const StenoSlot *slot, const StenoKeptTrail *kept
 /* Total size of the segments of a stream from this one on. */
 extern uint64_t steno_kept_bytes(const StenoKeptStream *stream, uint64_t from);
 
-/* Plan deletions.  All slots must be readable.  False if out of memory. */
+/*
+ * Plan deletions.  All slots must be readable.  False if out of memory, or if a header
+ * that decides could not be read for another reason than what the file is.
+ */
 extern bool steno_retention_plan(const StenoKeptTrail *kept,
 								 const StenoDeleted deleted[STENO_RETENTION_STREAMS],
-								 const StenoSlots *slots, const StenoLimits *limits, StenoPlan *plan);
+								 const StenoSlots *slots, const StenoLimits *limits, StenoPlan *plan,
+								 StenoError *error);
 extern void steno_plan_free(StenoPlan *plan);
 
 /*

@@ -278,6 +278,21 @@ trail_verify(const char *trail, uint32_t stream, uint64_t *records)
 }
 
 void
+trail_use_up_descriptors(bool used_up)
+{
+	static struct rlimit before;
+	struct rlimit none;
+
+	if (used_up)
+	{
+		CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+		none = before;
+		none.rlim_cur = 0;
+	}
+	CHECK(setrlimit(RLIMIT_NOFILE, used_up ? &none : &before) == 0);
+}
+
+void
 limit_files(rlim_t bytes)
 {
 	struct rlimit limit;

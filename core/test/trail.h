@@ -49,6 +49,9 @@ extern void file_write(const char *path, const void *bytes, size_t len);
 /* A disk that is full: from here on no file grows beyond so many bytes. */
 extern void limit_files(rlim_t bytes);
 
+/* No file can be opened, until they are given back. */
+extern void trail_use_up_descriptors(bool used_up);
+
 extern void segment_name(char *path, size_t size, const char *trail, uint32_t stream, uint64_t segment);
 
 /* Make all golden trails and their .expected files in this folder. */

@@ -22,6 +22,26 @@ steno_failed(StenoError *error, int number, const char *what, const char *path)
 	return false;
 }
 
+bool
+steno_errno_is_about_file(int number)
+{
+	switch (number)
+	{
+		case 0:
+		case ENOENT:
+		case ENOTDIR:
+		case EISDIR:
+		case ELOOP:
+		case ENXIO:
+		case ENODEV:
+		case ENAMETOOLONG:
+		case EIO:
+			return true;
+		default:
+			return false;
+	}
+}
+
 void
 steno_stream_folder(char *path, size_t size, const char *trail, uint32_t stream)
 {

@@ -29,6 +29,14 @@ typedef struct StenoError
 /* Fill in *error.  Always returns false, for the caller to return. */
 extern bool steno_failed(StenoError *error, int number, const char *what, const char *path);
 
+/*
+ * Whether an errno value of an attempt to open or read a file says what the file is, as
+ * opposed to what this process lacks at the moment, such as descriptors, memory or
+ * permissions.  Only the former may be taken for the contents of the file: the latter
+ * says nothing about them.  0, a file that ends too early, is about the file.
+ */
+extern bool steno_errno_is_about_file(int number);
+
 /* <trail>/<stream> and <folder of the stream>/<segment>.steno */
 extern void steno_stream_folder(char *path, size_t size, const char *trail, uint32_t stream);
 extern void steno_segment_path(char *path, size_t size, const char *folder, uint64_t segment);

@@ -171,11 +171,13 @@ extern uint32_t steno_stream_free(const char *trail, uint32_t from);
 
 /*
  * Whether the segment has the whole block with this number and chain hash at this
- * offset.  Recovery determines with it whether an intended write happened.
+ * offset.  Recovery determines with it whether an intended write happened.  False if
+ * that cannot be found out, and error->what then says why; otherwise, it is empty.
  */
 extern bool steno_segment_has_block(const char *trail, uint32_t stream,
 									uint64_t segment, uint64_t offset,
 									uint64_t block,
-									const uint8_t hash[STENO_HASH_SIZE]);
+									const uint8_t hash[STENO_HASH_SIZE],
+									StenoError *error);
 
 #endif							/* STENO_SEGMENT_H */

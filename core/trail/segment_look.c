@@ -175,7 +175,7 @@ steno_stream_free(const char *trail, uint32_t from)
 bool
 steno_segment_has_block(const char *trail, uint32_t stream, uint64_t segment,
 						uint64_t offset, uint64_t block,
-						const uint8_t hash[STENO_HASH_SIZE])
+						const uint8_t hash[STENO_HASH_SIZE], StenoError *error)
 {
 	char		directory[1024];
 	char		path[1100];
@@ -187,10 +187,11 @@ steno_segment_has_block(const char *trail, uint32_t stream, uint64_t segment,
 
 	steno_stream_folder(directory, sizeof(directory), trail, stream);
 	steno_segment_path(path, sizeof(path), directory, segment);
+	memset(error, 0, sizeof(*error));
+	errno = 0;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return false;
-	has = fstat(fd, &st) == 0 &&
+	has = fd >= 0 &&
+		fstat(fd, &st) == 0 &&
 		offset <= (uint64_t) st.st_size &&
 		steno_read_at(fd, bytes, sizeof(bytes), offset) &&
 		steno_block_header_read(bytes, &h) &&
@@ -198,7 +199,10 @@ steno_segment_has_block(const char *trail, uint32_t stream, uint64_t segment,
 		memcmp(h.chain, hash, STENO_HASH_SIZE) == 0 &&
 		h.stored <= (uint64_t) st.st_size - offset - STENO_BLOCK_HEADER &&
 		steno_payload_is_good(fd, offset, &h);
-	close(fd);
+	if (!has && !steno_errno_is_about_file(errno))
+		steno_failed(error, errno, "could not look for a block in segment", path);
+	if (fd >= 0)
+		close(fd);
 	return has;
 }
 

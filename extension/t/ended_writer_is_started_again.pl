@@ -146,6 +146,23 @@ is(scalar(() = slurp_file("$base/alerts") =~ /^restart [01] writer [01] was not 
 		'on off', 'a reload that came meanwhile is recorded once');
 }
 
+# A writer that cannot open any file does not take its end for that of the server.
+{
+	my $pid = pid_of(0);
+
+	$start = -s $node->logfile;
+	# not even with its last descriptors gone
+	system_or_bail('prlimit', "--pid=$pid", '--nofile=0:');
+	kill 'TERM', $pid;
+	wait_until 'it runs again', sub { my $now = pid_of(0); $now != 0 && $now != $pid };
+	run_numbers(400, @sessions);
+	$watch->value('SELECT steno.flush()');
+	is(scalar(grep { ($_->{extra}{event} // '') eq 'stop' } records($node, kind => 'server')), 0, 'without descriptors: no stop is recorded');
+	like(slurp_file($node->logfile, $start), qr/LOG:  steno writer 0 is running again/, 'without descriptors: it is started again');
+	numbers_are_there($node, 'without descriptors', 1, $numbers);
+	verify_ok($node, 'without descriptors: the trail is whole');
+}
+
 # At the end, the server stops normally.
 $_->quit foreach @sessions, $watch;
 end_cleanly('fast');

@@ -43,10 +43,12 @@ static volatile bool postmaster_dead;
  * terminated: SIGTERM has arrived, and its reason has not been determined yet.
  * server_stops: the reason was that the server stops.  The postmaster writes its
  * state to postmaster.pid before it signals its children, so the file has the
- * reason.
+ * reason.  The file is changed in place, and stays open while this process runs:
+ * later, there may be no descriptor for it.  state_file -1: it could not be opened yet.
  */
 static volatile sig_atomic_t terminated;
 static bool server_stops;
+static int	state_file = -1;
 
 /* ---- signals and waiting ---- */
 
@@ -76,23 +78,45 @@ steno_process_sleep(long ms, StenoWait wait)
 
 /* ---- the end ---- */
 
+/* Open postmaster.pid, unless it is open; false with errno. */
+static bool
+open_state_file(void)
+{
+	if (state_file < 0)
+		state_file = open("postmaster.pid", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	return state_file >= 0;
+}
+
 /*
- * Whether the server stops, by postmaster.pid.  If that cannot be read, assume that
- * it does: the writer then stays until the sessions have ended, which is safe.
+ * Whether the server stops, by postmaster.pid.  If that cannot be read, it does not:
+ * this process then exits, and the postmaster starts another one or stops.  What
+ * sessions that are still there record is in their rings, where the next process or
+ * the next start finds it.
  */
 static bool
 postmaster_stops(void)
 {
-	FILE	   *file = fopen("postmaster.pid", "r");
-	char		line[MAXPGPATH];
-	int			n = 0;
+	char		bytes[LOCK_FILE_LINE_PM_STATUS * MAXPGPATH];
+	const char *line = bytes;
+	ssize_t		len = open_state_file() ? pread(state_file, bytes, sizeof(bytes) - 1, 0) : -1;
+	int			n;
 
-	if (file == NULL)
-		return true;
-	while (n < LOCK_FILE_LINE_PM_STATUS && fgets(line, sizeof(line), file) != NULL)
-		n++;
-	fclose(file);
-	return n < LOCK_FILE_LINE_PM_STATUS || strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
+	if (len < 0)
+	{
+		ereport(LOG,
+				(errcode_for_file_access(),
+				 errmsg("steno writer could not read file \"%s\": %m", "postmaster.pid"),
+				 errdetail("It cannot find out whether the server stops, and assumes that it does not.")));
+		return false;
+	}
+	bytes[len] = '\0';
+	for (n = 1; n < LOCK_FILE_LINE_PM_STATUS && line != NULL; n++)
+	{
+		line = strchr(line, '\n');
+		if (line != NULL)
+			line++;
+	}
+	return line != NULL && strncmp(line, PM_STATUS_STOPPING, strlen(PM_STATUS_STOPPING)) == 0;
 }
 
 /* Whether the whole server is stopping, and not only this writer. */
@@ -210,6 +234,7 @@ steno_process_begin(StenoWriter *w)
 	w->restarted = atomic_fetch_add(&control->starts, 1) > 0;
 	atomic_store(&control->pid, (uint32) MyProcPid);
 	atomic_store(&control->gone_since, 0);
+	(void) open_state_file();
 	show_in_activity();
 }
 

@@ -91,11 +91,35 @@ skip_written(StenoRings *rings, uint32 i, bool by_recovery)
 }
 
 /*
+ * Whether the trail has the block of an intent.  Waits while that cannot be found out, for
+ * example without descriptors: whatever was assumed, records would be lost or there twice.
+ */
+static bool
+has_intended_block(StenoWriter *w, const StenoIntent *intent)
+{
+	StenoError	error;
+	bool		has;
+
+	for (;;)
+	{
+		has = steno_segment_has_block(steno_directory, intent->stream, intent->segment,
+									  intent->offset, intent->block, intent->hash, &error);
+		if (has || error.what[0] == '\0')
+			break;
+		steno_health_failed(w, STENO_WRITE, &error);
+		if (!steno_health_wait_to_retry(w))
+			steno_process_exit();
+	}
+	steno_health_succeeded(w, STENO_WRITE);
+	return has;
+}
+
+/*
  * Step 1 for one intent.  Returns whether everything is in the trail, including the ends of
  * all sessions.
  */
 static bool
-resolve_intent(StenoRings *rings, uint32 w)
+resolve_intent(StenoWriter *writer, StenoRings *rings, uint32 w)
 {
 	StenoIntent *intent = &rings->file->intents[w];
 	uint32		step = w == RECOVERY_INTENT ? 1 : rings->nwriters;
@@ -104,8 +128,7 @@ resolve_intent(StenoRings *rings, uint32 w)
 
 	if (intent->valid == 0)
 		return false;
-	if (steno_segment_has_block(steno_directory, intent->stream, intent->segment,
-								intent->offset, intent->block, intent->hash))
+	if (has_intended_block(writer, intent))
 	{
 		if (intent->valid >= STENO_INTENT_ENDS)
 			ended = intent->valid - STENO_INTENT_ENDS;
@@ -122,12 +145,12 @@ resolve_intent(StenoRings *rings, uint32 w)
 
 /* Step 1 for all intents, with the same result. */
 static bool
-resolve_intents(StenoRings *rings)
+resolve_intents(StenoWriter *writer, StenoRings *rings)
 {
 	uint32		w;
 
 	for (w = 0; w < STENO_MAX_WRITERS; w++)
-		if (resolve_intent(rings, w))
+		if (resolve_intent(writer, rings, w))
 			return true;
 	return false;
 }
@@ -141,7 +164,7 @@ resolve_intents(StenoRings *rings)
 void
 steno_recover_own_intent(StenoWriter *w)
 {
-	(void) resolve_intent(&steno_rings, w->number);
+	(void) resolve_intent(w, &steno_rings, w->number);
 }
 
 /*
@@ -535,7 +558,7 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 					 errhint("It is left unchanged, and examined again at each start. Read it with \"steno recover --rings\", and remove it when it is no longer needed.")));
 			return;
 	}
-	if (resolve_intents(&rings))
+	if (resolve_intents(w, &rings))
 	{
 		unlinkat(folder, name, 0);
 		steno_rings_close(&rings);

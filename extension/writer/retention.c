@@ -258,7 +258,13 @@ confirm_on_disk(StenoWriter *w)
 			new = &pending[i];
 	there = new != NULL &&
 		steno_segment_has_block(steno_directory, new->at_stream, new->at_segment, new->at_offset,
-								new->at_block, pending_chain);
+								new->at_block, pending_chain, &error);
+	if (!there && error.what[0] != '\0')
+	{
+		/* they may be there */
+		is_pending = true;
+		return report_obstacle(&error, kept_all);
+	}
 	if (!there)
 		return false;			/* the disk has lost them: plan again */
 	memcpy(before, deleted, sizeof(before));
@@ -370,12 +376,8 @@ plan_and_record(StenoWriter *w, const StenoKeptTrail *kept)
 
 	if (!steno_slots_read(steno_directory, &slots, &error) || error.what[0] != '\0')
 		report_obstacle(&error, "All segments are kept, since it is not known which of them the slot wants.");
-	else if (!steno_retention_plan(kept, deleted, &slots, &limits, &plan))
-	{
-		error = (StenoError) {.error = ENOMEM, .what = "out of memory for"};
-		strlcpy(error.path, steno_directory, sizeof(error.path));
+	else if (!steno_retention_plan(kept, deleted, &slots, &limits, &plan, &error))
 		report_obstacle(&error, kept_all);
-	}
 	else
 	{
 		recorded = plan.files > 0 && record_plan(w, &plan);
@@ -438,7 +440,7 @@ has_work(void)
 		return false;
 	first = false;
 	snprintf(path, sizeof(path), "%s/" STENO_RETENTION_FILE, steno_directory);
-	return access(path, F_OK) == 0;
+	return access(path, F_OK) == 0 || errno != ENOENT;
 }
 
 /* Called in each pass of writer 0. */

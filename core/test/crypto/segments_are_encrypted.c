@@ -370,7 +370,7 @@ TEST(encrypted_stream_recovers_torn_tail)
 	offset = t.stream.offset;
 	trail_must_append(&t, 3);
 	memcpy(hash, t.stream.chain, sizeof(hash));
-	CHECK(steno_segment_has_block(trail, 0, 1, offset, 2, hash));
+	CHECK(steno_segment_has_block(trail, 0, 1, offset, 2, hash, &t.error));
 	segment_name(path, sizeof(path), trail, 0, 1);
 	segment_name(next, sizeof(next), trail, 0, 2);
 	bytes = file_read(path, &len);
@@ -384,7 +384,7 @@ TEST(encrypted_stream_recovers_torn_tail)
 		if (cut - end < 16)
 			end = cut;
 		file_write(path, bytes, cut);
-		CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, hash));
+		CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, hash, &t.error));
 		reopen(key ? key_a : NULL);
 		CHECK(!t.found.damaged);
 		/* without its header, the segment itself is begun again */

@@ -3,6 +3,7 @@
  *		What goes by size, by age and in spite of slots; what stays; and what the
  *		records and the state file say of it.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,7 +61,7 @@ make_plan(void)
 	before = kept;
 	steno_plan_free(&plan);
 	CHECK(steno_kept_list(trail, &before, &kept, &error));
-	CHECK(steno_retention_plan(&kept, deleted, &slots, &limits, &plan));
+	CHECK(steno_retention_plan(&kept, deleted, &slots, &limits, &plan, &error));
 }
 
 static void
@@ -147,11 +148,11 @@ TEST(retention_never_takes_an_open_segment)
 	make_plan();
 	kept.streams[0].open = 3;
 	steno_plan_free(&plan);
-	CHECK(steno_retention_plan(&kept, deleted, &slots, &limits, &plan));
+	CHECK(steno_retention_plan(&kept, deleted, &slots, &limits, &plan, &error));
 	CHECK(plan.next[0].last == 2);
 	kept.streams[0].open = 0;
 	steno_plan_free(&plan);
-	CHECK(steno_retention_plan(&kept, deleted, &slots, &limits, &plan));
+	CHECK(steno_retention_plan(&kept, deleted, &slots, &limits, &plan, &error));
 	CHECK(plan.files == 0);
 }
 
@@ -283,6 +284,22 @@ TEST(retention_respects_slots)
 	make_plan();
 	CHECK(steno_slot_is_lost(&slots.list[0], &kept, deleted));
 	CHECK(plan.next[0].last == 5 && plan.next[0].reason == STENO_REASON_SIZE && !plan.lost[0]);
+}
+
+/* A header that cannot be read now may be whole: its segment is not deleted with the one before it. */
+TEST(retention_waits_for_descriptors)
+{
+	begin(5);
+	limits.age = 9 * DAY;
+	make_plan();
+	CHECK(plan.files == 2);
+	steno_plan_free(&plan);
+	trail_use_up_descriptors(true);
+	CHECK(!steno_retention_plan(&kept, deleted, &slots, &limits, &plan, &error) && error.error == EMFILE);
+	CHECK(plan.files == 0 && plan.next[0].last == 0);
+	trail_use_up_descriptors(false);
+	make_plan();
+	CHECK(plan.files == 2);
 }
 
 TEST(retention_state_is_not_believed_without_the_record)

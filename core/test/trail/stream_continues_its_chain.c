@@ -204,22 +204,26 @@ TEST(segment_has_block_is_exact)
 	memcpy(hash, t.stream.chain, sizeof(hash));
 	memcpy(other, hash, sizeof(other));
 	other[31] ^= 1;
-	CHECK(steno_segment_has_block(trail, 0, 1, offset, 2, hash));
-	CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, other));
-	CHECK(!steno_segment_has_block(trail, 0, 1, offset, 1, hash));
-	CHECK(!steno_segment_has_block(trail, 0, 1, offset - 1, 2, hash));
-	CHECK(!steno_segment_has_block(trail, 0, 1, t.stream.offset, 2, hash));
-	CHECK(!steno_segment_has_block(trail, 0, 1, t.stream.offset + 1000, 2, hash));
-	CHECK(!steno_segment_has_block(trail, 0, 2, offset, 2, hash));
-	CHECK(!steno_segment_has_block(trail, 1, 1, offset, 2, hash));
+	CHECK(steno_segment_has_block(trail, 0, 1, offset, 2, hash, &t.error));
+	trail_use_up_descriptors(true);
+	CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, hash, &t.error) && t.error.error == EMFILE);
+	trail_use_up_descriptors(false);
+	CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, other, &t.error));
+	CHECK(!steno_segment_has_block(trail, 0, 1, offset, 1, hash, &t.error));
+	CHECK(!steno_segment_has_block(trail, 0, 1, offset - 1, 2, hash, &t.error));
+	CHECK(!steno_segment_has_block(trail, 0, 1, t.stream.offset, 2, hash, &t.error));
+	CHECK(!steno_segment_has_block(trail, 0, 1, t.stream.offset + 1000, 2, hash, &t.error));
+	CHECK(!steno_segment_has_block(trail, 0, 2, offset, 2, hash, &t.error));
+	CHECK(!steno_segment_has_block(trail, 1, 1, offset, 2, hash, &t.error));
+	CHECK(t.error.what[0] == '\0');
 
 	/* the last byte missing, and the last byte wrong */
 	segment_name(path, sizeof(path), trail, 0, 1);
 	bytes = file_read(path, &len);
 	file_write(path, bytes, len - 1);
-	CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, hash));
+	CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, hash, &t.error));
 	bytes[len - 1] ^= 1;
 	file_write(path, bytes, len);
-	CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, hash));
+	CHECK(!steno_segment_has_block(trail, 0, 1, offset, 2, hash, &t.error));
 	free(bytes);
 }
