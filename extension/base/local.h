@@ -220,6 +220,7 @@ typedef struct StenoLevel
 
 	/* utility statements only */
 	const char *command;
+	CmdType		operation;		/* of the query that is part of it; CMD_UNKNOWN: none has begun */
 	int			relations_count;
 	int			relations_missing;	/* that are not in the list, because there was no memory for them */
 	int			relations_room;

@@ -863,7 +863,8 @@ begin_query(QueryDesc *query)
 	if (outer && outer->utility && outer->utility->source == query->sourceText &&
 		!outer->forces)
 	{
-		steno_utility_queries(outer, steno_query_class(query->operation, query->plannedstmt->hasModifyingCTE));
+		steno_utility_queries(outer, steno_query_class(query->operation, query->plannedstmt->hasModifyingCTE),
+							  query->operation);
 		return NULL;
 	}
 

@@ -393,6 +393,29 @@ steno_begin_also(StenoStatement *s, int class)
 	begin_recorded(s);
 }
 
+/* A utility statement begins that has these classes, too. */
+STENO_COLD void
+steno_begin_further(StenoStatement *s, uint32 classes)
+{
+	static const struct
+	{
+		int			class;
+		uint16		flag;
+	}			possible[] = {
+		{STENO_CLASS_READ, STENO_S_READ}, {STENO_CLASS_DDL, STENO_S_DDL}, {STENO_CLASS_MISC, STENO_S_MISC}
+	};
+	int			i;
+
+	if (steno_my.session_mask & classes)
+		s->policy |= STENO_S_ALSO;
+	for (i = 0; i < (int) lengthof(possible); i++)
+		if (classes & (1u << possible[i].class))
+			s->policy |= possible[i].flag;
+	for (i = 0; i < (int) lengthof(possible); i++)
+		if (classes & (1u << possible[i].class))
+			steno_begin_also(s, possible[i].class);
+}
+
 /*
  * Write a top-level statement without a staged record to the in-flight entry.
  * cuts: where its text's secrets are, if that is known already.

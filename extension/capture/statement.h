@@ -10,6 +10,7 @@
 
 #include "delivery/record.h"
 #include "describe/object.h"
+#include "describe/shape.h"
 #include "policy/policy.h"
 #include "session/session.h"
 #include "session/settings_in_force.h"
@@ -42,6 +43,7 @@ extern void steno_begin(StenoStatement *s, const char *source, int location, int
 						int class, int depth, bool forced);
 extern void steno_begin_audited(StenoStatement *s);
 extern void steno_begin_also(StenoStatement *s, int class);
+extern void steno_begin_further(StenoStatement *s, uint32 classes);
 extern void steno_write_inflight(StenoStatement *s, const struct StenoCuts *cuts);
 extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
 								 const StenoPrepared *p, int class);
@@ -57,36 +59,6 @@ steno_recording(void)
 		steno_settings_record();
 	steno_policy_check();
 	return likely(steno_my.log_mask != 0) || steno_my.role_set;
-}
-
-static inline int
-steno_query_class(CmdType operation, bool modifying_cte)
-{
-	return operation == CMD_SELECT && !modifying_cte ? STENO_CLASS_READ : STENO_CLASS_WRITE;
-}
-
-/*
- * The command tag of a query.  NULL is SELECT, which then is in the code: the
- * page of our constants is another one to miss.
- */
-static inline const char *
-steno_query_command(CmdType operation)
-{
-	switch (operation)
-	{
-		case CMD_SELECT:
-			return NULL;
-		case CMD_INSERT:
-			return "INSERT";
-		case CMD_UPDATE:
-			return "UPDATE";
-		case CMD_DELETE:
-			return "DELETE";
-		case CMD_MERGE:
-			return "MERGE";
-		default:
-			return "";
-	}
 }
 
 /* Are statements that others run recorded, of this class?  What is mandatory cannot be left out so. */

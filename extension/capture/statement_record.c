@@ -292,6 +292,7 @@ steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed,
 		if (unlikely(s->audited & STENO_AUDITED_OBJECT))
 			add_audited(STENO_PLAN_PERMISSIONS(query->plannedstmt), relations, count);
 	}
+	shape.query_command = NULL;
 	shape.query_id = closed ? 0 : query->plannedstmt->queryId;
 	shape.command = steno_query_command(query->operation);
 	shape.relations = relations;
@@ -384,13 +385,15 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 /*
  * The utility statement runs a query that is part of its record, as CREATE TABLE AS
  * and EXPLAIN ANALYZE do, or a subcommand, as CREATE SCHEMA does: it is also
- * recorded if the class of these is.
+ * recorded if the class of these is.  operation: of the query; CMD_UTILITY: a subcommand.
  */
 STENO_COLD void
-steno_utility_queries(StenoLevel *l, int class)
+steno_utility_queries(StenoLevel *l, int class, CmdType operation)
 {
 	bool		shown = l->utility->recorded;
 
+	if (l->operation == CMD_UNKNOWN)
+		l->operation = operation;
 	steno_begin_also(l->utility, class);
 	if (!shown)
 		steno_write_inflight(l->utility, NULL);
@@ -538,6 +541,7 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 {
 	StenoShape	shape = {
 		.command = l->command,
+		.query_command = steno_changes_rows(l->operation) ? steno_query_command(l->operation) : NULL,
 		.relations = l->relations,
 		.count = l->relations_count,
 		.missing = l->relations_missing

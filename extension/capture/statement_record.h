@@ -46,7 +46,7 @@ extern int	steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int
 extern bool steno_open_has_holdable_cursor(void);
 extern bool steno_open_commits_alone(const StenoStatement *s);
 extern bool steno_open_defer_record(StenoStatement *s, const StenoRecord *record);
-extern void steno_utility_queries(StenoLevel *l, int class);
+extern void steno_utility_queries(StenoLevel *l, int class, CmdType operation);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_statement_add_relation(Oid relid, uint32 access);
 extern void steno_forget_utility(StenoLevel *l);
@@ -98,11 +98,11 @@ extern bool steno_cover_utility(StenoLevel *l);
 extern void steno_fail_cancelled_query(StenoStatement *s);
 extern bool steno_fail_cancelled_utility(StenoLevel *l);
 
-/* Whether a statement that begins has a start record by its class. */
+/* Whether a statement that begins has a start record by its classes. */
 static inline bool
 steno_wants_start(const StenoStatement *s)
 {
-	return unlikely((steno_my.start_mask & (1u << s->class)) != 0) && s->recorded;
+	return unlikely((steno_my.start_mask & steno_classes_of(s)) != 0) && s->recorded;
 }
 
 /* ---- failed_statement.c ---- */

@@ -173,11 +173,22 @@ enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
 	s->state = STENO_NOT_MADE;
 	steno_enter(l, NULL, s, s->depth);
 	l->command = command;
+	l->operation = CMD_UNKNOWN;
 	l->relations_count = 0;
 	l->relations_missing = 0;
 	l->relations_room = FEW_RELATIONS;
 	l->few = few;
 	l->relations = few;
+}
+
+/* It may have further classes: those of the query that it contains. */
+static inline void
+begin_further(StenoStatement *s, Node *statement)
+{
+	uint32		further = steno_further_classes(statement, s->class);
+
+	if (unlikely(further != 0))
+		steno_begin_further(s, further);
 }
 
 STENO_HOT static void
@@ -190,6 +201,8 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	l->forces = l->declares || (s->class != STENO_CLASS_TRANSACTION && executes(statement));
 	if (IsA(statement, TransactionStmt))
 		steno_transaction_statement((TransactionStmt *) statement);
+	else
+		begin_further(s, statement);
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_judge_early(s);
 	if (steno_wants_start(s))
@@ -438,7 +451,7 @@ process_utility(UTILITY_ARGS)
 		StenoLevel *outer = recording && steno_my.level && steno_my.level->utility ? steno_my.level : NULL;
 
 		if (outer)
-			steno_utility_queries(outer, class);
+			steno_utility_queries(outer, class, CMD_UTILITY);
 		if (outer && class == STENO_CLASS_ROLE && outer->utility->class != STENO_CLASS_ROLE)
 			nested_utility(true, UTILITY_PASS);
 		else

@@ -1,7 +1,7 @@
 /*
  * extension/describe/shape.c
  *		Encodes shapes: class, query identifier, command tag, relations, parameter
- *		types, objects and columns of a statement, in this order (format/FORMAT.md).
+ *		types, objects and further lists of a statement, in this order (format/FORMAT.md).
  *
  * A shape of at most SHAPE_ROOM bytes is encoded into a static array, which the
  * next shape overwrites; a larger one into the memory for one record.
@@ -141,6 +141,30 @@ put_columns(uint8 *p, const StenoShape *what, const ColumnList *columns)
 	return p + steno_columns_put(p, what->relations, columns->count, columns->limit, &omitted);
 }
 
+/* Bytes of a list that has a name, and nothing else. */
+static inline uint32
+name_list_size(const char *name)
+{
+	uint32		len;
+
+	if (likely(name == NULL))
+		return 0;
+	len = strlen(name);
+	return 1 + steno_varint_size(len) + len;
+}
+
+/* Put such a list of the shape. */
+static uint8 *
+put_name_list(uint8 *p, uint8 list, const char *name)
+{
+	uint32		len = strlen(name);
+
+	*p++ = list;
+	p = steno_put_varint(p, len);
+	memcpy(p, name, len);
+	return p + len;
+}
+
 /*
  * Put the part of the shape before the parameters, which take params_size bytes, and find out how
  * many the columns take.  NULL if out of memory.
@@ -150,7 +174,7 @@ put_before_params(StenoRecord *record, const StenoShape *what, bool has_params, 
 				  ColumnList *columns)
 {
 	uint32		command_len = what->command ? strlen(what->command) : strlen("SELECT");
-	uint32		room = 5 * STENO_VARINT_MAX + command_len + params_size;
+	uint32		room = 5 * STENO_VARINT_MAX + command_len + params_size + name_list_size(what->query_command);
 	uint32		limit = STENO_SHAPE_LIMIT;
 	uint8	   *p = usual_shape;
 	int			count = what->count;
@@ -238,10 +262,12 @@ steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *val
 		after = steno_put_varint(end, 0);
 	if (unlikely(what->objects != NULL))
 		after = steno_objects_put(after, what->objects);
-	else if (columns.size > 0)
+	else if (columns.size > 0 || what->query_command)
 		*after++ = 0;			/* no objects */
 	if (columns.size > 0)
 		after = put_columns(after, what, &columns);
+	if (unlikely(what->query_command != NULL))
+		after = put_name_list(after, STENO_LIST_QUERY, what->query_command);
 	record->shape_len = after - record->shape;
 }
 

@@ -24,6 +24,7 @@ typedef struct StenoShape
 	int			class;			/* STENO_CLASS_* */
 	uint64		query_id;
 	const char *command;		/* tag; NULL: SELECT */
+	const char *query_command;	/* of the query that a utility statement contains; NULL: SELECT, or none */
 	const StenoAccess *relations;
 	int			count;			/* of relations */
 	int			missing;		/* relations that are not in the list, because there was no memory for them */
@@ -53,7 +54,45 @@ extern void steno_record_add_omitted(StenoRecord *record, const char *name, int 
 
 /* ---- class.c ---- */
 
+static inline int
+steno_query_class(CmdType operation, bool modifying_cte)
+{
+	return operation == CMD_SELECT && !modifying_cte ? STENO_CLASS_READ : STENO_CLASS_WRITE;
+}
+
+/*
+ * The command tag of a query.  NULL is SELECT, which then is in the code: the
+ * page of our constants is another one to miss.
+ */
+static inline const char *
+steno_query_command(CmdType operation)
+{
+	switch (operation)
+	{
+		case CMD_SELECT:
+			return NULL;
+		case CMD_INSERT:
+			return "INSERT";
+		case CMD_UPDATE:
+			return "UPDATE";
+		case CMD_DELETE:
+			return "DELETE";
+		case CMD_MERGE:
+			return "MERGE";
+		default:
+			return "";
+	}
+}
+
+/* Whether a query of this kind is one that changes rows. */
+static inline bool
+steno_changes_rows(CmdType operation)
+{
+	return operation == CMD_INSERT || operation == CMD_UPDATE || operation == CMD_DELETE || operation == CMD_MERGE;
+}
+
 extern int	steno_class_of_utility(Node *statement);
+extern uint32 steno_further_classes(Node *statement, int class);
 
 #pragma GCC visibility pop
 

@@ -97,16 +97,16 @@ steno_start_mask_adopt(const StenoWanted *wanted)
 bool
 steno_is_synced(const StenoStatement *s)
 {
-	return ((sync_classes | rule_all) & (1u << s->class)) != 0 || (s->policy & STENO_S_SYNC);
+	return ((sync_classes | rule_all) & steno_classes_of(s)) != 0 || (s->policy & STENO_S_SYNC);
 }
 
-/* A statement begins whose class is in start_mask: whether it has a start record. */
+/* A statement begins one of whose classes is in start_mask: whether it has a start record. */
 STENO_COLD bool
 steno_start_mask_begin(const StenoStatement *s)
 {
 	if (steno_is_synced(s))
 		steno_my.start_mask |= STENO_START_SYNC;
-	else if (!(log_start_classes & (1u << s->class)))
+	else if (!(log_start_classes & steno_classes_of(s)))
 		return false;
 	return true;
 }
@@ -115,7 +115,7 @@ steno_start_mask_begin(const StenoStatement *s)
 STENO_COLD void
 steno_start_mask_late(const StenoStatement *s)
 {
-	if ((steno_my.start_mask & (1u << s->class)) && steno_is_synced(s))
+	if ((steno_my.start_mask & steno_classes_of(s)) && steno_is_synced(s))
 		steno_my.start_mask |= STENO_START_SYNC;
 }
 
@@ -473,6 +473,25 @@ find_rule(int class, const StenoAccess *relations, int count, const char *text, 
 	return steno_rules_first(&choice, class, matches, count, text, text_len);
 }
 
+/*
+ * The same for a statement, as one of its own class, or else of its further classes.  asked: the classes that
+ * there is a rule for.
+ */
+static StenoRule *
+find_rule_of(const StenoStatement *s, uint32 asked, const StenoAccess *relations, int count)
+{
+	uint32		further = steno_classes_of(s) & asked & ~BIT(s->class);
+	StenoRule  *rule = NULL;
+	int			class;
+
+	if (asked & BIT(s->class))
+		rule = find_rule(s->class, relations, count, s->text, s->text_len);
+	for (class = STENO_CLASS_READ; rule == NULL && BIT(class) <= further; class++)
+		if (further & BIT(class))
+			rule = find_rule(class, relations, count, s->text, s->text_len);
+	return rule;
+}
+
 /* What a rule that records asks for. */
 static void
 apply_rule(StenoStatement *s, const StenoRule *rule)
@@ -523,7 +542,7 @@ void
 steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count, bool failing)
 {
 	uint32		bit = BIT(s->class);
-	StenoRule  *rule = NULL;
+	StenoRule  *rule;
 
 	if ((steno_private.mandatory_mask & choice.syncing & bit) && s->recorded && !failing)
 		judge_mandatory(s, relations, count);
@@ -531,8 +550,7 @@ steno_policy_judge(StenoStatement *s, const StenoAccess *relations, int count, b
 		return;
 	if (!failing)
 		look_up_rules_of_all(relations, count);
-	if (choice.looked_at & bit)
-		rule = find_rule(s->class, relations, count, s->text, s->text_len);
+	rule = find_rule_of(s, choice.looked_at, relations, count);
 	if (rule == NULL || !hides_statement_text(rule))
 		allow_text(s);
 	if (rule != NULL)
@@ -561,7 +579,7 @@ steno_policy_judge_early(StenoStatement *s)
 {
 	if (choice.objects)
 	{
-		if (choice.syncing & BIT(s->class))
+		if (choice.syncing & steno_classes_of(s))
 			s->policy |= STENO_S_SYNC;
 		return;
 	}

@@ -30,6 +30,22 @@
 #define STENO_S_ALSO 128		/* recorded for another class that it has besides */
 #define STENO_S_SYNC 256		/* a rule wants it on disk */
 #define STENO_S_UNCOVERED 512	/* the ring's reserve has no share for it */
+#define STENO_S_READ 1024		/* it has this class, too */
+#define STENO_S_DDL 2048
+#define STENO_S_MISC 4096
+
+/* The classes of a statement, a bit for each: its own, and those of the query that it runs as a part of itself. */
+static inline uint32
+steno_classes_of(const StenoStatement *s)
+{
+	uint32		classes = 1u << s->class;
+
+	if (likely(!(s->policy & (STENO_S_READ | STENO_S_DDL | STENO_S_MISC))))
+		return classes;
+	return classes | (s->policy & STENO_S_READ ? 1u << STENO_CLASS_READ : 0) |
+		(s->policy & STENO_S_DDL ? 1u << STENO_CLASS_DDL : 0) |
+		(s->policy & STENO_S_MISC ? 1u << STENO_CLASS_MISC : 0);
+}
 
 extern void steno_policy_masks(void);
 extern void steno_policy_switch(uint32 flag, bool on);

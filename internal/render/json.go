@@ -191,6 +191,7 @@ func appendShape(dst []byte, s *trail.Shape) []byte {
 		dst = append(append(append(dst, `,"class":"`...), s.Class.String()...), '"')
 	}
 	dst = appendField(dst, "command", s.Command)
+	dst = appendField(dst, "query_command", s.Query)
 	if len(s.Relations) > 0 {
 		dst = append(dst, `,"relations":`...)
 		dst = appendRelations(dst, s)

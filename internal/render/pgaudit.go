@@ -210,6 +210,8 @@ func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
 		line.class = "READ"
 	case "CALL":
 		line.class = "MISC"
+	case "COPY", "CREATE TABLE AS", "SELECT INTO", "EXPLAIN":
+		line.class = pgauditOuter(r)
 	}
 	item := -1
 	put := func(l pgauditLine) {
@@ -220,7 +222,10 @@ func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
 	}
 	query := line
 	query.item, query.class, query.command = 1, "READ", "SELECT"
-	query.updates = line.updates || line.command == "COPY" && copiesUpdate.Match(r.Text)
+	if len(s.Query) > 0 {
+		query.class, query.command = "WRITE", string(s.Query)
+	}
+	query.updates = line.updates || query.command == "UPDATE"
 	switch line.command {
 	case "COPY":
 		if copiesQuery(r.Text) {
@@ -248,6 +253,27 @@ func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
 	return dst
 }
 
+// pgauditOuter is the class of a utility statement that contains a query, which here is a
+// write if the query changes data. pgaudit judges both by themselves, and does not look into WITH.
+func pgauditOuter(r *trail.Record) string {
+	class := pgauditClasses[r.Shape.Class]
+	if r.Shape.Class != trail.ClassWrite {
+		return class
+	}
+	switch command := string(r.Shape.Command); {
+	case command == "COPY" && copiesQuery(r.Text):
+		return "READ"
+	case command != "COPY" && command != "EXPLAIN":
+		return "DDL"
+	case command == "EXPLAIN" && len(r.Shape.Query) == 0 && len(r.Shape.Relations) > 0:
+		if slices.ContainsFunc(r.Shape.Objects, func(o trail.Object) bool { return o.Action == trail.ActionCreate }) {
+			return "DDL"
+		}
+		return "MISC"
+	}
+	return class
+}
+
 // bits are those of a line's class in Log; a statement's own class may be one
 // that is shown as another.
 func (f *pgauditFormat) bits(class trail.Class, shown string) uint32 {
@@ -258,8 +284,7 @@ func (f *pgauditFormat) bits(class trail.Class, shown string) uint32 {
 }
 
 var (
-	executes     = regexp.MustCompile(`(?i)\bexecute\b`)
-	copiesUpdate = regexp.MustCompile(`(?i)^\s*copy\s*\(\s*update\b`)
+	executes = regexp.MustCompile(`(?i)\bexecute\b`)
 )
 
 // copiesQuery says whether a COPY has a query rather than a table.

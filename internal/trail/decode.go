@@ -427,10 +427,13 @@ func (b *Block) lists(c *cursor, s *Shape) string {
 		if c.bad {
 			break
 		}
-		if list == ListColumns {
+		switch list {
+		case ListColumns:
 			if reason := b.columnList(&cursor{b: body}, s.Relations); reason != "" {
 				return reason
 			}
+		case ListQuery:
+			s.Query = body
 		}
 	}
 	return ""

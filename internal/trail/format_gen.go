@@ -268,10 +268,12 @@ type List uint64
 
 const (
 	ListColumns List = 1 // columns of the relations, and the views through which they are reached
+	ListQuery   List = 3 // command tag of the query that a utility statement contains, if it changes rows
 )
 
 var namesList = [...]string{
 	1: "columns",
+	3: "query",
 }
 
 // Terms is a list of an index of a segment.

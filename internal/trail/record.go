@@ -290,6 +290,7 @@ type Shape struct {
 	Relations []Relation
 	Params    []ParamType
 	Objects   []Object
+	Query     []byte // command tag of a utility statement's query, if that changes rows
 
 	plain      bool // all names are ASCII
 	unwanted   bool // according to Want
