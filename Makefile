@@ -37,6 +37,10 @@ test: $(call setup,test lint) ## every test: build, lint, core, Go, extension, c
 test-versions: ## the suites on VERSIONS of PostgreSQL (all that are supported), each in a Debian root; needs root
 	@scripts/test-versions $(VERSIONS)
 
+.PHONY: test-drivers
+test-drivers: $(call setup,test drivers) ## real clients with many drivers: log and statistics of the server against the trail
+	@scripts/test-drivers $(DRIVERS_FLAGS)
+
 .PHONY: test-upgrade
 test-upgrade: ## pg_upgrade from 15 to 17 and from 17 to 18, in Debian roots that have both; needs root
 	@scripts/test-upgrade

@@ -7,6 +7,7 @@ ignore (
 	./build
 	./core
 	./docs
+	./drivers
 	./extension
 	./format
 )

@@ -103,6 +103,7 @@ var others = []struct {
 		{"demo", "Show pg_steno at work on throw-away servers"},
 		{"chaos", "Test the trail under random load and random faults"},
 		{"regress", "Compare a server's own log with its trail"},
+		{"drivers", "Compare log, statistics and trail while real clients work"},
 	}},
 }
 

@@ -3,13 +3,9 @@
 package regress
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -31,6 +27,10 @@ func (r *Report) compare(s *session) {
 		}
 		x := s.sent[i]
 		n, covered := x.take(s.records[j:])
+		if n == 0 && x.bound {
+			i++ // its portal was never executed
+			continue
+		}
 		if n == 0 && blank(x.text) && !x.unnamed {
 			r.ByDesign["empty string"]++
 			i++
@@ -169,10 +169,24 @@ func (r *Report) agree(s *session, x *sent, records []*record, covered bool) {
 			wrong("user and database are %s and %s, but recorded as %s and %s", x.user, x.database, one.User, one.Database)
 			return
 		}
+		if one.Application != x.application && x.application != "" {
+			wrong("the application is %q, but recorded as %q", x.application, one.Application)
+			return
+		}
 		if one != last && one.Outcome != "ok" {
 			wrong("recorded as %s %s", one.Outcome, one.SQLState)
 			return
 		}
+	}
+	if x.bound {
+		return
+	}
+	x.records = records
+	if x.queryID != 0 && last.QueryID != 0 && x.queryID != last.QueryID {
+		wrong("its query ID is %d, but recorded as %d", x.queryID, last.QueryID)
+	}
+	if x.parameters != nil && !slices.EqualFunc(x.parameters, last.Params, sameValue) {
+		wrong("its parameters are %s, but recorded as %s", values(x.parameters), values(last.Params))
 	}
 	switch {
 	case x.sqlState == "" && last.Outcome != "ok":
@@ -180,6 +194,23 @@ func (r *Report) agree(s *session, x *sent, records []*record, covered bool) {
 	case x.sqlState != "" && (last.Outcome != "error" || last.SQLState != x.sqlState):
 		wrong("it failed with %s, but is recorded as %s %s", x.sqlState, last.Outcome, last.SQLState)
 	}
+}
+
+func sameValue(a, b *string) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
+
+func values(all []*string) string {
+	var b strings.Builder
+	for i, v := range all {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		if v == nil {
+			b.WriteString("NULL")
+		} else {
+			fmt.Fprintf(&b, "%.100q", *v)
+		}
+	}
+	return "(" + b.String() + ")"
 }
 
 func (r *Report) missing(s *session, x *sent) {
@@ -247,109 +278,4 @@ func comment(s string) int {
 		}
 	}
 	return -1
-}
-
-// Columns of csvlog, PostgreSQL 15 (PostgreSQL 14 and later have as many).
-const (
-	columnUser      = 1
-	columnDatabase  = 2
-	columnSession   = 5
-	columnLine      = 6
-	columnTag       = 7
-	columnSeverity  = 11
-	columnSQLState  = 12
-	columnMessage   = 13
-	columnDetail    = 14
-	columnQuery     = 19
-	columnBackend   = 23
-	columns         = 26
-	columnsInFuture = 40
-)
-
-// entry is a line of the server's log.
-type entry struct {
-	session, user, database string
-	line                    int
-	tag                     string // of the command, or what else the process does
-	severity, sqlState      string
-	message, detail, query  string
-	backend                 string
-}
-
-// readLog reads a file of csvlog. Unlike encoding/csv it leaves the line ends in
-// quoted fields as they are.
-func readLog(from io.Reader, take func(*entry)) error {
-	in := bufio.NewReaderSize(from, 1<<20)
-	for n := 1; ; n++ {
-		fields, err := readRow(in)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("log entry %d: %w", n, err)
-		}
-		if len(fields) < columns || len(fields) > columnsInFuture {
-			return fmt.Errorf("log entry %d has %d columns", n, len(fields))
-		}
-		line, err := strconv.Atoi(fields[columnLine])
-		if err != nil {
-			return fmt.Errorf("log entry %d: %w", n, err)
-		}
-		take(&entry{
-			session: fields[columnSession], user: fields[columnUser], database: fields[columnDatabase], line: line,
-			tag: fields[columnTag], severity: fields[columnSeverity], sqlState: fields[columnSQLState], message: fields[columnMessage],
-			detail: fields[columnDetail], query: fields[columnQuery], backend: fields[columnBackend],
-		})
-	}
-}
-
-var errQuotes = errors.New("a quoted field does not end")
-
-// readRow reads one line of values; io.EOF: there is none.
-func readRow(in *bufio.Reader) ([]string, error) {
-	var fields []string
-	var field strings.Builder
-	for first := true; ; first = false {
-		c, err := in.ReadByte()
-		switch {
-		case err != nil && first:
-			return nil, io.EOF
-		case err != nil && err != io.EOF:
-			return nil, err
-		case err == io.EOF || c == '\n':
-			return append(fields, field.String()), nil
-		case c == ',':
-			fields = append(fields, field.String())
-			field.Reset()
-		case c == '"':
-			if err := readQuoted(in, &field); err != nil {
-				return nil, err
-			}
-		default:
-			field.WriteByte(c)
-		}
-	}
-}
-
-// readQuoted reads the rest of a quoted field.
-func readQuoted(in *bufio.Reader, field *strings.Builder) error {
-	for {
-		c, err := in.ReadByte()
-		if err != nil {
-			return errQuotes
-		}
-		if c == '"' {
-			next, err := in.ReadByte()
-			if err != nil || next != '"' {
-				if err == nil {
-					err = in.UnreadByte()
-				}
-				if err == io.EOF {
-					err = nil
-				}
-				return err
-			}
-		}
-		field.WriteByte(c)
-	}
 }

@@ -1,9 +1,14 @@
 // Package regress compares a server's own log with its trail, statement by statement.
 //
 // The log is csvlog with log_statement = all and log_min_error_statement = error: one line for each string that a
-// client executed, and one for each failure. A string may contain several statements, each with its own record;
-// together the records must cover the string, up to the point of failure. Text, user, database and SQLSTATE must agree
-// (compare.go). Intended differences are counted by name, never ignored silently.
+// client executed, and one for each failure (sent.go). A string may contain several statements, each with its own
+// record; together the records must cover the string, up to the point of failure. Text, parameters, user, database,
+// application, query ID and SQLSTATE must agree (compare.go). Intended differences are counted by name, never ignored
+// silently.
+//
+// With log_min_duration_statement = 0, the log also has the duration of each message (durations.go). What
+// pg_stat_statements has counted is compared, too, if it is given: calls, rows and durations of each query, nested ones
+// included (statistics.go).
 package regress
 
 import (
@@ -13,35 +18,32 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 )
-
-// sent is a string that a client sent according to the log, with its outcome.
-type sent struct {
-	text           string
-	user, database string
-	sqlState       string // of its failure; "": it did not fail
-	executed       bool   // it was executed; otherwise it failed before execution
-	fastpath       bool   // a function call by OID
-	tag            string // the command tag in the log: a command, or "idle", "PARSE" and so on
-	unnamed        bool   // a failed message whose statement is not in the log
-}
 
 // record has the fields of a line of "steno cat --format json" that are compared.
 type record struct {
-	Kind      string   `json:"kind"`
-	Session   string   `json:"session"`
-	Seq       uint64   `json:"seq"`
-	Statement uint64   `json:"statement"`
-	Depth     int      `json:"depth"`
-	User      string   `json:"user"`
-	Database  string   `json:"database"`
-	Command   string   `json:"command"`
-	Class     string   `json:"class"`
-	Text      *string  `json:"text"`
-	Outcome   string   `json:"outcome"`
-	SQLState  string   `json:"sqlstate"`
-	Objects   []object `json:"objects"`
+	Kind        string    `json:"kind"`
+	Session     string    `json:"session"`
+	Seq         uint64    `json:"seq"`
+	Statement   uint64    `json:"statement"`
+	Depth       int       `json:"depth"`
+	User        string    `json:"user"`
+	Database    string    `json:"database"`
+	Command     string    `json:"command"`
+	Class       string    `json:"class"`
+	Text        *string   `json:"text"`
+	Application string    `json:"application"`
+	Role        string    `json:"role"`
+	Params      []*string `json:"params"`
+	QueryID     int64     `json:"query_id"`
+	Rows        int64     `json:"rows"`
+	Duration    int64     `json:"duration_us"`
+	Analysis    int64     `json:"analysis_us"`
+	Plan        int64     `json:"plan_us"`
+	Commit      int64     `json:"commit_us"`
+	Outcome     string    `json:"outcome"`
+	SQLState    string    `json:"sqlstate"`
+	Objects     []object  `json:"objects"`
 }
 
 type object struct {
@@ -71,11 +73,13 @@ type Report struct {
 	ByDesign                  map[string]int
 	list                      io.Writer
 	sessions                  map[string]*session
+	recorded                  queries
+	within                    int // utility statements that may have a query of their own
 }
 
 // Compare compares logs with a trail, and writes the differences to list.
 func Compare(logs []io.Reader, trail io.Reader, list io.Writer) (*Report, error) {
-	r := &Report{ByDesign: map[string]int{}, list: list, sessions: map[string]*session{}}
+	r := &Report{ByDesign: map[string]int{}, list: list, sessions: map[string]*session{}, recorded: queries{}}
 	for _, log := range logs {
 		if err := readLog(log, r.takeEntry); err != nil {
 			return nil, err
@@ -125,6 +129,12 @@ func (r *Report) readTrail(from io.Reader) error {
 			if err := json.Unmarshal(line, &x); err != nil {
 				return fmt.Errorf("trail: %w: %.200s", err, line)
 			}
+			if x.Kind == "statement" && x.QueryID != 0 {
+				r.recorded.add(&x)
+			}
+			if x.Kind == "statement" && slices.Contains(withQuery, x.Command) {
+				r.within++
+			}
 			if x.Kind == "statement" && x.Depth == 0 {
 				s := r.session(x.Session)
 				s.records = append(s.records, &x)
@@ -138,69 +148,6 @@ func (r *Report) readTrail(from io.Reader) error {
 			return err
 		}
 	}
-}
-
-// strings extracts the strings that a session sent from its log.
-func (r *Report) strings(s *session) {
-	var last *sent
-	for _, e := range s.entries {
-		switch e.severity {
-		case "LOG":
-			text, fastpath, ok := executed(e.message)
-			if !ok {
-				continue
-			}
-			last = &sent{text: text, user: e.user, database: e.database, executed: true, fastpath: fastpath, tag: e.tag}
-			s.sent = append(s.sent, last)
-		default:
-			if e.backend == "parallel worker" {
-				r.ByDesign["failure that a parallel worker also logs"]++
-				continue
-			}
-			if e.query == "" {
-				switch {
-				case e.severity != "ERROR":
-				case last != nil && last.sqlState == "" && (last.fastpath || last.fails(e)):
-					last.sqlState = e.sqlState
-				case e.backend == "client backend":
-					last = &sent{user: e.user, database: e.database, sqlState: e.sqlState, unnamed: true}
-					s.sent = append(s.sent, last)
-				default:
-					r.ByDesign["failure without a statement"]++
-				}
-				continue
-			}
-			// A string that fails in Parse or Bind has not been executed, even if the same text was executed before.
-			if last == nil || last.text != e.query || last.sqlState != "" || e.tag == "PARSE" || e.tag == "BIND" {
-				last = &sent{text: e.query, user: e.user, database: e.database}
-				s.sent = append(s.sent, last)
-			}
-			last.sqlState = e.sqlState
-		}
-	}
-	r.Sent += len(s.sent)
-}
-
-// fails reports whether a failure that is logged without text is that of the commit of the last statement in a
-// pipeline: its line still has that statement's command tag.
-func (x *sent) fails(e *entry) bool {
-	return x.executed && x.tag == e.tag && !strings.HasPrefix(e.tag, "idle")
-}
-
-// executed returns the text in a message of log_statement.
-func executed(message string) (text string, fastpath, ok bool) {
-	if text, ok = strings.CutPrefix(message, "statement: "); ok {
-		return text, false, true
-	}
-	if text, ok = strings.CutPrefix(message, "fastpath function call: "); ok {
-		return text, true, true
-	}
-	if rest, found := strings.CutPrefix(message, "execute "); found {
-		if _, text, ok = strings.Cut(rest, ": "); ok {
-			return text, false, true
-		}
-	}
-	return "", false, false
 }
 
 func (r *Report) differ(kind, format string, args ...any) {

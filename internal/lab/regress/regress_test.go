@@ -22,7 +22,10 @@ func logOf(entries ...entry) io.Reader {
 		fields[columnUser], fields[columnDatabase], fields[columnSession] = e.user, e.database, e.session
 		fields[columnLine], fields[columnSeverity], fields[columnSQLState] = fmt.Sprint(i+1), e.severity, e.sqlState
 		fields[columnMessage], fields[columnQuery], fields[columnBackend] = e.message, e.query, e.backend
-		fields[columnTag] = e.tag
+		fields[columnTag], fields[columnDetail], fields[columnApplication] = e.tag, e.detail, e.application
+		if e.queryID != 0 {
+			fields[columnQueryID] = fmt.Sprint(e.queryID)
+		}
 		for j := range fields {
 			if j > 0 {
 				b.WriteByte(',')

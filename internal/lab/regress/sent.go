@@ -1,0 +1,215 @@
+// Extracts the strings that a session sent, and what became of them, from its part of the log.
+
+package regress
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// sent is a string that a client sent according to the log, with its outcome. In the extended protocol, it is a portal:
+// from Bind, if the log has the durations of messages, or else from Execute.
+type sent struct {
+	text           string
+	user, database string
+	application    string
+	parameters     []*string // nil: the log has none
+	queryID        int64     // of its last statement; 0: not in the log
+	sqlState       string    // of its failure; "": it did not fail
+	executed       bool      // it was executed; otherwise it failed before execution
+	bound          bool      // it was bound, but not executed
+	extended       bool      // it was sent in the extended protocol
+	fastpath       bool      // a function call by OID
+	tag            string    // the command tag in the log: a command, or "idle", "PARSE" and so on
+	unnamed        bool      // a failed message whose statement is not in the log
+
+	parse   time.Duration // of the Parse before the first Bind
+	took    time.Duration // of its other messages
+	timed   int           // number of its messages whose duration is in the log
+	pieces  int           // number of Execute messages
+	records []*record     // that agree with it
+}
+
+// logReader makes strings from the lines of a session's log.
+type logReader struct {
+	report  *Report
+	session *session
+	last    *sent                    // the one that was executed last
+	portals map[string]*sent         // by name
+	parses  map[string]time.Duration // Parse messages of prepared statements that have not been bound yet
+}
+
+// strings extracts the strings that a session sent from its log.
+func (r *Report) strings(s *session) {
+	l := &logReader{report: r, session: s, portals: map[string]*sent{}, parses: map[string]time.Duration{}}
+	for _, e := range s.entries {
+		if e.severity == "LOG" {
+			l.message(e)
+		} else {
+			l.failure(e)
+		}
+	}
+	for _, x := range s.sent {
+		if !x.bound {
+			r.Sent++
+		}
+	}
+}
+
+func (l *logReader) add(e *entry, x *sent) *sent {
+	x.user, x.database, x.application = e.user, e.database, e.application
+	l.session.sent = append(l.session.sent, x)
+	return x
+}
+
+var (
+	duration = regexp.MustCompile(`(?s)^duration: (\d+\.\d+) ms(?:  (parse|bind) (.*?): (.*))?$`)
+	// of a portal: the name of its prepared statement, and of itself unless it is the unnamed one
+	execution = regexp.MustCompile(`(?s)^execute (fetch from )?(.*?): (.*)$`)
+)
+
+func (l *logReader) message(e *entry) {
+	if text, ok := strings.CutPrefix(e.message, "statement: "); ok {
+		l.last = l.add(e, &sent{text: text, executed: true, tag: e.tag, pieces: 1})
+		delete(l.portals, "")
+	} else if text, ok := strings.CutPrefix(e.message, "fastpath function call: "); ok {
+		l.last = l.add(e, &sent{text: text, executed: true, fastpath: true, tag: e.tag, pieces: 1})
+	} else if m := execution.FindStringSubmatch(e.message); m != nil {
+		l.execute(e, m[1] != "", m[2], m[3])
+	} else if m := duration.FindStringSubmatch(e.message); m != nil {
+		ms, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			return
+		}
+		l.took(e, time.Duration(ms*float64(time.Millisecond)), m[2], m[3], m[4])
+	}
+}
+
+// portal splits the name of a prepared statement from that of a portal.
+func portal(names string) (statement, portal string) {
+	statement, portal, _ = strings.Cut(names, "/")
+	return
+}
+
+func (l *logReader) execute(e *entry, again bool, names, text string) {
+	_, name := portal(names)
+	x := l.portals[name]
+	if x == nil || x.text != text || x.executed && !again {
+		x = l.add(e, &sent{text: text, extended: true})
+		l.portals[name] = x
+	}
+	x.executed, x.bound, x.tag, x.application = true, false, e.tag, e.application
+	x.pieces++
+	if p := parameters(e.detail); p != nil {
+		x.parameters = p
+	}
+	if e.queryID != 0 {
+		x.queryID = e.queryID
+	}
+	l.last = x
+}
+
+// took notes the duration of a message.
+func (l *logReader) took(e *entry, d time.Duration, message, names, text string) {
+	statement, name := portal(names)
+	switch message {
+	case "parse":
+		l.parses[statement] += d
+	case "bind":
+		x := l.add(e, &sent{text: text, extended: true, bound: true, parameters: parameters(e.detail)})
+		x.parse = l.parses[statement]
+		delete(l.parses, statement)
+		x.took, x.timed = d, 1
+		l.portals[name] = x
+	default:
+		if l.last != nil {
+			l.last.took += d
+			l.last.timed++
+			if e.queryID != 0 {
+				l.last.queryID = e.queryID
+			}
+		}
+	}
+}
+
+func (l *logReader) failure(e *entry) {
+	r, last := l.report, l.last
+	if e.backend == "parallel worker" {
+		r.ByDesign["failure that a parallel worker also logs"]++
+		return
+	}
+	if e.query == "" {
+		switch {
+		case e.severity != "ERROR":
+		case last != nil && last.sqlState == "" && (last.fastpath || last.fails(e)):
+			last.sqlState = e.sqlState
+		case e.backend == "client backend":
+			l.last = l.add(e, &sent{sqlState: e.sqlState, unnamed: true})
+		default:
+			r.ByDesign["failure without a statement"]++
+		}
+		return
+	}
+	// A string that fails in Parse or Bind has not been executed, even if the same text was executed before.
+	if last == nil || last.text != e.query || last.sqlState != "" || e.tag == "PARSE" || e.tag == "BIND" {
+		last = l.add(e, &sent{text: e.query})
+		l.last = last
+	}
+	last.sqlState = e.sqlState
+}
+
+// fails reports whether a failure that is logged without text is that of the commit of the last statement in a
+// pipeline: its line still has that statement's command tag.
+func (x *sent) fails(e *entry) bool {
+	return x.executed && x.tag == e.tag && !strings.HasPrefix(e.tag, "idle")
+}
+
+// parameters returns the values in a line's detail: nil, there are none; a nil element is NULL.
+func parameters(detail string) []*string {
+	rest, ok := strings.CutPrefix(detail, "parameters: ")
+	if !ok {
+		if rest, ok = strings.CutPrefix(detail, "Parameters: "); !ok { // since PostgreSQL 16
+			return nil
+		}
+	}
+	var all []*string
+	for rest != "" {
+		_, value, ok := strings.Cut(rest, " = ")
+		if !ok {
+			return nil
+		}
+		if rest, ok = strings.CutPrefix(value, "NULL"); ok {
+			all = append(all, nil)
+		} else {
+			var v string
+			if v, rest, ok = quoted(value); !ok {
+				return nil
+			}
+			all = append(all, &v)
+		}
+		rest = strings.TrimPrefix(rest, ", ")
+	}
+	return all
+}
+
+// quoted returns the literal at the beginning of a string, in which quotes are doubled, and what follows.
+func quoted(s string) (value, rest string, ok bool) {
+	s, ok = strings.CutPrefix(s, "'")
+	if !ok {
+		return "", "", false
+	}
+	var b strings.Builder
+	for {
+		part, after, found := strings.Cut(s, "'")
+		if !found {
+			return "", "", false
+		}
+		b.WriteString(part)
+		if s, found = strings.CutPrefix(after, "'"); !found {
+			return b.String(), after, true
+		}
+		b.WriteByte('\'')
+	}
+}

@@ -1,0 +1,202 @@
+// Compares records with what pg_stat_statements has counted: calls, rows and durations of each query.
+
+package regress
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// StatisticsQuery returns the statistics as lines of JSON. Statistics of a query that is both a client's and nested are
+// added up. pg_stat_statements.track must be all.
+const StatisticsQuery = `
+	SELECT row_to_json(x) FROM (
+		SELECT rolname AS user, datname AS database, queryid AS query_id, min(query) AS query, sum(calls)::bigint AS calls,
+			coalesce(sum(calls) FILTER (WHERE NOT toplevel), 0)::bigint AS nested, sum(rows)::bigint AS rows,
+			sum(plans)::bigint AS plans, sum(total_exec_time) AS execution_ms, sum(total_plan_time) AS plan_ms
+		FROM pg_stat_statements s LEFT JOIN pg_database d ON d.oid = s.dbid LEFT JOIN pg_roles r ON r.oid = s.userid
+		WHERE queryid <> 0 GROUP BY 1, 2, 3) x`
+
+// Statistic has the statistics of a query.
+type Statistic struct {
+	User        string  `json:"user"`
+	Database    string  `json:"database"`
+	QueryID     int64   `json:"query_id"`
+	Query       string  `json:"query"`
+	Calls       int64   `json:"calls"`
+	Nested      int64   `json:"nested"` // of these
+	Rows        int64   `json:"rows"`
+	Plans       int64   `json:"plans"`
+	ExecutionMS float64 `json:"execution_ms"`
+	PlanMS      float64 `json:"plan_ms"`
+}
+
+// ReadStatistics reads the lines that StatisticsQuery returns.
+func ReadStatistics(from io.Reader) ([]Statistic, error) {
+	var all []Statistic
+	for lines := json.NewDecoder(from); ; {
+		var s Statistic
+		if err := lines.Decode(&s); err == io.EOF {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("pg_stat_statements: %w", err)
+		}
+		all = append(all, s)
+	}
+}
+
+type queryKey struct {
+	user, database string
+	id             int64
+}
+
+// counted is what the records of a query add up to.
+type counted struct {
+	text           string
+	calls, rows    int64
+	failed         int64
+	duration, plan time.Duration
+	nested         bool
+}
+
+// queries are the records of each query, by the user who began the session.
+type queries map[string]map[queryKey]*counted
+
+// unseen are commands that pg_stat_statements leaves to the queries that they run.
+var unseen = []string{"EXECUTE", "PREPARE", "DEALLOCATE", "DEALLOCATE ALL"}
+
+// withQuery are commands that may contain a query, which has no record of its own.
+var withQuery = []string{"COPY", "EXPLAIN", "CREATE TABLE AS", "SELECT INTO", "CREATE MATERIALIZED VIEW", "REFRESH MATERIALIZED VIEW", "DECLARE CURSOR"}
+
+func (q queries) add(x *record) {
+	if slices.Contains(unseen, x.Command) {
+		return
+	}
+	k := queryKey{x.User, x.Database, x.QueryID}
+	if x.Role != "" {
+		k.user = x.Role
+	}
+	if q[x.User] == nil {
+		q[x.User] = map[queryKey]*counted{}
+	}
+	c := q[x.User][k]
+	if c == nil {
+		c = &counted{text: x.text()}
+		q[x.User][k] = c
+	}
+	if x.Outcome != "ok" {
+		c.failed++
+		return
+	}
+	c.calls++
+	c.rows += x.Rows
+	c.duration += time.Duration(x.Duration) * time.Microsecond
+	c.plan += time.Duration(x.Plan) * time.Microsecond
+	c.nested = c.nested || x.Depth > 0
+}
+
+// all returns the records of each query.
+func (q queries) all() map[queryKey]*counted {
+	sum := map[queryKey]*counted{}
+	for _, one := range q {
+		for k, c := range one {
+			if sum[k] == nil {
+				sum[k] = &counted{text: c.text}
+			}
+			s := sum[k]
+			s.calls += c.calls
+			s.rows += c.rows
+			s.failed += c.failed
+			s.duration += c.duration
+			s.plan += c.plan
+			s.nested = s.nested || c.nested
+		}
+	}
+	return sum
+}
+
+// CompareStatistics compares the records of each query with its statistics. Rows of a query that was executed in parts
+// are those of its last part before PostgreSQL 17; so are those of a function's loop.
+func (r *Report) CompareStatistics(all []Statistic, version int) {
+	inParts := map[int64]bool{}
+	if version < 170000 {
+		for _, s := range r.sessions {
+			for _, x := range s.sent {
+				if x.pieces > 1 {
+					inParts[x.queryID] = true
+				}
+			}
+		}
+	}
+	recorded := r.recorded.all()
+	seen := map[queryKey]bool{}
+	for _, s := range all {
+		if s.Calls == 0 {
+			continue // it was planned, and failed
+		}
+		k := queryKey{s.User, s.Database, s.QueryID}
+		c := recorded[k]
+		if c == nil {
+			c = &counted{}
+		}
+		seen[k] = true
+		switch more := s.Calls - c.calls; {
+		case more == 0:
+		case more > 0 && more <= c.failed:
+			r.ByDesign["failure of a commit, after the statement"] += int(more)
+			continue
+		case more > 0 && more <= s.Nested && int(more) <= r.within:
+			r.within -= int(more)
+			r.ByDesign["query of a utility statement, which is part of its record"] += int(more)
+			continue
+		default:
+			r.differ("different", "%s in %s, %d calls in pg_stat_statements, but %d records: %.300q", s.User, s.Database, s.Calls, c.calls, s.Query)
+			continue
+		}
+		if c.rows != s.Rows {
+			if c.rows > s.Rows && (inParts[s.QueryID] || c.nested && version < 170000) {
+				r.ByDesign["rows of a query that was executed in parts (pg_stat_statements has those of the last one)"]++
+			} else {
+				r.differ("different", "%s in %s, %d rows in pg_stat_statements, but %d recorded: %.300q", s.User, s.Database, s.Rows, c.rows, s.Query)
+			}
+		}
+	}
+	for k, c := range recorded {
+		if !seen[k] && c.calls > 0 {
+			r.differ("extra", "%s in %s, %d records of a query that pg_stat_statements does not have: %.300q", k.user, k.database, c.calls, c.text)
+		}
+	}
+}
+
+// JudgeStatistics writes for how many calls the mean durations, and the mean times of planning, agree with
+// pg_stat_statements, and lists the other queries. It reports whether there are enough of them.
+func (r *Report) JudgeStatistics(all []Statistic, limits Limits, out io.Writer) bool {
+	total, beyond := 0, 0
+	recorded := r.recorded.all()
+	for _, s := range all {
+		c := recorded[queryKey{s.User, s.Database, s.QueryID}]
+		if c == nil || c.calls != s.Calls || s.Calls == 0 {
+			continue
+		}
+		mean := func(ms float64) time.Duration {
+			return time.Duration(ms * float64(time.Millisecond) / float64(s.Calls))
+		}
+		duration, plan := c.duration/time.Duration(c.calls), c.plan/time.Duration(c.calls)
+		total += int(s.Calls)
+		if limits.within(duration, mean(s.ExecutionMS)) && limits.within(plan, mean(s.PlanMS)) {
+			continue
+		}
+		beyond += int(s.Calls)
+		if r.list != nil {
+			fmt.Fprintf(r.list, "duration: %d calls, mean in pg_stat_statements %s and %s for planning, in the trail %s and %s: %.200q\n",
+				s.Calls, mean(s.ExecutionMS), mean(s.PlanMS), duration, plan, s.Query)
+		}
+	}
+	return total == 0 || limits.verdict(out, "statistics", total, beyond)
+}
+
+// LeaveOut leaves the sessions of a user out of the comparison with the statistics.
+func (r *Report) LeaveOut(user string) { delete(r.recorded, user) }
