@@ -99,13 +99,13 @@ check_open(uint64_t system_identifier)
 	uint64_t	offset;
 	uint64_t	block;
 
-	if (!steno_stream_open(&stream, folder, 0, system_identifier, 150018, 0600, NULL, 77, &found, &error))
+	if (!steno_stream_open(&stream, folder, 0, system_identifier, 150018, 0600, NULL, 77, 0, &found, &error))
 		return;
 	segment = stream.segment;
 	offset = stream.offset;
 	block = stream.next_block;
 	steno_stream_close(&stream);
-	must(steno_stream_open(&stream, folder, 0, system_identifier, 150018, 0600, NULL, 78, &again, &error));
+	must(steno_stream_open(&stream, folder, 0, system_identifier, 150018, 0600, NULL, 78, UINT64_MAX, &again, &error));
 	must(stream.segment == segment && stream.offset == offset && stream.next_block == block);
 	must(again.torn_bytes == 0 && !again.damaged);
 	steno_stream_close(&stream);

@@ -55,7 +55,7 @@ begin_crypt(Maker *w, const char *folder, const char *name, uint32_t stream, int
 	w->crypt = crypt;
 	steno_block_set_crypt(w->block, crypt);
 	if (!steno_stream_open(&w->stream, w->trail, stream, TRAIL_SYSTEM, SERVER_VERSION, 0644,
-						   crypt, NOW, &found, &error))
+						   crypt, NOW, 0, &found, &error))
 	{
 		fprintf(stderr, "%s: %s: %s\n", error.path, error.what, strerror(error.error));
 		CHECK(!"golden trail can be made");

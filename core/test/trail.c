@@ -29,10 +29,12 @@ bool
 trail_try_open(Trail *t, const char *trail)
 {
 	StenoCrypt *crypt = t->crypt;
+	uint64_t	durable = t->durable;
 
 	memset(t, 0, sizeof(*t));
 	t->crypt = crypt;
-	if (!steno_stream_open(&t->stream, trail, 0, TRAIL_SYSTEM, 150000, 0600, crypt, TRAIL_NOW,
+	t->durable = durable;
+	if (!steno_stream_open(&t->stream, trail, 0, TRAIL_SYSTEM, 150000, 0600, crypt, TRAIL_NOW, durable,
 						   &t->found, &t->error))
 		return false;
 	t->block = steno_block_create(64 * 1024);

@@ -24,6 +24,7 @@ typedef struct Trail
 	StenoSource source;
 	uint64_t	seq;
 	StenoCrypt *crypt;			/* set before it is opened */
+	uint64_t	durable;		/* the last block that is known to be on disk; set before it is opened */
 } Trail;
 
 /* Open, and fail the test if that fails. */

@@ -222,11 +222,131 @@ make_stream_folders(const char *trail, const char *directory, mode_t file_mode, 
 	return make_stream_folder(trail, parent, mode, error) && make_stream_folder(directory, trail, mode, error);
 }
 
+/* ---- writing again ---- */
+
+/* Cut preallocated space off: the file then ends with its last block. */
+static bool
+cut_room(StenoStream *stream)
+{
+	while (ftruncate(stream->fd, (off_t) stream->offset) != 0)
+		if (errno != EINTR)
+			return false;
+	stream->room = stream->offset;
+	return true;
+}
+
+/* Read a part of the segment and write it back, which makes its pages dirty. */
+static bool
+write_part_again(const StenoStream *stream, uint64_t offset, size_t len, StenoError *error)
+{
+	uint8_t    *bytes = malloc(len);
+	bool		ok = false;
+
+	if (bytes == NULL)
+		fail_segment(error, ENOMEM, "could not read segment", stream);
+	else if (!steno_read_at(stream->fd, bytes, len, offset))
+		fail_segment(error, errno, "could not read segment", stream);
+	else if (!steno_write_at(stream->fd, bytes, len, offset))
+		fail_segment(error, errno, "could not write segment", stream);
+	else
+		ok = true;
+	free(bytes);
+	return ok;
+}
+
+/* Blocks first to last cannot be read back: the first of them was written to this offset. */
+static void
+note_lost(StenoStream *stream, StenoLost *lost, uint64_t first, uint64_t last, uint64_t offset)
+{
+	if (lost->count == 0)
+	{
+		lost->first = first;
+		lost->segment = stream->segment;
+		lost->offset = offset;
+	}
+	lost->last = last;
+	lost->count += last - first + 1;
+}
+
+/*
+ * After a failed sync, the kernel may mark pages clean that are not on disk.  It
+ * reports the error only once, so another sync alone would succeed without having
+ * written them.  Therefore read everything since the last good sync and write it
+ * again, which makes its pages dirty.  Blocks that cannot be read back as they were
+ * written are lost.
+ */
+static bool
+write_again(StenoStream *stream, StenoError *error)
+{
+	StenoWalk	w = {.fd = stream->fd, .size = stream->offset};
+	StenoLost	lost = {0};
+	uint64_t	offset = stream->synced;
+	uint64_t	good = offset;	/* end of the last block that was written again */
+	uint64_t	block = stream->synced_block;
+
+	if (stream->room > stream->offset && !cut_room(stream))
+		return fail_segment(error, errno, "could not truncate segment", stream);
+	if (offset < stream->header)
+	{
+		if (!write_part_again(stream, 0, stream->header, error))
+			return false;
+		offset = good = stream->header;
+	}
+	while (offset < stream->offset)
+	{
+		uint8_t		bytes[STENO_BLOCK_HEADER];
+		StenoBlockHeader h;
+
+		if (stream->offset - offset < STENO_BLOCK_HEADER ||
+			!steno_read_at(stream->fd, bytes, sizeof(bytes), offset) ||
+			!steno_block_header_read(bytes, &h) || h.block < block ||
+			h.stored > stream->offset - offset - STENO_BLOCK_HEADER ||
+			!steno_payload_is_good(stream->fd, offset, &h))
+		{
+			offset = steno_walk_find_block(&w, offset + 1);
+			continue;
+		}
+		if (!write_part_again(stream, offset, STENO_BLOCK_HEADER + h.stored, error))
+			return false;
+		if (h.block > block && block > 0)
+			note_lost(stream, &lost, block, h.block - 1, good);
+		block = h.block + 1;
+		offset = good = offset + STENO_BLOCK_HEADER + h.stored;
+	}
+	if (block < stream->next_block && block > 0)
+		note_lost(stream, &lost, block, stream->next_block - 1, good);
+	stream->lost = lost;
+	return true;
+}
+
+/*
+ * Bring the blocks of an open segment that follow this one to disk.  A sync of an
+ * earlier process may have failed, so they are treated as after a failed sync.  A
+ * segment without blocks may not have its header on disk, which the first block
+ * waits for.
+ */
+static bool
+secure_blocks(StenoStream *stream, const StenoWalk *w, uint64_t durable, StenoError *error)
+{
+	if (durable >= stream->next_block)
+		durable = stream->next_block - 1;	/* no block after the last one is expected */
+	stream->synced = w->last == 0 ? 0 : steno_walk_after(w, durable);
+	stream->synced_block = durable + 1;
+	/* blocks before the segment's first one are in other segments */
+	if (stream->synced <= w->begin && (w->first_block == 0 || w->first_block > durable))
+		stream->synced_block = w->first_block;
+	if (!write_again(stream, error))
+		return false;
+	if (fsync(stream->fd) != 0)
+		return fail_segment(error, errno, "could not sync segment", stream);
+	return w->last > 0 || steno_sync_folder(stream->directory, error);
+}
+
 /* ---- opening ---- */
 
 /* Continue a segment whose blocks are whole up to w->end. */
 static bool
-continue_segment(StenoStream *stream, const StenoWalk *w, const StenoSegmentHeader *h,
+continue_segment(StenoStream *stream, const StenoWalk *w, const StenoSegmentHeader *h, uint64_t durable,
 				 StenoFound *found, StenoError *error)
 {
 	uint8_t		bytes[STENO_SEGMENT_HEADER_ENCRYPTED];
@@ -254,8 +374,8 @@ continue_segment(StenoStream *stream, const StenoWalk *w, const StenoSegmentHead
 			return fail_segment(error, errno, "could not truncate segment", stream);
 	}
 	/* new blocks must never be on disk without those before them */
-	if (fsync(stream->fd) != 0)
-		return fail_segment(error, errno, "could not sync segment", stream);
+	if (!secure_blocks(stream, w, durable, error))
+		return false;
 	mark_synced(stream);
 	return true;
 }
@@ -276,42 +396,59 @@ restart_segment(StenoStream *stream, const StenoWalk *w, int64_t now, StenoFound
 	return write_header(stream, now, error);
 }
 
+/* The blocks of a segment that is not continued are brought to disk, and nothing else of it is touched. */
+static bool
+secure_left_segment(StenoStream *stream, const StenoWalk *w, uint64_t durable, StenoError *error)
+{
+	bool		ok;
+
+	if (w->last == 0)
+		return true;
+	stream->fd = w->fd;
+	stream->header = (uint16_t) w->begin;
+	stream->offset = stream->room = w->end;
+	ok = secure_blocks(stream, w, durable, error);
+	stream->fd = -1;
+	return ok;
+}
+
 /* Leave a damaged last segment unchanged, for analysis, and continue in a new one. */
 static bool
-leave_damaged_segment(StenoStream *stream, const StenoWalk *w, int64_t now, StenoFound *found, StenoError *error)
+leave_damaged_segment(StenoStream *stream, const StenoWalk *w, int64_t now, uint64_t durable, StenoFound *found,
+					  StenoError *error)
 {
-	close(w->fd);
 	found->damaged = true;
 	found->damaged_offset = w->damaged_offset;
-	if (!take_walk_state(stream, w) && !find_earlier_state(stream, stream->segment, error))
+	if ((!take_walk_state(stream, w) && !find_earlier_state(stream, stream->segment, error)) ||
+		!secure_left_segment(stream, w, durable, error))
 		return false;
 	stream->segment++;
 	return begin_segment(stream, now, error);
 }
 
 static bool
-open_last(StenoStream *stream, int64_t now, StenoFound *found, StenoError *error)
+open_last(StenoStream *stream, int64_t now, uint64_t durable, StenoFound *found, StenoError *error)
 {
 	StenoWalk		w;
 	StenoSegmentHeader h;
-	bool		ok = false;
+	StenoHeaderState state = steno_segment_walk(stream, stream->segment, &w, &h, error);
+	bool		ok;
 
-	switch (steno_segment_walk(stream, stream->segment, &w, &h, error))
+	if (state == STENO_HEADER_FAILED)
+		return false;
+	if (state == STENO_HEADER_DAMAGED || w.damaged)
 	{
-		case STENO_HEADER_FAILED:
-			return false;
-		case STENO_HEADER_UNWRITTEN:
-			ok = restart_segment(stream, &w, now, found, error);
-			break;
-		case STENO_HEADER_DAMAGED:
-			return leave_damaged_segment(stream, &w, now, found, error);
-		case STENO_HEADER_GOOD:
-			if (w.damaged)
-				return leave_damaged_segment(stream, &w, now, found, error);
-			ok = continue_segment(stream, &w, &h, found, error);
-			if (ok && (h.flags & STENO_SEGMENT_ENCRYPTED || steno_crypt_has_key(stream->crypt)))
-				ok = steno_stream_rotate(stream, now, error);
-			break;
+		ok = leave_damaged_segment(stream, &w, now, durable, found, error);
+		close(w.fd);
+		return ok;
+	}
+	if (state == STENO_HEADER_UNWRITTEN)
+		ok = restart_segment(stream, &w, now, found, error);
+	else
+	{
+		ok = continue_segment(stream, &w, &h, durable, found, error);
+		if (ok && (h.flags & STENO_SEGMENT_ENCRYPTED || steno_crypt_has_key(stream->crypt)))
+			ok = steno_stream_rotate(stream, now, error);
 	}
 	if (!ok)
 	{
@@ -324,7 +461,7 @@ open_last(StenoStream *stream, int64_t now, StenoFound *found, StenoError *error
 bool
 steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
 				  uint64_t system_identifier, uint32_t server_version,
-				  mode_t file_mode, StenoCrypt *crypt, int64_t now,
+				  mode_t file_mode, StenoCrypt *crypt, int64_t now, uint64_t durable,
 				  StenoFound *found, StenoError *error)
 {
 	int			n;
@@ -346,7 +483,7 @@ steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
 		!steno_segment_find_last(stream, UINT64_MAX, &stream->segment, error))
 		return false;
 	if (stream->segment > 0)
-		return open_last(stream, now, found, error);
+		return open_last(stream, now, durable, found, error);
 	stream->segment = 1;
 	stream->next_block = 1;
 	stream->next_record = 1;
@@ -354,17 +491,6 @@ steno_stream_open(StenoStream *stream, const char *trail, uint32_t number,
 }
 
 /* ---- writing ---- */
-
-/* Cut preallocated space off: the file then ends with its last block. */
-static bool
-cut_room(StenoStream *stream)
-{
-	while (ftruncate(stream->fd, (off_t) stream->offset) != 0)
-		if (errno != EINTR)
-			return false;
-	stream->room = stream->offset;
-	return true;
-}
 
 void
 steno_stream_make_room(StenoStream *stream, size_t len)
@@ -430,78 +556,6 @@ steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 	stream->dirty = true;
 	if (stream->offset - stream->begun >= WRITE_BACK)
 		begin_write_back(stream);
-	return true;
-}
-
-/* Read a whole block and write it back, which makes its pages dirty. */
-static bool
-write_block_again(const StenoStream *stream, uint64_t offset, size_t len, StenoError *error)
-{
-	uint8_t    *bytes = malloc(len);
-	bool		ok = false;
-
-	if (bytes == NULL)
-		fail_segment(error, ENOMEM, "could not read segment", stream);
-	else if (!steno_read_at(stream->fd, bytes, len, offset))
-		fail_segment(error, errno, "could not read segment", stream);
-	else if (!steno_write_at(stream->fd, bytes, len, offset))
-		fail_segment(error, errno, "could not write segment", stream);
-	else
-		ok = true;
-	free(bytes);
-	return ok;
-}
-
-/*
- * After a failed sync, the kernel may mark pages clean that are not on disk.  It
- * reports the error only once, so another sync alone would succeed without having
- * written them.  Therefore read everything since the last good sync and write it
- * again, which makes its pages dirty.  Blocks that cannot be read back as they were
- * written are lost.
- */
-static bool
-write_again(StenoStream *stream, StenoError *error)
-{
-	StenoWalk		w = {.fd = stream->fd, .size = stream->offset};
-	StenoLost	lost = {0};
-	uint64_t	offset = stream->synced;
-	uint64_t	block = stream->synced_block;
-
-	if (stream->room > stream->offset && !cut_room(stream))
-		return fail_segment(error, errno, "could not truncate segment", stream);
-	while (offset < stream->offset)
-	{
-		uint8_t		bytes[STENO_BLOCK_HEADER];
-		StenoBlockHeader h;
-
-		if (stream->offset - offset >= STENO_BLOCK_HEADER &&
-			steno_read_at(stream->fd, bytes, sizeof(bytes), offset) &&
-			steno_block_header_read(bytes, &h) && h.block >= block &&
-			h.stored <= stream->offset - offset - STENO_BLOCK_HEADER &&
-			steno_payload_is_good(stream->fd, offset, &h))
-		{
-			if (!write_block_again(stream, offset, STENO_BLOCK_HEADER + h.stored, error))
-				return false;
-			lost.count += h.block - block;
-			if (h.block > block)
-				lost.last = h.block - 1;
-			block = h.block + 1;
-			offset += STENO_BLOCK_HEADER + h.stored;
-			continue;
-		}
-		if (lost.first == 0)
-		{
-			lost.first = block;
-			lost.offset = offset;
-		}
-		offset = steno_walk_find_block(&w, offset + 1);
-	}
-	if (block < stream->next_block)
-	{
-		lost.count += stream->next_block - block;
-		lost.last = stream->next_block - 1;
-	}
-	stream->lost = lost;
 	return true;
 }
 
@@ -699,10 +753,13 @@ leave_moved_segment(StenoStream *stream, int64_t now, StenoError *error)
 {
 	StenoStream next;
 	uint64_t	last;
+	bool		finished;
 
 	/* the stream must continue even if the moved file cannot be finished */
-	(void) finish_file(stream, error);
+	finished = finish_file(stream, error);
 	next = *stream;
+	if (!finished && stream->synced_block < stream->next_block)
+		note_lost(stream, &next.lost, stream->synced_block, stream->next_block - 1, stream->synced);
 	if (!steno_stream_last_hash(stream, next.chain))
 		return fail_segment(error, errno, "could not read segment", stream);
 	if (!steno_segment_find_last(stream, UINT64_MAX, &last, error))
@@ -744,6 +801,29 @@ steno_stream_close(StenoStream *stream)
 		close(stream->fd);
 	}
 	stream->fd = -1;
+}
+
+bool
+steno_stream_settle(const char *trail, uint32_t number, uint64_t system_identifier,
+					uint64_t durable, StenoLost *lost, StenoError *error)
+{
+	StenoStream stream = {.fd = -1, .number = number, .system_identifier = system_identifier};
+	StenoSegmentHeader h;
+	StenoWalk	w;
+	bool		ok;
+
+	memset(lost, 0, sizeof(*lost));
+	steno_stream_folder(stream.directory, sizeof(stream.directory), trail, number);
+	if (!steno_segment_find_last(&stream, UINT64_MAX, &stream.segment, error))
+		return false;
+	if (stream.segment == 0)
+		return true;
+	if (steno_segment_walk(&stream, stream.segment, &w, &h, error) == STENO_HEADER_FAILED)
+		return false;
+	ok = !take_walk_state(&stream, &w) || secure_left_segment(&stream, &w, durable, error);
+	close(w.fd);
+	*lost = stream.lost;
+	return ok && steno_sync_folder(stream.directory, error);
 }
 
 /* ---- reading a stream without changing it ---- */

@@ -18,7 +18,8 @@ typedef struct StenoLost
 	uint64_t	count;
 	uint64_t	first;			/* number of the first */
 	uint64_t	last;
-	uint64_t	offset;			/* of the first lost block in the segment */
+	uint64_t	segment;		/* where the first lost block was written */
+	uint64_t	offset;
 } StenoLost;
 
 typedef struct StenoStream
@@ -41,7 +42,7 @@ typedef struct StenoStream
 	uint64_t	synced;			/* everything before this offset is known to be on disk ... */
 	uint64_t	synced_block;	/* ... and that is every block before this one */
 	uint64_t	begun;			/* the kernel has begun to write everything before this offset to disk */
-	StenoLost	lost;			/* set by a sync; the caller resets count */
+	StenoLost	lost;			/* set by open and sync; the caller resets count */
 	StenoCrypt *crypt;			/* NULL: segments are never encrypted */
 	char		directory[1024];	/* of the stream */
 } StenoStream;
@@ -62,12 +63,24 @@ typedef struct StenoFound
  *
  * An encrypted segment is never continued, nor is an unencrypted one if crypt has a
  * key: the stream then continues in a new segment.  crypt may be NULL.
+ *
+ * durable is the number of the last block that a sync is known to have brought to
+ * disk.  What follows it in the last segment is written again and synced, because a
+ * sync of an earlier process may have failed, and the kernel reports that only once.
+ * Blocks that can no longer be read back are reported in stream->lost.
  */
 extern bool steno_stream_open(StenoStream *stream, const char *trail,
 							  uint32_t number, uint64_t system_identifier,
 							  uint32_t server_version, mode_t file_mode,
-							  StenoCrypt *crypt, int64_t now,
+							  StenoCrypt *crypt, int64_t now, uint64_t durable,
 							  StenoFound *found, StenoError *error);
+
+/*
+ * Bring the blocks of a stream that no process writes any more to disk, as open
+ * does, without changing it otherwise.
+ */
+extern bool steno_stream_settle(const char *trail, uint32_t number, uint64_t system_identifier,
+								uint64_t durable, StenoLost *lost, StenoError *error);
 
 /*
  * Append one finished block, whose number must be next_block, with one write()

@@ -84,6 +84,32 @@ steno_walk_find_block(const StenoWalk *w, uint64_t from)
 	return w->size;
 }
 
+uint64_t
+steno_walk_after(const StenoWalk *w, uint64_t block)
+{
+	uint64_t	after = w->begin;
+	uint64_t	offset = w->begin;
+
+	while (offset < w->end && w->end - offset >= STENO_BLOCK_HEADER)
+	{
+		uint8_t		bytes[STENO_BLOCK_HEADER];
+		StenoBlockHeader h;
+
+		/* what cannot be read is not known to be on disk */
+		if (!steno_read_at(w->fd, bytes, sizeof(bytes), offset))
+			break;
+		if (!steno_block_header_read(bytes, &h))
+		{
+			offset = steno_walk_find_block(w, offset + 1);
+			continue;
+		}
+		offset += STENO_BLOCK_HEADER + h.stored;
+		if (h.block <= block)
+			after = offset;
+	}
+	return after < w->end ? after : w->end;
+}
+
 static void
 note_damage(StenoWalk *w, uint64_t offset)
 {
@@ -468,7 +494,7 @@ steno_segment_walk(const StenoStream *stream, uint64_t segment, StenoWalk *w,
 	if (state == STENO_HEADER_GOOD)
 	{
 		start.anchored = true;
-		start.next_block = h->first_block;
+		start.next_block = w->first_block = h->first_block;
 		start.next_record = h->first_record;
 		memcpy(start.hash, h->previous, STENO_HASH_SIZE);
 	}

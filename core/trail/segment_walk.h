@@ -20,6 +20,7 @@ typedef struct StenoWalk
 	int			fd;
 	uint64_t	size;			/* of the file */
 	uint64_t	begin;			/* offset of the first block */
+	uint64_t	first_block;	/* its number by the header; 0: not known */
 	bool		anchored;		/* next_block and next_record are known */
 	uint64_t	next_block;
 	uint64_t	next_record;
@@ -62,6 +63,12 @@ extern bool steno_walk_content_end(const StenoWalk *w, uint64_t *end);
 
 /* The offset of the next valid block header, or w->size if there is none. */
 extern uint64_t steno_walk_find_block(const StenoWalk *w, uint64_t from);
+
+/*
+ * The offset after the last block whose number is not above this one; w->begin if
+ * there is none.
+ */
+extern uint64_t steno_walk_after(const StenoWalk *w, uint64_t block);
 
 /* Whether the checksum of the payload of the block at offset, which has this header, is correct. */
 extern bool steno_payload_is_good(int fd, uint64_t offset, const StenoBlockHeader *h);

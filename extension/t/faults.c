@@ -31,6 +31,11 @@
  *		hold_exit			a program that was started with the library waits at the end of its exit(), while
  *							the file is there, and "holding.exit" says so; its children do not
  *
+ * The disk remembers: for each segment, a file of the folder "memory" says of each byte whether it
+ * is on disk, waits for a sync, or is lost because a sync has failed since it was written.  Each
+ * process that writes the segment takes it over, as it takes over the kernel's cache.  In a folder
+ * "disk", if there is one, it keeps <stream>/<segment>: what would be there after a power failure.
+ *
  * In a folder "durable", if there is one, it notes for each segment, in a file
  * <stream>.<name of the segment>, how many of its bytes a sync has brought to disk so far.
  *
@@ -38,8 +43,8 @@
  * they count for nothing.
  *
  * It answers there, too: "holding.N" while something of stream N waits; "lied" when a sync has
- * succeeded though bytes that an earlier one had failed to sync were not written
- * again: the disk would not have them.
+ * succeeded though bytes that an earlier one, of whichever process, had failed to sync were not
+ * written again: the disk does not have them.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -50,6 +55,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/time.h>
@@ -58,16 +64,24 @@
 
 #define SEGMENT_HEADER 128
 
-typedef struct Range
+/* What the disk remembers is mapped in units of so many bytes. */
+#define MEMORY_UNIT (1024 * 1024)
+
+/* The state of a byte of a segment. */
+enum
 {
-	off_t		from;			/* from >= to: empty */
-	off_t		to;
-} Range;
+	ON_DISK,					/* or never written */
+	WAITING,
+	LOST
+};
 
 /* Of the one segment that this process, a writer, writes. */
 static bool is_writer;
-static Range written;			/* since the last sync */
-static Range not_on_disk;		/* since a sync that failed */
+static char *memory;			/* the state of each byte; shared with the processes that follow */
+static off_t remembered;		/* bytes of it that are mapped */
+static off_t settled;			/* before this, all bytes are on disk */
+static off_t written_from;		/* what this process has written since the last sync lies between these */
+static off_t written_to;
 static off_t content;			/* of the segment: what follows is room */
 static bool full;				/* the rest of a write that stops */
 static char stream[16];			/* its number */
@@ -169,6 +183,16 @@ size_of(int fd)
 	return fstat(fd, &st) == 0 ? st.st_size : 0;
 }
 
+static ssize_t
+write_through(int fd, const void *bytes, size_t len, off_t offset)
+{
+	static ssize_t (*next) (int, const void *, size_t, off_t);
+
+	if (next == NULL)
+		next = (ssize_t (*) (int, const void *, size_t, off_t)) dlsym(RTLD_NEXT, "pwrite");
+	return next(fd, bytes, len, offset);
+}
+
 /* All of the segment up to there is on disk. */
 static void
 note_durable(off_t size)
@@ -193,48 +217,142 @@ is_room(const char *bytes, size_t len)
 	return len > 0 && bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
 }
 
+/*
+ * Take over what the disk remembers of the segment, of at least so many bytes.  False if there
+ * is nothing to remember it in.
+ */
+static bool
+remember(off_t size)
+{
+	static char of[64];
+	char		name[64];
+	char		path[4096];
+	int			fd;
+	off_t		room = (size / MEMORY_UNIT + 1) * MEMORY_UNIT;
+
+	snprintf(name, sizeof(name), "memory/%s.%s", stream, segment);
+	if (memory != NULL && strcmp(of, name) == 0 && size <= remembered)
+		return true;
+	if (memory != NULL)
+		munmap(memory, remembered);
+	memory = NULL;
+	if (!path_of(path, sizeof(path), name) || (fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0)
+		return false;
+	if (size_of(fd) > room)
+		room = size_of(fd);
+	if (ftruncate(fd, room) != 0 ||
+		(memory = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
+		abort();
+	close(fd);
+	remembered = room;
+	if (strcmp(of, name) != 0)
+		settled = 0;
+	strcpy(of, name);
+	return true;
+}
+
 static void
 note_written(off_t from, off_t to)
 {
 	if (to > content)
 		content = to;
-	if (written.from >= written.to)
-		written = (Range) {from, to};
-	if (from < written.from)
-		written.from = from;
-	if (to > written.to)
-		written.to = to;
-	/* written again, from the beginning on */
-	if (from <= not_on_disk.from && to > not_on_disk.from)
-		not_on_disk.from = to;
+	if (written_from >= written_to || from < written_from)
+		written_from = from;
+	if (to > written_to)
+		written_to = to;
+	if (remember(to))
+		memset(memory + from, WAITING, to - from);
+	if (from < settled)
+		settled = from;
+}
+
+/* The file got shorter: what was there is of no interest any more. */
+static void
+note_size(off_t size)
+{
+	if (remember(size))
+		memset(memory + size, ON_DISK, remembered - size);
 }
 
 static void
-not_synced(void)
+not_synced(int fd)
 {
-	if (not_on_disk.from >= not_on_disk.to)
-		not_on_disk = written;
-	if (written.from < written.to && written.from < not_on_disk.from)
-		not_on_disk.from = written.from;
-	if (written.to > not_on_disk.to)
-		not_on_disk.to = written.to;
+	off_t		size = size_of(fd);
+	off_t		i;
+
+	note_size(size);
+	for (i = settled; memory != NULL && i < size; i++)
+		if (memory[i] == WAITING)
+			memory[i] = LOST;
+}
+
+/* Put a part of the segment where the disk's contents are kept. */
+static void
+store(int fd, off_t from, off_t to)
+{
+	char		name[64];
+	char		path[4096];
+	char		bytes[65536];
+	int			disk;
+
+	snprintf(name, sizeof(name), "disk/%s", stream);
+	if (!is_there("disk") || !path_of(path, sizeof(path), name))
+		return;
+	(void) mkdir(path, 0700);
+	snprintf(name, sizeof(name), "disk/%s/%s", stream, segment);
+	if (!path_of(path, sizeof(path), name) || (disk = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) < 0)
+		abort();
+	while (from < to)
+	{
+		ssize_t		n = pread(fd, bytes, to - from < (off_t) sizeof(bytes) ? to - from : (off_t) sizeof(bytes), from);
+
+		if (n <= 0 || write_through(disk, bytes, n, from) != n)
+			abort();
+		from += n;
+	}
+	/* the length is as durable as the contents */
+	if (ftruncate(disk, size_of(fd)) != 0)
+		abort();
+	close(disk);
+}
+
+static void
+synced(int fd)
+{
+	off_t		size = size_of(fd);
+	off_t		from;
+	off_t		i;
+
+	note_size(size);
+	for (i = settled; memory != NULL && i < size; i++)
+	{
+		if (memory[i] == LOST)
+			touch("lied");
+		if (memory[i] != WAITING)
+			continue;
+		for (from = i; i < size && memory[i] == WAITING; i++)
+			memory[i] = ON_DISK;
+		store(fd, from, i--);
+	}
+	store(fd, 0, 0);
+	settled = size;
+	written_from = written_to = 0;
 }
 
 ssize_t
 pwrite(int fd, const void *bytes, size_t len, off_t offset)
 {
-	static ssize_t (*next) (int, const void *, size_t, off_t);
 	ssize_t		n;
 
-	if (next == NULL)
-		next = (ssize_t (*) (int, const void *, size_t, off_t)) dlsym(RTLD_NEXT, "pwrite");
 	if (!is_segment(fd) || is_room(bytes, len))
-		return next(fd, bytes, len, offset);
+		return write_through(fd, bytes, len, offset);
 	if (offset < SEGMENT_HEADER)
 	{
 		content = 0;
-		written = not_on_disk = (Range) {0, 0};
-		return next(fd, bytes, len, offset);
+		n = write_through(fd, bytes, len, offset);
+		if (n > 0)
+			note_written(offset, offset + n);
+		return n;
 	}
 	hold("hold_write");
 	if (full || fires("write_fails"))
@@ -252,12 +370,12 @@ pwrite(int fd, const void *bytes, size_t len, off_t offset)
 		kill(getpid(), SIGKILL);
 	if (fires_here("kill_in_write"))
 	{
-		if (next(fd, bytes, len / 2, offset) > 0)
+		if (write_through(fd, bytes, len / 2, offset) > 0)
 			kill(getpid(), SIGKILL);
 		abort();
 	}
 	full = fires("write_stops");
-	n = next(fd, bytes, full ? len / 2 : len, offset);
+	n = write_through(fd, bytes, full ? len / 2 : len, offset);
 	if (n > 0)
 		note_written(offset, offset + n);
 	if (fires_here("kill_after_write"))
@@ -289,7 +407,7 @@ fdatasync(int fd)
 	hold("hold_sync");
 	if (fires("sync_fails"))
 	{
-		not_synced();
+		not_synced(fd);
 		errno = EIO;
 		return -1;
 	}
@@ -297,18 +415,18 @@ fdatasync(int fd)
 	{
 		/* a hole reads as zeros: the space is there, its contents are not */
 		if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-					  written.from, written.to - written.from) != 0)
+					  written_from, written_to - written_from) != 0)
 			abort();
+		if (remember(written_to))
+			memset(memory + written_from, ON_DISK, written_to - written_from);
 		errno = EIO;
 		return -1;
 	}
 	result = next(fd);
 	if (result == 0)
 	{
-		if (not_on_disk.from < not_on_disk.to)
-			touch("lied");
+		synced(fd);
 		note_durable(size);
-		written = not_on_disk = (Range) {0, 0};
 	}
 	return result;
 }
@@ -326,6 +444,7 @@ fsync(int fd)
 		return next(fd);
 	if (fires("begin_fails"))
 	{
+		not_synced(fd);
 		errno = EIO;
 		return -1;
 	}
@@ -336,6 +455,7 @@ fsync(int fd)
 	if (result == 0)
 	{
 		content = size;
+		synced(fd);
 		note_durable(size);
 	}
 	if (fires_here("kill_after_begin"))

@@ -175,8 +175,10 @@ steno_branch_record_unused(StenoWriter *w)
 	{
 		StenoError	error = {0};
 		StenoBranch branch;
-		StenoUnused unused = steno_state_compare_unused(i, &branch, &error);
+		StenoLost	lost;
+		StenoUnused unused = steno_state_compare_unused(i, &branch, &lost, &error);
 
+		steno_writer_report_lost(w, branch.stream, &lost);
 		if (unused == STENO_UNUSED_UNCHANGED ||
 			(unused == STENO_UNUSED_DIFFERS && record_unused(w, i, &branch, &error)))
 			continue;

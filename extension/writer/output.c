@@ -413,27 +413,29 @@ steno_writer_event(StenoWriter *w, const char *event, const char *name, const ch
 
 /* ---- the disk ---- */
 
-/* Report blocks that a failing disk has lost, in the log and in the trail. */
-static void
-report_lost_blocks(StenoWriter *w)
+/* Report blocks of a stream that a failing disk has lost, in the log and in the trail. */
+void
+steno_writer_report_lost(StenoWriter *w, uint32 stream, StenoLost *lost)
 {
-	StenoLost  *lost = &w->stream.lost;
 	char		blocks[64];
+	char		of_stream[16];
+	const char *pairs[] = {"event", "lost", "version", PG_VERSION, "blocks", blocks, "stream", of_stream};
 
 	if (lost->count == 0)
 		return;
 	snprintf(blocks, sizeof(blocks), UINT64_FORMAT "-" UINT64_FORMAT, lost->first, lost->last);
+	snprintf(of_stream, sizeof(of_stream), "%u", stream);
 	ereport(WARNING,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg_plural("stream %u of the trail has lost %llu block, of numbers %llu to %llu",
 						   "stream %u of the trail has lost %llu blocks, of numbers %llu to %llu",
-						   (unsigned long) lost->count, w->stream.number, (unsigned long long) lost->count,
+						   (unsigned long) lost->count, stream, (unsigned long long) lost->count,
 						   (unsigned long long) lost->first, (unsigned long long) lost->last),
 			 errdetail("They were written to segment %llu at offset %llu, could not be synced, and can no longer be read back as they were written.",
-					   (unsigned long long) w->stream.segment, (unsigned long long) lost->offset),
+					   (unsigned long long) lost->segment, (unsigned long long) lost->offset),
 			 errhint("Check the disk, and run \"steno verify\".")));
 	lost->count = 0;
-	steno_writer_event(w, "lost", "blocks", blocks);
+	steno_writer_server(w, pairs, lengthof(pairs) / 2);
 }
 
 /* Everything that was written is on disk: wake the processes that wait for it. */
@@ -476,7 +478,7 @@ steno_writer_sync(StenoWriter *w)
 	atomic_store_explicit(&w->control->last_sync, GetCurrentTimestamp(), memory_order_relaxed);
 	steno_writer_announce_synced(w);
 	steno_health_succeeded(w, STENO_SYNC);
-	report_lost_blocks(w);
+	steno_writer_report_lost(w, w->stream.number, &w->stream.lost);
 	return true;
 }
 

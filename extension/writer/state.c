@@ -571,9 +571,12 @@ settle_stream(StenoWriter *w, StenoError *error)
 	return true;
 }
 
-/* Choose the stream that the writer opens; false if that fails. */
+/*
+ * Choose the stream that the writer opens; *durable is its last block that is known
+ * to be synced.  False if that fails.
+ */
 bool
-steno_state_choose_stream(StenoWriter *w, uint32 *stream, StenoError *error)
+steno_state_choose_stream(StenoWriter *w, uint32 *stream, uint64 *durable, StenoError *error)
 {
 	bool		ok;
 
@@ -590,6 +593,7 @@ steno_state_choose_stream(StenoWriter *w, uint32 *stream, StenoError *error)
 		 */
 		save_entry(w->number, true);
 		*stream = entry.stream;
+		*durable = entry.durable;
 	}
 	(void) lock_state(false, error);
 	return ok;
@@ -679,27 +683,6 @@ steno_state_identity(const char **pairs)
 
 /* ---- streams that are no longer used by a writer ---- */
 
-/* Sync the last segment: it has the last blocks, which a killed writer may not have synced. */
-static bool
-sync_last_segment(uint32 stream, uint64 segment, StenoError *error)
-{
-	char		folder[1024];
-	char		path[1100];
-	int			fd;
-	bool		ok;
-
-	if (segment == 0)
-		return true;
-	steno_stream_folder(folder, sizeof(folder), steno_directory, stream);
-	steno_segment_path(path, sizeof(path), folder, segment);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return steno_failed(error, errno, "could not open segment", path);
-	ok = pg_fsync(fd) == 0 || steno_failed(error, errno, "could not sync segment", path);
-	close(fd);
-	return ok && steno_sync_folder(folder, error);
-}
-
 /* Store the end of the stream as if its writer had been stopped cleanly there. */
 static bool
 save_unused_entry(int writer, StateEntry *s, uint64 block, const uint8 hash[STENO_HASH_SIZE], StenoError *error)
@@ -721,10 +704,11 @@ save_unused_entry(int writer, StateEntry *s, uint64 block, const uint8 hash[STEN
  * Compare the stream of an entry that no writer uses in the same way as those in
  * use.  If it is unchanged, its end is stored like that of a clean stop, so that it
  * is known exactly even when the ring file no longer exists.  Differences are
- * returned in *branch, for the caller to record and then to settle.
+ * returned in *branch, for the caller to record and then to settle; blocks that
+ * could not be synced and are gone, in *lost.
  */
 StenoUnused
-steno_state_compare_unused(int writer, StenoBranch *branch, StenoError *error)
+steno_state_compare_unused(int writer, StenoBranch *branch, StenoLost *lost, StenoError *error)
 {
 	StateEntry	s;
 	StenoBranchReason reason;
@@ -733,6 +717,7 @@ steno_state_compare_unused(int writer, StenoBranch *branch, StenoError *error)
 	StenoEnd	end;
 
 	memset(branch, 0, sizeof(*branch));
+	memset(lost, 0, sizeof(*lost));
 	if (state_file < 0 || !read_state_entry(state_file, writer, &s) ||
 		!(s.flags & ENTRY_USED) || s.block == 0)
 		return STENO_UNUSED_UNCHANGED;
@@ -749,8 +734,9 @@ steno_state_compare_unused(int writer, StenoBranch *branch, StenoError *error)
 		memcpy(hash, s.flags & ENTRY_CLEAN ? s.hash : s.durable_hash, STENO_HASH_SIZE);
 	}
 	if (reason == STENO_BRANCH_NONE)
+		/* a killed writer may not have synced the last blocks */
 		return (s.flags & ENTRY_CLEAN) ||
-			(sync_last_segment(s.stream, end.segment, error) &&
+			(steno_stream_settle(steno_directory, s.stream, GetSystemIdentifier(), s.durable, lost, error) &&
 			 save_unused_entry(writer, &s, end.block, end.hash, error)) ?
 			STENO_UNUSED_UNCHANGED : STENO_UNUSED_FAILED;
 	if ((s.flags & ENTRY_RECORDED) && s.from.reason == reason && s.from.found == end.block)

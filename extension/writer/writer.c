@@ -126,6 +126,7 @@ open_stream(StenoWriter *w)
 	StenoFound	found;
 	StenoError	error;
 	uint32		stream;
+	uint64		durable;
 
 	/* nothing is written without the key: it would not be encrypted */
 	while (!steno_key_is_answered(w))
@@ -135,11 +136,11 @@ open_stream(StenoWriter *w)
 		steno_process_sleep(20, STENO_WAIT_RETRY);
 	}
 	while (!steno_trail_reclaim(&error) ||
-		   !steno_state_choose_stream(w, &stream, &error) ||
+		   !steno_state_choose_stream(w, &stream, &durable, &error) ||
 		   !steno_stream_open(&w->stream, steno_directory, stream,
 							  GetSystemIdentifier(), PG_VERSION_NUM,
 							  (mode_t) steno_file_mode, steno_key_crypt(),
-							  GetCurrentTimestamp(), &found, &error))
+							  GetCurrentTimestamp(), durable, &found, &error))
 	{
 		steno_health_failed(w, STENO_WRITE, &error);
 		if (!steno_health_wait_to_retry(w))
@@ -168,6 +169,7 @@ open_stream(StenoWriter *w)
 						w->stream.number, (unsigned long long) found.damaged_offset),
 				 errdetail("It is left as it is; the stream goes on in a new segment."),
 				 errhint("Run \"steno verify\".")));
+	steno_writer_report_lost(w, w->stream.number, &w->stream.lost);
 	atomic_store(&w->control->stream, w->stream.number);
 	atomic_store(&w->control->segment, w->stream.segment);
 }

@@ -229,12 +229,12 @@ typedef enum StenoUnused
 } StenoUnused;
 
 extern void steno_state_begin_run(uint64 ring_file, bool first);
-extern bool steno_state_choose_stream(StenoWriter *writer, uint32 *stream, StenoError *error);
+extern bool steno_state_choose_stream(StenoWriter *writer, uint32 *stream, uint64 *durable, StenoError *error);
 extern void steno_state_write_begins(const StenoWriter *writer, const uint8 hash[STENO_HASH_SIZE]);
 extern void steno_state_synced(const StenoWriter *writer, bool rotated);
 extern void steno_state_stopped(StenoWriter *writer);
 extern const StenoBranch *steno_state_branch(void);
-extern StenoUnused steno_state_compare_unused(int writer, StenoBranch *branch, StenoError *error);
+extern StenoUnused steno_state_compare_unused(int writer, StenoBranch *branch, StenoLost *lost, StenoError *error);
 extern bool steno_state_settle_unused(int writer, const StenoBranch *branch, StenoError *error);
 
 #define STENO_IDENTITY_PAIRS 6
@@ -252,6 +252,7 @@ extern void steno_writer_describe_self(StenoWriter *writer);
 extern bool steno_writer_record(StenoWriter *writer, int kind, int class,
 								const char *const *pairs, int count);
 extern void steno_writer_server(StenoWriter *writer, const char *const *pairs, int count);
+extern void steno_writer_report_lost(StenoWriter *writer, uint32 stream, StenoLost *lost);
 extern void steno_writer_event(StenoWriter *writer, const char *event,
 							   const char *name, const char *value);
 extern void steno_writer_announce_synced(StenoWriter *writer);

@@ -40,7 +40,7 @@ write_stream(uint32_t number, int n, int64_t closed)
 	if (number > 0)
 	{
 		steno_stream_close(&t.stream);
-		CHECK(steno_stream_open(&t.stream, trail, number, TRAIL_SYSTEM, 150000, 0600, NULL, TRAIL_NOW,
+		CHECK(steno_stream_open(&t.stream, trail, number, TRAIL_SYSTEM, 150000, 0600, NULL, TRAIL_NOW, 0,
 								&t.found, &t.error));
 	}
 	for (i = 0; i < n; i++)

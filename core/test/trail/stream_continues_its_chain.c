@@ -90,7 +90,7 @@ TEST(stream_file_mode_is_what_was_asked_for)
 
 	snprintf(trail, sizeof(trail), "%s/trail", test_folder());
 	umask(077);
-	CHECK(steno_stream_open(&t.stream, trail, 3, TRAIL_SYSTEM, 150000, 0640, NULL, TRAIL_NOW, &t.found, &t.error));
+	CHECK(steno_stream_open(&t.stream, trail, 3, TRAIL_SYSTEM, 150000, 0640, NULL, TRAIL_NOW, 0, &t.found, &t.error));
 	segment_name(path, sizeof(path), trail, 3, 1);
 	CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0640);
 }

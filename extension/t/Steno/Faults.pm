@@ -17,7 +17,10 @@ sub new
 	my $folder = PostgreSQL::Test::Utils::tempdir();
 	my $self = bless { folder => "$folder/asked", library => "$folder/faults.so" }, $class;
 
-	mkdir $self->{folder} or die "could not create $self->{folder}: $!";
+	foreach my $new ($self->{folder}, "$self->{folder}/memory")
+	{
+		mkdir $new or die "could not create $new: $!";
+	}
 	system_or_bail($ENV{CC} // 'cc', '-O1', '-shared', '-fPIC', '-o', $self->{library},
 		dirname(__FILE__) . '/../faults.c', '-ldl');
 	return $self;
