@@ -15,6 +15,14 @@
 #include "utils/guc_tables.h"
 #include "utils/wait_event.h"
 
+/* PostgreSQL 16 moved the hooks of settings to a file of their own (0a20ff54f5e). */
+#if PG_VERSION_NUM >= 160000
+#include "utils/guc_hooks.h"
+#else
+#include "utils/guc.h"
+#include "utils/pg_locale.h"
+#endif
+
 #ifdef EXEC_BACKEND
 #error "pg_steno needs the ring file to be inherited by fork"
 #endif

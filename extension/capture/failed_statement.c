@@ -26,6 +26,7 @@
 #include "capture/statement_record.h"
 #include "delivery/refusal.h"
 #include "delivery/wait.h"
+#include "value/output.h"
 
 /* Timestamp of the client's message whose failure was reported last. */
 static TimestampTz reported STENO_SESSION_DATA;
@@ -513,9 +514,9 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 		case SUBXACT_EVENT_START_SUB:
 			if (steno_my.open_count > 0)
 			{
-				steno_params_starting(mine);
+				steno_output_starting(mine);
 				steno_open_park_all();
-				steno_params_starting(InvalidSubTransactionId);
+				steno_output_starting(InvalidSubTransactionId);
 			}
 			steno_my.subid = mine;
 			remember_begin(mine);

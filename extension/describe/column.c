@@ -24,6 +24,7 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
+#include "base/defaults.h"
 #include "describe/relation.h"
 #include "describe/relation_cache.h"
 
@@ -46,7 +47,7 @@ look_up_columns(StenoRelation *r)
 	size = offsetof(StenoColumnNames, ends) + (columns->natts + 1) * sizeof(uint32);
 	for (i = 0; i < columns->natts; i++)
 		if (!TupleDescAttr(columns, i)->attisdropped)
-			size += strlen(quote_identifier(NameStr(TupleDescAttr(columns, i)->attname)));
+			size += strlen(steno_quote_name(NameStr(TupleDescAttr(columns, i)->attname)));
 	names = steno_relation_alloc(size);
 	if (names == NULL)
 	{
@@ -61,7 +62,7 @@ look_up_columns(StenoRelation *r)
 		const char *name = "";
 
 		if (!TupleDescAttr(columns, i)->attisdropped)
-			name = quote_identifier(NameStr(TupleDescAttr(columns, i)->attname));
+			name = steno_quote_name(NameStr(TupleDescAttr(columns, i)->attname));
 		memcpy((char *) names + names->ends[i], name, strlen(name));
 		names->ends[i + 1] = names->ends[i] + strlen(name);
 	}

@@ -18,6 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "base/defaults.h"
 #include "describe/object.h"
 
 /*
@@ -119,7 +120,7 @@ look_up_function(Known *k)
 	k->left_out = IsCatalogNamespace(proc->pronamespace);
 	k->kind = function_kind_name(proc->prokind);
 	namespace = get_namespace_name(proc->pronamespace);
-	name = quote_qualified_identifier(namespace ? namespace : "?", NameStr(proc->proname));
+	name = steno_quote_qualified(namespace ? namespace : "?", NameStr(proc->proname));
 	strlcpy(k->name, name, NAME_ROOM);
 	pfree(name);
 	if (namespace)

@@ -27,6 +27,7 @@
 #include "utils/resowner.h"
 #include "utils/syscache.h"
 
+#include "base/defaults.h"
 #include "describe/object.h"
 
 static MemoryContext context;
@@ -181,6 +182,26 @@ steno_object_redirect(ObjectAddress *object)
 		ObjectAddressSet(*object, TypeRelationId, get_rel_type_id(object->objectId));
 }
 
+/* Its qualified name, as the server's defaults quote it. */
+static char *
+identity_of(const ObjectAddress *object)
+{
+	StenoDefaults session;
+	char	   *name;
+
+	steno_defaults_begin(&session, false);
+	PG_TRY();
+	{
+		name = getObjectIdentity(object, true);
+	}
+	PG_FINALLY();
+	{
+		steno_defaults_end(&session);
+	}
+	PG_END_TRY();
+	return name;
+}
+
 /*
  * Type and qualified name of an object, in the current memory context; false if
  * users do not name such an object, or it no longer exists.
@@ -194,7 +215,7 @@ steno_object_identify(const ObjectAddress *object, char **type, char **name)
 		return false;
 	if (object->classId == NamespaceRelationId && is_implied_schema(object->objectId))
 		return false;
-	*name = getObjectIdentity(object, true);
+	*name = identity_of(object);
 	if (*name == NULL)
 		return false;
 	if (object->classId == RewriteRelationId && begins_with(*name, "\"_RETURN\" on "))

@@ -16,6 +16,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "base/defaults.h"
 #include "describe/relation.h"
 #include "describe/relation_cache.h"
 
@@ -72,7 +73,7 @@ look_up_name(StenoRelation *r)
 		char	   *namespace = schema_name(class->relnamespace);
 		char	   *name;
 
-		name = quote_qualified_identifier(namespace ? namespace : "?",
+		name = steno_quote_qualified(namespace ? namespace : "?",
 										  NameStr(class->relname));
 		r->type = relation_type(class->relkind);
 		r->name_len = strlen(name);

@@ -8,6 +8,7 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include "base/defaults.h"
 #include "capture/hooks.h"
 #include "delivery/record.h"
 #include "describe/object.h"
@@ -34,6 +35,7 @@ _PG_init(void)
 	steno_private.scratch = AllocSetContextCreate(TopMemoryContext, "pg_steno record",
 										  ALLOCSET_DEFAULT_SIZES);
 	steno_clock_init(&steno_my.clock);
+	steno_defaults_install();
 	steno_shmem_install();
 	steno_session_install();
 	steno_statement_install();

@@ -1,7 +1,7 @@
 /*
  * extension/sql/show_param.c
- *		The values of parameters, as the output functions of their types print them
- *		(show.h).
+ *		The values of parameters, as the output functions of their types print them with
+ *		default settings (show.h).
  *
  * Those functions trust their argument, and values of a trail are not trusted: each
  * is checked to be one that the server itself could have made.
@@ -20,6 +20,7 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
+#include "base/defaults.h"
 #include "sql/show.h"
 
 #define NOT_RECORDED "<not recorded>"
@@ -345,10 +346,9 @@ show_list(Shown *shown, StenoBytes list, int encoding)
 	}
 }
 
-Datum
-steno_show_params(const StenoShownShape *shape, StenoBytes nulls, StenoBytes values, int encoding)
+static void
+show_params(Shown *shown, const StenoShownShape *shape, StenoBytes nulls, StenoBytes values, int encoding)
 {
-	Shown		shown = {initArrayResult(TEXTOID, CurrentMemoryContext, false), 0};
 	StenoBytes	params = shape->params;
 	uint64		i;
 
@@ -363,9 +363,27 @@ steno_show_params(const StenoShownShape *shape, StenoBytes nulls, StenoBytes val
 		if (!steno_take_param(&params, &type, &repr) || (!null && !steno_take_value(&values, repr, &value)))
 			break;
 		if (!null && repr == STENO_REPR_LIST)
-			show_list(&shown, value, encoding);
-		else if (!add_param(&shown, null ? (Datum) 0 : show_value(repr, value, encoding), null))
+			show_list(shown, value, encoding);
+		else if (!add_param(shown, null ? (Datum) 0 : show_value(repr, value, encoding), null))
 			break;
 	}
+}
+
+Datum
+steno_show_params(const StenoShownShape *shape, StenoBytes nulls, StenoBytes values, int encoding)
+{
+	Shown		shown = {initArrayResult(TEXTOID, CurrentMemoryContext, false), 0};
+	StenoDefaults session;
+
+	steno_defaults_begin(&session, false);
+	PG_TRY();
+	{
+		show_params(&shown, shape, nulls, values, encoding);
+	}
+	PG_FINALLY();
+	{
+		steno_defaults_end(&session);
+	}
+	PG_END_TRY();
 	return makeArrayResult(shown.all, CurrentMemoryContext);
 }
