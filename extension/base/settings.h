@@ -82,6 +82,7 @@ typedef struct StenoWanted
 	bool		log_statement;
 	bool		log_relation;
 	bool		log_rows;
+	bool		sync_start;		/* steno.sync waits at starts, too */
 	char		role[NAMEDATALEN];
 } StenoWanted;
 

@@ -793,13 +793,18 @@ put_query_start(StenoStatement *s)
 STENO_COLD static void
 start_deep(StenoStatement *s)
 {
-	if (!steno_wants_start(s))
+	if (steno_wants_start(s))
 	{
-		steno_start_mask_short(true);
-		put_query_start(s);
+		if (steno_my.start_mask & STENO_START_SHORT)
+			return;				/* it has checked the reserve */
+		if (steno_start_mask_begin(s))
+		{
+			s->policy |= STENO_S_UNCOVERED; /* it has a start record instead */
+			return;
+		}
 	}
-	else if (!(steno_my.start_mask & STENO_START_SHORT))
-		s->policy |= STENO_S_UNCOVERED;	/* it has its start record, and did not check the reserve */
+	steno_start_mask_short(true);
+	put_query_start(s);
 }
 
 /* ---- hooks ---- */

@@ -141,7 +141,7 @@ steno_start_query_wait(StenoStatement *s)
 {
 	steno_write_inflight(s, NULL);
 	inside_query(s, steno_raise_cancelled);
-	if (steno_is_synced(s))
+	if (steno_waits_to_start(s))
 		inside_query(s, steno_wait_to_start);
 }
 
@@ -195,6 +195,6 @@ steno_start_utility_wait(StenoLevel *l)
 {
 	steno_write_inflight(l->utility, NULL);
 	inside_utility(l, steno_raise_cancelled);
-	if (steno_is_synced(l->utility) && !is_rollback(l))
+	if (steno_waits_to_start(l->utility) && !is_rollback(l))
 		inside_utility(l, steno_wait_to_start);
 }

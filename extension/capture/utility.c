@@ -23,6 +23,18 @@
 /* Relations that fit a level before memory is taken. */
 #define FEW_RELATIONS 16
 
+/*
+ * Whether a transaction may commit before the statement has ended, as those of CALL and VACUUM do.
+ * If steno.sync covers the statement, that commit waits until the trail on disk says which statement
+ * it was of, so there must be a start record.
+ */
+static bool
+may_commit_inside(const StenoStatement *s)
+{
+	return s->class != STENO_CLASS_TRANSACTION && s->source != NULL && steno_is_synced(s) &&
+		!steno_private.is_transaction_block();
+}
+
 STENO_COLD static void
 put_utility_start(StenoLevel *l)
 {
@@ -30,7 +42,7 @@ put_utility_start(StenoLevel *l)
 	StenoRecord record;
 	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_utility(l);
 
-	if (!steno_start_mask_begin(l->utility) && covered)
+	if (!steno_start_mask_begin(l->utility) && covered && !may_commit_inside(l->utility))
 		return;
 	steno_make_utility_record(l, &event, &record);
 	steno_put_start_record(l->utility, &record);

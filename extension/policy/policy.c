@@ -63,6 +63,7 @@ static bool chosen STENO_SESSION_DATA;
 /* What start_mask is made of. */
 static uint32 log_start_classes STENO_SESSION_DATA;	/* steno.log_start */
 static uint32 sync_classes STENO_SESSION_DATA;		/* steno.sync */
+static bool sync_start STENO_SESSION_DATA;	/* they wait before they start, too */
 static uint32 rule_classes STENO_SESSION_DATA;		/* a rule with the action sync may match some of their statements */
 static uint32 rule_all STENO_SESSION_DATA;			/* of these, those whose statements all match it */
 
@@ -91,13 +92,22 @@ steno_start_mask_adopt(const StenoWanted *wanted)
 {
 	log_start_classes = wanted->start_mask;
 	sync_classes = wanted->sync_mask;
+	sync_start = wanted->sync_start;
 	set_start_mask();
 }
 
+/* Whether a statement's transaction ends only when the statement's records are on disk. */
 bool
 steno_is_synced(const StenoStatement *s)
 {
 	return ((sync_classes | rule_all) & steno_classes_of(s)) != 0 || (s->policy & STENO_S_SYNC);
+}
+
+/* Whether it also starts only when its start record is on disk. */
+bool
+steno_waits_to_start(const StenoStatement *s)
+{
+	return sync_start && steno_is_synced(s);
 }
 
 /* A statement begins one of whose classes is in start_mask: whether it has a start record. */
@@ -106,9 +116,7 @@ steno_start_mask_begin(const StenoStatement *s)
 {
 	if (steno_is_synced(s))
 		steno_my.start_mask |= STENO_START_SYNC;
-	else if (!(log_start_classes & steno_classes_of(s)))
-		return false;
-	return true;
+	return steno_waits_to_start(s) || (log_start_classes & steno_classes_of(s)) != 0;
 }
 
 /* A statement is recorded that did not seem to be when it began. */

@@ -97,6 +97,7 @@ extern bool steno_start_mask_begin(const StenoStatement *s);
 extern void steno_start_mask_late(const StenoStatement *s);
 extern void steno_start_mask_prepared(void);
 extern bool steno_is_synced(const StenoStatement *s);
+extern bool steno_waits_to_start(const StenoStatement *s);
 extern bool steno_transactions_are_synced(void);
 
 #pragma GCC visibility pop

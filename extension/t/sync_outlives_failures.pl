@@ -1,7 +1,7 @@
 
 # steno.sync while the trail cannot be written or synced: with steno.on_failure = error, a statement
 # that waits to start is refused; with continue, it waits until its record is on disk, although other
-# records are dropped.
+# records are dropped.  With steno.sync_start = off, statements run, and the end of their transaction waits.
 
 use strict;
 use warnings;
@@ -76,6 +76,21 @@ policy('error');
 	$faults->unset('sync_fails');
 	wait_until 'it goes on by itself', sub { $watch->value('SELECT state FROM steno.status') eq 'ok' };
 	is($c->query('CREATE TABLE accepted ()')->{sqlstate}, undef, 'the same session goes on');
+
+	# what waits for its commit has run
+	$watch->value('ALTER ROLE app SET steno.sync_start = off');
+	$c->quit;
+	$c = Steno::Client->new($node, user => 'app', application_name => 'error');
+	$c->query('BEGIN');
+	is($c->query('CREATE TABLE committed ()')->{sqlstate}, undef, 'without waits at the start, a statement runs at once');
+	$faults->set('sync_fails');
+	ask($c, 'COMMIT');
+	wait_until 'the sync fails', sub { $watch->value('SELECT state FROM steno.status') eq 'failing' };
+	ok(waits($c, 'COMMIT'), 'when the sync fails, its commit waits');
+	$faults->unset('sync_fails');
+	is($c->finish->{tags}[0], 'COMMIT', 'until the trail is synced');
+	wait_until 'it goes on by itself', sub { $watch->value('SELECT state FROM steno.status') eq 'ok' };
+	$watch->value('ALTER ROLE app RESET steno.sync_start');
 	$c->quit;
 }
 
@@ -102,6 +117,43 @@ policy('continue');
 	is(scalar(records($node, kind => 'start', text => 'CREATE TABLE waits ()')), 1, 'and its start record is there');
 	is(scalar(records($node, kind => 'statement', text => 'CREATE TABLE waits ()')), 1, 'and its record');
 	$c->quit;
+
+	# without waits at the start, and with records that are dropped otherwise, too
+	foreach my $delivery ('wait', 'drop')
+	{
+		my $dropped = $watch->value('SELECT dropped FROM steno.status');
+		my $create = "CREATE TABLE $delivery ()";
+
+		$c = Steno::Client->new($node, user => 'app', application_name => 'continue');
+		$watch->value("ALTER ROLE app SET steno.$_") foreach 'sync_start = off', "delivery = '$delivery'";
+		$c->quit;
+		$c = Steno::Client->new($node, user => 'app', application_name => 'continue');
+		$c->query('BEGIN');
+		$faults->set('write_fails');
+		Steno::Client->new($node, application_name => 'x')->quit;
+		wait_until 'it is failing', sub { $watch->value('SELECT state FROM steno.status') eq 'failing' };
+		is($c->query($create)->{sqlstate}, undef, "$delivery: a statement does not wait to start");
+		ask($c, 'COMMIT');
+		ok(waits($c, 'COMMIT'), "$delivery: its commit waits");
+		$faults->unset('write_fails');
+		is($c->finish->{tags}[0], 'COMMIT', "$delivery: until the trail can be written");
+		wait_until 'it goes on by itself', sub { $watch->value('SELECT state FROM steno.status') eq 'ok' };
+
+		# all records of the transaction wait for room, others are dropped
+		$faults->set('write_fails');
+		Steno::Client->new($node, application_name => 'x')->quit;
+		wait_until 'it is failing', sub { $watch->value('SELECT state FROM steno.status') eq 'failing' };
+		$c->query("SELECT '" . filler(1000) . "'") foreach 1 .. 60;
+		cmp_ok($watch->value('SELECT dropped FROM steno.status'), '>', $dropped, "$delivery: records that find no room are dropped");
+		$dropped = $watch->value('SELECT dropped FROM steno.status');
+		ask($c, "DROP TABLE $delivery");
+		ok(waits($c, "DROP TABLE $delivery"), "$delivery: that of a statement of steno.sync waits for room");
+		$faults->unset('write_fails');
+		is($c->finish->{sqlstate}, undef, "$delivery: and finds it");
+		$watch->value('SELECT steno.flush()');
+		is(scalar(records($node, kind => 'statement', text => $_)), 1, "$delivery: $_ has its record") foreach $create, "DROP TABLE $delivery";
+		$c->quit;
+	}
 }
 $node->stop;
 verify_ok($node, 'the trail is whole');

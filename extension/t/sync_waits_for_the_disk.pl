@@ -1,6 +1,7 @@
 
-# steno.sync: a statement starts when its start record is on disk, and its transaction is acknowledged
-# when all its records are.  Whatever was acknowledged is in the trail after a power failure.
+# steno.sync: a statement starts when its start record is on disk (unless steno.sync_start is off), and its
+# transaction is acknowledged when all its records are.  Whatever was acknowledged is in the trail after a power
+# failure.
 
 use strict;
 use warnings;
@@ -364,6 +365,15 @@ begin();
 	await_wait($c);
 	$faults->unset('hold_sync');
 	ok(!$c->finish->{sqlstate}, 'so does a utility statement');
+	$c->query('SET steno.sync_start = off');
+	$faults->set('hold_sync');
+	$c->query('BEGIN');
+	ok(!$c->query('INSERT INTO ruled VALUES (2)')->{sqlstate}, 'with steno.sync_start = off, it does not wait to start');
+	ask($c, 'COMMIT');
+	await_wait($c);
+	ok(!is_answered($c), 'but the end of its transaction waits');
+	$faults->unset('hold_sync');
+	is($c->finish->{tags}[0], 'COMMIT', 'then it is acknowledged');
 	$c->quit;
 	$c = session('ruled ddl', 'none');
 	$faults->set('hold_sync');
@@ -413,6 +423,99 @@ begin();
 	$c->quit;
 }
 
+# steno.sync_start = off: only the end of a transaction waits, and only what commits inside has a start record.
+{
+	my $c = session('end only', 'write');
+	my $before = $watch->value('SELECT last_value FROM s');
+	my ($n, $waits);
+
+	$c->query('SET steno.sync_start = off');
+	$n = $watch->value('SELECT count(*) FROM t');
+	$waits = $watch->value('SELECT sync_waits FROM steno.writers');
+	$faults->set('hold_sync');
+	$c->query('BEGIN');
+	ok(!$c->query(q{INSERT INTO t SELECT nextval('s') -- block})->{sqlstate}, 'without waits at the start, a statement runs at once');
+	is($watch->value('SELECT last_value FROM s'), $before + 1, 'it has run');
+	ask($c, 'COMMIT');
+	await_wait($c);
+	is($watch->value('SELECT count(*) FROM t'), $n + 1, 'it has committed');
+	ok(!is_answered($c), 'and is not acknowledged');
+	$faults->unset('hold_sync');
+	is($c->finish->{tags}[0], 'COMMIT', 'when its records are on disk, it is');
+	is($watch->value('SELECT sync_waits FROM steno.writers') - $waits, 1, 'that is the only wait');
+
+	foreach my $how ('simple', 'extended')
+	{
+		my $sql = "INSERT INTO t SELECT 2 FROM (SELECT pg_advisory_lock_shared(1)) x -- $how";
+
+		$watch->value('SELECT pg_advisory_lock(1)');
+		if ($how eq 'simple')
+		{
+			ask($c, $sql);
+		}
+		else
+		{
+			$c->parse('', $sql)->bind_values('', '')->execute('')->sync->send_all;
+		}
+		await_lock($c);
+		$n = $watch->value('SELECT count(*) FROM t');
+		$faults->set('hold_sync');
+		$watch->value('SELECT pg_advisory_unlock(1)');
+		await_wait($c);
+		is($watch->value('SELECT count(*) FROM t'), $n + 1, "$how, without BEGIN: it has committed");
+		ok(!is_answered($c), 'and is not acknowledged');
+		$faults->unset('hold_sync');
+		is($c->finish->{tags}[0], 'INSERT 0 1', 'then it is');
+		$c->query('SELECT pg_advisory_unlock_all()');
+	}
+
+	$faults->set('hold_sync');
+	$c->query('BEGIN');
+	$c->query('INSERT INTO t VALUES (1)');
+	is($c->query('ROLLBACK')->{tags}[0], 'ROLLBACK', 'ROLLBACK does not wait');
+	$c->query('BEGIN');
+	$c->query('INSERT INTO t VALUES (1)');
+	ask($c, "PREPARE TRANSACTION 'end only'");
+	await_wait($c);
+	$watch->value("SELECT pg_cancel_backend($c->{pid})");
+	is($c->finish->{tags}[0], 'PREPARE TRANSACTION', 'PREPARE TRANSACTION does, and a cancel ends that');
+	ask($c, "COMMIT PREPARED 'end only'");
+	await_wait($c);
+	$faults->unset('hold_sync');
+	is($c->finish->{tags}[0], 'COMMIT PREPARED', 'and so does COMMIT PREPARED');
+
+	# one that commits inside
+	$c->query(q{SET steno.sync = 'function, write'});
+	$c->query('CREATE PROCEDURE r() LANGUAGE plpgsql AS $$ BEGIN INSERT INTO t VALUES (1); COMMIT; PERFORM pg_advisory_lock(1); END $$');
+	$watch->value('SELECT pg_advisory_lock(1)');
+	$faults->set('hold_sync');
+	ask($c, 'CALL r()');
+	await_wait($c);
+	is($watch->value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = $c->{pid}"), 0,
+		'a procedure waits at its COMMIT');
+	$faults->unset('hold_sync');
+	await_lock($c);
+	is(scalar(records($node, application => 'end only', kind => 'start', text => 'CALL r()')), 1, 'the trail on disk has its start record');
+	$faults->set('hold_sync');
+	$watch->value('SELECT pg_advisory_unlock(1)');
+	await_wait($c);
+	$faults->unset('hold_sync');
+	ok(!$c->finish->{sqlstate}, 'and waits at its end');
+	is(scalar(records($node, application => 'end only', kind => 'start', class => 'write')), 0, 'no other statement has a start record');
+
+	# back to waits at starts
+	$c->query(q{SET steno.sync = 'write'});
+	$c->query('SET steno.sync_start = on');
+	$faults->set('hold_sync');
+	$before = $watch->value('SELECT last_value FROM s');
+	ask($c, q{INSERT INTO t SELECT nextval('s')});
+	await_wait($c);
+	is($watch->value('SELECT last_value FROM s'), $before, 'the setting can be changed back');
+	$faults->unset('hold_sync');
+	$c->finish;
+	$c->quit;
+}
+
 # One sync and one system call for all who wait.
 {
 	my @clients = map { session("many $_", 'write') } 0 .. 64;
@@ -459,9 +562,11 @@ my @all_acknowledged;
 
 sub load
 {
-	my ($name) = @_;
+	my ($name, $start) = @_;
 	my $n = 0;
 	my $c = session('load', 'write');
+
+	$c->query("SET steno.sync_start = $start");
 
 	open my $acknowledged, '>', "$folder/$name" or die;
 	$acknowledged->autoflush(1);
@@ -512,7 +617,7 @@ foreach my $round (1 .. 3)
 
 		if (!$pid)
 		{
-			load("$round.$i");
+			load("$round.$i", $i % 2 ? 'on' : 'off');
 			POSIX::_exit(0);
 		}
 		push @pids, $pid;

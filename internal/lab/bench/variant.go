@@ -70,6 +70,12 @@ var variants = []variant{
 		{Name: "steno.log", Value: "all"},
 		{Name: "steno.sync", Value: "write, ddl, role"},
 	}},
+	{name: "steno_sync_commit", title: "pg_steno, steno.sync=write,ddl,role, sync_start=off", library: "pg_steno", output: trail, settings: []cluster.Setting{
+		{Name: "shared_preload_libraries", Value: "pg_steno"},
+		{Name: "steno.log", Value: "all"},
+		{Name: "steno.sync", Value: "write, ddl, role"},
+		{Name: "steno.sync_start", Value: "off"},
+	}},
 	{name: "steno_less", title: "pg_steno, no transaction, start and mandatory records", library: "pg_steno", output: trail,
 		settings: []cluster.Setting{
 			{Name: "shared_preload_libraries", Value: "pg_steno"},

@@ -48,7 +48,7 @@ scripts/chaos provides a private PostgreSQL installation with the extension.`,
 	flags.IntVar(&o.Kills, "kills", 0, "stop after this number of killed processes")
 	flags.DurationVar(&o.Budget, "time", 0, "stop after this time")
 	flags.IntVar(&o.First, "first", 1, "number of the first round")
-	flags.StringVar(&o.Mode, "mode", "", "only rounds of this mode: wait, drop, power or sync")
+	flags.StringVar(&o.Mode, "mode", "", "only rounds of this mode: wait, drop, power, sync or commit")
 	flags.StringSliceVar(&o.Faults, "fault", nil, "only these faults, by the names that the reports use")
 	flags.IntVar(&o.Clients, "clients", 0, "number of clients in every round")
 	flags.BoolVar(&o.Keep, "keep", false, "also keep what successful rounds leave behind")
