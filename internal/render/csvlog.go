@@ -3,6 +3,7 @@
 package render
 
 import (
+	"encoding/binary"
 	"strconv"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -12,6 +13,10 @@ import (
 // log_min_duration_statement = 0, log_connections and log_disconnections
 // writes. Its log has no lines of nested statements, of their start, and of
 // transactions.
+//
+// A session that ends with an error has one FATAL line. If a statement was running, that is the
+// statement's; only what sees all records in their order can know it: csvlogOrder. Until then, the
+// lines of such a statement, and those of such an end, have a header of csvlogHeader bytes.
 type csvlogFormat struct {
 	definitions
 	message []byte
@@ -27,7 +32,9 @@ type csvlogRow struct {
 func (f *csvlogFormat) Append(dst []byte, r *trail.Record) []byte {
 	switch r.Kind {
 	case trail.KindStatement:
-		if r.Depth == 0 {
+		if r.Depth == 0 && r.Outcome == trail.OutcomeError && csvlogSeverity(r) == "FATAL" {
+			dst = f.statement(csvlogMarked(dst, csvlogFatal, r.Session), r)
+		} else if r.Depth == 0 {
 			dst = f.statement(dst, r)
 		}
 	case trail.KindConnect:
@@ -42,6 +49,13 @@ func (f *csvlogFormat) Append(dst []byte, r *trail.Record) []byte {
 	case trail.KindAuthFailed:
 		dst = f.row(dst, r, csvlogRow{tag: "authentication", severity: "FATAL", sqlstate: string(r.SQLState), message: r.Message})
 	case trail.KindDisconnect:
+		if r.Outcome == trail.OutcomeError {
+			from := len(dst)
+			dst = f.row(csvlogMarked(dst, csvlogEnd, r.Session), r, csvlogRow{
+				tag: csvlogIdle(r.SQLState), severity: "FATAL", sqlstate: string(r.SQLState), message: r.Message,
+			})
+			binary.LittleEndian.PutUint32(dst[from+csvlogHeader-4:], uint32(len(dst)-from-csvlogHeader))
+		}
 		f.message = appendClockTime(append(f.message[:0], "disconnection: session time: "...), r.Duration)
 		f.message = csvlogWho(f.message, r.Session)
 		f.message = append(append(f.message, " host="...), csvlogHost(nil, r.Session, " port=")...)
@@ -76,7 +90,7 @@ func (f *csvlogFormat) statement(dst []byte, r *trail.Record) []byte {
 	}
 	f.detail = f.csvlogParams(f.detail[:0], r)
 	if r.Outcome == trail.OutcomeError {
-		row.severity, row.sqlstate = csvlogSeverity(r.SQLState), string(r.SQLState)
+		row.severity, row.sqlstate = csvlogSeverity(r), string(r.SQLState)
 		row.message, row.query = r.Message, r.Text
 		return f.row(dst, r, row)
 	}
@@ -94,12 +108,59 @@ func (f *csvlogFormat) statement(dst []byte, r *trail.Record) []byte {
 	return f.row(dst, r, row)
 }
 
-// csvlogSeverity says whether an error ended its session.
-func csvlogSeverity(sqlstate []byte) string {
-	if len(sqlstate) == 5 && (string(sqlstate[:4]) == "57P0" || string(sqlstate[:2]) == "08") {
+// csvlogSeverity says whether the error of a statement ended its session. Extensions raise errors of class 08 about
+// other connections.
+func csvlogSeverity(r *trail.Record) string {
+	state := string(r.SQLState)
+	switch {
+	case len(state) == 5 && state[:4] == "57P0", state == "25P03", state == "25P04",
+		state == "08006" && string(r.Message) == "connection to client lost":
 		return "FATAL"
 	}
 	return "ERROR"
+}
+
+// csvlogIdle is the command tag of a session that ends between two statements.
+func csvlogIdle(sqlstate []byte) string {
+	if string(sqlstate) == "25P03" {
+		return "idle in transaction"
+	}
+	return "idle"
+}
+
+// csvlogHeader is the length of: mark, start of the session, process id, length of the FATAL line of an end.
+const csvlogHeader = 1 + 8 + 4 + 4
+
+// Marks of a record; no line begins with them.
+const (
+	csvlogFatal = 1 + iota // a statement with which its session ended
+	csvlogEnd              // the end of a session, by an error
+)
+
+func csvlogMarked(dst []byte, mark byte, s *trail.Session) []byte {
+	id := s.ID()
+	dst = binary.LittleEndian.AppendUint64(append(dst, mark), uint64(id.Start))
+	dst = binary.LittleEndian.AppendUint32(dst, id.PID)
+	return append(dst, 0, 0, 0, 0)
+}
+
+// csvlogOrder leaves the FATAL line of a session's end out if a statement has it.
+type csvlogOrder struct{ ended map[trail.SessionID]bool }
+
+// Next returns a record's lines.
+func (o *csvlogOrder) Next(record []byte) []byte {
+	if len(record) < csvlogHeader || record[0] > csvlogEnd {
+		return record
+	}
+	id := trail.SessionID{Start: int64(binary.LittleEndian.Uint64(record[1:])), PID: binary.LittleEndian.Uint32(record[9:])}
+	lines := record[csvlogHeader:]
+	if record[0] == csvlogFatal {
+		o.ended[id] = true
+	} else if o.ended[id] {
+		delete(o.ended, id)
+		return lines[binary.LittleEndian.Uint32(record[csvlogHeader-4:]):]
+	}
+	return lines
 }
 
 // csvlogParams appends parameters as the server's DETAIL has them.

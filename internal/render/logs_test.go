@@ -169,10 +169,23 @@ func TestPgauditSettingsAreChecked(t *testing.T) {
 	}
 }
 
+// csvlogLines are the lines of records in their order.
+func csvlogLines(t *testing.T, records ...*trailtest.Record) string {
+	t.Helper()
+	f, order := New(CSVLog, Options{}), NewOrder(CSVLog)
+	var out strings.Builder
+	for i := range records {
+		// those before give it its sequence number
+		before := render(t, f, records[:i]...)
+		out.Write(order.Next([]byte(render(t, f, records[:i+1]...)[len(before):])))
+	}
+	return out.String()
+}
+
 // csvlogRows are the rows of records, without the columns that are the same.
 func csvlogRows(t *testing.T, records ...*trailtest.Record) [][]string {
 	t.Helper()
-	rows, err := csv.NewReader(strings.NewReader(render(t, New(CSVLog, Options{}), records...))).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(csvlogLines(t, records...))).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +209,7 @@ func TestCSVLogIsWhatTheServerWrites(t *testing.T) {
 	prepared.Shape.Params = []trail.ParamType{{OID: 25, Repr: trail.ReprText}, {OID: 25, Repr: trail.ReprText}, {OID: 16, Repr: trail.ReprBool}}
 	prepared.Duration, prepared.Nulls, prepared.Values = 6, []byte{2}, []byte("\x04it's\x01")
 	end := &trailtest.Record{Kind: trail.KindDisconnect, Session: s, Time: start + 3723004567, Duration: 3723004567}
-	got := render(t, New(CSVLog, Options{}), ok, failed, killed, prepared, end)
+	got := csvlogLines(t, ok, failed, killed, prepared, end)
 	const who, session = `"postgres","postgres",31338,"[local]",6b0202d9.7a6a,`, `2026-11-21 20:45:13 UTC,,`
 	want := `2026-11-21 20:45:13.007 UTC,` + who + `1,"INSERT",` + session + `731,LOG,00000,"duration: 7.776 ms  statement: insert into t values (1, E'x
 y ""q""')",,,,,,,,,"psql","client backend",,-9
@@ -207,6 +220,38 @@ y ""q""')",,,,,,,,,"psql","client backend",,-9
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestCSVLogHasTheErrorThatEndedASession once: with the statement that was running, or by itself.
+func TestCSVLogHasTheErrorThatEndedASession(t *testing.T) {
+	fatal := func(r *trailtest.Record, state, message string) *trailtest.Record {
+		r.Outcome, r.SQLState, r.Message = trail.OutcomeError, state, message
+		return r
+	}
+	end := func(s *trailtest.Session) *trailtest.Record {
+		return &trailtest.Record{Kind: trail.KindDisconnect, Session: s, Time: trailtest.Epoch}
+	}
+	idle, waiting, killed, remote := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch, 2),
+		trailtest.NewSession(trailtest.Epoch, 3), trailtest.NewSession(trailtest.Epoch, 4)
+	const admin, timeout = "terminating connection due to administrator command", "terminating connection due to idle-in-transaction timeout"
+	rows := csvlogRows(t,
+		statement(idle, trail.ClassRead, "SELECT", "select 1"), fatal(end(idle), "57P01", admin),
+		fatal(end(waiting), "25P03", timeout),
+		fatal(statement(killed, trail.ClassRead, "SELECT", "select 3"), "57P01", admin), fatal(end(killed), "57P01", admin),
+		fatal(statement(remote, trail.ClassRead, "SELECT", "select dblink_connect('')"), "08001", "could not establish connection"), end(remote))
+	var got []string
+	for _, r := range rows {
+		got = append(got, strings.Join([]string{r[3], r[7], r[11], r[12], strings.SplitN(r[13], ":", 2)[0], r[19]}, "|"))
+	}
+	want := []string{
+		"1|SELECT|LOG|00000|duration|", "1|idle|FATAL|57P01|" + admin + "|", "1|idle|LOG|00000|disconnection|",
+		"2|idle in transaction|FATAL|25P03|" + timeout + "|", "2|idle|LOG|00000|disconnection|",
+		"3|SELECT|FATAL|57P01|" + admin + "|select 3", "3|idle|LOG|00000|disconnection|",
+		"4|SELECT|ERROR|08001|could not establish connection|select dblink_connect('')", "4|idle|LOG|00000|disconnection|",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -120,8 +120,11 @@ type Order interface {
 
 // NewOrder returns the order of a format, which most have no need of.
 func NewOrder(f Format) Order {
-	if f == Pgaudit {
+	switch f {
+	case Pgaudit:
 		return &pgauditOrder{sessions: map[trail.SessionID]*pgauditCount{}}
+	case CSVLog:
+		return &csvlogOrder{ended: map[trail.SessionID]bool{}}
 	}
 	return asTheyAre{}
 }

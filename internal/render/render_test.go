@@ -175,9 +175,7 @@ func TestNoTextBreaksALineOrATerminal(t *testing.T) {
 		for _, name := range Formats {
 			f := Format(name)
 			out := render(t, New(f, Options{Pgaudit: PgauditOptions{Log: pgauditAll, LogParameter: true, LogStatement: true}}), r)
-			if f == Pgaudit {
-				out = string(NewOrder(f).Next([]byte(out)))
-			}
+			out = string(NewOrder(f).Next([]byte(out)))
 			checkSafe(t, f, out)
 			switch f {
 			case JSON:
