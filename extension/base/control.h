@@ -102,6 +102,27 @@ typedef struct StenoWriterControl
 	StenoHealth health;
 } StenoWriterControl;
 
+/* Changes of roles' names that are kept. */
+#define STENO_ROLE_CHANGES 64
+
+typedef struct StenoRoleChange
+{
+	Oid			role;
+	char		name[NAMEDATALEN];	/* the new one; empty: it was dropped, or the name is not certain */
+} StenoRoleChange;
+
+/*
+ * Roles that were renamed or dropped since the server's start (session/role.c).  The session
+ * that commits a change adds it; change n is in last[n % STENO_ROLE_CHANGES].  mutex protects all,
+ * but count is read without it.
+ */
+typedef struct StenoRoleChanges
+{
+	slock_t		mutex;
+	_Atomic uint64_t count;
+	StenoRoleChange last[STENO_ROLE_CHANGES];
+} StenoRoleChanges;
+
 /*
  * What all processes of the server share, beside the rings: in PostgreSQL's shared memory,
  * created by the postmaster, and made anew when it restarts its processes after a crash.
@@ -131,6 +152,7 @@ typedef struct StenoControl
 	StenoWanted wanted;
 	char		settings[STENO_SETTINGS_MOST][STENO_SETTING_VALUE];
 	StenoWriterControl writers[STENO_MAX_WRITERS];
+	StenoRoleChanges roles;
 
 	/*
 	 * One bit for each ring: it has messages, although its writer does not watch it.

@@ -327,6 +327,7 @@ typedef struct StenoLocal
 	bool		settled;		/* the ring's data has been mapped next to its header, if that is possible */
 	bool		late;			/* a transaction has ended: record it when its locks are released */
 	uint8		template;		/* shared one that was used last, which the next record may have, too; 0: none */
+	bool		introduced;		/* described, and no name of a role must be learned at the commit */
 	uint32		ring_number;
 	uint32		templates_used; /* lately, a bit for each shared one */
 

@@ -12,9 +12,14 @@
  * Statements that fail before the executor sees them are recorded by failure.c at
  * the top level.  Inside functions, an error context callback notes the error
  * (steno_note_raised), and the next hook or end of a subtransaction records it.
+ *
+ * In a background worker, functions run outside of any statement, for example triggers of a
+ * table to which the changes of another server are applied.  There, that callback is always the
+ * outermost one (steno_watch_background).
  */
 #include "base/steno.h"
 
+#include "access/parallel.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -64,6 +69,13 @@ steno_record_put_failed(StenoRecord *record)
 		steno_record_put(record, false);
 }
 
+/* Whether this process has no client, and runs what functions do outside of any statement. */
+static inline bool
+is_in_background(void)
+{
+	return steno_my.level == NULL && MyProcPort == NULL;
+}
+
 /*
  * A statement inside a function that failed before the executor saw it, such as
  * one with a syntax error in EXECUTE.
@@ -78,19 +90,28 @@ record_raised(void)
 	if (steno_raised.query)
 		(void) steno_secret_hide_message(steno_raised.query, strlen(steno_raised.query), steno_raised.message);
 	/* a parallel worker's error is raised again in its leader, which records it */
-	if (steno_raised.query == NULL || steno_my.level == NULL || steno_my.worker ||
-		!steno_nested_are_logged(STENO_CLASS_ERROR) ||
-		!steno_class_logged(STENO_CLASS_ERROR) || !steno_session_ready())
+	if (steno_raised.query == NULL || (steno_my.level == NULL && !is_in_background()) || !steno_session_ready() ||
+		steno_my.worker || !(steno_my.level == NULL || steno_nested_are_logged(STENO_CLASS_ERROR)) ||
+		!steno_class_logged(STENO_CLASS_ERROR))
 		return;
-	steno_session_failing(InvalidOid);
+	steno_session_failing(steno_raised.user_id);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	steno_encode_shape(&record, &shape, NULL);
-	record.time = steno_my.anchor_time +
-		steno_clock_us(&steno_my.clock, steno_my.anchor_start,
-					   steno_clock_ticks(&steno_my.clock));
 	record.duration = 0;
-	steno_take_nested_number(&record.statement, &record.substatement);
-	record.depth = steno_my.level->inside;
+	if (steno_my.level == NULL)
+	{
+		record.time = GetCurrentTimestamp();
+		record.statement = ++steno_my.statement;
+		steno_raised.recorded_code = steno_my.raised_code;
+	}
+	else
+	{
+		record.time = steno_my.anchor_time +
+			steno_clock_us(&steno_my.clock, steno_my.anchor_start,
+						   steno_clock_ticks(&steno_my.clock));
+		steno_take_nested_number(&record.statement, &record.substatement);
+		record.depth = steno_my.level->inside;
+	}
 	record.xid = steno_current_xid();
 	record.text = steno_raised.query;
 	record.text_len = strlen(steno_raised.query);
@@ -349,6 +370,43 @@ steno_statement_source(const char **source, int *end)
 	return steno_my.last_time;
 }
 
+/* ---- processes without a client ---- */
+
+/*
+ * Called in each transaction of a background process: an error that a function raises outside of any
+ * statement must be noted, because the function may catch it.  The server's loops that
+ * handle errors empty the list of callbacks.
+ */
+STENO_COLD void
+steno_watch_background(void)
+{
+	static ErrorContextCallback outermost = {.callback = steno_note_raised};
+	ErrorContextCallback **end = &error_context_stack;
+
+	if (MyProcPort != NULL || IsParallelWorker() || !OidIsValid(MyDatabaseId))
+		return;
+	while (*end != NULL && *end != &outermost)
+		end = &(*end)->previous;
+	*end = &outermost;
+}
+
+/*
+ * An error that ends a transaction of a background process, or its present command, is being reported, and no
+ * hook has recorded it.  Whether it is that of a statement, whose text is then known, or of what
+ * the process does by itself for its users, such as applying a change.
+ */
+STENO_COLD bool
+steno_background_failed(const ErrorData *edata)
+{
+	if (MyProcPort != NULL || edata->elevel != ERROR || !IsTransactionState() || !OidIsValid(MyDatabaseId))
+		return false;
+	steno_forget_raised();
+	/* a block of a function has caught it, and raised it again */
+	if (steno_raised.recorded_code == edata->sqlerrcode)
+		return false;
+	return edata->internalquery != NULL || MyBackendType != B_AUTOVAC_WORKER;
+}
+
 /* ---- transactions ---- */
 
 /* fail_unreported, for callers that must not raise an error. */
@@ -512,6 +570,7 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 	switch (event)
 	{
 		case SUBXACT_EVENT_START_SUB:
+			steno_role_learn();
 			if (steno_my.open_count > 0)
 			{
 				steno_output_starting(mine);

@@ -98,11 +98,13 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 /*
  * source is NULL if the client has called a function, or if what failed has no
  * text: a message that refers to a prepared statement or portal that does not
- * exist, or a cancel that arrived after its statement had ended.
+ * exist, or a cancel that arrived after its statement had ended.  In a background
+ * process, it may be that of a function's statement.
  */
 static void
 record_failure(const char *source, const ErrorData *edata)
 {
+	bool		in_function = source != NULL && source == edata->internalquery;
 	StenoRecord record;
 	uint8		shape[8 + sizeof(STENO_CALL_COMMAND)];
 	uint8	   *p = shape;
@@ -119,7 +121,7 @@ record_failure(const char *source, const ErrorData *edata)
 	p += 2;
 	record.shape = shape;
 	record.shape_len = p - shape;
-	record.time = GetCurrentStatementStartTimestamp();
+	record.time = in_function ? GetCurrentTimestamp() : GetCurrentStatementStartTimestamp();
 	record.duration = Max(GetCurrentTimestamp() - record.time, 0);
 	record.statement = ++steno_my.statement;
 	record.xid = steno_current_xid();
@@ -128,9 +130,9 @@ record_failure(const char *source, const ErrorData *edata)
 	record.message = edata->message ? edata->message : "missing error text";
 	if (source)
 	{
-		int			len;
+		int			len = strlen(source);
 
-		record.text = failed_text(source, edata, &len);
+		record.text = in_function ? source : failed_text(source, edata, &len);
 		record.text_len = len;
 	}
 	steno_record_put_failed(&record);
@@ -181,10 +183,16 @@ record_reported(ErrorData *edata)
 	recorded |= steno_statement_take_reported();
 	if (unlikely(steno_my.settings_dirty) && !recorded)
 		steno_settings_record_failing();
-	if (!recorded &&
-		(debug_query_string != NULL || steno_fastpath_message() ||
-		 (edata->elevel == ERROR && steno_my.client && !am_walsender)) &&
-		steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
+	if (recorded)
+		return;
+	if (debug_query_string == NULL && steno_background_failed(edata))
+	{
+		if (steno_session_ready() && steno_class_logged(STENO_CLASS_ERROR))
+			record_failure(edata->internalquery, edata);
+	}
+	else if ((debug_query_string != NULL || steno_fastpath_message() ||
+			  (edata->elevel == ERROR && steno_my.client && !am_walsender)) &&
+			 steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
 		record_failure(debug_query_string, edata);
 }
 
@@ -201,7 +209,8 @@ failure(ErrorData *edata)
 		!IsUnderPostmaster || proc_exit_inprogress)
 		return;
 	/* processes that have no statements of their own, and have not run one in a function either */
-	if (steno_my.state == STENO_UNDECIDED && (IsParallelWorker() || MyBackendType == B_AUTOVAC_WORKER))
+	if (steno_my.state == STENO_UNDECIDED &&
+		(IsParallelWorker() || (MyBackendType == B_AUTOVAC_WORKER && edata->internalquery == NULL)))
 		return;
 
 	/*

@@ -22,6 +22,11 @@ extern void steno_object_access_install(void);
 extern void steno_transaction_install(void);
 extern void steno_failure_install(void);
 
+/* ---- failed_statement.c: processes without a client ---- */
+
+extern void steno_watch_background(void);
+extern bool steno_background_failed(const ErrorData *edata);
+
 /* ---- rewritten.c ---- */
 
 extern bool steno_rewritten_added(const PlannedStmt *plan);

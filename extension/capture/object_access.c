@@ -222,7 +222,17 @@ object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 			return;
 		}
 	}
-	if (steno_my.state != STENO_READY || steno_my.paused)
+	if (steno_my.paused)
+		return;
+	if (event == OAT_FUNCTION_EXECUTE && oid >= FirstUnpinnedObjectId)
+	{
+		/* it runs as the owner of a table, for example in an index; and may set another role */
+		steno_role_learn();
+		steno_my.introduced = false;
+	}
+	else if (class == AuthIdRelationId && (event == OAT_POST_ALTER || event == OAT_DROP))
+		steno_role_changes(oid);
+	if (steno_my.state != STENO_READY)
 		return;
 	if (event == OAT_FUNCTION_EXECUTE)
 	{

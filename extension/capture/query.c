@@ -1269,11 +1269,17 @@ executor_end(QueryDesc *query)
 		return;
 	}
 	if (unlikely(s->objects != NULL))
+	{
 		steno_objects_finish(s, NULL);
+		steno_role_learn();		/* a function may have set another one */
+	}
 	if (runs_at_top(s))
 		steno_private.previous_end(query);
 	else
+	{
 		end_nested(s, query);
+		steno_role_learn();
+	}
 	s = steno_find_open(query);
 	if (unlikely(s == NULL))
 		return;

@@ -67,8 +67,13 @@ steno_note_raised(void *arg)
 	if (edata->elevel >= ERROR)
 	{
 		steno_my.raised_code = edata->sqlerrcode;
+		/* outside of any statement, a function may have caught the one before */
+		if (arg == NULL)
+			steno_my.reported = false;
+		steno_raised.recorded_code = 0;
 		steno_raised.message = edata->message;
 		steno_raised.query = edata->internalquery;
+		steno_raised.user_id = steno_private.get_user_id();
 	}
 	MemoryContextSwitchTo(old);
 	if (steno_my.raised_code == 0)

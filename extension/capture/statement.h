@@ -12,6 +12,7 @@
 #include "describe/object.h"
 #include "describe/shape.h"
 #include "policy/policy.h"
+#include "session/role.h"
 #include "session/session.h"
 #include "session/settings_in_force.h"
 
@@ -28,7 +29,9 @@ typedef struct StenoRaised
 {
 	char	   *message;
 	char	   *query;			/* text of a nested statement, if known */
+	Oid			user_id;		/* the role then: the abort of a subtransaction sets it back */
 	MemoryContext context;		/* of both */
+	int			recorded_code;	/* outside of any statement: that of the last error, if it has its record */
 } StenoRaised;
 
 extern StenoRaised steno_raised;

@@ -216,15 +216,18 @@ steno_subtransaction_rolled_back(const StenoSubtransaction *begun)
 }
 
 /*
- * Put the session message of a process that has no statements, such as one that
- * applies changes of another server, while names can be looked up.
+ * The last time that names can be looked up in this transaction.  Put the session message of a process that has
+ * no statements, such as one that applies changes of another server.
  */
 STENO_COLD static void
 describe_process(void)
 {
+	steno_session_learn();
+	steno_watch_background();
 	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && !is_of_autovacuum() && steno_session_ready() &&
 		steno_class_logged(STENO_CLASS_TRANSACTION))
 		steno_session_check(InvalidOid);
+	steno_my.introduced = steno_my.described && OidIsValid(steno_my.user_id);
 }
 
 /* BEGIN, COMMIT, PREPARE TRANSACTION ... begins. */
@@ -608,6 +611,7 @@ transaction_aborted(XactEvent event)
 {
 	(void) steno_allow_barriers(true);
 	steno_my.start_mask &= ~STENO_START_LATE;
+	steno_watch_background();
 	steno_statement_aborted();
 	/* not in a parallel worker, whose transaction is that of its leader */
 	if (event == XACT_EVENT_ABORT)
@@ -627,7 +631,7 @@ transaction_end(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
-			if (unlikely(!steno_my.described))
+			if (unlikely(!steno_my.introduced))
 				describe_process();
 			/* this is the last time that objects created by deferred triggers can be named */
 			if (steno_my.level == &steno_top_level && steno_top_level.ending &&

@@ -341,6 +341,7 @@ steno_record_describe(const uint8 *body, uint32 len)
 	StenoSessionMessage *m;
 
 	steno_my.described = false;
+	steno_my.introduced = false;
 	description.len = 0;
 	m = steno_room(sizeof(StenoSessionMessage) + len);
 	if (m == NULL)

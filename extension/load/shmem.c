@@ -372,6 +372,7 @@ startup_shmem(void)
 	{
 		memset(steno_control, 0, control_size());
 		ConditionVariableInit(&steno_control->answered);
+		SpinLockInit(&steno_control->roles.mutex);
 		for (i = 0; i < STENO_MAX_WRITERS; i++)
 		{
 			SpinLockInit(&steno_control->writers[i].health.mutex);

@@ -31,11 +31,8 @@
 #include "storage/proc.h"
 #include "access/xact.h"
 #include "tcop/tcopprot.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/inval.h"
-#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "base/client.h"
@@ -45,6 +42,7 @@
 #include "delivery/room.h"
 #include "policy/secret.h"
 #include "session/leader.h"
+#include "session/role.h"
 #include "session/session.h"
 #include "policy/policy.h"
 #include "session/settings_in_force.h"
@@ -61,6 +59,9 @@ static struct
 	char		app_user[STENO_APP_MAX];
 	char		app_context[STENO_APP_MAX];
 }			known STENO_SESSION_DATA;
+
+/* Facts have changed since that message. */
+static bool message_due STENO_SESSION_DATA;
 
 /* In a parallel worker: its leader's session and substatement, as text; otherwise empty. */
 static char leader_session[8 + 1 + 8 + 1] STENO_SESSION_DATA;
@@ -132,64 +133,31 @@ put_session_message(void)
 		p = put_fact(p, STENO_SESSION_ENCODING, encoding);
 
 	steno_record_describe(body, p - body);
+	message_due = false;
 }
 
 /*
- * Names of roles that this session has had.  They are needed in failures, too, when
- * catalogs cannot be read; statement.c looks a role up before one of its statements
- * can fail.
+ * Compare a fact, and update it if it has changed.  Values are truncated to the
+ * size of the fact.
  */
-#define MOST_ROLES 8
-
-static struct
+static bool
+update_fact(char *fact, size_t size, const char *value)
 {
-	Oid			role;
-	char		name[NAMEDATALEN];
-}			roles[MOST_ROLES] STENO_SESSION_DATA;
-
-static int	next_role STENO_SESSION_DATA;
-
-static void
-forget_roles(Datum arg, int cacheid, uint32 hashvalue)
-{
-	memset(roles, 0, sizeof(roles));
-}
-
-static void
-copy_role(char *to, Oid role, bool failing)
-{
-	static bool registered STENO_SESSION_DATA;
-	char	   *name;
-	int			i;
-
-	for (i = 0; i < MOST_ROLES; i++)
-		if (roles[i].role == role)
-		{
-			strlcpy(to, roles[i].name, NAMEDATALEN);
-			return;
-		}
-	name = failing ? NULL : GetUserNameFromId(role, true);
-	if (name == NULL)
-	{
-		snprintf(to, NAMEDATALEN, "%u", role);
-		return;
-	}
-	if (!registered)
-	{
-		CacheRegisterSyscacheCallback(AUTHOID, forget_roles, (Datum) 0);
-		registered = true;
-	}
-	strlcpy(to, name, NAMEDATALEN);
-	strlcpy(roles[next_role].name, name, NAMEDATALEN);
-	roles[next_role].role = role;
-	next_role = (next_role + 1) % MOST_ROLES;
-	pfree(name);
+	if (value == NULL)
+		value = "";
+	if (strncmp(value, fact, size - 1) == 0)
+		return false;
+	strlcpy(fact, value, size);
+	return true;
 }
 
 static bool
 update_roles(Oid user_id, bool failing)
 {
 	Oid			session_user_id;
+	char		user[NAMEDATALEN];
+	char		role[NAMEDATALEN];
+	bool		changed;
 
 	if (!OidIsValid(user_id) || !(failing || IsTransactionState()))
 		return false;
@@ -197,18 +165,25 @@ update_roles(Oid user_id, bool failing)
 	if (failing && !OidIsValid(steno_my.user_id) && known.user[0] != '\0')
 		return false;
 	session_user_id = GetSessionUserId();
-	if (user_id == steno_my.user_id && session_user_id == steno_my.session_user_id)
+	changed = steno_role_names_changed(failing);
+	if (user_id == steno_my.user_id && session_user_id == steno_my.session_user_id && !changed)
 		return false;
-	/*
-	 * in a failure, the cached names may have been invalidated; that of an
-	 * unchanged session user is kept
-	 */
-	if (!failing || session_user_id != steno_my.session_user_id)
-		copy_role(known.user, session_user_id, failing);
-	copy_role(known.role, user_id, failing);
+	steno_role_keep(user_id, session_user_id);
+	if (failing)
+	{
+		steno_role_name_failing(user, session_user_id, "session_authorization");
+		steno_role_name_failing(role, user_id, "role");
+	}
+	else
+	{
+		steno_role_name(user, session_user_id);
+		steno_role_name(role, user_id);
+	}
 	steno_my.user_id = user_id;
 	steno_my.session_user_id = session_user_id;
-	return true;
+	changed = update_fact(known.user, sizeof(known.user), user);
+	changed |= update_fact(known.role, sizeof(known.role), role);
+	return changed;
 }
 
 /* A client's startup packet has the name of its database; other processes look it up once. */
@@ -234,21 +209,6 @@ update_encoding(void)
 		GetDatabaseEncoding() == PG_UTF8)
 		return false;
 	encoding = GetDatabaseEncodingName();	/* a constant */
-	return true;
-}
-
-/*
- * Compare a fact, and update it if it has changed.  Values are truncated to the
- * size of the fact.
- */
-static bool
-update_fact(char *fact, size_t size, const char *value)
-{
-	if (value == NULL)
-		value = "";
-	if (strncmp(value, fact, size - 1) == 0)
-		return false;
-	strlcpy(fact, value, size);
 	return true;
 }
 
@@ -281,13 +241,14 @@ update_application(void)
 /*
  * While SET SESSION AUTHORIZATION is in effect, the end of a transaction or
  * subtransaction can undo it without any statement.  The facts are therefore
- * compared before each record, as after a change of the application's name.
+ * compared before each record, as after a change of the application's name.  So they are while a
+ * name has to be looked up.
  */
 static void
 watch_session_user(void)
 {
-	if (unlikely(OidIsValid(steno_my.session_user_id) && MyProcPort != NULL &&
-				 steno_my.session_user_id != GetAuthenticatedUserId()))
+	if (unlikely((OidIsValid(steno_my.session_user_id) && MyProcPort != NULL &&
+				  steno_my.session_user_id != GetAuthenticatedUserId()) || steno_role_names_stale()))
 		steno_my.application = NULL;
 }
 
@@ -309,7 +270,7 @@ current_role(void)
 void
 steno_session_check(Oid user_id)
 {
-	bool		changed = !steno_my.described;
+	bool		changed = !steno_my.described || message_due;
 
 	changed |= update_roles(OidIsValid(user_id) ? user_id : current_role(), false);
 	changed |= update_database();
@@ -327,7 +288,7 @@ steno_session_check(Oid user_id)
 void
 steno_session_failing(Oid user_id)
 {
-	bool		changed = !steno_my.described;
+	bool		changed = !steno_my.described || message_due;
 
 	changed |= update_roles(OidIsValid(user_id) ? user_id : current_role(), true);
 	changed |= update_encoding();
@@ -335,6 +296,23 @@ steno_session_failing(Oid user_id)
 	watch_session_user();
 	if (changed)
 		put_session_message();
+}
+
+/*
+ * A transaction commits: that in which the session has begun, with all that the server sets for it
+ * then, or one that may have set another role in a function.  Learn what the next statement would
+ * need if it failed.
+ */
+void
+steno_session_learn(void)
+{
+	if (steno_my.state == STENO_DEAD || !steno_active() || IsParallelWorker())
+		return;
+	message_due |= update_roles(current_role(), false);
+	message_due |= update_database();
+	/* the next record is to look */
+	if (message_due)
+		steno_my.application = NULL;
 }
 
 static void

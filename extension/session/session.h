@@ -15,6 +15,7 @@ extern void steno_session_died(const ErrorData *edata);
 extern void steno_session_prepare_mapping(void);
 extern void steno_session_map_data(void);
 extern bool steno_session_attach(void);
+extern void steno_session_learn(void);
 extern void steno_session_check(Oid user_id);
 extern void steno_session_failing(Oid user_id);
 

@@ -1,0 +1,465 @@
+/*
+ * extension/session/role.c
+ *		Names of roles.
+ *
+ * Records have names, while the server knows roles by number.  Catalogs cannot be read in a
+ * failure, so a name is learned before: when the session begins, when a function that runs as
+ * its owner is called, and whenever else one of our hooks finds another role than before.
+ *
+ * A role that is renamed must not keep its old name, which may be another one's by then.  The
+ * server's invalidation messages say that a name may have changed, and it is looked up again.
+ * In a failure that is not possible.  So each session that commits a change of a role's name
+ * puts the new one into the control area (StenoRoleChanges), where other sessions find it.
+ *
+ * A name that is not known is never replaced by a number alone: a role may be named so.  No
+ * role can be named like what stands for it, because the server reserves names that begin
+ * with "pg_".
+ */
+#include "base/steno.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/syscache.h"
+
+#include "session/role.h"
+
+/* Roles that this session has had lately. */
+#define MOST_ROLES 8
+
+typedef struct KnownRole
+{
+	Oid			role;			/* 0: none */
+	uint32		role_hash;		/* as invalidation messages have it */
+	uint32		name_hash;
+	bool		stale;			/* such a message has come since */
+	bool		uncommitted;	/* learned in a transaction that changes roles, and has not ended */
+	uint64		changes;		/* number of changes in the control area by then */
+	char		name[NAMEDATALEN];
+} KnownRole;
+
+static KnownRole roles[MOST_ROLES] STENO_SESSION_DATA;
+static int	next_role STENO_SESSION_DATA;
+
+/* The last one whose name was learned, and those that are not to be forgotten. */
+Oid			steno_role_learned STENO_SESSION_DATA;
+static Oid	kept_role STENO_SESSION_DATA;
+static Oid	kept_session_user STENO_SESSION_DATA;
+
+static bool any_stale STENO_SESSION_DATA;
+static uint64 changes_seen STENO_SESSION_DATA;
+
+static fmgr_hook_type previous_fmgr;
+
+/* ---- changes of names, which other sessions publish ---- */
+
+static uint64
+count_changes(void)
+{
+	return atomic_load(&steno_control->roles.count);
+}
+
+/*
+ * What happened to a role's name after it was learned: false if that is not known, because there have
+ * been too many changes.  *changed: it has a new name, which is in "to", and empty if the role
+ * has gone, or the name is not certain.  The change that an invalidation message is about may have
+ * been counted before the name was learned.
+ */
+static bool
+find_change(const KnownRole *r, bool *changed, char *to)
+{
+	StenoRoleChanges *c = &steno_control->roles;
+	uint64		since = r->stale ? 0 : r->changes;
+	uint64		count = count_changes();
+	uint64		i;
+	bool		whole;
+
+	*changed = false;
+	if (count == since)
+		return true;
+	SpinLockAcquire(&c->mutex);
+	count = atomic_load(&c->count);
+	whole = count - r->changes <= STENO_ROLE_CHANGES;
+	for (i = count; i > since && count - i < STENO_ROLE_CHANGES && !*changed; i--)
+	{
+		const StenoRoleChange *change = &c->last[(i - 1) % STENO_ROLE_CHANGES];
+
+		if (change->role == r->role)
+		{
+			*changed = true;
+			memcpy(to, change->name, NAMEDATALEN);
+		}
+	}
+	SpinLockRelease(&c->mutex);
+	return whole || *changed;
+}
+
+/* ---- what is known ---- */
+
+static KnownRole *
+find_role(Oid role)
+{
+	int			i;
+
+	for (i = 0; i < MOST_ROLES; i++)
+		if (roles[i].role == role)
+			return &roles[i];
+	return NULL;
+}
+
+/*
+ * Callback: roles were created, changed or dropped.  The next statement looks at the session's facts
+ * then, as if the application's name had changed.
+ */
+static void
+role_changed(Datum arg, int cacheid, uint32 hash)
+{
+	int			i;
+
+	for (i = 0; i < MOST_ROLES; i++)
+	{
+		KnownRole  *r = &roles[i];
+
+		if (!OidIsValid(r->role) ||
+			(hash != 0 && hash != (cacheid == AUTHOID ? r->role_hash : r->name_hash)))
+			continue;
+		r->stale = true;
+		any_stale = true;
+		steno_role_learned = InvalidOid;
+		steno_my.application = NULL;
+	}
+}
+
+static void
+watch_names(void)
+{
+	static bool watched STENO_SESSION_DATA;
+
+	if (watched)
+		return;
+	CacheRegisterSyscacheCallback(AUTHOID, role_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHNAME, role_changed, (Datum) 0);
+	watched = true;
+}
+
+static void
+set_unknown(char *to, Oid role)
+{
+	snprintf(to, NAMEDATALEN, "pg_unknown (OID=%u)", role);
+}
+
+/* Where to keep the name of another role. */
+static KnownRole *
+replaced_role(void)
+{
+	KnownRole  *r;
+
+	do
+	{
+		r = &roles[next_role];
+		next_role = (next_role + 1) % MOST_ROLES;
+	} while (OidIsValid(r->role) && (r->role == kept_role || r->role == kept_session_user));
+	return r;
+}
+
+/* Whether this transaction, which has not ended, changes roles. */
+static bool changing STENO_SESSION_DATA;
+
+/*
+ * Look a name up.  That of a role that was dropped stays for as long as nobody else has it: who was
+ * fired may still have a session.
+ */
+static KnownRole *
+look_up_role(Oid role)
+{
+	KnownRole  *r = find_role(role);
+	uint64		changes = count_changes();
+	char	   *name;
+
+	watch_names();
+	name = GetUserNameFromId(role, true);
+	if (name == NULL && (r == NULL || OidIsValid(get_role_oid(r->name, true))))
+	{
+		if (r)
+			r->role = InvalidOid;
+		return NULL;
+	}
+	if (r == NULL)
+		r = replaced_role();
+	if (name)
+	{
+		strlcpy(r->name, name, NAMEDATALEN);
+		pfree(name);
+	}
+	r->role_hash = GetSysCacheHashValue1(AUTHOID, ObjectIdGetDatum(role));
+	r->name_hash = GetSysCacheHashValue1(AUTHNAME, CStringGetDatum(r->name));
+	r->changes = changes;
+	r->uncommitted = changing;
+	r->stale = false;
+	r->role = role;
+	return r;
+}
+
+/* The name of a role, while catalogs can be read. */
+void
+steno_role_name(char *to, Oid role)
+{
+	KnownRole  *r = find_role(role);
+
+	if (r == NULL || r->stale)
+		r = look_up_role(role);
+	if (r)
+		strlcpy(to, r->name, NAMEDATALEN);
+	else
+		set_unknown(to, role);
+}
+
+/*
+ * The name of a role that the session has not had before, and that the application has set inside a
+ * function: the setting has it.  Code that sets a role in another way leaves the setting as it
+ * was, so that may have the name of a role that is known by another number.
+ */
+static bool
+take_from_setting(char *to, Oid role, const char *setting)
+{
+	const char *name = NULL;
+	int			i;
+
+	if (strcmp(setting, "role") != 0 ? role == GetSessionUserId() : role == GetCurrentRoleId())
+		name = GetConfigOption(setting, true, false);
+	if (name == NULL || name[0] == '\0' || strcmp(name, "none") == 0)
+		return false;
+	for (i = 0; i < MOST_ROLES; i++)
+		if (OidIsValid(roles[i].role) && strcmp(roles[i].name, name) == 0)
+			return false;
+	strlcpy(to, name, NAMEDATALEN);
+	return true;
+}
+
+/* The name of a role in a failure; setting: which one has it if a function has set the role. */
+void
+steno_role_name_failing(char *to, Oid role, const char *setting)
+{
+	const KnownRole *r = find_role(role);
+	char		name[NAMEDATALEN];
+	bool		changed;
+
+	if (r == NULL)
+	{
+		any_stale = true;
+		if (!take_from_setting(to, role, setting))
+			set_unknown(to, role);
+		return;
+	}
+	if (find_change(r, &changed, name))
+	{
+		any_stale |= changed;
+		if (changed ? name[0] != '\0' : !r->stale || !(r->uncommitted || RecoveryInProgress()))
+		{
+			strlcpy(to, changed ? name : r->name, NAMEDATALEN);
+			return;
+		}
+	}
+	else if (!r->stale)
+	{
+		strlcpy(to, r->name, NAMEDATALEN);
+		return;
+	}
+	set_unknown(to, role);
+}
+
+/* Whether names may have changed since the last call.  They are looked up now, unless in a failure. */
+bool
+steno_role_names_changed(bool failing)
+{
+	bool		changed = any_stale;
+	uint64		count;
+
+	if (!failing)
+	{
+		any_stale = false;
+		return changed;
+	}
+	count = count_changes();
+	changed |= count != changes_seen;
+	changes_seen = count;
+	return changed;
+}
+
+/* Whether names must be looked up before the next record, if that is possible then. */
+bool
+steno_role_names_stale(void)
+{
+	return any_stale;
+}
+
+/* These are the roles that the session's records name now. */
+void
+steno_role_keep(Oid role, Oid session_user_id)
+{
+	kept_role = role;
+	kept_session_user = session_user_id;
+}
+
+STENO_COLD void
+steno_role_learn_anew(Oid role)
+{
+	KnownRole  *r;
+
+	if (!OidIsValid(role) || !IsTransactionState() || steno_my.state == STENO_DEAD || !steno_active() ||
+		IsAbortedTransactionBlockState())
+		return;
+	r = find_role(role);
+	if (r == NULL || r->stale)
+		(void) look_up_role(role);
+	steno_role_learned = role;
+}
+
+/*
+ * The server calls this, with the role set, for functions that run as their owner, or with settings
+ * of their own, which may be a role.
+ */
+static void
+function_event(FmgrHookEventType event, FmgrInfo *function, Datum *private)
+{
+	if (previous_fmgr)
+		previous_fmgr(event, function, private);
+	if (event == FHET_START && !steno_my.paused)
+		steno_role_learn();
+}
+
+/* ---- changes of names, by this session ---- */
+
+#define MOST_CHANGES 16
+
+/* Roles that the present transaction changes. */
+static struct
+{
+	Oid			role;
+	char		name[NAMEDATALEN];	/* before */
+}			changed[MOST_CHANGES];
+
+static int	changed_count;
+static bool changed_more;			/* than fit */
+
+/* The transaction is about to commit: look the new names up.  Only those that differ count. */
+static void
+find_new_names(void)
+{
+	int			i;
+	int			n = 0;
+
+	CommandCounterIncrement();
+	for (i = 0; i < changed_count; i++)
+	{
+		char	   *name = GetUserNameFromId(changed[i].role, true);
+
+		if (name && strcmp(name, changed[i].name) == 0)
+			continue;
+		changed[n].role = changed[i].role;
+		strlcpy(changed[n++].name, name ? name : "", NAMEDATALEN);
+	}
+	changed_count = n;
+}
+
+/* uncertain: the transaction was prepared, and may commit later. */
+static void
+publish(bool uncertain)
+{
+	StenoRoleChanges *c = &steno_control->roles;
+	uint64		count;
+	int			i;
+
+	if (changed_count == 0 && !changed_more)
+		return;
+	SpinLockAcquire(&c->mutex);
+	count = atomic_load(&c->count);
+	/* as if there had been more than are kept */
+	if (changed_more)
+	{
+		memset(c->last, 0, sizeof(c->last));
+		count += STENO_ROLE_CHANGES + 1;
+	}
+	for (i = 0; i < changed_count; i++, count++)
+	{
+		StenoRoleChange *change = &c->last[count % STENO_ROLE_CHANGES];
+
+		change->role = changed[i].role;
+		strlcpy(change->name, uncertain ? "" : changed[i].name, NAMEDATALEN);
+	}
+	atomic_store(&c->count, count);
+	SpinLockRelease(&c->mutex);
+}
+
+static void
+transaction_event(XactEvent event, void *arg)
+{
+	int			i;
+
+	if (!changing)
+		return;
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			find_new_names();
+			return;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			publish(event == XACT_EVENT_PREPARE);
+			if (event == XACT_EVENT_COMMIT)
+				for (i = 0; i < MOST_ROLES; i++)
+					roles[i].uncommitted = false;
+			break;
+		case XACT_EVENT_ABORT:
+			break;
+		default:
+			return;
+	}
+	changing = false;
+	changed_count = 0;
+	changed_more = false;
+}
+
+/* The current statement changes a role, or drops it; what the catalog says is still as before. */
+STENO_COLD void
+steno_role_changes(Oid role)
+{
+	static bool registered STENO_SESSION_DATA;
+	char	   *name;
+	int			i;
+
+	if (IsParallelWorker())
+		return;
+	if (!registered)
+	{
+		RegisterXactCallback(transaction_event, NULL);
+		registered = true;
+	}
+	changing = true;
+	for (i = 0; i < changed_count; i++)
+		if (changed[i].role == role)
+			return;
+	if (changed_count == MOST_CHANGES)
+	{
+		changed_more = true;
+		return;
+	}
+	name = GetUserNameFromId(role, true);
+	strlcpy(changed[changed_count].name, name ? name : "", NAMEDATALEN);
+	changed[changed_count++].role = role;
+	if (name)
+		pfree(name);
+}
+
+void
+steno_role_install(void)
+{
+	previous_fmgr = fmgr_hook;
+	fmgr_hook = function_event;
+}
