@@ -32,7 +32,7 @@
 #include "defs.h"
 
 #define STENO_RING_MAGIC UINT64_C(0x474e49524e455453)	/* "STENRING" */
-#define STENO_RING_VERSION 9
+#define STENO_RING_VERSION 10
 #define STENO_CACHE_LINE 64
 #define STENO_MAX_WRITERS 64
 #define STENO_PAGE 4096
@@ -159,15 +159,17 @@ typedef struct StenoRing
 
 	/*
 	 * Left by a producer that ended when it had dropped records and the ring had no
-	 * space for their gap record: their count and sequence numbers.  The next
-	 * producer, or recovery, writes the gap record for the ended session.
+	 * space for their gap record: their count and sequence numbers.  The consumer, or
+	 * recovery, writes the gap record for the ended session, and its disconnect record
+	 * if gap_ended below says so.  A producer writes these fields only while gaps_left
+	 * equals gaps_recorded (acquire), and then increments gaps_left (release).
 	 */
-	uint64_t	gap;
+	uint64_t	gap;			/* may be 0: only the disconnect record is missing */
 	uint64_t	gap_first;
 	uint64_t	gap_last;
 	int64_t		gap_start;		/* start time of that session */
 	uint32_t	gap_pid;		/* its process ID; 0: written by an older version */
-	uint32_t	gap_described;	/* the last session message in the ring is that session's */
+	uint32_t	gap_sqlstate;	/* of what ended it, packed as in the server; 0: nothing unusual */
 
 	/*
 	 * For recovery: what the current producer has dropped without a gap record so
@@ -178,6 +180,9 @@ typedef struct StenoRing
 	uint64_t	own_first;
 	uint64_t	own_last;
 	int64_t		owner_start;
+
+	_Atomic uint64_t gaps_left; /* how often the fields above have been set since the ring was
+								 * created */
 
 	/*
 	 * Consumer.  tail: release store pairs with the producer's acquire load, so
@@ -224,6 +229,16 @@ typedef struct StenoRing
 	 */
 	_Atomic uint32_t orphan_drops_reason;
 
+	int64_t		gap_ended;		/* belongs to gap above: when that session ended; 0: it has a
+								 * disconnect record, or needs none */
+
+	/*
+	 * Consumer: how many of gaps_left are in the trail (release store, when the block
+	 * is written), and once the block that the writer is about to write is complete.
+	 */
+	_Atomic uint64_t gaps_recorded;
+	uint64_t	gaps_pending;
+
 	_Alignas(STENO_CACHE_LINE) StenoInFlight inflight;
 
 	/*
@@ -240,6 +255,14 @@ typedef struct StenoRing
 
 /* One page per header, so that a statement touches only one page of it. */
 _Static_assert(sizeof(StenoRing) == STENO_PAGE, "size of a ring's header");
+
+/* Consumer, or a producer of its own ring: whether a gap is left there whose record is not in the trail. */
+static inline bool
+steno_ring_has_gap(const StenoRing *ring)
+{
+	return atomic_load_explicit(&ring->gaps_left, memory_order_acquire) !=
+		atomic_load_explicit(&ring->gaps_recorded, memory_order_acquire);
+}
 
 /* Why records were dropped. */
 #define STENO_GAP_FULL 0		/* the ring was full, although the trail could be written */

@@ -5,7 +5,8 @@
  * The usual record takes one reservation, one pass of copying, and one publishing store.
  * One that is too big sends parts of it ahead (parts.c).  When no room is to be waited
  * for, a short record takes its place (short_record.c), or it is dropped and counted: a
- * gap record tells of those before the next record, or at the session's end.
+ * gap record tells of those before the next record, or at the session's end, where the
+ * writer makes it if the ring has no room.
  *
  * Nothing here raises an error, takes a lock or allocates.
  */
@@ -44,7 +45,7 @@ drop_record(uint64 seq)
 		dropped_first = seq;
 	atomic_fetch_add_explicit(&ring->drops, 1, memory_order_relaxed);
 	/* should we die, recovery says it */
-	if (ring->gap == 0)
+	if (!steno_ring_has_gap(ring))
 		ring->gap_reason = reason;
 	ring->own_first = dropped_first;
 	ring->own_last = seq;
@@ -219,17 +220,18 @@ put_gap(const StenoRecord *next)
 
 /*
  * At the end of a session: drops without a gap record are left in the ring's header, where
- * the next session, or a writer, finds them.
+ * the writer finds them.  end: the disconnect record, if it was the last one that was
+ * dropped; then the writer makes that record, too.
  */
 void
-steno_gap_save(void)
+steno_gap_save(const StenoRecord *end)
 {
 	StenoLocal *my = &steno_my;
 	StenoRing  *ring = my->producer.ring;
 
-	if (my->dropped == 0 || (my->described && put_gap(NULL)))
+	if (my->dropped == 0 || (my->described && end == NULL && put_gap(NULL)))
 		return;
-	if (ring->gap != 0)
+	if (steno_ring_has_gap(ring))
 	{
 		/* the place is taken by the gap of an earlier session: the writer records how many, and why */
 		uint64		before = atomic_load_explicit(&ring->orphan_drops, memory_order_relaxed);
@@ -242,70 +244,23 @@ steno_gap_save(void)
 	}
 	else
 	{
+		uint32		reason = steno_refusal_gap_reason(false);
+
+		if (end)
+			undo_record_drop();
+		ring->gap = my->dropped;
 		ring->gap_first = dropped_first;
 		ring->gap_last = my->seq;
-		ring->gap_reason = steno_refusal_gap_reason(false);
+		ring->gap_reason = reason;
 		ring->gap_start = MyStartTimestamp;
 		ring->gap_pid = MyProcPid;
-		ring->gap_described = my->described;
-		__atomic_store_n(&ring->gap, my->dropped, __ATOMIC_RELEASE);
+		ring->gap_ended = end ? end->time : 0;
+		ring->gap_sqlstate = end ? (uint32) end->sqlerrcode : 0;
+		/* pairs with the acquire load in steno_ring_has_gap */
+		atomic_fetch_add_explicit(&ring->gaps_left, 1, memory_order_release);
 	}
 	/* last: should we die before, recovery sees that both are of us */
 	__atomic_store_n(&ring->own_gap, 0, __ATOMIC_RELEASE);
-}
-
-/* Tell the writer that what comes next is of another session, of which no more is known. */
-static bool
-put_former_session(int64 start, uint32 pid, uint64 seq)
-{
-	StenoSessionMessage *m = steno_room(sizeof(StenoSessionMessage) + STENO_SESSION_FACTS);
-
-	if (m == NULL)
-		return false;
-	m->m.kind = STENO_KIND_DEF_SESSION;
-	m->m.flags = 0;
-	m->body_len = STENO_SESSION_FACTS;
-	m->pad = 0;
-	m->seq = seq;
-	m->statement = 0;
-	steno_my.ring_statement = 0;
-	memset(m + 1, 0, STENO_SESSION_FACTS);
-	memcpy((uint8 *) (m + 1) + STENO_SESSION_START, &start, sizeof(start));
-	memcpy((uint8 *) (m + 1) + STENO_SESSION_PID, &pid, sizeof(pid));
-	steno_ring_publish(&steno_my.producer, m);
-	return true;
-}
-
-/* At the beginning of a session: the gap record that the one before found no room for. */
-void
-steno_gap_recover(void)
-{
-	StenoRing  *ring = steno_my.producer.ring;
-	bool		described = ring->gap_described || ring->gap_pid == 0;
-
-	if (likely(ring->gap == 0))
-		return;
-	/* from here on, others are described */
-	ring->gap_described = false;
-	if ((described || put_former_session(ring->gap_start, ring->gap_pid, ring->gap_last)) &&
-		put_gap_record(ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason, NULL))
-		ring->gap = 0;
-}
-
-/*
- * In a writer, when the server stops and a ring has no owner: the same in the place of
- * the session that does not come.  Nothing waits for room, which only we could make.
- */
-void
-steno_gap_recover_unowned(uint32 i, StenoWriterControl *writer)
-{
-	StenoLocal *my = &steno_my;
-
-	steno_producer_init(&my->producer, &steno_rings, i);
-	my->writer = writer;
-	my->delivery = STENO_DELIVERY_DROP;
-	my->start_mask &= ~STENO_START_SYNC;
-	steno_gap_recover();
 }
 
 /* What the session's next record needs before it, and has found no room yet. */

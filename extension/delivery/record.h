@@ -31,9 +31,7 @@ extern void steno_record_drop(void);
 extern bool steno_record_undo_cancelled(void);
 extern const char *steno_gap_reason(uint32 reason);
 extern uint32 steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last, uint32 reason);
-extern void steno_gap_save(void);
-extern void steno_gap_recover(void);
-extern void steno_gap_recover_unowned(uint32 ring, StenoWriterControl *writer);
+extern void steno_gap_save(const StenoRecord *end);
 
 /* ---- staged.c ---- */
 

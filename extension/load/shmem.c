@@ -188,7 +188,7 @@ all_drained(void)
 		StenoRing  *ring = steno_ring_at(&steno_rings, i);
 
 		if (atomic_load(&ring->head) != atomic_load(&ring->tail) ||
-			ring->inflight.active || ring->gap != 0 ||
+			ring->inflight.active || steno_ring_has_gap(ring) ||
 			atomic_load(&ring->orphan_drops) != ring->orphan_drops_recorded || atomic_load(&ring->owner) != 0)
 			return false;
 	}

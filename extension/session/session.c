@@ -395,12 +395,13 @@ static void
 end_session(int code, Datum arg)
 {
 	StenoRing  *ring = steno_my.producer.ring;
+	StenoRecord record;
+	bool		end_dropped = false;
 
 	/* if nothing of it has found room, not even its description, the disconnection is counted with the rest */
 	if (MyProcPort != NULL && steno_class_logged(STENO_CLASS_CONNECT) && steno_my.state != STENO_DEAD &&
 		(steno_my.described || steno_my.dropped > 0))
 	{
-		StenoRecord record;
 		uint8		shape[64];
 		uint8	   *p = shape;
 
@@ -419,8 +420,10 @@ end_session(int code, Datum arg)
 			record.message = death_message;
 		}
 		put_last_record(&record);
+		/* a record that finds room is put after the gap record of those before it */
+		end_dropped = steno_my.dropped > 0;
 	}
-	steno_gap_save();
+	steno_gap_save(end_dropped ? &record : NULL);
 	steno_my.state = STENO_DEAD;
 	steno_inflight_end(&ring->inflight);
 	/* release: a process that sees the cleared owner (acquire) also sees its last message */
@@ -590,7 +593,6 @@ steno_session_attach(void)
 	if (!steno_reserve_is_whole())
 		steno_start_mask_short(true);
 	steno_refusal_attached();
-	steno_gap_recover();
 	return true;
 }
 

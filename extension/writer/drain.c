@@ -96,6 +96,7 @@ has_something(const StenoDrain *drain, uint32 i)
 
 	return steno_ring_published(ring) != drain->positions[i] ||
 		atomic_load_explicit(&ring->orphan_drops, memory_order_relaxed) != drain->reported_drops[i] ||
+		atomic_load_explicit(&ring->gaps_left, memory_order_relaxed) != drain->reported_gaps[i] ||
 		STENO_LOAD(ring->inflight.active);
 }
 
@@ -108,7 +109,9 @@ is_settled(const StenoDrain *drain, uint32 i)
 	return ring->pending == drain->positions[i] &&
 		atomic_load_explicit(&ring->tail, memory_order_relaxed) == drain->positions[i] &&
 		ring->orphan_drops_pending == drain->reported_drops[i] &&
-		ring->orphan_drops_recorded == drain->reported_drops[i];
+		ring->orphan_drops_recorded == drain->reported_drops[i] &&
+		ring->gaps_pending == drain->reported_gaps[i] &&
+		atomic_load_explicit(&ring->gaps_recorded, memory_order_relaxed) == drain->reported_gaps[i];
 }
 
 static void
@@ -206,6 +209,7 @@ load_reader(StenoDrain *drain, uint32 i)
 
 	drain->positions[i] = atomic_load(&ring->tail);
 	drain->reported_drops[i] = ring->orphan_drops_recorded;
+	drain->reported_gaps[i] = atomic_load(&ring->gaps_recorded);
 	memset(source, 0, sizeof(*source));
 	source->generation = UINT64_MAX;	/* not defined in any block */
 	source->templates = steno_ring_templates(drain->rings, i);
@@ -233,6 +237,7 @@ steno_drain_init(StenoDrain *drain, StenoRings *rings, int writer, uint32 step)
 	drain->sources = MemoryContextAllocHuge(TopMemoryContext, n * sizeof(StenoSource));
 	drain->positions = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
 	drain->reported_drops = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
+	drain->reported_gaps = MemoryContextAlloc(TopMemoryContext, n * sizeof(uint64));
 	for (i = 0; i < n; i++)
 		load_reader(drain, i);
 	watch_all(drain);
@@ -244,6 +249,7 @@ steno_drain_free(StenoDrain *drain)
 	pfree(drain->sources);
 	pfree(drain->positions);
 	pfree(drain->reported_drops);
+	pfree(drain->reported_gaps);
 	pfree(drain->watched);
 }
 
@@ -277,6 +283,120 @@ steno_drain_ring(StenoWriter *w, StenoDrain *drain, uint32 i)
 		if (steno_block_data_bytes(w->block) >= LARGE_BLOCK && !steno_writer_write(w))
 			return false;
 	}
+	return true;
+}
+
+/* ---- what ended sessions could not record ---- */
+
+/* Whether the last session message of the ring is that of this session. */
+bool
+steno_drain_describes(const StenoSource *source, int64 start, uint32 pid)
+{
+	return source->body_len > 0 &&
+		memcmp(source->body + STENO_SESSION_START, &start, sizeof(start)) == 0 &&
+		memcmp(source->body + STENO_SESSION_PID, &pid, sizeof(pid)) == 0;
+}
+
+/*
+ * Describe a session by start time and process ID only, because its session message
+ * was dropped, too, or is no longer the last one.
+ */
+StenoSource *
+steno_drain_undescribed(StenoSource *source, int64 start, uint32 pid)
+{
+	memset(source, 0, sizeof(*source));
+	source->generation = UINT64_MAX;	/* defined in no block */
+	source->body_len = STENO_SESSION_FACTS;
+	memcpy(source->body + STENO_SESSION_START, &start, sizeof(start));
+	memcpy(source->body + STENO_SESSION_PID, &pid, sizeof(pid));
+	return source;
+}
+
+/* Add a gap record that a session could not write itself; false as steno_writer_add. */
+bool
+steno_drain_add_numbers(StenoWriter *w, StenoSource *source, uint64 gap, uint64 first, uint64 last, uint32 reason)
+{
+	struct
+	{
+		StenoRecordMessage m;
+		uint8		extra[STENO_GAP_EXTRA + 8];
+	}			buf;
+
+	memset(&buf, 0, sizeof(buf));
+	buf.m.m.kind = STENO_KIND_GAP;
+	buf.m.seq = last + 1;
+	buf.m.time = GetCurrentTimestamp();
+	buf.m.duration = STENO_NONE64;
+	buf.m.rows = STENO_NONE64;
+	buf.m.text_len = STENO_NONE32;
+	buf.m.extra_count = STENO_GAP_PAIRS;
+	buf.m.extra_len = steno_gap_extra(buf.extra, gap, first, last, reason);
+	buf.m.m.len = (uint32) ((sizeof(buf.m) + buf.m.extra_len + 7) & ~7u);
+	return steno_writer_add(w, source, &buf.m.m);
+}
+
+/* Add the record of the end of a session, which came at this time; sqlstate 0: none. */
+bool
+steno_drain_add_disconnect(StenoWriter *w, StenoSource *source, int outcome, uint32 sqlstate, TimestampTz time)
+{
+	struct
+	{
+		StenoRecordMessage m;
+		uint8		shape[8];
+	}			buf;
+	int64		start;
+
+	memset(&buf, 0, sizeof(buf));
+	memcpy(&start, source->body + STENO_SESSION_START, sizeof(start));
+	buf.m.m.kind = STENO_KIND_DISCONNECT;
+	buf.m.seq = source->seq + 1;
+	buf.m.time = time;
+	buf.m.duration = Max(buf.m.time - start, 0);
+	buf.m.rows = STENO_NONE64;
+	buf.m.outcome = outcome;
+	if (sqlstate != 0)
+		memcpy(buf.m.sqlstate, unpack_sql_state((int) sqlstate), sizeof(buf.m.sqlstate));
+	buf.m.text_len = STENO_NONE32;
+	buf.shape[0] = STENO_CLASS_CONNECT;
+	buf.m.shape_len = 5;
+	buf.m.m.len = sizeof(buf);
+	return steno_writer_add(w, source, &buf.m.m);
+}
+
+/*
+ * Add the records that the gap of a ring tells of: that of the session's dropped records, and that of
+ * its end.  They must come into one block, which the caller sees to.  False as steno_writer_add.
+ */
+bool
+steno_drain_add_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
+{
+	StenoSource other;
+
+	if (ring->gap_pid != 0 && !steno_drain_describes(source, ring->gap_start, ring->gap_pid))
+		source = steno_drain_undescribed(&other, ring->gap_start, ring->gap_pid);
+	if (ring->gap != 0 &&
+		!steno_drain_add_numbers(w, source, ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason))
+		return false;
+	source->seq = Max(source->seq, ring->gap_last);
+	return ring->gap_ended == 0 ||
+		steno_drain_add_disconnect(w, source, ring->gap_sqlstate != 0 ? STENO_OUTCOME_ERROR : STENO_OUTCOME_OK,
+								   ring->gap_sqlstate, ring->gap_ended);
+}
+
+/*
+ * Record the gap that an ended session has left in the ring's header.  number: gaps_left, read before the
+ * messages of the ring were, so that all of that session's are in blocks.
+ */
+static bool
+record_left_gap(StenoWriter *w, StenoDrain *drain, uint32 i, uint64 number)
+{
+	if (likely(number == drain->reported_gaps[i]))
+		return true;
+	if (steno_block_bytes(w->block) + STENO_BLOCK_SPARE > w->capacity && !steno_writer_write(w))
+		return false;
+	if (!steno_drain_add_gap(w, &drain->sources[i], steno_ring_at(drain->rings, i)))
+		return false;
+	drain->reported_gaps[i] = number;
 	return true;
 }
 
@@ -315,7 +435,13 @@ steno_drain_rings(StenoWriter *w, StenoDrain *drain, bool all)
 	w->drain = drain;
 	watch_news(drain, all);
 	STENO_EACH_WATCHED(drain, i)
-		if (!steno_drain_ring(w, drain, i) || !steno_drain_record_drops(w, drain, i))
+	{
+		/* pairs with the release in steno_gap_save: what the session had put before is there */
+		uint64		gaps = atomic_load_explicit(&steno_ring_at(drain->rings, i)->gaps_left, memory_order_acquire);
+
+		if (!steno_drain_ring(w, drain, i) || !record_left_gap(w, drain, i, gaps) ||
+			!steno_drain_record_drops(w, drain, i))
 			return false;
+	}
 	return true;
 }

@@ -119,6 +119,7 @@ store_intent(const StenoWriter *w, StenoDrain *drain, const uint8 hash[STENO_HAS
 
 		ring->pending = drain->positions[i];
 		ring->orphan_drops_pending = drain->reported_drops[i];
+		ring->gaps_pending = drain->reported_gaps[i];
 	}
 	intent->stream = w->stream.number;
 	intent->segment = w->stream.segment;
@@ -148,7 +149,7 @@ steno_drain_clear_sessions(StenoRings *rings, uint32 count)
 	{
 		StenoRing  *ring = steno_ring_at(rings, i);
 
-		ring->gap = 0;
+		atomic_store(&ring->gaps_recorded, atomic_load(&ring->gaps_left));
 		ring->own_gap = 0;
 		ring->inflight.active = 0;
 		atomic_store(&ring->owner, 0);
@@ -167,6 +168,9 @@ free_rings(StenoDrain *drain)
 		StenoSource *source = &drain->sources[i];
 
 		ring->orphan_drops_recorded = drain->reported_drops[i];
+		/* pairs with the acquire load in steno_ring_has_gap: the fields have been read */
+		if (atomic_load_explicit(&ring->gaps_recorded, memory_order_relaxed) != drain->reported_gaps[i])
+			atomic_store_explicit(&ring->gaps_recorded, drain->reported_gaps[i], memory_order_release);
 		if (drain->positions[i] == atomic_load_explicit(&ring->tail, memory_order_relaxed))
 			continue;
 		/* the session at the new tail, for a process that begins to read there */

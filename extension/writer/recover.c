@@ -65,6 +65,8 @@ skip_written(StenoRings *rings, uint32 i, bool by_recovery)
 	bool		whole = steno_ring_check_positions(rings, i);
 
 	ring->orphan_drops_recorded = ring->orphan_drops_pending;
+	if (ring->gaps_pending <= atomic_load(&ring->gaps_left))
+		atomic_store(&ring->gaps_recorded, ring->gaps_pending);
 	while (whole && position < ring->pending && position < head)
 	{
 		const StenoMessage *m;
@@ -206,31 +208,6 @@ add_interrupted(StenoWriter *w, StenoSource *source, const StenoInFlight *f)
 	steno_writer_add(w, source, &m->m);
 }
 
-static void
-add_disconnect(StenoWriter *w, StenoSource *source)
-{
-	struct
-	{
-		StenoRecordMessage m;
-		uint8		shape[8];
-	}			buf;
-	int64		start;
-
-	memset(&buf, 0, sizeof(buf));
-	memcpy(&start, source->body + STENO_SESSION_START, sizeof(start));
-	buf.m.m.kind = STENO_KIND_DISCONNECT;
-	buf.m.seq = source->seq + 1;
-	buf.m.time = GetCurrentTimestamp();
-	buf.m.duration = Max(buf.m.time - start, 0);
-	buf.m.rows = STENO_NONE64;
-	buf.m.outcome = STENO_OUTCOME_INTERRUPTED;
-	buf.m.text_len = STENO_NONE32;
-	buf.shape[0] = STENO_CLASS_CONNECT;
-	buf.m.shape_len = 5;
-	buf.m.m.len = sizeof(buf);
-	steno_writer_add(w, source, &buf.m.m);
-}
-
 /*
  * Add a gap record for damage: for one record (count 1), or an unknown number of
  * records in that many bytes (count 0).
@@ -271,83 +248,31 @@ add_damage(StenoWriter *w, StenoSource *source, uint32 count, uint64 bytes)
 	return steno_writer_add(w, source, &buf.m.m);
 }
 
-/* Add a gap record that a session could not write itself. */
-static void
-add_gap(StenoWriter *w, StenoSource *source, uint64 gap, uint64 first, uint64 last,
-		uint32 reason)
-{
-	struct
-	{
-		StenoRecordMessage m;
-		uint8		extra[STENO_GAP_EXTRA + 8];
-	}			buf;
-
-	memset(&buf, 0, sizeof(buf));
-	buf.m.m.kind = STENO_KIND_GAP;
-	buf.m.seq = last + 1;
-	buf.m.time = GetCurrentTimestamp();
-	buf.m.duration = STENO_NONE64;
-	buf.m.rows = STENO_NONE64;
-	buf.m.text_len = STENO_NONE32;
-	buf.m.extra_count = STENO_GAP_PAIRS;
-	buf.m.extra_len = steno_gap_extra(buf.extra, gap, first, last, reason);
-	buf.m.m.len = (uint32) ((sizeof(buf.m) + buf.m.extra_len + 7) & ~7u);
-	steno_writer_add(w, source, &buf.m.m);
-}
-
-/*
- * Describe a session by start time and process ID only, because its session message
- * was dropped, too.
- */
-static StenoSource *
-undescribed_session(StenoSource *source, int64 start, uint32 pid)
-{
-	memset(source, 0, sizeof(*source));
-	source->generation = UINT64_MAX;	/* defined in no block */
-	source->body_len = STENO_SESSION_FACTS;
-	memcpy(source->body + STENO_SESSION_START, &start, sizeof(start));
-	memcpy(source->body + STENO_SESSION_PID, &pid, sizeof(pid));
-	return source;
-}
-
-/* Whether the last session message of the ring is that of this session. */
+/* Whether the gap of the ring, which may be in the trail by now, is that of its owner, which was ending. */
 static bool
-describes_session(const StenoSource *source, int64 start, uint32 pid)
+owner_has_left_gap(const StenoRing *ring)
 {
-	return source->body_len > 0 &&
-		memcmp(source->body + STENO_SESSION_START, &start, sizeof(start)) == 0 &&
-		memcmp(source->body + STENO_SESSION_PID, &pid, sizeof(pid)) == 0;
-}
-
-/* Add the gap record that the previous session of the ring has left. */
-static void
-add_left_gap(StenoWriter *w, StenoSource *source, const StenoRing *ring)
-{
-	StenoSource other;
-
-	if (ring->gap_pid != 0 && !describes_session(source, ring->gap_start, ring->gap_pid))
-		source = undescribed_session(&other, ring->gap_start, ring->gap_pid);
-	add_gap(w, source, ring->gap, ring->gap_first, ring->gap_last, ring->gap_reason);
+	return atomic_load(&ring->gaps_left) != 0 && ring->gap_pid == atomic_load(&ring->owner) &&
+		ring->gap_start == ring->owner_start;
 }
 
 /*
  * Correct the counts of what the ring's last sessions have dropped: reset
- * impossible ones, and those that are already recorded or counted elsewhere, so
- * that nothing is recorded twice, whenever the sessions died (delivery/record.c).
- * Returns the number of impossible counts.
+ * impossible ones, and those that are counted elsewhere, so that nothing is recorded
+ * twice, whenever the sessions died (delivery/record.c).  Returns the number of
+ * impossible counts.
  */
 static int
-settle_gaps(StenoRing *ring, const StenoSource *source)
+settle_gaps(StenoRing *ring)
 {
-	bool		gap = ring->gap != 0 && !steno_ring_check_gap(&ring->gap, ring->gap_first, ring->gap_last);
+	bool		gap = steno_ring_has_gap(ring) && ring->gap != 0 &&
+		!steno_ring_check_gap(&ring->gap, ring->gap_first, ring->gap_last);
 	bool		own = ring->own_gap != 0 && !steno_ring_check_gap(&ring->own_gap, ring->own_first, ring->own_last);
-	uint32		owner = atomic_load(&ring->owner);
 
-	/* the next session has already written the gap record for it */
-	if (gap || (describes_session(source, ring->gap_start, ring->gap_pid) && source->seq > ring->gap_last))
-		ring->gap = 0;
+	if (gap)
+		atomic_store(&ring->gaps_recorded, atomic_load(&ring->gaps_left));
 	/* the owner was ending, and has already moved own_gap to gap or orphan_drops */
-	if (own || (ring->gap != 0 && ring->gap_pid == owner && ring->gap_start == ring->owner_start) ||
+	if (own || owner_has_left_gap(ring) ||
 		(ring->orphan_drops_next != 0 && ring->orphan_drops_next == atomic_load(&ring->orphan_drops)))
 		ring->own_gap = 0;
 	return gap + own;
@@ -375,26 +300,26 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 		uint32		owner = atomic_load(&ring->owner);
 		bool		running = f->active && !(f->done != 0 && atomic_load(&ring->head) >= f->done);
 
-		damage->gaps += settle_gaps(ring, source);
-		if (source->body_len == 0 && ring->gap == 0 && owner == 0)
+		damage->gaps += settle_gaps(ring);
+		if (source->body_len == 0 && !steno_ring_has_gap(ring) && owner == 0)
 			continue;
 		if (steno_block_bytes(w->block) + most > w->capacity && !steno_writer_write(w))
 			steno_process_exit();
 		drain->ended = i + 1;
-		if (ring->gap != 0)
-			add_left_gap(w, source, ring);
+		if (steno_ring_has_gap(ring))
+			(void) steno_drain_add_gap(w, source, ring);
 		if (owner == 0)
 			continue;
-		if (ring->owner_start != 0 && !describes_session(source, ring->owner_start, owner))
+		if (ring->owner_start != 0 && !steno_drain_describes(source, ring->owner_start, owner))
 		{
 			/* the session has no record in the trail, and needs none */
 			if (ring->own_gap == 0 && !running)
 				continue;
-			source = undescribed_session(&other, ring->owner_start, owner);
+			source = steno_drain_undescribed(&other, ring->owner_start, owner);
 		}
 		/* unless the session has already written the gap record itself */
 		if (ring->own_gap != 0 && source->seq <= ring->own_last)
-			add_gap(w, source, ring->own_gap, ring->own_first, ring->own_last, ring->gap_reason);
+			(void) steno_drain_add_numbers(w, source, ring->own_gap, ring->own_first, ring->own_last, ring->gap_reason);
 		if (running)
 		{
 			const StenoMessage *staged = steno_ring_check_staged(drain->rings, i);
@@ -405,8 +330,8 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 				add_interrupted(w, source, f);
 			interrupted++;
 		}
-		if (!steno_ring_owner_ended(ring))
-			add_disconnect(w, source);
+		if (!steno_ring_owner_ended(ring) && !(owner_has_left_gap(ring) && ring->gap_ended != 0))
+			(void) steno_drain_add_disconnect(w, source, STENO_OUTCOME_INTERRUPTED, 0, GetCurrentTimestamp());
 	}
 	return interrupted;
 }

@@ -461,33 +461,6 @@ make_passes(StenoWriter *w, StenoDrain *live)
 }
 
 /*
- * The server stops: write the gap records of sessions that ended before there was
- * space for them, which the next session with the ring would write otherwise.  They
- * go through the ring, as that session's would, so that a crash neither loses nor
- * duplicates them.
- */
-static void
-record_left_gaps(StenoWriter *w, StenoDrain *live)
-{
-	bool		drained = false;
-	uint32		i;
-
-	for (i = live->first; i < live->rings->nrings; i += live->step)
-	{
-		StenoRing  *ring = steno_ring_at(live->rings, i);
-
-		/* pairs with the release store in end_session */
-		if (atomic_load_explicit(&ring->owner, memory_order_acquire) != 0 || ring->gap == 0)
-			continue;
-		/* to make space in the rings */
-		if (!drained && (!steno_drain_rings(w, live, true) || !steno_writer_write(w)))
-			return;
-		drained = true;
-		steno_gap_recover_unowned(i, w->control);
-	}
-}
-
-/*
  * This process exits, and some records are not in the trail.  An intent without a
  * block keeps the ring file, even if its rings are empty, and the next start
  * records that it found one.
@@ -515,8 +488,6 @@ steno_writer_main(Datum main_arg)
 	steno_drain_init(&live, &steno_rings, w->number, steno_rings.nwriters);
 	make_passes(w, &live);
 
-	if (steno_process_run_ends())
-		record_left_gaps(w, &live);
 	record_outage(w);
 	if (w->number == 0 && steno_process_run_ends())
 		steno_writer_event(w, "stop", NULL, NULL);

@@ -45,6 +45,7 @@ typedef struct StenoDrain
 	StenoSource *sources;
 	uint64	   *positions;
 	uint64	   *reported_drops; /* for each ring, how many of its orphan_drops have a gap record */
+	uint64	   *reported_gaps;	/* for each ring, how many of its gaps_left have their records */
 	uint64	   *watched;		/* a bit for each ring that is looked at in every pass (drain.c) */
 	uint32		ended;			/* recovery: the next block has the ends of the sessions of all
 								 * rings below this one */
@@ -267,6 +268,13 @@ extern void steno_drain_free(StenoDrain *drain);
 extern bool steno_drain_ring(StenoWriter *writer, StenoDrain *drain, uint32 i);
 extern bool steno_drain_record_drops(StenoWriter *writer, StenoDrain *drain, uint32 i);
 extern bool steno_drain_rings(StenoWriter *writer, StenoDrain *drain, bool all);
+extern bool steno_drain_describes(const StenoSource *source, int64 start, uint32 pid);
+extern StenoSource *steno_drain_undescribed(StenoSource *source, int64 start, uint32 pid);
+extern bool steno_drain_add_numbers(StenoWriter *writer, StenoSource *source, uint64 gap, uint64 first, uint64 last,
+									uint32 reason);
+extern bool steno_drain_add_disconnect(StenoWriter *writer, StenoSource *source, int outcome, uint32 sqlstate,
+									   TimestampTz time);
+extern bool steno_drain_add_gap(StenoWriter *writer, StenoSource *source, const StenoRing *ring);
 
 extern bool steno_watch_is_quiet(const StenoDrain *drain);
 extern uint32 steno_watched_from(const StenoDrain *drain, uint32 i);

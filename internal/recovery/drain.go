@@ -271,17 +271,8 @@ func (d *drainer) end(e *end) error {
 		}
 		gap.Count = n
 	}
-	if gap := &r.Left; gap.Count != 0 {
-		s := &e.source
-		if id := (trail.SessionID{Start: gap.Start, PID: gap.PID}); gap.PID != 0 && !describes(s, id) {
-			s = nameless(id)
-		}
-		if err := d.final(s, gapRecord(gap, d.now()), nil); err != nil {
-			return err
-		}
-	}
-	if r.Owner == 0 {
-		return nil
+	if err := d.leftGap(e); err != nil || r.Owner == 0 {
+		return err
 	}
 	s := &e.source
 	if id := (trail.SessionID{Start: r.OwnerStart, PID: r.Owner}); r.OwnerStart != 0 && !describes(s, id) {
@@ -305,7 +296,37 @@ func (d *drainer) end(e *end) error {
 			return err
 		}
 	}
+	if r.OwnerEnded {
+		return nil
+	}
 	return d.final(s, disconnect(s, d.now()), nil)
+}
+
+// leftGap writes what an ended session has left in the ring's header: the gap record for what it dropped, and the record
+// of its end.
+func (d *drainer) leftGap(e *end) error {
+	gap, s := &e.ring.Left, &e.source
+	if gap.Count == 0 && gap.Ended == 0 {
+		return nil
+	}
+	if id := (trail.SessionID{Start: gap.Start, PID: gap.PID}); gap.PID != 0 && !describes(s, id) {
+		s = nameless(id)
+	}
+	if gap.Count != 0 {
+		if err := d.final(s, gapRecord(gap, d.now()), nil); err != nil {
+			return err
+		}
+	}
+	s.Seq = max(s.Seq, gap.Last)
+	if gap.Ended == 0 {
+		return nil
+	}
+	w := disconnect(s, gap.Ended)
+	w.Outcome = trail.OutcomeOk
+	if gap.SQLState != "" {
+		w.Outcome, w.SQLState = trail.OutcomeError, []byte(gap.SQLState)
+	}
+	return d.final(s, w, nil)
 }
 
 // describes reports whether the last session message of the source is that of this session.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -73,10 +74,9 @@ type VersionError struct {
 
 func (e *VersionError) Error() string {
 	known := make([]string, 0, len(layouts))
-	for v := range layouts {
+	for _, v := range slices.Sorted(maps.Keys(layouts)) {
 		known = append(known, fmt.Sprint(v))
 	}
-	slices.Sort(known)
 	return fmt.Sprintf("%s: ring file has version %d, but this program reads %s: use the steno of the server's version, or start that server", e.Path, e.Version, strings.Join(known, ", "))
 }
 
@@ -200,6 +200,7 @@ type Ring struct {
 	OrphanDropsRecorded, OrphanDropsPending uint64 // how many of OrphanDrops are counted in the trail, and how many if pending is free
 	Left                                    Gap    // of a session that ended
 	Own                                     Gap    // of the present one
+	OwnerEnded                              bool   // the end of the owner's session is, or was, that of Left
 	Owner                                   uint32 // process id; 0: none
 	OwnerStart                              int64  // of its session; 0: not known
 	Session                                 []byte // body of the session in force at Tail
@@ -207,6 +208,7 @@ type Ring struct {
 	SessionStatement                        uint64
 	InFlight                                InFlight
 
+	ownIsLeft bool // what the owner had dropped may be what is, or was, in Left
 	data      []byte
 	size      uint64
 	templates []template // nil: the file has none
@@ -235,6 +237,10 @@ type Gap struct {
 	// The session, when PID is not 0; else the one that is described last.
 	Start int64
 	PID   uint32
+	// Since version 10: when the session ended, if its disconnect record is missing, too; 0: it is not. SQLState says
+	// what ended it; empty: nothing unusual.
+	Ended    int64
+	SQLState string
 }
 
 // InFlight is what a session was running.
@@ -268,6 +274,15 @@ func (f *File) Ring(i int) (*Ring, error) {
 		r.OwnerStart = int64(s.uint("owner_start"))
 		r.OrphanDrops, r.OrphanDropsRecorded, r.OrphanDropsPending, r.OrphanDropsNext = s.uint("orphan_drops"), s.uint("orphan_drops_recorded"), s.uint("orphan_drops_pending"), s.uint("orphan_drops_next")
 		r.OrphanDropsReason = s.uint("orphan_drops_reason")
+	}
+	r.ownIsLeft = r.Left.Count != 0
+	if f.Version >= 10 {
+		r.ownIsLeft = s.uint("gaps_left") != 0
+		r.Left.Ended, r.Left.SQLState = int64(s.uint("gap_ended")), sqlState(uint32(s.uint("gap_sqlstate")))
+		r.OwnerEnded = r.ownIsLeft && r.Left.Ended != 0 && r.Left.PID == r.Owner && r.Left.Start == r.OwnerStart
+		if s.uint("gaps_left") == s.uint("gaps_recorded") {
+			r.Left.Count, r.Left.Ended = 0, 0
+		}
 	}
 	r.Drops = s.uint("drops")
 	r.Session = s.bytes("session")
@@ -332,6 +347,18 @@ func (f *File) readTemplates(r *Ring, i int) error {
 	return nil
 }
 
+// sqlState unpacks an SQLSTATE of the server: five characters of six bits each.
+func sqlState(packed uint32) string {
+	if packed == 0 {
+		return ""
+	}
+	var b [5]byte
+	for i := range b {
+		b[i] = byte(packed>>(6*i)&0x3f) + '0'
+	}
+	return string(b[:])
+}
+
 // Used is how many published bytes the ring holds.
 func (r *Ring) Used() uint64 { return r.Head - r.Tail }
 
@@ -356,8 +383,8 @@ func (r *Ring) Orphans(recorded uint64) (n uint64, ok bool) {
 // settleGaps forgets of the own gap what its session, about to end, has left in the
 // other one, or in OrphanDrops.
 func (r *Ring) settleGaps() {
-	left := r.Left.Count != 0 && r.Left.PID == r.Owner && r.Left.Start == r.OwnerStart
-	if left || r.OrphanDropsNext != 0 && r.OrphanDropsNext == r.OrphanDrops {
+	left := r.Left.PID == r.Owner && r.Left.Start == r.OwnerStart
+	if left && r.ownIsLeft || r.OrphanDropsNext != 0 && r.OrphanDropsNext == r.OrphanDrops {
 		r.Own.Count = 0
 	}
 }

@@ -80,7 +80,6 @@ var version3 = func() layout {
 	l.ring["gap_reason"] = field{44, 4}
 	l.ring["gap_start"] = field{72, 8}
 	l.ring["gap_pid"] = field{80, 4}
-	l.ring["gap_described"] = field{84, 4}
 	l.ring["own_gap"] = field{88, 8}
 	l.ring["own_first"] = field{96, 8}
 	l.ring["own_last"] = field{104, 8}
@@ -145,5 +144,17 @@ var version9 = func() layout {
 	return l
 }()
 
+// version10 has the ends of sessions that found no room for them, and says which gaps are in the trail.
+var version10 = func() layout {
+	l := version9
+	l.ring = maps.Clone(l.ring)
+	l.ring["gap_sqlstate"] = field{84, 4}
+	l.ring["gaps_left"] = field{120, 8}
+	l.ring["gap_ended"] = field{224, 8}
+	l.ring["gaps_recorded"] = field{232, 8}
+	l.ring["gaps_pending"] = field{240, 8}
+	return l
+}()
+
 // layouts are the versions that can be read.
-var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5, 6: &version6, 7: &version6, 8: &version8, 9: &version9}
+var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5, 6: &version6, 7: &version6, 8: &version8, 9: &version9, 10: &version10}

@@ -44,12 +44,14 @@ static const Field fields[] = {
 	FIELD(StenoRing, session), FIELD(StenoRing, own),
 #if STENO_RING_VERSION >= 3
 	FIELD(StenoRing, durable), FIELD(StenoRing, gap_reason), FIELD(StenoRing, gap_start),
-	FIELD(StenoRing, gap_pid), FIELD(StenoRing, gap_described), FIELD(StenoRing, own_gap),
+	FIELD(StenoRing, gap_pid), FIELD(StenoRing, gap_sqlstate), FIELD(StenoRing, own_gap),
 	FIELD(StenoRing, own_first), FIELD(StenoRing, own_last), FIELD(StenoRing, owner_start),
 	FIELD(StenoRing, orphan_drops_recorded), FIELD(StenoRing, orphan_drops_pending), FIELD(StenoRing, orphan_drops),
 	FIELD(StenoRing, orphan_drops_next),
 	FIELD(StenoRing, orphan_drops_reason),
 #endif
+	FIELD(StenoRing, gaps_left), FIELD(StenoRing, gap_ended), FIELD(StenoRing, gaps_recorded),
+	FIELD(StenoRing, gaps_pending),
 	FIELD(StenoInFlight, version), FIELD(StenoInFlight, active), FIELD(StenoInFlight, done),
 	FIELD(StenoInFlight, statement), FIELD(StenoInFlight, time), FIELD(StenoInFlight, text_len),
 	FIELD(StenoInFlight, text_kept), FIELD(StenoInFlight, staged), FIELD(StenoInFlight, position),
