@@ -15,6 +15,7 @@ import (
 const (
 	columnUser        = 1
 	columnDatabase    = 2
+	columnPID         = 3
 	columnSession     = 5
 	columnLine        = 6
 	columnTag         = 7
@@ -32,6 +33,7 @@ const (
 
 // entry is a line of the server's log.
 type entry struct {
+	pid                     uint32
 	session, user, database string
 	line                    int
 	tag                     string // of the command, or what else the process does
@@ -64,13 +66,26 @@ func readLog(from io.Reader, take func(*entry)) error {
 		if err != nil && fields[columnQueryID] != "" {
 			return fmt.Errorf("log entry %d: %w", n, err)
 		}
+		pid, err := strconv.ParseUint(fields[columnPID], 10, 32)
+		if err != nil && fields[columnPID] != "" {
+			return fmt.Errorf("log entry %d: %w", n, err)
+		}
 		take(&entry{
-			session: fields[columnSession], user: fields[columnUser], database: fields[columnDatabase], line: line,
+			pid: uint32(pid), session: fields[columnSession], user: fields[columnUser], database: fields[columnDatabase], line: line,
 			tag: fields[columnTag], severity: fields[columnSeverity], sqlState: fields[columnSQLState], message: fields[columnMessage],
 			detail: fields[columnDetail], query: fields[columnQuery], application: fields[columnApplication],
 			backend: fields[columnBackend], queryID: queryID,
 		})
 	}
+}
+
+// Messages calls take for each message in a log, except for those of statements and their durations.
+func Messages(log io.Reader, take func(pid uint32, message string)) error {
+	return readLog(log, func(e *entry) {
+		if e.query == "" && e.detail == "" && e.tag == "" || e.severity != "LOG" {
+			take(e.pid, e.severity+":  "+e.message)
+		}
+	})
 }
 
 var errQuotes = errors.New("a quoted field does not end")

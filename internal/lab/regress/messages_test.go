@@ -46,6 +46,15 @@ func TestPortalIsOneStatement(t *testing.T) {
 	fetched := append(executedWith(""), messageOf("execute fetch from s/p: SELECT $1"), messageOf("duration: 2.000 ms"))
 	bound := append(executedWith(""), messageOf("duration: 0.200 ms  bind s/q: SELECT $1"))
 	again := append(executedWith(""), executedWith("")[1:]...)
+	empty := append(executedWith(""), messageOf("execute s/p: SELECT $1"), messageOf("duration: 1.000 ms"))
+	failed := append(executedWith("")[:3], failedIn("SELECT", "22012", "SELECT $1"), messageOf("execute s/p: SELECT $1"), failedIn("SELECT", "25P02", "SELECT $1"))
+	late := append(fetched[:5:5], failedIn("SELECT", "25P02", "SELECT $1"))
+	canceled := append(executedWith("")[:2], failedIn("BIND", "57014", "SELECT $1"))
+	moved := append(executedWith(""), executedOne("FETCH BACKWARD 1 FROM p"), failedIn("FETCH", "55000", "FETCH BACKWARD 1 FROM p"))
+	none := append(executedWith(""), failedIn("", "34000", ""))
+	ended := []entry{executedOne("SELECT 1"), failedIn("SELECT", "57014", "SELECT 1")}
+	afterwards := recorded("SELECT 1", "57014")
+	afterwards["class"] = "error"
 	one := func() map[string]any { return recorded("SELECT $1", "") }
 	for name, test := range map[string]struct {
 		log   []entry
@@ -55,6 +64,13 @@ func TestPortalIsOneStatement(t *testing.T) {
 		"fetched in parts":                  {fetched, []map[string]any{one()}, "0 0 0"},
 		"fetched in parts, recorded twice":  {fetched, []map[string]any{one(), one()}, "0 1 0"},
 		"bound, and never executed":         {bound, []map[string]any{one()}, "0 0 0"},
+		"executed again at its start":       {empty, []map[string]any{one()}, "0 0 0"},
+		"failed, and executed again":        {failed, []map[string]any{recorded("SELECT $1", "22012"), recorded("SELECT $1", "25P02")}, "0 0 0"},
+		"executed, and again in vain":       {late, []map[string]any{one(), recorded("SELECT $1", "25P02")}, "0 0 0"},
+		"canceled before it was executed":   {canceled, []map[string]any{recorded("SELECT $1", "57014")}, "0 0 0"},
+		"failed in a FETCH":                 {moved, []map[string]any{recorded("SELECT $1", "55000"), recorded("FETCH BACKWARD 1 FROM p", "55000")}, "0 0 0"},
+		"no portal":                         {none, []map[string]any{one(), recorded("", "34000")}, "0 0 0"},
+		"canceled when it had ended":        {ended, []map[string]any{recorded("SELECT 1", ""), afterwards}, "0 0 0"},
 		"executed again":                    {again, []map[string]any{one(), one()}, "0 0 0"},
 		"executed again, but recorded once": {again, []map[string]any{one()}, "1 0 0"},
 	} {

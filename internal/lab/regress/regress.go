@@ -22,28 +22,29 @@ import (
 
 // record has the fields of a line of "steno cat --format json" that are compared.
 type record struct {
-	Kind        string    `json:"kind"`
-	Session     string    `json:"session"`
-	Seq         uint64    `json:"seq"`
-	Statement   uint64    `json:"statement"`
-	Depth       int       `json:"depth"`
-	User        string    `json:"user"`
-	Database    string    `json:"database"`
-	Command     string    `json:"command"`
-	Class       string    `json:"class"`
-	Text        *string   `json:"text"`
-	Application string    `json:"application"`
-	Role        string    `json:"role"`
-	Params      []*string `json:"params"`
-	QueryID     int64     `json:"query_id"`
-	Rows        int64     `json:"rows"`
-	Duration    int64     `json:"duration_us"`
-	Analysis    int64     `json:"analysis_us"`
-	Plan        int64     `json:"plan_us"`
-	Commit      int64     `json:"commit_us"`
-	Outcome     string    `json:"outcome"`
-	SQLState    string    `json:"sqlstate"`
-	Objects     []object  `json:"objects"`
+	Kind        string            `json:"kind"`
+	Session     string            `json:"session"`
+	Seq         uint64            `json:"seq"`
+	Statement   uint64            `json:"statement"`
+	Depth       int               `json:"depth"`
+	User        string            `json:"user"`
+	Database    string            `json:"database"`
+	Command     string            `json:"command"`
+	Class       string            `json:"class"`
+	Text        *string           `json:"text"`
+	Application string            `json:"application"`
+	Role        string            `json:"role"`
+	Extra       map[string]string `json:"extra"`
+	Params      []*string         `json:"params"`
+	QueryID     int64             `json:"query_id"`
+	Rows        int64             `json:"rows"`
+	Duration    int64             `json:"duration_us"`
+	Analysis    int64             `json:"analysis_us"`
+	Plan        int64             `json:"plan_us"`
+	Commit      int64             `json:"commit_us"`
+	Outcome     string            `json:"outcome"`
+	SQLState    string            `json:"sqlstate"`
+	Objects     []object          `json:"objects"`
 }
 
 type object struct {
@@ -71,6 +72,7 @@ type Report struct {
 	Sent, Records             int
 	Missing, Extra, Different int
 	ByDesign                  map[string]int
+	Aborts                    bool // transactions may have failed while cursors were open: the statistics do not count these
 	list                      io.Writer
 	sessions                  map[string]*session
 	recorded                  queries

@@ -64,6 +64,8 @@ func (l *logReader) add(e *entry, x *sent) *sent {
 	return x
 }
 
+const canceled = "57014"
+
 var (
 	duration = regexp.MustCompile(`(?s)^duration: (\d+\.\d+) ms(?:  (parse|bind) (.*?): (.*))?$`)
 	// of a portal: the name of its prepared statement, and of itself unless it is the unnamed one
@@ -96,6 +98,8 @@ func portal(names string) (statement, portal string) {
 func (l *logReader) execute(e *entry, again bool, names, text string) {
 	_, name := portal(names)
 	x := l.portals[name]
+	// One that has returned no row yet is at its start again: the log calls that a new one.
+	again = again || x != nil && x.timed > 0 && x.sqlState == ""
 	if x == nil || x.text != text || x.executed && !again {
 		x = l.add(e, &sent{text: text, extended: true})
 		l.portals[name] = x
@@ -152,6 +156,20 @@ func (l *logReader) failure(e *entry) {
 		}
 		return
 	}
+	// A portal that cannot be executed now remains what it was: its earlier executions are another record.
+	if last != nil && last.extended && last.text == e.query && last.pieces+last.timed > 1 && (e.sqlState == "25P02" || strings.HasPrefix(e.message, "portal \"")) {
+		last.pieces--
+		last.executed, last.bound = last.pieces > 0, last.pieces == 0 && last.timed > 0
+		last = nil
+	}
+	// A cancel request may come when Bind has ended.
+	if n := len(l.session.sent); n > 0 && e.tag == "BIND" && e.sqlState == canceled {
+		if x := l.session.sent[n-1]; x.bound && x.text == e.query {
+			x.bound, x.sqlState, x.parameters = false, e.sqlState, nil
+			l.last = x
+			return
+		}
+	}
 	// A string that fails in Parse or Bind has not been executed, even if the same text was executed before.
 	if last == nil || last.text != e.query || last.sqlState != "" || e.tag == "PARSE" || e.tag == "BIND" {
 		last = l.add(e, &sent{text: e.query})
@@ -163,7 +181,8 @@ func (l *logReader) failure(e *entry) {
 // fails reports whether a failure that is logged without text is that of the commit of the last statement in a
 // pipeline: its line still has that statement's command tag.
 func (x *sent) fails(e *entry) bool {
-	return x.executed && x.tag == e.tag && !strings.HasPrefix(e.tag, "idle")
+	const noPortal, noStatement = "34000", "26000" // an Execute or Bind of something that does not exist
+	return x.executed && x.tag == e.tag && !strings.HasPrefix(e.tag, "idle") && e.sqlState != noPortal && e.sqlState != noStatement
 }
 
 // parameters returns the values in a line's detail: nil, there are none; a nil element is NULL.

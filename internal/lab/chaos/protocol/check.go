@@ -303,6 +303,14 @@ func (k *checker) one(c *session, s *seen, st *statement, parsed map[string][]st
 			records = slices.Delete(records, i, i+1)
 		}
 	}
+	// It ended well, and then its transaction failed, for example by a cancel request: the log calls that a failure
+	// of the same text.
+	late := func(r *record) bool {
+		return r.Class == "error" && (r.SQLState == st.may || st == lastOf(c) && (r.SQLState == "57014" || r.SQLState == "57P01"))
+	}
+	if i := slices.IndexFunc(records, late); i >= 0 && len(records) > 1 {
+		records = slices.Delete(records, i, i+1)
+	}
 	least, most := 1, 1
 	switch {
 	case st.told == skipped || st.told == unanswered && !st.sent:

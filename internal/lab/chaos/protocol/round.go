@@ -31,6 +31,7 @@ type round struct {
 	settings []cluster.Setting
 	server   *cluster.Server
 	rings    string
+	truths   bool // the server's log is compared, too
 
 	mu       sync.Mutex
 	sessions []*session
@@ -61,7 +62,6 @@ var fixed = []cluster.Setting{
 	{Name: "lock_timeout", Value: "5s"},
 	{Name: "log_line_prefix", Value: "%m [%p] %a "},
 	{Name: "log_min_messages", Value: "warning"},
-	{Name: "log_min_error_statement", Value: "panic"},
 	{Name: "log_error_verbosity", Value: "terse"},
 	{Name: "autovacuum", Value: "off"},
 	{Name: "max_stack_depth", Value: "2MB"},
@@ -98,6 +98,7 @@ func newRound(lab *cluster.Lab, o *Options, n int) (*round, error) {
 	set("steno.role", "", "", "auditor")
 	set("plan_cache_mode", "auto", "auto", "force_generic_plan")
 	set("steno.compression", "lz4", "none")
+	r.truths = rng.IntN(3) > 0 && lab.HasLibrary("pg_stat_statements")
 	return r, nil
 }
 
@@ -201,6 +202,7 @@ func (r *round) run(ctx context.Context, scripts [][]*script) {
 	settings := append(append([]cluster.Setting{}, fixed...), r.settings...)
 	settings = append(settings, cluster.Setting{Name: "steno.directory", Value: r.trail()},
 		cluster.Setting{Name: "steno.ring_directory", Value: r.rings})
+	settings = append(settings, r.logging()...)
 	var err error
 	if r.server, err = r.lab.Start(ctx, r.name, settings); err != nil {
 		r.complain("server", nil, "%s", err)
@@ -258,6 +260,7 @@ func (r *round) run(ctx context.Context, scripts [][]*script) {
 		r.complain("server", nil, "a clean stop left ring files: %s", strings.Join(left, " "))
 	}
 	r.check(ctx)
+	r.compare(ctx)
 }
 
 // grace returns how long a server that refuses sessions may take to stop.
@@ -303,29 +306,42 @@ var (
 
 // log finds messages that must not occur.
 func (r *round) log() {
-	file, err := os.Open(r.server.LogFile())
-	if err != nil {
-		r.complain("server", nil, "%s", err)
-		return
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<26)
-	for lines.Scan() {
-		line := lines.Text()
-		if m := crash.FindStringSubmatch(line); m != nil && !r.crashed {
-			r.crashed = true
-			pid, _ := strconv.ParseUint(m[1], 10, 32)
-			r.complain("crash", r.ofProcess(uint32(pid)), "server log: %.300s", line)
-		} else if alarming.MatchString(line) {
-			r.crashed = r.crashed || strings.Contains(line, "AddressSanitizer")
+	for _, name := range []string{r.server.LogFile(), filepath.Join(r.logs(), "server.log")} {
+		file, err := os.Open(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			r.complain("server", nil, "%s", err)
+			return
+		}
+		lines := bufio.NewScanner(file)
+		lines.Buffer(nil, 1<<26)
+		for lines.Scan() {
+			line := lines.Text()
 			var s *session
 			if m := regexp.MustCompile(`\[(\d+)\] |^==(\d+)==`).FindStringSubmatch(line); m != nil {
 				pid, _ := strconv.ParseUint(m[1]+m[2], 10, 32)
 				s = r.ofProcess(uint32(pid))
 			}
-			r.complain("alarm", s, "server log: %.300s", line)
+			r.message(s, line)
 		}
+		_ = file.Close()
+	}
+	if r.truths {
+		r.messages()
+	}
+}
+
+// message complains about a message in the server's log that must not occur.
+func (r *round) message(s *session, line string) {
+	if m := crash.FindStringSubmatch(line); m != nil && !r.crashed {
+		r.crashed = true
+		pid, _ := strconv.ParseUint(m[1], 10, 32)
+		r.complain("crash", r.ofProcess(uint32(pid)), "server log: %.300s", line)
+	} else if alarming.MatchString(line) {
+		r.crashed = r.crashed || strings.Contains(line, "AddressSanitizer")
+		r.complain("alarm", s, "server log: %.300s", line)
 	}
 }
 
@@ -374,7 +390,7 @@ func (r *round) Save() (string, error) {
 	if r.server == nil {
 		return to, nil
 	}
-	for name, from := range map[string]string{"trail": r.trail(), "rings": r.rings, "server.log": r.server.LogFile(),
+	for name, from := range map[string]string{"trail": r.trail(), "rings": r.rings, "server.log": r.server.LogFile(), "log": r.logs(),
 		"settings.conf": filepath.Join(r.dataDir(), "lab.conf")} {
 		if _, err := os.Stat(from); err != nil {
 			continue
@@ -400,7 +416,7 @@ func (r *round) Abandon() {
 		_ = r.server.Stop()
 		_ = os.Remove(r.server.LogFile())
 	}
-	for _, dir := range []string{r.dataDir(), r.trail(), r.rings} {
+	for _, dir := range []string{r.dataDir(), r.trail(), r.rings, r.logs()} {
 		_ = os.RemoveAll(dir)
 	}
 }
