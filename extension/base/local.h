@@ -220,6 +220,9 @@ typedef struct StenoLevel
 
 	/* utility statements only */
 	const char *command;
+	uint64		query_id;
+	ParamListInfo params;		/* taken at its start (describe/param.h); NULL: none */
+	int			params_missing;	/* for which there was no memory */
 	CmdType		operation;		/* of the query that is part of it; CMD_UNKNOWN: none has begun */
 	int			relations_count;
 	int			relations_missing;	/* that are not in the list, because there was no memory for them */

@@ -135,6 +135,13 @@ steno_raise_in_query(StenoStatement *s)
 	inside_query(s, steno_raise_cancelled);
 }
 
+/* The same for a utility statement. */
+STENO_COLD void
+steno_raise_in_utility(StenoLevel *l)
+{
+	inside_utility(l, steno_raise_cancelled);
+}
+
 /* The query's start record was put: wait for the disk if required. */
 STENO_COLD void
 steno_start_query_wait(StenoStatement *s)

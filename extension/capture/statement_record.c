@@ -421,6 +421,11 @@ STENO_HOT void
 steno_forget_utility(StenoLevel *l)
 {
 	free_relations(l);
+	if (unlikely(l->params != NULL))
+	{
+		steno_params_release(l->params);
+		l->params = NULL;
+	}
 	if (l->utility->objects)
 		steno_objects_release(&l->utility->objects);
 }
@@ -535,11 +540,13 @@ steno_statement_add_relation(Oid relid, uint32 access)
 
 /* ---- utility statements ---- */
 
-/* Make the record of a utility statement. */
+/* Make the record of a utility statement.  values has room for its parameters. */
 void
-steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record)
+steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record, StenoParams *values)
 {
 	StenoShape	shape = {
+		.query_id = l->query_id,
+		.params = l->params,
 		.command = l->command,
 		.query_command = steno_changes_rows(l->operation) ? steno_query_command(l->operation) : NULL,
 		.relations = l->relations,
@@ -547,7 +554,9 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 		.missing = l->relations_missing
 	};
 
-	make_record(l->utility, event, &shape, record, NULL);
+	make_record(l->utility, event, &shape, record, values);
+	if (unlikely(l->params_missing > 0))
+		steno_record_add_omitted(record, "parameters_omitted", l->params_missing);
 }
 
 /*
@@ -590,6 +599,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	StenoStatement *s = l->utility;
 	const StenoEvent event = {.kind = STENO_KIND_STATEMENT, .edata = edata};
 	StenoRecord record;
+	StenoParams values;
 
 	if (steno_is_staged(l->utility))
 	{
@@ -622,7 +632,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 		steno_session_failing(s->user_id);
 	else if (unlikely(steno_my.user_id != s->user_id))
 		steno_session_check(s->user_id);
-	steno_make_utility_record(l, &event, &record);
+	steno_make_utility_record(l, &event, &record, &values);
 	if (edata == NULL && steno_my.log_rows)
 		record.rows = rows;
 	if (edata == NULL && l == &steno_top_level && !l->ending && defer_utility_record(s, &record))

@@ -34,7 +34,8 @@ extern void steno_make_record(StenoStatement *s, const StenoEvent *event, StenoS
 							  StenoParams *values);
 extern void steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed, StenoRecord *record,
 									StenoParams *values);
-extern void steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record);
+extern void steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record,
+									  StenoParams *values);
 extern void steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *message,
 									 StenoRecord *record);
 extern void steno_put_ended(const StenoStatement *s, StenoRecord *record);
@@ -93,6 +94,7 @@ extern void steno_put_start_record(const StenoStatement *s, StenoRecord *record)
 extern void steno_raise_in_query(StenoStatement *s);
 extern void steno_start_query_wait(StenoStatement *s);
 extern void steno_start_utility_wait(StenoLevel *l);
+extern void steno_raise_in_utility(StenoLevel *l);
 extern bool steno_cover_query(StenoStatement *s);
 extern bool steno_cover_utility(StenoLevel *l);
 extern void steno_fail_cancelled_query(StenoStatement *s);

@@ -11,6 +11,7 @@
 #include "tcop/cmdtag.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
+#include "utils/backend_status.h"
 #include "utils/memutils.h"
 
 #include "base/compat.h"
@@ -40,11 +41,12 @@ put_utility_start(StenoLevel *l)
 {
 	const StenoEvent event = {.kind = STENO_KIND_START};
 	StenoRecord record;
+	StenoParams values;
 	bool		covered = !(steno_my.start_mask & STENO_START_SHORT) || steno_cover_utility(l);
 
 	if (!steno_start_mask_begin(l->utility) && covered && !may_commit_inside(l->utility))
 		return;
-	steno_make_utility_record(l, &event, &record);
+	steno_make_utility_record(l, &event, &record, &values);
 	steno_put_start_record(l->utility, &record);
 	steno_start_utility_wait(l);
 }
@@ -185,6 +187,9 @@ enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
 	s->state = STENO_NOT_MADE;
 	steno_enter(l, NULL, s, s->depth);
 	l->command = command;
+	l->query_id = 0;
+	l->params = NULL;
+	l->params_missing = 0;
 	l->operation = CMD_UNKNOWN;
 	l->relations_count = 0;
 	l->relations_missing = 0;
@@ -203,9 +208,38 @@ begin_further(StenoStatement *s, Node *statement)
 		steno_begin_further(s, further);
 }
 
-STENO_HOT static void
-enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *few)
+/*
+ * The query identifier.  A hook outside ours may have cleared it, as that of pg_stat_statements does for its own
+ * purposes; the server still knows that of the client's statement.
+ */
+static uint64
+query_id_of(const StenoStatement *s, const PlannedStmt *plan)
 {
+	if (plan->queryId != 0 || !s->top_level || !plan->canSetTag)
+		return plan->queryId;
+	return pgstat_get_my_query_id();
+}
+
+/* Take its parameters while they are certainly there. */
+STENO_COLD static void
+take_params(StenoLevel *l, ParamListInfo params)
+{
+	const StenoStatement *s = l->utility;
+
+	if (!steno_my.log_parameter ||
+		!(s->recorded || s->failures || steno_class_logged(STENO_CLASS_FUNCTION) || steno_my.policy != 0 ||
+		  steno_my.role_set))
+		return;
+	l->params = steno_params_take(params, &l->params_missing);
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+		steno_raise_in_utility(l);
+}
+
+STENO_HOT static void
+enter_utility(StenoLevel *l, StenoStatement *s, const PlannedStmt *plan, ParamListInfo params, StenoAccess *few)
+{
+	Node	   *statement = plan->utilityStmt;
+
 	enter(l, s, command_of(statement), few);
 	l->declares = IsA(statement, DeclareCursorStmt);
 	l->changes = changes_session(statement);
@@ -214,7 +248,12 @@ enter_utility(StenoLevel *l, StenoStatement *s, Node *statement, StenoAccess *fe
 	if (IsA(statement, TransactionStmt))
 		steno_transaction_statement((TransactionStmt *) statement);
 	else
+	{
 		begin_further(s, statement);
+		l->query_id = query_id_of(s, plan);
+		if (unlikely(params != NULL && params->numParams > 0))
+			take_params(l, params);
+	}
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_judge_early(s);
 	if (steno_wants_start(s))
@@ -312,11 +351,12 @@ stage_call(const StenoLevel *l)
 	StenoStatement *s = l->utility;
 	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
 	StenoRecord record;
+	StenoParams values;
 
 	/* the message of a failure may have to be redacted, so the record is made at the end */
 	if (!s->recorded || s->redact != 0)
 		return false;
-	steno_make_utility_record(l, &event, &record);
+	steno_make_utility_record(l, &event, &record, &values);
 	return steno_stage_record(&record);
 }
 
@@ -368,7 +408,7 @@ client_utility(UTILITY_ARGS)
 		steno_open_begin();
 	steno_begin(s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement), 0, false);
-	enter_utility(&steno_top_level, s, statement, few);
+	enter_utility(&steno_top_level, s, plan, params, few);
 	if (IsA(statement, TransactionStmt) && unlikely(ends_prepared((TransactionStmt *) statement)))
 	{
 		steno_transaction_ends_prepared((TransactionStmt *) statement);
@@ -425,7 +465,7 @@ nested_utility(bool added, UTILITY_ARGS)
 				added || (steno_my.level && steno_my.level->forces));
 	if (unlikely(steno_my.open_count + s.depth + 1 > steno_reserve_covered) && s.recorded)
 		steno_start_mask_short(true);
-	enter_utility(&l, &s, statement, few);
+	enter_utility(&l, &s, plan, params, few);
 	steno_may_launch(&s);
 	PG_TRY();
 	{

@@ -277,6 +277,139 @@ steno_many_params_shape_size(ParamListInfo params)
 	return size;
 }
 
+/* ---- parameters that are taken at a statement's start ---- */
+
+/*
+ * A utility statement's record is made at its end, when the parameters may have gone: CALL can end the
+ * transaction, an error frees the portal, and values that output functions made are not there any more.  So
+ * they are collected at its start, and kept in one piece of memory of our own.  list stands for the others'
+ * ParamListInfo; it has no entries, and is known by its paramFetch.
+ */
+typedef struct Taken
+{
+	uint8	   *types;			/* as in the shape, with their number */
+	StenoParams params;			/* its values are in the same piece of memory */
+	ParamListInfoData list;
+} Taken;
+
+/* The server does not get the list; who asks nevertheless is told that there is no value. */
+static ParamExternData *
+fetch_taken(ParamListInfo params, int number, bool speculative, ParamExternData *room)
+{
+	memset(room, 0, sizeof(*room));
+	room->isnull = true;
+	return room;
+}
+
+static inline Taken *
+taken_of(ParamListInfo params)
+{
+	return (Taken *) ((char *) params - offsetof(Taken, list));
+}
+
+/* Whether any of them is used: PL/pgSQL passes all variables of a function. */
+static bool
+any_used(const uint8 *types, const StenoParams *params)
+{
+	const uint8 *p = types + steno_varint_size(params->count);
+
+	while (p < types + params->shape_len)
+		if (*p++ != 0)
+			return true;
+	return false;
+}
+
+/* Put the values, and what else the collected parameters point to, behind the struct. */
+static void
+keep_taken(Taken *t, const uint8 *types, const StenoParams *params)
+{
+	uint8	   *p = (uint8 *) (t + 1);
+	int			i;
+
+	t->params = *params;
+	t->params.values = (StenoParam *) p;
+	p += params->count * sizeof(StenoParam);
+	for (i = 0; i < params->count; i++)
+	{
+		StenoParam *v = &t->params.values[i];
+
+		*v = params->values[i];
+		if (v->data == NULL)
+			continue;
+		memcpy(p, v->data, v->len);
+		v->data = p;
+		p += v->len;
+	}
+	t->types = memcpy(p, types, params->shape_len);
+	memset(&t->list, 0, sizeof(t->list));
+	t->list.paramFetch = fetch_taken;
+	t->list.numParams = params->count;
+}
+
+/* A copy of the collected parameters; NULL: there is no memory. */
+static Taken *
+copy_taken(const uint8 *types, const StenoParams *params)
+{
+	Size		size = sizeof(Taken) + params->count * sizeof(StenoParam) + params->shape_len;
+	Taken	   *t;
+	int			i;
+
+	for (i = 0; i < params->count; i++)
+		size += params->values[i].len;
+	t = MemoryContextAllocExtended(TopMemoryContext, size, MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
+	if (t)
+		keep_taken(t, types, params);
+	return t;
+}
+
+/*
+ * Collect a statement's parameters for a record that is made later.  The result stands for them in what this
+ * file has, until steno_params_release.  NULL: none is used, or there is no memory, and *missing says for how
+ * many.
+ */
+STENO_COLD ParamListInfo
+steno_params_take(ParamListInfo params, int *missing)
+{
+	bool		clean = !steno_my.scratch_used;
+	uint8	   *types = steno_scratch(steno_params_shape_size(params));
+	MemoryContext old = MemoryContextSwitchTo(steno_private.scratch);
+	StenoParams collected;
+	bool		used = true;
+	Taken	   *t = NULL;
+
+	if (types != NULL && steno_params_collect(params, false, types, &collected) != NULL)
+	{
+		used = any_used(types, &collected);
+		if (used)
+			t = copy_taken(types, &collected);
+	}
+	*missing = used && t == NULL ? params->numParams : 0;
+	MemoryContextSwitchTo(old);
+	if (clean)
+	{
+		steno_my.scratch_used = false;
+		MemoryContextReset(steno_private.scratch);
+	}
+	return t ? &t->list : NULL;
+}
+
+void
+steno_params_release(ParamListInfo taken)
+{
+	pfree(taken_of(taken));
+}
+
+/* What steno_params_collect returns for them.  The values stay where they are. */
+STENO_COLD static uint8 *
+collect_taken(const Taken *t, uint8 *shape, StenoParams *result)
+{
+	*result = t->params;
+	memcpy(shape, t->types, t->params.shape_len);
+	return shape + t->params.shape_len;
+}
+
+/* ---- parameters ---- */
+
 /*
  * Collect a statement's parameters: types into the shape, values into result, which is
  * valid until the scratch context is reset.  failing: an error is being handled, and no
@@ -293,8 +426,13 @@ steno_params_collect(ParamListInfo params, bool failing,
 	uint8	   *begin;
 	int			i;
 
-	if (failing && params->paramFetch != NULL)
-		return NULL;
+	if (unlikely(params->paramFetch != NULL))
+	{
+		if (params->paramFetch == fetch_taken)
+			return collect_taken(taken_of(params), shape, result);
+		if (failing)
+			return NULL;
+	}
 	result->count = count;
 	result->nulls_len = 0;
 	result->values_len = 0;

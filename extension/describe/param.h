@@ -41,6 +41,8 @@ typedef struct StenoParams
 /* Space in the shape for a list of parameters that is stored with the values. */
 #define STENO_LIST_SHAPE 3
 
+extern ParamListInfo steno_params_take(ParamListInfo params, int *missing);
+extern void steno_params_release(ParamListInfo taken);
 extern uint32 steno_many_params_shape_size(ParamListInfo params);
 extern uint8 *steno_params_collect_list(ParamListInfo params, bool failing,
 										uint8 *shape, StenoParams *result);
