@@ -48,6 +48,7 @@ is_one_of(const Text *t, const Token *token, const char *const *words)
 {
 	int			c = token->body_end > token->body ? t->text[token->body] | 0x20 : 0;
 
+	STENO_LOOKED(1);
 	for (; *words != NULL; words++)
 		if (c == (*words)[0] && steno_token_is(t, token, *words))
 			return true;
@@ -127,6 +128,9 @@ steno_redact_report(const Text *t, size_t from, size_t to, int quoting, bool pie
 {
 	StenoSecret secret = {.from = from, .to = to, .pieces = pieces, .layers = (uint8_t) t->layers};
 
+	if (t->search->given_up)
+		return;					/* it is in what was not searched */
+	t->search->searched = to;
 	memcpy(secret.layer, t->layer, sizeof(secret.layer));
 	if (quoting != STENO_PLAIN && secret.layers <= STENO_REDACT_DEPTH)
 		secret.layer[secret.layers++] = (uint8_t) quoting;
@@ -284,15 +288,18 @@ hide_value(Text *t, bool in_uri)
 }
 
 /*
- * Whether a port follows the first colon of a URI, up to a character that begins a path; a list of
- * hosts has several ports.
+ * A port follows the first colon of a URI, which is at from, up to a character that begins a path; a
+ * list of hosts has several ports.  Returns up to where it can be one: before or at the returned place.
  */
-static bool
-is_port(const Text *t, size_t from, size_t to)
+static size_t
+port_until(Text *t, size_t from)
 {
-	while (from < to && t->text[from] >= '0' && t->text[from] <= '9')
-		from++;
-	return from == to || t->text[from] == ',';
+	size_t		at = from;
+
+	while (at < t->end && t->text[at] >= '0' && t->text[at] <= '9')
+		at++;
+	t->search->work += at - from;
+	return at < t->end && t->text[at] == ',' ? t->end : at;
 }
 
 /*
@@ -342,6 +349,7 @@ steno_redact_hide_userinfo(Text *t)
 	bool		whole = is_whole_uri(t);
 	size_t		from = 0;
 	size_t		to = 0;
+	size_t		port = 0;		/* what extends from the colon up to here at most is a port */
 
 	if (t->at < t->search->no_userinfo || peek(t, 0) == '[')
 		return;
@@ -360,7 +368,7 @@ steno_redact_hide_userinfo(Text *t)
 		c = take(&ahead);
 		if (c >= 0 && whole && !in_user && to == 0 && (steno_redact_is_space(c) || c == '"' || c == '\''))
 		{
-			if (at > from && is_port(t, from, at))
+			if (at > from && at <= port)
 				break;
 		}
 		else if (c < 0 || steno_redact_is_space(c) || c == '"' || c == '\'')
@@ -373,7 +381,7 @@ steno_redact_hide_userinfo(Text *t)
 		}
 		if (c == '/' || c == '?' || c == '#')
 		{
-			if (in_user || to > 0 || is_port(t, from, at))
+			if (in_user || to > 0 || at <= port)
 				break;
 			/* nor is it a port up to any later place: only an at sign, or the end, matters */
 			in_password = true;
@@ -388,6 +396,7 @@ steno_redact_hide_userinfo(Text *t)
 		else if (c == ':' && in_user)
 		{
 			from = ahead.at;
+			port = port_until(t, from);
 			in_user = false;
 		}
 	}
@@ -726,6 +735,7 @@ alters_role(const Text *t)
 	size_t		at = t->end - t->begin > most ? t->end - most : t->begin;
 	Text		seen = {.text = t->text};
 
+	STENO_LOOKED(t->end - at);
 	while (at < t->end && !seen.roles)
 	{
 		size_t		from = at;
@@ -749,6 +759,7 @@ is_appended(const Text *t)
 	size_t		at = t->begin;
 
 	/* its quotes, in any layer, a letter before them, or a dollar quote's tag */
+	STENO_LOOKED(t->begin - least);
 	while (at > least && (t->text[at - 1] == '\'' || t->text[at - 1] == '\\' || t->text[at - 1] == '&' ||
 						  continues_word((unsigned char) t->text[at - 1])))
 		at--;
@@ -799,7 +810,13 @@ search_text(Text *t)
 
 	for (;;)
 	{
-		if (expects_nothing(t) && !t->search->thorough && !steno_redact_skip_quiet(t))
+		Search	   *s = t->search;
+
+		if (s->work >= s->pause && steno_redact_must_stop(t))
+			return false;
+		if (t->at > s->searched)
+			s->searched = t->at;
+		if (expects_nothing(t) && !s->thorough && !steno_redact_skip_quiet(t))
 			return false;
 		steno_redact_next_token(t, &token);
 		switch (token.type)
@@ -825,30 +842,51 @@ search_text(Text *t)
 }
 
 static uint64_t
-search(const char *text, size_t len, bool standard_strings, bool thorough, StenoSecretFound found, void *arg)
+search(const char *text, size_t len, bool standard_strings, bool thorough, StenoSecretFound found, void *arg,
+	   bool *given_up)
 {
 	Search		s = {
 		.text = text, .len = len, .standard_strings = standard_strings, .thorough = thorough,
-		.found = found, .arg = arg
+		.pause = steno_redact_pause, .found = found, .arg = arg
 	};
 	Text		t = {.search = &s, .text = text, .language = SQL, .end = len, .before = ' '};
 
 	s.trigger = steno_redact_trigger(text, len, 0, false);
 	s.work = s.trigger / 16 + 1;
 	search_text(&t);
+	*given_up = s.given_up;
+	if (s.given_up && s.searched < len)
+	{
+		StenoSecret rest = {.from = s.searched, .to = len, .pieces = true};
+
+		found(arg, &rest);
+	}
 	return s.work;
 }
 
-void
+bool
 steno_redact_find(const char *text, size_t len, bool standard_strings,
 				  StenoSecretFound found, void *arg)
 {
-	search(text, len, standard_strings, false, found, arg);
+	bool		given_up;
+
+	search(text, len, standard_strings, false, found, arg, &given_up);
+	return !given_up;
 }
 
 uint64_t
 steno_redact_work(const char *text, size_t len, bool standard_strings, bool thorough,
 				  StenoSecretFound found, void *arg)
 {
-	return search(text, len, standard_strings, thorough, found, arg);
+	bool		given_up;
+	uint64_t	work;
+
+#ifdef STENO_COUNT_WORK
+	steno_redact_looked = 0;
+#endif
+	work = search(text, len, standard_strings, thorough, found, arg, &given_up);
+#ifdef STENO_COUNT_WORK
+	work += steno_redact_looked;
+#endif
+	return work;
 }

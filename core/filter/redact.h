@@ -4,7 +4,8 @@
  *
  * The text need not end with a zero byte, may be cut off anywhere, and need not be
  * SQL at all.  Nothing here fails, allocates, or reads outside of it; the time is
- * linear in its length.
+ * linear in its length, and who cannot wait for the end of a long search can end it
+ * (steno_redact_give_up).
  *
  *		redact_check.c		triggers: may there be a secret at all? for every statement
  *		redact_lex.c		the lexer, and what it need not look at
@@ -58,18 +59,29 @@ typedef void (*StenoSecretFound) (void *arg, const StenoSecret *secret);
 extern bool steno_redact_suspect(const char *text, size_t len);
 
 /*
- * Calls found for each secret, in the order of the text; they do not overlap.
- * standard_strings is the session's standard_conforming_strings.
+ * A search asks this after steno_redact_pause steps, and after as many more: true ends it, and all that has not
+ * been searched by then is taken for a secret.  NULL: nobody ends it.
  */
-extern void steno_redact_find(const char *text, size_t len, bool standard_strings,
+extern bool (*steno_redact_give_up) (void);
+
+#define STENO_REDACT_PAUSE (4 * 1024 * 1024)
+
+extern uint64_t steno_redact_pause;	/* STENO_REDACT_PAUSE; tests make less of it */
+
+/*
+ * Calls found for each secret, in the order of the text; they do not overlap.
+ * standard_strings is the session's standard_conforming_strings.  False: the search was given up.
+ */
+extern bool steno_redact_find(const char *text, size_t len, bool standard_strings,
 							  StenoSecretFound found, void *arg);
 
 /*
  * The same for tests.  thorough: every token is looked at, whether there is a trigger or
  * not, which finds the same.  Returns how much work it was: a unit is a step of the
- * lexer, or 16 bytes that are skipped.
+ * lexer, or 16 bytes that are skipped.  Compiled with STENO_COUNT_WORK, it has all bytes that
+ * were looked at: those, too, that the lexer looks at without passing them.
  */
-#define STENO_REDACT_WORK(len) (200 + 30 * (uint64_t) (len))
+#define STENO_REDACT_WORK(len) (1000 + 100 * (uint64_t) (len))
 
 extern uint64_t steno_redact_work(const char *text, size_t len, bool standard_strings, bool thorough,
 								  StenoSecretFound found, void *arg);
@@ -81,6 +93,7 @@ typedef struct StenoCuts
 {
 	size_t		len;			/* of the text without its secrets */
 	size_t		secrets;
+	bool		given_up;		/* the search: the last secret is what was not searched */
 	struct
 	{
 		size_t		from;
@@ -91,13 +104,16 @@ typedef struct StenoCuts
 /* The length of the text without its secrets, and where these are. */
 extern void steno_redact_measure(const char *text, size_t len, bool standard_strings, StenoCuts *cuts);
 
-/* Write what was measured, or as much as there is room for. */
-extern void steno_redact_write(const char *text, size_t len, bool standard_strings, const StenoCuts *cuts,
+/*
+ * Write what was measured, or as much as there is room for.  Returns the length of the whole, which is less than
+ * was measured if a second search, for more secrets than there was room for, was given up.
+ */
+extern size_t steno_redact_write(const char *text, size_t len, bool standard_strings, const StenoCuts *cuts,
 							   char *out, size_t room);
 
 /*
  * The secrets of a text, to be looked for in the message of its failure.  With more
- * than there is room for, the message is hidden whole.
+ * than there is room for, or when the search was given up, the message is hidden whole.
  */
 #define STENO_SECRETS_MOST 64
 

@@ -12,6 +12,13 @@
 
 #include <string.h>
 
+bool		(*steno_redact_give_up) (void);
+uint64_t	steno_redact_pause = STENO_REDACT_PAUSE;
+
+#ifdef STENO_COUNT_WORK
+uint64_t	steno_redact_looked;
+#endif
+
 /* ---- characters ---- */
 
 static int
@@ -42,6 +49,7 @@ steno_redact_read(const char *text, size_t end, size_t *at, const uint8_t *layer
 
 	while (layers > 0 && layer[layers - 1] == STENO_PLAIN)
 		layers--;
+	STENO_LOOKED(1);
 	if (layers == 0)
 		return *at < end ? (unsigned char) text[(*at)++] : -1;
 	c = steno_redact_read(text, end, at, layer, layers - 1);
@@ -57,6 +65,27 @@ steno_redact_read(const char *text, size_t end, size_t *at, const uint8_t *layer
 		return c < 0 ? '\\' : escaped(c);
 	}
 	return c;
+}
+
+/*
+ * So much work has been done that somebody may want to end the search.  Then the text has no more
+ * characters, which ends whatever reads it, and that of the texts around it, too, once they are read again.
+ */
+bool
+steno_redact_must_stop(Text *t)
+{
+	Search	   *s = t->search;
+
+	if (!s->given_up)
+	{
+		s->pause = s->work + steno_redact_pause;
+		s->given_up = steno_redact_give_up != NULL && steno_redact_give_up();
+		if (!s->given_up)
+			return false;
+		s->pause = 0;
+	}
+	t->at = t->end;
+	return true;
 }
 
 /* Where the first a or b is, or end. */
@@ -104,7 +133,39 @@ find_either(Text *t, size_t at, size_t end, char a, char b)
 
 /* ---- blanks ---- */
 
-/* t is at "--". */
+/* Where the first end of a line or escape sequence is, or the end of the text. */
+static size_t
+find_line_end_or_escape(Text *t, size_t at)
+{
+	const char *text = t->text;
+	size_t		from = at;
+
+#ifdef __SSE2__
+	while (t->end - at >= 16)
+	{
+		__m128i		v = _mm_loadu_si128((const __m128i *) (text + at));
+		__m128i		ends = _mm_or_si128(_mm_cmpeq_epi8(v, _mm_set1_epi8('\n')), _mm_cmpeq_epi8(v, _mm_set1_epi8('\r')));
+		unsigned	found = (unsigned) _mm_movemask_epi8(_mm_or_si128(ends, _mm_cmpeq_epi8(v, _mm_set1_epi8('\\'))));
+
+		if (found != 0)
+		{
+			at += (size_t) __builtin_ctz(found);
+			t->search->work += (at - from) / 16 + 1;
+			return at;
+		}
+		at += 16;
+	}
+#endif
+	while (at < t->end && !steno_redact_ends_line(text[at]) && text[at] != '\\')
+		at++;
+	t->search->work += (at - from) / 16 + 1;
+	return at;
+}
+
+/*
+ * t is at "--".  An escaped end of a line is one, too, so a search must not pass an escape sequence: the same
+ * bytes would be searched again behind it.
+ */
 static void
 skip_line(Text *t)
 {
@@ -112,10 +173,7 @@ skip_line(Text *t)
 
 	do
 	{
-		/* an escaped end of line is one, too */
-		size_t		line = find_either(t, t->at, t->end, '\n', '\r');
-
-		t->at = t->escaped ? find_either(t, t->at, line, '\\', '\\') : line;
+		t->at = t->escaped ? find_line_end_or_escape(t, t->at) : find_either(t, t->at, t->end, '\n', '\r');
 		c = take(t);
 	} while (c >= 0 && !steno_redact_ends_line(c));
 }
@@ -152,6 +210,7 @@ skip_nested_comment(Text *t)
 static bool
 has_line_end(const Text *t, size_t from, size_t to)
 {
+	STENO_LOOKED((to - from) / 8);
 	return memchr(t->text + from, '\n', to - from) != NULL || memchr(t->text + from, '\r', to - from) != NULL;
 }
 
@@ -356,6 +415,7 @@ read_dollar(Text *t, Token *token)
 			break;
 		}
 		at++;
+		STENO_LOOKED(1);		/* no dollar is in what memcmp finds equal, so it adds to the bytes up to the next */
 		if (t->end - at >= len && memcmp(text + at, text + tag, len) == 0)
 		{
 			token->body_end = at - 1;
@@ -537,6 +597,9 @@ harmless_end(Text *t, size_t at)
 	return harmless ? end : 0;
 }
 
+/* So many bytes are skipped at once: then it is time to see whether the search is to be given up. */
+#define QUIET_MOST (1024 * 1024)
+
 /*
  * In SQL: over what ends before the given trigger, up to what the lexer should look at.  Keywords
  * are noted, nothing else has an effect while nothing is pending.  False: there is no trigger any
@@ -549,7 +612,7 @@ skip_sql(Text *t, size_t trigger)
 	size_t		at = t->at;
 	size_t		from = at;
 
-	while (at < trigger)
+	while (at < trigger && at - from < QUIET_MOST)
 	{
 		unsigned char c = (unsigned char) text[at];
 		size_t		next;

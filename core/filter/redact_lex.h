@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "defs.h"
 #include "filter/redact.h"
 
 typedef enum TokenType
@@ -44,6 +45,9 @@ typedef struct Search
 	size_t		at_sign;		/* the first at sign at this place or behind it; len: there is none */
 	size_t		no_role;		/* CREATE and ALTER ROLE have been looked for up to there */
 	uint64_t	work;			/* bytes, and single steps, that were looked at */
+	uint64_t	pause;			/* work after which give_up is asked next */
+	bool		given_up;
+	size_t		searched;		/* up to there, all is known whatever follows */
 	StenoSecretFound found;
 	void	   *arg;
 } Search;
@@ -122,6 +126,18 @@ extern void steno_redact_read_quoted(Text *t, Token *token, int quote, bool back
 extern void steno_redact_note_word(Text *t, size_t from, size_t to);
 extern void steno_redact_end_statement(Text *t);
 extern bool steno_redact_skip_quiet(Text *t);
+extern bool steno_redact_must_stop(Text *t);
+
+/*
+ * Bytes that are looked at besides Search.work: those that are looked at and not passed, or compared.  They
+ * are few for each one that is passed, but that is for tests to find out.
+ */
+#ifdef STENO_COUNT_WORK
+extern uint64_t steno_redact_looked;
+#define STENO_LOOKED(n) ((void) (steno_redact_looked += (n)))
+#else
+#define STENO_LOOKED(n) ((void) 0)
+#endif
 
 /* Is it word, which is written in small letters? */
 static inline bool
@@ -130,8 +146,11 @@ steno_redact_same(const char *text, const char *word, size_t n)
 	size_t		i;
 
 	for (i = 0; i < n; i++)
+	{
+		STENO_LOOKED(1);
 		if ((text[i] | 0x20) != (word[i] | 0x20))
 			return false;
+	}
 	return true;
 }
 
@@ -249,6 +268,7 @@ read_at(const Text *t, size_t *at)
 		const char *p = t->text + *at;
 		int			c = (unsigned char) *p;
 
+		STENO_LOOKED(1);
 		++*at;
 		if ((c != '\'' && c != '\\') || t->layers == 0)
 			return c;
@@ -262,11 +282,12 @@ read_at(const Text *t, size_t *at)
 	return steno_redact_read(t->text, t->end, at, t->layer, t->layers);
 }
 
-/* The next character, which is passed. */
+/* The next character, which is passed.  A search that is given up is at the end of its text. */
 static inline int
 take(Text *t)
 {
-	t->search->work++;
+	if (STENO_RARELY(++t->search->work >= t->search->pause) && steno_redact_must_stop(t))
+		return t->before = -1;
 	return t->before = read_at(t, &t->at);
 }
 

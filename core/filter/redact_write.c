@@ -9,7 +9,7 @@
 /* A secret of fewer bytes is looked for as a whole word only. */
 #define LONG_ENOUGH 4
 
-/* Comparisons after which a message is hidden whole: it is made to take long. */
+/* Bytes that are compared before a message is hidden whole: it is made to take long. */
 #define PATIENCE (16 * 1024 * 1024)
 
 /* ---- the text ---- */
@@ -61,12 +61,23 @@ add_cut(void *arg, const StenoSecret *secret)
 void
 steno_redact_measure(const char *text, size_t len, bool standard_strings, StenoCuts *cuts)
 {
+	size_t		i;
+
 	cuts->len = len;
 	cuts->secrets = 0;
-	steno_redact_find(text, len, standard_strings, add_cut, cuts);
+	cuts->given_up = !steno_redact_find(text, len, standard_strings, add_cut, cuts);
+	if (cuts->given_up && cuts->secrets > STENO_CUTS_MOST)
+	{
+		/* the text is not searched again for the others: they are in the last one that is known */
+		cuts->secrets = STENO_CUTS_MOST;
+		cuts->cut[STENO_CUTS_MOST - 1].to = len;
+		cuts->len = len;
+		for (i = 0; i < STENO_CUTS_MOST; i++)
+			cuts->len -= cuts->cut[i].to - cuts->cut[i].from - STENO_REDACTED_LEN;
+	}
 }
 
-void
+size_t
 steno_redact_write(const char *text, size_t len, bool standard_strings, const StenoCuts *cuts,
 				   char *out, size_t room)
 {
@@ -74,7 +85,7 @@ steno_redact_write(const char *text, size_t len, bool standard_strings, const St
 	size_t		i;
 
 	if (cuts->secrets > STENO_CUTS_MOST)
-		steno_redact_find(text, len, standard_strings, put_redacted, &o);
+		(void) steno_redact_find(text, len, standard_strings, put_redacted, &o);
 	else
 		for (i = 0; i < cuts->secrets && o.len < room; i++)
 		{
@@ -83,6 +94,7 @@ steno_redact_write(const char *text, size_t len, bool standard_strings, const St
 			put_redacted(&o, &secret);
 		}
 	put_output(&o, text + o.done, len - o.done);
+	return cuts->secrets > STENO_CUTS_MOST ? o.len : cuts->len;
 }
 
 /* ---- messages ---- */
@@ -157,7 +169,8 @@ steno_redact_collect(StenoSecrets *secrets, const char *text, size_t len, bool s
 {
 	secrets->text = text;
 	secrets->count = 0;
-	steno_redact_find(text, len, standard_strings, collect, secrets);
+	if (!steno_redact_find(text, len, standard_strings, collect, secrets))
+		secrets->count = STENO_SECRETS_MOST + 1;
 }
 
 /*
@@ -172,9 +185,14 @@ match(const StenoSecrets *s, const StenoSecret *secret, int layers, const char *
 	size_t		at = begin;
 	int			c;
 
-	while ((c = steno_redact_read(s->text, secret->to, &from, secret->layer, layers)) >= 0)
+	for (;;)
 	{
-		++*compared;
+		size_t		before = from;
+
+		c = steno_redact_read(s->text, secret->to, &from, secret->layer, layers);
+		*compared += from - before + 1;
+		if (c < 0)
+			break;
 		if (at == len || (unsigned char) message[at] != c)
 			return 0;
 		at++;

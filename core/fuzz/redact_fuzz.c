@@ -2,12 +2,16 @@
  * core/fuzz/redact_fuzz.c
  *		Any bytes, as a text: its secrets must be in order and inside it, and
  *		redact_check.c, which processes whole blocks, must suspect the same as a
- *		comparison byte by byte.  Text that the lexer skips must have no effect, and
- *		its work must be bounded.  Also as a string of several statements, each of which
- *		must be found.
+ *		comparison byte by byte.  Text that the lexer skips must have no effect.  A
+ *		search that is given up must have found what the whole search finds up to there.
+ *		Also as a string of several statements, each of which must be found.
+ *
+ * The work for a byte must be bounded.  All bytes that are looked at are counted, so that no
+ * clock is needed.  What takes more for each byte the longer a text is shows in long texts
+ * only, which random changes hardly ever make.  So parts of the text are repeated, too.
  *
  * The first byte determines standard_conforming_strings, and how much of the end is used
- * as a message.
+ * as a message; it, the second and the last one, which parts are repeated.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +52,127 @@ copy(const void *data, size_t len)
 	if (len > 0)
 		memcpy(p, data, len);
 	return p;
+}
+
+/* ---- a search that is given up ---- */
+
+#define FIRST_SECRETS 64
+
+/* The first secrets of a text. */
+typedef struct First
+{
+	size_t		count;
+	StenoSecret secret[FIRST_SECRETS];
+} First;
+
+static void
+keep_first(void *arg, const StenoSecret *secret)
+{
+	First	   *f = arg;
+
+	if (f->count < FIRST_SECRETS)
+		f->secret[f->count] = *secret;
+	f->count++;
+}
+
+static size_t pauses_left;
+
+static bool
+give_up(void)
+{
+	return pauses_left-- == 0;
+}
+
+static void
+check_given_up(const char *text, size_t len, bool standard_strings, size_t pauses)
+{
+	First		whole = {0};
+	First		part = {0};
+	StenoCuts	cuts;
+	bool		complete;
+	char	   *out;
+	size_t		i;
+
+	steno_redact_find(text, len, standard_strings, keep_first, &whole);
+	steno_redact_give_up = give_up;
+	steno_redact_pause = 16;
+	pauses_left = pauses;
+	complete = steno_redact_find(text, len, standard_strings, keep_first, &part);
+	pauses_left = pauses;
+	steno_redact_measure(text, len, standard_strings, &cuts);
+	pauses_left = pauses;
+	out = calloc(1, cuts.len > 0 ? cuts.len : 1);
+	if (steno_redact_write(text, len, standard_strings, &cuts, out, cuts.len) > cuts.len)
+		abort();
+	free(out);
+	steno_redact_give_up = NULL;
+	steno_redact_pause = STENO_REDACT_PAUSE;
+	if (complete == cuts.given_up)
+		abort();
+	if (complete && part.count != whole.count)
+		abort();
+	for (i = 0; i < part.count && i < FIRST_SECRETS; i++)
+	{
+		const StenoSecret *s = &part.secret[i];
+		bool		rest = !complete && i + 1 == part.count && s->to == len;
+
+		if (!rest && (i >= whole.count || s->from != whole.secret[i].from || s->to != whole.secret[i].to))
+			abort();
+		/* all before it are known */
+		if (rest && i < whole.count && i < FIRST_SECRETS && whole.secret[i].from < s->from)
+			abort();
+	}
+}
+
+/* ---- work ---- */
+
+static void
+ignore_secret(void *arg, const StenoSecret *secret)
+{
+	(void) arg;
+	(void) secret;
+}
+
+static void
+check_work(const char *text, size_t len, bool standard_strings)
+{
+	if (steno_redact_work(text, len, standard_strings, false, ignore_secret, NULL) > STENO_REDACT_WORK(len))
+		abort();
+}
+
+#define REPEATED_LEN 30000
+#define PART_MOST 40
+
+/* Repeat a part as often as there is room, and return the length. */
+static size_t
+repeat_part(char *to, const char *part, size_t len, size_t room)
+{
+	size_t		at = 0;
+
+	for (; len > 0 && at + len <= room; at += len)
+		memcpy(to + at, part, len);
+	return at;
+}
+
+/* A text of that length, in which two parts of the given one, each behind the other, are repeated. */
+static void
+check_repeated(const char *text, size_t len, bool standard_strings, size_t from, size_t first_len, size_t second_len)
+{
+	static char repeated[REPEATED_LEN];
+	size_t		begin = from % len;
+	size_t		first = len - begin < first_len ? len - begin : first_len;
+	size_t		second = len - begin - first < second_len ? len - begin - first : second_len;
+	size_t		end = len - begin - first - second;
+	size_t		room = (REPEATED_LEN - begin - end) / 2;
+	size_t		at = begin;
+
+	if (len > REPEATED_LEN / 2)
+		return;
+	memcpy(repeated, text, begin);
+	at += repeat_part(repeated + at, text + begin, first, room);
+	at += repeat_part(repeated + at, text + begin + first, second, room);
+	memcpy(repeated + at, text + len - end, end);
+	check_work(repeated, at + end, standard_strings);
 }
 
 static char *
@@ -204,6 +329,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	f.len = thorough.len = size;
 	if (steno_redact_work(text, size, standard_strings, false, found, &f) > STENO_REDACT_WORK(size))
 		abort();
+	if (size > 0)
+		check_repeated(text, size, standard_strings, data[0] >> 1, 1 + data[1] % PART_MOST, data[size] % PART_MOST);
+	check_given_up(text, size, standard_strings, data[0] >> 3);
 	/* text that is skipped must have no effect */
 	steno_redact_work(text, size, standard_strings, true, found, &thorough);
 	if (f.sum != thorough.sum || f.count != thorough.count)

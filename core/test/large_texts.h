@@ -63,6 +63,9 @@ static const LargeText large_texts[] = {
 	{"literals that are all hidden", "SELECT crypt(", "'a',b,", "'pwd')"},
 	{"words behind a password", "SELECT f('password=", "a b ''c'' \" ", "')"},
 	{"names", "SELECT 'x', pwd", ",\"a\"\"b\"", " pwd"},
+	{"escapes in a line", "SELECT length(E'pwd --", "\\\\\\\\", "')"},
+	{"escaped ends of lines", "SELECT length(E'pwd ", "\\n--\\\\", "')"},
+	{"comments of escaped lines", "SELECT length(E'''", "\\n--pwd ", "')"},
 };
 
 #define LARGE_TEXTS (sizeof(large_texts) / sizeof(large_texts[0]))

@@ -149,6 +149,8 @@ record_reported(ErrorData *edata)
 		steno_session_failed(edata);
 		return;
 	}
+	if (edata->elevel == FATAL)
+		steno_secret_process_exits();
 	if (steno_my.worker)
 	{
 		/*

@@ -733,8 +733,12 @@ stage_suspect(StenoStatement *s)
 
 	if (!steno_my.log_statement)
 		stage_anew(s, NULL);
-	else if (steno_secret_find(s->text, s->text_len, &cuts))
+	else if (steno_secret_find(s->text, s->text_len, false, &cuts))
+	{
 		stage_anew(s, &cuts);
+		if (unlikely(cuts.given_up))
+			steno_raise_in_query(s);
+	}
 	else
 	{
 		s->suspect = false;

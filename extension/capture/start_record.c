@@ -128,7 +128,10 @@ steno_fail_cancelled_utility(StenoLevel *l)
 	return true;
 }
 
-/* Raise the error of a cancel that arrived while the query's parameters were collected. */
+/*
+ * Raise the error of a cancel that arrived while the query's parameters were collected, or while its text was searched
+ * for secrets.
+ */
 STENO_COLD void
 steno_raise_in_query(StenoStatement *s)
 {

@@ -174,9 +174,9 @@ add_failure(const ErrorData *edata, const char *message, StenoRecord *record)
 	record->message = failed ? message : NULL;
 }
 
-/* Add the statement's text, without secrets. */
+/* Add the statement's text, without secrets.  of_ended: the statement has run. */
 static inline void
-add_text(StenoStatement *s, const StenoCuts *cuts, StenoRecord *record)
+add_text(StenoStatement *s, const StenoCuts *cuts, bool of_ended, StenoRecord *record)
 {
 	if (unlikely(!steno_my.log_statement))
 		return;
@@ -187,7 +187,7 @@ add_text(StenoStatement *s, const StenoCuts *cuts, StenoRecord *record)
 		if (cuts)
 			steno_secret_cut(s->text, s->text_len, cuts, PG_UINT64_MAX, &record->text, &record->text_len);
 		else
-			s->suspect = steno_secret_hide_text(s->text, s->text_len, PG_UINT64_MAX,
+			s->suspect = steno_secret_hide_text(s->text, s->text_len, of_ended, PG_UINT64_MAX,
 												&record->text, &record->text_len);
 	}
 }
@@ -214,7 +214,7 @@ make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape, Steno
 	record->statement = s->statement;
 	record->substatement = s->top_level ? 0 : s->substatement;
 	record->depth = s->depth;
-	add_text(s, event->cuts, record);
+	add_text(s, event->cuts, event->kind == STENO_KIND_STATEMENT, record);
 	if (unlikely(event->edata != NULL))
 		add_failure(event->edata, steno_failure_message(s, event->edata), record);
 	steno_policy_apply(s, record);

@@ -56,6 +56,8 @@ extern void steno_forget_utility(StenoLevel *l);
 static inline const char *
 steno_failure_message(const StenoStatement *s, const ErrorData *edata)
 {
+	if (steno_secret_quotes_nothing(edata))
+		return edata->message;
 	return steno_secret_hide_message(s->text, s->text_len,
 									 edata->message ? edata->message : "missing error text");
 }
@@ -92,9 +94,9 @@ steno_ends_at_commit(const StenoStatement *s, uint64 xid, int own)
 
 extern void steno_put_start_record(const StenoStatement *s, StenoRecord *record);
 extern void steno_raise_in_query(StenoStatement *s);
+extern void steno_raise_in_utility(StenoLevel *l);
 extern void steno_start_query_wait(StenoStatement *s);
 extern void steno_start_utility_wait(StenoLevel *l);
-extern void steno_raise_in_utility(StenoLevel *l);
 extern bool steno_cover_query(StenoStatement *s);
 extern bool steno_cover_utility(StenoLevel *l);
 extern void steno_fail_cancelled_query(StenoStatement *s);

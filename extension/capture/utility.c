@@ -262,6 +262,8 @@ enter_utility(StenoLevel *l, StenoStatement *s, const PlannedStmt *plan, ParamLi
 		s->state = STENO_STAGED;
 	else
 		steno_write_inflight(s, NULL);
+	if (unlikely(s->suspect) && steno_secret_given_up())
+		steno_raise_in_utility(l);
 }
 
 /*

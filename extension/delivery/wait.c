@@ -26,6 +26,7 @@
 
 #include "delivery/refusal.h"
 #include "delivery/room.h"
+#include "policy/secret.h"
 
 /* Longest sleep between two looks at interrupts, in milliseconds. */
 #define SLEEP_MS 50
@@ -123,10 +124,19 @@ steno_raise_cancel(void)
 	steno_my.start_mask &= ~STENO_START_HURRY;
 }
 
-/* A wait for room was cancelled, and nothing is left of the record but its number. */
+/*
+ * A wait for room was cancelled, and nothing is left of the record but its number; or the search for secrets was given
+ * up, and little is left of the text.
+ */
 STENO_COLD void
 steno_raise_cancelled(void)
 {
+	if (unlikely(steno_secret_given_up()))
+	{
+		if (steno_can_raise())
+			steno_raise_cancel();
+		steno_secret_search_again();
+	}
 	if (!(steno_my.start_mask & STENO_START_CANCELLED) || !steno_can_raise())
 		return;
 	steno_my.start_mask &= ~STENO_START_CANCELLED;

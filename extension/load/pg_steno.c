@@ -14,6 +14,7 @@
 #include "describe/object.h"
 #include "load/load.h"
 #include "policy/policy.h"
+#include "policy/secret.h"
 #include "session/role.h"
 #include "session/session.h"
 #include "writer/writer.h"
@@ -38,6 +39,7 @@ _PG_init(void)
 	steno_clock_init(&steno_my.clock);
 	steno_defaults_install();
 	steno_shmem_install();
+	steno_secret_install();
 	steno_session_install();
 	steno_role_install();
 	steno_statement_install();

@@ -10,6 +10,8 @@
  */
 #include "base/steno.h"
 
+#include "miscadmin.h"
+
 #include "base/compat.h"
 #include "filter/redact.h"
 #include "policy/secret.h"
@@ -31,11 +33,88 @@ scratch(uint64 size)
 									  MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
 }
 
-/* Where the text's secrets are; false: it has none. */
-STENO_COLD bool
-steno_secret_find(const char *text, uint64 len, StenoCuts *cuts)
+/* ---- searches that are given up ---- */
+
+/*
+ * A search takes some nanoseconds for each byte, and a text may have a gigabyte.  So a long search may be given
+ * up, and what was not searched is hidden (steno_redact_give_up):
+ *
+ * - when the session is about to end: a stop of the server, say, does not wait for it;
+ * - when a cancel request is pending and the statement has not run.  The hook then raises that (steno_raise_cancelled),
+ *	 so that the statement never runs.
+ *
+ * The text of a statement that has run is evidence.  A cancel request does not end that search.
+ */
+static bool ended;				/* the search is for a statement that has run */
+static bool dying STENO_SESSION_DATA;	/* this process is about to exit */
+
+/* The text of a statement that has not run, and that the failure of this statement does not search again. */
+static struct
 {
+	const char *text;			/* compared only */
+	uint64		len;
+	uint64		statement;		/* 0: there is none */
+}			given_up;
+
+static inline bool
+was_given_up(const char *text, uint64 len)
+{
+	return unlikely(given_up.statement != 0) && given_up.statement == steno_my.statement &&
+		given_up.text == text && given_up.len == len;
+}
+
+static bool searching_again;	/* the text whose search was given up */
+
+static bool
+must_give_up(void)
+{
+	return dying || ProcDiePending || searching_again || (QueryCancelPending && !ended);
+}
+
+static void
+begin_search(const char *text, uint64 len, bool of_ended)
+{
+	ended = of_ended;
+	searching_again = was_given_up(text, len);
+}
+
+/* The search for the secrets of a statement that begins was given up: it is to fail. */
+bool
+steno_secret_given_up(void)
+{
+	return unlikely(given_up.statement != 0) && given_up.statement == steno_my.statement;
+}
+
+/* It cannot fail here: it runs, and its text is searched at its end. */
+void
+steno_secret_search_again(void)
+{
+	given_up.statement = 0;
+}
+
+/* This process is about to exit. */
+void
+steno_secret_process_exits(void)
+{
+	dying = true;
+}
+
+/* ---- texts ---- */
+
+/*
+ * Where the text's secrets are; false: it has none.  of_ended: the text is that of a statement that has run.
+ */
+STENO_COLD bool
+steno_secret_find(const char *text, uint64 len, bool of_ended, StenoCuts *cuts)
+{
+	begin_search(text, len, of_ended);
 	steno_redact_measure(text, len, STENO_STANDARD_STRINGS, cuts);
+	if (unlikely(cuts->given_up) && !of_ended)
+	{
+		given_up.text = text;
+		given_up.len = len;
+		given_up.statement = steno_my.statement;
+	}
 	return cuts->secrets > 0;
 }
 
@@ -58,20 +137,19 @@ steno_secret_cut(const char *text, uint64 len, const StenoCuts *cuts, uint64 roo
 		*out_len = STENO_REDACTED_LEN;
 		return;
 	}
-	steno_redact_write(text, len, STENO_STANDARD_STRINGS, cuts, p, room);
+	*out_len = steno_redact_write(text, len, STENO_STANDARD_STRINGS, cuts, p, room);
 	*out = p;
-	*out_len = cuts->len;
 }
 
 /* Both at once.  False: the text has no secrets, and is *out as it is. */
 STENO_COLD bool
-steno_secret_hide_text(const char *text, uint64 len, uint64 room, const char **out, uint64 *out_len)
+steno_secret_hide_text(const char *text, uint64 len, bool of_ended, uint64 room, const char **out, uint64 *out_len)
 {
 	StenoCuts	cuts;
 
 	*out = text;
 	*out_len = len;
-	if (!steno_secret_find(text, len, &cuts))
+	if (!steno_secret_find(text, len, of_ended, &cuts))
 		return false;
 	steno_secret_cut(text, len, &cuts, room, out, out_len);
 	return true;
@@ -106,6 +184,7 @@ steno_secret_hide_message(const char *text, uint64 len, const char *message)
 		message = remembered_hidden;
 	if (text == NULL || !steno_redact_suspect(text, len))
 		return message;
+	begin_search(text, len, true);
 	steno_redact_collect(&secrets, text, len, STENO_STANDARD_STRINGS);
 	needed = steno_redact_message(&secrets, message, strlen(message), NULL, &hidden);
 	if (hidden == 0)
@@ -119,17 +198,18 @@ steno_secret_hide_message(const char *text, uint64 len, const char *message)
 	return p;
 }
 
-/* Hide the secrets of a record that is about to be put. */
+/* Hide the secrets of a record that is about to be put, and whose statement has not run. */
 STENO_COLD void
 steno_secret_hide(StenoRecord *record)
 {
 	const char *text = record->text;
 	uint64		len = record->text_len;
 
+	if (text && steno_redact_suspect(text, len))
+		steno_secret_hide_text(text, len, false, PG_UINT64_MAX, &record->text, &record->text_len);
+	/* after the text: if that search was given up, this one is, too */
 	if (record->message)
 		record->message = steno_secret_hide_message(text, len, record->message);
-	if (text && steno_redact_suspect(text, len))
-		steno_secret_hide_text(text, len, PG_UINT64_MAX, &record->text, &record->text_len);
 }
 
 /* The text as a literal; the result is not terminated. */
@@ -185,14 +265,15 @@ steno_secret_hide_note(StenoRecord *record)
 	if (literal != NULL)
 	{
 		len = put_quoted(record->text, record->text_len, literal);
+		begin_search(literal, len, true);
 		steno_redact_measure(literal, len, true, &cuts);
 		if (cuts.secrets == 0)
 			return;
 		hidden = scratch(cuts.len);
 		if (hidden != NULL)
 		{
-			steno_redact_write(literal, len, true, &cuts, hidden, cuts.len);
-			record->text_len = take_quoted(hidden, cuts.len);
+			len = steno_redact_write(literal, len, true, &cuts, hidden, cuts.len);
+			record->text_len = take_quoted(hidden, len);
 			record->text = hidden;
 			return;
 		}
@@ -223,7 +304,13 @@ steno_secret_hide_value(const char *value, char *out)
 	if (literal == NULL)
 		return;
 	snprintf(literal, len + 2 * quote_len + 1, "%s%s%s", quote, value, quote);
-	steno_secret_hide_text(literal, len + 2 * quote_len, PG_UINT64_MAX, &hidden, &hidden_len);
+	steno_secret_hide_text(literal, len + 2 * quote_len, true, PG_UINT64_MAX, &hidden, &hidden_len);
 	if (hidden_len >= 2 * quote_len)
 		strlcpy(out, hidden + quote_len, Min(hidden_len - 2 * quote_len + 1, STENO_SETTING_VALUE));
+}
+
+void
+steno_secret_install(void)
+{
+	steno_redact_give_up = must_give_up;
 }

@@ -11,14 +11,26 @@
 
 struct StenoCuts;
 
-extern bool steno_secret_find(const char *text, uint64 len, struct StenoCuts *cuts);
+extern void steno_secret_install(void);
+extern bool steno_secret_find(const char *text, uint64 len, bool of_ended, struct StenoCuts *cuts);
 extern void steno_secret_cut(const char *text, uint64 len, const struct StenoCuts *cuts, uint64 room,
 							 const char **out, uint64 *out_len);
-extern bool steno_secret_hide_text(const char *text, uint64 len, uint64 room, const char **out, uint64 *out_len);
+extern bool steno_secret_hide_text(const char *text, uint64 len, bool of_ended, uint64 room,
+									const char **out, uint64 *out_len);
 extern const char *steno_secret_hide_message(const char *text, uint64 len, const char *message);
 extern void steno_secret_hide(StenoRecord *record);
 extern void steno_secret_hide_note(StenoRecord *record);
 extern void steno_secret_hide_value(const char *value, char *out);
+extern bool steno_secret_given_up(void);
+extern void steno_secret_search_again(void);
+extern void steno_secret_process_exits(void);
+
+/* Whether it is the error of a cancel request, a timeout or the end of the session: no text need be searched. */
+static inline bool
+steno_secret_quotes_nothing(const ErrorData *edata)
+{
+	return edata->message && edata->funcname && strcmp(edata->funcname, "ProcessInterrupts") == 0;
+}
 
 #pragma GCC visibility pop
 

@@ -648,7 +648,7 @@ steno_session_failed(const ErrorData *edata)
 void
 steno_session_died(const ErrorData *edata)
 {
-	const char *text = debug_query_string;
+	const char *text = steno_secret_quotes_nothing(edata) ? NULL : debug_query_string;
 	const char *message = edata->message ? edata->message : "";
 
 	death_code = edata->sqlerrcode;
