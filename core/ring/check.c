@@ -200,9 +200,14 @@ take_string(const uint8_t **p, uint32_t len)
 static bool
 duration_is_possible(const StenoMessage *m, int64_t time, uint64_t duration)
 {
-	if (m->kind != STENO_KIND_STATEMENT || duration == STENO_NONE64)
+	uint64_t	elapsed = steno_message_times(m).elapsed;
+	uint64_t	most = elapsed == STENO_NONE64 ? 0 : elapsed;
+
+	if (m->kind != STENO_KIND_STATEMENT)
 		return true;
-	return duration <= (uint64_t) INT64_MAX && (time <= 0 || duration <= (uint64_t) (INT64_MAX - time));
+	if (duration != STENO_NONE64 && duration > most)
+		most = duration;
+	return most <= (uint64_t) INT64_MAX && (time <= 0 || most <= (uint64_t) (INT64_MAX - time));
 }
 
 static bool
@@ -311,7 +316,8 @@ gap_follows(const StenoRecordMessage *r, uint64_t seq)
 static bool
 kind_is_possible(const StenoMessage *m)
 {
-	uint16_t	known = STENO_MESSAGE_PARTS | STENO_MESSAGE_CUT | STENO_MESSAGE_VALUES | STENO_MESSAGE_ENDING;
+	uint16_t	known = STENO_MESSAGE_PARTS | STENO_MESSAGE_CUT | STENO_MESSAGE_VALUES | STENO_MESSAGE_ENDING |
+	STENO_MESSAGE_TIMES;
 
 	if (m->kind == STENO_KIND_DATA)
 		return (m->flags & ~STENO_MESSAGE_CHUNK) == 0;
@@ -321,7 +327,8 @@ kind_is_possible(const StenoMessage *m)
 		known = STENO_MESSAGE_BRIEF;
 	else if (m->flags & STENO_MESSAGE_BRIEF)
 	{
-		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_XID | STENO_MESSAGE_NUMBERS | STENO_MESSAGE_NESTED;
+		known = STENO_MESSAGE_BRIEF | STENO_MESSAGE_XID | STENO_MESSAGE_NUMBERS | STENO_MESSAGE_NESTED |
+			STENO_MESSAGE_TIMES;
 		if (((const StenoBriefMessage *) m)->template < STENO_TEMPLATES)
 			known |= STENO_MESSAGE_VALUES;
 	}

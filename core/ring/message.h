@@ -45,6 +45,9 @@ typedef struct StenoSessionMessage
 #define STENO_MESSAGE_BRIEF 8	/* the message is a StenoBriefMessage or a StenoCommitMessage */
 #define STENO_MESSAGE_ENDING 128	/* StenoEnding */
 
+/* A bit of records, brief ones and others: the last bytes of the message are StenoTimes. */
+#define STENO_MESSAGE_TIMES 512
+
 /* Bits of StenoBriefMessage.m.flags, besides the two before. */
 #define STENO_MESSAGE_XID 32	/* it has a transaction ID */
 #define STENO_MESSAGE_NUMBERS 64	/* it has StenoBriefNumbers */
@@ -183,8 +186,33 @@ steno_brief_len(uint32_t values_len)
 	return (uint32_t) ((STENO_BRIEF_FIXED + values_len + 7) & ~7u);
 }
 
+/*
+ * What is said apart of the time that a statement took, if there is anything to say.  They stand at the
+ * end of the message, so that they can be appended when the statement ends.
+ */
+typedef struct StenoTimes
+{
+	uint64_t	analysis;		/* microseconds of the duration; 0: not told apart */
+	uint64_t	plan;			/* likewise */
+	uint64_t	commit;			/* microseconds after the duration; 0: none */
+	uint64_t	elapsed;		/* microseconds from time to the end of the last work; STENO_NONE64: duration */
+} StenoTimes;
+
+_Static_assert(sizeof(StenoTimes) == 32, "layout of times");
+
+/* The times of a record that is whole; zeros and STENO_NONE64: it has none. */
+static inline StenoTimes
+steno_message_times(const StenoMessage *m)
+{
+	StenoTimes	t = {.elapsed = UINT64_MAX};
+
+	if (m->flags & STENO_MESSAGE_TIMES)
+		memcpy(&t, (const uint8_t *) m + m->len - sizeof(t), sizeof(t));
+	return t;
+}
+
 /* The most that follows the values of a client's statement. */
-#define STENO_BRIEF_MORE (sizeof(uint64_t) + sizeof(StenoBriefNumbers))
+#define STENO_BRIEF_MORE (sizeof(uint64_t) + sizeof(StenoBriefNumbers) + sizeof(StenoTimes))
 
 /* The transaction ID of a brief record; 0: none. */
 static inline uint64_t
@@ -334,6 +362,7 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 			need += (m->flags & STENO_MESSAGE_XID) ? sizeof(uint64_t) : 0;
 			need += (m->flags & STENO_MESSAGE_NUMBERS) ? sizeof(StenoBriefNumbers) : 0;
 			need += (m->flags & STENO_MESSAGE_NESTED) ? sizeof(StenoBriefNesting) : 0;
+			need += (m->flags & STENO_MESSAGE_TIMES) ? sizeof(StenoTimes) : 0;
 			return m->len >= need && m->kind == STENO_KIND_STATEMENT &&
 				steno_brief_nesting(b).nulls_len <= b->values_len &&
 				(b->template < STENO_TEMPLATES || b->template >= STENO_BRIEF_BEGIN);
@@ -344,6 +373,7 @@ steno_message_is_whole(const StenoMessage *m, uint64_t left)
 		need += (m->flags & STENO_MESSAGE_PARTS) ? sizeof(StenoParts) : 0;
 		need += (m->flags & STENO_MESSAGE_CUT) ? sizeof(StenoCut) : 0;
 		need += (m->flags & STENO_MESSAGE_ENDING) ? sizeof(StenoEnding) : 0;
+		need += (m->flags & STENO_MESSAGE_TIMES) ? sizeof(StenoTimes) : 0;
 		need += r->text_len != STENO_NONE32 ? r->text_len : 0;
 		need += (uint64_t) r->shape_len + r->nulls_len + r->values_len +
 			r->message_len + r->extra_len;
@@ -423,7 +453,7 @@ steno_brief_text(const StenoTemplate *t, const StenoBriefValues *v, uint8_t *p)
 typedef union StenoWhole
 {
 	StenoRecordMessage m;
-	uint8_t		bytes[sizeof(StenoRecordMessage) + STENO_TEMPLATE_ROOM + UINT8_MAX + 8];
+	uint8_t		bytes[sizeof(StenoRecordMessage) + STENO_TEMPLATE_ROOM + UINT8_MAX + 8 + sizeof(StenoTimes)];
 } StenoWhole;
 
 /* The full form of a brief commit. */
@@ -522,6 +552,14 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 		r->m.flags &= ~STENO_MESSAGE_VALUES;
 	}
 	r->m.len = ((uint32_t) (p - room->bytes) + 7) & ~7u;
+	if (m->flags & STENO_MESSAGE_TIMES)
+	{
+		const StenoTimes times = steno_message_times(m);
+
+		r->m.flags |= STENO_MESSAGE_TIMES;
+		memcpy(room->bytes + r->m.len, &times, sizeof(times));
+		r->m.len += sizeof(times);
+	}
 	return r;
 }
 
@@ -590,6 +628,7 @@ steno_message_begun(StenoRecordMessage *m, uint8_t outcome)
 	m->outcome = outcome;
 	m->sqlstate[0] = '\0';
 	m->message_len = 0;
+	m->m.flags &= (uint16_t) ~STENO_MESSAGE_TIMES;
 }
 
 #endif							/* STENO_MESSAGE_H */

@@ -642,6 +642,35 @@ steno_inflight_end(StenoInFlight *f)
 	__atomic_store_n(&f->active, 0, __ATOMIC_RELEASE);
 }
 
+/* Values of active. */
+#define STENO_INFLIGHT_RUNS 1
+#define STENO_INFLIGHT_WAITS 2	/* a portal waits for its client, which has what it has asked for */
+#define STENO_INFLIGHT_COUNTED 3	/* likewise, and the staged record has the numbers of that */
+
+/*
+ * Producer: the statement of the entry waits for its client.  A release store: recovery must not see it
+ * without the numbers.
+ */
+static inline void
+steno_inflight_wait(StenoInFlight *f, bool counted)
+{
+	__atomic_store_n(&f->active, counted ? STENO_INFLIGHT_COUNTED : STENO_INFLIGHT_WAITS, __ATOMIC_RELEASE);
+}
+
+/* Producer: it runs again. */
+static inline void
+steno_inflight_run(StenoInFlight *f)
+{
+	__atomic_store_n(&f->active, STENO_INFLIGHT_RUNS, __ATOMIC_RELEASE);
+}
+
+/* Whether a statement runs, by what active is. */
+static inline bool
+steno_inflight_runs(uint32_t active)
+{
+	return active == STENO_INFLIGHT_RUNS;
+}
+
 /*
  * Producer, before the last record of its session, while no statement is running:
  * from now on, done is where head will be once that record is published.  The flag

@@ -52,6 +52,12 @@ model_encode(void *to, const StenoRecordMessage *fixed, const ModelStrings *s)
 	p = append(p, s->message, s->message_len);
 	p = append(p, s->extra, s->extra_len);
 	r->m.len = ((uint32_t) (p - (uint8_t *) to) + 7) & ~7u;
+	if (s->times)
+	{
+		r->m.flags |= STENO_MESSAGE_TIMES;
+		memcpy((uint8_t *) to + r->m.len, s->times, sizeof(StenoTimes));
+		r->m.len += sizeof(StenoTimes);
+	}
 	return r->m.len;
 }
 
@@ -228,6 +234,7 @@ model_random(void *to, uint32_t room, uint64_t *random, uint64_t seq, uint64_t *
 	StenoParts	parts;
 	StenoCut	cut;
 	StenoEnding ending = {0};
+	StenoTimes	times;
 	static uint8_t text[1 << 20];
 	uint8_t		shape[1000];
 	uint8_t		values[600];
@@ -244,7 +251,7 @@ model_random(void *to, uint32_t room, uint64_t *random, uint64_t seq, uint64_t *
 	if (test_below(random, 8))
 	{
 		s.text = text;
-		s.text_len = random_text(text, room - 3200, random);
+		s.text_len = random_text(text, room - 3232, random);
 	}
 	if (nparams > 0 && test_below(random, 3) == 0)
 	{
@@ -290,6 +297,14 @@ model_random(void *to, uint32_t room, uint64_t *random, uint64_t seq, uint64_t *
 		ending.lsn_end = ending.lsn + test_below(random, 100);
 		ending.timeline = (uint32_t) random_number(random);
 		s.ending = &ending;
+	}
+	if (test_below(random, 8) == 0)
+	{
+		times.analysis = test_below(random, 2) ? random_number(random) : 0;
+		times.plan = test_below(random, 2) ? random_number(random) : 0;
+		times.commit = test_below(random, 2) ? random_number(random) : 0;
+		times.elapsed = test_below(random, 2) ? random_number(random) >> 1 : STENO_NONE64;
+		s.times = &times;
 	}
 	if (test_below(random, 2))
 		r.rows = random_number(random) >> 1;
@@ -357,6 +372,7 @@ static bool
 matches_fixed(const StenoRecordMessage *m, const StenoTrailRecord *r)
 {
 	bool		numbered = m->m.kind <= STENO_KIND_START;
+	StenoTimes	times = steno_message_times(&m->m);
 
 	AGREE(r->seq == m->seq);
 	AGREE(r->time == m->time);
@@ -372,6 +388,8 @@ matches_fixed(const StenoRecordMessage *m, const StenoTrailRecord *r)
 	AGREE(((r->mask & STENO_FIELD_AUDITED) != 0) == (m->audited != 0));
 	AGREE(r->audited == m->audited);
 	AGREE(r->extra_count == m->extra_count);
+	AGREE(r->times.analysis == times.analysis && r->times.plan == times.plan && r->times.commit == times.commit &&
+		  r->times.elapsed == times.elapsed);
 	return true;
 }
 

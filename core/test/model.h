@@ -28,6 +28,7 @@ typedef struct ModelStrings
 	const StenoParts *parts;
 	const StenoCut *cut;
 	const StenoEnding *ending;
+	const StenoTimes *times;
 } ModelStrings;
 
 /* A record message with nothing in it. */

@@ -200,6 +200,7 @@ typedef struct Parsed
 	const uint8_t *parts;
 	const uint8_t *cut;
 	StenoEnding ending;			/* zeros: none */
+	StenoTimes	times;
 	const uint8_t *shape;
 	const uint8_t *text;
 	const uint8_t *nulls;
@@ -708,6 +709,7 @@ take_apart(Parsed *m, const StenoRecordMessage *r)
 	m->message = p;
 	p += r->message_len;
 	m->extra = p;
+	m->times = steno_message_times(&r->m);
 }
 
 /*
@@ -1236,6 +1238,27 @@ add_item(StenoBlock *block, uint32_t session, const Parsed *m, uint32_t mask, in
 		block->first_record_at = (uint32_t) ((int) time_at + moved);
 }
 
+/* Add what the next record says apart of the time that its statement took. */
+static void
+add_times(StenoBlock *block, const StenoTimes *times)
+{
+	const uint64_t values[] = {times->analysis, times->plan, times->commit, times->elapsed};
+	const uint64_t absent[] = {0, 0, 0, STENO_NONE64};
+	uint32_t	guess = 2 + sizeof(*times);
+	uint8_t    *p = begin_item(block, STENO_KIND_TIMES, guess);
+	uint8_t    *mask = p++;
+	int			i;
+
+	*mask = 0;
+	for (i = 0; i < 4; i++)
+		if (values[i] != absent[i])
+		{
+			*mask |= (uint8_t) (1 << i);
+			p = steno_put_varint(p, values[i]);
+		}
+	end_item(block, guess, p);
+}
+
 static void
 add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 {
@@ -1253,11 +1276,14 @@ add_record(StenoBlock *block, StenoSource *source, const StenoRecordMessage *r)
 	seq = advance_seq(e, r->seq);
 	if (r->m.kind <= STENO_KIND_START)
 		statement = advance_statement(e, r->statement, r->m.kind == STENO_KIND_STATEMENT && r->depth == 0);
-	may = may_have_form(block, r, mask, seq, statement);
+	may = !(r->m.flags & STENO_MESSAGE_TIMES) && may_have_form(block, r, mask, seq, statement);
+	if (r->m.flags & STENO_MESSAGE_TIMES)
+		add_times(block, &m.times);
 	if (!may || !add_statement(block, session, &m, mask, elapsed))
 		add_item(block, session, &m, mask, elapsed, seq, statement, may);
 
-	widen_time_range(block, r->time, r->m.kind == STENO_KIND_STATEMENT ? end_time(r->time, r->duration) : r->time);
+	widen_time_range(block, r->time, r->m.kind != STENO_KIND_STATEMENT ? r->time :
+					 end_time(r->time, m.times.elapsed != STENO_NONE64 ? m.times.elapsed : r->duration));
 	/* continue with the numbers expected for this definition, which may not be the source's */
 	if (r->seq != 0)
 		source->seq = e->seq;
@@ -1417,7 +1443,7 @@ add_brief(StenoBlock *block, StenoSource *source, const StenoBriefMessage *b)
 	bool		first;
 	Expected   *e;
 
-	if (block->records > 0 && !(b->m.flags & STENO_MESSAGE_NESTED))
+	if (block->records > 0 && !(b->m.flags & (STENO_MESSAGE_NESTED | STENO_MESSAGE_TIMES)))
 		k = b->template >= STENO_BRIEF_BEGIN ? control_place(block, source, b) : template_place(block, source, b);
 	if (k == NULL)
 	{

@@ -355,6 +355,24 @@ take_ending(StenoBytes *in, StenoTrailRecord *r, uint64_t lsn)
 	return true;
 }
 
+/* Take what the next record says of times.  What later formats add is ignored. */
+static void
+take_times(StenoDecoder *d, StenoBytes in)
+{
+	StenoTimes	t = {.elapsed = STENO_NONE64};
+	uint64_t	mask;
+
+	if (steno_take_varint(&in, &mask) &&
+		(!(mask & 1) || steno_take_varint(&in, &t.analysis)) &&
+		(!(mask & 2) || steno_take_varint(&in, &t.plan)) &&
+		(!(mask & 4) || steno_take_varint(&in, &t.commit)) &&
+		(!(mask & 8) || steno_take_varint(&in, &t.elapsed)))
+	{
+		d->times = t;
+		d->timed = true;
+	}
+}
+
 /*
  * Take a record.  The decoder changes only once the whole record has been taken, so
  * a malformed item has no effect on what was decoded before it.  Remaining bytes of
@@ -431,6 +449,7 @@ take_from_run(StenoDecoder *d, StenoTrailRecord *r)
 	form = &d->forms[index];
 	s = &d->sessions.list[form->session];
 	r->kind = STENO_KIND_STATEMENT;
+	r->times.elapsed = STENO_NONE64;
 	r->mask = form->mask;
 	r->rows = form->rows - 1;
 	if ((form->varies && !steno_take_string(&in, &different)) ||
@@ -551,10 +570,18 @@ steno_decoder_next(StenoDecoder *d, StenoTrailRecord *record)
 			ok = take_form(d, item);
 		else if (kind == STENO_KIND_RUN)
 			ok = take_run(d, item);
+		else if (kind == STENO_KIND_TIMES)
+			take_times(d, item);
 		else if (kind > 0 && kind <= STENO_KIND_DATA)
 		{
 			memset(record, 0, sizeof(*record));
 			record->kind = kind;
+			record->times.elapsed = STENO_NONE64;
+			if (d->timed && kind != STENO_KIND_DATA)
+			{
+				record->times = d->times;
+				d->timed = false;
+			}
 			ok = kind == STENO_KIND_DATA ? take_part(d, item, record) : take_record(d, item, record);
 			found = true;
 		}

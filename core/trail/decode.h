@@ -12,6 +12,7 @@
 
 #include "codec.h"
 #include "crypto/crypt.h"
+#include "ring/message.h"
 
 /*
  * A record (kinds 1-63) or a data part (kind 64).  A data part has only session,
@@ -50,6 +51,7 @@ typedef struct StenoTrailRecord
 	uint64_t	lsn;			/* where the WAL record of a commit begins, and ends */
 	uint64_t	lsn_end;
 	uint64_t	timeline;
+	StenoTimes	times;			/* zeros and STENO_NONE64: not said */
 	uint8_t		part;			/* the string that a data part belongs to */
 } StenoTrailRecord;
 
@@ -98,6 +100,8 @@ typedef struct StenoDecoder
 	const uint8_t *end;
 	int64_t		time;			/* time of the record before */
 	uint64_t	lsn;			/* where the WAL record of the last commit before ended */
+	StenoTimes	times;			/* of the next record ... */
+	bool		timed;			/* ... if it has any */
 	uint64_t	memory;			/* bytes that definitions may still take: FORMAT.md */
 	StenoDefinitions sessions;
 	StenoDefinitions shapes;

@@ -37,6 +37,8 @@ typedef struct StenoRecord
 	const uint8 *extra;
 	uint32		extra_len;
 	const StenoEnding *ending;	/* of a transaction; NULL: none */
+	bool		timed;			/* it has times */
+	StenoTimes	times;
 } StenoRecord;
 
 static inline void

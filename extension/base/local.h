@@ -32,7 +32,7 @@ typedef enum StenoRecordState
  * look their query up again after each call of the server.  The utility statement of a
  * client is steno_my.top_utility; nested ones are on the stack of their hook.
  *
- * It owns objects and copy.  Whoever ends the statement releases them (steno_forget_open,
+ * It owns objects and copy, and shares who.  Whoever ends the statement releases them (steno_forget_open,
  * steno_forget_utility); both are in our own memory contexts, so that no abort frees them
  * before.  All other pointers are the server's, and are followed only while it certainly
  * has not freed them: query, source and text while a hook of the statement is on the C
@@ -63,10 +63,21 @@ typedef struct StenoStatement
 	bool		suspect;		/* its text may have a secret */
 	struct StenoObjects *objects;	/* NULL: none */
 
+	/* what the server has worked for it (base/duration.h) */
+	uint64		stopped;		/* ticks when it last stopped; 0: it works now */
+	uint64		paused;			/* ticks since start in which it did not */
+	uint32		before;			/* microseconds in the message of its start, before start */
+	uint32		ahead;			/* microseconds in earlier messages */
+	uint32		analysis;		/* microseconds of these, if told apart; else 0 */
+	uint32		plan;			/* likewise */
+	uint32		commit;			/* microseconds of its commit; 0: none */
+	bool		pauses;			/* a query: its portal may wait for the client, or for who reads a cursor */
+
 	/* of queries only, except for state, which a utility statement has, too */
 	uint64		rows;
 	Portal		portal;			/* NULL: not a portal's query */
 	struct StenoCopy *copy;		/* of its record, with STENO_COPIED and STENO_COMMITS_COPIED; else NULL */
+	struct StenoIdentity *who;	/* who executed it, if the session may have another identity at its end; else NULL */
 	SubTransactionId subid;
 	uint8		state;			/* StenoRecordState */
 	bool		plan_cached;	/* its portal has the plan from a cache, until it aborts */
@@ -158,6 +169,8 @@ typedef struct StenoNearRelation
 	uint8		len;
 	char		name[STENO_NEAR_NAME];
 } StenoNearRelation;
+
+extern StenoNearRelation steno_near[STENO_NEAR_RELATIONS];
 
 /* Whether this process records. */
 typedef enum StenoState
@@ -292,8 +305,13 @@ typedef struct StenoLocal
 	StenoStatement *open;			/* queries; first few_open */
 	struct StenoLevel *level;	/* innermost running statement */
 	StenoClock	clock;
-	TimestampTz anchor_time;	/* statement timestamp ... */
-	uint64		anchor_start;	/* ... and the clock then */
+	TimestampTz wall_time;		/* time of the clock on the wall ... */
+	uint64		wall_ticks;		/* ... at these ticks; both are read again ... */
+	uint64		wall_limit;		/* ... after so many */
+	TimestampTz begun_message;	/* timestamp of the message in which the client's last statement has begun */
+	uint64		ended_ticks;	/* when the server last stopped working for a statement ... */
+	TimestampTz ended_message;	/* ... of that message */
+	TimestampTz anchor_time;	/* statement timestamp when the last statement began */
 
 	uint64		seq;			/* last sequence number given */
 	uint64		statement;		/* last top-level statement number given */
@@ -337,7 +355,6 @@ typedef struct StenoLocal
 	StenoStatement few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));
 	StenoKept	kept[STENO_KEPT_SHAPES] __attribute__((aligned(STENO_CACHE_LINE)));
-	StenoNearRelation near[STENO_NEAR_RELATIONS] __attribute__((aligned(STENO_CACHE_LINE)));
 } StenoLocal;
 
 /*

@@ -106,9 +106,7 @@ record_raised(void)
 	}
 	else
 	{
-		record.time = steno_my.anchor_time +
-			steno_clock_us(&steno_my.clock, steno_my.anchor_start,
-						   steno_clock_ticks(&steno_my.clock));
+		record.time = steno_wall(steno_clock_ticks(&steno_my.clock));
 		steno_take_nested_number(&record.statement, &record.substatement);
 		record.depth = steno_my.level->inside;
 	}

@@ -27,6 +27,10 @@ extern void steno_failure_install(void);
 extern void steno_watch_background(void);
 extern bool steno_background_failed(const ErrorData *edata);
 
+/* ---- planner.c ---- */
+
+extern void steno_told_apart(StenoStatement *s, const PlannedStmt *plan, Portal portal);
+
 /* ---- rewritten.c ---- */
 
 extern bool steno_rewritten_added(const PlannedStmt *plan);

@@ -33,6 +33,7 @@
 #include "base/steno.h"
 
 #include "access/xact.h"
+#include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -50,6 +51,134 @@ is_running(const StenoStatement *s)
 	return false;
 }
 
+/*
+ * ---- cursors WITH HOLD whose transaction has committed ----
+ *
+ * The commit runs the query to its end, stores the rows that nobody has fetched yet, and
+ * ends the executor.  FETCH then reads the stored rows without it.  What the record says
+ * of rows is how many were delivered, so it waits until the cursor is closed, or the
+ * session ends.  Such a query is not among the open ones any more: no transaction ends it.
+ */
+
+/*
+ * In TopMemoryContext, from the commit to the callback of the portal's memory.  s owns copy and shares who; its
+ * portal is compared, never followed.
+ */
+typedef struct HeldCursor
+{
+	struct HeldCursor *next;
+	uint64		xid;			/* of its own transaction */
+	StenoStatement s;
+} HeldCursor;
+
+static HeldCursor *held STENO_SESSION_DATA;
+
+static void
+put_held(void)
+{
+	StenoStatement *s = &held->s;
+	StenoRecord record;
+	bool		described;
+
+	if (!steno_session_ready())
+		return;
+	described = steno_identity_describe(s->who);
+	steno_read_copied_record(s, NULL, NULL, &record);
+	if (steno_my.log_rows)
+		record.rows = s->rows;
+	steno_set_times(s, &record);
+	record.xid = held->xid;
+	steno_record_put(&record, false);
+	if (described)
+		steno_identity_described();
+}
+
+/* Record the first one, which is over. */
+static void
+end_first(void)
+{
+	HeldCursor *h = held;
+
+	(void) steno_record_guarded(put_held);
+	held = h->next;
+	steno_copy_release(&h->s.copy);
+	steno_identity_release(&h->s.who);
+	pfree(h);
+}
+
+/* The session ends: its cursors end with it, and nothing says so. */
+static void
+end_all(int code, Datum arg)
+{
+	while (held != NULL)
+		end_first();
+}
+
+/*
+ * The executor has ended a query, in the commit of the transaction in which its cursor WITH HOLD was opened.
+ * False: it is not such a one, or there is no memory, and it must be recorded now.
+ */
+bool
+steno_hold_cursor(StenoStatement *s)
+{
+	static bool registered STENO_SESSION_DATA;
+	HeldCursor *h;
+
+	if (s->portal == NULL || !s->portal_watched || s->copy == NULL || s->portal->strategy != PORTAL_ONE_SELECT ||
+		s->portal->holdStore == NULL)
+		return false;
+	h = MemoryContextAllocExtended(TopMemoryContext, sizeof(*h), MCXT_ALLOC_NO_OOM);
+	if (h == NULL)
+		return false;
+	if (!registered)
+		before_shmem_exit(end_all, (Datum) 0);
+	registered = true;
+	h->xid = steno_current_xid();
+	h->s = *s;
+	h->s.query = NULL;
+	h->s.objects = NULL;
+	h->next = held;
+	held = h;
+	s->copy = NULL;
+	s->who = NULL;
+	steno_forget_open(s);
+	return true;
+}
+
+/* The portal of a held cursor is gone; false if it is none. */
+static bool
+held_cursor_gone(const void *portal)
+{
+	HeldCursor **h;
+
+	for (h = &held; *h != NULL; h = &(*h)->next)
+		if ((*h)->s.portal == portal)
+		{
+			HeldCursor *gone = *h;
+
+			*h = gone->next;
+			gone->next = held;
+			held = gone;
+			end_first();
+			return true;
+		}
+	return false;
+}
+
+/* FETCH has delivered rows of a cursor. */
+STENO_COLD void
+steno_held_cursor_fetched(const char *name, uint64 rows)
+{
+	Portal		portal = held ? GetPortalByName(name) : NULL;
+	HeldCursor *h;
+
+	if (portal == NULL)
+		return;
+	for (h = held; h != NULL; h = h->next)
+		if (h->s.portal == portal)
+			h->s.rows += rows;
+}
+
 /* ---- parked queries ---- */
 
 /* Callback: the memory of a portal is freed, so its query is over if it has not ended before. */
@@ -58,6 +187,8 @@ portal_gone(void *arg)
 {
 	int			i;
 
+	if (held_cursor_gone(arg))
+		return;
 	for (i = steno_my.open_count - 1; i >= 0; i--)
 	{
 		StenoStatement *s = &steno_my.open[i];
@@ -95,6 +226,8 @@ steno_open_park(StenoStatement *s)
 {
 	if (s->recorded && s->copy == NULL)
 		steno_copy_query(s);
+	if (s->recorded && s->who == NULL)
+		s->who = steno_identity_take();
 	if ((s->recorded && s->copy == NULL) || (!s->portal_watched && !watch_portal(s)))
 	{
 		steno_record_query(s, NULL, false);
@@ -202,13 +335,14 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 
 	if (s->state == STENO_COMMITS_STAGED && steno_my.staged != NULL)
 	{
-		if (edata == NULL)
-		{
+		if (edata == NULL && likely(s->commit == 0))
 			steno_staged_publish();
+		else if (edata == NULL)
+			steno_staged_commit(s);
+		if (edata == NULL)
 			return;
-		}
 		if (s->redact == 0 &&
-			steno_staged_fail(steno_duration(s), rows, steno_current_xid(),
+			steno_staged_fail(s, rows, steno_current_xid(),
 									   edata->sqlerrcode, commit_message(s, edata)))
 			return;
 		steno_unstage();
@@ -221,11 +355,50 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 	steno_session_failing(s->user_id);
 	steno_read_copied_record(s, edata, edata ? commit_message(s, edata) : NULL, &record);
 	if (edata)
-	{
 		record.rows = rows;
-		record.duration = steno_duration(s);
-	}
+	steno_set_times(s, &record);
 	steno_record_put(&record, true);
+}
+
+/* ---- how long the commit takes ---- */
+
+/* When the commit began that a statement waits for; 0: it is not known yet. */
+static uint64 commit_begun STENO_SESSION_DATA;
+
+/*
+ * A statement has ended, and its record waits for the commit.  With the simple protocol, that comes at once.
+ * With the extended one, it comes with the client's Sync, for which nothing says when it has arrived.
+ */
+STENO_HOT void
+steno_open_defers(const StenoStatement *s)
+{
+	Portal		portal = *steno_private.active_portal;
+
+	commit_begun = portal != NULL && portal->visible ? 0 : s->stopped;
+}
+
+/* The transaction is about to commit: what its deferred triggers run comes first, if they run anything. */
+void
+steno_open_commits(void)
+{
+	if (commit_begun == 0)
+		commit_begun = steno_clock_ticks(&steno_my.clock);
+}
+
+/* It has committed, and has written. */
+void
+steno_open_committed(void)
+{
+	int			i;
+
+	for (i = 0; i < steno_my.open_count; i++)
+	{
+		StenoStatement *s = &steno_my.open[i];
+
+		if (steno_commits(s))
+			s->commit = Max(1, steno_short_us(steno_clock_us(&steno_my.clock, commit_begun,
+															 steno_clock_ticks(&steno_my.clock))));
+	}
 }
 
 /* The statement that waits for its commit has committed, or need not wait any more. */

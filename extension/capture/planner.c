@@ -1,20 +1,183 @@
 /*
  * extension/capture/planner.c
- *		Queries that fail in the planner: a function or operator that it evaluates
- *		in advance raises an error, or the body of a function is invalid.
+ *		What the server does for a query before its execution: parse analysis and planning.
  *
- * Such a query never reaches the executor's hooks, but its statement and parameters
- * are known here.
+ * A query can fail in the planner: a function or operator that it evaluates in advance
+ * raises an error, or the body of a function is invalid.  Such a query never reaches the
+ * executor's hooks, but its statement and parameters are known here.
+ *
+ * What both take is part of the query's duration.  With the simple protocol, and in a Bind,
+ * they belong to the message that begins the statement, whose time counts anyway.  Planning
+ * in a Bind whose query begins in a later Execute, and the analysis of a Parse, are kept
+ * until the query begins, and are added then.  If either takes long, the record tells it
+ * apart.  What is kept is found by the query's text, never by following a pointer: the text
+ * of a Parse is gone when its query begins.
  */
 #include "base/steno.h"
 
 #include "optimizer/planner.h"
+#include "parser/analyze.h"
 #include "tcop/tcopprot.h"
 
 #include "base/compat.h"
 #include "capture/hooks.h"
 #include "capture/statement_record.h"
 #include "delivery/refusal.h"
+
+/* ---- what was done before a query begins ---- */
+
+static post_parse_analyze_hook_type previous_analyze STENO_SESSION_DATA;
+
+/* The query that was planned last, and is not executed yet. */
+static struct
+{
+	const char *source;			/* compared, never followed; NULL: none */
+	uint64		query_id;
+	int			location;
+	int			len;
+	TimestampTz message;
+	uint64		us;
+}			planned STENO_SESSION_DATA;
+
+/*
+ * Texts that were analyzed before their query began, and what that took: the last ones whose
+ * analysis took so long that it matters.
+ */
+#define ANALYZED 16
+#define WORTH_US 20
+
+static struct
+{
+	uint64		hash;			/* of the text; 0: none */
+	TimestampTz message;
+	uint32		us;
+}			analyzed[ANALYZED];
+
+static int	last_analyzed STENO_SESSION_DATA;
+static TimestampTz last_message STENO_SESSION_DATA; /* of the last one; 0: there is none */
+
+/* A hash of a text's length, beginning and end. */
+static uint64
+hash_of(const char *text)
+{
+	size_t		len = strlen(text);
+	const char *end = text + len;
+	uint64		hash = len;
+	uint64		word = 0;
+	int			i;
+
+	if (len < 8)
+		memcpy(&word, text, len);
+	for (i = 0; len >= 8 && i < 8 && (size_t) i * 8 + 8 <= len; i++)
+	{
+		memcpy(&word, text + i * 8, 8);
+		hash = (hash ^ word) * UINT64CONST(0x9e3779b97f4a7c15);
+		hash ^= hash >> 29;
+		memcpy(&word, end - i * 8 - 8, 8);
+		hash = (hash ^ word) * UINT64CONST(0x9e3779b97f4a7c15);
+		hash ^= hash >> 32;
+	}
+	return ((hash ^ word) * UINT64CONST(0x9e3779b97f4a7c15)) | 1;
+}
+
+/*
+ * Hook: a query has been analyzed.  Of a message that consists of several statements, only the first
+ * one is looked at: what comes before the others is part of their time anyway.
+ */
+static void
+analyzed_query(ParseState *state, Query *query, JumbleState *jumble)
+{
+	if (previous_analyze)
+		previous_analyze(state, query, jumble);
+	if (likely(steno_my.client && steno_my.level == NULL && !steno_my.planning && steno_my.state == STENO_READY))
+	{
+		TimestampTz message = steno_private.statement_start();
+		TimestampTz us = steno_wall(steno_clock_ticks(&steno_my.clock)) - message;
+
+		if (us < WORTH_US || message == steno_my.begun_message || state->p_sourcetext == NULL)
+			return;
+		last_analyzed = (last_analyzed + 1) % ANALYZED;
+		last_message = message;
+		analyzed[last_analyzed].hash = hash_of(state->p_sourcetext);
+		analyzed[last_analyzed].message = message;
+		analyzed[last_analyzed].us = steno_short_us(us);
+	}
+}
+
+/* A query has been planned: begin is when that began. */
+static void
+query_planned(const char *source, const Query *query, uint64 begin)
+{
+	planned.source = source;
+	planned.query_id = query->queryId;
+	planned.location = query->stmt_location;
+	planned.len = query->stmt_len;
+	planned.message = steno_private.statement_start();
+	planned.us = steno_clock_us(&steno_my.clock, begin, steno_clock_ticks(&steno_my.clock));
+}
+
+/* Whether the query that begins is the one that was planned last.  A Bind gives its portal a copy of the text. */
+static inline bool
+is_planned(const StenoStatement *s, const PlannedStmt *plan, Portal portal)
+{
+	return planned.source != NULL && planned.location == plan->stmt_location && planned.len == plan->stmt_len &&
+		planned.query_id == plan->queryId && (planned.source == s->source ||
+		 (s->top_level && portal && portal->visible));
+}
+
+/* The query that begins was planned just before. */
+static void
+add_planning(StenoStatement *s)
+{
+	if (!s->top_level)
+	{
+		/* it runs in a function, which has it planned when it comes to it */
+		s->before = steno_short_us(planned.us);
+		s->time -= planned.us;
+	}
+	else if (planned.message != steno_my.begun_message)
+		s->ahead = steno_short_us(planned.us);
+	if (planned.us >= STENO_TOLD_APART)
+		s->plan = steno_short_us(planned.us);
+}
+
+/* The query that begins is a client's: its text was analyzed in this message, or in an earlier one. */
+static void
+add_analysis(StenoStatement *s)
+{
+	uint64		hash = hash_of(s->source);
+	int			i;
+
+	for (i = 0; i < ANALYZED; i++)
+	{
+		int			k = (last_analyzed + ANALYZED - i) % ANALYZED;
+
+		if (analyzed[k].hash != hash)
+			continue;
+		analyzed[k].hash = 0;
+		if (analyzed[k].message != steno_my.begun_message)
+			s->ahead = steno_short_us((uint64) s->ahead + analyzed[k].us);
+		if (analyzed[k].us >= STENO_TOLD_APART)
+			s->analysis = analyzed[k].us;
+		if (i == 0)
+			last_message = 0;
+		return;
+	}
+}
+
+/* A query begins: add what was done for it before. */
+void
+steno_told_apart(StenoStatement *s, const PlannedStmt *plan, Portal portal)
+{
+	if (is_planned(s, plan, portal))
+		add_planning(s);
+	planned.source = NULL;
+	if (last_message != 0 && s->top_level && steno_my.client && portal != NULL &&
+		(portal->visible || last_message == steno_my.begun_message))
+		add_analysis(s);
+}
+
+/* ---- the planner ---- */
 
 /* PG_TRY uses these two; see StenoPrivate. */
 #define PG_exception_stack (*steno_private.exception_stack)
@@ -108,6 +271,7 @@ plan_query(STENO_PLAN_ARGS)
 	steno_private.planning = before;
 	if (of_client)
 		steno_my.planning = false;
+	query_planned(source, query, start);
 	return result;
 }
 
@@ -116,4 +280,6 @@ steno_planner_install(void)
 {
 	steno_private.previous_planner = planner_hook ? planner_hook : standard_planner;
 	planner_hook = plan_query;
+	previous_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = analyzed_query;
 }

@@ -637,7 +637,7 @@ put_nested(const StenoStatement *s)
 		return false;
 	template = template_of(n, s);
 	return template != 0 && collect_nested(s, n, &values, &params) &&
-		steno_put_nested(s, template, params, steno_duration(s), nested_rows(s), steno_current_xid());
+		steno_put_nested(s, template, params, nested_rows(s), steno_current_xid());
 }
 
 /*
@@ -892,7 +892,10 @@ begin_query(QueryDesc *query)
 		if (of_portal && !added)
 			steno_open_begin();
 		else
+		{
+			steno_open_commits();
 			steno_open_park_all();
+		}
 	}
 	s = steno_add_open(query);
 	if (s == NULL)
@@ -916,6 +919,9 @@ begin_query(QueryDesc *query)
 		steno_begin(s, query->sourceText, plan->stmt_location, plan->stmt_len,
 					class, depth, added || (outer && outer->forces));
 
+	s->pauses = s->portal != NULL && s->portal->visible;
+	steno_told_apart(s, plan, portal);
+
 	/* WITH with data-modifying parts, which also reads */
 	if (unlikely(plan->hasModifyingCTE) && query->operation == CMD_SELECT)
 		steno_begin_also(s, STENO_CLASS_READ);
@@ -930,6 +936,15 @@ begin_query(QueryDesc *query)
 	if (steno_wants_start(s))
 		put_query_start(s);
 	return s;
+}
+
+/* A client's query has begun that waits in its portal for the message that runs it. */
+static inline void
+waits_to_run(QueryDesc *query)
+{
+	/* it may be over already: a canceled wait fails it, and the array may have moved */
+	if (likely(steno_my.level == NULL && steno_find_open(query) != NULL))
+		steno_inflight_wait(&steno_my.producer.ring->inflight, false);
 }
 
 STENO_HOT static pg_noinline void
@@ -955,8 +970,12 @@ start_query(QueryDesc *query, int eflags)
 		steno_my.starting_own = saved_own;
 		/* find it again: the executor may have called functions, and the array may have moved */
 		s = steno_find_open(query);
+		if (s && s->pauses)
+			steno_work_stops(s);
 		if (s && s->recorded)
 			stage(s);
+		if (s && s->pauses)
+			waits_to_run(query);
 		return;
 	}
 	if (unlikely(steno_my.open_count + s->depth > steno_reserve_covered) && s->recorded)
@@ -977,6 +996,8 @@ start_query(QueryDesc *query, int eflags)
 	steno_my.starting_own = saved_own;
 	steno_leave(&l);
 	s = steno_find_open(query);
+	if (s && s->pauses)
+		steno_work_stops(s);
 	/* a cursor, unlike a query of EXECUTE, which ends with that */
 	if (s && s->portal && !(steno_my.level && steno_my.level->forces && !steno_my.level->declares))
 		steno_open_park(s);
@@ -998,12 +1019,14 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 	s->state = STENO_NOT_MADE;
 	s->portal_watched = false;
 	s->copy = NULL;
+	s->who = NULL;
 	s->portal = portal->status == PORTAL_DEFINED ? portal : NULL;
 	s->plan_cached = true;
 	s->subid = steno_my.subid;
 	s->rows = 0;
 	s->kept = &steno_my.kept[p->kept];
 	steno_begin_prepared(s, query, p, p->class);
+	s->pauses = s->portal != NULL && portal->visible;
 	steno_my.starting_own = true;
 	steno_enter_top(query);
 	steno_private.previous_start(query, eflags);
@@ -1012,11 +1035,15 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 	s = steno_find_open(query);
 	if (unlikely(s == NULL))
 		return;
+	if (s->pauses)
+		steno_work_stops(s);
 	if (likely(s->objects == NULL && p->plan == query->plannedstmt &&
 			   steno_stage_prepared(s, p, query->params)))
 		s->state = STENO_STAGED;
 	else
 		stage(s);
+	if (s->pauses)
+		waits_to_run(query);
 }
 
 /* The same if the statement before may be of the same string, in the same transaction, and so has no commit. */
@@ -1095,6 +1122,190 @@ suspended(StenoStatement *s)
 		steno_open_park(s);
 }
 
+/* The query has succeeded and commits next: let its record wait.  False if it must be put now. */
+static bool
+defer_query_record(StenoStatement *s, uint64 xid)
+{
+	uint64		rows = steno_my.log_rows ? s->rows : STENO_NONE64;
+	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
+	StenoRecord record;
+	StenoParams values;
+
+	if (likely(steno_is_staged(s)))
+	{
+		steno_staged_end(s, rows, xid);
+		return steno_open_defer_record(s, NULL);
+	}
+	if (!s->recorded || !steno_session_ready())
+		return false;
+	steno_describe(s->user_id);
+	if (s->copy)
+		steno_read_copied_record(s, NULL, NULL, &record);
+	else
+		steno_make_query_record(s, &event, false, &record, &values);
+	record.rows = rows;
+	steno_set_times(s, &record);
+	record.xid = xid;
+	return steno_open_defer_record(s, &record);
+}
+
+/*
+ * Whether the client has already been told that the query succeeded, which nothing
+ * will undo: its portal is closed by a later message.  Without debug_query_string,
+ * this is a commit, which can still fail, or the end of a portal in a transaction
+ * block.
+ */
+static bool
+is_acknowledged(const StenoStatement *s)
+{
+	if (debug_query_string == NULL)
+		return IsTransactionBlock();
+	return s->time < GetCurrentStatementStartTimestamp();
+}
+
+/*
+ * The query has succeeded.  Put its record, which is not staged and may have to
+ * wait for space, and remove s.
+ */
+STENO_COLD static void
+record_end(StenoStatement *s, bool acknowledged)
+{
+	QueryDesc  *query = s->query;
+
+	if (!acknowledged)
+		steno_record_may_fail(s);
+	if (!record_nested(s))
+		steno_record_query(s, NULL, false);
+	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
+	{
+		steno_fail_cancelled_query(s);
+		s = steno_find_open(query);
+	}
+	if (s)
+		steno_forget_open(s);
+}
+
+/* A query that a rule has added has ended; the statement's record still waits. */
+STENO_COLD static void
+end_added(StenoStatement *s, const PlannedStmt *plan)
+{
+	record_end(s, is_acknowledged(s));
+	steno_rewritten_ended(plan);
+}
+
+/*
+ * A query has succeeded, and was found among the open ones: its record is published, or waits for the
+ * commit that comes next.  acknowledged: the client has been told so.
+ */
+static pg_attribute_always_inline void
+end_query(StenoStatement *s, QueryDesc *query, bool closed)
+{
+	uint64		xid;
+
+	if (unlikely(s->objects != NULL) && !closed)
+		steno_objects_finish(s, NULL);
+	xid = steno_current_xid();
+	if (unlikely(steno_top_level.more_queries) && steno_my.level == NULL && !s->top_level)
+	{
+		end_added(s, query->plannedstmt);
+		return;
+	}
+	if (steno_ends_at_commit(s, xid, 1) && defer_query_record(s, xid))
+	{
+		steno_remember_end(s);
+		return;
+	}
+	if (likely(steno_is_staged(s)))
+	{
+		steno_staged_finish(s, steno_my.log_rows ? s->rows : STENO_NONE64, xid);
+		steno_remember_end(s);
+		steno_forget_open(s);
+	}
+	else
+	{
+		steno_remember_end(s);
+		record_end(s, closed && is_acknowledged(s));
+	}
+	if (unlikely(steno_my.settings_dirty))
+		steno_settings_record();
+}
+
+/*
+ * The rows that a run of a query has delivered.  Nobody gets those that MOVE passes over, nor those that
+ * the commit of a cursor WITH HOLD stores: they are delivered by what fetches them later.
+ */
+static inline uint64
+delivered(const StenoStatement *s, const QueryDesc *query)
+{
+	if (unlikely(s->portal != NULL && !s->top_level && query->operation == CMD_SELECT) &&
+		(query->dest->mydest == DestNone || s->portal->holdStore != NULL))
+		return 0;
+	return query->estate->es_processed;
+}
+
+/* Whether a client's query has delivered its last row: its portal can only go forward. */
+static inline bool
+is_exhausted(const StenoStatement *s, const QueryDesc *query, ScanDirection direction, uint64 count)
+{
+	return direction == ForwardScanDirection && (count == 0 || query->estate->es_processed < count) &&
+		(s->portal->cursorOptions & (CURSOR_OPT_NO_SCROLL | CURSOR_OPT_HOLD)) == CURSOR_OPT_NO_SCROLL;
+}
+
+/* Whether a statement is that of the in-flight entry. */
+static inline bool
+is_in_flight(const StenoStatement *s, const StenoInFlight *f)
+{
+	return f->statement == s->statement && f->active != 0;
+}
+
+/* A client's query has been run in part, and waits for the message that runs it again. */
+STENO_COLD static void
+waits_for_client(StenoStatement *s)
+{
+	StenoInFlight *f = &steno_my.producer.ring->inflight;
+
+	if (steno_is_staged(s))
+		steno_staged_wait(s, steno_my.log_rows ? s->rows : STENO_NONE64);
+	else if (is_in_flight(s, f))
+		steno_inflight_wait(f, false);
+}
+
+/* A client's query runs that waited for a message. */
+static inline void
+runs_again(StenoStatement *s)
+{
+	StenoInFlight *f = &steno_my.producer.ring->inflight;
+
+	steno_work_goes_on(s);
+	if (likely(is_in_flight(s, f)))
+		steno_inflight_run(f);
+	else
+		steno_write_inflight(s, NULL);
+}
+
+/*
+ * A client's query has been run at the top level, in a portal that may wait for the client.  If it has
+ * delivered all rows, it has ended, whenever the portal is closed: what then releases its resources is
+ * not worth a record that nobody sees until the client sends another message.
+ */
+STENO_HOT static void
+ran_in_portal(StenoStatement *s, QueryDesc *query, ScanDirection direction, uint64 count)
+{
+	steno_work_stops(s);
+	if (likely(is_exhausted(s, query, direction, count)))
+		end_query(s, query, false);
+	else
+	{
+		if (unlikely(s->state != STENO_STAGED))
+		{
+			suspended(s);
+			s = steno_find_open(query);
+		}
+		if (s)
+			waits_for_client(s);
+	}
+}
+
 STENO_HOT static void
 executor_run(STENO_RUN_ARGS)
 {
@@ -1107,6 +1318,10 @@ executor_run(STENO_RUN_ARGS)
 	}
 	if (runs_at_top(s))
 	{
+		bool		pauses = s->pauses;
+
+		if (pauses)
+			runs_again(s);
 		steno_enter_top(query);
 		steno_private.previous_run(STENO_RUN_PASS);
 		/* others may have run while it waited for a lock */
@@ -1116,13 +1331,26 @@ executor_run(STENO_RUN_ARGS)
 			STENO_PREFETCH_WRITE(steno_my.staged);
 		}
 		steno_leave(&steno_top_level);
+		s = steno_find_open(query);	/* find it again: the array may have moved */
+		if (s && pauses)
+		{
+			s->rows += delivered(s, query);
+			ran_in_portal(s, query, direction, count);
+			return;
+		}
 	}
 	else
+	{
+		if (s->pauses)
+			steno_work_goes_on(s);
 		run_nested(s, STENO_RUN_PASS);
-	s = steno_find_open(query);	/* find it again: the array may have moved */
+		s = steno_find_open(query);
+		if (s && s->pauses)
+			steno_work_stops(s);
+	}
 	if (s)
 	{
-		s->rows += query->estate->es_processed;
+		s->rows += delivered(s, query);
 		if (unlikely(s->state != STENO_STAGED) && s->portal)
 			suspended(s);
 	}
@@ -1186,77 +1414,6 @@ end_nested(StenoStatement *s, QueryDesc *query)
 	steno_leave(&l);
 }
 
-/* The query has succeeded and commits next: let its record wait.  False if it must be put now. */
-static bool
-defer_query_record(StenoStatement *s, uint64 xid)
-{
-	uint64		rows = steno_my.log_rows ? s->rows : STENO_NONE64;
-	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
-	StenoRecord record;
-	StenoParams values;
-
-	if (likely(steno_is_staged(s)))
-	{
-		steno_staged_end(steno_duration(s), rows, xid);
-		return steno_open_defer_record(s, NULL);
-	}
-	if (!s->recorded || !steno_session_ready())
-		return false;
-	steno_describe(s->user_id);
-	if (s->copy)
-		steno_read_copied_record(s, NULL, NULL, &record);
-	else
-		steno_make_query_record(s, &event, false, &record, &values);
-	record.rows = rows;
-	record.duration = steno_duration(s);
-	record.xid = xid;
-	return steno_open_defer_record(s, &record);
-}
-
-/*
- * Whether the client has already been told that the query succeeded, which nothing
- * will undo: its portal is closed by a later message.  Without debug_query_string,
- * this is a commit, which can still fail, or the end of a portal in a transaction
- * block.
- */
-static bool
-is_acknowledged(const StenoStatement *s)
-{
-	if (debug_query_string == NULL)
-		return IsTransactionBlock();
-	return s->time < GetCurrentStatementStartTimestamp();
-}
-
-/*
- * The query has succeeded.  Put its record, which is not staged and may have to
- * wait for space, and remove s.
- */
-STENO_COLD static void
-record_end(StenoStatement *s)
-{
-	QueryDesc  *query = s->query;
-
-	if (!is_acknowledged(s))
-		steno_record_may_fail(s);
-	if (!record_nested(s))
-		steno_record_query(s, NULL, false);
-	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
-	{
-		steno_fail_cancelled_query(s);
-		s = steno_find_open(query);
-	}
-	if (s)
-		steno_forget_open(s);
-}
-
-/* A query that a rule has added has ended; the statement's record still waits. */
-STENO_COLD static void
-end_added(StenoStatement *s, const PlannedStmt *plan)
-{
-	record_end(s);
-	steno_rewritten_ended(plan);
-}
-
 /*
  * An error in ExecutorEnd is that of the query; at the top level,
  * steno_open_fail_outside records it.
@@ -1265,7 +1422,6 @@ STENO_HOT static void
 executor_end(QueryDesc *query)
 {
 	StenoStatement *s = steno_find_open(query);
-	uint64		xid;
 
 	if (s == NULL)
 	{
@@ -1285,32 +1441,9 @@ executor_end(QueryDesc *query)
 		steno_role_learn();
 	}
 	s = steno_find_open(query);
-	if (unlikely(s == NULL))
+	if (unlikely(s == NULL) || (unlikely(s->portal_watched) && steno_hold_cursor(s)))
 		return;
-	xid = steno_current_xid();
-	if (unlikely(steno_top_level.more_queries) && steno_my.level == NULL && !s->top_level)
-	{
-		end_added(s, query->plannedstmt);
-		return;
-	}
-	if (steno_ends_at_commit(s, xid, 1) && defer_query_record(s, xid))
-	{
-		steno_remember_end(s);
-		return;
-	}
-	if (likely(steno_is_staged(s)))
-	{
-		steno_staged_finish(steno_duration(s), steno_my.log_rows ? s->rows : STENO_NONE64, xid);
-		steno_remember_end(s);
-		steno_forget_open(s);
-	}
-	else
-	{
-		steno_remember_end(s);
-		record_end(s);
-	}
-	if (unlikely(steno_my.settings_dirty))
-		steno_settings_record();
+	end_query(s, query, true);
 }
 
 STENO_HOT static bool

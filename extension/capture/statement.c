@@ -115,6 +115,21 @@ steno_find_of_many(QueryDesc *query)
 	return NULL;
 }
 
+/* ---- the clock on the wall ---- */
+
+/* Ticks for which its time is good. */
+#define WALL_US 100000
+
+STENO_COLD void
+steno_wall_read(uint64 ticks)
+{
+	if (steno_my.wall_limit == 0)
+		steno_my.wall_limit = steno_my.clock.scale == 0 ? UINT64CONST(1000) * WALL_US :
+			(uint64) WALL_US * ((UINT64CONST(1) << 32) * 1.0 / steno_my.clock.scale);
+	steno_my.wall_time = GetCurrentTimestamp();
+	steno_my.wall_ticks = ticks;
+}
+
 /* ---- beginning ---- */
 
 static inline bool
@@ -197,23 +212,36 @@ check_policy(StenoStatement *s)
 }
 
 /*
- * Determine when the statement began.  Statements of one message have the same
- * statement timestamp; later ones add the time elapsed since the first.
+ * Determine when the statement began: that of a client with its message, or when the one
+ * before it in the same message had ended.
  */
 static pg_attribute_always_inline void
-take_time(StenoStatement *s)
+take_time(StenoStatement *s, bool of_client)
 {
 	TimestampTz message = steno_private.statement_start();
+	TimestampTz now;
 
 	s->start = steno_clock_ticks(&steno_my.clock);
-	if (steno_my.anchor_time != message)
+	s->stopped = 0;
+	s->paused = 0;
+	s->before = 0;
+	s->ahead = 0;
+	s->analysis = 0;
+	s->plan = 0;
+	s->commit = 0;
+	s->pauses = false;
+	now = steno_wall(s->start);
+	steno_my.anchor_time = message;
+	if (likely(of_client && steno_my.begun_message != message))
 	{
-		steno_my.anchor_time = message;
-		steno_my.anchor_start = s->start;
+		steno_my.begun_message = message;
 		s->time = message;
+		s->before = steno_short_us(Max(now - message, 0));
+		return;
 	}
-	else
-		s->time = message + steno_clock_us(&steno_my.clock, steno_my.anchor_start, s->start);
+	if (of_client && steno_my.ended_message == message)
+		s->before = steno_short_us(steno_clock_us(&steno_my.clock, steno_my.ended_ticks, s->start));
+	s->time = Max(now - s->before, message);
 }
 
 /* Number the next statement of a client. */
@@ -275,7 +303,7 @@ static pg_attribute_always_inline void
 number(StenoStatement *s, const char *source, int location, int length,
 	   int class, int depth, bool forced)
 {
-	take_time(s);
+	take_time(s, depth == 0 && steno_my.client);
 	s->depth = depth;
 	s->class = class;
 	s->user_id = steno_private.get_user_id();
@@ -341,7 +369,7 @@ steno_begin_prepared(StenoStatement *s, const QueryDesc *query, const StenoPrepa
 {
 	const PlannedStmt *plan = query->plannedstmt;
 
-	take_time(s);
+	take_time(s, true);
 	take_number(s);
 	s->source = query->sourceText;
 	s->text = query->sourceText + p->text_offset;

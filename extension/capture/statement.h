@@ -8,6 +8,7 @@
 
 #include "base/steno.h"
 
+#include "base/duration.h"
 #include "delivery/record.h"
 #include "describe/object.h"
 #include "describe/shape.h"
@@ -85,12 +86,6 @@ static inline bool
 steno_commits(const StenoStatement *s)
 {
 	return s->state >= STENO_COMMITS_STAGED;
-}
-
-static inline uint64
-steno_duration(const StenoStatement *s)
-{
-	return steno_clock_us(&steno_my.clock, s->start, steno_clock_ticks(&steno_my.clock));
 }
 
 /* Where the statement ended in its source, for one that fails after it. */
@@ -193,6 +188,7 @@ steno_add_open(QueryDesc *query)
 	steno_my.open[steno_my.open_count].state = STENO_NOT_MADE;
 	steno_my.open[steno_my.open_count].portal_watched = false;
 	steno_my.open[steno_my.open_count].copy = NULL;
+	steno_my.open[steno_my.open_count].who = NULL;
 	return &steno_my.open[steno_my.open_count++];
 }
 
@@ -205,6 +201,8 @@ steno_forget_open(StenoStatement *s)
 		steno_objects_release(&s->objects);
 	if (unlikely(s->copy != NULL))
 		steno_copy_release(&s->copy);
+	if (unlikely(s->who != NULL))
+		steno_identity_release(&s->who);
 	steno_my.open_count--;
 	if (unlikely(i < steno_my.open_count))
 		memmove(s, s + 1, (steno_my.open_count - i) * sizeof(StenoStatement));

@@ -99,6 +99,9 @@ steno_open_defer_record(StenoStatement *s, const StenoRecord *record)
 	s->query = NULL;
 	s->portal = NULL;
 	s->portal_watched = false;
+	if (s->stopped == 0)
+		s->stopped = steno_my.ended_ticks;
+	steno_open_defers(s);
 	return true;
 }
 
@@ -248,7 +251,7 @@ steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *
 static inline void
 put_ended(const StenoStatement *s, StenoRecord *record)
 {
-	record->duration = steno_duration(s);
+	steno_set_times(s, record);
 	record->xid = steno_current_xid();
 	steno_record_put(record, s->top_level);
 }
@@ -338,6 +341,7 @@ void
 steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 {
 	const StenoEvent event = {.kind = STENO_KIND_STATEMENT, .edata = edata};
+	bool		described = false;
 	StenoRecord record;
 	StenoParams values;
 
@@ -346,12 +350,12 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 		if (edata == NULL)
 		{
 			/* its record needs but the numbers of its end */
-			steno_staged_finish(steno_duration(s), steno_my.log_rows ? s->rows : STENO_NONE64,
+			steno_staged_finish(s, steno_my.log_rows ? s->rows : STENO_NONE64,
 								steno_current_xid());
 			return;
 		}
 		if (s->redact == 0 &&
-			steno_staged_fail(steno_duration(s), failed_rows(s), steno_current_xid(),
+			steno_staged_fail(s, failed_rows(s), steno_current_xid(),
 									   edata->sqlerrcode, steno_failure_message(s, edata)))
 			return;
 		steno_unstage();
@@ -365,7 +369,9 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 	}
 	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
 		return;
-	if (edata == NULL && !closed)
+	if (s->who != NULL)
+		described = steno_identity_describe(s->who);
+	else if (edata == NULL && !closed)
 		steno_describe(s->user_id);
 	else
 		steno_session_failing(s->user_id);
@@ -378,6 +384,8 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 	if (s->copy == NULL && s->portal == NULL && s->depth > 0 && !s->query->plannedstmt->canSetTag)
 		record.rows = STENO_NONE64;
 	put_ended(s, &record);
+	if (described)
+		steno_identity_described();
 }
 
 /* ---- relations of utility statements ---- */
@@ -580,12 +588,13 @@ defer_utility_record(const StenoStatement *s, StenoRecord *record)
 	deferred->rows = 0;
 	deferred->portal = NULL;
 	deferred->copy = NULL;
+	deferred->who = NULL;
 	deferred->subid = steno_my.subid;
 	deferred->state = STENO_NOT_MADE;
 	deferred->plan_cached = false;
 	deferred->portal_watched = false;
 	deferred->kept = NULL;
-	record->duration = steno_duration(s);
+	steno_set_times(s, record);
 	record->xid = xid;
 	if (steno_open_defer_record(deferred, record))
 		return true;
@@ -611,10 +620,10 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 
 		if (likely(whole && edata == NULL))
 		{
-			steno_staged_finish(steno_duration(s), STENO_NONE64, steno_current_xid());
+			steno_staged_finish(s, STENO_NONE64, steno_current_xid());
 			return;
 		}
-		if (whole && steno_staged_fail(steno_duration(s), STENO_NONE64, steno_current_xid(),
+		if (whole && steno_staged_fail(s, STENO_NONE64, steno_current_xid(),
 												edata->sqlerrcode, steno_failure_message(s, edata)))
 			return;
 		steno_unstage();

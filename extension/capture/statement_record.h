@@ -52,6 +52,14 @@ extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_statement_add_relation(Oid relid, uint32 access);
 extern void steno_forget_utility(StenoLevel *l);
 
+/* The record of a statement that has ended gets the time that it took. */
+static inline void
+steno_set_times(const StenoStatement *s, StenoRecord *record)
+{
+	record->duration = steno_duration(s);
+	record->timed = steno_times_of(s, record->duration, &record->times);
+}
+
 /* What a statement failed with, without its secrets. */
 static inline const char *
 steno_failure_message(const StenoStatement *s, const ErrorData *edata)
@@ -141,12 +149,17 @@ extern bool steno_failure_is_reported(void);
 
 /* ---- open_query.c ---- */
 
+extern bool steno_hold_cursor(StenoStatement *s);
+extern void steno_held_cursor_fetched(const char *name, uint64 rows);
 extern void steno_open_park(StenoStatement *s);
 extern void steno_open_park_all(void);
 extern void steno_open_failed(const ErrorData *edata, SubTransactionId from);
 extern void steno_open_close(SubTransactionId from);
 extern void steno_open_finish_committed(void);
 extern void steno_open_begin(void);
+extern void steno_open_defers(const StenoStatement *s);
+extern void steno_open_commits(void);
+extern void steno_open_committed(void);
 extern bool steno_open_fail_waiting(const ErrorData *edata);
 extern bool steno_open_fail_committing(const ErrorData *edata);
 extern void steno_open_fail_outside(const ErrorData *edata, bool reported);

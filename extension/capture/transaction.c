@@ -637,6 +637,8 @@ transaction_end(XactEvent event, void *arg)
 			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
 				unlikely(steno_my.top_utility.objects != NULL))
 				steno_objects_finish(&steno_my.top_utility, NULL);
+			if (steno_my.level == NULL && steno_my.open_count > 0)
+				steno_open_commits();
 			if (unlikely((steno_my.start_mask & STENO_START_AT_END) ||
 						 !end_is_staged() || !steno_room_at_end()))
 				prepare_to_finish_late();
@@ -649,6 +651,8 @@ transaction_end(XactEvent event, void *arg)
 				steno_prefetch_state();
 				steno_private.commit_lsn = *steno_private.last_record;
 				steno_private.commit_end = *steno_private.last_commit_end;
+				if (steno_my.level == NULL && steno_my.open_count > 0)
+					steno_open_committed();
 			}
 			__attribute__((fallthrough));
 		case XACT_EVENT_PREPARE:

@@ -332,6 +332,14 @@ rolls_back_later(const StenoLevel *l, Node *statement)
 		((TransactionStmt *) statement)->kind == TRANS_STMT_ROLLBACK && steno_private.is_transaction_state();
 }
 
+/* What FETCH has delivered of a cursor's stored rows is not seen by the executor's hooks. */
+static inline void
+note_fetched(Node *statement, const QueryCompletion *completion)
+{
+	if (unlikely(IsA(statement, FetchStmt)) && !((FetchStmt *) statement)->ismove && completion)
+		steno_held_cursor_fetched(((FetchStmt *) statement)->portalname, completion->nprocessed);
+}
+
 /*
  * A client's statement begins while that of its last message seems to be running,
  * because we did not see its end.
@@ -441,6 +449,7 @@ client_utility(UTILITY_ARGS)
 		}
 		return;
 	}
+	note_fetched(statement, completion);
 	statement = tree_after(&steno_top_level, statement);
 	/* transaction control names no objects */
 	if (s->objects != NULL || statement == NULL || !IsA(statement, TransactionStmt))
@@ -472,6 +481,7 @@ nested_utility(bool added, UTILITY_ARGS)
 	PG_TRY();
 	{
 		call_utility(UTILITY_PASS);
+		note_fetched(statement, completion);
 		/* before the level is left, so that a disk error fails the statement */
 		steno_objects_finish(&s, tree_after(&l, statement));
 	}

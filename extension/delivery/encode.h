@@ -25,8 +25,10 @@ steno_record_size(const StenoRecord *r)
 {
 	return sizeof(StenoRecordMessage) + r->shape_len + (r->text ? r->text_len : 0) +
 		(r->params ? r->params->nulls_len + r->params->values_len : 0) +
-		(r->message ? strlen(r->message) : 0) + r->extra_len + (r->ending ? sizeof(StenoEnding) : 0);
+		(r->message ? strlen(r->message) : 0) + r->extra_len + (r->ending ? sizeof(StenoEnding) : 0) +
+		(r->timed ? sizeof(StenoTimes) : 0);
 }
+
 
 /* Write the record at m; what parts counts has gone ahead. */
 static pg_attribute_always_inline void
@@ -80,6 +82,12 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
 		p = steno_put_params(p, r->params, !values_ahead);
 	p = steno_put_bytes(p, r->message, m->message_len);
 	p = steno_put_bytes(p, r->extra, r->extra_len);
+	if (unlikely(r->timed))
+	{
+		/* the last bytes, of what is a multiple of 8 */
+		m->m.flags |= STENO_MESSAGE_TIMES;
+		p = steno_put_bytes((uint8 *) m + m->m.len - sizeof(r->times), &r->times, sizeof(r->times));
+	}
 	Assert(p <= (uint8 *) m + m->m.len);
 }
 

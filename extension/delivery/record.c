@@ -16,6 +16,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/duration.h"
 #include "delivery/encode.h"
 #include "delivery/refusal.h"
 #include "delivery/room.h"
@@ -397,10 +398,11 @@ steno_put_commit(const StenoRecord *record)
  * there is space.  The template has its shape and text.  False if it must be put like any other.
  */
 STENO_HOT bool
-steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *params, uint64 duration, uint64 rows,
-				 uint64 xid)
+steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *params, uint64 rows, uint64 xid)
 {
 	StenoLocal *my = &steno_my;
+	uint64		duration = steno_duration(s);
+	StenoTimes	times;
 	uint32		nulls_len = params ? params->nulls_len : 0;
 	uint64		values_len = params ? nulls_len + params->values_len : 0;
 	StenoBriefNesting nesting = {s->substatement, s->depth, (uint16) nulls_len};
@@ -410,7 +412,8 @@ steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *par
 
 	if (unlikely(!my->described || my->dropped > 0 || my->staged || s->audited != 0 ||
 				 steno_audit_reason(s->class, 0) != 0 || values_len > PG_UINT8_MAX ||
-				 s->statement != my->ring_statement + 1 || (((duration + 1) | (rows + 1)) >> 32) != 0))
+				 s->statement != my->ring_statement + 1 || (((duration + 1) | (rows + 1)) >> 32) != 0 ||
+				 steno_times_of(s, duration, &times)))
 		return false;
 	b = steno_ring_reserve(&my->producer, len + sizeof(xid) + sizeof(nesting));
 	if (unlikely(b == NULL))

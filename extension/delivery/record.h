@@ -16,8 +16,8 @@
 extern void steno_record_describe(const uint8 *body, uint32 len);
 extern void steno_record_put(StenoRecord *record, bool top_level);
 extern bool steno_put_commit(const StenoRecord *record);
-extern bool steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *params, uint64 duration,
-							 uint64 rows, uint64 xid);
+extern bool steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *params, uint64 rows,
+							 uint64 xid);
 extern bool steno_record_is_big(const StenoRecord *record);
 extern void steno_record_may_fail(const StenoStatement *s);
 extern bool steno_record_guarded(void (*f) (void));
@@ -43,10 +43,11 @@ extern bool steno_stage_control(const StenoStatement *s, uint8 control);
 extern bool steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamListInfo params);
 extern void steno_unstage(void);
 extern void steno_staged_publish(void);
-extern void steno_staged_end(uint64 duration, uint64 rows, uint64 xid);
-extern void steno_staged_finish(uint64 duration, uint64 rows, uint64 xid);
-extern bool steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
-							  const char *message);
+extern void steno_staged_end(const StenoStatement *s, uint64 rows, uint64 xid);
+extern void steno_staged_finish(const StenoStatement *s, uint64 rows, uint64 xid);
+extern void steno_staged_commit(const StenoStatement *s);
+extern void steno_staged_wait(const StenoStatement *s, uint64 rows);
+extern bool steno_staged_fail(const StenoStatement *s, uint64 rows, uint64 xid, int sqlerrcode, const char *message);
 
 /* ---- copy.c ---- */
 

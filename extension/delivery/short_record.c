@@ -156,7 +156,7 @@ static void
 shorten(Short *s, const StenoRecord *r, const StenoParts *sent)
 {
 	uint32		fixed = sizeof(StenoRecordMessage) + sizeof(StenoParts) + sizeof(StenoCut) +
-	(r->ending ? sizeof(StenoEnding) : 0);
+	(r->ending ? sizeof(StenoEnding) : 0) + (r->timed ? sizeof(StenoTimes) : 0);
 	uint32		message_len;
 
 	s->r = *r;

@@ -15,6 +15,7 @@
 
 #include "utils/memutils.h"
 
+#include "base/duration.h"
 #include "delivery/encode.h"
 #include "delivery/template.h"
 #include "policy/policy.h"
@@ -30,6 +31,17 @@ reserve_staged(uint64 total)
 				 total > my->producer.max_message))
 		return NULL;
 	return steno_ring_reserve(&my->producer, (uint32) total);
+}
+
+/* The same for a record that is not brief, also for the times that its end may append. */
+static pg_attribute_always_inline StenoRecordMessage *
+reserve_whole(uint64 total)
+{
+	StenoRecordMessage *m = reserve_staged(total + sizeof(StenoTimes));
+
+	if (likely(m != NULL))
+		m->m.len -= sizeof(StenoTimes);
+	return m;
 }
 
 /* It is whole: show it in the in-flight entry. */
@@ -53,7 +65,7 @@ stage_message(StenoMessage *m, uint64 statement, TimestampTz time)
 bool
 steno_stage_record(const StenoRecord *record)
 {
-	StenoRecordMessage *m = reserve_staged(steno_record_size(record));
+	StenoRecordMessage *m = reserve_whole(steno_record_size(record));
 
 	if (unlikely(m == NULL))
 		return false;
@@ -71,8 +83,8 @@ static pg_attribute_always_inline StenoRecordMessage *
 begin_usual(const StenoStatement *s, uint32 shape_len, uint32 nulls_len, uint32 values_len,
 			bool params)
 {
-	StenoRecordMessage *m = reserve_staged(sizeof(StenoRecordMessage) + shape_len + s->text_len +
-										   nulls_len + values_len);
+	StenoRecordMessage *m = reserve_whole(sizeof(StenoRecordMessage) + shape_len + s->text_len +
+										  nulls_len + values_len);
 
 	if (unlikely(m == NULL))
 		return NULL;
@@ -403,7 +415,6 @@ end_brief(StenoBriefMessage *b, uint64 duration, uint64 rows, uint64 xid)
 		__atomic_store_n((StenoWord *) b, *(StenoWord *) b + more, __ATOMIC_RELEASE);
 }
 
-/* The statement of the staged record has ended: its numbers. */
 static pg_attribute_always_inline void
 set_end(StenoMessage *staged, uint64 duration, uint64 rows, uint64 xid)
 {
@@ -450,19 +461,84 @@ steno_staged_publish(void)
 	publish_staged();
 }
 
-/* The statement of the staged record has ended: its numbers. */
-STENO_HOT void
-steno_staged_end(uint64 duration, uint64 rows, uint64 xid)
+/* Let the record end with times; those that it has already are replaced. */
+STENO_COLD static void
+put_times(StenoMessage *m, const StenoTimes *times)
 {
+	if (m->flags & STENO_MESSAGE_TIMES)
+	{
+		memcpy((uint8 *) m + m->len - sizeof(*times), times, sizeof(*times));
+		return;
+	}
+	memcpy((uint8 *) m + m->len, times, sizeof(*times));
+	/* as in end_brief */
+	__atomic_store_n((StenoWord *) m, *(StenoWord *) m + appended(sizeof(*times), STENO_MESSAGE_TIMES),
+					 __ATOMIC_RELEASE);
+}
+
+/* The statement of the staged record has ended: its numbers. */
+static pg_attribute_always_inline void
+end_staged(const StenoStatement *s, uint64 rows, uint64 xid)
+{
+	uint64		duration = steno_duration(s);
+	StenoTimes	times;
+
 	set_end(steno_my.staged, duration, rows, xid);
+	if (unlikely(steno_times_of(s, duration, &times)))
+		put_times(steno_my.staged, &times);
+}
+
+STENO_HOT void
+steno_staged_end(const StenoStatement *s, uint64 rows, uint64 xid)
+{
+	end_staged(s, rows, xid);
 }
 
 /* Publish the staged record. */
 STENO_HOT void
-steno_staged_finish(uint64 duration, uint64 rows, uint64 xid)
+steno_staged_finish(const StenoStatement *s, uint64 rows, uint64 xid)
 {
-	set_end(steno_my.staged, duration, rows, xid);
+	end_staged(s, rows, xid);
 	publish_staged();
+}
+
+/* Publish the staged record, which has its numbers, of a statement whose commit took some time. */
+STENO_COLD void
+steno_staged_commit(const StenoStatement *s)
+{
+	StenoTimes	times = steno_message_times(steno_my.staged);
+
+	times.commit = s->commit;
+	put_times(steno_my.staged, &times);
+	publish_staged();
+}
+
+/*
+ * The portal of the staged record's query waits for its client, or will be run: the query does not run.
+ * Should the process die now, the record says what it has delivered.
+ */
+STENO_COLD void
+steno_staged_wait(const StenoStatement *s, uint64 rows)
+{
+	StenoMessage *m = steno_my.staged;
+	uint64		duration = steno_duration(s);
+
+	if (!(m->flags & STENO_MESSAGE_BRIEF))
+	{
+		((StenoRecordMessage *) m)->duration = duration;
+		((StenoRecordMessage *) m)->rows = rows;
+	}
+	else if ((((duration + 1) | (rows + 1)) >> 32) == 0)
+	{
+		((StenoBriefMessage *) m)->duration = (uint32) duration;
+		((StenoBriefMessage *) m)->rows = (uint32) rows;
+	}
+	else
+	{
+		steno_inflight_wait(&steno_my.producer.ring->inflight, false);
+		return;
+	}
+	steno_inflight_wait(&steno_my.producer.ring->inflight, true);
 }
 
 /*
@@ -470,8 +546,7 @@ steno_staged_finish(uint64 duration, uint64 rows, uint64 xid)
  * there is no room behind it for the message, or no error: then it is still staged.
  */
 STENO_COLD bool
-steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
-						   const char *message)
+steno_staged_fail(const StenoStatement *s, uint64 rows, uint64 xid, int sqlerrcode, const char *message)
 {
 	StenoLocal *my = &steno_my;
 	StenoProducer *p = &my->producer;
@@ -481,10 +556,11 @@ steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
 	uint64		body = sizeof(StenoRecordMessage) + whole->shape_len +
 	(whole->text_len == STENO_NONE32 ? 0 : whole->text_len) + whole->nulls_len + whole->values_len;
 	uint64		total = (body + strlen(message) + 7) & ~UINT64CONST(7);
+	uint64		most = total + sizeof(StenoTimes);
 
-	if (sqlerrcode == 0 || whole->extra_len > 0 || total > p->max_message ||
-		(uint8 *) m + total > p->data + p->size ||
-		p->head + total - atomic_load_explicit(&p->ring->tail, memory_order_acquire) > p->limit)
+	if (sqlerrcode == 0 || whole->extra_len > 0 || most > p->max_message ||
+		(uint8 *) m + most > p->data + p->size ||
+		p->head + most - atomic_load_explicit(&p->ring->tail, memory_order_acquire) > p->limit)
 		return false;
 	if (whole != m)
 	{
@@ -493,6 +569,7 @@ steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
 		memcpy(m, whole, body);
 		my->staged = &m->m;
 	}
+	m->m.flags &= ~STENO_MESSAGE_TIMES;
 	m->m.len = (uint32) total;
 	memcpy((uint8 *) m + body, message, strlen(message));
 	/* should we die here, recovery reads the record as it is: bytes before their length */
@@ -500,6 +577,6 @@ steno_staged_fail(uint64 duration, uint64 rows, uint64 xid, int sqlerrcode,
 	m->message_len = strlen(message);
 	m->outcome = STENO_OUTCOME_ERROR;
 	memcpy(m->sqlstate, unpack_sql_state(sqlerrcode), 6);
-	steno_staged_finish(duration, rows, xid);
+	steno_staged_finish(s, rows, xid);
 	return true;
 }

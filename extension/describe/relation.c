@@ -20,6 +20,8 @@
 #include "describe/relation.h"
 #include "describe/relation_cache.h"
 
+StenoNearRelation steno_near[STENO_NEAR_RELATIONS] STENO_SESSION_DATA __attribute__((aligned(STENO_CACHE_LINE)));
+
 static int
 relation_type(char relkind)
 {
@@ -94,7 +96,7 @@ look_up_name(StenoRelation *r)
 static void
 remember_name(const StenoRelation *r)
 {
-	StenoNearRelation *near = &steno_my.near[steno_my.near_next];
+	StenoNearRelation *near = &steno_near[steno_my.near_next];
 
 	if (r->name_len > STENO_NEAR_NAME)
 		return;
@@ -141,7 +143,7 @@ relation_size(Oid relid)
 	StenoRelation *r;
 
 	if (likely(i >= 0))
-		return steno_my.near[i].len + 8;
+		return steno_near[i].len + 8;
 	r = find_named(relid);
 	return (r ? r->name_len : 10) + 8;
 }
@@ -175,7 +177,7 @@ put_relation(uint8 *p, Oid relid, uint32 access)
 	int			i = steno_relation_near(relid);
 
 	if (likely(i >= 0))
-		return put_named(p, steno_my.near[i].type, access, steno_my.near[i].name, steno_my.near[i].len);
+		return put_named(p, steno_near[i].type, access, steno_near[i].name, steno_near[i].len);
 	return put_cached_relation(p, relid, access);
 }
 

@@ -117,7 +117,7 @@ steno_relation_cache_name(Oid relid)
 	if (unlikely(i < 0))
 		steno_relation_load_name(relid);
 	else
-		__builtin_prefetch(&steno_my.near[i]);
+		__builtin_prefetch(&steno_near[i]);
 }
 
 #pragma GCC visibility pop

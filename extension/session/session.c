@@ -63,6 +63,18 @@ static struct
 /* Facts have changed since that message. */
 static bool message_due STENO_SESSION_DATA;
 
+/*
+ * These facts at the execution of statements whose records come later: of cursors, and of portals that are read
+ * in parts.  Statements share it until a fact changes.
+ */
+struct StenoIdentity
+{
+	uint64		shared_by;
+	char		facts[sizeof(known)];
+};
+
+static StenoIdentity *identity STENO_SESSION_DATA;	/* that of known; NULL: nobody has asked for it */
+
 /* In a parallel worker: its leader's session and substatement, as text; otherwise empty. */
 static char leader_session[8 + 1 + 8 + 1] STENO_SESSION_DATA;
 static char leader_substatement[11] STENO_SESSION_DATA;
@@ -101,6 +113,32 @@ StaticAssertDecl(STENO_SESSION_FACTS + 11 * 2 + 1 + BGW_MAXLEN - 1 +
 				 sizeof("parallel worker") + 2 * 2 + sizeof(leader_session) + sizeof(leader_substatement) <= BGW_MAXLEN &&
 				 BGW_MAXLEN <= 128 && STENO_APP_MAX <= 128, "session facts fit");
 
+/* Take a share of the present identity; NULL if out of memory. */
+STENO_COLD StenoIdentity *
+steno_identity_take(void)
+{
+	if (identity == NULL)
+	{
+		identity = MemoryContextAllocExtended(TopMemoryContext, sizeof(*identity), MCXT_ALLOC_NO_OOM);
+		if (identity == NULL)
+			return NULL;
+		identity->shared_by = 1;
+		memcpy(identity->facts, &known, sizeof(known));
+	}
+	identity->shared_by++;
+	return identity;
+}
+
+STENO_COLD void
+steno_identity_release(StenoIdentity **mine)
+{
+	StenoIdentity *i = *mine;
+
+	*mine = NULL;
+	if (i != NULL && --i->shared_by == 0)
+		pfree(i);
+}
+
 static void
 put_session_message(void)
 {
@@ -110,6 +148,8 @@ put_session_message(void)
 	uint32		pid = MyProcPid;
 	const char *type;
 
+	if (identity != NULL)
+		steno_identity_release(&identity);
 	memcpy(body + STENO_SESSION_START, &start, sizeof(start));
 	memcpy(body + STENO_SESSION_PID, &pid, sizeof(pid));
 	if (MyBackendType == B_BG_WORKER && MyBgworkerEntry)
@@ -312,7 +352,35 @@ steno_session_learn(void)
 	message_due |= update_database();
 	/* the next record is to look */
 	if (message_due)
+	{
 		steno_my.application = NULL;
+		steno_identity_release(&identity);
+	}
+}
+
+/*
+ * Before the record of a statement that was executed with this identity: describe the session with it, if that
+ * is not the last one described.  True: steno_identity_described must follow the record.
+ */
+STENO_COLD bool
+steno_identity_describe(const StenoIdentity *who)
+{
+	char		present[sizeof(known)];
+
+	if (who == NULL || (steno_my.described && !message_due && memcmp(who->facts, &known, sizeof(known)) == 0))
+		return false;
+	memcpy(present, &known, sizeof(known));
+	memcpy(&known, who->facts, sizeof(known));
+	put_session_message();
+	memcpy(&known, present, sizeof(known));
+	return true;
+}
+
+/* The records that come next are of the present identity again. */
+STENO_COLD void
+steno_identity_described(void)
+{
+	steno_my.described = false;
 }
 
 static void

@@ -42,6 +42,15 @@ steno_describe(Oid user_id)
 		steno_session_check(user_id);
 }
 
+/* ---- the identity of records that come late ---- */
+
+typedef struct StenoIdentity StenoIdentity;
+
+extern StenoIdentity *steno_identity_take(void);
+extern void steno_identity_release(StenoIdentity **mine);
+extern bool steno_identity_describe(const StenoIdentity *who);
+extern void steno_identity_described(void);
+
 #pragma GCC visibility pop
 
 #endif							/* STENO_SESSION_H */

@@ -96,11 +96,11 @@ copy_statement(uint32 i, Running *r, uint8 *room)
 
 	r->pid = atomic_load_explicit(&ring->owner, memory_order_acquire);
 	r->session = STENO_LOAD(ring->owner_start);
-	if (r->pid == 0 || !STENO_LOAD(ring->inflight.active))
+	if (r->pid == 0 || !steno_inflight_runs(STENO_LOAD(ring->inflight.active)))
 		return IDLE;
 	if (!steno_inflight_read(&ring->inflight, &r->entry))
 		return CHANGED;
-	if (!r->entry.active || r->entry.done != 0)
+	if (!steno_inflight_runs(r->entry.active) || r->entry.done != 0)
 		return IDLE;
 	r->ring = i;
 	r->tail = atomic_load(&ring->tail);

@@ -205,7 +205,7 @@ foreach my $log ('on', 'off')
 	my @nested = $log eq 'on' ? ('log_nested = on') : ();
 
 	is_deeply(cursors(sub { $declare->($_[0], $good, 'a'); $_[0]->query('FETCH 3 FROM a /* fetch */') }, @nested),
-		[ '0 DECLARE CURSOR ok - - a', '0 FETCH ok - 3 fetch', '1 SELECT ok - 10 a' ],
+		[ '0 DECLARE CURSOR ok - - a', '0 FETCH ok - 3 fetch', '1 SELECT ok - 3 a' ],
 		"a cursor WITH HOLD by itself, log_nested $log");
 	is_deeply(cursors(sub { $declare->($_[0], $broken, 'a'); $_[0]->query('SELECT 1 /* next */') }, @nested),
 		[ '0 DECLARE CURSOR error 22012 - a', '0 SELECT ok - 1 next', '1 SELECT error 22012 - a' ],
@@ -238,7 +238,7 @@ is_deeply(
 			$c->query('COMMIT /* commit */');
 			$c->query('SELECT 1 /* next */');
 		}),
-	[ '0 BEGIN ok - - -', '0 COMMIT ok - - commit', '0 DECLARE CURSOR ok - - a', '0 SELECT ok - 1 next', '1 SELECT ok - 10 a' ],
+	[ '0 BEGIN ok - - -', '0 COMMIT ok - - commit', '0 DECLARE CURSOR ok - - a', '0 SELECT ok - 1 next', '1 SELECT ok - 0 a' ],
 	'one of a block');
 
 # a session that is terminated while its statement commits, and waits for another one there

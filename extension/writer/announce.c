@@ -96,9 +96,9 @@ is_announcement_due(const StenoDrain *drain, uint32 i, TimestampTz now, StenoInF
 {
 	const StenoInFlight *entry = &steno_ring_at(drain->rings, i)->inflight;
 
-	if (!STENO_LOAD(entry->active) || !has_run_for_long(now, STENO_LOAD(entry->time)))
+	if (!steno_inflight_runs(STENO_LOAD(entry->active)) || !has_run_for_long(now, STENO_LOAD(entry->time)))
 		return false;
-	if (!steno_inflight_read(entry, f) || !f->active || f->done != 0 ||
+	if (!steno_inflight_read(entry, f) || !steno_inflight_runs(f->active) || f->done != 0 ||
 		f->announced == f->statement || !has_run_for_long(now, f->time))
 		return false;
 	return announced[i] != atomic_load_explicit(&f->version, memory_order_relaxed);

@@ -170,29 +170,35 @@ steno_recover_own_intent(StenoWriter *w)
 }
 
 /*
- * Add the record of an interrupted statement whose record was staged: it has
- * everything that was known at its start.
+ * What becomes of the statement of a dead session's in-flight entry.  One that ran was interrupted.
+ * A portal that waited for its client did not run: the client had what it had asked for.
  */
+static uint8
+outcome_of(const StenoInFlight *f)
+{
+	return steno_inflight_runs(f->active) ? STENO_OUTCOME_INTERRUPTED : STENO_OUTCOME_OK;
+}
+
+/* Add the record of such a statement that was staged: it has everything that was known. */
 static void
-add_staged(StenoWriter *w, StenoSource *source, const StenoMessage *staged, uint64 statement,
+add_staged(StenoWriter *w, StenoSource *source, const StenoMessage *staged, const StenoInFlight *f,
 		   const StenoTemplate *templates)
 {
 	StenoWhole	room;
-	const StenoRecordMessage *whole = steno_message_whole(staged, templates, source->seq + 1, statement, &room);
+	const StenoRecordMessage *whole = steno_message_whole(staged, templates, source->seq + 1, f->statement, &room);
 	StenoRecordMessage *m = palloc(whole->m.len);
 
 	memcpy(m, whole, whole->m.len);
 	m->seq = source->seq + 1;
-	m->duration = STENO_NONE64;
-	m->rows = STENO_NONE64;
-	m->xid = 0;
-	m->xid_epoch = 0;
-	m->outcome = STENO_OUTCOME_INTERRUPTED;
+	if (f->active == STENO_INFLIGHT_COUNTED)
+		m->outcome = STENO_OUTCOME_OK;
+	else
+		steno_message_begun(m, outcome_of(f));
 	steno_writer_add(w, source, &m->m);
 	pfree(m);
 }
 
-/* Add the record of an interrupted statement without a staged record, from the in-flight entry. */
+/* The same for one without a staged record, from the in-flight entry. */
 static void
 add_interrupted(StenoWriter *w, StenoSource *source, const StenoInFlight *f)
 {
@@ -204,7 +210,7 @@ add_interrupted(StenoWriter *w, StenoSource *source, const StenoInFlight *f)
 	StenoRecordMessage *m = steno_announce_message(&buf, sizeof(buf), f);
 
 	m->seq = source->seq + 1;
-	m->outcome = STENO_OUTCOME_INTERRUPTED;
+	m->outcome = outcome_of(f);
 	steno_writer_add(w, source, &m->m);
 }
 
@@ -325,10 +331,10 @@ add_finals(StenoWriter *w, StenoDrain *drain, Damage *damage)
 			const StenoMessage *staged = steno_ring_check_staged(drain->rings, i);
 
 			if (staged)
-				add_staged(w, source, staged, f->statement, steno_ring_templates(drain->rings, i));
+				add_staged(w, source, staged, f, steno_ring_templates(drain->rings, i));
 			else
 				add_interrupted(w, source, f);
-			interrupted++;
+			interrupted += steno_inflight_runs(f->active);
 		}
 		if (!steno_ring_owner_ended(ring) && !(owner_has_left_gap(ring) && ring->gap_ended != 0))
 			(void) steno_drain_add_disconnect(w, source, STENO_OUTCOME_INTERRUPTED, 0, GetCurrentTimestamp());

@@ -360,13 +360,20 @@ func (d *drainer) final(s *write.Source, w *write.Record, count *uint64) error {
 }
 
 // interrupted returns the record of the statement that was running when its process died: the staged one, with
-// everything that was known at its start, or one with the beginning of the text.
+// everything that was known at its start, or one with the beginning of the text. A portal that waited for its
+// client was not running: it has delivered what it was asked for.
 func interrupted(r *ring.Ring, s *write.Source) *write.Record {
 	f := &r.InFlight
 	if staged, ok := r.Staged(); ok {
 		w := *staged
 		w.Seq = s.Seq + 1
-		w.Duration, w.Rows, w.XID, w.Outcome = write.None, write.None, 0, trail.OutcomeInterrupted
+		w.Outcome = trail.OutcomeOk
+		if !f.Counted {
+			w.Duration, w.Rows, w.XID, w.Times = write.None, write.None, 0, trail.Times{}
+		}
+		if !f.Idle {
+			w.Outcome = trail.OutcomeInterrupted
+		}
 		if write.Check(s, &w) == nil {
 			return &w
 		}
@@ -374,6 +381,9 @@ func interrupted(r *ring.Ring, s *write.Source) *write.Record {
 	w := &write.Record{
 		Kind: trail.KindStatement, Seq: s.Seq + 1, Time: f.Time, Duration: write.None, Rows: write.None,
 		Statement: f.Statement, Text: f.Text, Outcome: trail.OutcomeInterrupted,
+	}
+	if f.Idle {
+		w.Outcome = trail.OutcomeOk
 	}
 	if uint64(f.TextLen) > uint64(len(f.Text)) {
 		w.HasCut, w.CutLength = true, uint64(f.TextLen) // no hash: the rest of the text is not available

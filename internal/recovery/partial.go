@@ -189,7 +189,7 @@ func copyRecord(r *trail.Record, d *definitions) (u unproven, err error) {
 		Nulls: slices.Clone(r.Nulls), Values: slices.Clone(r.Values), HasValues: r.Has(trail.FieldValues),
 		ExtraCount: r.ExtraCount, Extra: slices.Clone(r.Extra), Audited: r.Audited,
 		Ending: r.Ending, EndingFields: r.Fields & (trail.FieldEvent | trail.FieldStatements | trail.FieldCommit),
-		Parts: r.Parts, HasParts: r.Has(trail.FieldParts), HasCut: r.Has(trail.FieldCut), CutLength: r.TextBytes,
+		Times: r.Times, Parts: r.Parts, HasParts: r.Has(trail.FieldParts), HasCut: r.Has(trail.FieldCut), CutLength: r.TextBytes,
 	}
 	copy(w.CutHash[:], r.TextHash)
 	if r.Has(trail.FieldDuration) {

@@ -343,13 +343,16 @@ func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 
 // appendEnd appends the fields that come last in JSON and in the schemas made from it.
 func appendEnd(dst []byte, r *trail.Record) []byte {
+	for name, n := range r.Times.All {
+		dst = appendNumber(dst, string(name), n)
+	}
 	if r.XID != 0 {
 		dst = appendNumber(dst, "xid", r.XID)
 	}
 	if r.Undone {
 		dst = append(dst, `,"rolled_back":true`...)
 	}
-	if r.HasExtra() {
+	if r.HasNames() {
 		dst = appendExtra(append(dst, `,"extra":`...), r)
 	}
 	if r.Reasons() != trail.AuditedSession {

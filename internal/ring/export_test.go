@@ -28,7 +28,7 @@ func Fields(version uint32) (fields map[string]map[string][2]int, sizes map[stri
 	return fields, map[string]int{
 		"StenoRingFile": l.fileSize, "StenoIntent": l.intentSize, "StenoRing": l.ringSize, "StenoInFlight": l.inFlightSize,
 		"StenoMessage": messageFixed, "StenoSessionMessage": sessionFixed, "StenoRecordMessage": recordFixed,
-		"StenoParts": partsFixed, "StenoCut": cutFixed, "StenoDataMessage": dataFixed, "StenoChunkNumber": chunkFixed, "StenoBriefMessage": briefFixed, "StenoBriefNumbers": numbersFixed, "StenoBriefNesting": nestingFixed, "StenoCommitMessage": commitFixed, "StenoEnding": endingFixed, "StenoLongBriefMessage": longBrief, "StenoTemplate": version6.templateSize,
+		"StenoParts": partsFixed, "StenoCut": cutFixed, "StenoDataMessage": dataFixed, "StenoChunkNumber": chunkFixed, "StenoBriefMessage": briefFixed, "StenoBriefNumbers": numbersFixed, "StenoBriefNesting": nestingFixed, "StenoTimes": timesFixed, "StenoCommitMessage": commitFixed, "StenoEnding": endingFixed, "StenoLongBriefMessage": longBrief, "StenoTemplate": version6.templateSize,
 	}
 }
 

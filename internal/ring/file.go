@@ -217,6 +217,7 @@ type Ring struct {
 	// since version 7, brief records have no numbers that follow from the records before
 	shortBriefs  bool
 	nestedBriefs bool // since version 8, statements of functions have brief records, too
+	times        bool // since version 10, records may end with StenoTimes
 }
 
 // template is what is the same in each record of a statement: a prepared one, one of a function, or
@@ -243,9 +244,18 @@ type Gap struct {
 	SQLState string
 }
 
+// Values of StenoInFlight.active.
+const (
+	running = 1 + iota
+	idle
+	idleCounted
+)
+
 // InFlight is what a session was running.
 type InFlight struct {
 	Active    bool
+	Idle      bool // since version 10: a portal that waits for its client; what it has delivered is with the client
+	Counted   bool // with Idle: the staged record has the numbers of what it has delivered
 	Done      uint64
 	Statement uint64
 	Time      int64
@@ -292,11 +302,11 @@ func (f *File) Ring(i int) (*Ring, error) {
 	} else {
 		r.Session = r.Session[:write.SessionFacts] // whose it is, at least
 	}
-	r.longXIDs, r.shortBriefs, r.nestedBriefs = f.Version >= 6, f.Version >= 7, f.Version >= 8
+	r.longXIDs, r.shortBriefs, r.nestedBriefs, r.times = f.Version >= 6, f.Version >= 7, f.Version >= 8, f.Version >= 10
 	s = bytesOf{s.bytes("inflight"), f.layout.inFlight}
 	text := s.bytes("text")
 	r.InFlight = InFlight{
-		Active: s.uint("active") != 0, Done: s.uint("done"), Statement: s.uint("statement"), Time: int64(s.uint("time")),
+		Active: s.uint("active") != 0, Idle: s.uint("active") >= idle, Counted: s.uint("active") == idleCounted, Done: s.uint("done"), Statement: s.uint("statement"), Time: int64(s.uint("time")),
 		TextLen: uint32(s.uint("text_len")), Staged: s.uint("staged") != 0, Position: s.uint("position"),
 		Text: text[:min(s.uint("text_kept"), uint64(len(text)))],
 	}

@@ -144,7 +144,7 @@ var version9 = func() layout {
 	return l
 }()
 
-// version10 has the ends of sessions that found no room for them, and says which gaps are in the trail.
+// version10 has StenoTimes, in-flight entries of portals that wait for their client, the ends of sessions that found no room for them, and says which gaps are in the trail.
 var version10 = func() layout {
 	l := version9
 	l.ring = maps.Clone(l.ring)

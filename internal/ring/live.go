@@ -55,7 +55,7 @@ func (f *File) Live(i int) (*Live, error) {
 		if l.Owner == 0 && l.Used() == 0 {
 			return l, nil
 		}
-		r := &Ring{size: uint64(f.Size), file: f, longXIDs: f.Version >= 6, shortBriefs: f.Version >= 7, nestedBriefs: f.Version >= 8}
+		r := &Ring{size: uint64(f.Size), file: f, longXIDs: f.Version >= 6, shortBriefs: f.Version >= 7, nestedBriefs: f.Version >= 8, times: f.Version >= 10}
 		if err := f.readTemplates(r, i); err != nil {
 			return nil, err
 		}
@@ -91,7 +91,7 @@ func (f *File) counters(header []byte) *Live {
 // running reads the in-flight entry, and the record that is staged.
 func (f *File) running(r *Ring, header []byte, l *Live, i int) *Running {
 	s := bytesOf{bytesOf{header, f.layout.ring}.bytes("inflight"), f.layout.inFlight}
-	if l.Owner == 0 || s.uint("active") == 0 || s.uint("done") != 0 {
+	if l.Owner == 0 || s.uint("active") != running || s.uint("done") != 0 {
 		return nil
 	}
 	run := &Running{Statement: s.uint("statement"), Time: int64(s.uint("time")), TextLen: s.uint("text_len")}
@@ -140,7 +140,11 @@ func (f *File) oldest(r *Ring, l *Live, i int) int64 {
 			if !f.tailIs(l.Tail, i) {
 				return 0
 			}
-			if m.Kind == trail.KindStatement && m.Record.Duration != write.None {
+			switch {
+			case m.Kind != trail.KindStatement:
+			case m.Record.Times.Known&trail.KnownElapsed != 0:
+				return m.Record.Time + int64(m.Record.Times.Elapsed)
+			case m.Record.Duration != write.None:
 				return m.Record.Time + int64(m.Record.Duration)
 			}
 			return m.Record.Time

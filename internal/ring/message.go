@@ -38,6 +38,7 @@ const (
 	longBrief    = 60 // of a brief record before version 7
 	numbersFixed = 24
 	nestingFixed = 8
+	timesFixed   = 32
 	commitFixed  = 48
 	endingFixed  = 32
 	dataFixed    = 24
@@ -64,6 +65,7 @@ const (
 	flagEnding = 128 // StenoEnding follows
 	// since version 8, of a brief record
 	flagNested = 256 // StenoBriefNesting follows
+	flagTimes  = 512 // StenoTimes are the last bytes
 )
 
 // none32 as the length of a text, or as a number of a brief record: there is none.
@@ -143,6 +145,9 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 				}
 			}
 		}
+		if r.times && (flags&flagBrief == 0 || k == trail.KindStatement) {
+			known |= flagTimes
+		}
 	case k == trail.KindData:
 		if r.file != nil && r.file.layout.chunks {
 			known = flagChunk
@@ -159,6 +164,17 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 	switch {
 	case m.Kind == trail.KindTransaction && flags&flagBrief != 0 && r.shortBriefs:
 		return m, m.parseCommit(b, seq+1)
+	case m.Kind.IsRecord() && flags&flagTimes != 0:
+		if len(b) < timesFixed {
+			return m, false
+		}
+		if flags&flagBrief != 0 {
+			ok = m.parseBrief(b[:len(b)-timesFixed], flags, r.templates, seq+1, statement+1)
+		} else {
+			ok = m.parseRecord(b[:len(b)-timesFixed], flags, r.longXIDs)
+		}
+		parseTimes(b[len(b)-timesFixed:], &m.Record.Times)
+		return m, ok
 	case m.Kind.IsRecord() && flags&flagBrief != 0 && r.shortBriefs:
 		return m, m.parseBrief(b, flags, r.templates, seq+1, statement+1)
 	case m.Kind.IsRecord() && flags&flagBrief != 0:
@@ -293,6 +309,17 @@ func parseEnding(b []byte, r *write.Record) {
 	}
 	if r.Ending.LSN != 0 {
 		r.EndingFields |= trail.FieldCommit
+	}
+}
+
+// parseTimes reads StenoTimes.
+func parseTimes(b []byte, t *trail.Times) {
+	le := binary.LittleEndian
+	*t = trail.Times{Analysis: le.Uint64(b), Plan: le.Uint64(b[8:]), Commit: le.Uint64(b[16:]), Elapsed: le.Uint64(b[24:])}
+	for i, is := range [...]bool{t.Analysis != 0, t.Plan != 0, t.Commit != 0, t.Elapsed != write.None} {
+		if is {
+			t.Known |= 1 << i
+		}
 	}
 }
 

@@ -104,6 +104,7 @@ type decoder struct {
 	records  uint32
 	lastTime int64
 	lastLSN  uint64 // where the WAL record of the last commit ended
+	times    Times  // of the next record that is an item of its own
 
 	sessions  []Session
 	shapes    []Shape
@@ -162,7 +163,7 @@ func (b *Block) SessionID(i int) SessionID { return b.sessions[i].ID() }
 // Rewind makes Next start with the block's first item again.
 func (b *Block) Rewind() {
 	d := &b.decoder
-	d.pos, d.records, d.lastTime, d.lastLSN, d.dictionary = 0, 0, b.Header.FirstTime, 0, 0
+	d.pos, d.records, d.lastTime, d.lastLSN, d.times, d.dictionary = 0, 0, b.Header.FirstTime, 0, Times{}, 0
 	d.sessions, d.shapes, d.texts, d.textPlain, d.view = d.sessions[:0], d.shapes[:0], d.texts[:0], d.textPlain[:0], view{}
 	d.relations, d.params, d.objects, d.columns = d.relations[:0], d.params[:0], d.objects[:0], d.columns[:0]
 	d.run, d.runLeft, d.forms, d.variants, d.varied = nil, 0, d.forms[:0], d.variants[:0], 0
@@ -258,6 +259,8 @@ func (b *Block) other(item []byte, kind Kind, r *Record) (wanted bool, reason st
 		reason = b.defineVariant(&c)
 	case KindDefForm:
 		reason = b.defineForm(&c)
+	case KindTimes:
+		b.readTimes(&c)
 	}
 	return false, reason
 }
@@ -566,6 +569,20 @@ func (b *Block) defineForm(c *cursor) string {
 	return ""
 }
 
+// readTimes reads what the next record says of the time that its statement took. What it does not know
+// comes behind.
+func (b *Block) readTimes(c *cursor) {
+	t := Times{Known: KnownTimes(c.varint()) & (2*KnownElapsed - 1)}
+	for i, n := range [...]*uint64{&t.Analysis, &t.Plan, &t.Commit, &t.Elapsed} {
+		if t.Known&(1<<i) != 0 {
+			*n = c.varint()
+		}
+	}
+	if !c.bad {
+		b.times = t
+	}
+}
+
 func (b *Block) beginRun(c *cursor) string {
 	b.runLeft, b.run = c.varint(), c.rest()
 	if b.runLeft == 0 || b.runLeft > uint64(len(b.run)) {
@@ -715,6 +732,10 @@ func (b *Block) record(item []byte, at int, kind Kind, r *Record) (wanted bool, 
 		return false, "its session is not defined"
 	}
 	b.begin(r, kind, Field(mask)&^b.ignored, i)
+	if b.times.Known != 0 {
+		r.Times, r.hasRare = b.times, true
+		b.times = Times{}
+	}
 	if at, reason = b.fields(item, at, r); reason != "" {
 		return false, reason
 	}

@@ -20,6 +20,7 @@ const (
 	KindSubtransaction Kind = 12  // a subtransaction that wrote, and in which statements were recorded, was rolled back
 	KindData           Kind = 64  // a part of the text, parameters or message of a record that is too big for the ring
 	KindRun            Kind = 65  // several records of statements, each of which has a form
+	KindTimes          Kind = 66  // what the next record says apart of the time that its statement took
 	KindDefSession     Kind = 128 // dictionary: a session and its context
 	KindDefShape       Kind = 129 // dictionary: what all executions of a statement have in common
 	KindDefText        Kind = 130 // dictionary: a text
@@ -43,6 +44,7 @@ var namesKind = [...]string{
 	12:  "subtransaction",
 	64:  "data",
 	65:  "run",
+	66:  "times",
 	128: "session",
 	129: "shape",
 	130: "text",

@@ -49,6 +49,7 @@ type Record struct {
 	Extra        []byte
 	Audited      Audited // 0: by session alone
 	Ending       Ending  // of a transaction
+	Times        Times   // of a statement
 
 	// Undone says that a statement ended well, and that its transaction is known to
 	// have been rolled back; MergeOptions.Rollbacks sets it.
@@ -80,6 +81,26 @@ type Ending struct {
 // endingFields are those of Ending.
 const endingFields = FieldEvent | FieldStatements | FieldCommit
 
+// Times is what is said apart of the time that a statement took, in microseconds. ExtraPairs shows it.
+type Times struct {
+	Known    KnownTimes
+	Analysis uint64 // part of the duration
+	Plan     uint64 // likewise
+	Commit   uint64 // after the duration
+	Elapsed  uint64 // from the record's time to the end of the last work for the statement
+}
+
+// KnownTimes says which of Times there are.
+type KnownTimes uint8
+
+// What there may be.
+const (
+	KnownAnalysis KnownTimes = 1 << iota
+	KnownPlan
+	KnownCommit
+	KnownElapsed
+)
+
 // PartKind is what a data part continues.
 type PartKind uint8
 
@@ -95,19 +116,25 @@ func (r *Record) Has(f Field) bool { return r.Fields&f != 0 }
 
 // End is the time at which what the record tells of ended.
 func (r *Record) End() int64 {
-	if r.Kind == KindStatement {
-		return r.Time + int64(r.Duration)
+	switch {
+	case r.Kind != KindStatement:
+		return r.Time
+	case r.Times.Known&KnownElapsed != 0:
+		return r.Time + int64(r.Times.Elapsed)
 	}
-	return r.Time
+	return r.Time + int64(r.Duration)
 }
 
 // HasExtra says whether the record has further names and values.
-func (r *Record) HasExtra() bool { return r.ExtraCount > 0 || r.Has(endingFields) }
+func (r *Record) HasExtra() bool { return r.HasNames() || r.Times.Known != 0 }
+
+// HasNames says whether it has any but the times of a statement.
+func (r *Record) HasNames() bool { return r.ExtraCount > 0 || r.Has(endingFields) }
 
 // ExtraPairs yields the record's further names and values: first those of a
-// transaction's end, which are not stored as text, then those of EXTRA.
+// transaction's end and of a statement's times, which are not stored as text, then those of EXTRA.
 func (r *Record) ExtraPairs(yield func(name, value []byte) bool) {
-	if !r.Has(endingFields) || r.endingPairs(yield) {
+	if (!r.Has(endingFields) || r.endingPairs(yield)) && (r.Times.Known == 0 || r.timePairs(yield)) {
 		r.StoredPairs(yield)
 	}
 }
@@ -168,6 +195,28 @@ func (r *Record) AppendEnding(dst []byte, i int) []byte {
 
 // HasEnding says whether the record has something of Ending.
 func (r *Record) HasEnding() bool { return r.Has(endingFields) }
+
+// timeNames are the names of what Times has, in the order of KnownTimes.
+var timeNames = [...][]byte{[]byte("analysis_us"), []byte("plan_us"), []byte("commit_us"), []byte("elapsed_us")}
+
+func (r *Record) timePairs(yield func(name, value []byte) bool) bool {
+	var buf [24]byte
+	for name, n := range r.Times.All {
+		if !yield(name, AppendUint(buf[:0], n)) {
+			return false
+		}
+	}
+	return true
+}
+
+// All yields those that there are, with their names.
+func (t *Times) All(yield func(name []byte, microseconds uint64) bool) {
+	for i, n := range [...]uint64{t.Analysis, t.Plan, t.Commit, t.Elapsed} {
+		if t.Known&(1<<i) != 0 && !yield(timeNames[i], n) {
+			return
+		}
+	}
+}
 
 // appendLSN appends a position in the WAL as pg_lsn shows it.
 func appendLSN(dst []byte, lsn uint64) []byte {

@@ -127,12 +127,30 @@ func TestRecordsComeBackAsTheyWereWritten(t *testing.T) {
 		sessions = append(sessions, sessions[0].With(trailtest.Fact{Key: trail.KeyRole, Value: "bob"}))
 		b := trailtest.NewBuilder(base)
 		var want []*trailtest.Record
+		var times []trail.Times
 		for range rng.IntN(50) {
 			r := randomRecord(rng, sessions[rng.IntN(len(sessions))], base+rng.Int64N(1e9)-5e8)
+			var of trail.Times
+			if rng.IntN(4) == 0 {
+				of = trail.Times{Known: trail.KnownTimes(1 + rng.IntN(15))}
+				item := []byte{byte(of.Known)}
+				for i, n := range []*uint64{&of.Analysis, &of.Plan, &of.Commit, &of.Elapsed} {
+					if of.Known&(1<<i) != 0 {
+						*n = uint64(rng.IntN(1e9))
+						item = binary.AppendUvarint(item, *n)
+					}
+				}
+				// a bit of a later version, whose number comes behind
+				if rng.IntN(2) == 0 {
+					item[0] |= 16
+					item = append(item, 7)
+				}
+				b.Item(trail.KindTimes, item)
+			}
 			b.Add(r)
-			want = append(want, r)
+			want, times = append(want, r), append(times, of)
 			if rng.IntN(5) == 0 {
-				b.Item(trail.Kind(66+rng.IntN(60)), []byte("a part that is not known"))
+				b.Item(trail.Kind(67+rng.IntN(60)), []byte("a part that is not known"))
 				b.Item(trail.Kind(134+rng.IntN(120)), []byte("a definition that is not known"))
 			}
 		}
@@ -141,8 +159,13 @@ func TestRecordsComeBackAsTheyWereWritten(t *testing.T) {
 			block := load(t, b.Finish(codec, 7, 1000, &chain))
 			for i, w := range want {
 				r := next(t, block)
+				of := r.Times
+				r.Times = trail.Times{} // they are among its further names
 				if msg := differs(&r, w); msg != "" {
 					t.Fatalf("seed %d, record %d: %s\ngot  %+v\nwant %+v", seed, i, msg, r, *w)
+				}
+				if of != times[i] {
+					t.Fatalf("seed %d, record %d: times %+v, want %+v", seed, i, of, times[i])
 				}
 				if r.Number != 1000+uint64(i) {
 					t.Fatalf("record %d has number %d", i, r.Number)

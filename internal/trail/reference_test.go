@@ -51,6 +51,8 @@ func (b *Block) ReferenceNext(r *Record) error {
 			reason = b.defineVariant(&c)
 		case kind == KindDefForm:
 			reason = b.defineForm(&c)
+		case kind == KindTimes:
+			b.readTimes(&c)
 		case kind == KindRun:
 			b.runStart = start
 			reason = b.beginRun(&c)
@@ -153,6 +155,7 @@ func (b *Block) referenceRecord(c *cursor, kind Kind, r *Record) string {
 	r.Kind, r.Fields, r.Session = kind, Field(mask), s
 	r.SessionIndex, r.ShapeIndex, r.TextIndex = int(i), -1, -1
 	r.Number = b.Header.FirstRecord + uint64(b.records)
+	r.Times, b.times = b.times, Times{}
 	if reason := b.referenceFields(c, r); reason != "" {
 		return reason
 	}

@@ -50,7 +50,7 @@ func (b *Block) count(item []byte, at int, kind Kind) bool {
 	if kind == KindTransaction {
 		plain = plainEndFields
 	}
-	if session >= uint64(len(t.Open)) || Field(mask)&^plain != 0 {
+	if session >= uint64(len(t.Open)) || Field(mask)&^plain != 0 || b.times.Known != 0 {
 		return false
 	}
 	s, open := &b.sessions[session], &t.Open[session]

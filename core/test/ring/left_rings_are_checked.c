@@ -222,6 +222,14 @@ brief_record(void *to, uint64_t *random, StenoTemplate *t)
 		b->m.flags |= STENO_MESSAGE_NESTED;
 		b->m.len += sizeof(n);
 	}
+	if (test_below(random, 3) == 0)
+	{
+		const StenoTimes times = {.plan = 1000, .elapsed = test_below(random, 2) ? 3000000 : STENO_NONE64};
+
+		memcpy((uint8_t *) b + b->m.len, &times, sizeof(times));
+		b->m.flags |= STENO_MESSAGE_TIMES;
+		b->m.len += sizeof(times);
+	}
 	return b->m.len;
 }
 

@@ -72,6 +72,7 @@ static const Field fields[] = {
 	FIELD(StenoBriefMessage, version), FIELD(StenoBriefMessage, template), FIELD(StenoBriefMessage, values_len),
 	FIELD(StenoBriefNumbers, statement), FIELD(StenoBriefNumbers, duration), FIELD(StenoBriefNumbers, rows),
 	FIELD(StenoBriefNesting, substatement), FIELD(StenoBriefNesting, depth), FIELD(StenoBriefNesting, nulls_len),
+	FIELD(StenoTimes, analysis), FIELD(StenoTimes, plan), FIELD(StenoTimes, commit), FIELD(StenoTimes, elapsed),
 	{"StenoBriefMessage", "values", offsetof(StenoBriefMessage, values), 0},
 	FIELD(StenoCommitMessage, time), FIELD(StenoCommitMessage, xid), FIELD(StenoCommitMessage, lsn),
 	FIELD(StenoCommitMessage, lsn_len), FIELD(StenoCommitMessage, timeline), FIELD(StenoCommitMessage, duration),
@@ -100,6 +101,7 @@ static const struct
 	{"StenoTemplate", sizeof(StenoTemplate)}, {"StenoBriefMessage", STENO_BRIEF_FIXED},
 	{"StenoBriefNumbers", sizeof(StenoBriefNumbers)},
 	{"StenoBriefNesting", sizeof(StenoBriefNesting)},
+	{"StenoTimes", sizeof(StenoTimes)},
 	{"StenoCommitMessage", sizeof(StenoCommitMessage)}, {"StenoEnding", sizeof(StenoEnding)}
 };
 

@@ -61,14 +61,17 @@ check_header(const StenoBlockHeader *h, uint64_t number)
 	for (i = 0; i < nkept; i++)
 	{
 		const StenoRecordMessage *r = (const StenoRecordMessage *) kept[i].m;
+		uint64_t	elapsed = steno_message_times(kept[i].m).elapsed;
 		int64_t		end;
 
 		if (r->m.kind == STENO_KIND_DATA)
 			continue;
 		records++;
 		end = r->time;
-		if (r->m.kind == STENO_KIND_STATEMENT && r->duration != STENO_NONE64 &&
-			__builtin_add_overflow(r->time, (int64_t) r->duration, &end))
+		if (elapsed == STENO_NONE64)
+			elapsed = r->duration;
+		if (r->m.kind == STENO_KIND_STATEMENT && elapsed != STENO_NONE64 &&
+			__builtin_add_overflow(r->time, (int64_t) elapsed, &end))
 			end = INT64_MAX;
 		first = r->time < first ? r->time : first;
 		first_end = end < first_end ? end : first_end;
@@ -233,6 +236,19 @@ add_numbers(StenoBriefMessage *b, uint64_t *random, uint64_t statement)
 	b->m.len += sizeof(numbers);
 }
 
+/* Times come last, after whatever else is appended. */
+static void
+add_times(StenoBriefMessage *b, uint64_t *random)
+{
+	StenoTimes	times = {.plan = test_below(random, UINT64_C(1) << 40), .elapsed = STENO_NONE64};
+
+	if (test_below(random, 2))
+		times.elapsed = test_below(random, UINT64_C(1) << 50);
+	memcpy((uint8_t *) b + b->m.len, &times, sizeof(times));
+	b->m.flags |= STENO_MESSAGE_TIMES;
+	b->m.len += sizeof(times);
+}
+
 static void
 brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t statement)
 {
@@ -317,6 +333,8 @@ TEST(block_round_trip_of_random_records)
 			brief_record(buffer, templates[s], &random, statement[s]);
 			if (test_below(&random, 4) == 0)
 				nest(buffer, &random);
+			if (test_below(&random, 10) == 0)
+				add_times((StenoBriefMessage *) buffer, &random);
 		}
 		else
 			model_random(buffer, ROOM, &random, ++seq[s], &statement[s]);

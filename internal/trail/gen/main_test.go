@@ -9,7 +9,7 @@ import (
 // numbered is what format version 1 numbers, and how output names it. Lists only grow at their ends; what stands here
 // is never changed, also when nothing writes it any more (docs/format-policy.md).
 var numbered = map[string]string{
-	"KIND":        "1 statement, 2 start, 3 connect, 4 auth_failed, 5 disconnect, 6 transaction, 7 setting, 8 note, 9 gap, 10 server, 11 seal, 12 subtransaction, 64 data, 65 run, 128 session, 129 shape, 130 text, 131 index, 132 form, 133 variant",
+	"KIND":        "1 statement, 2 start, 3 connect, 4 auth_failed, 5 disconnect, 6 transaction, 7 setting, 8 note, 9 gap, 10 server, 11 seal, 12 subtransaction, 64 data, 65 run, 66 times, 128 session, 129 shape, 130 text, 131 index, 132 form, 133 variant",
 	"FIELD":       "0 shape, 1 text, 2 rows, 3 time, 4 duration_us, 5 nulls, 6 params, 7 seq, 8 statement, 9 depth, 10 outcome, 11 sqlstate, 12 xid, 13 text_bytes, 14 parts, 15 extra, 16 audited, 17 event, 18 statements, 19 commit_lsn",
 	"OUTCOME":     "0 ok, 1 error, 2 interrupted, 3 running",
 	"EVENT":       "1 commit, 2 abort, 3 prepare, 4 commit prepared, 5 rollback prepared",

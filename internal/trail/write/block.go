@@ -84,6 +84,7 @@ type Record struct {
 	Audited      trail.Audited
 	Ending       trail.Ending
 	EndingFields trail.Field // which of Ending are known
+	Times        trail.Times
 	Parts        [3]uint64
 	HasParts     bool
 	HasCut       bool
@@ -239,6 +240,13 @@ func (b *Block) Add(s *Source, r *Record) {
 	if isStatement(r.Kind) && r.Statement != e.statement+1 {
 		f |= trail.FieldStatement
 	}
+	if t := &r.Times; t.Known != 0 {
+		b.item = binary.AppendUvarint(b.item[:0], uint64(t.Known))
+		for _, n := range t.All {
+			b.item = binary.AppendUvarint(b.item, n)
+		}
+		b.put(trail.KindTimes, b.item)
+	}
 	item := binary.AppendUvarint(b.item[:0], uint64(index))
 	item = binary.AppendUvarint(item, uint64(f))
 	if f&trail.FieldShape != 0 {
@@ -335,7 +343,11 @@ func (b *Block) appendEnding(item []byte, r *Record, f trail.Field) []byte {
 // note keeps the times of the header.
 func (b *Block) note(r *Record) {
 	end := r.Time
-	if r.Kind == trail.KindStatement && r.Duration != None {
+	switch {
+	case r.Kind != trail.KindStatement:
+	case r.Times.Known&trail.KnownElapsed != 0:
+		end += int64(r.Times.Elapsed)
+	case r.Duration != None:
 		end += int64(r.Duration)
 	}
 	if b.records == 0 {
@@ -425,7 +437,7 @@ func Check(s *Source, r *Record) error {
 		return reason(err)
 	case got.Shape != nil && len(got.Shape.Params) > 0 && got.Parts[trail.PartValues] == 0 && !got.Params(func(trail.ParamType, []byte, bool) bool { return true }):
 		return errors.New("parameters do not match their types")
-	case r.Kind == trail.KindStatement && r.Duration != None && (int64(r.Duration) < 0 || got.End() < got.Time):
+	case r.Kind == trail.KindStatement && (r.Duration != None && int64(r.Duration) < 0 || got.End() < got.Time):
 		return errors.New("its duration cannot be")
 	}
 	if err := read.Next(&got); err != io.EOF {

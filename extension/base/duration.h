@@ -1,0 +1,94 @@
+/*
+ * extension/base/duration.h
+ *		How long the server works for a statement.
+ *
+ * A statement's duration is the time that the server has worked for it: from the
+ * beginning of the message that starts it, or from the end of the statement before it
+ * in the same message, to its end, without the time in which its portal waited for the
+ * client or for who reads a cursor.  What the server did for it in earlier messages
+ * (parse analysis of a Parse, planning of a Bind) is added.
+ *
+ * The clock of durations is that of core/ring/clock.h, whose ticks are nothing that a
+ * message's timestamp could be compared with.  So the time on the wall at some ticks is
+ * kept, and is read again after a tenth of a second: until then, both clocks differ by a
+ * few microseconds.
+ */
+#ifndef STENO_DURATION_H
+#define STENO_DURATION_H
+
+#include "base/steno.h"
+
+#pragma GCC visibility push(hidden)
+
+/* From so many microseconds on, parts of a duration are told apart. */
+#define STENO_TOLD_APART 1000
+
+extern void steno_wall_read(uint64 ticks);
+
+/* The time on the wall at some ticks, which are those of now. */
+static inline TimestampTz
+steno_wall(uint64 ticks)
+{
+	if (unlikely(ticks - steno_my.wall_ticks > steno_my.wall_limit))
+		steno_wall_read(ticks);
+	return steno_my.wall_time + (TimestampTz) steno_clock_us(&steno_my.clock, steno_my.wall_ticks, ticks);
+}
+
+static inline uint32
+steno_short_us(uint64 us)
+{
+	return (uint32) Min(us, PG_UINT32_MAX);
+}
+
+/* The server stops working for a statement, which has not ended. */
+static inline void
+steno_work_stops(StenoStatement *s)
+{
+	s->stopped = steno_clock_ticks(&steno_my.clock);
+}
+
+/* It works for the statement again. */
+static inline void
+steno_work_goes_on(StenoStatement *s)
+{
+	if (s->stopped == 0)
+		return;
+	s->paused += steno_clock_ticks(&steno_my.clock) - s->stopped;
+	s->stopped = 0;
+}
+
+/* Microseconds that the server has worked for a statement. */
+static inline uint64
+steno_duration(const StenoStatement *s)
+{
+	uint64		end = s->stopped != 0 ? s->stopped : steno_clock_ticks(&steno_my.clock);
+
+	/* a portal may be closed long after its query has stopped */
+	if (likely(end > steno_my.ended_ticks))
+	{
+		steno_my.ended_ticks = end;
+		steno_my.ended_message = steno_my.begun_message;
+	}
+	return (uint64) s->before + s->ahead + steno_clock_us(&steno_my.clock, s->start + s->paused, end);
+}
+
+/* What is said apart of a duration that steno_duration has just returned; false: nothing. */
+static inline bool
+steno_times_of(const StenoStatement *s, uint64 duration, StenoTimes *times)
+{
+	uint64		end = s->stopped != 0 ? s->stopped : steno_my.ended_ticks;
+	uint64		elapsed = s->before + steno_clock_us(&steno_my.clock, s->start, end);
+	bool		differs = elapsed + STENO_TOLD_APART - duration > 2 * STENO_TOLD_APART;
+
+	if (likely(!differs && (s->analysis | s->plan | s->commit) == 0))
+		return false;
+	times->analysis = s->analysis;
+	times->plan = s->plan;
+	times->commit = s->commit;
+	times->elapsed = differs ? elapsed : STENO_NONE64;
+	return true;
+}
+
+#pragma GCC visibility pop
+
+#endif							/* STENO_DURATION_H */
