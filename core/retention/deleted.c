@@ -320,6 +320,43 @@ write_file(const char *path, const char *text, size_t len, const char *folder, c
 	return steno_sync_folder(folder, error);
 }
 
+static void
+new_file_path(char *path, size_t size, const char *trail)
+{
+	snprintf(path, size, "%s/" STENO_RETENTION_FILE ".new", trail);
+}
+
+bool
+steno_deleted_keep_room(const char *trail)
+{
+	char		path[1100];
+	struct stat st;
+	int			fd;
+	bool		ok;
+
+	new_file_path(path, sizeof(path), trail);
+	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= STENO_RETENTION_ROOM)
+		return true;
+	(void) unlink(path);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return false;
+	ok = posix_fallocate(fd, 0, STENO_RETENTION_ROOM) == 0;
+	close(fd);
+	if (!ok)
+		(void) unlink(path);
+	return ok;
+}
+
+bool
+steno_deleted_release_room(const char *trail)
+{
+	char		path[1100];
+
+	new_file_path(path, sizeof(path), trail);
+	return unlink(path) == 0;
+}
+
 bool
 steno_deleted_store(const char *trail, const StenoDeleted now[STENO_RETENTION_STREAMS],
 					const StenoDeleted before[STENO_RETENTION_STREAMS], StenoError *error)
@@ -332,7 +369,7 @@ steno_deleted_store(const char *trail, const StenoDeleted now[STENO_RETENTION_ST
 	bool		ok;
 
 	snprintf(name, sizeof(name), "%s/" STENO_RETENTION_FILE, trail);
-	snprintf(temporary, sizeof(temporary), "%s/" STENO_RETENTION_FILE ".new", trail);
+	new_file_path(temporary, sizeof(temporary), trail);
 	if (text == NULL)
 		return steno_failed(error, ENOMEM, "could not write file", name);
 	memcpy(text, first_line, len);

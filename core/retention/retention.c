@@ -187,6 +187,23 @@ first_kept(const StenoKeptStream *s, const StenoDeleted *deleted)
 	return i;
 }
 
+void
+steno_kept_forget(StenoKeptTrail *kept, const StenoDeleted deleted[STENO_RETENTION_STREAMS])
+{
+	uint32_t	i;
+
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+	{
+		StenoKeptStream *s = &kept->streams[i];
+		uint32_t	gone = first_kept(s, &deleted[i]);
+
+		if (gone == 0)
+			continue;
+		s->count -= gone;
+		memmove(s->segments, s->segments + gone, s->count * sizeof(StenoKeptSegment));
+	}
+}
+
 bool
 steno_slot_is_lost(const StenoSlot *slot, const StenoKeptTrail *kept,
 				   const StenoDeleted deleted[STENO_RETENTION_STREAMS])
@@ -398,6 +415,7 @@ plan_all(Planning *p)
 		if (!slots_agree(p, (uint32_t) stream, t, &reason))
 		{
 			t->over = true;
+			p->plan->kept_by_slots = true;
 			continue;
 		}
 		if (p->plan->files > 0 && p->plan->files + (t->next - t->head) > p->limits->most)
@@ -445,6 +463,7 @@ steno_retention_plan(const StenoKeptTrail *kept,
 		p.total += steno_kept_bytes(&kept->streams[i], deleted[i].last + 1);
 	}
 	plan_all(&p);
+	plan->left = p.total;
 	free(p.holds_nothing);
 	if (error->what[0] == '\0')
 		return true;

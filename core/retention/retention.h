@@ -106,6 +106,16 @@ extern bool steno_deleted_store(const char *trail, const StenoDeleted now[STENO_
 								const StenoDeleted before[STENO_RETENTION_STREAMS], StenoError *error);
 
 /*
+ * Space for the state file and for a record of deletions, so that segments can be deleted
+ * when the disk is full: the file that replaces the state file next exists already, and
+ * is this long.  keep returns whether there is such a file, release whether there was.
+ */
+#define STENO_RETENTION_ROOM (128 * 1024)
+
+extern bool steno_deleted_keep_room(const char *trail);
+extern bool steno_deleted_release_room(const char *trail);
+
+/*
  * Call found for each line of a state file, the latest of each stream first.  False
  * if it is not a state file.
  */
@@ -138,11 +148,16 @@ typedef struct StenoPlan
 	StenoDeleted next[STENO_RETENTION_STREAMS]; /* last is 0 if nothing of the stream is to be
 												 * deleted */
 	bool	   *lost;			/* slots that lose segments they need, by index */
+	uint64_t	left;			/* bytes that remain */
+	bool		kept_by_slots;	/* more would be deleted if no slot needed it */
 } StenoPlan;
 
 /* Whether a slot has lost a segment that it needs; it then keeps nothing any more. */
 extern bool steno_slot_is_lost(const StenoSlot *slot, const StenoKeptTrail *kept,
 							   const StenoDeleted deleted[STENO_RETENTION_STREAMS]);
+
+/* Forget those segments of a list that were deleted by policy. */
+extern void steno_kept_forget(StenoKeptTrail *kept, const StenoDeleted deleted[STENO_RETENTION_STREAMS]);
 
 /* Total size of the segments of a stream from this one on. */
 extern uint64_t steno_kept_bytes(const StenoKeptStream *stream, uint64_t from);

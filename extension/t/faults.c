@@ -34,7 +34,7 @@
  * The disk remembers: for each segment, a file of the folder "memory" says of each byte whether it
  * is on disk, waits for a sync, or is lost because a sync has failed since it was written.  Each
  * process that writes the segment takes it over, as it takes over the kernel's cache.  In a folder
- * "disk", if there is one, it keeps <stream>/<segment>: what would be there after a power failure.
+ * "survives", if there is one, it keeps <stream>/<segment>: what would be there after a power failure.
  *
  * In a folder "durable", if there is one, it notes for each segment, in a file
  * <stream>.<name of the segment>, how many of its bytes a sync has brought to disk so far.
@@ -295,11 +295,11 @@ store(int fd, off_t from, off_t to)
 	char		bytes[65536];
 	int			disk;
 
-	snprintf(name, sizeof(name), "disk/%s", stream);
-	if (!is_there("disk") || !path_of(path, sizeof(path), name))
+	snprintf(name, sizeof(name), "survives/%s", stream);
+	if (!is_there("survives") || !path_of(path, sizeof(path), name))
 		return;
 	(void) mkdir(path, 0700);
-	snprintf(name, sizeof(name), "disk/%s/%s", stream, segment);
+	snprintf(name, sizeof(name), "survives/%s/%s", stream, segment);
 	if (!path_of(path, sizeof(path), name) || (disk = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) < 0)
 		abort();
 	while (from < to)

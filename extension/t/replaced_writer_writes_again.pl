@@ -25,7 +25,7 @@ steno.mandatory = ''
 });
 my $watch;
 
-mkdir "$faults->{folder}/disk" or die;
+mkdir "$faults->{folder}/survives" or die;
 begin();
 value($node, 'CREATE TABLE t (what text)');
 
@@ -64,7 +64,7 @@ sub asks
 sub survivors
 {
 	my ($text) = @_;
-	my ($code, $out, $err) = steno_result('cat', '--format', 'json', '--grep', $text, "$faults->{folder}/disk");
+	my ($code, $out, $err) = steno_result('cat', '--format', 'json', '--grep', $text, "$faults->{folder}/survives");
 
 	diag $err if $err ne '';
 	return scalar(my @lines = split /\n/, $out);
@@ -143,5 +143,5 @@ $watch->quit;
 $node->stop;
 verify_ok($node, 'the trail is whole');
 gapless($node, 'no session has gaps');
-is((steno_result('verify', "$faults->{folder}/disk"))[0], 0, 'and the disk has all of it');
+is((steno_result('verify', "$faults->{folder}/survives"))[0], 0, 'and the disk has all of it');
 done_testing();

@@ -218,6 +218,8 @@ steno_health_failed(StenoWriter *w, StenoAction action, const StenoError *error)
 	w->retry_at[action] = TimestampTzPlusMilliseconds(now, STENO_RETRY_MS);
 	describe_failure(text, sizeof(text), error);
 	set_failure_text(w, text);
+	if (action == STENO_WRITE)
+		w->disk_full = error->error == ENOSPC || error->error == EDQUOT;
 	if (w->failing[action])
 		return;
 	w->failing[action] = true;
@@ -252,6 +254,8 @@ steno_health_succeeded(StenoWriter *w, StenoAction action)
 	};
 	bool		before = is_failing(w);
 
+	if (action == STENO_WRITE)
+		w->disk_full = false;
 	if (!w->failing[action])
 		return;
 	w->failing[action] = false;
@@ -396,7 +400,7 @@ measure_disk(StenoWriter *w)
 bool
 steno_health_take_room(StenoWriter *w, size_t len, StenoError *error)
 {
-	if (steno_disk_reserve == 0)
+	if (steno_disk_reserve == 0 || w->use_reserve)
 		return true;
 	if (w->disk_room < (int64) len)
 		measure_disk(w);
@@ -486,6 +490,9 @@ steno_health_wait_to_retry(StenoWriter *w)
 {
 	uint64		start = steno_clock_ticks(&steno_my.clock);
 
+	/* what can be deleted goes first: the limits may have been set just for that */
+	if (w->disk_full && w->make_space(w))
+		return !steno_process_may_end(w);
 	/* not measured by the time of day, which may be set back meanwhile */
 	while (steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)) <
 		   STENO_RETRY_MS * UINT64CONST(1000))

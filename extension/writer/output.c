@@ -18,6 +18,9 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
+/* Capacity of a block that is written before the open one. */
+#define ASIDE_CAPACITY (256 * 1024)
+
 /* ---- the segment's place ---- */
 
 static void
@@ -224,6 +227,7 @@ steno_writer_write(StenoWriter *w)
 	uint32		records = steno_block_records(w->block);
 	uint32		raw = steno_block_bytes(w->block);
 	uint64		finished = 0;	/* segment that the block was finished for; no segment has number 0 */
+	uint64		number = 0;		/* and its number */
 	uint8		chain[STENO_HASH_SIZE];
 	const uint8_t *bytes = NULL;
 	size_t		len = 0;
@@ -235,10 +239,14 @@ steno_writer_write(StenoWriter *w)
 	{
 		if (!steno_writer_keep_place(w, false))
 			return false;
-		/* a block is finished again for another segment, where it is chained to another hash */
-		if (w->stream.segment != finished)
+		/*
+		 * A block is finished again for another segment, or behind another block, where it
+		 * is chained to another hash.
+		 */
+		if (w->stream.segment != finished || w->stream.next_block != number)
 		{
 			finished = w->stream.segment;
+			number = w->stream.next_block;
 			bytes = finish_block(w, chain, &len);
 		}
 		if (bytes == NULL)
@@ -261,6 +269,7 @@ steno_writer_write(StenoWriter *w)
 		if (!steno_health_wait_to_retry(w))
 			return false;
 	}
+	w->use_reserve = false;
 	steno_health_succeeded(w, STENO_WRITE);
 	steno_index_commit(w->index, w->stream.segment, w->stream.next_block - 1, len);
 	if (w->drain != NULL)
@@ -273,6 +282,56 @@ steno_writer_write(StenoWriter *w)
 	atomic_store_explicit(&w->control->last_write, GetCurrentTimestamp(), memory_order_relaxed);
 	steno_block_reset(w->block);
 	w->block_written(w, raw);
+	return true;
+}
+
+/*
+ * Write a block that put fills, before the open one, which waits for space and is then
+ * finished again behind it.  It may use the reserve.  It is not part of the segment's
+ * index, which then covers what follows.  Never waits.
+ */
+bool
+steno_writer_write_aside(StenoWriter *w, void (*put) (StenoWriter *writer), StenoError *error)
+{
+	StenoBlock *open = w->block;
+	StenoSource self = w->self;
+	uint32		records;
+	uint8		chain[STENO_HASH_SIZE];
+	const uint8_t *bytes;
+	size_t		len = 0;
+	bool		ok = false;
+
+	if (w->aside == NULL)
+	{
+		w->aside = steno_block_create(ASIDE_CAPACITY);
+		if (w->aside == NULL)
+			return steno_failed(error, ENOMEM, "could not make a block for", w->stream.directory);
+		steno_block_set_crypt(w->aside, steno_key_crypt());
+	}
+	w->block = w->aside;
+	w->self.generation = UINT64_MAX;
+	put(w);
+	records = steno_block_records(w->aside);
+	memcpy(chain, w->stream.chain, STENO_HASH_SIZE);
+	bytes = steno_block_finish(w->aside, steno_compression, w->stream.next_block, w->stream.next_record,
+							   GetCurrentTimestamp(), chain, &len);
+	if (bytes == NULL)
+		steno_key_block_error(w, error);
+	else
+	{
+		/* the intent of the open block stays: it is not in the file, whatever happens */
+		steno_state_write_begins(w, chain);
+		ok = steno_stream_append(&w->stream, bytes, len, records, chain, error);
+	}
+	self.seq = ok ? w->self.seq : self.seq;
+	w->self = self;
+	w->block = open;
+	steno_block_reset(w->aside);
+	if (!ok)
+		return false;
+	steno_writer_count(&w->control->records, records);
+	steno_writer_count(&w->control->blocks, 1);
+	steno_writer_count(&w->control->stored_bytes, len);
 	return true;
 }
 

@@ -25,8 +25,11 @@
 /* Time between two checks of the trail, unless a segment was begun. */
 #define LOOK_US (INT64CONST(60) * USECS_PER_SEC)
 
-/* Shortest time between two checks. */
-#define REST_US USECS_PER_SEC
+/* Shortest time between two checks, unless the last one has left something to delete. */
+#define REST_US (USECS_PER_SEC / 10)
+
+/* Time between two checks that space is kept for deletions. */
+#define KEEP_ROOM_US (INT64CONST(10) * USECS_PER_SEC)
 
 /*
  * Maximum number of files deleted in one pass, because statements may wait for the
@@ -59,6 +62,9 @@ static bool is_pending;
 static char obstacle[2400];
 
 static bool look_again;			/* check again at the next opportunity, not after LOOK_US */
+static bool behind;				/* the last check has left something to delete */
+static StenoKeptTrail last_list;	/* the list of that check */
+static bool aside;				/* the open block waits for space */
 
 /* ---- messages ---- */
 
@@ -119,6 +125,18 @@ segments_begun(void)
 	return sum;
 }
 
+/* Whether any writer cannot write, perhaps for lack of space. */
+static bool
+cannot_write(void)
+{
+	uint32		i;
+
+	for (i = 0; i < steno_rings.nwriters; i++)
+		if (atomic_load_explicit(&steno_control->writers[i].health.failing, memory_order_relaxed) != 0)
+			return true;
+	return false;
+}
+
 static bool
 is_check_due(void)
 {
@@ -130,10 +148,11 @@ is_check_due(void)
 	TimestampTz now = GetCurrentTimestamp();
 	uint64		begun = segments_begun();
 	bool		changed = begun != last_begun || steno_retention_size != last_size ||
-		steno_retention_age != last_age || steno_slot_max_size != last_slot_max || look_again;
+		steno_retention_age != last_age || steno_slot_max_size != last_slot_max || look_again ||
+		cannot_write();
 
 	/* if the clock was set back, check at once */
-	if (last != 0 && now >= last && now - last < (changed ? REST_US : LOOK_US))
+	if (!behind && last != 0 && now >= last && now - last < (changed ? REST_US : LOOK_US))
 		return false;
 	last = now;
 	last_begun = begun;
@@ -159,7 +178,9 @@ lock_slots(StenoError *error)
 
 	snprintf(error->path, sizeof(error->path), "%s/" STENO_SLOTS_FOLDER, steno_directory);
 	strcpy(error->what, "could not lock folder");
-	if (mkdir(error->path, pg_dir_create_mode) != 0 && errno != EEXIST)
+	if (mkdir(error->path, pg_dir_create_mode) != 0 && errno != EEXIST &&
+		!(errno == ENOSPC && steno_deleted_release_room(steno_directory) &&
+		  mkdir(error->path, pg_dir_create_mode) == 0))
 		strcpy(error->what, "could not create folder");
 	else if ((fd = open(error->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0)
 	{
@@ -175,7 +196,8 @@ lock_slots(StenoError *error)
 
 /*
  * Protect the open segments of all writers.  Nothing is deleted while a writer has
- * not opened a segment, because it is not known which stream it will write.  A
+ * not opened a segment, because it is not known which stream it will write; unless it
+ * fails to, perhaps for lack of space: the last segment of each stream is safe anyway.  A
  * writer stores its stream before its first segment (release), so a process that
  * sees the segment (acquire) also sees the stream.
  */
@@ -191,6 +213,8 @@ protect_open_segments(StenoKeptTrail *kept)
 		uint64		segment = atomic_load_explicit(&writer->segment, memory_order_acquire);
 		uint32		stream = atomic_load(&writer->stream);
 
+		if (segment == 0 && atomic_load(&((StenoWriterControl *) writer)->health.failing) != 0)
+			continue;
 		if (segment == 0)
 			for (j = 0; j < STENO_RETENTION_STREAMS; j++)
 				kept->streams[j].open = 0;
@@ -237,6 +261,18 @@ delete_recorded(const StenoKeptTrail *kept, StenoError *error)
 	return ok;
 }
 
+static bool
+sync_records(StenoWriter *w, StenoError *error)
+{
+	/* while the open block waits, nothing else may */
+	if (!aside)
+		return steno_writer_sync(w);	/* which reports a failure */
+	if (!steno_stream_sync(&w->stream, error))
+		return report_obstacle(error, kept_all);
+	steno_state_synced(w, false);
+	return true;
+}
+
 /*
  * Sync, and read the records back; only then do they take effect.  False if they
  * are not certain to be on disk.
@@ -250,8 +286,8 @@ confirm_on_disk(StenoWriter *w)
 	bool		there;
 	uint32		i;
 
-	if (!steno_writer_sync(w))
-		return false;			/* steno_writer_sync has reported the failure */
+	if (!sync_records(w, &error))
+		return false;
 	is_pending = false;
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
 		if (pending[i].last > 0 && memcmp(pending[i].at_chain, pending_chain, STENO_HASH_SIZE) == 0)
@@ -295,28 +331,59 @@ record_deletion(StenoWriter *w, uint32 stream, const StenoDeleted *d, bool repea
 	steno_writer_server(w, pairs, n);
 }
 
+/* Streams whose latest record is repeated, and those that have a new one. */
+static bool again[STENO_RETENTION_STREAMS];
+static bool anew[STENO_RETENTION_STREAMS];
+
+static void
+put_records(StenoWriter *w)
+{
+	uint32		i;
+
+	if (aside)
+		steno_seal_put_aside(w);
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+		if (anew[i] || again[i])
+			record_deletion(w, i, &pending[i], again[i]);
+}
+
+/* Write the records: now, even if only the reserve of the disk has space. */
+static bool
+write_records(StenoWriter *w)
+{
+	StenoError	error = {0};
+
+	if (!aside)
+	{
+		put_records(w);
+		w->use_reserve = true;
+		return steno_writer_write(w);
+	}
+	if (!steno_writer_write_aside(w, put_records, &error))
+		return report_obstacle(&error, kept_all);
+	steno_seal_block_inserted(w);
+	return true;
+}
+
 /*
- * Write the records of a plan, in a block of their own.  The latest record of another stream
- * is repeated if the segment that has it is deleted by this plan.
+ * Write the records of a plan, in a block of their own, but for a seal.  The latest record of
+ * another stream is repeated if the segment that has it is deleted by this plan.
  */
 static bool
 record_plan(StenoWriter *w, const StenoPlan *plan)
 {
 	StenoError	error = {0};
-	bool		again[STENO_RETENTION_STREAMS];
 	uint32		i;
 
-	/* write the open block, so that the position of the records' block is known */
-	if (!steno_writer_write(w))
-		return false;
 	memcpy(pending, deleted, sizeof(pending));
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
 	{
-		again[i] = plan->next[i].last == 0 && deleted[i].last > 0 &&
+		anew[i] = plan->next[i].last > 0;
+		again[i] = !anew[i] && deleted[i].last > 0 &&
 			deleted[i].at_segment <= plan->next[deleted[i].at_stream].last;
-		if (plan->next[i].last == 0 && !again[i])
+		if (!anew[i] && !again[i])
 			continue;
-		if (!again[i])
+		if (anew[i])
 			pending[i] = plan->next[i];
 		pending[i].at_stream = w->stream.number;
 		pending[i].at_segment = w->stream.segment;
@@ -331,14 +398,11 @@ record_plan(StenoWriter *w, const StenoPlan *plan)
 	 */
 	if (!steno_deleted_store(steno_directory, pending, deleted, &error))
 		return report_obstacle(&error, kept_all);
-	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
-		if (plan->next[i].last > 0 || again[i])
-			record_deletion(w, i, &pending[i], again[i]);
-	if (!steno_writer_write(w))
+	if (!write_records(w))
 		return false;
 	memcpy(pending_chain, w->stream.chain, STENO_HASH_SIZE);
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
-		if (plan->next[i].last > 0 || again[i])
+		if (anew[i] || again[i])
 			memcpy(pending[i].at_chain, pending_chain, STENO_HASH_SIZE);
 	is_pending = true;
 	return true;
@@ -359,8 +423,25 @@ warn_of_lost_slots(const StenoSlots *slots, const StenoPlan *plan)
 					 errhint("Use \"steno slot advance --force\" to go on from what is left, or \"steno slot drop\".")));
 }
 
+/* Say once that the limit is exceeded because of slots. */
+static void
+report_excess(const StenoPlan *plan)
+{
+	static bool reported;
+	uint64		limit = (uint64) steno_retention_size * 1024 * 1024;
+	bool		exceeded = limit > 0 && plan->left > limit && plan->kept_by_slots;
+
+	if (exceeded && !reported)
+		ereport(LOG,
+				(errmsg("the trail takes %llu MB, which is more than \"steno.retention_size\"",
+						(unsigned long long) (plan->left / (1024 * 1024))),
+				 errdetail("Slots need segments that would be deleted otherwise."),
+				 errhint("See \"steno.slots\". A program that no longer reads the trail should not have a slot; \"steno.slot_max_size\" limits what one can keep.")));
+	reported = exceeded;
+}
+
 static bool
-plan_and_record(StenoWriter *w, const StenoKeptTrail *kept)
+plan_and_record(StenoWriter *w, const StenoKeptTrail *kept, bool *more)
 {
 	StenoError	error = {0};
 	StenoSlots	slots;
@@ -383,7 +464,8 @@ plan_and_record(StenoWriter *w, const StenoKeptTrail *kept)
 		recorded = plan.files > 0 && record_plan(w, &plan);
 		if (recorded)
 			warn_of_lost_slots(&slots, &plan);
-		look_again = plan.more;
+		*more = plan.more;
+		report_excess(&plan);
 		if (plan.files == 0)
 			report_recovery();
 		steno_plan_free(&plan);
@@ -392,35 +474,34 @@ plan_and_record(StenoWriter *w, const StenoKeptTrail *kept)
 	return recorded;
 }
 
-static void
+/* Returns whether segments were deleted. */
+static bool
 apply_limits(StenoWriter *w, StenoKeptTrail *kept)
 {
 	StenoError	error = {0};
+	bool		more = false;
 
+	behind = false;
 	if (!loaded)
 	{
 		if (!steno_deleted_load(steno_directory, deleted, &error))
-		{
-			report_obstacle(&error, kept_all);
-			return;
-		}
+			return report_obstacle(&error, kept_all);
 		loaded = true;
 		report_missing_before(kept);
 	}
-	if (is_pending && !confirm_on_disk(w))
-		return;
-	if (!delete_recorded(kept, &error))
-		return;
+	if ((is_pending && !confirm_on_disk(w)) || !delete_recorded(kept, &error))
+		return false;
 	if (steno_retention_size == 0 && steno_retention_age == 0)
 	{
 		report_recovery();
-		return;
+		return false;
 	}
 	protect_open_segments(kept);
-	if (!plan_and_record(w, kept) || !confirm_on_disk(w))
-		return;
-	if (delete_recorded(kept, &error))
-		report_recovery();
+	if (!plan_and_record(w, kept, &more) || !confirm_on_disk(w) || !delete_recorded(kept, &error))
+		return false;
+	report_recovery();
+	behind = more;
+	return true;
 }
 
 /*
@@ -443,41 +524,130 @@ has_work(void)
 	return access(path, F_OK) == 0 || errno != ENOENT;
 }
 
-/* Called in each pass of writer 0. */
-void
-steno_retention(StenoWriter *w)
+/*
+ * The segments that exist.  While there is more to delete than at once, the list of the
+ * last check is used again: what was added since is not to be deleted.
+ */
+static bool
+list_segments(StenoKeptTrail *kept, StenoError *error)
+{
+	if (behind && last_list.path != NULL)
+	{
+		*kept = last_list;
+		memset(&last_list, 0, sizeof(last_list));
+		return true;
+	}
+	if (!steno_kept_list(steno_directory, &last_list, kept, error))
+		return report_obstacle(error, kept_all);
+	steno_kept_free(&last_list);
+	return true;
+}
+
+/* Look for what is to be deleted, and delete it; returns whether anything was. */
+static bool
+check_trail(StenoWriter *w)
 {
 	static int	refused;
-	static StenoKeptTrail before;
 	StenoError	error = {0};
 	StenoKeptTrail kept;
-	int			lock;
+	bool		done = false;
+	int			lock = lock_slots(&error);
 
-	if (!has_work() || !is_check_due())
-		return;
-	lock = lock_slots(&error);
 	if (lock < 0)
 	{
 		/*
 		 * Others hold the lock only briefly: try again soon, and report it only if
 		 * that fails often.
 		 */
+		behind = false;
 		look_again = error.error == EWOULDBLOCK && ++refused < LOCK_TRIES;
 		if (!look_again)
 			report_obstacle(&error, kept_all);
 		steno_health_set_problem(w, STENO_PROBLEM_RETENTION, obstacle[0] != '\0');
-		return;
+		return false;
 	}
 	refused = 0;
 	/* list only under the lock, so that the list and the slots belong together */
-	if (!steno_kept_list(steno_directory, &before, &kept, &error))
-		report_obstacle(&error, kept_all);
-	else
+	if (list_segments(&kept, &error))
 	{
-		apply_limits(w, &kept);
-		steno_kept_free(&before);
-		before = kept;
+		done = apply_limits(w, &kept);
+		steno_kept_forget(&kept, deleted);
+		last_list = kept;
 	}
+	else
+		behind = false;
 	close(lock);
 	steno_health_set_problem(w, STENO_PROBLEM_RETENTION, obstacle[0] != '\0');
+	return done;
+}
+
+/* Keep space for the records of deletions, while there is enough. */
+static void
+keep_room(const StenoWriter *w)
+{
+	static TimestampTz last;
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (last != 0 && now >= last && now - last < KEEP_ROOM_US)
+		return;
+	last = now;
+	if (steno_disk_reserve == 0 || w->disk_room > STENO_RETENTION_ROOM)
+		(void) steno_deleted_keep_room(steno_directory);
+}
+
+/* A check is under way, which may wait for space itself. */
+static bool checking;
+
+/* Called in each pass of writer 0. */
+void
+steno_retention(StenoWriter *w)
+{
+	keep_room(w);
+	/* the open block comes first, so that the position of the records' block is known */
+	if (!has_work() || !is_check_due() || !steno_writer_write(w))
+		return;
+	checking = true;
+	(void) check_trail(w);
+	checking = false;
+}
+
+/* Whether a check is due at once, because the last one has left something to delete. */
+bool
+steno_retention_is_behind(void)
+{
+	return behind;
+}
+
+/*
+ * There is no space for the open block: delete what the limits, which may have been
+ * lowered just now, do not keep.  The records of that are written before the open block,
+ * into the reserve, or where the file was that keeps space for them.  Returns whether
+ * there may be space now.  Never waits.
+ */
+bool
+steno_retention_make_space(StenoWriter *w)
+{
+	bool		done;
+
+	if (w->number != 0 || checking)
+		return false;
+	/* nothing can be recorded without a segment, but one may fit now */
+	if (w->stream.fd < 0)
+		return steno_deleted_release_room(steno_directory);
+	if (!has_work())
+		return false;
+
+	/* nothing may come before the first seal of a run, and rarely before another one: it is written */
+	if (steno_seal_is_alone(w) || !steno_seal_may_follow(w))
+	{
+		if (w->use_reserve)
+			return false;
+		w->use_reserve = true;
+		(void) steno_deleted_release_room(steno_directory);
+		return true;
+	}
+	checking = aside = true;
+	done = check_trail(w);
+	checking = aside = false;
+	return done;
 }

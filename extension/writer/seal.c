@@ -280,6 +280,23 @@ remember_open_seal(const StenoSeal *seal)
 	open_seals[open_count++].key = key;
 }
 
+/* A seal of the last block, without its hash. */
+static void
+describe_seal(const StenoWriter *w, StenoSeal *seal, const char *reason)
+{
+	*seal = (StenoSeal) {
+		.system_identifier = w->stream.system_identifier,
+		.stream = w->stream.number,
+		.interval = (uint32) steno_seal_interval,
+		.segment = w->stream.segment,
+		.block = w->stream.next_block - 1,
+		.record = w->stream.next_record - 1,
+		.first = first_block,
+		.time = GetCurrentTimestamp(),
+		.reason = reason,
+	};
+}
+
 /*
  * Put a seal of the last block into the open one, which contains nothing but seals.
  * The seal is written with that block.  False if it could not be made, which is
@@ -293,19 +310,10 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 		uint64		aligned;
 		uint8		bytes[STENO_SEAL_ROOM];
 	}			buf;
-	StenoSeal	seal = {
-		.system_identifier = w->stream.system_identifier,
-		.stream = w->stream.number,
-		.interval = (uint32) steno_seal_interval,
-		.segment = w->stream.segment,
-		.block = w->stream.next_block - 1,
-		.record = w->stream.next_record - 1,
-		.first = first_block,
-		.time = GetCurrentTimestamp(),
-		.reason = reason,
-	};
+	StenoSeal	seal;
 	const StenoMessage *m = NULL;
 
+	describe_seal(w, &seal, reason);
 	if (next_key)
 		memcpy(seal.next_key, next_key, STENO_SEAL_KEY_SIZE);
 	if (steno_stream_last_hash(&w->stream, seal.hash))
@@ -376,6 +384,97 @@ withdraw_open_seals(StenoWriter *w)
 	w->self.seq = seq_before;
 	alone = 0;
 	unsealed = true;
+}
+
+/* Whether the open block contains nothing but seals. */
+bool
+steno_seal_is_alone(const StenoWriter *w)
+{
+	return alone != 0 && steno_block_bytes(w->block) == alone;
+}
+
+/* In a block that is written before the open one: put a seal of what precedes it, if one is due. */
+void
+steno_seal_put_aside(StenoWriter *w)
+{
+	union
+	{
+		uint64		aligned;
+		uint8		bytes[STENO_SEAL_ROOM];
+	}			buf;
+	StenoSeal	seal;
+	const StenoMessage *m = NULL;
+
+	if (open_count > 0 || !is_seal_due(w))
+		return;
+	describe_seal(w, &seal, moved ? "start" : "interval");
+	if (steno_stream_last_hash(&w->stream, seal.hash))
+		m = steno_seal_message(buf.bytes, &seal, key, w->self.seq + 1);
+	if (m == NULL)
+		return;
+	steno_writer_add(w, &w->self, m);
+	sealed_at = seal.time;
+	promised = steno_seal_interval;
+	moved = false;
+}
+
+/*
+ * Replace the seals in the open block by those of the block before it; false if they
+ * have other lengths.  only_look: find out whether they will, when one more block of a
+ * few records is there.
+ */
+static bool
+move_open_seals(StenoWriter *w, bool only_look)
+{
+	union
+	{
+		uint64		aligned;
+		uint8		bytes[STENO_SEAL_ROOM];
+	}			before,
+				after;
+	int			i;
+
+	for (i = 0; i < open_count; i++)
+	{
+		StenoSeal	seal = open_seals[i].seal;
+		const StenoRecordMessage *a;
+		const StenoRecordMessage *b;
+
+		a = (const StenoRecordMessage *) steno_seal_message(before.bytes, &seal, open_seals[i].key, 1);
+		seal.block = w->stream.next_block - (only_look ? 0 : 1);
+		seal.record = w->stream.next_record - 1 + (only_look ? STENO_MAX_WRITERS + 1 : 0);
+		if (!only_look && !steno_stream_last_hash(&w->stream, seal.hash))
+			return false;
+		b = (const StenoRecordMessage *) steno_seal_message(after.bytes, &seal, open_seals[i].key, 1);
+		if (a == NULL || b == NULL || a->extra_len != b->extra_len)
+			return false;
+		if (only_look)
+			continue;
+		if (!steno_block_replace(w->block, a + 1, b + 1, a->extra_len))
+			return false;
+		open_seals[i].seal = seal;
+	}
+	return true;
+}
+
+/* Whether the seals in the open block can be changed to be about another block. */
+bool
+steno_seal_may_follow(StenoWriter *w)
+{
+	return move_open_seals(w, true);
+}
+
+/* A block was written before the open one: seals there must be about it. */
+void
+steno_seal_block_inserted(StenoWriter *w)
+{
+	unsealed = key != NULL;
+	if (!move_open_seals(w, false))
+		ereport(WARNING,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("steno writer %d could not seal block %llu of its stream", w->number,
+						(unsigned long long) w->stream.next_block - 1),
+				 errdetail("Its seal is of another block; \"steno verify\" will say that it is wrong.")));
 }
 
 /*

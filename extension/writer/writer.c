@@ -147,6 +147,8 @@ open_stream(StenoWriter *w)
 			steno_process_exit();
 	}
 	steno_health_succeeded(w, STENO_WRITE);
+	atomic_store(&w->control->stream, w->stream.number);
+	atomic_store(&w->control->segment, w->stream.segment);
 	/* the seal is first: readers expect it right after the end of the previous run */
 	if (!steno_seal_start(w) || !steno_branch_record(w))
 		steno_process_exit();
@@ -170,8 +172,6 @@ open_stream(StenoWriter *w)
 				 errdetail("It is left as it is; the stream goes on in a new segment."),
 				 errhint("Run \"steno verify\".")));
 	steno_writer_report_lost(w, w->stream.number, &w->stream.lost);
-	atomic_store(&w->control->stream, w->stream.number);
-	atomic_store(&w->control->segment, w->stream.segment);
 }
 
 static StenoWriter *
@@ -183,6 +183,7 @@ start_writer(int number)
 	w->control = &steno_control->writers[number];
 	w->block_written = steno_seal_block_written;
 	w->segment_replaced = steno_seal_segment_replaced;
+	w->make_space = steno_retention_make_space;
 	steno_process_begin(w);
 	(void) steno_writer_fit(w, &steno_rings);
 	steno_key_request(w);
@@ -431,6 +432,9 @@ make_passes(StenoWriter *w, StenoDrain *live)
 			continue;
 		}
 
+		/* deletions go on at once, and records in between */
+		if (w->number == 0 && steno_retention_is_behind())
+			continue;
 		/* requests that arrived during this pass are served by the next one */
 		if (atomic_load(&w->control->wake.asked) != 0 && !w->failing[STENO_SYNC])
 			continue;

@@ -88,6 +88,8 @@ typedef struct StenoWriter
 	int			number;
 	StenoWriterControl *control;
 	StenoBlock *block;
+	StenoBlock *aside;			/* for what must be written while the open block waits; NULL: not
+								 * needed yet */
 	StenoIndex *index;			/* of the open segment, as far as this process has written it */
 	uint32		capacity;		/* of the block */
 	StenoStream stream;
@@ -107,16 +109,21 @@ typedef struct StenoWriter
 	TimestampTz checked;
 	int64		disk_room;		/* bytes that may be written */
 	int64		disk_reserve;	/* bytes to leave free */
+	bool		disk_full;		/* the last attempt to write has failed for lack of space */
+	bool		use_reserve;	/* the next block may use the reserve, because deletions depend on it */
 	bool		disk_warned;
 
 	/*
 	 * Set by writer.c, called by output.c.  block_written: a block of this many
 	 * bytes before compression was written, and the next one is empty.
 	 * segment_replaced: the stream continues in another segment without a planned
-	 * rotation, and the open block will be finished again for it.
+	 * rotation, and the open block will be finished again for it.  make_space: called
+	 * once a second while there is no space for the open block; returns whether it has
+	 * made some.
 	 */
 	void		(*block_written) (struct StenoWriter *writer, uint32 bytes);
 	void		(*segment_replaced) (struct StenoWriter *writer);
+	bool		(*make_space) (struct StenoWriter *writer);
 } StenoWriter;
 
 /* Add to a counter of the control area that only this process changes. */
@@ -245,6 +252,7 @@ extern int	steno_state_identity(const char **pairs);
 
 extern bool steno_writer_keep_place(StenoWriter *writer, bool check_lock);
 extern bool steno_writer_write(StenoWriter *writer);
+extern bool steno_writer_write_aside(StenoWriter *writer, void (*put) (StenoWriter *writer), StenoError *error);
 extern bool steno_writer_index(StenoWriter *writer);
 extern bool steno_writer_fit(StenoWriter *writer, const StenoRings *rings);
 extern bool steno_writer_add(StenoWriter *writer, StenoSource *source,
@@ -290,6 +298,10 @@ extern bool steno_seal_start(StenoWriter *writer);
 extern void steno_seal_block_written(StenoWriter *writer, uint32 bytes);
 extern void steno_seal_if_due(StenoWriter *writer);
 extern void steno_seal_segment_replaced(StenoWriter *writer);
+extern bool steno_seal_is_alone(const StenoWriter *writer);
+extern bool steno_seal_may_follow(StenoWriter *writer);
+extern void steno_seal_put_aside(StenoWriter *writer);
+extern void steno_seal_block_inserted(StenoWriter *writer);
 extern bool steno_seal_segment(StenoWriter *writer);
 extern bool steno_seal_reload(StenoWriter *writer);
 extern bool steno_seal_stop(StenoWriter *writer);
@@ -315,6 +327,8 @@ extern void steno_recover_own_intent(StenoWriter *writer);
 /* ---- retention.c ---- */
 
 extern void steno_retention(StenoWriter *writer);
+extern bool steno_retention_is_behind(void);
+extern bool steno_retention_make_space(StenoWriter *writer);
 
 #pragma GCC visibility pop
 
