@@ -160,18 +160,18 @@ foreach my $how (qw(cancel timeout terminate))
 	is($r->{extra}{parameters_omitted}, 1, 'the record says that its parameter is missing');
 }
 
-# In a transaction block the portal stands until the next message, which is canceled then.
+# The portal of a query that has more rows stands until the next message, which is canceled then.
 {
 	my $c = session('later');
 	my ($answer, $r);
 
 	$c->query('BEGIN');
-	$c->parse('', 'SELECT s FROM secret WHERE $1 <> s', 25)->bind_values('', '', $huge)->execute('')->sync;
+	$c->parse('', 'SELECT s FROM secret WHERE $1 <> s', 25)->bind_values('', '', $huge)->execute('', 1)->sync;
 	ok(!$c->finish->{sqlstate}, 'a query whose portal stands is acknowledged');
 	$answer = with_stopped_writer($c->put('Q', "DROP VIEW IF EXISTS seen\0"));
 	is($answer->{sqlstate}, '57014', 'the next statement is canceled');
 	$r = the_one('later', qr/^SELECT s FROM secret WHERE/);
-	is("$r->{outcome} $r->{rows} " . relations($r), "ok $rows public.secret", 'the query is recorded as it was acknowledged');
+	is("$r->{outcome} $r->{rows} " . relations($r), 'ok 1 public.secret', 'the query is recorded as it was acknowledged');
 	$r = the_one('later', qr/^DROP VIEW/);
 	is("$r->{outcome} $r->{sqlstate}", 'error 57014', 'what was canceled has a record of its own');
 }
