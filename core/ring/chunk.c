@@ -47,6 +47,12 @@ is_free(const StenoRings *rings, uint64_t state)
 	return ((tail / 8 - state) & (POSITIONS - 1)) < POSITIONS / 2;
 }
 
+bool
+steno_chunk_is_free(const StenoRings *rings, uint32_t chunk)
+{
+	return is_free(rings, atomic_load_explicit(&rings->chunk_states[chunk], memory_order_relaxed));
+}
+
 uint32_t
 steno_chunk_claim(const StenoRings *rings, uint32_t ring, uint32_t *used)
 {

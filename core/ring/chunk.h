@@ -40,6 +40,9 @@ steno_chunk_bytes(const StenoRings *rings, uint32_t chunk)
  */
 extern uint32_t steno_chunk_claim(const StenoRings *rings, uint32_t ring, uint32_t *used);
 
+/* Whether nothing needs a chunk any more; not if it is claimed. */
+extern bool steno_chunk_is_free(const StenoRings *rings, uint32_t chunk);
+
 /* How many of the chunks are in use, in percent, rounded up. */
 extern int	steno_chunks_used(const StenoRings *rings);
 

@@ -22,6 +22,9 @@
  * but correct.
  */
 #define RING_PAGE UINT64_C(4096)
+/* A file with holes is copied in units of so many bytes. */
+#define COPY_UNIT UINT64_C(65536)
+
 #define ROUND_UP(n) (((n) + RING_PAGE - 1) & ~(RING_PAGE - 1))
 
 _Static_assert(sizeof(StenoRing) % STENO_CACHE_LINE == 0, "ring headers must not share a cache line");
@@ -148,6 +151,95 @@ map_ring_file(StenoRings *rings, int fd, const StenoRingFile *header)
 	return true;
 }
 
+/* Read bytes of the file; what a shorter file lacks is zeros. */
+static bool
+read_bytes(int fd, void *to, size_t len, uint64_t offset)
+{
+	size_t		done = 0;
+
+	memset(to, 0, len);
+	while (done < len)
+	{
+		ssize_t		n = pread(fd, (char *) to + done, len - done, (off_t) (offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return false;
+		if (n == 0)
+			break;
+		done += (size_t) n;
+	}
+	return true;
+}
+
+/* Where the next bytes are that are not in a hole; the end if there are none. */
+static uint64_t
+next_data(int fd, uint64_t from, uint64_t end)
+{
+#ifdef SEEK_DATA
+	off_t		data = lseek(fd, (off_t) from, SEEK_DATA);
+
+	if (data >= 0)
+		return (uint64_t) data < end ? (uint64_t) data : end;
+	if (errno == ENXIO)
+		return end;
+#else
+	(void) fd;
+#endif
+	return from < end ? from : end;
+}
+
+/*
+ * Copy everything but the headers from the file into private memory, over the
+ * mapping; holes cost nothing.
+ */
+static bool
+copy_contents(StenoRings *rings, int fd)
+{
+	uint64_t	at = templates_offset(rings->nrings);
+	char	   *bytes = (char *) rings->file;
+
+	if (mmap(bytes + at, rings->mapped - at, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return false;
+	while ((at = next_data(fd, at, rings->mapped)) < rings->mapped)
+	{
+		uint64_t	n = rings->mapped - at < COPY_UNIT ? rings->mapped - at : COPY_UNIT;
+
+		if (!read_bytes(fd, bytes + at, n, at))
+			return false;
+		at += n;
+	}
+	return true;
+}
+
+/*
+ * Map a file that was left.  It has holes if its server has given memory back
+ * (left.h), or if it is a copy.  An access to a hole in a mapping needs memory, and
+ * would be a SIGBUS if the file system is full.  So only the headers of such a file
+ * are mapped, to which recovery writes, and the rest is a copy.
+ */
+static bool
+map_left_file(StenoRings *rings, int fd, const struct stat *st, const StenoRingFile *header)
+{
+	int			error;
+
+	if ((uint64_t) st->st_blocks * 512 >= header->total)
+		return map_ring_file(rings, fd, header);
+	error = allocate_ring_file(fd, templates_offset(header->nrings));
+	if (error == 0 && map_ring_file(rings, fd, header))
+	{
+		if (copy_contents(rings, fd))
+			return true;
+		error = errno;
+		steno_rings_close(rings);
+	}
+	if (error != 0)
+		errno = error;
+	return false;
+}
+
 /* A new file is all zeros, which are empty rings, so only its header is written. */
 void
 steno_rings_describe(StenoRingFile *file, uint32_t nrings, uint32_t size, uint32_t nchunks,
@@ -225,31 +317,6 @@ steno_rings_create(StenoRings *rings, int folder, const char *name, uint32_t nri
 	return true;
 }
 
-/*
- * Read the header; what a shorter file lacks is zeros.  By pread(): an access to a
- * mapping past the end of the file would raise SIGBUS.
- */
-static bool
-read_ring_header(int fd, StenoRingFile *header)
-{
-	size_t		done = 0;
-
-	memset(header, 0, sizeof(*header));
-	while (done < sizeof(*header))
-	{
-		ssize_t		n = pread(fd, (char *) header + done, sizeof(*header) - done, (off_t) done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return false;
-		if (n == 0)
-			break;
-		done += (size_t) n;
-	}
-	return true;
-}
-
 static StenoRingState
 check_and_map(StenoRings *rings, int fd, uint64_t system_identifier, char what[STENO_RING_WHAT])
 {
@@ -261,7 +328,8 @@ check_and_map(StenoRings *rings, int fd, uint64_t system_identifier, char what[S
 		snprintf(what, STENO_RING_WHAT, "could not examine ring file");
 	else if (!steno_private_file(&st, what, STENO_RING_WHAT))
 		errno = EPERM;
-	else if (!read_ring_header(fd, &header))
+	/* an access to a mapping past the end of the file would raise SIGBUS */
+	else if (!read_bytes(fd, &header, sizeof(header), 0))
 		snprintf(what, STENO_RING_WHAT, "could not read ring file");
 	else if (header.magic == 0)
 		return STENO_RING_UNFINISHED;
@@ -272,10 +340,7 @@ check_and_map(StenoRings *rings, int fd, uint64_t system_identifier, char what[S
 		snprintf(what, STENO_RING_WHAT, "%s", wrong);
 		errno = EINVAL;
 	}
-	else if ((errno = allocate_ring_file(fd, header.total)) != 0)
-		/* a copied file can have holes, and a full file system has no space to fill them */
-		snprintf(what, STENO_RING_WHAT, "could not allocate ring file");
-	else if (!map_ring_file(rings, fd, &header))
+	else if (!map_left_file(rings, fd, &st, &header))
 		snprintf(what, STENO_RING_WHAT, "could not map ring file");
 	else
 		return STENO_RING_OPEN;

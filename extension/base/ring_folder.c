@@ -24,6 +24,7 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
+#include "ring/left.h"
 #include "ring/private.h"
 #include "base/ring_folder.h"
 
@@ -359,4 +360,29 @@ steno_ring_folders_close(StenoLeftFiles *found)
 	}
 	if (found->parent >= 0)
 		close(found->parent);
+}
+
+bool
+steno_ring_folders_shrink(void)
+{
+	StenoLeftFiles found;
+	char	   *failed;
+	bool		any;
+	int			i;
+
+	(void) steno_ring_folders_find(&found, "", &failed);
+	for (i = 0; i < found.nfiles; i++)
+	{
+		StenoRings	rings;
+		char		what[STENO_RING_WHAT];
+
+		if (steno_rings_open(&rings, found.folders[found.files[i].folder].fd, found.files[i].name,
+							 GetSystemIdentifier(), what) != STENO_RING_OPEN)
+			continue;
+		steno_rings_shrink(&rings);
+		steno_rings_close(&rings);
+	}
+	any = found.nfiles > 0;
+	steno_ring_folders_close(&found);
+	return any;
 }

@@ -48,4 +48,10 @@ extern int	steno_ring_folder_open(char *path, size_t size);
 extern bool steno_ring_folders_find(StenoLeftFiles *found, const char *present, char **failed);
 extern void steno_ring_folders_close(StenoLeftFiles *found);
 
+/*
+ * Give the memory of all that was left back, except what is still to be drained.  For the
+ * postmaster, when it has no other processes.  Returns whether anything was left.
+ */
+extern bool steno_ring_folders_shrink(void);
+
 #endif							/* STENO_RING_FOLDER_H */

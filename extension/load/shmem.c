@@ -228,14 +228,20 @@ has_left_ring_files(void)
 	return result;
 }
 
-/* Nothing of the new file is left.  It is the space for a second one that is usually missing. */
+static bool
+is_lack_of_space(int error)
+{
+	return error == ENOSPC || error == EFBIG || error == ENOMEM;
+}
+
+/* Nothing of the new file is left.  size, nchunks: of the rings that were tried last. */
 static void
-refuse_without_rings(const char *what)
+refuse_without_rings(const char *what, uint32 size, uint32 nchunks)
 {
 	int			save_errno = errno;
-	bool		full = save_errno == ENOSPC || save_errno == EFBIG || save_errno == ENOMEM;
+	bool		full = is_lack_of_space(save_errno);
 	bool		left = full && has_left_ring_files();
-	unsigned long long bytes = steno_rings_total(MaxBackends, (uint32) steno_ring_size * 1024, large_chunks());
+	unsigned long long bytes = steno_rings_total(MaxBackends, size, nchunks);
 
 	rmdir(ring_folder);
 	errno = save_errno;
@@ -244,11 +250,11 @@ refuse_without_rings(const char *what)
 			 errmsg("could not create ring file \"%s\": %s: %m",
 					steno_ring_path, what),
 			 left ?
-			 errdetail("%d rings need %llu bytes, in addition to what an earlier run has left in its ring file.",
-					   MaxBackends, bytes) :
+			 errdetail("%d rings of %u kB need %llu bytes, in addition to what an earlier run has left in its ring file.",
+					   MaxBackends, size / 1024, bytes) :
 			 errdetail("%d rings need %llu bytes.", MaxBackends, bytes),
 			 left ?
-			 errhint("Do not remove that file: it holds records that are not in the trail. Make \"%s\" larger, for example with \"mount -o remount\", or lower \"steno.ring_size\" until the server has started.",
+			 errhint("Do not remove that file: it holds records that are not in the trail. Make \"%s\" larger, for example with \"mount -o remount\", or lower \"max_connections\" until the server has started.",
 					 steno_ring_directory) :
 			 full ?
 			 errhint("Free space in \"%s\", set \"steno.ring_directory\" to another memory file system, or lower \"steno.ring_size\" or \"max_connections\".",
@@ -256,32 +262,75 @@ refuse_without_rings(const char *what)
 			 errhint("Set \"steno.ring_directory\" to a directory in memory that the server can write.")));
 }
 
+/* Make the ring file of the run that begins now; false with errno and *what. */
+static bool
+create_ring_file(TimestampTz now, uint32 size, uint32 nchunks, const char **what)
+{
+	char	   *prefix = steno_ring_prefix();
+	char	   *name = psprintf("%s%016llx", prefix, (unsigned long long) now);
+	int			folder = steno_ring_folder_open(ring_folder, sizeof(ring_folder));
+	bool		ok;
+	int			error;
+
+	snprintf(steno_ring_path, sizeof(steno_ring_path), "%s/%s", ring_folder, name);
+	ok = steno_rings_create(&steno_rings, folder, name, MaxBackends, size, nchunks, steno_writers,
+							GetSystemIdentifier(), now, what);
+	error = errno;
+	close(folder);
+	pfree(name);
+	pfree(prefix);
+	errno = error;
+	return ok;
+}
+
+/*
+ * A run begins, after an earlier one that has left its ring file.  A writer removes it when
+ * it has drained it, but there are no writers without rings.  So where the memory does not
+ * suffice for both files, the old one gives back what it does not need; and if that is not
+ * enough, because much is still to be drained, this run has smaller rings.
+ */
 static void
 create_rings(void)
 {
-	char	   *prefix = steno_ring_prefix();
 	TimestampTz now = GetCurrentTimestamp();
+	uint32		wanted = (uint32) steno_ring_size * 1024;
+	uint32		size = wanted;
+	uint32		nchunks = large_chunks();
 	const char *what;
-	char	   *name;
 	bool		first = steno_rings.file == NULL;
-	int			folder;
+	bool		ok;
+	int			error;
 
 	if (!first)
 		steno_rings_close(&steno_rings);
 	/* while the ring files of earlier runs are there */
 	steno_state_begin_run((uint64) now, first);
-	folder = steno_ring_folder_open(ring_folder, sizeof(ring_folder));
-	name = psprintf("%s%016llx", prefix, (unsigned long long) now);
-	snprintf(steno_ring_path, sizeof(steno_ring_path), "%s/%s", ring_folder, name);
-	if (!steno_rings_create(&steno_rings, folder, name, MaxBackends,
-							(uint32) steno_ring_size * 1024, large_chunks(), steno_writers,
-							GetSystemIdentifier(), now, &what))
-		refuse_without_rings(what);
+	ok = create_ring_file(now, size, nchunks, &what);
+	error = errno;
+	if (!ok && is_lack_of_space(error) && steno_ring_folders_shrink())
+	{
+		ok = create_ring_file(now, size, nchunks, &what);
+		while (!ok && is_lack_of_space(errno) && size > STENO_RING_MIN)
+		{
+			size /= 2;
+			nchunks /= 2;
+			ok = create_ring_file(now, size, nchunks, &what);
+		}
+		error = errno;
+	}
+	errno = error;
+	if (!ok)
+		refuse_without_rings(what, size, nchunks);
+	if (size < wanted)
+		ereport(WARNING,
+				(errcode(ERRCODE_DISK_FULL),
+				 errmsg("rings have %u kB instead of the %u kB of \"steno.ring_size\", until the server is restarted",
+						size / 1024, wanted / 1024),
+				 errdetail("\"%s\" has no space for larger ones beside what an earlier run has left in its ring file.",
+						   steno_ring_directory),
+				 errhint("Make this file system larger (in a container, with an option such as \"--shm-size\"), and restart the server.")));
 	if (first)
 		steno_session_prepare_mapping();
-	close(folder);
-	pfree(name);
-	pfree(prefix);
 	if (first)
 		on_proc_exit(remove_drained, (Datum) 0);
 }

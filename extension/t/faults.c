@@ -19,6 +19,8 @@
  *		hold_sync			fdatasync waits, while the file is there
  *		begin_fails			fsync, of a segment that is begun or opened: EIO
  *		disk				statvfs: percent of the file system in use, and megabytes free, as it says
+ *		ring_room			posix_fallocate of a ring file: ENOSPC, unless what the files of its folder
+ *							have then is no more than so many bytes
  *		kill_before_unlink	unlink of a segment: SIGKILL, it stays
  *		unlink_fails		unlink of a segment: EIO
  *		after_state			when retention has written its state file, the fault that this
@@ -47,6 +49,7 @@
  * written again: the disk does not have them.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -487,6 +490,70 @@ statvfs(const char *restrict name, struct statvfs *restrict fs)
 		fclose(file);
 	}
 	return result;
+}
+
+/* The folder of an open ring file; false if it is none. */
+static bool
+ring_folder_of(int fd, char *path, size_t size)
+{
+	char		link[64];
+	ssize_t		n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, size - 1);
+	if (n <= 0)
+		return false;
+	path[n] = '\0';
+	if (strstr(path, "/pg_steno.") == NULL)
+		return false;
+	*strrchr(path, '/') = '\0';
+	return true;
+}
+
+static long long
+bytes_of_folder(const char *path)
+{
+	DIR		   *dir = opendir(path);
+	struct dirent *entry;
+	struct stat st;
+	long long	bytes = 0;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL)
+		if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+			bytes += st.st_blocks * 512LL;
+	if (dir != NULL)
+		closedir(dir);
+	return bytes;
+}
+
+int
+posix_fallocate(int fd, off_t offset, off_t len)
+{
+	static int	(*next) (int, off_t, off_t);
+	char		path[4096];
+	char		folder[4096];
+	long long	room = -1;
+	struct stat st;
+	FILE	   *file;
+
+	if (next == NULL)
+		next = (int (*) (int, off_t, off_t)) dlsym(RTLD_NEXT, "posix_fallocate");
+	if (path_of(path, sizeof(path), "ring_room") && (file = fopen(path, "re")) != NULL)
+	{
+		if (fscanf(file, "%lld", &room) != 1)
+			room = -1;
+		fclose(file);
+	}
+	if (room >= 0 && ring_folder_of(fd, folder, sizeof(folder)) && fstat(fd, &st) == 0 && len > st.st_blocks * 512LL &&
+		bytes_of_folder(folder) + len - st.st_blocks * 512LL > room)
+		return ENOSPC;
+	return next(fd, offset, len);
+}
+
+int
+posix_fallocate64(int fd, off_t offset, off_t len)
+{
+	return posix_fallocate(fd, offset, len);
 }
 
 int

@@ -112,8 +112,8 @@ use Test::More;
 	my $node = new_node('unfinished_ring_files_go');
 	my $start;
 
-	# a ring file's name tells the cluster
-	$node->stop('immediate');
+	# a ring file's name tells the cluster; that of a killed postmaster stays, even if it is drained
+	kill_server($node);
 	my ($left) = ring_files($node);
 	my $name = $left =~ s/[^.]*$//r;
 

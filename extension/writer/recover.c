@@ -32,6 +32,7 @@
 #include "base/ring_folder.h"
 #include "delivery/record.h"
 #include "ring/check.h"
+#include "ring/left.h"
 
 /* The intent of a ring file that recovery uses: the last one. */
 #define RECOVERY_INTENT (STENO_MAX_WRITERS - 1)
@@ -519,27 +520,28 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 }
 
 /*
- * After a crash, the server allocates another ring file while that of the run that crashed is
- * still to be drained, and does not start without it.  Warn while there is time.  This is called
- * when all earlier files are drained: what is free now is what a crash would find.
+ * After a crash, the server makes another ring file while that of the run that crashed is still
+ * to be drained (load/shmem.c).  Warn if there is not even space for what a drained file keeps.
+ * This is called when all earlier files are drained: what is free now is what a crash would find.
  */
 static void
 warn_of_small_ring_directory(void)
 {
 	struct statvfs fs;
 	uint64		free_bytes;
+	uint64		least = steno_rings_shrunk(steno_rings.nrings);
 
 	if (statvfs(steno_ring_directory, &fs) != 0)
 		return;
 	free_bytes = (uint64) fs.f_bavail * fs.f_frsize;
-	if (free_bytes >= steno_rings.file->total)
+	if (free_bytes >= least)
 		return;
 	ereport(WARNING,
 			(errcode(ERRCODE_DISK_FULL),
-			 errmsg("\"%s\" has no space for a second ring file, without which the server will not restart after a crash",
+			 errmsg("\"%s\" has little space for a second ring file, so that rings will be smaller after a crash",
 					steno_ring_directory),
-			 errdetail("The file takes %llu bytes, and %llu bytes are free.",
-					   (unsigned long long) steno_rings.file->total, (unsigned long long) free_bytes),
+			 errdetail("At least %llu bytes are needed, and %llu bytes are free.",
+					   (unsigned long long) least, (unsigned long long) free_bytes),
 			 errhint("Make this file system larger (in a container, with an option such as \"--shm-size\"), set \"steno.ring_directory\" to another memory file system, or lower \"steno.ring_size\" or \"max_connections\".")));
 }
 
