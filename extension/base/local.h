@@ -109,6 +109,7 @@ typedef struct StenoKept
 	uint8		template;		/* of the shape, and of a text that was often sent with it; 0: none */
 	uint8		misses;			/* other texts since that template was defined */
 	uint8		patience;		/* so many of them, and it is defined anew */
+	uint8		name_len;		/* of the prepared statement's name, which the shape ends with; 0: none */
 	uint16		len;			/* of shape; 0: nothing is kept */
 	uint16		params;			/* where its parameters begin */
 	uint16		params_len;		/* bytes that they take */
@@ -234,6 +235,7 @@ typedef struct StenoLevel
 	/* utility statements only */
 	const char *command;
 	uint64		query_id;
+	const char *prepared;		/* name of the client's prepared statement; NULL: none */
 	ParamListInfo params;		/* taken at its start (describe/param.h); NULL: none */
 	int			params_missing;	/* for which there was no memory */
 	CmdType		operation;		/* of the query that is part of it; CMD_UNKNOWN: none has begun */

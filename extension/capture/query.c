@@ -61,6 +61,7 @@ cache_relation_names(PlannedStmt *plan)
 typedef struct ShapeKey
 {
 	const StenoPermission *relations[STENO_KEPT_RELATIONS];
+	const char *prepared;		/* name of its prepared statement; NULL: none */
 	int			count;			/* of relations */
 	uint64		query_id;
 	CmdType		operation;
@@ -88,6 +89,7 @@ key_of(const StenoStatement *s, ShapeKey *key)
 		key->relations[n++] = p;
 	}
 	key->count = n;
+	key->prepared = s->top_level ? steno_prepared_name(s) : NULL;
 	key->query_id = plan->queryId;
 	key->operation = s->query->operation;
 	key->class = s->class;
@@ -141,6 +143,15 @@ is_kept_relation(const StenoKept *k, int relation, const StenoPermission *p)
 		 has_same_far_columns(k, relation, p));
 }
 
+static inline bool
+is_kept_name(const StenoKept *k, const char *prepared)
+{
+	if (likely(prepared == NULL))
+		return k->name_len == 0;
+	return strlen(prepared) == k->name_len &&
+		memcmp(steno_kept_shape(k) + k->len - k->name_len, prepared, k->name_len) == 0;
+}
+
 static pg_attribute_always_inline bool
 is_kept(const StenoKept *k, const ShapeKey *key)
 {
@@ -152,7 +163,7 @@ is_kept(const StenoKept *k, const ShapeKey *key)
 	for (i = 0; i < key->count; i++)
 		if (!is_kept_relation(k, i, key->relations[i]))
 			return false;
-	return true;
+	return is_kept_name(k, key->prepared);
 }
 
 static inline StenoKept *
@@ -297,7 +308,7 @@ find_prepared(const QueryDesc *query)
 			return NULL;
 	if (unlikely(p->count != (params ? params->numParams : 0) ||
 				 (params && params->paramFetch != NULL) ||
-				 portal == NULL || portal->sourceText != query->sourceText ||
+				 portal == NULL || portal->sourceText != query->sourceText || portal->name[0] != '\0' ||
 				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask & (1u << p->class)) ||
 				 steno_my.application != *steno_private.application_name))
 		return NULL;
@@ -412,6 +423,14 @@ keep_key(StenoKept *k, const ShapeKey *key)
 	k->operation = key->operation;
 	k->class = key->class;
 	k->count = key->count;
+	if (unlikely(key->prepared != NULL))
+	{
+		size_t		len = strlen(key->prepared);
+
+		if (len >= NAMEDATALEN)
+			return false;		/* the shape has a part of it */
+		k->name_len = (uint8) len;
+	}
 	for (i = 0; i < key->count; i++)
 	{
 		k->relids[i] = key->relations[i]->relid;
@@ -742,7 +761,7 @@ stage_suspect(StenoStatement *s)
 	else
 	{
 		s->suspect = false;
-		if (stage_kept(s, true))
+		if (steno_portal_name(s) == NULL && stage_kept(s, true))
 			s->state = STENO_STAGED;
 		else
 			stage_anew(s, NULL);
@@ -760,7 +779,7 @@ stage(StenoStatement *s)
 		steno_session_map_data();
 	if (unlikely(s->suspect))
 		stage_suspect(s);
-	else if (likely(stage_kept(s, false)))
+	else if (likely(steno_portal_name(s) == NULL && stage_kept(s, false)))
 		s->state = STENO_STAGED;
 	else
 		stage_anew(s, NULL);

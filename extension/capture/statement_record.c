@@ -276,6 +276,8 @@ steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed,
 	int			room = lengthof(few);
 	int			count = 0;
 	StenoShape	shape;
+	bool		known = event->edata == NULL && !closed;	/* its portal has not gone */
+	const char *portal_name = known ? steno_portal_name(s) : NULL;
 
 	shape.missing = 0;
 
@@ -296,6 +298,7 @@ steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed,
 			add_audited(STENO_PLAN_PERMISSIONS(query->plannedstmt), relations, count);
 	}
 	shape.query_command = NULL;
+	shape.prepared = known && s->top_level ? steno_prepared_name(s) : NULL;
 	shape.query_id = closed ? 0 : query->plannedstmt->queryId;
 	shape.command = steno_query_command(query->operation);
 	shape.relations = relations;
@@ -303,6 +306,8 @@ steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed,
 	shape.params = query->params;
 	shape.failing = event->edata != NULL || closed;
 	make_record(s, event, &shape, record, values);
+	if (unlikely(portal_name != NULL))
+		steno_record_add_extra(record, "portal", portal_name);
 }
 
 /* Rows that a query has returned before it failed, if it was run more than once. */
@@ -554,6 +559,7 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 {
 	StenoShape	shape = {
 		.query_id = l->query_id,
+		.prepared = l->prepared,
 		.params = l->params,
 		.command = l->command,
 		.query_command = steno_changes_rows(l->operation) ? steno_query_command(l->operation) : NULL,

@@ -30,6 +30,38 @@ typedef struct StenoEvent
 	const struct StenoCuts *cuts;	/* where its text's secrets are; NULL: not known yet */
 } StenoEvent;
 
+/*
+ * The portal of a statement, if it has one that certainly exists: the one that runs, or that of a query that
+ * is open.
+ */
+static inline Portal
+steno_portal_of(const StenoStatement *s)
+{
+	Portal		portal = *steno_private.active_portal;
+
+	if (portal && portal->sourceText == s->source)
+		return portal;
+	return s->query ? s->portal : NULL;
+}
+
+/* The name of its prepared statement, as the client knows it; NULL: none. */
+static inline const char *
+steno_prepared_name(const StenoStatement *s)
+{
+	Portal		portal = steno_portal_of(s);
+
+	return portal ? portal->prepStmtName : NULL;
+}
+
+/* The name of its portal; NULL: it has none, or one that nobody has given it. */
+static inline const char *
+steno_portal_name(const StenoStatement *s)
+{
+	Portal		portal = steno_portal_of(s);
+
+	return likely(portal == NULL || portal->name[0] == '\0' || portal->name[0] == '<') ? NULL : portal->name;
+}
+
 extern void steno_make_record(StenoStatement *s, const StenoEvent *event, StenoShape *shape, StenoRecord *record,
 							  StenoParams *values);
 extern void steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed, StenoRecord *record,

@@ -188,6 +188,7 @@ enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
 	steno_enter(l, NULL, s, s->depth);
 	l->command = command;
 	l->query_id = 0;
+	l->prepared = NULL;
 	l->params = NULL;
 	l->params_missing = 0;
 	l->operation = CMD_UNKNOWN;
@@ -218,6 +219,21 @@ query_id_of(const StenoStatement *s, const PlannedStmt *plan)
 	if (plan->queryId != 0 || !s->top_level || !plan->canSetTag)
 		return plan->queryId;
 	return pgstat_get_my_query_id();
+}
+
+/*
+ * A copy of the name of the client's prepared statement: the record may be made while the portal, which has the
+ * name, goes.
+ */
+static inline const char *
+keep_name(const char *name)
+{
+	static char kept[2 * NAMEDATALEN];
+
+	if (likely(name == NULL))
+		return NULL;
+	strlcpy(kept, name, sizeof(kept));
+	return kept;
 }
 
 /* Take its parameters while they are certainly there. */
@@ -251,6 +267,8 @@ enter_utility(StenoLevel *l, StenoStatement *s, const PlannedStmt *plan, ParamLi
 	{
 		begin_further(s, statement);
 		l->query_id = query_id_of(s, plan);
+		if (s->top_level)
+			l->prepared = keep_name(steno_prepared_name(s));
 		if (unlikely(params != NULL && params->numParams > 0))
 			take_params(l, params);
 	}

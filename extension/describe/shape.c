@@ -8,6 +8,7 @@
  */
 #include "base/steno.h"
 
+#include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 
 #include "describe/shape.h"
@@ -17,17 +18,13 @@
 
 static uint8 usual_shape[SHAPE_ROOM] STENO_SESSION_DATA;
 
-/*
- * Note in a record that count items are omitted because they do not fit.  If there
- * is no memory for that, the record does not say so.
- */
+/* Add a name and a value to a record.  If there is no memory for them, the record does not have them. */
 STENO_COLD void
-steno_record_add_omitted(StenoRecord *record, const char *name, int count)
+steno_record_add_extra(StenoRecord *record, const char *name, const char *value)
 {
-	char		number[16];
-	uint32		number_len = snprintf(number, sizeof(number), "%d", count);
+	uint32		value_len = strlen(value);
 	uint32		name_len = strlen(name);
-	uint8	   *extra = steno_scratch(record->extra_len + name_len + number_len + 2 * STENO_VARINT_MAX);
+	uint8	   *extra = steno_scratch(record->extra_len + name_len + value_len + 2 * STENO_VARINT_MAX);
 	uint8	   *p = extra;
 
 	if (extra == NULL)
@@ -36,11 +33,21 @@ steno_record_add_omitted(StenoRecord *record, const char *name, int count)
 		memcpy(p, record->extra, record->extra_len);
 	p = steno_put_varint(p + record->extra_len, name_len);
 	memcpy(p, name, name_len);
-	p = steno_put_varint(p + name_len, number_len);
-	memcpy(p, number, number_len);
+	p = steno_put_varint(p + name_len, value_len);
+	memcpy(p, value, value_len);
 	record->extra = extra;
-	record->extra_len = p + number_len - extra;
+	record->extra_len = p + value_len - extra;
 	record->extra_count++;
+}
+
+/* Note in a record that count items are omitted because they do not fit. */
+STENO_COLD void
+steno_record_add_omitted(StenoRecord *record, const char *name, int count)
+{
+	char		number[16];
+
+	snprintf(number, sizeof(number), "%d", count);
+	steno_record_add_extra(record, name, number);
 }
 
 /*
@@ -141,6 +148,15 @@ put_columns(uint8 *p, const StenoShape *what, const ColumnList *columns)
 	return p + steno_columns_put(p, what->relations, columns->count, columns->limit, &omitted);
 }
 
+/* The length of a name that clients choose.  The server knows no more of it than this, either. */
+static uint32
+name_len(const char *name)
+{
+	uint32		len = strlen(name);
+
+	return likely(len < NAMEDATALEN) ? len : pg_mbcliplen(name, len, NAMEDATALEN - 1);
+}
+
 /* Bytes of a list that has a name, and nothing else. */
 static inline uint32
 name_list_size(const char *name)
@@ -149,7 +165,7 @@ name_list_size(const char *name)
 
 	if (likely(name == NULL))
 		return 0;
-	len = strlen(name);
+	len = name_len(name);
 	return 1 + steno_varint_size(len) + len;
 }
 
@@ -157,7 +173,7 @@ name_list_size(const char *name)
 static uint8 *
 put_name_list(uint8 *p, uint8 list, const char *name)
 {
-	uint32		len = strlen(name);
+	uint32		len = name_len(name);
 
 	*p++ = list;
 	p = steno_put_varint(p, len);
@@ -174,7 +190,8 @@ put_before_params(StenoRecord *record, const StenoShape *what, bool has_params, 
 				  ColumnList *columns)
 {
 	uint32		command_len = what->command ? strlen(what->command) : strlen("SELECT");
-	uint32		room = 5 * STENO_VARINT_MAX + command_len + params_size + name_list_size(what->query_command);
+	uint32		room = 5 * STENO_VARINT_MAX + command_len + params_size +
+		name_list_size(what->query_command) + name_list_size(what->prepared);
 	uint32		limit = STENO_SHAPE_LIMIT;
 	uint8	   *p = usual_shape;
 	int			count = what->count;
@@ -262,12 +279,15 @@ steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *val
 		after = steno_put_varint(end, 0);
 	if (unlikely(what->objects != NULL))
 		after = steno_objects_put(after, what->objects);
-	else if (columns.size > 0 || what->query_command)
+	else if (columns.size > 0 || what->query_command || what->prepared)
 		*after++ = 0;			/* no objects */
 	if (columns.size > 0)
 		after = put_columns(after, what, &columns);
 	if (unlikely(what->query_command != NULL))
 		after = put_name_list(after, STENO_LIST_QUERY, what->query_command);
+	/* the last one: is_kept_name in capture/query.c */
+	if (unlikely(what->prepared != NULL))
+		after = put_name_list(after, STENO_LIST_PREPARED, what->prepared);
 	record->shape_len = after - record->shape;
 }
 

@@ -25,6 +25,7 @@ typedef struct StenoShape
 	uint64		query_id;
 	const char *command;		/* tag; NULL: SELECT */
 	const char *query_command;	/* of the query that a utility statement contains; NULL: SELECT, or none */
+	const char *prepared;		/* name of the prepared statement; NULL: none */
 	const StenoAccess *relations;
 	int			count;			/* of relations */
 	int			missing;		/* relations that are not in the list, because there was no memory for them */
@@ -50,6 +51,7 @@ typedef struct StenoShape
  */
 extern void steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *values);
 extern bool steno_shape_find_objects(const uint8 *shape, uint32 len, uint32 *from, uint32 *to);
+extern void steno_record_add_extra(StenoRecord *record, const char *name, const char *value);
 extern void steno_record_add_omitted(StenoRecord *record, const char *name, int count);
 
 /* ---- class.c ---- */

@@ -17,6 +17,7 @@ var Columns = []string{
 	"application", "client", "backend_type", "auth_method", "identity", "class", "command", "relations", "text", "text_bytes",
 	"params", "query_id", "rows", "duration_us", "outcome", "sqlstate", "message", "xid", "extra", "stream", "segment", "block", "app_context", "objects", "audited",
 	"leader", "leader_substatement", "encoding", "rolled_back", "host", "cluster_name", "system_identifier",
+	"query_command", "prepared", "portal",
 }
 
 // csvFormat makes lines of comma-separated values after RFC 4180, which end with
@@ -89,7 +90,7 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	dst = csvNumber(dst, r.TextBytes, r.Has(trail.FieldCut))
 	f.nested = f.nested[:0]
-	if r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() {
+	if hasParams(r) {
 		f.nested = appendParamArray(f.nested, r, &f.scratch)
 	}
 	dst = f.cell(dst, f.nested)
@@ -137,7 +138,13 @@ func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
 	if r.Undone {
 		dst = append(dst, "true"...)
 	}
-	return append(append(dst, ','), f.of(r)...)
+	dst = append(append(append(dst, ','), f.of(r)...), ',')
+	query := []byte(nil)
+	if r.Shape != nil {
+		query = r.Shape.Query
+	}
+	dst = f.cell(f.cell(f.cell(dst, query), r.Prepared()), r.Portal())
+	return dst[:len(dst)-1]
 }
 
 // appendWords appends why a record was written, with blanks between.

@@ -166,9 +166,14 @@ func (o *csvlogOrder) Next(record []byte) []byte {
 // csvlogParams appends parameters as the server's DETAIL has them.
 func (f *csvlogFormat) csvlogParams(dst []byte, r *trail.Record) []byte {
 	n := int64(0)
+	first := true
 	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
 		n++
-		if n == 1 {
+		if p.IsUnused(null) {
+			return true
+		}
+		if first {
+			first = false
 			dst = append(dst, "parameters: $"...)
 		} else {
 			dst = append(dst, ", $"...)

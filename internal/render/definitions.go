@@ -137,7 +137,7 @@ func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
 	if r.Has(trail.FieldCut) {
 		dst = appendNumber(dst, "text_bytes", r.TextBytes)
 	}
-	if r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() {
+	if hasParams(r) {
 		dst = appendParamArray(append(dst, `,"params":`...), r, &d.scratch)
 	}
 	if r.Has(trail.FieldRows) {

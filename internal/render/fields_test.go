@@ -80,7 +80,7 @@ func TestEachRecordNamesItsServer(t *testing.T) {
 	late := &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch + 500_000, Text: "b"}
 	for format, want := range map[Format][2]string{
 		JSON: {`"host":"db1","cluster_name":"=before,\"it\"","system_identifier":"18446744073709551615"}`, `"host":"db2","cluster_name":"after",`},
-		CSV:  {`,db1,"'=before,""it""",18446744073709551615` + "\r\n", ",db2,after,18446744073709551615"},
+		CSV:  {`,db1,"'=before,""it""",18446744073709551615,,,` + "\r\n", ",db2,after,18446744073709551615"},
 		ECS:  {`"host":{"name":"db1"},"service":{"type":"postgresql","name":"=before,\"it\"","id":"18446744073709551615"}`, `"host":{"name":"db2"}`},
 		OCSF: {`"host":"db1","cluster_name":"=before,\"it\"","system_identifier":"18446744073709551615"`, `"host":"db2"`},
 		OTel: {`{"key":"host.name","value":{"stringValue":"db1"}}`, `{"key":"host.name","value":{"stringValue":"db2"}}`},

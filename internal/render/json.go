@@ -192,6 +192,7 @@ func appendShape(dst []byte, s *trail.Shape) []byte {
 	}
 	dst = appendField(dst, "command", s.Command)
 	dst = appendField(dst, "query_command", s.Query)
+	dst = appendField(dst, "prepared", s.Prepared)
 	if len(s.Relations) > 0 {
 		dst = append(dst, `,"relations":`...)
 		dst = appendRelations(dst, s)
@@ -282,15 +283,28 @@ func appendReasons(dst []byte, reasons trail.Audited) []byte {
 }
 
 func (f *jsonFormat) appendParams(dst []byte, r *trail.Record) []byte {
-	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
+	if !hasParams(r) {
 		return dst
 	}
 	return appendParamArray(append(dst, `,"params":`...), r, &f.scratch)
 }
 
+// hasParams says whether a record has a parameter that its statement uses.
+func hasParams(r *trail.Record) bool {
+	return r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() && (r.Shape.Params[len(r.Shape.Params)-1].OID != 0 || r.LastParam() > 0)
+}
+
+// appendParamArray appends the parameters up to the last one that the statement uses; those before
+// that it does not use are null.
 func appendParamArray(dst []byte, r *trail.Record, scratch *[]byte) []byte {
 	sep := byte('[')
+	end := -1 // of the last one that is used, if there are others after it
 	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+		if !p.IsUnused(null) {
+			end = -1
+		} else if end < 0 {
+			end = len(dst)
+		}
 		dst = append(dst, sep)
 		sep = ','
 		switch {
@@ -309,6 +323,9 @@ func appendParamArray(dst []byte, r *trail.Record, scratch *[]byte) []byte {
 		}
 		return true
 	})
+	if end >= 0 {
+		dst = dst[:end]
+	}
 	if sep == '[' {
 		dst = append(dst, '[')
 	}
@@ -351,6 +368,9 @@ func appendEnd(dst []byte, r *trail.Record) []byte {
 	}
 	if r.Undone {
 		dst = append(dst, `,"rolled_back":true`...)
+	}
+	if r.ExtraCount > 0 {
+		dst = appendField(dst, "portal", r.Portal())
 	}
 	if r.HasNames() {
 		dst = appendExtra(append(dst, `,"extra":`...), r)

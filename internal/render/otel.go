@@ -236,14 +236,17 @@ func otelColumns(dst []byte, rel *trail.Relation) []byte {
 func (f *otelFormat) params(dst []byte, r *trail.Record) []byte {
 	n := int64(0)
 	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
-		dst = strconv.AppendInt(append(dst, `,{"key":"db.query.parameter.`...), n, 10)
+		n++
+		if p.IsUnused(null) {
+			return true
+		}
+		dst = strconv.AppendInt(append(dst, `,{"key":"db.query.parameter.`...), n-1, 10)
 		dst = append(dst, `","value":{`...)
 		if !null {
 			f.scratch = trail.AppendParam(f.scratch[:0], p.Repr, value)
 			dst = appendJSON(append(dst, `"stringValue":`...), f.scratch)
 		}
 		dst = append(dst, "}}"...)
-		n++
 		return true
 	})
 	return dst

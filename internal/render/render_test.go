@@ -367,7 +367,7 @@ func TestAStatementThatWasRolledBackSaysSo(t *testing.T) {
 	other := *r
 	other.XID++
 	for format, want := range map[Format]string{
-		Text: "] rolled back statement", JSON: `"xid":743,"rolled_back":true,`, CSV: ",true,,,\r\n",
+		Text: "] rolled back statement", JSON: `"xid":743,"rolled_back":true,`, CSV: ",true,,,,,,\r\n",
 		ECS: `"rolled_back":true`, OCSF: `"rolled_back":true`, OTel: `{"key":"pg_steno.rolled_back","value":{"boolValue":true}}`,
 	} {
 		if got := render(t, New(format, Options{}), r); !strings.Contains(got, want) {
@@ -375,6 +375,46 @@ func TestAStatementThatWasRolledBackSaysSo(t *testing.T) {
 		}
 		if got := render(t, New(format, Options{}), &other); strings.Contains(got, want) || strings.Contains(got, "rolled") {
 			t.Errorf("%s, not rolled back: %s", format, got)
+		}
+	}
+}
+
+func TestPreparedStatementsAndPortalsAreNamed(t *testing.T) {
+	shape := &trailtest.Shape{Class: trail.ClassWrite, Command: "EXPLAIN", Query: "DELETE", Prepared: "S_\xc3\xa4"}
+	named := &trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Shape: shape,
+		Text: "EXPLAIN ANALYZE DELETE FROM t", Extra: []string{"objects_omitted", "1", "portal", "C 1"}}
+	alone := *named
+	alone.Extra = []string{"portal", "C 1"}
+	for format, want := range map[Format][2]string{
+		Text: {` prepared=S_ä portal='C 1' objects_omitted=1`, ` prepared=S_ä portal='C 1'` + "\n"},
+		JSON: {`"portal":"C 1","extra":{"objects_omitted":"1"}`, `"query_command":"DELETE","prepared":"S_ä"`},
+		CSV:  {",DELETE,S_ä,C 1\r\n", ",DELETE,S_ä,C 1\r\n"},
+	} {
+		for i, r := range []*trailtest.Record{named, &alone} {
+			if got := render(t, New(format, Options{}), r); !strings.Contains(got, want[i]) || i == 1 && strings.Contains(got, "extra") {
+				t.Errorf("%s: %s lacks %s", format, got, want[i])
+			}
+		}
+	}
+}
+
+// TestVariablesThatAreNotUsedAreNotShown: PL/pgSQL passes all variables of a function to each of its statements.
+func TestVariablesThatAreNotUsedAreNotShown(t *testing.T) {
+	unused := trail.ParamType{}
+	shape := &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Params: []trail.ParamType{unused, {OID: 23, Repr: trail.ReprInt4}, unused, {OID: 25, Repr: trail.ReprText}, unused, unused}}
+	r := &trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Shape: shape,
+		Text: "SELECT a", Nulls: []byte{0b111101}, Values: []byte{7, 0, 0, 0}}
+	for format, want := range map[Format]string{Text: "| $2=7, $4=NULL\n", JSON: `"params":[null,"7",null,null]`, CSV: `,"[null,""7"",null,null]",`} {
+		if got := render(t, New(format, Options{}), r); !strings.Contains(got, want) {
+			t.Errorf("%s: %s lacks %s", format, got, want)
+		}
+	}
+	none := *r
+	none.Shape = &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Params: []trail.ParamType{unused, unused}}
+	none.Nulls, none.Values = []byte{0b11}, nil
+	for _, format := range []Format{Text, JSON} {
+		if got := render(t, New(format, Options{}), &none); strings.Contains(got, "params") || strings.Contains(got, "$1") {
+			t.Errorf("%s: %s", format, got)
 		}
 	}
 }

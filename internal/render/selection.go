@@ -135,8 +135,16 @@ var sources = map[string]field{
 		}
 		return r.Shape.Command
 	}},
-	"text":    {text: func(r *trail.Record) []byte { return r.Text }},
-	"message": {text: func(r *trail.Record) []byte { return r.Message }},
+	"query_command": {text: func(r *trail.Record) []byte {
+		if r.Shape == nil {
+			return nil
+		}
+		return r.Shape.Query
+	}},
+	"prepared": {text: (*trail.Record).Prepared},
+	"portal":   {text: (*trail.Record).Portal},
+	"text":     {text: func(r *trail.Record) []byte { return r.Text }},
+	"message":  {text: func(r *trail.Record) []byte { return r.Message }},
 	"sqlstate": {text: func(r *trail.Record) []byte {
 		if !r.Has(trail.FieldError) {
 			return nil
@@ -174,7 +182,7 @@ var sources = map[string]field{
 		return appendObjects(dst, r.Shape)
 	}},
 	"params": {nested: func(s *selection, dst []byte, r *trail.Record) []byte {
-		if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
+		if !hasParams(r) {
 			return dst
 		}
 		return appendParamArray(dst, r, &s.scratch)

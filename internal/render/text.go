@@ -108,6 +108,12 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	dst = f.params(dst, r)
 	dst = f.objects(dst, r)
+	if name := r.Prepared(); len(name) > 0 {
+		dst = appendValue(append(dst, " prepared="...), name)
+	}
+	if name := r.Portal(); len(name) > 0 {
+		dst = appendValue(append(dst, " portal="...), name)
+	}
 	for name, value := range r.ExtraPairs {
 		dst = append(appendValue(append(dst, ' '), name), '=')
 		dst = appendValue(dst, value)
@@ -244,17 +250,18 @@ func (f *textFormat) objects(dst []byte, r *trail.Record) []byte {
 	return dst
 }
 
-// params appends the parameters as SQL would write them: $1=42, $2='text',
-// $3=NULL.
+// params appends the parameters that the statement uses, as SQL would write them: $1=42,
+// $2='text', $3=NULL.
 func (f *textFormat) params(dst []byte, r *trail.Record) []byte {
 	n := 0
+	sep := " | "
 	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
 		n++
-		if n == 1 {
-			dst = append(dst, " | "...)
-		} else {
-			dst = append(dst, ", "...)
+		if p.IsUnused(null) {
+			return true
 		}
+		dst = append(dst, sep...)
+		sep = ", "
 		dst = append(strconv.AppendInt(append(dst, '$'), int64(n), 10), '=')
 		switch {
 		case null:

@@ -258,6 +258,18 @@ var trailColumns = []Column{
 			r.scratch = strconv.AppendUint(r.scratch[:0], r.ref.Segment.Header.SystemID, 10)
 			v.setText(at, r.scratch)
 		}},
+	{Name: "query_command", needs: needsTexts, Type: typeVarchar, Doc: "command tag of the query that a utility statement contains, if it changes rows",
+		set: func(r *row, v *vector, at int) {
+			if r.Shape == nil {
+				v.setNull(at)
+				return
+			}
+			v.setNonEmpty(at, r.Shape.Query)
+		}},
+	{Name: "prepared", needs: needsTexts, Type: typeVarchar, Doc: "name of the prepared statement that was executed",
+		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Prepared()) }},
+	{Name: "portal", needs: needsTexts, Type: typeVarchar, Doc: "name of the portal or cursor",
+		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Portal()) }},
 }
 
 // server is the one that recorded the row.
@@ -383,14 +395,20 @@ func setFingerprint(r *row, v *vector, at int) {
 }
 
 func setParams(r *row, v *vector, at int) {
-	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
+	n := 0
+	if r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() {
+		n = r.LastParam()
+	}
+	if n == 0 {
 		v.setNull(at)
 		return
 	}
-	n := 0
-	r.Params(func(trail.ParamType, []byte, bool) bool { n++; return true })
 	elements, i := v.setList(at, n)
 	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+		if n == 0 {
+			return false
+		}
+		n--
 		if null {
 			elements.setNull(i)
 		} else {

@@ -435,6 +435,8 @@ func (b *Block) lists(c *cursor, s *Shape) string {
 			if reason := b.columnList(&cursor{b: body}, s.Relations); reason != "" {
 				return reason
 			}
+		case ListPrepared:
+			s.Prepared = body
 		case ListQuery:
 			s.Query = body
 		}

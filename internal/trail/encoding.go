@@ -264,7 +264,7 @@ func (s *Shape) isPlain() bool {
 			return false
 		}
 	}
-	return isASCII(s.Command) && isASCII(s.Query)
+	return isASCII(s.Command) && isASCII(s.Query) && isASCII(s.Prepared)
 }
 
 func (s *Session) charset() *charset { return charsetOf(s.facts[KeyEncoding]) }
@@ -279,7 +279,7 @@ func (s *Session) shown(c *charset) *Session {
 
 func (s *Shape) shown(c *charset) *Shape {
 	out := *s
-	out.Command, out.Query = c.shown(s.Command), c.shown(s.Query)
+	out.Command, out.Query, out.Prepared = c.shown(s.Command), c.shown(s.Query), c.shown(s.Prepared)
 	out.Relations = make([]Relation, len(s.Relations))
 	for i, r := range s.Relations {
 		r.Name = c.shown(r.Name)

@@ -269,12 +269,14 @@ var namesAction = [...]string{
 type List uint64
 
 const (
-	ListColumns List = 1 // columns of the relations, and the views through which they are reached
-	ListQuery   List = 3 // command tag of the query that a utility statement contains, if it changes rows
+	ListColumns  List = 1 // columns of the relations, and the views through which they are reached
+	ListPrepared List = 2 // name of the prepared statement of the extended protocol that was executed
+	ListQuery    List = 3 // command tag of the query that a utility statement contains, if it changes rows
 )
 
 var namesList = [...]string{
 	1: "columns",
+	2: "prepared",
 	3: "query",
 }
 

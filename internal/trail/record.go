@@ -129,7 +129,33 @@ func (r *Record) End() int64 {
 func (r *Record) HasExtra() bool { return r.HasNames() || r.Times.Known != 0 }
 
 // HasNames says whether it has any but the times of a statement.
-func (r *Record) HasNames() bool { return r.ExtraCount > 0 || r.Has(endingFields) }
+func (r *Record) HasNames() bool {
+	return r.Has(endingFields) || r.ExtraCount > 1 || r.ExtraCount == 1 && r.Portal() == nil
+}
+
+// namePortal is the name in EXTRA that has a field of its own when it is shown.
+var namePortal = []byte("portal")
+
+// Portal is the name of the portal or cursor that a statement's query belongs to, nil if it has none.
+func (r *Record) Portal() (portal []byte) {
+	if r.ExtraCount > 0 && (r.Kind == KindStatement || r.Kind == KindStart) {
+		r.stored(func(name, value []byte) bool {
+			if bytes.Equal(name, namePortal) {
+				portal = value
+			}
+			return portal == nil
+		})
+	}
+	return portal
+}
+
+// Prepared is the name of the prepared statement that was executed, nil if it has none.
+func (r *Record) Prepared() []byte {
+	if r.Shape == nil {
+		return nil
+	}
+	return r.Shape.Prepared
+}
 
 // ExtraPairs yields the record's further names and values: first those of a
 // transaction's end and of a statement's times, which are not stored as text, then those of EXTRA.
@@ -139,8 +165,15 @@ func (r *Record) ExtraPairs(yield func(name, value []byte) bool) {
 	}
 }
 
-// StoredPairs yields those of EXTRA.
+// StoredPairs yields those of EXTRA, but the portal.
 func (r *Record) StoredPairs(yield func(name, value []byte) bool) {
+	portal := r.Kind == KindStatement || r.Kind == KindStart
+	r.stored(func(name, value []byte) bool {
+		return portal && bytes.Equal(name, namePortal) || yield(name, value)
+	})
+}
+
+func (r *Record) stored(yield func(name, value []byte) bool) {
 	c := cursor{b: r.Extra}
 	for range r.ExtraCount {
 		name, value := c.str(), c.str()
@@ -340,6 +373,7 @@ type Shape struct {
 	Params    []ParamType
 	Objects   []Object
 	Query     []byte // command tag of a utility statement's query, if that changes rows
+	Prepared  []byte // name of the prepared statement
 
 	plain      bool // all names are ASCII
 	unwanted   bool // according to Want
@@ -397,6 +431,23 @@ type Object struct {
 type ParamType struct {
 	OID  uint64
 	Repr Repr
+}
+
+// IsUnused says whether it is no parameter of the statement, but a variable of the function that
+// runs the statement.
+func (p ParamType) IsUnused(null bool) bool { return null && p.OID == 0 && p.Repr == ReprNone }
+
+// LastParam is the number of the last parameter that the statement uses, 0 if it uses none.
+func (r *Record) LastParam() int {
+	n, last := 0, 0
+	r.Params(func(p ParamType, _ []byte, null bool) bool {
+		n++
+		if !p.IsUnused(null) {
+			last = n
+		}
+		return true
+	})
+	return last
 }
 
 func appendHex(dst []byte, v uint64) []byte { return appendDigits(dst, v, "0123456789abcdef") }

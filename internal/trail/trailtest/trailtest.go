@@ -61,6 +61,8 @@ type Shape struct {
 	Relations []Relation
 	Params    []trail.ParamType
 	Objects   []Object
+	Query     string
+	Prepared  string
 }
 
 // Object is an object of a shape.
@@ -192,7 +194,7 @@ func (b *Builder) shape(s *Shape) int {
 		body = append(binary.AppendUvarint(body, p.OID), byte(p.Repr))
 	}
 	columns := slices.ContainsFunc(s.Relations, func(r Relation) bool { return r.Columns != nil })
-	if s.Objects != nil || columns {
+	if s.Objects != nil || columns || s.Query != "" || s.Prepared != "" {
 		body = binary.AppendUvarint(body, uint64(len(s.Objects)))
 		for _, o := range s.Objects {
 			body = str(str(str(append(body, byte(o.Action)), o.Type), o.Name), o.To)
@@ -208,6 +210,12 @@ func (b *Builder) shape(s *Shape) int {
 			}
 		}
 		body = str(binary.AppendUvarint(body, uint64(trail.ListColumns)), list)
+	}
+	if s.Query != "" {
+		body = str(append(body, byte(trail.ListQuery)), s.Query)
+	}
+	if s.Prepared != "" {
+		body = str(append(body, byte(trail.ListPrepared)), s.Prepared)
 	}
 	if i, ok := b.shapes[string(body)]; ok {
 		return i
