@@ -578,10 +578,8 @@ steno_copy_out(char *to, const char *from, uint32_t len)
  */
 static inline uint32_t
 steno_inflight_change(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
-					  const char *text, uint32_t len, bool staged, uint64_t position)
+					  const char *text, uint32_t len, uint32_t kept, bool staged, uint64_t position)
 {
-	uint32_t	kept = len < STENO_INFLIGHT_TEXT ? len : STENO_INFLIGHT_TEXT;
-
 	/* it is odd if the entry's last producer died in the middle of a change */
 	v |= 1;
 	atomic_store_explicit(&f->version, v, memory_order_relaxed);
@@ -609,12 +607,24 @@ steno_inflight_change(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t 
 	return v + 1;
 }
 
-/* Producer: a statement starts without a staged record, or gives up the one it had. */
+/*
+ * Producer: a statement starts without a staged record, or gives up the one it had.  kept: bytes of
+ * its text that go into the entry, at most STENO_INFLIGHT_TEXT; only the caller knows where a character ends.
+ */
+static inline uint32_t
+steno_inflight_begin_cut(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
+						 const char *text, uint32_t len, uint32_t kept)
+{
+	return steno_inflight_change(f, v, statement, time, text, len, kept, false, 0);
+}
+
+/* The same for a text of single bytes. */
 static inline uint32_t
 steno_inflight_begin(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
 					 const char *text, uint32_t len)
 {
-	return steno_inflight_change(f, v, statement, time, text, len, false, 0);
+	return steno_inflight_begin_cut(f, v, statement, time, text, len,
+									len < STENO_INFLIGHT_TEXT ? len : STENO_INFLIGHT_TEXT);
 }
 
 /* Producer: a statement with a staged record starts. */
@@ -622,7 +632,7 @@ static inline uint32_t
 steno_inflight_stage(StenoInFlight *f, uint32_t v, uint64_t statement, int64_t time,
 					 uint64_t position)
 {
-	return steno_inflight_change(f, v, statement, time, NULL, 0, true, position);
+	return steno_inflight_change(f, v, statement, time, NULL, 0, 0, true, position);
 }
 
 /* Producer, before it publishes the statement's own record. */

@@ -467,10 +467,7 @@ steno_write_inflight(StenoStatement *s, const StenoCuts *cuts)
 		steno_secret_cut(text, len, cuts, STENO_INFLIGHT_TEXT, &text, &len);
 	else if (s->suspect)
 		s->suspect = steno_secret_hide_text(text, len, false, STENO_INFLIGHT_TEXT, &text, &len);
-	steno_my.inflight_version =
-		steno_inflight_begin(&steno_my.producer.ring->inflight,
-							 steno_my.inflight_version, s->statement,
-							 s->time, text, (uint32) len);
+	steno_inflight_text(s->statement, s->time, text, (uint32) len);
 }
 
 /* ---- objects ---- */

@@ -41,6 +41,7 @@ extern bool steno_stage_query(const StenoStatement *q, const uint8 *shape, uint3
 extern bool steno_stage_repeated(const StenoStatement *s, StenoKept *k, const StenoParams *params);
 extern bool steno_stage_control(const StenoStatement *s, uint8 control);
 extern bool steno_stage_prepared(const StenoStatement *q, StenoPrepared *prepared, ParamListInfo params);
+extern void steno_inflight_text(uint64 statement, int64 time, const char *text, uint32 len);
 extern void steno_unstage(void);
 extern void steno_staged_publish(void);
 extern void steno_staged_end(const StenoStatement *s, uint64 rows, uint64 xid);

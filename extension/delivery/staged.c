@@ -13,6 +13,7 @@
  */
 #include "delivery/record.h"
 
+#include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 
 #include "base/duration.h"
@@ -328,6 +329,18 @@ staged_whole(StenoWhole *room)
 	return steno_message_whole(steno_my.staged, p->templates, 0, p->ring->inflight.statement, room);
 }
 
+/* Put the beginning of the statement's text into the in-flight entry, without a character that is cut. */
+void
+steno_inflight_text(uint64 statement, int64 time, const char *text, uint32 len)
+{
+	uint32		kept = len;
+
+	if (unlikely(len > STENO_INFLIGHT_TEXT))
+		kept = pg_mbcliplen(text, (int) Min(len, (uint32) PG_INT32_MAX), STENO_INFLIGHT_TEXT);
+	steno_my.inflight_version =
+		steno_inflight_begin_cut(&steno_my.producer.ring->inflight, steno_my.inflight_version, statement, time, text, len, kept);
+}
+
 /*
  * Something else needs the ring: the staged record is given up.  Its query keeps a
  * copy, and the in-flight entry gets the beginning of the text.
@@ -357,10 +370,7 @@ steno_unstage(void)
 	}
 	if (my->top_utility.state == STENO_STAGED)
 		my->top_utility.state = STENO_NOT_MADE;
-	my->inflight_version =
-		steno_inflight_begin(&my->producer.ring->inflight, my->inflight_version,
-							 m->statement, m->time, text,
-							 m->text_len == STENO_NONE32 ? 0 : m->text_len);
+	steno_inflight_text(m->statement, m->time, text, m->text_len == STENO_NONE32 ? 0 : m->text_len);
 	/* the next message overwrites the record: recovery must then see that it is staged no more */
 	atomic_thread_fence(memory_order_release);
 }

@@ -18,7 +18,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "access/genam.h"
 #include "access/parallel.h"
+#include "access/table.h"
+#include "catalog/pg_database.h"
 #include "common/ip.h"
 #include "libpq/auth.h"
 #include "libpq/hba.h"
@@ -32,7 +35,10 @@
 #include "access/xact.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/timestamp.h"
 
 #include "base/client.h"
@@ -174,6 +180,47 @@ put_session_message(void)
 
 	steno_record_describe(body, p - body);
 	message_due = false;
+}
+
+/*
+ * Whether a name of what all databases share can be shown without knowing the database's encoding.
+ */
+static bool
+is_utf8(const char *name)
+{
+	int			len = strlen(name);
+
+	return pg_encoding_verifymbstr(PG_UTF8, name, len) == len;
+}
+
+/*
+ * The session is about to be connected to its database.  If the names of that or of the user are not
+ * valid as UTF-8, its first records need the encoding, too.
+ */
+static void
+find_encoding_early(void)
+{
+	ScanKeyData key;
+	Relation	databases;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	int			number;
+
+	if ((is_utf8(known.user) && is_utf8(known.database)) || !IsTransactionState() || (am_walsender && !am_db_walsender))
+		return;
+	/* as the server will do */
+	databases = table_open(DatabaseRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_database_datname, BTEqualStrategyNumber, F_NAMEEQ, CStringGetDatum(known.database));
+	scan = systable_beginscan(databases, DatabaseNameIndexId, criticalSharedRelcachesBuilt, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		number = ((Form_pg_database) GETSTRUCT(tuple))->encoding;
+		if (number != PG_UTF8)
+			encoding = pg_encoding_to_char(number);
+	}
+	systable_endscan(scan);
+	table_close(databases, AccessShareLock);
 }
 
 /*
@@ -435,7 +482,11 @@ set_authentication_facts(void)
 	strlcpy(steno_client.auth_method, hba_authname(MyProcPort->hba->auth_method),
 			sizeof(steno_client.auth_method));
 	identity = STENO_IDENTITY(MyProcPort);
-	strlcpy(steno_client.identity, identity ? identity : "", sizeof(steno_client.identity));
+	if (identity == NULL)
+		identity = "";
+	/* the encoding of what another system has told is not known; it is hardly another one */
+	strlcpy(steno_client.identity, identity,
+			pg_encoding_mbcliplen(PG_UTF8, identity, strlen(identity), sizeof(steno_client.identity) - 1) + 1);
 	steno_leader_publish(&steno_client);
 }
 
@@ -720,8 +771,8 @@ steno_session_died(const ErrorData *edata)
 	const char *message = edata->message ? edata->message : "";
 
 	death_code = edata->sqlerrcode;
-	strlcpy(death_message, steno_secret_hide_message(text, text ? strlen(text) : 0, message),
-			sizeof(death_message));
+	message = steno_secret_hide_message(text, text ? strlen(text) : 0, message);
+	strlcpy(death_message, message, pg_mbcliplen(message, strlen(message), sizeof(death_message) - 1) + 1);
 }
 
 static void
@@ -733,6 +784,7 @@ client_authenticated(Port *port, int status)
 		return;
 	/* for all records of the session; the information is not available later */
 	set_authentication_facts();
+	find_encoding_early();
 	steno_policy_check();
 	if (steno_class_logged(STENO_CLASS_CONNECT))
 		record_connect(STENO_KIND_CONNECT, NULL);

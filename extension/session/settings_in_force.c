@@ -15,6 +15,7 @@
 #include "base/steno.h"
 
 #include "common/hashfn.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 
@@ -80,7 +81,10 @@ is_recorded_setting(int i)
 	return settings[i].context != PGC_POSTMASTER && settings[i].context != PGC_USERSET;
 }
 
-/* A value that is too long is replaced by its beginning and a hash. */
+/*
+ * A value that is too long is replaced by its beginning and a hash.  All processes must cut it in the same way,
+ * also those without a database, so that it is cut as UTF-8; periods fill the rest.
+ */
 #define CUT_AT (STENO_SETTING_VALUE - 20)
 #define CUT_LEN (CUT_AT + 4 + 8)
 
@@ -94,8 +98,13 @@ current_setting_value(int i, char *value)
 		v = "";
 	len = strlcpy(value, v, STENO_SETTING_VALUE);
 	if (len >= STENO_SETTING_VALUE)
+	{
+		int			kept = pg_encoding_mbcliplen(PG_UTF8, v, (int) len, CUT_AT);
+
+		memset(value + kept, '.', CUT_AT - kept);
 		snprintf(value + CUT_AT, STENO_SETTING_VALUE - CUT_AT, "... %08x",
 				 hash_bytes((const unsigned char *) v, (int) len));
+	}
 }
 
 /*

@@ -221,6 +221,17 @@ client_address(const SockAddr *a, Datum *address, int *port)
 	return true;
 }
 
+/* The name of a role or database, as it is shown; not everything that catalogs have is valid here. */
+static void
+set_name(NameData *to, const char *name, int encoding)
+{
+	StenoBytes	type = {NULL, 0};
+	StenoBytes	bytes = {(const uint8 *) name, strlen(name)};
+	const char *shown = TextDatumGetCString(steno_show_text(bytes, steno_name_encoding(type, bytes, encoding)));
+
+	strlcpy(NameStr(*to), shown, pg_encoding_mbcliplen(steno_shown_as(), shown, strlen(shown), NAMEDATALEN - 1) + 1);
+}
+
 /* Fill in the columns about the process; returns the encoding of its database. */
 static int
 put_process(const Running *r, Datum *values, bool *nulls)
@@ -235,11 +246,14 @@ put_process(const Running *r, Datum *values, bool *nulls)
 
 	values[0] = Int32GetDatum(r->pid);
 	values[1] = steno_show_session(r->session, r->pid);
-	namestrcpy(user, user_name ? user_name : "");
-	nulls[2] = user_name == NULL;
-	values[2] = NameGetDatum(user);
 	nulls[3] = s == NULL || !find_database(s->st_databaseid, database, &encoding);
+	if (!nulls[3])
+		set_name(database, pstrdup(NameStr(*database)), encoding);
 	values[3] = NameGetDatum(database);
+	nulls[2] = user_name == NULL;
+	if (!nulls[2])
+		set_name(user, user_name, encoding);
+	values[2] = NameGetDatum(user);
 	nulls[4] = s == NULL || s->st_appname == NULL;
 	if (!nulls[4])
 	{

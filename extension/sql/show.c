@@ -257,9 +257,8 @@ append_valid(StringInfo out, int encoding, const uint8 *p, uint64 len)
 
 /* Append valid text of another encoding; characters that the database's does not have become question marks. */
 static void
-append_converted(StringInfo out, int encoding, char *p, int len)
+append_converted(StringInfo out, int encoding, int to, char *p, int len)
 {
-	int			to = GetDatabaseEncoding();
 	Oid			conversion = FindDefaultConversionProc(encoding, to);
 	int			size = CONVERTED_AT_ONCE * MAX_CONVERSION_GROWTH + 1;
 	char	   *room = palloc(size);
@@ -292,10 +291,35 @@ append_converted(StringInfo out, int encoding, char *p, int len)
 	pfree(room);
 }
 
+int
+steno_name_encoding(StenoBytes type, StenoBytes name, int encoding)
+{
+	static const char *const shared[] = {"", "role", "database", "tablespace", "subscription"};
+	int			i;
+
+	for (i = 0; i < (int) lengthof(shared); i++)
+		if (strlen(shared[i]) == type.len && memcmp(shared[i], type.p, type.len) == 0)
+			return pg_encoding_verifymbstr(PG_UTF8, (const char *) name.p, (int) name.len) == (int) name.len ?
+				PG_UTF8 : encoding;
+	return encoding;
+}
+
+/*
+ * What the client of a database without an encoding is sent, must be valid in its own: the server converts
+ * nothing then, but refuses the whole answer otherwise.
+ */
+int
+steno_shown_as(void)
+{
+	int			encoding = GetDatabaseEncoding();
+
+	return encoding == PG_SQL_ASCII ? pg_get_client_encoding() : encoding;
+}
+
 Datum
 steno_show_text(StenoBytes text, int encoding)
 {
-	int			to = GetDatabaseEncoding();
+	int			to = steno_shown_as();
 	StringInfoData out;
 	Datum		shown;
 
@@ -312,7 +336,7 @@ steno_show_text(StenoBytes text, int encoding)
 
 		initStringInfo(&valid);
 		append_valid(&valid, encoding, text.p, text.len);
-		append_converted(&out, encoding, valid.data, valid.len);
+		append_converted(&out, encoding, to, valid.data, valid.len);
 		pfree(valid.data);
 	}
 	shown = PointerGetDatum(cstring_to_text_with_len(out.data, out.len));
@@ -477,9 +501,9 @@ steno_show_objects(const StenoShownShape *shape, const StenoShownTypes *types, i
 		nulls[0] = action_name == NULL;
 		values[0] = nulls[0] ? (Datum) 0 : CStringGetTextDatum(action_name);
 		values[1] = steno_show_text(type, encoding);
-		values[2] = steno_show_text(name, encoding);
+		values[2] = steno_show_text(name, steno_name_encoding(type, name, encoding));
 		nulls[3] = to.len == 0;
-		values[3] = nulls[3] ? (Datum) 0 : steno_show_text(to, encoding);
+		values[3] = nulls[3] ? (Datum) 0 : steno_show_text(to, steno_name_encoding(type, to, encoding));
 		all = accumArrayResult(all, HeapTupleGetDatum(heap_form_tuple(types->object, values, nulls)), false,
 							   types->object_type, CurrentMemoryContext);
 	}

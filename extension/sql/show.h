@@ -64,8 +64,16 @@ extern bool steno_shape_parse(StenoBytes shape, StenoShownShape *parsed);
 /* The server's number of the encoding with this name, that of a session; PG_SQL_ASCII if it is not known. */
 extern int	steno_shown_encoding(StenoBytes name);
 
-/* A text of a session with this encoding, in that of the database. */
+/* A text of a session with this encoding, in that of the database, or, if that is SQL_ASCII, of the client. */
 extern Datum steno_show_text(StenoBytes text, int encoding);
+
+/*
+ * The encoding of the name of an object of this type; an empty type stands for roles and databases.  What all databases
+ * share has a name in the encoding of one of them, it is not known which.  UTF-8 is hardly ever mistaken for another
+ * one.
+ */
+extern int	steno_name_encoding(StenoBytes type, StenoBytes name, int encoding);
+extern int	steno_shown_as(void);
 
 /* Names of records.def; NULL if there is none. */
 extern const char *steno_kind_name(uint64 kind);

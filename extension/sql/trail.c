@@ -41,10 +41,11 @@ static const struct
 {
 	int			column;
 	uint8		key;
+	bool		is_shared;		/* the name of what all databases share */
 }			session_columns[SESSION_COLUMNS] =
 
 {
-	{5, STENO_SESSION_USER}, {6, STENO_SESSION_ROLE}, {7, STENO_SESSION_DATABASE},
+	{5, STENO_SESSION_USER, true}, {6, STENO_SESSION_ROLE, true}, {7, STENO_SESSION_DATABASE, true},
 	{8, STENO_SESSION_APPLICATION}, {9, STENO_SESSION_CLIENT}, {10, STENO_SESSION_APP_USER},
 	{11, STENO_SESSION_APP_CONTEXT}
 };
@@ -123,11 +124,11 @@ bytes_of(Datum text)
 	};
 }
 
-/* A name or text in the database's encoding; it is converted only if necessary. */
+/* A name or text as it is shown; it is converted only if necessary. */
 static StenoBytes
 as_shown(StenoBytes s, int encoding)
 {
-	return encoding == GetDatabaseEncoding() || is_ascii(s) ? s : bytes_of(steno_show_text(s, encoding));
+	return encoding == steno_shown_as() || is_ascii(s) ? s : bytes_of(steno_show_text(s, encoding));
 }
 
 static bool
@@ -239,7 +240,7 @@ uses_object(const Wanted *w, StenoBytes bytes, int encoding)
 	StenoShownShape shape;
 	StenoBytes	in;
 	StenoBytes	list;
-	StenoBytes	skipped;
+	StenoBytes	type;
 	StenoBytes	name;
 	StenoBytes	to;
 	uint64_t	access;
@@ -262,9 +263,9 @@ uses_object(const Wanted *w, StenoBytes bytes, int encoding)
 			found |= is_wanted_column(w, name, any_column);
 	}
 	in = shape.objects;
-	for (i = 0; i < shape.nobjects && steno_take_object(&in, &byte, &skipped, &name, &to); i++)
-		found |= is_named(as_shown(name, encoding), w->object) ||
-			(to.len > 0 && is_named(as_shown(to, encoding), w->object));
+	for (i = 0; i < shape.nobjects && steno_take_object(&in, &byte, &type, &name, &to); i++)
+		found |= is_named(as_shown(name, steno_name_encoding(type, name, encoding)), w->object) ||
+			(to.len > 0 && is_named(as_shown(to, steno_name_encoding(type, to, encoding)), w->object));
 	return found;
 }
 
@@ -345,7 +346,9 @@ session_of(Trail *t, const StenoTrailRecord *r)
 		if (value.len == 0 && session_columns[i].key == STENO_SESSION_ROLE)
 			value = fact(r->session, STENO_SESSION_USER);
 		s->nulls[i] = value.len == 0;
-		s->values[i] = s->nulls[i] ? (Datum) 0 : steno_show_text(value, s->encoding);
+		s->values[i] = s->nulls[i] ? (Datum) 0 :
+			steno_show_text(value, session_columns[i].is_shared ?
+							steno_name_encoding((StenoBytes) {NULL, 0}, value, s->encoding) : s->encoding);
 	}
 	s->wanted = fact_is(s, 0, t->wanted.user) && fact_is(s, 2, t->wanted.database) &&
 		fact_is(s, 3, t->wanted.application);

@@ -9,6 +9,7 @@ use Encode qw(decode encode);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
+use Steno::Client;
 use Test::More;
 
 my $node = new_node('main');
@@ -50,6 +51,109 @@ foreach my $name (sort keys %databases)
 	like($failed->{message}, qr/no\Q$shown\E/, "$name: message");
 	is($select->{encoding}, $name eq 'UTF8' ? undef : $name, "$name: the session says its encoding");
 }
+# Roles are shared by all databases: each has one name, in all records of all its sessions, also before
+# a session has its database.
+my $zoe = "Zo\x{eb}";
+my $rene = "Ren\x{e9}";
+my $zhenya = "\x{416}enya";
+{
+	my %made = (db_utf8 => [ 'UTF8', encode('UTF-8', $zoe) ], db_latin1 => [ 'LATIN1', encode('iso-8859-1', $rene) ],
+		db_win1251 => [ 'WIN1251', encode('cp1251', $zhenya) ]);
+
+	foreach my $database (sort keys %made)
+	{
+		my ($encoding, $role) = @{ $made{$database} };
+		my $c = Steno::Client->new($node, database => $database, client_encoding => $encoding);
+
+		is($c->query("CREATE ROLE \"$role\" LOGIN SUPERUSER")->{sqlstate}, undef, "a role of $database");
+		$c->quit;
+	}
+	foreach my $case (
+		[ $made{db_utf8}[1], $zoe, sort map { lc "db_$_" } keys %databases ],
+		[ $made{db_latin1}[1], $rene, 'db_latin1' ],
+		[ $made{db_latin1}[1], "Ren\x{fffd}e9", 'db_utf8' ],
+		[ $made{db_win1251}[1], $zhenya, 'db_win1251' ])
+	{
+		my ($role, $shown, @in) = @$case;
+
+		foreach my $database (@in)
+		{
+			my $name = "$database " . join ' ', map { sprintf '%x', ord } split //, $shown;
+			my $c = Steno::Client->new($node, user => $role, database => $database, application_name => $name);
+			my $pid = $c->{pid};
+			my @found;
+
+			$c->query('SELECT 1');
+			$c->query('SELEC 1');
+			# a client of this database cannot write the other role's name
+			$c->query("ALTER ROLE \"$role\" CONNECTION LIMIT -1") if $shown !~ /\x{fffd}/;
+			$c->quit;
+			wait_until 'it has ended', sub { scalar records($node, kind => 'disconnect', application => $name) };
+			@found = records($node, application => $name);
+			is_deeply([ map { "$_->{kind} $_->{user}" } sort { $a->{seq} <=> $b->{seq} } @found ],
+				[ map { "$_ $shown" } qw(connect statement statement), ($shown =~ /\x{fffd}/ ? () : qw(statement transaction)), 'disconnect' ], "$name: the user");
+			is_deeply([ map { map { $_->{name} } grep { $_->{type} eq 'role' } @{ $_->{objects} // [] } } @found ],
+				[ $shown =~ /\x{fffd}/ ? () : qq("$shown") ], "$name: the object");
+			is( value($node, "SELECT count(DISTINCT usename) FROM steno.trail(now() - interval '1 hour', now()) WHERE pid = $pid"), '1', "$name: one name in SQL, too")
+			  if $shown ne $zhenya;
+		}
+	}
+}
+
+# What runs in databases of all encodings is shown in each of them, whatever encoding the client has.
+{
+	my @sleepers = map {
+		my $database = lc "db_$_";
+		my $c = Steno::Client->new($node, database => $database, application_name => 'sleeper', client_encoding => $_,
+			$database eq 'db_latin1' ? (user => encode('iso-8859-1', $rene)) : ());
+
+		$c->put('Q', 'SELECT pg_sleep(1000), ' . "'" . encode($databases{$_}[0], $databases{$_}[1]) . "'\0")->send_all;
+		$c;
+	} sort keys %databases;
+
+	wait_until 'all sleep', sub { value($node, q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sleeper' AND wait_event = 'PgSleep'}) eq '5' };
+	foreach my $database (map { lc "db_$_" } sort keys %databases)
+	{
+		# otherwise the server converts, or refuses to
+		foreach my $encoding ($database eq 'db_sql_ascii' ? qw(UTF8 LATIN1 SJIS SQL_ASCII) : 'UTF8')
+		{
+			my $c = Steno::Client->new($node, database => $database, client_encoding => $encoding);
+			my $answer;
+
+			$c->query('CREATE EXTENSION IF NOT EXISTS pg_steno');
+			$answer = $c->query(q{SELECT usename, datname, text FROM steno.in_flight WHERE application_name = 'sleeper' ORDER BY datname});
+			is($answer->{message}, undef, "in_flight in $database for $encoding");
+			is(scalar @{ $answer->{rows} }, 5, 'all are shown');
+			is(decode('UTF-8', $answer->{rows}[1][2]), "SELECT pg_sleep(1000), '\x{e9}'", 'a text of another encoding')
+			  if $encoding eq 'UTF8' && $database =~ /utf8|ascii/;
+			$answer = $c->query(q{SELECT usename, text FROM steno.trail(now() - interval '1 hour', now()) WHERE kind = 'statement'});
+			is($answer->{message}, undef, 'and the trail');
+			$c->quit;
+		}
+	}
+	kill 'TERM', map { $_->{pid} } @sleepers;
+	wait_until 'they have ended', sub { value($node, q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sleeper'}) eq '0' };
+}
+
+$node->append_conf('postgresql.conf', "steno.start_after = '10ms'\n");
+$node->reload;
+
+# A text that is cut ends with a whole character: what is known of a long statement while it runs.
+foreach my $more (0 .. 3)
+{
+	my $c = Steno::Client->new($node, application_name => "cut $more");
+	my $text = 'DO $$ BEGIN /* ' . '-' x $more . encode('UTF-8', "\x{8868}" x 200) . ' */ PERFORM pg_sleep(1000); END $$';
+	my ($start, $shown);
+
+	$c->put('Q', "$text\0")->send_all;
+	wait_until 'it has a start record', sub { ($start) = records($node, kind => 'start', application => "cut $more") };
+	like($start->{text}, qr/^DO \$\$ BEGIN \/\* -*\x{8868}{40,}$/, "start record, $more bytes more: whole characters");
+	is($start->{text_bytes}, length $text, 'and its length');
+	$shown = decode('UTF-8', value($node, "SELECT text FROM steno.in_flight WHERE application_name = 'cut $more'"));
+	like($shown, qr/^DO \$\$ BEGIN \/\* -*\x{8868}{40,}$/, 'as it is shown while it runs');
+	kill 'TERM', $c->{pid};
+}
+
 verify_ok($node);
 $node->stop;
 done_testing();

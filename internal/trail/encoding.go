@@ -19,7 +19,7 @@ import (
 // What a session has written is in the encoding of its database. Readers are shown
 // UTF-8, of which nothing is lost and nothing is ambiguous: a byte that cannot be
 // decoded is U+FFFD and its two hexadecimal digits, and a U+FFFD of the text is
-// doubled.
+// doubled. What all databases share, such as roles, has a name in no encoding that is known.
 
 // charsets are the encodings of databases that this program decodes, by PostgreSQL's
 // names. Of others, and of SQL_ASCII, only ASCII is.
@@ -272,10 +272,28 @@ func (s *Session) charset() *charset { return charsetOf(s.facts[KeyEncoding]) }
 func (s *Session) shown(c *charset) *Session {
 	out := *s
 	for i := range out.facts {
-		out.facts[i] = c.shown(s.facts[i])
+		switch Key(i) {
+		case KeyUser, KeyRole, KeyDatabase, KeyIdentity:
+			out.facts[i] = c.ofName(s.facts[i]).shown(s.facts[i])
+		default:
+			out.facts[i] = c.shown(s.facts[i])
+		}
 	}
 	return &out
 }
+
+// ofName is the charset of the name of something that all databases share: it is in the
+// encoding of the database in which it was made, whichever that was. Bytes of another one are
+// hardly ever valid as UTF-8.
+func (c *charset) ofName(name []byte) *charset {
+	if utf8.Valid(name) {
+		return nil
+	}
+	return c
+}
+
+// sharedTypes are the types of objects that all databases share.
+var sharedTypes = []string{"role", "database", "tablespace", "subscription"}
 
 func (s *Shape) shown(c *charset) *Shape {
 	out := *s
@@ -291,7 +309,12 @@ func (s *Shape) shown(c *charset) *Shape {
 	}
 	out.Objects = make([]Object, len(s.Objects))
 	for i, o := range s.Objects {
-		o.Type, o.Name, o.To = c.shown(o.Type), c.shown(o.Name), c.shown(o.To)
+		if slices.Contains(sharedTypes, string(o.Type)) {
+			o.Name, o.To = c.ofName(o.Name).shown(o.Name), c.ofName(o.To).shown(o.To)
+		} else {
+			o.Name, o.To = c.shown(o.Name), c.shown(o.To)
+		}
+		o.Type = c.shown(o.Type)
 		out.Objects[i] = o
 	}
 	return &out
