@@ -338,7 +338,8 @@ steno_inflight_text(uint64 statement, int64 time, const char *text, uint32 len)
 	if (unlikely(len > STENO_INFLIGHT_TEXT))
 		kept = pg_mbcliplen(text, (int) Min(len, (uint32) PG_INT32_MAX), STENO_INFLIGHT_TEXT);
 	steno_my.inflight_version =
-		steno_inflight_begin_cut(&steno_my.producer.ring->inflight, steno_my.inflight_version, statement, time, text, len, kept);
+		steno_inflight_begin_cut(&steno_my.producer.ring->inflight, steno_my.inflight_version,
+								 statement, time, text, len, kept);
 }
 
 /*

@@ -311,8 +311,10 @@ fact_is(const Session *s, int i, StenoBytes wanted)
 static const Session *
 session_of(Trail *t, const StenoTrailRecord *r)
 {
+	const StenoBytes any_name = {NULL, 0};
 	Session    *s;
 	MemoryContext before;
+	int			encoding;
 	int			i;
 
 	if (r->session_index < SESSIONS)
@@ -346,9 +348,8 @@ session_of(Trail *t, const StenoTrailRecord *r)
 		if (value.len == 0 && session_columns[i].key == STENO_SESSION_ROLE)
 			value = fact(r->session, STENO_SESSION_USER);
 		s->nulls[i] = value.len == 0;
-		s->values[i] = s->nulls[i] ? (Datum) 0 :
-			steno_show_text(value, session_columns[i].is_shared ?
-							steno_name_encoding((StenoBytes) {NULL, 0}, value, s->encoding) : s->encoding);
+		encoding = session_columns[i].is_shared ? steno_name_encoding(any_name, value, s->encoding) : s->encoding;
+		s->values[i] = s->nulls[i] ? (Datum) 0 : steno_show_text(value, encoding);
 	}
 	s->wanted = fact_is(s, 0, t->wanted.user) && fact_is(s, 2, t->wanted.database) &&
 		fact_is(s, 3, t->wanted.application);
