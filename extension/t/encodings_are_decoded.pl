@@ -100,6 +100,15 @@ my $zhenya = "\x{416}enya";
 	}
 }
 
+# The first statement of a session.
+{
+	my $c = Steno::Client->new($node, database => 'db_latin1');
+
+	$c->query("SELECT 'first \xe9'");
+	$c->quit;
+	is(scalar(statements($node, pid => $c->{pid}, text => "SELECT 'first \x{e9}'")), 1, 'the first statement of a session');
+}
+
 # What runs in databases of all encodings is shown in each of them, whatever encoding the client has.
 {
 	my @sleepers = map {
