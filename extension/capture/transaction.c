@@ -454,9 +454,8 @@ transaction_closed(void)
 	}
 }
 
-/* A transaction has ended: record it, and then wait if required. */
-STENO_HOT static inline void
-finish_transaction(XactEvent event)
+static inline void
+record_end_of_transaction(XactEvent event)
 {
 	if (steno_class_logged(STENO_CLASS_TRANSACTION) &&
 		steno_current_xid() != 0)
@@ -464,6 +463,13 @@ finish_transaction(XactEvent event)
 		steno_ring_prefetch(&steno_my.producer, 3);
 		record_transaction(event);
 	}
+}
+
+/* A transaction has ended: record it, and then wait if required. */
+STENO_HOT static inline void
+finish_transaction(XactEvent event)
+{
+	record_end_of_transaction(event);
 	if (unlikely(steno_my.start_mask & STENO_START_AT_END))
 		wait_at_end(event);
 	reset_statement_count(event);
@@ -472,9 +478,15 @@ finish_transaction(XactEvent event)
 static XactEvent finished_event;
 
 static void
-finish_late_event(void)
+record_late_event(void)
 {
-	finish_transaction(finished_event);
+	record_end_of_transaction(finished_event);
+}
+
+static void
+wait_at_late_end(void)
+{
+	wait_at_end(finished_event);
 }
 
 /*
@@ -489,8 +501,11 @@ finish_transaction_late(XactEvent event)
 	else if (steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending)
 		transaction_closed();
 	finished_event = event;
-	if (!steno_record_guarded(finish_late_event))
-		reset_statement_count(event);
+	(void) steno_record_guarded(record_late_event);
+	/* also if there was no memory for that record: others may not be on disk */
+	if (steno_my.start_mask & STENO_START_AT_END)
+		(void) steno_call_guarded(wait_at_late_end);
+	reset_statement_count(event);
 }
 
 /*
