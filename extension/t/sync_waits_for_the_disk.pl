@@ -516,6 +516,57 @@ begin();
 	$c->quit;
 }
 
+# However a client writes, it is not answered before the trail is on disk.
+{
+	my $c = session('ways', 'write');
+	my $recursive = 'CREATE OR REPLACE FUNCTION recursive(n int) RETURNS int LANGUAGE plpgsql AS
+		$$ BEGIN INSERT INTO t VALUES (n); RETURN CASE WHEN n > 0 THEN recursive(n - 1) END; END $$';
+
+	$c->query('SET steno.sync_start = off');
+	foreach my $way (
+		[ 'several statements', 'INSERT INTO t VALUES (1); SELECT 1' ],
+		[ 'WITH', 'WITH x AS (INSERT INTO t VALUES (1) RETURNING i) SELECT * FROM x' ],
+		[ 'COPY FROM', 'COPY t FROM PROGRAM $$echo 1$$' ],
+		[ 'COPY of a query', 'COPY (INSERT INTO t VALUES (1) RETURNING i) TO STDOUT' ],
+		[ 'EXPLAIN ANALYZE', 'EXPLAIN ANALYZE INSERT INTO t VALUES (1)' ],
+		[ 'EXECUTE', 'EXECUTE inserts', 'PREPARE inserts AS INSERT INTO t VALUES (1)' ],
+		[ 'DO', 'DO $$ BEGIN INSERT INTO t VALUES (1); END $$' ],
+		[ 'a function', 'SELECT recursive(0)', $recursive ],
+		[ 'functions in functions', 'SELECT recursive(40)', $recursive ],
+		[ 'COMMIT AND CHAIN', 'COMMIT AND CHAIN', 'BEGIN', 'INSERT INTO t VALUES (1)' ],
+		[ 'SET LOCAL', 'COMMIT', 'SET steno.sync = none', 'BEGIN', 'SET LOCAL steno.sync = write', 'INSERT INTO t VALUES (1)' ],
+		[ 'a subtransaction', 'COMMIT', 'SET steno.sync = write', 'BEGIN', 'SAVEPOINT a', 'INSERT INTO t VALUES (1)', 'RELEASE a' ],
+		[ 'a cursor beside', 'COMMIT', 'BEGIN', 'DECLARE d CURSOR WITH HOLD FOR SELECT 1', 'INSERT INTO t VALUES (1)' ])
+	{
+		my ($what, $sql, @before) = @$way;
+
+		foreach my $before (@before)
+		{
+			my $answer = $c->query($before);
+
+			is($answer->{sqlstate}, undef, "$what: $before") if $answer->{sqlstate};
+		}
+		$faults->set('hold_sync');
+		ask($c, $sql);
+		await_wait($c);
+		ok(!is_answered($c), "$what: it waits");
+		$faults->unset('hold_sync');
+		is($c->finish->{sqlstate}, undef, "$what: then it is acknowledged");
+		$c->query('ROLLBACK') if $what eq 'COMMIT AND CHAIN';
+	}
+
+	# a pipeline
+	$c->parse('', 'INSERT INTO t VALUES (1)')->bind_values('', '')->execute('')->bind_values('', '')->execute('')->sync->send_all;
+	$c->finish;
+	$faults->set('hold_sync');
+	$c->parse('', 'INSERT INTO t VALUES (1)')->bind_values('', '')->execute('')->bind_values('', '')->execute('')->sync->send_all;
+	await_wait($c);
+	ok(!is_answered($c), 'a pipeline: it waits');
+	$faults->unset('hold_sync');
+	is_deeply($c->finish->{tags}, [ 'INSERT 0 1', 'INSERT 0 1' ], 'then it is acknowledged');
+	$c->quit;
+}
+
 # One sync and one system call for all who wait.
 {
 	my @clients = map { session("many $_", 'write') } 0 .. 64;
