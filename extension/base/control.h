@@ -39,17 +39,23 @@ typedef enum StenoProblem
 
 /*
  * The part of a writer's control area that says what prevents it from writing the
- * trail.  The writer sets all fields but refused, to which sessions add; any process
- * reads them.
+ * trail.  The writer sets all fields but refused, to which sessions add, and those about
+ * a writer that does nothing any more, which whoever notices it sets, and the writer
+ * resets (delivery/refusal.c); any process reads them.
  *
  * failing: 0 while the trail can be written, else what sessions have to do: a
  * StenoOnFailure plus one.  disk_free: free space of the trail's file system in
  * hundredths of a percent, plus one; 0 if it is not known.  problems: a bit for each
  * StenoProblem.  since: when the failure began.  mutex protects text, the description
- * of the failure, which is empty if there is none.
+ * of the failure, which is empty if there is none.  stalled_since: when the writer was
+ * last seen to do something; 0: it does.  stall_dropped: what its sessions had dropped
+ * before.  wait_logged: when a session last logged that it waits; 0: not lately.
  */
 typedef struct StenoHealth
 {
+	_Atomic int64_t stalled_since;
+	_Atomic uint64_t stall_dropped;
+	_Atomic int64_t wait_logged;
 	_Atomic uint32_t failing;
 	_Atomic uint32_t disk_free;
 	_Atomic uint32_t problems;
@@ -94,6 +100,8 @@ typedef struct StenoWriterControl
 	_Atomic uint64_t segment;	/* that it writes; 0: none yet */
 	_Atomic uint32_t stream;	/* set before segment */
 	_Atomic uint64_t passes;
+	_Atomic uint64_t beats;		/* counts whatever the writer does, also while it waits to retry */
+	_Atomic int64_t beat_time;	/* of the last one; 0: none yet */
 	_Atomic uint64_t syncs;
 	_Atomic uint64_t errors;
 	_Atomic int64_t last_write;
@@ -173,6 +181,12 @@ steno_writer_runs(const StenoWriterControl *control)
 }
 
 extern StenoRings steno_rings;
+
+/*
+ * Run steno.alert_command in a process that is not a writer; set by writer/alert.c in the
+ * postmaster, and inherited.
+ */
+extern void (*steno_alert_hook) (const char *event, int writer, const char *message);
 
 /* Our waits, as pg_stat_activity shows them (docs/operations.md). */
 typedef enum StenoWait

@@ -58,6 +58,7 @@ extern char *steno_signing_key_file;
 extern int	steno_seal_interval;
 extern char *steno_encryption_key_command;
 extern int	steno_on_failure;
+extern int	steno_stall_timeout;
 extern int	steno_disk_reserve;
 extern int	steno_disk_warning;
 extern char *steno_alert_command;

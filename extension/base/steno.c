@@ -45,6 +45,7 @@ int			steno_segment_size;
 int			steno_rotation_age;
 int			steno_retention_size;
 int			steno_retention_age;
+int			steno_stall_timeout;
 int			steno_slot_max_size;
 int			steno_compression;
 int			steno_block_size;
@@ -65,6 +66,7 @@ StenoControl *steno_control;
 StenoRings	steno_rings;
 char		steno_ring_path[MAXPGPATH];
 uint32		steno_wait_events[STENO_WAITS];
+void		(*steno_alert_hook) (const char *event, int writer, const char *message);
 
 void
 steno_writer_wake(StenoWriterControl *writer)

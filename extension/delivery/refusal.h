@@ -19,6 +19,27 @@ extern bool steno_refusal_omits_record(const StenoRecord *record);
 extern void steno_refusal_attached(void);
 extern void steno_refuse_statement(const Node *utility);
 extern void steno_refuse_waiting_statement(void);
+extern void steno_refusal_set_hints(uint32 writer, bool refuse);
+
+/* ---- writers that do nothing ---- */
+
+/* A wait for this session's writer; zeros at its beginning. */
+typedef struct StenoPatience
+{
+	uint64		start;			/* ticks; 0: not waited yet */
+	uint64		beat;			/* ticks when the writer was last seen to do something */
+	uint64		beats;
+	bool		logged;
+} StenoPatience;
+
+/* A writer that has done nothing for this long is stalled, in seconds. */
+#define STENO_STALL_SECONDS 5
+
+extern void steno_patience_check(StenoPatience *patience, StenoWriterControl *writer, const char *awaited);
+extern void steno_patience_end(const StenoPatience *patience, StenoWriterControl *writer);
+extern bool steno_is_stalled(const StenoWriterControl *writer, TimestampTz now);
+extern void steno_stall_report(StenoWriterControl *writer, TimestampTz since);
+extern uint64 steno_dropped_by_sessions(uint32 writer);
 
 /*
  * A statement begins, utility unless it is a query: an error when steno.on_failure

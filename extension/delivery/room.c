@@ -172,6 +172,7 @@ wait_for_room(uint32 len)
 	bool		latch_was_set = false;
 	long		nap = 1;
 	void	   *m;
+	StenoPatience patience = {0};
 
 	if (steno_can_raise())
 		steno_my.start_mask &= ~STENO_START_HURRY;
@@ -180,10 +181,12 @@ wait_for_room(uint32 len)
 	atomic_fetch_add_explicit(&p->ring->waits, 1, memory_order_relaxed);
 	while ((m = steno_ring_reserve(p, len)) == NULL)
 	{
+		steno_patience_check(&patience, steno_my.writer, "room in its ring");
 		if (ends_room_wait(start) || steno_refusal_drops())
 			break;
 		latch_was_set |= sleep_for_room(&nap);
 	}
+	steno_patience_end(&patience, steno_my.writer);
 	if (latch_was_set)
 		SetLatch(MyLatch);
 	atomic_fetch_add_explicit(&p->ring->wait_us, waited_us(start), memory_order_relaxed);
@@ -342,6 +345,7 @@ steno_reserve_wait(void)
 	uint64		start = steno_clock_ticks(&steno_my.clock);
 	bool		latch_was_set = false;
 	long		nap = 1;
+	StenoPatience patience = {0};
 
 	if (steno_reserve_is_whole() || steno_room_drops() || !steno_can_raise())
 		return;
@@ -352,8 +356,10 @@ steno_reserve_wait(void)
 		steno_refuse_waiting_statement();
 		if (!PostmasterIsAlive())
 			proc_exit(1);
+		steno_patience_check(&patience, steno_my.writer, "room in its ring");
 		latch_was_set |= sleep_for_room(&nap);
 	}
+	steno_patience_end(&patience, steno_my.writer);
 	if (latch_was_set)
 		SetLatch(MyLatch);
 	atomic_fetch_add_explicit(&ring->wait_us,

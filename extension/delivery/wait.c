@@ -43,6 +43,7 @@ typedef struct Waiting
 	uint64		position;		/* waits until its ring is durable up to here */
 	int			turn;			/* requests and sleeps so far */
 	uint32		started;		/* syncs begun when it last looked */
+	StenoPatience patience;
 } Waiting;
 
 /* The sync that was requested before the commit of the current transaction. */
@@ -195,6 +196,10 @@ sleep_once(Waiting *waiting)
 	pgstat_report_wait_start(steno_wait_events[STENO_WAIT_SYNC]);
 	done = steno_wake_wait(wake, ring, waiting->position, SLEEP_MS);
 	pgstat_report_wait_end();
+	if (done)
+		steno_patience_end(&waiting->patience, steno_my.writer);
+	else
+		steno_patience_check(&waiting->patience, steno_my.writer, "the audit trail to be on disk");
 	return done;
 }
 

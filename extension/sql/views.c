@@ -59,10 +59,11 @@ typedef enum WriterState
 	WRITER_IMPAIRED,
 	WRITER_NOT_ROTATING,
 	WRITER_NOT_RUNNING,
+	WRITER_STALLED,
 	WRITER_FAILING
 } WriterState;
 
-static const char *const state_names[] = {"ok", "impaired", "not rotating", "not running", "failing"};
+static const char *const state_names[] = {"ok", "impaired", "not rotating", "not running", "stalled", "failing"};
 
 /* text: STENO_FAILURE_TEXT bytes, what is the matter. */
 static WriterState
@@ -71,6 +72,12 @@ writer_state(int number, char *text)
 	StenoWriterControl *control = &steno_control->writers[number];
 	int			i;
 
+	if (steno_is_stalled(control, GetCurrentTimestamp()))
+	{
+		snprintf(text, STENO_FAILURE_TEXT, "writer %d has done nothing since %s", number,
+				 timestamptz_to_str(atomic_load(&control->beat_time)));
+		return WRITER_STALLED;
+	}
 	steno_health_text(&control->health, text);
 	if (atomic_load(&control->health.failing) != 0)
 		return WRITER_FAILING;
@@ -101,7 +108,8 @@ put_health_columns(int number, Datum *values, bool *nulls, int n)
 	char		text[STENO_FAILURE_TEXT];
 	WriterState state = writer_state(number, text);
 	uint32		disk_free = atomic_load(&t->disk_free);
-	int64		since = atomic_load(state == WRITER_NOT_RUNNING ? &control->gone_since : &t->since);
+	int64		since = atomic_load(state == WRITER_NOT_RUNNING ? &control->gone_since :
+									state == WRITER_STALLED ? &control->beat_time : &t->since);
 
 	values[n++] = CStringGetTextDatum(state_names[state]);
 	nulls[n] = since == 0;
@@ -462,10 +470,18 @@ ask_writers(size_t requested, size_t done)
 	}
 	ConditionVariablePrepareToSleep(&steno_control->answered);
 	for (i = 0; i < n; i++)
+	{
+		StenoPatience patience = {0};
+
 		while (atomic_load(FIELD(i, done)) < tickets[i])
+		{
+			steno_patience_check(&patience, &steno_control->writers[i], "the answer of a writer");
 			if (ConditionVariableTimedSleep(&steno_control->answered, 1000,
 											steno_wait_events[STENO_WAIT_ANSWER]))
 				check_writer(i);
+		}
+		steno_patience_end(&patience, &steno_control->writers[i]);
+	}
 	ConditionVariableCancelSleep();
 #undef FIELD
 }

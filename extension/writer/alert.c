@@ -62,17 +62,19 @@ variable_of(char placeholder)
 	}
 }
 
-/* The command for the shell, malloc'd; NULL if out of memory. */
+/* The command for the shell, malloc'd, perhaps to be run in the background; NULL if out of memory. */
 static char *
-command_line(void)
+command_line(bool detached)
 {
 	const char *p;
-	size_t		room = strlen(steno_alert_command) * 12 + 1;
+	size_t		room = strlen(steno_alert_command) * 12 + 8;
 	char	   *line = malloc(room);
 	char	   *to = line;
 
 	if (line == NULL)
 		return NULL;
+	if (detached)
+		to += sprintf(to, "{ ");
 	for (p = steno_alert_command; *p != '\0'; p++)
 	{
 		const char *variable = *p == '%' ? variable_of(p[1]) : NULL;
@@ -89,7 +91,7 @@ command_line(void)
 			*to++ = *p;
 		}
 	}
-	*to = '\0';
+	to += sprintf(to, "%s", detached ? "\n} &" : "");
 	Assert((size_t) (to - line) < room);
 	return line;
 }
@@ -123,29 +125,42 @@ report_command_failure(const char *how)
 	failure_reported = true;
 }
 
-static void
-start_next(void)
+/*
+ * Start the command for an event; detached: it runs in the background, and *pid is that of
+ * a shell that ends at once.  Returns 0 or an errno value.
+ */
+static int
+start_command(const Alert *a, bool detached, pid_t *pid)
 {
-	Alert		a = waiting[0];
 	char		event[64];
 	char		stream[64];
 	char		trail[MAXPGPATH + 32];
 	char		message[STENO_FAILURE_TEXT + 32];
 	char	   *own[] = {event, stream, trail, message};
-	char	   *line = command_line();
+	char	   *line = command_line(detached);
 	char	  **environment = make_environment(own, lengthof(own));
 	int			error = ENOMEM;
 
-	memmove(&waiting[0], &waiting[1], --count * sizeof(Alert));
-	snprintf(event, sizeof(event), "STENO_EVENT=%s", a.event);
-	snprintf(stream, sizeof(stream), "STENO_STREAM=%d", a.stream);
+	snprintf(event, sizeof(event), "STENO_EVENT=%s", a->event);
+	snprintf(stream, sizeof(stream), "STENO_STREAM=%d", a->stream);
 	snprintf(trail, sizeof(trail), "STENO_TRAIL=%s", steno_directory);
-	snprintf(message, sizeof(message), "STENO_MESSAGE=%s", a.message);
+	snprintf(message, sizeof(message), "STENO_MESSAGE=%s", a->message);
 	if (line && environment)
 		/* its output goes where its errors go */
-		error = steno_process_start_command(line, environment, STDERR_FILENO, &running);
+		error = steno_process_start_command(line, environment, STDERR_FILENO, pid);
 	free(line);
 	free(environment);
+	return error;
+}
+
+static void
+start_next(void)
+{
+	Alert		a = waiting[0];
+	int			error;
+
+	memmove(&waiting[0], &waiting[1], --count * sizeof(Alert));
+	error = start_command(&a, false, &running);
 	if (error != 0)
 	{
 		report_command_failure(strerror(error));
@@ -153,6 +168,28 @@ start_next(void)
 	}
 	started = steno_clock_ticks(&steno_my.clock);
 	killed = false;
+}
+
+/*
+ * In a process that is no writer, for an event that the writer cannot tell of: run the
+ * command in the background.  Nobody checks on it.
+ */
+void
+steno_alert_at_once(const char *event, int writer, const char *message)
+{
+	Alert		a = {.event = event, .stream = writer};
+	pid_t		pid;
+	int			error;
+
+	if (steno_alert_command == NULL || steno_alert_command[0] == '\0')
+		return;
+	strlcpy(a.message, message, sizeof(a.message));
+	error = start_command(&a, true, &pid);
+	if (error != 0)
+		report_command_failure(strerror(error));
+	else
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
 }
 
 /* Reap the running command if it has ended; kill it if it has run for too long. */

@@ -44,33 +44,6 @@ is_failing(const StenoWriter *w)
 	return w->failing[STENO_WRITE] || w->failing[STENO_SYNC];
 }
 
-static uint64
-dropped_by_sessions(const StenoWriter *w)
-{
-	uint64		sum = 0;
-	uint32		i;
-
-	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
-		sum += atomic_load_explicit(&steno_ring_at(&steno_rings, i)->drops, memory_order_relaxed);
-	return sum;
-}
-
-static void
-set_refusal_hints(const StenoWriter *w, bool refuse)
-{
-	uint32		i;
-
-	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
-	{
-		StenoLocal *local = (StenoLocal *) steno_ring_at(&steno_rings, i)->own;
-
-		if (refuse)
-			atomic_fetch_or(&local->news, STENO_NEWS_FAILING);
-		else
-			atomic_fetch_and(&local->news, ~STENO_NEWS_FAILING);
-	}
-}
-
 /* Request a fast shutdown by the same signal as pg_ctl.  Only one of the writers does so, once. */
 static void
 request_shutdown(const StenoWriter *w)
@@ -100,7 +73,7 @@ publish_failing(StenoWriter *w)
 	failing = is_failing(w) ? (uint32) policy + 1 : 0;
 	if (atomic_exchange(&t->failing, failing) == failing)
 		return;
-	set_refusal_hints(w, failing == STENO_ON_FAILURE_ERROR + 1);
+	steno_refusal_set_hints(w->number, failing == STENO_ON_FAILURE_ERROR + 1);
 	if (failing == STENO_ON_FAILURE_SHUTDOWN + 1)
 		request_shutdown(w);
 }
@@ -230,7 +203,7 @@ steno_health_failed(StenoWriter *w, StenoAction action, const StenoError *error)
 	{
 		o->since = now;
 		o->attempts = 1;
-		o->dropped = dropped_by_sessions(w);
+		o->dropped = steno_dropped_by_sessions(w->number);
 		o->refused = atomic_load(&w->control->health.refused);
 		strlcpy(o->reason, text, sizeof(o->reason));
 	}
@@ -275,6 +248,38 @@ steno_health_succeeded(StenoWriter *w, StenoAction action)
 }
 
 /*
+ * This writer does something, and others have found that it did not: it was stopped, or its
+ * disk has not answered.  That was an outage, too.
+ */
+static void
+end_stall(StenoWriter *w)
+{
+	StenoHealth *t = &w->control->health;
+	StenoOutage *o = &w->outage;
+	TimestampTz since = atomic_exchange(&t->stalled_since, 0);
+	TimestampTz now = GetCurrentTimestamp();
+	int			seconds = (int) Max((now - since) / USECS_PER_SEC, 0);
+
+	if (since == 0)
+		return;
+	ereport(LOG,
+			(errmsg("steno writer %d is at work again after %d seconds", w->number, seconds)));
+	if (o->since == 0)
+	{
+		o->since = since;
+		o->dropped = atomic_load(&t->stall_dropped);
+		o->refused = atomic_load(&t->refused);
+		snprintf(o->reason, sizeof(o->reason), "writer %d did nothing for %d seconds", w->number, seconds);
+	}
+	if (is_failing(w))
+		return;
+	o->over = now;
+	set_failure_text(w, "");
+	atomic_store(&t->since, 0);
+	steno_alert("recovered", w->number, "the writer is at work again");
+}
+
+/*
  * If an outage is over and not recorded yet, copy it to *outage, with the numbers
  * of records dropped and statements refused during it, and return true.
  */
@@ -284,7 +289,7 @@ steno_health_take_outage(StenoWriter *w, StenoOutage *outage)
 	if (w->outage.over == 0 || is_failing(w))
 		return false;
 	*outage = w->outage;
-	outage->dropped = dropped_by_sessions(w) - outage->dropped;
+	outage->dropped = steno_dropped_by_sessions(w->number) - outage->dropped;
 	outage->refused = atomic_load(&w->control->health.refused) - outage->refused;
 	memset(&w->outage, 0, sizeof(w->outage));
 	return true;
@@ -302,6 +307,7 @@ steno_health_inherit(StenoWriter *w)
 
 	/* this process sets them again if they still exist */
 	atomic_store(&t->problems, 0);
+	atomic_store(&t->stalled_since, 0);
 	atomic_store(&w->control->segment, 0);
 	if (atomic_load(&t->failing) == 0)
 	{
@@ -311,7 +317,7 @@ steno_health_inherit(StenoWriter *w)
 	}
 	w->failing[STENO_WRITE] = true;
 	o->since = atomic_load(&t->since);
-	o->dropped = dropped_by_sessions(w);
+	o->dropped = steno_dropped_by_sessions(w->number);
 	o->refused = atomic_load(&t->refused);
 	steno_health_text(t, o->reason);
 }
@@ -430,6 +436,8 @@ report_absent_writers(StenoWriter *w, TimestampTz now)
 
 		if (i == w->number)
 			continue;
+		if (steno_is_stalled(other, now))
+			steno_stall_report(other, atomic_load(&other->beat_time));
 		if (steno_writer_runs(other))
 		{
 			if (i < w->number)
@@ -458,6 +466,7 @@ steno_health_check(StenoWriter *w)
 	if (now >= w->checked && now - w->checked < STENO_RETRY_MS * INT64CONST(1000))
 		return false;
 	w->checked = now;
+	end_stall(w);
 	publish_failing(w);
 	measure_disk(w);
 	report_absent_writers(w, now);
@@ -477,6 +486,7 @@ serve_while_failing(StenoWriter *w)
 		ProcessConfigFile(PGC_SIGHUP);
 		w->reload_pending = true;
 	}
+	end_stall(w);
 	publish_failing(w);
 	steno_alert_check();
 }

@@ -280,6 +280,7 @@ steno_writer_write(StenoWriter *w)
 	steno_writer_count(&w->control->stored_bytes, len);
 	atomic_store_explicit(&w->control->segment, w->stream.segment, memory_order_relaxed);
 	atomic_store_explicit(&w->control->last_write, GetCurrentTimestamp(), memory_order_relaxed);
+	steno_process_beat();
 	steno_block_reset(w->block);
 	w->block_written(w, raw);
 	return true;

@@ -50,6 +50,8 @@ static volatile sig_atomic_t terminated;
 static bool server_stops;
 static int	state_file = -1;
 
+static StenoWriterControl *my_control;
+
 /* ---- signals and waiting ---- */
 
 static void
@@ -63,10 +65,19 @@ handle_terminate(SIGNAL_ARGS)
 	errno = save_errno;
 }
 
+/* This process does something: others can tell from that that it has not been stopped. */
+void
+steno_process_beat(void)
+{
+	steno_writer_count(&my_control->beats, 1);
+	atomic_store_explicit(&my_control->beat_time, GetCurrentTimestamp(), memory_order_relaxed);
+}
+
 /* Sleep, until the timeout, a signal, or the postmaster's death. */
 void
 steno_process_sleep(long ms, StenoWait wait)
 {
+	steno_process_beat();
 	/* a wait for the death of a postmaster that has died would return at once */
 	if (postmaster_dead)
 		pg_usleep(ms * 1000L);
@@ -228,6 +239,8 @@ steno_process_begin(StenoWriter *w)
 	pqsignal(SIGINT, PG_SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 
+	my_control = control;
+	steno_process_beat();
 	on_shmem_exit(release_control, PointerGetDatum(control));
 	control->latch = MyLatch;
 	w->gone_since = atomic_load(&control->gone_since);
@@ -369,6 +382,7 @@ steno_writer_register(void)
 	const char *library = own_library();
 	int			i;
 
+	steno_alert_hook = steno_alert_at_once;
 	for (i = 0; i < steno_writers; i++)
 	{
 		BackgroundWorker worker;

@@ -344,6 +344,7 @@ make_pass(StenoWriter *w, StenoDrain *live)
 	bool		sync;
 
 	steno_writer_count(&w->control->passes, 1);
+	steno_process_beat();
 	if (!check_health(w))
 		return -1;
 	if (steno_wake_take(&w->control->wake))

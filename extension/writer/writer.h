@@ -140,6 +140,7 @@ steno_writer_count(_Atomic uint64_t *counter, uint64 n)
 extern void steno_writer_register(void);
 extern void steno_writer_check_registered(void);
 extern void steno_process_begin(StenoWriter *writer);
+extern void steno_process_beat(void);
 extern void steno_process_sleep(long ms, StenoWait wait);
 extern bool steno_process_must_end(void);
 extern bool steno_process_may_end(const StenoWriter *writer);
@@ -152,6 +153,7 @@ extern int	steno_process_start_command(const char *command, char *const *environ
 /* ---- alert.c ---- */
 
 extern void steno_alert(const char *event, int writer, const char *message);
+extern void steno_alert_at_once(const char *event, int writer, const char *message);
 extern void steno_alert_check(void);
 extern void steno_alert_finish(void);
 
