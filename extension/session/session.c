@@ -397,8 +397,8 @@ steno_session_learn(void)
 		return;
 	message_due |= update_roles(current_role(), false);
 	message_due |= update_database();
-	/* the next record is to look */
-	if (message_due)
+	/* the next record is to look; while the session begins, its application and encoding are not known yet */
+	if (message_due || !IsNormalProcessingMode())
 	{
 		steno_my.application = NULL;
 		steno_identity_release(&identity);

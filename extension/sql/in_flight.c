@@ -225,7 +225,7 @@ client_address(const SockAddr *a, Datum *address, int *port)
 static void
 set_name(NameData *to, const char *name, int encoding)
 {
-	StenoBytes	type = {NULL, 0};
+	StenoBytes	type = {(const uint8 *) "", 0};
 	StenoBytes	bytes = {(const uint8 *) name, strlen(name)};
 	const char *shown = TextDatumGetCString(steno_show_text(bytes, steno_name_encoding(type, bytes, encoding)));
 

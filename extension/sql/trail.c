@@ -311,7 +311,7 @@ fact_is(const Session *s, int i, StenoBytes wanted)
 static const Session *
 session_of(Trail *t, const StenoTrailRecord *r)
 {
-	const StenoBytes any_name = {NULL, 0};
+	const StenoBytes any_name = {(const uint8 *) "", 0};
 	Session    *s;
 	MemoryContext before;
 	int			encoding;
