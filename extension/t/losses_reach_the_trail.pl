@@ -92,6 +92,10 @@ sub dropped
 lose('together', sessions => 6);
 my $dropped = dropped();
 cmp_ok($dropped, '>', 6 * 10, 'sessions have dropped records, and have ended');
+my (undef, $warned) = steno_result('verify', '--rings', rings_of($node), trail($node));
+my ($unrecorded) = $warned =~ /^warning: the running server has dropped (\d+) records of which the trail does not know yet/m;
+cmp_ok($unrecorded // 0, '>', 0, 'steno verify warns of them');
+cmp_ok($unrecorded // 0, '<=', $dropped, 'and of no others');
 can_write_again();
 is(named(), $dropped, 'gap records name all of what they dropped, without another session in their rings');
 my @ends = records($node, kind => 'disconnect', user => 'app');
@@ -103,6 +107,8 @@ is(scalar(grep { my $e = $_; grep { $_->{session} eq $e->{session} && $_->{extra
 	6, 'its number is the one after that of the gap record');
 is(scalar(statements($node, text => qr/^SELECT 'answered /)) + $dropped, $answered,
 	'recorded and dropped are together what the clients were told of');
+($warned) = (steno_result('verify', '--rings', rings_of($node), trail($node)))[1];
+unlike($warned, qr/of which the trail does not know/, 'then, steno verify has nothing to warn of');
 verify_ok($node, 'the trail is whole');
 
 # Others use the same rings during the outage.

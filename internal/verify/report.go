@@ -71,6 +71,11 @@ type Report struct {
 	outdated bool // segments were deleted by policy during the verification
 }
 
+// Warn adds a warning that is not about the contents of the trail.
+func (r *Report) Warn(format string, args ...any) {
+	r.Warnings = append(r.Warnings, Problem{What: fmt.Sprintf(format, args...)})
+}
+
 // WriteJSON writes the report as one line of JSON.
 func (r *Report) WriteJSON(out io.Writer) error {
 	e := json.NewEncoder(out)

@@ -14,9 +14,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/flags"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/live"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // Options are verify's.
@@ -26,6 +28,7 @@ type Options struct {
 	Format  string
 	Keys    []string
 	Anchors []string
+	Rings   []string
 	query.KeyOptions
 }
 
@@ -54,6 +57,9 @@ be checked without its keys, except for the contents of its records: sequence
 numbers, times, data parts. With the keys, these are checked, too, and also that
 the trail was encrypted with these keys.
 
+While the server of the trail runs on this machine, its rings say what it has
+dropped. A warning names losses that the trail does not have yet.
+
 The exit code is 0 if the trail is intact, 1 if it is damaged, and 3 if nothing
 is damaged, but something could not be read or checked, such as a file without
 permission, or seals in encrypted segments whose key is missing. A last block
@@ -75,6 +81,7 @@ that the server did not finish writing is a warning, not damage.`,
 	cmdutil.AddFormat(cmd, &opts.Format)
 	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
 	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- for standard input); repeatable")
+	cmd.Flags().StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
 	return cmdutil.ReadsOnly(cmd)
 }
 
@@ -103,6 +110,18 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	return exit.Verdict(exit.Found(len(report.Problems) > 0, len(report.Unreadable) > 0), err)
 }
 
+// askServer warns of what the running server knows and the trail does not. Where no server runs, nothing is to be said.
+func askServer(report *verifier.Report, t *trail.Trail, rings []string) {
+	server := live.New(t, rings)
+	if server.Find() != "" {
+		return
+	}
+	defer server.Close()
+	if n, err := server.Unrecorded(); err == nil && n > 0 {
+		report.Warn("the running server has dropped %d records of which the trail does not know yet: they are recorded when it can write, and their sessions have ended or go on; verify again after steno.flush()", n)
+	}
+}
+
 // tries bounds how often a trail is read that loses segments by policy meanwhile.
 const tries = 3
 
@@ -120,6 +139,7 @@ func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks) (*ver
 		if err != nil {
 			return nil, err
 		}
+		askServer(report, t, opts.Rings)
 		report.Trail = opts.Trails
 		if len(report.Trail) == 0 {
 			report.Trail = []string{t.Path}

@@ -1,0 +1,228 @@
+// Package live finds the ring file of the server that writes a trail, while that server runs on this machine, and what
+// it knows of that the trail does not.
+package live
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/private"
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/recovery"
+	"github.com/pg-steno/pg_steno/internal/ring"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Finder finds the ring file of a trail's server.
+type Finder struct {
+	Ring *ring.File // of the server; nil: not found
+
+	paths  []string
+	id     uint64         // of the cluster
+	owners private.Owners // whose files are trusted
+	data   string         // the server's data directory, if the trail is in it
+
+	path string
+	file *os.File
+	info os.FileInfo
+}
+
+// New looks at whose trail it is. The ring file is looked for in these directories, or is one of these files.
+func New(t *trail.Trail, paths []string) *Finder {
+	r := &Finder{paths: paths, owners: private.Owners{0, uint32(os.Geteuid())}}
+	for _, s := range t.Streams {
+		for _, seg := range s.Segments {
+			if r.id == 0 {
+				r.id = seg.Header.SystemID
+			}
+		}
+	}
+	if info, err := os.Stat(t.Path); err == nil {
+		if owner, ok := private.OwnerOf(info); ok {
+			r.owners = append(r.owners, owner.UID)
+		}
+	}
+	if dir := filepath.Dir(real(t.Path)); isFile(filepath.Join(dir, "PG_VERSION")) {
+		r.data = dir
+	}
+	return r
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+func real(path string) string {
+	if p, err := filepath.EvalSymlinks(path); err == nil {
+		path = p
+	}
+	if p, err := filepath.Abs(path); err == nil {
+		path = p
+	}
+	return path
+}
+
+// postmaster is the process ID of the server in whose data directory the trail is: 0 if that is not
+// known, and none if it does not run. The system identifier is not enough to find a server, because
+// a standby has the same one.
+func (r *Finder) postmaster() (pid uint32, none bool) {
+	if r.data == "" {
+		return 0, false
+	}
+	text, err := os.ReadFile(filepath.Join(r.data, "postmaster.pid"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, true
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	n, _ := strconv.ParseUint(strings.TrimSpace(line), 10, 32)
+	return uint32(n), false
+}
+
+// InUse says whether the server that uses the file still runs.
+func (r *Finder) InUse() bool {
+	now, err := os.Lstat(r.path)
+	return err == nil && os.SameFile(now, r.info) && recovery.InUse(r.path, r.info, r.Ring.Postmaster)
+}
+
+// Close closes the ring file.
+func (r *Finder) Close() {
+	r.file.Close()
+	r.file, r.Ring = nil, nil
+}
+
+// Find opens the ring file of the server, and says why not.
+func (r *Finder) Find() string {
+	pid, none := r.postmaster()
+	if none {
+		return "no rings: the server does not run"
+	}
+	var unreadable error
+	found := 0
+	for _, path := range r.paths {
+		for _, p := range candidates(path) {
+			switch err := r.try(p, pid); {
+			case err == nil:
+				found++
+			case errors.Is(err, errOther), errors.Is(err, fs.ErrNotExist):
+			default:
+				unreadable = err
+			}
+		}
+	}
+	if found > 1 {
+		r.Close()
+		return "no rings: several servers of this cluster run here, name a ring file with --rings"
+	}
+	if found == 0 && unreadable != nil {
+		return "rings cannot be read: " + query.OpenError(unreadable).Error()
+	}
+	if found == 0 {
+		return "no rings in " + strings.Join(r.paths, ", ") + ": the server does not run here"
+	}
+	return ""
+}
+
+// candidates are the ring files at a path: itself, or those in it and in directories of servers
+// in it. What cannot be listed is named itself: opening it says why.
+func candidates(path string) (all []string) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return []string{path}
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), "pg_steno.") {
+			continue
+		}
+		p := filepath.Join(path, e.Name())
+		inside, err := os.ReadDir(p)
+		if err != nil || !e.IsDir() {
+			all = append(all, p)
+			continue
+		}
+		for _, f := range inside {
+			if strings.HasPrefix(f.Name(), "pg_steno.") {
+				all = append(all, filepath.Join(p, f.Name()))
+			}
+		}
+	}
+	return all
+}
+
+var errOther = errors.New("belongs to another server, or to one that has ended")
+
+// isForeign says whether a file belongs to an account that is not the server's of this trail.
+func (r *Finder) isForeign(info fs.FileInfo) bool {
+	owner, ok := private.OwnerOf(info)
+	return ok && !slices.Contains(r.owners, owner.UID)
+}
+
+// try takes a file if the server uses it; pid is that of its postmaster, if that is known.
+func (r *Finder) try(path string, pid uint32) error {
+	if info, err := os.Lstat(path); err == nil && r.isForeign(info) {
+		return errOther
+	}
+	dir, err := private.OpenDir(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	file, err := dir.Open(filepath.Base(path))
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		if wrong := r.owners.Check(info); wrong != nil {
+			err = fmt.Errorf("%s: %w", path, wrong)
+		}
+	}
+	var f *ring.File
+	if err == nil {
+		f, err = ring.Read(path, file, info.Size())
+	}
+	if err == nil && (f.SystemID != r.id || pid != 0 && f.Postmaster != pid || !recovery.InUse(path, info, f.Postmaster)) {
+		err = errOther
+	}
+	// a postmaster that has restarted its processes has made a new one
+	again := err == nil && r.file != nil && r.Ring.Postmaster == f.Postmaster
+	if again && r.Ring.Created > f.Created {
+		err = errOther
+	}
+	if err != nil {
+		file.Close()
+		return err
+	}
+	if r.file != nil {
+		r.Close()
+	}
+	r.path, r.file, r.info, r.Ring = path, file, info, f
+	if again {
+		return errOther // it was counted
+	}
+	return nil
+}
+
+// Unrecorded is how many records the server has dropped of which the trail does not know yet.
+func (r *Finder) Unrecorded() (n uint64, err error) {
+	for i := range r.Ring.Rings {
+		one, err := r.Ring.Ring(i)
+		if err != nil {
+			return 0, err
+		}
+		if orphans, ok := one.Orphans(one.OrphanDropsRecorded); ok {
+			n += orphans
+		}
+		n += one.Left.Count
+		if one.Owner != 0 {
+			n += one.Own.Count
+		}
+	}
+	return n, nil
+}
