@@ -86,4 +86,13 @@ enum
 	STENO_PARTS = 3
 };
 
+/* Relations and objects behind the values of a record. */
+enum
+{
+	STENO_FURTHER_RELATION = 1,
+	STENO_FURTHER_OBJECT = 2,
+	STENO_FURTHER_VIA = 3,
+	STENO_FURTHER_KINDS
+};
+
 #endif							/* STENO_DEFS_H */

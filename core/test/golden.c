@@ -994,6 +994,7 @@ make_index(const char *folder)
 
 	begin(&w, folder, "index", 0, STENO_CODEC_NONE);
 	w.index = steno_index_create();
+	steno_index_set_newest(w.index, STENO_TERMS_TRIGRAMS);
 	w.pretended = 32 * 1024;
 	steno_block_set_index(w.block, w.index);
 

@@ -1194,8 +1194,9 @@ add_item(StenoBlock *block, uint32_t session, const Parsed *m, uint32_t mask, in
 	if (remember)
 		remember_statement(block, session, m, shape, text);
 	if (block->index &&
-		(r->m.kind != STENO_KIND_STATEMENT || mask & (STENO_FIELD_OUTCOME | STENO_FIELD_ERROR | STENO_FIELD_PARTS)))
-		steno_index_record(block->index, r, m->message);
+		(r->m.kind != STENO_KIND_STATEMENT || mask & (STENO_FIELD_OUTCOME | STENO_FIELD_ERROR | STENO_FIELD_CUT |
+													  STENO_FIELD_PARTS | STENO_FIELD_EXTRA)))
+		steno_index_record(block->index, r, m->message, m->extra);
 	if (first || elapsed != 0)
 		mask |= STENO_FIELD_TIME;
 	if (seq != 0)

@@ -19,8 +19,8 @@
 #include "header.h"
 
 /* Number of the highest list of terms; STENO_TERMS_TRIGRAMS is not one. */
-#define TERM_LISTS STENO_TERMS_VALUES
-#define LISTS (STENO_TERMS_TRIGRAMS + 1)
+#define TERM_LISTS STENO_TERMS_OMISSIONS
+#define LISTS (TERM_LISTS + 1)
 
 #define MAX_TERMS 4096
 #define SLOTS (2 * MAX_TERMS)
@@ -57,6 +57,7 @@ static const uint16_t quota[TERM_LISTS + 1] = {
 	[STENO_TERMS_COLUMNS] = 1024,
 	[STENO_TERMS_OBJECTS] = 352,
 	[STENO_TERMS_VALUES] = 32,
+	[STENO_TERMS_OMISSIONS] = 16,
 };
 
 typedef struct Term
@@ -72,6 +73,8 @@ typedef uint64_t Groups[WORDS]; /* a bit for each group */
 
 struct StenoIndex
 {
+	uint32_t	newest;			/* the highest list that is written */
+
 	/* committed blocks */
 	uint64_t	segment;
 	uint64_t	first;			/* number of the first one */
@@ -113,9 +116,16 @@ steno_index_create(void)
 	if (index == NULL)
 		return NULL;
 	index->group = 1;
+	index->newest = TERM_LISTS;
 	for (c = 0x20; c < 0x7f; c++)
 		index->folded[c] = (uint8_t) (c >= 'A' && c <= 'Z' ? c + 'a' - 'A' : c);
 	return index;
+}
+
+void
+steno_index_set_newest(StenoIndex *index, uint32_t list)
+{
+	index->newest = list;
 }
 
 void
@@ -440,9 +450,52 @@ steno_index_text(StenoIndex *index, const uint8_t *text, uint32_t len)
 
 _Static_assert(STENO_INDEX_FILTER * 8 == 1 << 12, "the upper 12 bits of the product are a bit of the filter");
 
-void
-steno_index_record(StenoIndex *index, const StenoRecordMessage *r, const uint8_t *message)
+/* Whether a string begins, or ends, with another one. */
+static bool
+has_beginning(StenoBytes s, const char *with)
 {
+	return s.len >= strlen(with) && memcmp(s.p, with, strlen(with)) == 0;
+}
+
+static bool
+has_end(StenoBytes s, const char *with)
+{
+	return s.len >= strlen(with) && memcmp(s.p + s.len - strlen(with), with, strlen(with)) == 0;
+}
+
+/*
+ * What a record leaves out, by the names of its further pairs.  What stands behind its values is left out by the
+ * index only.
+ */
+static void
+add_omissions(StenoIndex *index, StenoBytes pairs, uint32_t count)
+{
+	StenoBytes	name;
+	StenoBytes	value;
+
+	while (count-- > 0 && steno_take_string(&pairs, &name) && steno_take_string(&pairs, &value))
+	{
+		if (has_end(name, "_omitted"))
+			add_term(index, STENO_TERMS_OMISSIONS, name.p, name.len - strlen("_omitted"));
+		else if (has_beginning(name, "further_bytes"))
+		{
+			omit(index, STENO_TERMS_RELATIONS);
+			omit(index, STENO_TERMS_COLUMNS);
+			omit(index, STENO_TERMS_OBJECTS);
+		}
+	}
+}
+
+void
+steno_index_record(StenoIndex *index, const StenoRecordMessage *r, const uint8_t *message, const uint8_t *extra)
+{
+	static const uint8_t text[] = "text";
+	StenoBytes	pairs = {extra, r->extra_len};
+
+	if (r->extra_count > 0)
+		add_omissions(index, pairs, r->extra_count);
+	if (r->m.flags & STENO_MESSAGE_CUT)
+		add_term(index, STENO_TERMS_OMISSIONS, text, sizeof(text) - 1);
 	if (r->m.kind != STENO_KIND_STATEMENT || r->outcome != STENO_OUTCOME_OK)
 	{
 		if (r->outcome <= MAX_OUTCOME)
@@ -594,6 +647,47 @@ put_groups(uint8_t *p, const Groups groups, uint32_t bytes)
 	return p + bytes;
 }
 
+static uint8_t *
+write_terms(const StenoIndex *index, uint32_t list, uint32_t bytes, uint8_t *p)
+{
+	uint64_t	n = 0;
+	uint64_t	len = bytes;
+	uint32_t	i;
+
+	for (i = 0; i < index->nterms; i++)
+		if (index->terms[i].list == list && index->terms[i].used)
+		{
+			len += steno_varint_size(index->terms[i].len) + index->terms[i].len + bytes;
+			n++;
+		}
+	p = steno_put_varint(p, list);
+	p = steno_put_varint(p, len + steno_varint_size(n));
+	p = put_groups(p, index->omitted[list], bytes);
+	p = steno_put_varint(p, n);
+	for (i = 0; i < index->nterms; i++)
+	{
+		const Term *t = &index->terms[i];
+
+		if (t->list != list || !t->used)
+			continue;
+		p = steno_put_varint(p, t->len);
+		memcpy(p, index->strings + t->offset, t->len);
+		p = put_groups(p + t->len, index->found[i], bytes);
+	}
+	return p;
+}
+
+static uint8_t *
+write_filters(const StenoIndex *index, uint32_t groups, uint32_t bytes, uint8_t *p)
+{
+	p = steno_put_varint(p, STENO_TERMS_TRIGRAMS);
+	p = steno_put_varint(p, bytes + steno_varint_size(STENO_INDEX_FILTER) + (uint64_t) groups * STENO_INDEX_FILTER);
+	p = put_groups(p, index->omitted[STENO_TERMS_TRIGRAMS], bytes);
+	p = steno_put_varint(p, STENO_INDEX_FILTER);
+	memcpy(p, index->filters, (size_t) groups * STENO_INDEX_FILTER);
+	return p + (size_t) groups * STENO_INDEX_FILTER;
+}
+
 /*
  * Write the index.  At most 4096 terms take at most 256 kB for their bytes, and for
  * each 2 bytes of length and 128 of groups; filters take 512 kB; so the sum is below
@@ -609,39 +703,9 @@ write_index(const StenoIndex *index, uint8_t *p)
 	p = steno_put_varint(p, index->first);
 	p = steno_put_varint(p, index->blocks);
 	p = steno_put_varint(p, index->group);
-	for (list = 1; list <= TERM_LISTS; list++)
-	{
-		uint64_t	n = 0;
-		uint64_t	len = bytes;
-		uint32_t	i;
-
-		for (i = 0; i < index->nterms; i++)
-			if (index->terms[i].list == list && index->terms[i].used)
-			{
-				len += steno_varint_size(index->terms[i].len) + index->terms[i].len + bytes;
-				n++;
-			}
-		p = steno_put_varint(p, list);
-		p = steno_put_varint(p, len + steno_varint_size(n));
-		p = put_groups(p, index->omitted[list], bytes);
-		p = steno_put_varint(p, n);
-		for (i = 0; i < index->nterms; i++)
-		{
-			const Term *t = &index->terms[i];
-
-			if (t->list != list || !t->used)
-				continue;
-			p = steno_put_varint(p, t->len);
-			memcpy(p, index->strings + t->offset, t->len);
-			p = put_groups(p + t->len, index->found[i], bytes);
-		}
-	}
-	p = steno_put_varint(p, STENO_TERMS_TRIGRAMS);
-	p = steno_put_varint(p, bytes + steno_varint_size(STENO_INDEX_FILTER) + (uint64_t) groups * STENO_INDEX_FILTER);
-	p = put_groups(p, index->omitted[STENO_TERMS_TRIGRAMS], bytes);
-	p = steno_put_varint(p, STENO_INDEX_FILTER);
-	memcpy(p, index->filters, (size_t) groups * STENO_INDEX_FILTER);
-	return p + (size_t) groups * STENO_INDEX_FILTER;
+	for (list = 1; list <= index->newest; list++)
+		p = list == STENO_TERMS_TRIGRAMS ? write_filters(index, groups, bytes, p) : write_terms(index, list, bytes, p);
+	return p;
 }
 
 _Static_assert(MAX_TERMS * (2 + STENO_INDEX_GROUPS / 8) + STRINGS +
@@ -709,7 +773,7 @@ check_list(const StenoIndexReader *index, uint64_t list, StenoBytes in)
 	StenoBytes	set;
 	uint64_t	n;
 
-	if (list == 0 || list > TERM_LISTS)
+	if (list == 0 || list > TERM_LISTS || list == STENO_TERMS_TRIGRAMS)
 		return true;
 	if (!take_list_head(index, &in, &skipped, &n))
 		return false;

@@ -38,10 +38,14 @@ typedef struct StenoIndex StenoIndex;
 extern StenoIndex *steno_index_create(void);
 extern void steno_index_destroy(StenoIndex *index);
 
+/* Write no lists above this number, as earlier writers did: for tests with their trails. */
+extern void steno_index_set_newest(StenoIndex *index, uint32_t list);
+
 /* Add what the open block contains: bodies of definitions, and a record with its message. */
 extern void steno_index_session(StenoIndex *index, const uint8_t *body, uint32_t len);
 extern void steno_index_shape(StenoIndex *index, const uint8_t *body, uint32_t len);
-extern void steno_index_record(StenoIndex *index, const StenoRecordMessage *r, const uint8_t *message);
+extern void steno_index_record(StenoIndex *index, const StenoRecordMessage *r, const uint8_t *message,
+							   const uint8_t *extra);
 
 /* The same for a text, or the part of it that differs from another one in the block, with two bytes on each side. */
 extern void steno_index_text(StenoIndex *index, const uint8_t *text, uint32_t len);

@@ -33,6 +33,8 @@ typedef struct StenoRecord
 	const char *text;			/* NULL: none */
 	uint64		text_len;
 	const struct StenoParams *params;	/* NULL: none */
+	const uint8 *further;		/* relations and objects after those of the shape; NULL: none */
+	uint64		further_len;
 	int			extra_count;
 	const uint8 *extra;
 	uint32		extra_len;
@@ -40,6 +42,26 @@ typedef struct StenoRecord
 	bool		timed;			/* it has times */
 	StenoTimes	times;
 } StenoRecord;
+
+/*
+ * What a shape has no space for: further relations and objects, which stand behind the values of the
+ * record, and go ahead of it in data parts like these (format/FORMAT.md).  STENO_FURTHER_HEAD is the
+ * space before each of them, for its kind and length.
+ */
+#define STENO_FURTHER_HEAD (1 + STENO_VARINT_MAX)
+
+/* The bytes of one have been put at p + STENO_FURTHER_HEAD, up to end: put its kind and length before them. */
+static inline uint8 *
+steno_further_end(uint8 *p, uint8 kind, const uint8 *end)
+{
+	const uint8 *from = p + STENO_FURTHER_HEAD;
+	uint32		len = end - from;
+
+	*p++ = kind;
+	p = steno_put_varint(p, len);
+	memmove(p, from, len);
+	return p + len;
+}
 
 static inline void
 steno_record_init(StenoRecord *record, int kind)

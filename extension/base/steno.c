@@ -20,7 +20,7 @@ STENO_COLD void *
 steno_scratch(size_t size)
 {
 	steno_my.scratch_used = true;
-	return MemoryContextAllocExtended(steno_private.scratch, size, MCXT_ALLOC_NO_OOM);
+	return MemoryContextAllocExtended(steno_private.scratch, size, MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
 }
 
 /* ---- settings.h ---- */

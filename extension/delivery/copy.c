@@ -89,7 +89,7 @@ steno_copy_record(const StenoRecord *record)
 	const StenoParams *params = record->params;
 	Size		params_len = params ? params->nulls_len + params->values_len : 0;
 	StenoCopy  *c = new_copy(record->shape_len + (record->text ? record->text_len : 0) +
-							 params_len + record->extra_len);
+							 params_len + record->extra_len + record->further_len);
 	StenoRecord *r;
 	uint8	   *p;
 
@@ -100,6 +100,7 @@ steno_copy_record(const StenoRecord *record)
 	p = move(c->bytes, (const void **) &r->shape, r->shape_len);
 	p = move(p, (const void **) &r->text, r->text_len);
 	p = move(p, (const void **) &r->extra, r->extra_len);
+	p = move(p, (const void **) &r->further, r->further_len);
 	if (params)
 	{
 		c->params.count = 1;
@@ -176,6 +177,7 @@ replace_objects(StenoRecord *record, StenoObjects *objects)
 	uint32		from;
 	uint32		to;
 	uint32		others;
+	int			further;
 	int			omitted;
 	uint32		size;
 	uint8	   *shape;
@@ -184,7 +186,7 @@ replace_objects(StenoRecord *record, StenoObjects *objects)
 	if (!steno_shape_find_objects(record->shape, record->shape_len, &from, &to))
 		return;
 	others = record->shape_len - (to - from);
-	size = steno_objects_size(objects, limit > others ? limit - others : 0, &omitted);
+	size = steno_objects_size(objects, limit > others ? limit - others : 0, &further, &omitted);
 	shape = steno_scratch(others + size);
 	if (shape == NULL)
 		return;
@@ -193,6 +195,8 @@ replace_objects(StenoRecord *record, StenoObjects *objects)
 	memcpy(p, record->shape + to, record->shape_len - to);
 	record->shape_len = p - shape + record->shape_len - to;
 	record->shape = shape;
+	if (further > 0 && !steno_record_put_further(record, NULL, 0, 0, objects))
+		omitted += further;
 	if (omitted > 0)
 		steno_record_add_omitted(record, "objects_omitted", omitted);
 }

@@ -24,7 +24,7 @@ static inline uint64
 steno_record_size(const StenoRecord *r)
 {
 	return sizeof(StenoRecordMessage) + r->shape_len + (r->text ? r->text_len : 0) +
-		(r->params ? r->params->nulls_len + r->params->values_len : 0) +
+		(r->params ? r->params->nulls_len + r->params->values_len : 0) + r->further_len +
 		(r->message ? strlen(r->message) : 0) + r->extra_len + (r->ending ? sizeof(StenoEnding) : 0) +
 		(r->timed ? sizeof(StenoTimes) : 0);
 }
@@ -43,7 +43,7 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
 
 	m->m.kind = r->kind;
 	m->m.flags = (in_parts ? STENO_MESSAGE_PARTS : 0) | (cut ? STENO_MESSAGE_CUT : 0) |
-		(r->params ? STENO_MESSAGE_VALUES : 0) | (r->ending ? STENO_MESSAGE_ENDING : 0);
+		(r->params || values_ahead ? STENO_MESSAGE_VALUES : 0) | (r->ending ? STENO_MESSAGE_ENDING : 0);
 	m->seq = seq;
 	m->time = r->time;
 	m->duration = r->duration;

@@ -171,13 +171,25 @@ send_bytes_ahead(uint64 seq, uint32 part, const void *bytes, uint64 len)
 	return true;
 }
 
-STENO_COLD static bool
-send_values_ahead(uint64 seq, const StenoParams *params)
+/* Relations and objects that follow those of the shape stand after the values. */
+static bool
+send_further(Ahead *a, const StenoRecord *r)
 {
+	if (r->further_len > 0 && !ahead_put(a, r->further, r->further_len))
+		return false;
+	if (a->message != NULL)
+		ahead_publish(a);
+	return true;
+}
+
+STENO_COLD static bool
+send_values_ahead(uint64 seq, const StenoRecord *r)
+{
+	const StenoParams *params = r->params;
 	Ahead		a = {.seq = seq, .part = STENO_PART_VALUES};
 	int			i;
 
-	for (i = 0; i < params->count; i++)
+	for (i = 0; params && i < params->count; i++)
 	{
 		const StenoParam *v = &params->values[i];
 		uint8		prefix[STENO_VARINT_MAX];
@@ -190,9 +202,7 @@ send_values_ahead(uint64 seq, const StenoParams *params)
 		if (!ahead_put(&a, v->data, v->len))
 			return false;
 	}
-	if (a.message != NULL)
-		ahead_publish(&a);
-	return true;
+	return send_further(&a, r);
 }
 
 /* Send the largest parts ahead, until the rest fits; false when there was no room. */
@@ -201,24 +211,25 @@ steno_parts_send(const StenoRecord *r, uint64 seq, uint64 *total, StenoParts *pa
 {
 	uint32		most = steno_my.producer.max_message;
 	uint64		message_len = r->message ? strlen(r->message) : 0;
+	uint64		values_len = (r->params ? r->params->values_len : 0) + r->further_len;
 
 	ahead.statement = r->statement;
 	ahead.substatement = r->substatement;
 	memset(&ahead.sent, 0, sizeof(ahead.sent));
 	*total += sizeof(StenoParts);
-	if (r->text && r->text_len > 0)
+	if (*total - r->further_len > most && r->text && r->text_len > 0)
 	{
 		if (!send_bytes_ahead(seq, STENO_PART_TEXT, r->text, r->text_len))
 			return false;
 		parts->bytes[STENO_PART_TEXT] = r->text_len;
 		*total -= r->text_len;
 	}
-	if (*total > most && r->params && r->params->values_len > 0)
+	if (r->further_len > 0 || (*total > most && values_len > 0))
 	{
-		if (!send_values_ahead(seq, r->params))
+		if (!send_values_ahead(seq, r))
 			return false;
-		parts->bytes[STENO_PART_VALUES] = r->params->values_len;
-		*total -= r->params->values_len;
+		parts->bytes[STENO_PART_VALUES] = values_len;
+		*total -= values_len;
 	}
 	if (*total > most && message_len > 0)
 	{

@@ -22,6 +22,9 @@
 #include "delivery/room.h"
 #include "delivery/wait.h"
 
+/* The most bytes of the pair that says how many there are behind the values. */
+#define FURTHER_PAIR 48
+
 /* Number of the first record that was dropped since the last gap record. */
 static uint64 dropped_first STENO_SESSION_DATA;
 
@@ -106,12 +109,12 @@ resumes_parts(const StenoRecord *r)
 
 /* One record into the ring; false when there was no room. */
 STENO_HOT static bool
-put_numbered(const StenoRecord *r, uint64 seq, bool top_level)
+put_whole(const StenoRecord *r, uint64 seq, bool top_level)
 {
 	StenoRecordMessage *m;
 	uint64		total = steno_record_size(r);
 	StenoParts	parts = {{0, 0, 0}};
-	bool		in_parts = unlikely(total > steno_my.producer.max_message);
+	bool		in_parts = unlikely(total > steno_my.producer.max_message || r->further_len > 0);
 
 	if (in_parts && !steno_parts_send(r, seq, &total, &parts))
 		return false;
@@ -120,6 +123,37 @@ put_numbered(const StenoRecord *r, uint64 seq, bool top_level)
 		return false;
 	steno_record_write(m, r, seq, in_parts ? &parts : NULL, NULL, top_level);
 	return true;
+}
+
+/*
+ * The same for one that has relations and objects behind its values: it says how many bytes these are.  False
+ * also if there is no space for that; a short record then says how many are left out.
+ */
+STENO_COLD static bool
+put_with_further(const StenoRecord *r, uint64 seq, bool top_level)
+{
+	StenoRecord noted = *r;
+	uint8		extra[512];
+	char		number[24];
+	uint8	   *p = extra + r->extra_len;
+
+	if (r->extra_len + FURTHER_PAIR > sizeof(extra) || r->extra_count == PG_UINT8_MAX)
+		return false;
+	if (r->extra_len > 0)
+		memcpy(extra, r->extra, r->extra_len);
+	snprintf(number, sizeof(number), UINT64_FORMAT, r->further_len);
+	p = steno_put_string(p, "further_bytes");
+	p = steno_put_string(p, number);
+	noted.extra = extra;
+	noted.extra_len = p - extra;
+	noted.extra_count++;
+	return put_whole(&noted, seq, top_level);
+}
+
+static inline bool
+put_numbered(const StenoRecord *r, uint64 seq, bool top_level)
+{
+	return unlikely(r->further_len > 0) ? put_with_further(r, seq, top_level) : put_whole(r, seq, top_level);
 }
 
 /*
@@ -448,5 +482,5 @@ steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *par
 bool
 steno_record_is_big(const StenoRecord *record)
 {
-	return steno_record_size(record) > steno_my.producer.max_message;
+	return record->further_len > 0 || steno_record_size(record) > steno_my.producer.max_message;
 }

@@ -132,6 +132,25 @@ cut_shape(Short *s, uint32 room)
 	add_omitted(s, "objects_omitted", objects);
 }
 
+/* None of the relations and objects behind the values is in the record, of which they are kept as a whole only. */
+static void
+cut_further(Short *s)
+{
+	const uint8 *p = s->r.further;
+	const uint8 *end = p + s->r.further_len;
+	uint64		counts[STENO_FURTHER_KINDS] = {0};
+
+	while (p < end)
+	{
+		counts[*p]++;
+		p = skip_shape_string(p + 1);
+	}
+	add_omitted(s, "relations_omitted", counts[STENO_FURTHER_RELATION]);
+	add_omitted(s, "objects_omitted", counts[STENO_FURTHER_OBJECT]);
+	s->r.further = NULL;
+	s->r.further_len = 0;
+}
+
 /* What of the record's text is sent ahead already, or else the beginning of it. */
 static void
 cut_text(Short *s, uint64 sent)
@@ -174,6 +193,8 @@ shorten(Short *s, const StenoRecord *r, const StenoParts *sent)
 	}
 	if (r->shape_len > 0)
 		cut_shape(s, s->left / 2);
+	if (r->further_len > 0)
+		cut_further(s);
 	s->r.params = NULL;
 	s->left -= s->r.shape_len + s->r.extra_len;
 	if (r->message)
@@ -201,7 +222,7 @@ steno_short_put(const StenoRecord *r, const StenoRecord *whose, uint64 seq, bool
 	Short		s;
 	uint64		total;
 
-	if (sent == NULL && steno_record_size(r) <= steno_short_size())
+	if (sent == NULL && r->further_len == 0 && steno_record_size(r) <= steno_short_size())
 	{
 		m = steno_reserve_room((uint32) steno_record_size(r), whose);
 		if (m == NULL)

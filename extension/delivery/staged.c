@@ -66,7 +66,7 @@ stage_message(StenoMessage *m, uint64 statement, TimestampTz time)
 bool
 steno_stage_record(const StenoRecord *record)
 {
-	StenoRecordMessage *m = reserve_whole(steno_record_size(record));
+	StenoRecordMessage *m = record->further_len > 0 ? NULL : reserve_whole(steno_record_size(record));
 
 	if (unlikely(m == NULL))
 		return false;

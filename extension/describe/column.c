@@ -25,6 +25,7 @@
 #include "utils/relcache.h"
 
 #include "base/defaults.h"
+#include "base/facts.h"
 #include "describe/relation.h"
 #include "describe/relation_cache.h"
 
@@ -702,4 +703,107 @@ steno_columns_put(uint8 *p, const StenoAccess *relations, int count, uint32 limi
 		put_columns_of(&out, relations, i, omitted);
 	}
 	return out.size;
+}
+
+/* ---- behind the values ---- */
+
+/* Put the columns of a relation that has no space in the shape, all of them; without p, only count the bytes. */
+static void
+put_further_columns(Output *out, const Shown *shown, const StenoAccess *relations, int count, int i)
+{
+	int			omitted = 0;
+
+	output_number(out, index_of_view(shown, relations, count, relations[i].via));
+	put_columns_of(out, relations, i, &omitted);
+}
+
+static void
+index_shown(Shown *shown, const StenoAccess *relations, int count)
+{
+	shown->many = false;
+	if (count >= MANY_RELATIONS)
+		index_many(shown, relations, count);
+}
+
+/* How many of the first relations are put. */
+static int
+count_shown(const StenoAccess *relations, int count)
+{
+	int			n = 0;
+	int			i;
+
+	for (i = 0; i < count; i++)
+		if (steno_relation_is_shown(relations, i))
+			n++;
+	return n;
+}
+
+/*
+ * A relation in the shape may be reached through a view that is not there: the shape cannot refer to it, so
+ * that stands behind the values, too.
+ */
+static uint8 *
+put_via(uint8 *p, const Shown *shown, const StenoAccess *relations, int from, int count)
+{
+	int			most = count_shown(relations, from);
+	int			index = 0;
+	int			i;
+
+	for (i = 0; i < from; i++)
+	{
+		int			view;
+		uint8	   *end;
+
+		if (!steno_relation_is_shown(relations, i))
+			continue;
+		index++;
+		view = index_of_view(shown, relations, count, relations[i].via);
+		if (view <= most)
+			continue;
+		end = steno_put_varint(p + STENO_FURTHER_HEAD, index);
+		p = steno_further_end(p, STENO_FURTHER_VIA, steno_put_varint(end, view));
+	}
+	return p;
+}
+
+/* The most bytes that the relations from an index on, which have no space in the shape, take behind the values. */
+STENO_COLD uint64
+steno_relations_further_size(const StenoAccess *relations, int from, int count)
+{
+	uint64		size = from * (uint64) (STENO_FURTHER_HEAD + 2 * STENO_VARINT_MAX);
+	Shown		shown;
+	int			i;
+
+	index_shown(&shown, relations, count);
+	for (i = from; i < count; i++)
+	{
+		Output		out = {NULL, 0, PG_UINT32_MAX};
+
+		if (!steno_relation_is_shown(relations, i))
+			continue;
+		put_further_columns(&out, &shown, relations, count, i);
+		size += STENO_FURTHER_HEAD + steno_relation_size(relations[i].relid) + out.size;
+	}
+	return size;
+}
+
+/* Put these. */
+STENO_COLD uint8 *
+steno_relations_put_further(uint8 *p, const StenoAccess *relations, int from, int count)
+{
+	Shown		shown;
+	int			i;
+
+	index_shown(&shown, relations, count);
+	for (i = from; i < count; i++)
+	{
+		Output		out = {NULL, 0, PG_UINT32_MAX};
+
+		if (!steno_relation_is_shown(relations, i))
+			continue;
+		out.p = steno_relation_put(p + STENO_FURTHER_HEAD, relations[i].relid, relations[i].access);
+		put_further_columns(&out, &shown, relations, count, i);
+		p = steno_further_end(p, STENO_FURTHER_RELATION, out.p);
+	}
+	return put_via(p, &shown, relations, from, count);
 }

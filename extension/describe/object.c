@@ -12,6 +12,10 @@
  * Released lists are reused, so that a query that calls functions usually allocates
  * nothing.
  *
+ * A list may be long: DROP SCHEMA ... CASCADE drops whatever is in the schema.  The shape has the
+ * first of its objects, and what follows goes on behind the values of the record (shape.c).  If
+ * there are more than fit into the shape, tables come first.
+ *
  * All memory is in a context that lives as long as the process.  It is allocated without
  * raising errors, since the hook runs inside a statement that must not fail because of us:
  * if memory is exhausted, an object is only counted, or has no name.
@@ -23,12 +27,15 @@
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 
+#include "base/facts.h"
 #include "describe/object.h"
 
-/* How many objects of one statement are kept; any others are only counted. */
-#define MOST_OBJECTS 1000
+/* Shorter lists are searched from one end to the other. */
+#define MANY_OBJECTS 64
 
 /* The arrays of a released list are freed if they are larger than this. */
 #define KEPT_BYTES 16384
@@ -41,8 +48,8 @@ typedef struct Event
 	int32		sub;			/* number of a column; 0: the object itself */
 	uint8		action;			/* STENO_ACTION_* */
 	bool		named;			/* type and name are known */
-	bool		dropped;		/* not to be shown: it is part of another object, or
-								 * does not fit into the shape */
+	bool		dropped;		/* not to be shown: it is part of another object */
+	int			next;			/* number of the item before with the same hash, plus 1; 0: none */
 	uint32		type;			/* offsets into the list's bytes */
 	uint32		name;
 	uint32		to;				/* the new name of a renamed object */
@@ -54,8 +61,11 @@ struct StenoObjects
 	Event	   *items;
 	int			count;
 	int			room;
+	int		   *heads;			/* by hash: number of the last item, plus 1; NULL: not many, or no memory */
+	int			heads_room;		/* a power of two */
 	int			fitting;		/* the number of those that steno_objects_put writes */
-	int			omitted;		/* objects beyond MOST_OBJECTS, or for lack of memory */
+	int			after;			/* number of the first item after these */
+	int			omitted;		/* objects for which there was no memory */
 	bool		unfinished;		/* some have no name yet, or may be renamed */
 	char	   *bytes;			/* strings, NUL-terminated; the first is empty */
 	uint32		bytes_count;
@@ -97,6 +107,14 @@ steno_objects_new(void)
 	return list;
 }
 
+static void
+forget_heads(StenoObjects *list)
+{
+	if (list->heads)
+		pfree(list->heads);
+	list->heads = NULL;
+}
+
 /* Free the arrays of a list that has become long. */
 static void
 shrink_list(StenoObjects *list)
@@ -127,6 +145,7 @@ steno_objects_release(StenoObjects **mine)
 		if (*p != list)
 			continue;
 		*p = list->next;
+		forget_heads(list);
 		shrink_list(list);
 		list->next = unused;
 		unused = list;
@@ -156,7 +175,37 @@ steno_objects_release_all(void)
 	}
 }
 
-/* Make space for one more entry; false: the list is full, or memory is exhausted. */
+static inline int *
+head_of(const StenoObjects *list, Oid class, Oid oid, int sub)
+{
+	return &list->heads[hash_combine(murmurhash32(oid), class * 31 + sub) & (list->heads_room - 1)];
+}
+
+static void
+link_item(StenoObjects *list, int i)
+{
+	Event	   *item = &list->items[i];
+	int		   *head = head_of(list, item->class, item->oid, item->sub);
+
+	item->next = *head;
+	*head = i + 1;
+}
+
+/* The list has become long, or longer: find its items by their hashes from now on. */
+static void
+make_heads(StenoObjects *list)
+{
+	int			i;
+
+	forget_heads(list);
+	list->heads_room = pg_nextpower2_32(list->room);
+	list->heads = MemoryContextAllocExtended(context, list->heads_room * sizeof(int),
+											 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	for (i = 0; list->heads && i < list->count; i++)
+		link_item(list, i);
+}
+
+/* Make space for one more entry; false: memory is exhausted. */
 static bool
 reserve_item(StenoObjects *list)
 {
@@ -165,9 +214,9 @@ reserve_item(StenoObjects *list)
 
 	if (list->count < list->room)
 		return true;
-	if (list->count >= MOST_OBJECTS)
+	if (list->count >= PG_INT32_MAX / 4)
 		return false;
-	more = MemoryContextAllocExtended(context, room * sizeof(Event), MCXT_ALLOC_NO_OOM);
+	more = MemoryContextAllocExtended(context, room * sizeof(Event), MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
 	if (more == NULL)
 		return false;
 	if (list->items)
@@ -177,6 +226,8 @@ reserve_item(StenoObjects *list)
 	}
 	list->items = more;
 	list->room = room;
+	if (room >= MANY_OBJECTS)
+		make_heads(list);
 	return true;
 }
 
@@ -189,8 +240,9 @@ keep_string(StenoObjects *list, const char *s)
 
 	if (at + len > list->bytes_room)
 	{
-		uint32		room = Max(list->bytes_room * 2, Max(512, at + len));
-		char	   *more = MemoryContextAllocExtended(context, room, MCXT_ALLOC_NO_OOM);
+		uint64		room = Max(list->bytes_room * (uint64) 2, Max(512, at + (uint64) len));
+		char	   *more = room > PG_INT32_MAX ? NULL :
+			MemoryContextAllocExtended(context, room, MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
 
 		if (more == NULL)
 			return 0;
@@ -224,6 +276,8 @@ append_item(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 		return NULL;
 	item = &list->items[list->count++];
 	*item = (Event) {.class = class, .oid = oid, .sub = sub, .action = action};
+	if (unlikely(list->heads != NULL))
+		link_item(list, list->count - 1);
 	return item;
 }
 
@@ -231,16 +285,28 @@ append_item(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 static Event *
 find_item(StenoObjects *list, Oid class, Oid oid, int sub)
 {
-	int			i;
+	bool		hashed = unlikely(list->heads != NULL);
+	int			i = hashed ? *head_of(list, class, oid, sub) : list->count;
 
-	for (i = list->count - 1; i >= 0; i--)
+	while (i > 0)
 	{
-		Event	   *item = &list->items[i];
+		Event	   *item = &list->items[i - 1];
 
 		if (item->oid == oid && item->class == class && item->sub == sub && !item->dropped)
 			return item;
+		i = hashed ? item->next : i - 1;
 	}
 	return NULL;
+}
+
+/* Remove the last entry. */
+static void
+remove_last(StenoObjects *list)
+{
+	Event	   *item = &list->items[--list->count];
+
+	if (unlikely(list->heads != NULL))
+		*head_of(list, item->class, item->oid, item->sub) = item->next;
 }
 
 /* ---- names ---- */
@@ -266,6 +332,9 @@ name_item(void *arg)
 		n->item->type = keep_string(n->list, type);
 		n->item->name = keep_string(n->list, name);
 		n->item->named = true;
+		/* there may be very many of them before the context is reset */
+		pfree(type);
+		pfree(name);
 	}
 	else
 		n->item->dropped = true;
@@ -356,7 +425,7 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 	if (!steno_object_guarded(name_item, &n))
 		number_item(&n);
 	if (item->dropped)
-		list->count--;			/* it is the last one */
+		remove_last(list);
 }
 
 /* Whether the list contains the call of a function. */
@@ -570,38 +639,106 @@ item_size(const StenoObjects *list, const Event *item)
 		strlen(string_at(list, item->name)) + strlen(string_at(list, item->to));
 }
 
+static inline bool
+is_put(const Event *item)
+{
+	return item->named && !item->dropped;
+}
+
+/* How many items from one on are put, as long as they fit into room; *end is the first one that does not. */
+static int
+count_fitting(StenoObjects *list, uint32 *size, uint32 room, int *end)
+{
+	int			n = 0;
+	int			i;
+
+	for (i = 0; i < list->count; i++)
+	{
+		uint32		more;
+
+		if (!is_put(&list->items[i]))
+			continue;
+		more = item_size(list, &list->items[i]);
+		if (*size + more > room)
+			break;
+		*size += more;
+		n++;
+	}
+	*end = i;
+	return n;
+}
+
+/* Objects that somebody asks for come before those that are parts of others. */
+static int
+rank_of(const StenoObjects *list, const Event *item)
+{
+	static const char *const first[] = {"table", "foreign table", "materialized view"};
+	static const char *const last[] = {"index", "table constraint", "default value", "trigger", "rule", "policy", "type"};
+	const char *type = string_at(list, item->type);
+	int			i;
+
+	for (i = 0; i < lengthof(first); i++)
+		if (strcmp(type, first[i]) == 0)
+			return 0;
+	for (i = 0; i < lengthof(last); i++)
+		if (strcmp(type, last[i]) == 0)
+			return 2;
+	return 1;
+}
+
+/* The shape has no space for all of them: put tables first.  If there is no memory for that, the order remains. */
+STENO_COLD static void
+put_tables_first(StenoObjects *list)
+{
+	Event	   *ordered = MemoryContextAllocExtended(context, list->room * sizeof(Event),
+													 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
+	int			n = 0;
+	int			rank;
+	int			i;
+
+	if (ordered == NULL)
+		return;
+	for (rank = 0; rank <= 2; rank++)
+		for (i = 0; i < list->count; i++)
+			if (rank_of(list, &list->items[i]) == rank)
+				ordered[n++] = list->items[i];
+	pfree(list->items);
+	list->items = ordered;
+	if (list->heads)
+		make_heads(list);
+}
+
 /*
- * The maximum size of the list in a shape with this much space; sets how many objects do
- * not fit.  All objects after the first that does not fit are omitted, so that the
- * recorded list is the beginning of the complete one.
+ * The maximum size of the list in a shape with this much space; *further is how many objects do not fit,
+ * and go on behind the values of the record, *omitted how many are not known.
  */
 uint32
-steno_objects_size(StenoObjects *list, uint32 room, int *omitted)
+steno_objects_size(StenoObjects *list, uint32 room, int *further, int *omitted)
 {
 	uint32		size = STENO_VARINT_MAX;
 	int			i;
 
-	list->fitting = 0;
+	*further = 0;
 	*omitted = list->omitted;
-	for (i = 0; i < list->count; i++)
-	{
-		Event	   *item = &list->items[i];
-		uint32		more = item_size(list, item);
-
-		if (!item->named || item->dropped)
-			item->dropped = true;
-		else if (*omitted > list->omitted || size + more > room)
-		{
-			item->dropped = true;
-			++*omitted;
-		}
-		else
-		{
-			size += more;
-			list->fitting++;
-		}
-	}
+	list->fitting = count_fitting(list, &size, room, &list->after);
+	if (likely(list->after == list->count))
+		return size;
+	put_tables_first(list);
+	size = STENO_VARINT_MAX;
+	list->fitting = count_fitting(list, &size, room, &list->after);
+	for (i = list->after; i < list->count; i++)
+		if (is_put(&list->items[i]))
+			++*further;
 	return size;
+}
+
+static uint8 *
+put_item(uint8 *p, const StenoObjects *list, const Event *item)
+{
+	*p++ = item->action;
+	p = steno_put_string(p, string_at(list, item->type));
+	p = steno_put_string(p, string_at(list, item->name));
+	return steno_put_string(p, string_at(list, item->to));
 }
 
 /* Write those that fit, in the format of a shape. */
@@ -611,17 +748,33 @@ steno_objects_put(uint8 *p, const StenoObjects *list)
 	int			i;
 
 	p = steno_put_varint(p, list->fitting);
-	for (i = 0; i < list->count; i++)
-	{
-		const Event *item = &list->items[i];
+	for (i = 0; i < list->after; i++)
+		if (is_put(&list->items[i]))
+			p = put_item(p, list, &list->items[i]);
+	return p;
+}
 
-		if (item->dropped)
-			continue;
-		*p++ = item->action;
-		p = steno_put_string(p, string_at(list, item->type));
-		p = steno_put_string(p, string_at(list, item->name));
-		p = steno_put_string(p, string_at(list, item->to));
-	}
+/* The maximum size of those that do not fit, as they follow the values of the record. */
+uint64
+steno_objects_further_size(const StenoObjects *list)
+{
+	uint64		size = 0;
+	int			i;
+
+	for (i = list->after; i < list->count; i++)
+		if (is_put(&list->items[i]))
+			size += STENO_FURTHER_HEAD + item_size(list, &list->items[i]);
+	return size;
+}
+
+uint8 *
+steno_objects_put_further(uint8 *p, const StenoObjects *list)
+{
+	int			i;
+
+	for (i = list->after; i < list->count; i++)
+		if (is_put(&list->items[i]))
+			p = steno_further_end(p, STENO_FURTHER_OBJECT, put_item(p + STENO_FURTHER_HEAD, list, &list->items[i]));
 	return p;
 }
 

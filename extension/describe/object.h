@@ -32,8 +32,10 @@ extern void steno_objects_add_pending_call(Oid function, const char *kind, const
 extern void steno_objects_called(StenoObjects *list, Oid function);
 extern void steno_objects_adopt(StenoStatement *s);
 extern void steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relation);
-extern uint32 steno_objects_size(StenoObjects *list, uint32 room, int *omitted);
+extern uint32 steno_objects_size(StenoObjects *list, uint32 room, int *further, int *omitted);
 extern uint8 *steno_objects_put(uint8 *p, const StenoObjects *list);
+extern uint64 steno_objects_further_size(const StenoObjects *list);
+extern uint8 *steno_objects_put_further(uint8 *p, const StenoObjects *list);
 extern void steno_objects_release(StenoObjects **mine);
 extern void steno_objects_release_all(void);
 extern void steno_objects_forget_pending(void);

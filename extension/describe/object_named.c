@@ -10,7 +10,11 @@
  */
 #include "base/steno.h"
 
+#include "access/heapam.h"
 #include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
@@ -36,6 +40,7 @@
 #include "parser/parse_func.h"
 #include "parser/parse_type.h"
 #include "utils/acl.h"
+#include "utils/fmgroids.h"
 #include "utils/rel.h"
 
 #include "base/compat.h"
@@ -129,6 +134,53 @@ granted_on(ObjectType type, Node *object, Oid *class)
 	}
 }
 
+/* Whether GRANT ON ALL ... IN SCHEMA is about such a relation or function. */
+static bool
+is_granted_with_all(ObjectType type, Oid class, char kind)
+{
+	if (class == RelationRelationId)
+		return type == OBJECT_SEQUENCE ? kind == RELKIND_SEQUENCE :
+			kind == RELKIND_RELATION || kind == RELKIND_VIEW || kind == RELKIND_MATVIEW ||
+			kind == RELKIND_FOREIGN_TABLE || kind == RELKIND_PARTITIONED_TABLE;
+	return type == OBJECT_ROUTINE || (type == OBJECT_PROCEDURE) == (kind == PROKIND_PROCEDURE);
+}
+
+/*
+ * GRANT ON ALL ... IN SCHEMA: the server has changed the row of each of these objects.  One whose row is
+ * not of this transaction was created by another one since.
+ */
+static void
+add_all_in_schema(StenoObjects *list, ObjectType type, Oid schema)
+{
+	bool		relations = type == OBJECT_TABLE || type == OBJECT_SEQUENCE;
+	Oid			class = relations ? RelationRelationId : ProcedureRelationId;
+	Relation	catalog;
+	TableScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	if (!OidIsValid(schema))
+		return;
+	add_named_object(list, NamespaceRelationId, schema, STENO_ACTION_USE);
+	ScanKeyInit(&key, relations ? Anum_pg_class_relnamespace : Anum_pg_proc_pronamespace, BTEqualStrategyNumber,
+				F_OIDEQ, ObjectIdGetDatum(schema));
+	catalog = table_open(class, AccessShareLock);
+	scan = table_beginscan_catalog(catalog, 1, &key);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_class relation = (Form_pg_class) GETSTRUCT(tuple);
+		Form_pg_proc function = (Form_pg_proc) GETSTRUCT(tuple);
+		char		kind = relations ? relation->relkind : function->prokind;
+		Oid			oid = relations ? relation->oid : function->oid;
+
+		if (is_granted_with_all(type, class, kind) &&
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)))
+			add_named_object(list, class, oid, STENO_ACTION_ALTER);
+	}
+	table_endscan(scan);
+	table_close(catalog, AccessShareLock);
+}
+
 static void
 add_granted(StenoObjects *list, GrantStmt *grant)
 {
@@ -140,7 +192,7 @@ add_granted(StenoObjects *list, GrantStmt *grant)
 		Oid			oid;
 
 		if (grant->targtype == ACL_TARGET_ALL_IN_SCHEMA)
-			add_named_object(list, NamespaceRelationId, get_namespace_oid(strVal(lfirst(lc)), true), STENO_ACTION_USE);
+			add_all_in_schema(list, grant->objtype, get_namespace_oid(strVal(lfirst(lc)), true));
 		else if (grant->targtype == ACL_TARGET_OBJECT)
 		{
 			oid = granted_on(grant->objtype, lfirst(lc), &class);

@@ -181,6 +181,66 @@ put_relation(uint8 *p, Oid relid, uint32 access)
 	return put_cached_relation(p, relid, access);
 }
 
+/* The same for one that is put alone; steno_relation_size is what it takes at most. */
+STENO_COLD uint8 *
+steno_relation_put(uint8 *p, Oid relid, uint32 access)
+{
+	return put_relation(p, relid, access);
+}
+
+STENO_COLD uint32
+steno_relation_size(Oid relid)
+{
+	return relation_size(relid);
+}
+
+/* Data come first, whatever shows them next, and then what is a part of them. */
+static int
+rank_of_relation(const StenoAccess *access)
+{
+	int			near = steno_relation_near(access->relid);
+	const StenoRelation *r = near < 0 ? find_named(access->relid) : NULL;
+
+	switch (near >= 0 ? steno_my.near[near].type : r ? r->type : STENO_RELTYPE_OTHER)
+	{
+		case STENO_RELTYPE_TABLE:
+		case STENO_RELTYPE_FOREIGN_TABLE:
+		case STENO_RELTYPE_MATVIEW:
+			return 0;
+		case STENO_RELTYPE_INDEX:
+		case STENO_RELTYPE_TOAST:
+			return 2;
+		default:
+			return 1;
+	}
+}
+
+/*
+ * The shape has no space for all relations: put tables first, so that nobody hides one behind many views
+ * from those who see the beginning only.  Those that are merged into others come last.
+ */
+STENO_COLD void
+steno_relations_put_tables_first(StenoAccess *to, int *moved, const StenoAccess *from, int count)
+{
+	int			n = 0;
+	int			rank;
+	int			i;
+
+	for (rank = 0; rank <= 3; rank++)
+		for (i = 0; i < count; i++)
+			if (rank == (from[i].first != i ? 3 : rank_of_relation(&from[i])))
+			{
+				moved[i] = n;
+				to[n++] = from[i];
+			}
+	for (i = 0; i < count; i++)
+	{
+		to[i].first = moved[to[i].first];
+		if (to[i].next != 0)
+			to[i].next = moved[to[i].next];
+	}
+}
+
 /*
  * Upper bound of the bytes that steno_relations_put writes for the relations that
  * are shown; *shown is their number.  If the bound would exceed limit, together with what

@@ -39,6 +39,10 @@ extern void steno_relation_load_name(Oid relid);
 extern uint32 steno_relations_size(const StenoAccess *relations, int *count, int *shown, uint32 limit);
 extern uint8 *steno_relations_put(uint8 *p, const StenoAccess *relations, int count, int shown);
 
+extern uint8 *steno_relation_put(uint8 *p, Oid relid, uint32 access);
+extern uint32 steno_relation_size(Oid relid);
+extern void steno_relations_put_tables_first(StenoAccess *to, int *moved, const StenoAccess *from, int count);
+
 /* Whether a relation of a list is recorded. */
 static inline bool
 steno_relation_is_shown(const StenoAccess *relations, int i)
@@ -59,6 +63,8 @@ extern void steno_columns_cache(const StenoPermission *p);
 extern int	steno_accesses_of(List *permissions, StenoAccess *found, int room);
 extern const Bitmapset *steno_columns_add(const Bitmapset *mine, const Bitmapset *more);
 extern uint32 steno_columns_put(uint8 *p, const StenoAccess *relations, int count, uint32 limit, int *omitted);
+extern uint64 steno_relations_further_size(const StenoAccess *relations, int from, int count);
+extern uint8 *steno_relations_put_further(uint8 *p, const StenoAccess *relations, int from, int count);
 
 /*
  * The columns of a permission, by the number of their set.  The server keeps some that it does not

@@ -16,6 +16,9 @@
 /* Enough for most shapes. */
 #define SHAPE_ROOM 640
 
+/* The most bytes of relations and objects behind the values; what is longer is omitted. */
+#define MOST_FURTHER (512 * 1024 * 1024)
+
 static uint8 usual_shape[SHAPE_ROOM] STENO_SESSION_DATA;
 
 /* Add a name and a value to a record.  If there is no memory for them, the record does not have them. */
@@ -107,12 +110,88 @@ encode_head_alone(StenoRecord *record, const StenoShape *what, uint32 command_le
 		steno_record_add_omitted(record, "relations_omitted", omitted);
 	if (what->objects != NULL)
 	{
-		(void) steno_objects_size(what->objects, 0, &omitted);
-		if (omitted > 0)
-			steno_record_add_omitted(record, "objects_omitted", omitted);
+		int			further;
+
+		(void) steno_objects_size(what->objects, 0, &further, &omitted);
+		if (further + omitted > 0)
+			steno_record_add_omitted(record, "objects_omitted", further + omitted);
 	}
 	if (has_params)
 		steno_record_add_omitted(record, "parameters_omitted", what->params->numParams);
+}
+
+/*
+ * The shape lacks the relations from index count on, and objects: put them behind the values.  True if
+ * that was possible, or there are none.
+ */
+STENO_COLD bool
+steno_record_put_further(StenoRecord *record, const StenoAccess *relations, int from, int count,
+						 const StenoObjects *objects)
+{
+	uint64		size = record->further_len;
+	uint8	   *further;
+	uint8	   *p;
+
+	if (count > from)
+		size += steno_relations_further_size(relations, from, count);
+	if (objects)
+		size += steno_objects_further_size(objects);
+	if (size == record->further_len)
+		return true;
+	if (size > MOST_FURTHER || record->extra_count == PG_UINT8_MAX)
+		return false;
+	further = steno_scratch(size);
+	if (further == NULL)
+		return false;
+	p = further;
+	if (record->further_len > 0)
+	{
+		memcpy(p, record->further, record->further_len);
+		p += record->further_len;
+	}
+	if (count > from)
+		p = steno_relations_put_further(p, relations, from, count);
+	if (objects)
+		p = steno_objects_put_further(p, objects);
+	record->further = further;
+	record->further_len = p - further;
+	return true;
+}
+
+/*
+ * The shape does not have all relations and objects.  further: objects that there is no space for; omitted:
+ * others that are not known.
+ */
+STENO_COLD static void
+go_on_behind_values(StenoRecord *record, const StenoShape *what, int count, int further, int omitted)
+{
+	int			relations_omitted = what->missing;
+
+	if (!steno_record_put_further(record, what->relations, count, what->count,
+								  further > 0 ? what->objects : NULL))
+	{
+		relations_omitted = count_omitted(what, count);
+		omitted += further;
+	}
+	if (relations_omitted > 0)
+		steno_record_add_omitted(record, "relations_omitted", relations_omitted);
+	if (omitted > 0)
+		steno_record_add_omitted(record, "objects_omitted", omitted);
+}
+
+/* Space for tables is the first to be used; *what has them first then, if there is memory for that. */
+STENO_COLD static bool
+order_relations(StenoShape *ordered, const StenoShape *what)
+{
+	StenoAccess *relations = steno_scratch(what->count * sizeof(StenoAccess));
+	int		   *moved = steno_scratch(what->count * sizeof(int));
+
+	if (relations == NULL || moved == NULL)
+		return false;
+	steno_relations_put_tables_first(relations, moved, what->relations, what->count);
+	*ordered = *what;
+	ordered->relations = relations;
+	return true;
 }
 
 /* Find out how many bytes the columns take, of room; count: relations in the shape. */
@@ -186,9 +265,10 @@ put_name_list(uint8 *p, uint8 list, const char *name)
  * many the columns take.  NULL if out of memory.
  */
 static inline uint8 *
-put_before_params(StenoRecord *record, const StenoShape *what, bool has_params, uint32 params_size,
-				  ColumnList *columns)
+put_before_params(StenoRecord *record, const StenoShape **shape, StenoShape *ordered, bool has_params,
+				  uint32 params_size, ColumnList *columns)
 {
+	const StenoShape *what = *shape;
 	uint32		command_len = what->command ? strlen(what->command) : strlen("SELECT");
 	uint32		room = 5 * STENO_VARINT_MAX + command_len + params_size +
 		name_list_size(what->query_command) + name_list_size(what->prepared);
@@ -196,19 +276,28 @@ put_before_params(StenoRecord *record, const StenoShape *what, bool has_params, 
 	uint8	   *p = usual_shape;
 	int			count = what->count;
 	int			shown = 0;
-	int			objects_omitted = 0;
+	int			further = 0;
+	int			omitted = 0;
+	uint32		left = limit > room ? limit - room : 0;
+	uint32		size = 0;
 	bool		cut;
 
 	if (count > 0)
-		room += steno_relations_size(what->relations, &count, &shown,
-								 limit > room ? limit - room : 0);
+		size = steno_relations_size(what->relations, &count, &shown, left);
 	cut = count < what->count;
+	if (unlikely(cut) && order_relations(ordered, what))
+	{
+		*shape = what = ordered;
+		count = what->count;
+		size = steno_relations_size(what->relations, &count, &shown, left);
+	}
+	room += size;
 	if (unlikely(what->objects != NULL))
 	{
 		uint32		used = room + shown * STENO_COLUMNS_LEAST;
 
 		/* after relations that do not fit, objects do not fit either */
-		room += steno_objects_size(what->objects, !cut && limit > used ? limit - used : 0, &objects_omitted);
+		room += steno_objects_size(what->objects, !cut && limit > used ? limit - used : 0, &further, &omitted);
 	}
 	if (shown > 0)
 	{
@@ -224,10 +313,8 @@ put_before_params(StenoRecord *record, const StenoShape *what, bool has_params, 
 			return NULL;
 		}
 	}
-	if (unlikely(cut || what->missing > 0))
-		steno_record_add_omitted(record, "relations_omitted", count_omitted(what, count));
-	if (unlikely(objects_omitted > 0))
-		steno_record_add_omitted(record, "objects_omitted", objects_omitted);
+	if (unlikely(cut || what->missing > 0 || further > 0 || omitted > 0))
+		go_on_behind_values(record, what, count, further, omitted);
 	if (unlikely(columns->omitted > 0))
 		steno_record_add_omitted(record, "columns_omitted", columns->omitted);
 	record->shape = p;
@@ -268,7 +355,9 @@ steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *val
 	uint32		params_size = has_params ? steno_params_shape_size(what->params) : 0;
 	bool		many = unlikely(params_size > STENO_SHAPE_LIMIT / 8 * 7);
 	ColumnList	columns = {0};
-	uint8	   *end = put_before_params(record, what, has_params, many ? STENO_LIST_SHAPE : params_size, &columns);
+	StenoShape	ordered;
+	uint8	   *end = put_before_params(record, &what, &ordered, has_params, many ? STENO_LIST_SHAPE : params_size,
+										&columns);
 	uint8	   *after = NULL;
 
 	if (end == NULL)

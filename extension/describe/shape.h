@@ -52,6 +52,8 @@ typedef struct StenoShape
 extern void steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *values);
 extern bool steno_shape_find_objects(const uint8 *shape, uint32 len, uint32 *from, uint32 *to);
 extern void steno_record_add_extra(StenoRecord *record, const char *name, const char *value);
+extern bool steno_record_put_further(StenoRecord *record, const StenoAccess *relations, int from, int count,
+									 const StenoObjects *objects);
 extern void steno_record_add_omitted(StenoRecord *record, const char *name, int count);
 
 /* ---- class.c ---- */

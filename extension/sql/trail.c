@@ -20,6 +20,7 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
+#include "sql/further.h"
 #include "sql/show.h"
 #include "sql/trail_reader.h"
 
@@ -406,7 +407,8 @@ guess_record(void *of, const StenoTrailRecord *r)
 		if (!(r->mask & STENO_FIELD_SHAPE) || !steno_take_varint(&shape, &class) || class != (uint64) w->class)
 			return false;
 	}
-	return w->object.p == NULL || ((r->mask & STENO_FIELD_SHAPE) && shape_is_wanted(t, r->shape, s->encoding));
+	return w->object.p == NULL || ((r->mask & STENO_FIELD_SHAPE) &&
+								   (shape_is_wanted(t, r->shape, s->encoding) || steno_further_follows(r)));
 }
 
 /* ---- indexes ---- */
@@ -662,6 +664,9 @@ show_record(void *of, const StenoTrailRecord *r, const StenoRecordPlace *place)
 	Datum		values[lengthof(columns)] = {0};
 	bool		nulls[lengthof(columns)] = {0};
 
+	/* its shape may have been made of data parts: that of the block is not looked at again */
+	if (t->wanted.object.p && !uses_object(&t->wanted, r->shape, s->encoding))
+		return;
 	if (t->wanted.contains.p &&
 		!((r->mask & STENO_FIELD_TEXT) && contains(as_shown(r->text, s->encoding), t->wanted.contains)) &&
 		!((r->mask & STENO_FIELD_ERROR) && contains(as_shown(r->message, s->encoding), t->wanted.contains)))

@@ -25,6 +25,7 @@
 #include "utils/memutils.h"
 
 #include "header.h"
+#include "sql/further.h"
 #include "sql/show.h"
 #include "sql/trail_reader.h"
 #include "trail/file.h"
@@ -604,6 +605,7 @@ read_block(Reading *r, const Segment *s, uint64 offset, uint64 end)
 		before = MemoryContextSwitchTo(r->per_record);
 		if (record.mask & STENO_FIELD_PARTS)
 			join_parts(r, &record, s, offset);
+		steno_further_take(&record);
 		r->wanted->take(r->wanted->of, &record, &place);
 		MemoryContextSwitchTo(before);
 		MemoryContextReset(r->per_record);

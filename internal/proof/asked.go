@@ -112,7 +112,7 @@ func (a *asked) hides(r *trail.Record) string {
 		return ""
 	}
 	switch {
-	case a.matcher.Guess(r):
+	case a.matcher.Guess(r) && !r.GoesOn():
 		if a.grep && !a.matcher.Keep(r) {
 			return lacksText(r)
 		}
@@ -123,11 +123,8 @@ func (a *asked) hides(r *trail.Record) string {
 			return "it does not state its class and relations"
 		}
 	case a.objects && a.withoutObjects.Guess(r):
-		if _, omitted := r.ExtraValue("relations_omitted"); omitted {
-			return "it leaves out relations"
-		}
-		if _, omitted := r.ExtraValue("objects_omitted"); omitted {
-			return "it leaves out objects"
+		if why := r.OmitsNames(); why != "" {
+			return "it " + why
 		}
 		unfinished := r.Kind == trail.KindStart || r.Outcome == trail.OutcomeInterrupted
 		if unfinished && len(r.Shape.Relations)+len(r.Shape.Objects) == 0 {
@@ -208,7 +205,11 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 			return len(v) == 0 || trail.Action(v[0]) == trail.ActionRename && a.mayName(string(v[1:]))
 		}))
 	}
+	if a.objects {
+		g.Or(c.SelectOmissions("relations", "objects"))
+	}
 	if a.grep {
+		g.Or(c.SelectOmissions("text", "parameters"))
 		g.Or(c.Select(trail.TermsValues, func(v []byte) bool { return len(v) != 1 || trail.Repr(v[0]) == trail.ReprNone }))
 	}
 	return g

@@ -61,6 +61,7 @@ type Filter struct {
 	Since, Until int64
 	sessions     []func(*trail.Session) bool
 	shapes       []func(*trail.Shape) bool // these are asked of records without a shape, too: nil
+	names        []func(*trail.Shape) bool // the same about names of relations and objects
 	records      []func(*trail.Record) bool
 	grep         []*regexp.Regexp
 	notGrep      []*regexp.Regexp
@@ -75,6 +76,7 @@ type Filter struct {
 type condition struct {
 	session func(*trail.Session) bool
 	shape   func(*trail.Shape) bool
+	names   func(*trail.Shape) bool // of the relations and objects, some of which a record may leave out
 	record  func(*trail.Record) bool
 	// contents selects what of an index may have records for which it holds; nil: all.
 	contents func(*trail.Contents) trail.Groups
@@ -88,6 +90,8 @@ func (c condition) negated() condition {
 		return condition{session: func(s *trail.Session) bool { return !c.session(s) }}
 	case c.shape != nil:
 		return condition{shape: func(s *trail.Shape) bool { return !c.shape(s) }}
+	case c.names != nil:
+		return condition{names: func(s *trail.Shape) bool { return !c.names(s) }}
 	default:
 		return condition{record: func(r *trail.Record) bool { return !c.record(r) }}
 	}
@@ -100,6 +104,9 @@ func (f *Filter) add(c condition) {
 	}
 	if c.shape != nil {
 		f.shapes = append(f.shapes, c.shape)
+	}
+	if c.names != nil {
+		f.names = append(f.names, c.names)
 	}
 	if c.record != nil {
 		f.records = append(f.records, c.record)
@@ -241,7 +248,11 @@ func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
 	if len(o.Objects) > 0 {
 		patterns := objectPatterns(o.Objects)
 		uses := func(s *trail.Shape) bool { return s != nil && usesObject(s, patterns) }
-		all = append(all, condition{shape: uses, contents: func(c *trail.Contents) trail.Groups { return c.SelectShape(uses) }})
+		all = append(all, condition{names: uses, contents: func(c *trail.Contents) trail.Groups {
+			g := c.SelectShape(uses)
+			g.Or(c.SelectOmissions("relations", "objects")) // which the filter tells of: see Hides
+			return g
+		}})
 	}
 	if len(o.Audited) > 0 {
 		names, err := known(prefix+"audited", o.Audited, trail.Reasons())
@@ -484,6 +495,7 @@ const (
 type Matcher struct {
 	*Filter
 	sessionOK, shapeOK []verdict
+	namesOK            []verdict // of the shapes, by the names of relations and objects
 	textOK, textNot    []verdict // of the texts, by --grep and by --not-grep
 	printOK, printNot  []verdict // of the texts, by --fingerprint and by --not-fingerprint
 	param              []byte
@@ -491,7 +503,7 @@ type Matcher struct {
 
 // Reset forgets the definitions of the block before.
 func (m *Matcher) Reset() {
-	m.sessionOK, m.shapeOK, m.textOK, m.textNot = m.sessionOK[:0], m.shapeOK[:0], m.textOK[:0], m.textNot[:0]
+	m.sessionOK, m.shapeOK, m.namesOK, m.textOK, m.textNot = m.sessionOK[:0], m.shapeOK[:0], m.namesOK[:0], m.textOK[:0], m.textNot[:0]
 	m.printOK, m.printNot = m.printOK[:0], m.printNot[:0]
 }
 
@@ -525,7 +537,25 @@ func all[T any](tests []func(T) bool, v T) bool {
 
 // Keep says whether a record is chosen.
 func (m *Matcher) Keep(r *trail.Record) bool {
-	return m.Guess(r) && (len(m.grep) == 0 || m.contains(r, m.grep, &m.textOK)) &&
+	return m.guess(r) && m.hasNames(r) && m.hasTexts(r)
+}
+
+// Hides says why a record may be one that is asked for although it is not chosen: it leaves out names
+// of relations and objects, in words that follow "it". It is empty for all others.
+func (m *Matcher) Hides(r *trail.Record) string {
+	if len(m.names) == 0 {
+		return ""
+	}
+	why := r.OmitsNames()
+	if why == "" || !m.guess(r) || m.hasNames(r) || !m.hasTexts(r) {
+		return ""
+	}
+	return why
+}
+
+// hasTexts says whether text, message, parameters and fingerprint are as asked for.
+func (m *Matcher) hasTexts(r *trail.Record) bool {
+	return (len(m.grep) == 0 || m.contains(r, m.grep, &m.textOK)) &&
 		(len(m.notGrep) == 0 || !m.contains(r, m.notGrep, &m.textNot)) &&
 		(len(m.fingerprints) == 0 || m.hasFingerprint(r, m.fingerprints, &m.printOK)) &&
 		(len(m.notFingerprints) == 0 || !m.hasFingerprint(r, m.notFingerprints, &m.printNot))
@@ -543,8 +573,18 @@ func (m *Matcher) hasFingerprint(r *trail.Record, wanted []uint64, texts *[]verd
 	return once(texts, r.TextIndex, judge)
 }
 
-// Guess is what of Keep does not look at text, message and parameters.
+// hasNames says whether the relations and objects that the record has are as asked for.
+func (m *Matcher) hasNames(r *trail.Record) bool {
+	return len(m.names) == 0 || once(&m.namesOK, r.ShapeIndex, func() bool { return all(m.names, r.Shape) })
+}
+
+// Guess is what of Keep does not look at text, message and parameters, and relations and objects
+// that are in data parts.
 func (m *Matcher) Guess(r *trail.Record) bool {
+	return m.guess(r) && (m.hasNames(r) || r.GoesOn())
+}
+
+func (m *Matcher) guess(r *trail.Record) bool {
 	for _, test := range m.records {
 		if !test(r) {
 			return false
@@ -559,8 +599,8 @@ func (f *Filter) Want() (w trail.Want) {
 	if len(f.sessions) > 0 {
 		w.Session = func(s *trail.Session) bool { return all(f.sessions, s) }
 	}
-	if len(f.shapes) > 0 {
-		w.Shape = func(s *trail.Shape) bool { return all(f.shapes, s) }
+	if len(f.shapes)+len(f.names) > 0 {
+		w.Shape = func(s *trail.Shape) bool { return all(f.shapes, s) && all(f.names, s) }
 	}
 	return w
 }

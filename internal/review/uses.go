@@ -351,11 +351,7 @@ func (c *collector) one(w, shape uint32, r *trail.Record) {
 		}
 	}
 	s.rows = max(s.rows, r.Rows)
-	if r.ExtraCount > 0 && !s.incomplete {
-		_, a := r.ExtraValue("relations_omitted")
-		_, b := r.ExtraValue("objects_omitted")
-		s.incomplete = a || b
-	}
+	s.incomplete = s.incomplete || r.OmitsNames() != ""
 }
 
 // briefLength is of how many bytes of a text an example is.

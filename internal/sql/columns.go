@@ -53,6 +53,7 @@ const (
 	needsRollbacks
 	needsServers
 	needsTexts // strings that clients chose, as they are shown
+	needsNames // of relations and objects: some may be in data parts
 )
 
 // row is what a row is made of: a record; in the table relations, one of its relations, and
@@ -175,9 +176,9 @@ var trailColumns = []Column{
 			}
 			v.setNonEmpty(at, r.Shape.Command)
 		}},
-	{Name: "relations", fields: noFields, needs: needsTexts, Type: listOf(relationType), Doc: "the relations that a statement uses, with their columns; tables `relations` and `columns` have a row for each", by: byShape,
+	{Name: "relations", fields: noFields, needs: needsNames | needsTexts, Type: listOf(relationType), Doc: "the relations that a statement uses, with their columns; tables `relations` and `columns` have a row for each", by: byShape,
 		set: setRelations},
-	{Name: "objects", fields: noFields, needs: needsTexts, Type: listOf(objectType), Doc: "objects that DDL created, altered, renamed or dropped, and functions that were called", by: byShape,
+	{Name: "objects", fields: noFields, needs: needsNames | needsTexts, Type: listOf(objectType), Doc: "objects that DDL created, altered, renamed or dropped, and functions that were called", by: byShape,
 		set: setObjects},
 	{Name: "text", Type: typeVarchar, Doc: "text of the statement or note", by: byText, needs: needsParts | needsTexts,
 		set: func(r *row, v *vector, at int) {

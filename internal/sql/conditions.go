@@ -175,9 +175,11 @@ func (c *condition) groups(of *trail.Contents) trail.Groups {
 		g.And(query.SelectFailed(of))
 	}
 	if c.Relations != nil {
-		g.And(of.SelectShape(func(s *trail.Shape) bool {
+		some := of.SelectShape(func(s *trail.Shape) bool {
 			return slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return slices.Contains(c.Relations, string(r.Name)) })
-		}))
+		})
+		some.Or(of.SelectOmissions("relations")) // of which a warning tells
+		g.And(some)
 	}
 	if c.Contains != "" {
 		g.And(of.SelectText(c.Contains))

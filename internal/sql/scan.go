@@ -175,6 +175,9 @@ func steno_init(p unsafe.Pointer) {
 		s.projected = append(s.projected, c)
 		s.needs |= c.needs
 	}
+	if s.level != perRecord {
+		s.needs |= needsNames
+	}
 	if !slices.ContainsFunc(s.projected, func(c *Column) bool { return c.fields == 0 }) {
 		for _, c := range s.projected {
 			s.fields |= c.fields
@@ -312,6 +315,11 @@ func (w *worker) next() bool {
 			}
 			if w.filter != nil {
 				w.filter.Reset()
+			}
+		}
+		if w.needs&needsNames != 0 {
+			if why := w.row.Record.OmitsNames(); why != "" {
+				w.db.warnOmitted(w.row.Record, why)
 			}
 		}
 		if w.filter != nil && !w.filter.Keep(w.row.Record) {

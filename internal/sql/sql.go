@@ -85,13 +85,14 @@ type DB struct {
 	fresh    bool // the index is that of a trail that no statement has read yet
 	changed  bool // a statement may have made tables that hide ours
 
-	mu     sync.Mutex // of what follows, which DuckDB's threads use
-	ctx    context.Context
-	index  *trail.Index
-	hosts  func() *trail.Servers // of the index
-	warned map[string]bool
-	used   []Use
-	rows   *Rows // counts the records of an export; else nil
+	mu      sync.Mutex // of what follows, which DuckDB's threads use
+	ctx     context.Context
+	index   *trail.Index
+	hosts   func() *trail.Servers // of the index
+	warned  map[string]bool
+	omitted bool // told that names are left out
+	used    []Use
+	rows    *Rows // counts the records of an export; else nil
 }
 
 // Use is what one use of a table in a statement has read.
@@ -288,7 +289,7 @@ func (db *DB) scan(s *scanning) *trail.Scan {
 	s.counts = db.rows != nil && s.level == perRecord
 	db.mu.Unlock()
 	needs := s.needs
-	o := trail.ScanOptions{Want: s.conditions.want(), Parts: needs&needsParts != 0, Raw: needs&needsTexts == 0, Rollbacks: needs&needsRollbacks != 0, Blocks: db.options.Blocks, Contents: s.conditions.contents(), Warn: db.warn}
+	o := trail.ScanOptions{Want: s.conditions.want(), Parts: needs&(needsParts|needsNames) != 0, Raw: needs&needsTexts == 0, Rollbacks: needs&needsRollbacks != 0, Blocks: db.options.Blocks, Contents: s.conditions.contents(), Warn: db.warn}
 	if !s.counts {
 		o.Want.Fields = s.fields
 	}
@@ -298,6 +299,17 @@ func (db *DB) scan(s *scanning) *trail.Scan {
 	}
 	o.Since, o.Until = s.conditions.bounds(db.options.Since, db.options.Until)
 	return index.Scan(ctx, o)
+}
+
+// warnOmitted tells, once, that not all names of relations and objects are known.
+func (db *DB) warnOmitted(r *trail.Record, why string) {
+	err := &query.OmittedError{First: trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}, Why: why}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if !db.omitted {
+		db.omitted = true
+		db.options.Warn(err)
+	}
 }
 
 // warn passes on what is wrong in the trail, each thing once.

@@ -182,6 +182,15 @@ func (c *Contents) Select(list Terms, match func(value []byte) bool) Groups {
 	return out
 }
 
+// SelectOmissions returns the groups that may have records that leave out something, such as relations.
+// Indexes of earlier versions do not say that: of these, there are none.
+func (c *Contents) SelectOmissions(what ...string) Groups {
+	if c.lists[TermsOmissions].omitted == nil {
+		return c.none()
+	}
+	return c.Select(TermsOmissions, func(v []byte) bool { return slices.Contains(what, string(v)) })
+}
+
 // SelectResult returns the groups that may have a record whose kind and outcome match.
 // Statements that ended well are in none of them.
 func (c *Contents) SelectResult(match func(Kind, Outcome) bool) Groups {
@@ -365,6 +374,8 @@ type BlockContents struct {
 	Trigrams [trigramBits / 8]byte
 	// Omitted says that the trigrams are not all, because texts are in data parts.
 	Omitted bool
+	// Further says that relations and objects are not all, because some are in data parts.
+	Further bool
 	// NoTexts says that trigrams are not wanted.
 	NoTexts bool
 	// Known says of a term that it need not be collected; it may be nil.
@@ -437,6 +448,10 @@ func (c *BlockContents) Record(r *Record) {
 		c.addText(r.Message)
 	}
 	c.Omitted = c.Omitted || r.Has(FieldParts)
+	c.Further = c.Further || r.GoesOn()
+	for what := range r.Omissions {
+		c.add(TermsOmissions, what)
+	}
 }
 
 // Definitions adds the block's definitions, once all its records were read.
@@ -548,6 +563,9 @@ func (c *Contents) Hides(block uint64, has *BlockContents) string {
 		}
 		if missing > 0 {
 			return fmt.Sprintf("%d of its %s", missing, list)
+		}
+		if has.Further && (list == TermsRelations || list == TermsColumns || list == TermsObjects) {
+			return fmt.Sprintf("%s in its data parts", list)
 		}
 	}
 	t := c.trigrams

@@ -633,7 +633,7 @@ func (b *Block) finish(r *Record) (wanted bool) {
 	if r.Shape == nil {
 		return !s.unwanted && !b.bareUnwanted
 	}
-	return !s.unwanted && !r.Shape.unwanted
+	return !s.unwanted && (!r.Shape.unwanted || r.mayUse())
 }
 
 // fromRun reads the next record of a run: what its form does not say, in the order of

@@ -197,7 +197,9 @@ func (b *Block) show(r *Record) {
 		}
 		r.Session = s
 	}
-	if r.Shape != nil && !r.Shape.plain {
+	if r.ShapeIndex < 0 && r.Shape != nil {
+		r.Shape = r.Shape.shown(r.charset)
+	} else if r.Shape != nil && !r.Shape.plain {
 		v, ok := b.view.shapes[r.ShapeIndex]
 		if !ok {
 			v = viewShape{r.charset, r.Shape.shown(r.charset)}

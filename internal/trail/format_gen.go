@@ -215,6 +215,7 @@ const (
 	AccessTruncate   Access = 1 << 4 // truncated
 	AccessReferences Access = 1 << 5 // referenced by a foreign key
 	AccessAudited    Access = 1 << 6 // steno.role has one of the privileges that the statement used
+	AccessWritten    Access = 1 << 7 // named in a statement that failed before the server had looked it up; the name is as written, and qualified as search_path would
 )
 
 var namesAccess = [...]string{
@@ -225,6 +226,7 @@ var namesAccess = [...]string{
 	4: "truncate",
 	5: "references",
 	6: "audited",
+	7: "written",
 }
 
 // Audited is a bit of why a record was written.
@@ -299,6 +301,7 @@ const (
 	TermsObjects      Terms = 13 // 1 byte action, qualified name of an object, or its new name
 	TermsValues       Terms = 14 // 1 byte: representation of parameters
 	TermsTrigrams     Terms = 15 // a filter for three characters in a row, in texts and messages
+	TermsOmissions    Terms = 16 // what records leave out: relations, columns, objects, parameters, text
 )
 
 var namesTerms = [...]string{
@@ -317,6 +320,7 @@ var namesTerms = [...]string{
 	13: "objects",
 	14: "values",
 	15: "trigrams",
+	16: "omissions",
 }
 
 // RelationType is what a relation is.

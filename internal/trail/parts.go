@@ -122,6 +122,8 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 		if need[PartValues] > 0 {
 			r.Values, r.Nulls, r.Parts[PartValues] = nil, nil, 0
 			r.Fields &^= FieldValues | FieldNulls
+		} else {
+			r.takeFurther()
 		}
 	}
 	if j != nil && j.ctx.Err() != nil {

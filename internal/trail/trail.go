@@ -14,7 +14,7 @@
 //	decode.go   the items of a block, of which only what is wanted is handed out
 //	tally.go    plain records, which verify only counts
 //	record.go   what they become: definitions, records, data parts; names.go: names of numbers
-//	parts.go    big records put together from their data parts
+//	parts.go    big records put together from their data parts; further.go: relations and objects there
 //	encoding.go texts of other encodings as UTF-8
 //	param.go    parameter values as PostgreSQL prints them
 //

@@ -307,7 +307,7 @@ TEST(index_is_never_too_long)
 		r.outcome = (uint8_t) (i % 10);
 		snprintf(r.sqlstate, sizeof(r.sqlstate), "%05d", i);
 		r.message_len = (uint32_t) strlen(name);
-		steno_index_record(index, &r, (const uint8_t *) name);
+		steno_index_record(index, &r, (const uint8_t *) name, NULL);
 		if (i % 10 == 9)
 			steno_index_commit(index, SEGMENT, 1 + (uint64_t) i / 10, 20000);
 	}

@@ -131,12 +131,13 @@ func catRun(ctx context.Context, opts *Options) error {
 		return err
 	}
 	shown := 0
+	var hidden query.Hidden
 	order := render.NewOrder(format)
 	err = index.Merge(ctx, trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until, Blocks: blocks,
 		Contents:     contents(filter, format),
 		Want:         want(filter, format),
-		NewFormatter: newFormatter(filter, format, options),
+		NewFormatter: newFormatter(filter, format, options, &hidden),
 		Rollbacks:    showsRollbacks(format, options),
 		Warn: func(err error) {
 			// What is wrong is said where it is, not before what precedes it.
@@ -159,6 +160,10 @@ func catRun(ctx context.Context, opts *Options) error {
 	})
 	if err == nil {
 		err = out.Keep()
+	}
+	if omitted := hidden.Err(); omitted != nil {
+		out.Flush()
+		w.Warn(omitted)
 	}
 	if closeErr := out.Close(); err == nil {
 		err = closeErr

@@ -192,7 +192,8 @@ func (f file) Keep() error { return f.Sync() }
 type formatter struct {
 	render.Renderer
 	query.Matcher
-	counts bool // the format's order counts what is shown of each session
+	hidden *query.Hidden // told of records that leave out what the filter asks for
+	counts bool          // the format's order counts what is shown of each session
 }
 
 func (f *formatter) Start(ref *trail.BlockRef) {
@@ -200,7 +201,13 @@ func (f *formatter) Start(ref *trail.BlockRef) {
 	f.Matcher.Reset()
 }
 
-func (f *formatter) Keep(r *trail.Record) bool { return f.Matcher.Keep(r) }
+func (f *formatter) Keep(r *trail.Record) bool {
+	if f.Matcher.Keep(r) {
+		return true
+	}
+	f.hidden.Note(&f.Matcher, r)
+	return false
+}
 
 func (f *formatter) Guess(r *trail.Record) bool { return f.Matcher.Guess(r) || f.Notice(r) }
 
@@ -218,9 +225,9 @@ func showsRollbacks(format render.Format, options render.Options) bool {
 }
 
 // newFormatter returns the maker of formatters for a merge.
-func newFormatter(filter *query.Filter, format render.Format, options render.Options) func() trail.Formatter {
+func newFormatter(filter *query.Filter, format render.Format, options render.Options, hidden *query.Hidden) func() trail.Formatter {
 	return func() trail.Formatter {
-		return &formatter{render.New(format, options), query.Matcher{Filter: filter}, format == render.Pgaudit}
+		return &formatter{render.New(format, options), query.Matcher{Filter: filter}, hidden, format == render.Pgaudit}
 	}
 }
 

@@ -132,7 +132,8 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		_, err := out.Write(order.Next(line))
 		return err
 	}
-	makeFormatter := newFormatter(filter, format, options)
+	var hidden query.Hidden
+	makeFormatter := newFormatter(filter, format, options, &hidden)
 	merge := trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until, Contents: contents(filter, format), Want: want(filter, format), NewFormatter: makeFormatter,
 		Rollbacks: showsRollbacks(format, options), Servers: options.Servers,
@@ -174,6 +175,10 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 			}
 			return taken(live.Places())
 		})
+	}
+	if omitted := hidden.Err(); omitted != nil {
+		out.Flush()
+		w.Warn(omitted)
 	}
 	if closeErr := out.Close(); err == nil {
 		err = closeErr

@@ -30,12 +30,13 @@ func (w *Warner) Warn(err error) {
 	var torn *trail.TornError
 	var gone *trail.GoneError
 	var incomplete *trail.IncompleteError
+	var omitted *query.OmittedError
 	var missing *trail.MissingKeyError
 	level := "damaged"
 	switch {
 	case errors.As(err, &torn) && torn.Last:
 		level = "unfinished"
-	case errors.As(err, &incomplete):
+	case errors.As(err, &incomplete), errors.As(err, &omitted):
 		level = "incomplete"
 	case exit.IsUnreadable(err), errors.As(err, &missing):
 		level = "unreadable"
