@@ -26,6 +26,16 @@ put_bytes(StringInfo out, const uint8 *from, const uint8 *to)
 		appendBinaryStringInfo(out, (const char *) from, to - from);
 }
 
+static uint64
+number_of(StenoBytes digits)
+{
+	uint64		n = 0;
+
+	for (; digits.len > 0 && *digits.p >= '0' && *digits.p <= '9' && n < PG_UINT32_MAX; digits.p++, digits.len--)
+		n = n * 10 + (*digits.p - '0');
+	return n;
+}
+
 /* The value of the pair that says how many bytes behind the values these are; the others stay in *rest. */
 static uint64
 take_length(const StenoTrailRecord *r, StringInfo rest)
@@ -39,8 +49,7 @@ take_length(const StenoTrailRecord *r, StringInfo rest)
 	while (in.len > 0 && steno_take_string(&in, &name) && steno_take_string(&in, &value))
 	{
 		if (name.len == strlen(STENO_FURTHER_NAME) && memcmp(name.p, STENO_FURTHER_NAME, name.len) == 0)
-			for (n = 0; value.len > 0 && *value.p >= '0' && *value.p <= '9' && n < PG_UINT32_MAX; value.p++, value.len--)
-				n = n * 10 + (*value.p - '0');
+			n = number_of(value);
 		else
 			put_bytes(rest, from, in.p);
 		from = in.p;
