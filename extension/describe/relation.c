@@ -201,7 +201,7 @@ rank_of_relation(const StenoAccess *access)
 	int			near = steno_relation_near(access->relid);
 	const StenoRelation *r = near < 0 ? find_named(access->relid) : NULL;
 
-	switch (near >= 0 ? steno_my.near[near].type : r ? r->type : STENO_RELTYPE_OTHER)
+	switch (near >= 0 ? steno_near[near].type : r ? r->type : STENO_RELTYPE_OTHER)
 	{
 		case STENO_RELTYPE_TABLE:
 		case STENO_RELTYPE_FOREIGN_TABLE:
