@@ -569,6 +569,8 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 	};
 
 	make_record(l->utility, event, &shape, record, values);
+	if (unlikely(l->portal != NULL))
+		steno_record_add_extra(record, "portal", l->portal);
 	if (unlikely(l->params_missing > 0))
 		steno_record_add_omitted(record, "parameters_omitted", l->params_missing);
 }

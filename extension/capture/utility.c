@@ -189,6 +189,7 @@ enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
 	l->command = command;
 	l->query_id = 0;
 	l->prepared = NULL;
+	l->portal = NULL;
 	l->params = NULL;
 	l->params_missing = 0;
 	l->operation = CMD_UNKNOWN;
@@ -222,18 +223,27 @@ query_id_of(const StenoStatement *s, const PlannedStmt *plan)
 }
 
 /*
- * A copy of the name of the client's prepared statement: the record may be made while the portal, which has the
- * name, goes.
+ * Copies of the names of the client's prepared statement and portal: the record may be made while the portal,
+ * which has them, goes.
  */
-static inline const char *
-keep_name(const char *name)
+static inline void
+keep_names(StenoLevel *l)
 {
-	static char kept[2 * NAMEDATALEN];
+	static char prepared[2 * NAMEDATALEN];
+	static char portal[2 * NAMEDATALEN];
+	const char *name = steno_prepared_name(l->utility);
 
-	if (likely(name == NULL))
-		return NULL;
-	strlcpy(kept, name, sizeof(kept));
-	return kept;
+	if (unlikely(name != NULL))
+	{
+		strlcpy(prepared, name, sizeof(prepared));
+		l->prepared = prepared;
+	}
+	name = steno_portal_name(l->utility);
+	if (unlikely(name != NULL))
+	{
+		strlcpy(portal, name, sizeof(portal));
+		l->portal = portal;
+	}
 }
 
 /* Take its parameters while they are certainly there. */
@@ -268,7 +278,7 @@ enter_utility(StenoLevel *l, StenoStatement *s, const PlannedStmt *plan, ParamLi
 		begin_further(s, statement);
 		l->query_id = query_id_of(s, plan);
 		if (s->top_level)
-			l->prepared = keep_name(steno_prepared_name(s));
+			keep_names(l);
 		if (unlikely(params != NULL && params->numParams > 0))
 			take_params(l, params);
 	}

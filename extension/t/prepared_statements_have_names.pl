@@ -82,6 +82,7 @@ foreach my $i (1 .. 12)
 	push @expected, "SELECT s FROM t WHERE i = $i||";
 }
 run('', 'call', 'CALL p($1)', 5);
+run('called', 'call', 'CALL p($1)', 6);
 $c->sync->finish;
 $c->bind_values('', $long, 5)->execute('')->sync->finish;
 push @expected, "$select|" . 'a' x 62 . '|';
