@@ -7,8 +7,9 @@
  * the classes of steno.log_start, and for those that wait for the disk because of
  * steno.sync or a rule with the action sync.  The latter start when their start
  * record is on disk; with steno.sync_start = off, they start at once, and only those
- * have a start record that may commit before they end (utility.c).  A statement that begins while the reserve of the ring is not
- * free (delivery/room.c) waits for that first.
+ * have a start record that may commit before they end (utility.c).  A statement that
+ * begins while the reserve of the ring is not free (delivery/room.c) waits for that
+ * first.
  *
  * A canceled wait for space raises no error by itself.  The hook that was to put
  * the record fails the statement instead, which then has one record, that of its
