@@ -147,7 +147,16 @@ steno_record_unplanned(const StenoUnplanned *q)
 	}
 	if (s.failures && steno_session_ready())
 	{
-		s.start = q->start;
+		uint64		planning = steno_clock_us(&steno_my.clock, q->start, s.start);
+
+		if (planning >= STENO_TOLD_APART)
+			s.plan = steno_short_us(planning);
+		/* a client's statement begins with its message, so what came before it has counted already */
+		if (s.before == 0)
+		{
+			s.start = q->start;
+			s.time -= planning;
+		}
 		MemoryContextSwitchTo(steno_raised.context);
 		event.edata = CopyErrorData();
 		steno_session_failing(s.user_id);

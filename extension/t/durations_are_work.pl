@@ -155,6 +155,11 @@ cmp_ok($r->{duration_us}, '<', $delay, 'each statement of a string has its own t
 my ($first) = grep { ($_->{text} // '') =~ /first/ } @all;
 cmp_ok($r->{time}, 'gt', $first->{time}, 'and begins when the one before has ended');
 
+$client->query('SELECT 1 / (slow_to_plan() - 1) /* failed in the planner */');
+$r = one('failed in the planner', text => qr/failed in the planner/);
+cmp_ok(abs($r->{duration_us} - $long), '<', $delay, 'the planning of a query that fails in it counts once');
+cmp_ok($r->{plan_us} // 0, '>', $long - $delay, 'and is told apart');
+
 # A long text takes long to parse, in a message of its own.
 {
 	my $text = 'SELECT 1 /* analyzed */ WHERE 1 IN (' . join(',', 1 .. 60_000) . ')';
