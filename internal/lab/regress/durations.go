@@ -40,20 +40,15 @@ func (r *Report) Timings() []Timing {
 	return all
 }
 
-// logged returns how long the messages took. Analysis is part of Parse; a prepared statement is parsed only once.
-func (x *sent) logged() time.Duration {
-	if x.extended && x.records[0].Analysis == 0 {
-		return x.took
-	}
-	return x.took + x.parse
-}
+// logged returns how long the messages took, up to the execution. A Parse counts for the first execution.
+func (x *sent) logged() time.Duration { return x.took + x.parse }
 
-// worked returns the duration of the records, with what they tell apart. In the extended protocol, a statement that is
-// not in a transaction block commits at Sync, which the log does not time.
+// worked returns the durations of the records. In the extended protocol, a statement that is not in a transaction block
+// commits at Sync, which the log does not time.
 func (x *sent) worked() time.Duration {
 	var sum int64
 	for _, one := range x.records {
-		sum += one.Analysis + one.Plan + one.Duration
+		sum += one.Duration
 		if !x.extended || one.Class == "transaction" {
 			sum += one.Commit
 		}

@@ -32,6 +32,9 @@ type record struct {
 	TextBytes    int               `json:"text_bytes"`
 	Params       []json.RawMessage `json:"params"`
 	Rows         *int64            `json:"rows"`
+	Duration     int64             `json:"duration_us"`
+	Analysis     int64             `json:"analysis_us"`
+	Commit       int64             `json:"commit_us"`
 	Outcome      string            `json:"outcome"`
 	SQLState     string            `json:"sqlstate"`
 	Extra        map[string]string `json:"extra"`
@@ -76,6 +79,7 @@ type checker struct {
 	byName   map[string][]*seen // by application name
 	marked   map[string][]*record
 	nested   map[string][]*record
+	cursors  map[string][]*record // queries of cursors, by the marker of DECLARE
 	ofRecord map[*record]*seen
 }
 
@@ -103,7 +107,7 @@ func (r *round) check(ctx context.Context) {
 
 func newChecker(r *round) *checker {
 	return &checker{round: r, sessions: map[string]*seen{}, byName: map[string][]*seen{}, marked: map[string][]*record{},
-		nested: map[string][]*record{}, ofRecord: map[*record]*seen{}}
+		nested: map[string][]*record{}, cursors: map[string][]*record{}, ofRecord: map[*record]*seen{}}
 }
 
 func (k *checker) read(ctx context.Context) {
@@ -187,6 +191,8 @@ func (k *checker) statement(s *seen, r *record) {
 	if r.Depth > 0 {
 		if m := nestedMarker.FindStringSubmatch(text); m != nil && topMarker.FindString(text) == "" {
 			k.nested[m[1]] = append(k.nested[m[1]], r)
+		} else if m := topMarker.FindStringSubmatch(text); m != nil {
+			k.cursors[m[1]] = append(k.cursors[m[1]], r)
 		}
 		return
 	}
@@ -268,6 +274,11 @@ func (k *checker) session(c *session) {
 		k.below(c, s, m, table)
 	}
 	k.texts(c, s)
+	k.durations(c)
+	k.fetches(c)
+	for _, text := range c.whileIdle {
+		wrong("idle", "steno.in_flight has this while the session is idle: %s", shortened(text))
+	}
 }
 
 // one checks a statement.
@@ -306,9 +317,12 @@ func (k *checker) one(c *session, s *seen, st *statement, parsed map[string][]st
 	// It ended well, and then its transaction failed, for example by a cancel request: the log calls that a failure
 	// of the same text.
 	late := func(r *record) bool {
-		return r.Class == "error" && (r.SQLState == st.may || st == lastOf(c) && (r.SQLState == "57014" || r.SQLState == "57P01"))
+		return r.Class == "error" && (r.SQLState == st.may || c.failedBefore(st, r.SQLState) || st == lastOf(c) && (r.SQLState == "57014" || r.SQLState == "57P01"))
 	}
 	if i := slices.IndexFunc(records, late); i >= 0 && len(records) > 1 {
+		if c.failedBefore(st, records[i].SQLState) {
+			s.textless = append(s.textless, records[i].SQLState) // of the statement that is answered with it
+		}
 		records = slices.Delete(records, i, i+1)
 	}
 	least, most := 1, 1
@@ -383,8 +397,8 @@ func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong fu
 				if st.rows > 0 {
 					wrong("rows", "%d rows, but none recorded", st.rows)
 				}
-			} else if *r.Rows != st.rows && !(st.more && *r.Rows > st.rows) {
-				wrong("rows", "%d rows, but %d recorded", st.rows, *r.Rows)
+			} else if want := st.delivered(); *r.Rows != want && !(st.more && *r.Rows > want) {
+				wrong("rows", "%d rows, but %d recorded", want, *r.Rows)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -32,17 +33,23 @@ type session struct {
 	parsed  map[string]*statement // named statements that it has parsed
 	block   []*statement          // answered statements of the transaction that a Sync will end
 	ran     map[string]bool       // nested statements that reported that they ran
+	cursors map[string]*cursor    // by name
+	opened  map[string]*cursor    // by the marker of the nested statement that a function left open
 	done    int                   // number of steps that were answered
 	ended   string                // how it ended, unless as its script defines
 	hung    bool
 	story   []string // the answers, a line for each step
+
+	running   func(pid uint32) string // what the server says that a session is running
+	whileIdle []string                // what it said while the session was idle
 }
 
 var errEnded = errors.New("the session has ended")
 
 // connect opens the session.
 func connect(socket, name string, s *script) (*session, error) {
-	c := &session{script: s, name: name, socket: socket, portals: map[string]*statement{}, parsed: map[string]*statement{}, ran: map[string]bool{}}
+	c := &session{script: s, name: name, socket: socket, portals: map[string]*statement{}, parsed: map[string]*statement{}, ran: map[string]bool{},
+		cursors: map[string]*cursor{}, opened: map[string]*cursor{}}
 	var err error
 	if c.conn, err = net.Dial("unix", socket); err != nil {
 		return nil, err
@@ -170,9 +177,15 @@ func (c *session) do(st *step) error {
 		case vanish:
 			return errEnded
 		}
+		if st.move == "pause" && c.running != nil {
+			if text := c.running(c.pid); text != "" {
+				c.whileIdle = append(c.whileIdle, text)
+			}
+		}
 		return nil
 	}
 	messages := st.encode()
+	begin := time.Now()
 	sent := make(chan error, 1)
 	go func() { sent <- c.send(messages...) }()
 	if st.leave == vanish {
@@ -206,6 +219,7 @@ func (c *session) do(st *step) error {
 			return err
 		}
 		if ready {
+			st.took = time.Since(begin)
 			return nil
 		}
 	}
@@ -249,6 +263,8 @@ func (a *answers) take(m pgproto3.BackendMessage) (ready bool, err error) {
 		if m := a.message(); m != nil {
 			a.session.portals[m.name] = m.statement
 			a.session.instantiate(m)
+			m.statement.cursor = &cursor{}
+			a.session.cursors[m.name] = m.statement.cursor
 			m.statement.told = bound
 		}
 	case *pgproto3.RowDescription, *pgproto3.NoData:
@@ -320,6 +336,7 @@ func (a *answers) completed(tag string, how told) {
 		s.tag = strings.Join(words, " ")
 	}
 	a.session.block = append(a.session.block, s)
+	a.session.cursorOf(s, rows)
 	if rows > 0 {
 		for _, m := range s.acknowledges {
 			a.session.ran[m] = true
@@ -331,6 +348,25 @@ func (a *answers) completed(tag string, how told) {
 		if len(a.step.messages) > 0 {
 			a.session.portals = map[string]*statement{"": a.session.portals[""]}
 		}
+	}
+}
+
+var (
+	declared = regexp.MustCompile(`^DECLARE (\w+) `)
+	fetched  = regexp.MustCompile(`^FETCH .* "?(\w+)"?$`)
+	opened   = regexp.MustCompile(`^SELECT .* opens\('(\w+)', '([^']+)'`)
+)
+
+// cursorOf notes which cursor a statement has opened, or that rows were fetched from it.
+func (c *session) cursorOf(s *statement, rows int64) {
+	if m := declared.FindStringSubmatch(s.text); m != nil {
+		s.cursor = &cursor{}
+		c.cursors[m[1]] = s.cursor
+	} else if m := opened.FindStringSubmatch(s.text); m != nil {
+		c.opened[m[2]] = &cursor{}
+		c.cursors[m[1]] = c.opened[m[2]]
+	} else if m := fetched.FindStringSubmatch(s.text); m != nil && c.cursors[m[1]] != nil {
+		c.cursors[m[1]].fetched += rows
 	}
 }
 
@@ -413,6 +449,7 @@ func (a *answers) transactionFailed(code string) {
 
 func (a *answers) ready(status byte) {
 	c := a.session
+	a.step.status = status
 	if status == 'I' {
 		c.block = nil
 		c.portals = map[string]*statement{}

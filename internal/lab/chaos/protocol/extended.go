@@ -62,7 +62,6 @@ func (g *generator) extended() {
 			add(g.once(s, rows)...)
 		case 3, 4: // a portal with a name
 			s := g.ofQuery("")
-			s.more = true
 			name := pick(g, "p0", "p1", "p2")
 			add(message{op: 'P', statement: s, text: s.text}, message{op: 'B', name: name, statement: s})
 			if g.chance(80) {
@@ -91,7 +90,6 @@ func (g *generator) extended() {
 			for range 1 + g.rng.IntN(7) {
 				s := g.execution(name)
 				portal := pick(g, "", "", "p0", "p3")
-				s.more = portal != ""
 				add(message{op: 'B', name: portal, prepared: name, statement: s, params: s.params}, message{op: 'E', name: portal, rows: rows})
 			}
 			if g.chance(10) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/lab/chaos/rounds"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/lab/regress"
 )
 
 // round is a server, its sessions and the results.
@@ -31,7 +32,9 @@ type round struct {
 	settings []cluster.Setting
 	server   *cluster.Server
 	rings    string
-	truths   bool // the server's log is compared, too
+	truths   bool // the server's log and statistics are compared, too
+	version  int  // of the server
+	counted  []regress.Statistic
 
 	mu       sync.Mutex
 	sessions []*session
@@ -238,6 +241,7 @@ func (r *round) run(ctx context.Context, scripts [][]*script) {
 		if _, err := r.server.Psql(ctx, "SELECT steno.flush()"); err != nil && ctx.Err() == nil {
 			r.complain("server", nil, "%s", err)
 		}
+		r.readStatistics(ctx)
 	}
 	end()
 	if err := r.server.Stop(); err != nil {
@@ -282,6 +286,9 @@ func (r *round) client(scripts []*script, stop <-chan struct{}, end func()) {
 		default:
 		}
 		c, err := connect(socket, "script "+s.name(), s)
+		if err == nil {
+			c.running = r.running
+		}
 		r.mu.Lock()
 		if err == nil {
 			r.sessions = append(r.sessions, c)
@@ -295,6 +302,17 @@ func (r *round) client(scripts []*script, stop <-chan struct{}, end func()) {
 		}
 		c.run(stop)
 	}
+}
+
+// running returns the text of what a session is running, as steno.in_flight has it.
+func (r *round) running(pid uint32) string {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	text, err := r.server.Psql(ctx, fmt.Sprintf("SELECT coalesce(text, command, '?') FROM steno.in_flight WHERE pid = %d", pid))
+	if err != nil {
+		return "" // the server is stopping
+	}
+	return text
 }
 
 // ---- the server's log ----

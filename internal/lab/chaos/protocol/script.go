@@ -32,6 +32,9 @@ type step struct {
 	cancel   bool          // a cancel request follows, after delay
 	leave    leaving       // how the session ends with this step
 	delay    time.Duration // before the cancel request, the end, or without messages
+
+	took   time.Duration // until all of it was answered; 0: it was not
+	status byte          // of the transaction after it
 }
 
 type leaving int
@@ -68,6 +71,8 @@ type statement struct {
 	known string
 	// acknowledges are markers of nested statements that have run if it returns rows.
 	acknowledges []string
+	// sleeps is how long the server sleeps for each row that it returns.
+	sleeps time.Duration
 
 	// the answer that the client got
 	sent  bool
@@ -77,7 +82,14 @@ type statement struct {
 	tag   string // command tag without numbers
 	extra []string
 	may   string // SQLSTATE with which its transaction failed after it was answered
-	more  bool   // it may have returned more rows than were answered here, to FETCH or to nobody
+	more  bool   // it may have changed more rows than it has returned
+	// cursor is what it has opened: a cursor or a portal, from which FETCH may have returned more rows.
+	cursor *cursor
+}
+
+// A cursor is a cursor or a portal with a name.
+type cursor struct {
+	fetched int64 // rows that FETCH has returned from it
 }
 
 type told int
@@ -209,6 +221,7 @@ func moves() []move {
 		{"large", 3, (*generator).large},
 		{"many parameters", 1, (*generator).manyParameters},
 		{"idle", 1, (*generator).idle},
+		{"pause", 4, (*generator).pause},
 	}
 }
 
@@ -679,7 +692,20 @@ func (g *generator) timeout() {
 }
 
 func (g *generator) slow() {
-	st := g.simple("slow", g.statement("SELECT @ id, pg_sleep(0.002) FROM a2 WHERE id < 10", "a2"))
+	s := g.statement("SELECT @ id, pg_sleep(0.002) FROM a2 WHERE id < 10", "a2")
+	s.sleeps = 2 * time.Millisecond
+	if g.chance(50) { // in parts, with something else in between
+		if !g.inBlock {
+			g.begin()
+		}
+		name := pick(g, "p0", "p1")
+		g.portals = append(without(g.portals, name), name)
+		g.add(&step{move: "slow", messages: []message{{op: 'P', statement: s, text: s.text}, {op: 'B', name: name, statement: s}, {op: 'E', name: name, rows: 3}}})
+		g.pause()
+		g.add(&step{move: "slow", messages: []message{{op: 'E', name: name, rows: 3}}})
+		return
+	}
+	st := g.simple("slow", s)
 	if g.options.allows("cancel") && g.chance(60) {
 		st.cancel = true
 		st.delay = time.Duration(g.rng.IntN(25)) * time.Millisecond
@@ -805,4 +831,9 @@ func (g *generator) idle() {
 	g.fetch()
 	g.simple("idle", g.statement("SET @ idle_in_transaction_session_timeout = 20"))
 	g.add(&step{move: "idle", delay: 40 * time.Millisecond})
+}
+
+// pause leaves the server idle: no duration may contain it, and nothing is running meanwhile.
+func (g *generator) pause() {
+	g.add(&step{move: "pause", delay: 100 * time.Millisecond})
 }

@@ -1,4 +1,4 @@
-// Another truth about a round: the server's own log.
+// Two more truths about a round: the server's own log, and pg_stat_statements.
 
 package protocol
 
@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
@@ -40,6 +41,24 @@ func (r *round) logging() []cluster.Setting {
 	}
 }
 
+// readStatistics reads what the server has counted.
+func (r *round) readStatistics(ctx context.Context) {
+	if !r.truths {
+		return
+	}
+	lines, err := r.server.Psql(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements; SHOW server_version_num;"+regress.StatisticsQuery)
+	if err == nil {
+		version, rest, _ := strings.Cut(lines, "\n")
+		var err1, err2 error
+		r.version, err1 = strconv.Atoi(version)
+		r.counted, err2 = regress.ReadStatistics(strings.NewReader(rest))
+		err = errors.Join(err1, err2)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.complain("server", nil, "%s", err)
+	}
+}
+
 // messages looks at the messages of the server's log.
 func (r *round) messages() {
 	log, err := os.Open(filepath.Join(r.logs(), "server.csv"))
@@ -52,7 +71,7 @@ func (r *round) messages() {
 	}
 }
 
-// compare compares the trail with the server's log.
+// compare compares the trail with the server's log and its statistics.
 func (r *round) compare(ctx context.Context) {
 	if !r.truths {
 		return
@@ -65,12 +84,18 @@ func (r *round) compare(ctx context.Context) {
 	defer log.Close()
 	trail, err1 := r.steno(ctx, "cat", "--format", "json").Output()
 	var differences bytes.Buffer
-	_, err2 := regress.Compare([]io.Reader{log}, bytes.NewReader(trail), &differences)
+	report, err2 := regress.Compare([]io.Reader{log}, bytes.NewReader(trail), &differences)
 	if err := errors.Join(err1, err2); err != nil {
 		r.complain("server", nil, "%s", err)
 		return
 	}
 	for line := range strings.Lines(differences.String()) {
 		r.complain("log", nil, "%s", strings.TrimSpace(line))
+	}
+	differences.Reset()
+	report.Aborts = true
+	report.CompareStatistics(r.counted, r.version)
+	for line := range strings.Lines(differences.String()) {
+		r.complain("statistics", nil, "%s", strings.TrimSpace(line))
 	}
 }
