@@ -135,6 +135,16 @@ func (r *round) losePower() error {
 			return err
 		}
 	}
+	// what is still there is on disk
+	remembered, err := filepath.Glob(filepath.Join(r.shim.folder, "memory", "*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range remembered {
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
 	for _, file := range r.ringFiles() {
 		if err := os.Remove(file); err != nil {
 			return err

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
 )
 
@@ -44,11 +46,17 @@ func init() {
 		{"writer stopped", 6, (*round).stopWriter},
 		{"fast stop of a stopped writer", 3, (*round).stopServerWithStoppedWriter},
 		{"fast stop while it recovers", 4, (*round).stopServerWhileRecovering},
+		{"session stopped", 4, (*round).stopSessions},
+		// what processes need
+		{"writer without descriptors", 4, (*round).exhaustDescriptors},
+		{"sessions without memory", 4, (*round).exhaustMemory},
+		{"writer without memory", 3, (*round).exhaustWriterMemory},
 		// the disk
 		{"disk full", 5, (*round).fullDisk},
 		{"killed while the disk is full", 4, (*round).killWithFullDisk},
 		{"write stops short", 3, held("write_stops")},
 		{"sync fails", 4, held("sync_fails")},
+		{"writer replaced after a failed sync", 5, (*round).replaceAfterFailedSync},
 		{"sync is slow", 4, held("hold_sync")},
 		{"write hangs", 4, held("hold_write")},
 		{"killed while a sync is slow", 4, (*round).killWhileSyncing},
@@ -294,7 +302,110 @@ func (r *round) stopServerWhileRecovering(ctx context.Context) error {
 	return r.relaunch(ctx)
 }
 
+// stopSessions suspends some sessions; some of them are killed then.
+func (r *round) stopSessions(_ context.Context) error {
+	all := r.backends()
+	if len(all) == 0 {
+		return nil
+	}
+	stopped := all[:1+r.rng.IntN(min(len(all), 4))]
+	for _, p := range stopped {
+		_ = syscall.Kill(p.pid, syscall.SIGSTOP)
+	}
+	r.hold(200)
+	if r.rng.IntN(4) == 0 {
+		r.killOneOf(stopped)
+	}
+	for _, p := range stopped {
+		_ = syscall.Kill(p.pid, syscall.SIGCONT)
+	}
+	return nil
+}
+
+// ---- what processes need ----
+
+// exhaustDescriptors leaves a writer no file descriptor, while it begins segments.
+func (r *round) exhaustDescriptors(ctx context.Context) error {
+	p, ok := r.oneOf(r.writers())
+	if !ok {
+		return nil
+	}
+	defer limited(p.pid, unix.RLIMIT_NOFILE, 3)()
+	r.request(ctx, "SELECT steno.rotate()")
+	r.hold(200)
+	if r.rng.IntN(3) == 0 {
+		_ = syscall.Kill(p.pid, syscall.SIGTERM)
+	}
+	return nil
+}
+
+// exhaustMemory lets some sessions allocate hardly any memory.
+func (r *round) exhaustMemory(_ context.Context) error {
+	for _, p := range r.backends() {
+		if r.rng.IntN(3) == 0 {
+			defer limited(p.pid, unix.RLIMIT_AS, addressSpace(p.pid)+uint64(r.rng.IntN(4)<<18))()
+		}
+	}
+	r.hold(200)
+	return nil
+}
+
+func (r *round) exhaustWriterMemory(ctx context.Context) error {
+	p, ok := r.oneOf(r.writers())
+	if !ok {
+		return nil
+	}
+	defer limited(p.pid, unix.RLIMIT_AS, addressSpace(p.pid))()
+	r.request(ctx, "SELECT steno.rotate()")
+	r.hold(200)
+	return nil
+}
+
+// limited sets a limit of a process; the returned function restores it.
+func limited(pid, resource int, limit uint64) func() {
+	var before unix.Rlimit
+	if unix.Prlimit(pid, resource, nil, &before) != nil {
+		return func() {}
+	}
+	_ = unix.Prlimit(pid, resource, &unix.Rlimit{Cur: min(limit, before.Max), Max: before.Max}, nil)
+	return func() { _ = unix.Prlimit(pid, resource, &before, nil) }
+}
+
+// addressSpace returns how many bytes a process has mapped.
+func addressSpace(pid int) uint64 {
+	var pages uint64
+	text, _ := os.ReadFile(machine.Here.File(pid, "statm"))
+	_, _ = fmt.Sscan(string(text), &pages)
+	return pages * uint64(os.Getpagesize())
+}
+
 // ---- disks ----
+
+// replaceAfterFailedSync makes a sync fail, and ends its writer: the next one must not believe that what the failed one
+// has lost is on disk.
+func (r *round) replaceAfterFailedSync(ctx context.Context) error {
+	if err := r.shim.set("sync_fails", 1); err != nil {
+		return err
+	}
+	defer r.shim.unset("sync_fails")
+	// a reload may have disabled syncs
+	for end := time.Now().Add(3 * time.Second); r.shim.isSet("sync_fails") && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	time.Sleep(r.moment(100))
+	switch r.rng.IntN(4) {
+	case 0:
+		return r.stopBy(ctx, syscall.SIGQUIT)
+	case 1:
+		r.killOneOf(r.writers())
+		return nil
+	default:
+		if p, ok := r.oneOf(r.writers()); ok {
+			_ = syscall.Kill(p.pid, syscall.SIGTERM)
+		}
+		return nil
+	}
+}
 
 // held returns a fault of the shim that lasts for a while.
 func held(name string) func(*round, context.Context) error {

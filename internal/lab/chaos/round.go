@@ -66,7 +66,7 @@ func newRound(lab *cluster.Lab, o *Options, n int) (*round, error) {
 	if r.rings, err = os.MkdirTemp(memory, "steno-chaos-"); err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{r.disk, r.shim.folder, filepath.Join(r.shim.folder, "durable")} {
+	for _, dir := range []string{r.disk, r.shim.folder, filepath.Join(r.shim.folder, "durable"), filepath.Join(r.shim.folder, "memory")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func newRound(lab *cluster.Lab, o *Options, n int) (*round, error) {
 	if r.config.tmpfs && !r.mount() {
 		r.config.tmpfs = false
 	}
-	for _, dir := range []string{r.disk, r.rings, r.shim.folder, filepath.Join(r.shim.folder, "durable")} {
+	for _, dir := range []string{r.disk, r.rings, r.shim.folder, filepath.Join(r.shim.folder, "durable"), filepath.Join(r.shim.folder, "memory")} {
 		if err := lab.Own(dir); err != nil {
 			return nil, err
 		}
@@ -194,9 +194,12 @@ func (r *round) finish(ctx context.Context) error {
 	if r.killsAtUnlink > 0 && !r.shim.isSet("kill_before_unlink") {
 		r.killed += r.killsAtUnlink
 	}
+	var wrong []error
+	if r.shim.isSet("lied") {
+		wrong = append(wrong, fmt.Errorf("what a failed sync had lost was taken for written by a later one"))
+	}
 	r.shim.lift()
 	r.resume()
-	var wrong []error
 	select {
 	case <-r.server.Ended():
 		wrong = append(wrong, r.relaunch(ctx))
