@@ -178,10 +178,18 @@ typedef RangeTblEntry StenoPermission;
 #define steno_guc_malloc(size) malloc(size)
 #endif
 
-/* PostgreSQL 16 exports the search for a setting (0a20ff54f5e). */
+/* PostgreSQL 16 exports the search for a setting (0a20ff54f5e), and keeps settings in a hash table (3057465acfb). */
 #if PG_VERSION_NUM >= 160000
 #define steno_find_setting(name) find_option(name, false, true, LOG)
+#define steno_all_settings(count) get_guc_variables(count)
 #else
+static inline struct config_generic **
+steno_all_settings(int *count)
+{
+	*count = GetNumConfigOptions();
+	return get_guc_variables();
+}
+
 static inline struct config_generic *
 steno_find_setting(const char *name)
 {

@@ -89,13 +89,10 @@ is_recorded_setting(int i)
 #define CUT_LEN (CUT_AT + 4 + 8)
 
 static void
-current_setting_value(int i, char *value)
+cut_value(const char *v, char *value)
 {
-	const char *v = GetConfigOption(settings[i].name, true, false);
 	size_t		len;
 
-	if (v == NULL)
-		v = "";
 	len = strlcpy(value, v, STENO_SETTING_VALUE);
 	if (len >= STENO_SETTING_VALUE)
 	{
@@ -105,6 +102,14 @@ current_setting_value(int i, char *value)
 		snprintf(value + CUT_AT, STENO_SETTING_VALUE - CUT_AT, "... %08x",
 				 hash_bytes((const unsigned char *) v, (int) len));
 	}
+}
+
+static void
+current_setting_value(int i, char *value)
+{
+	const char *v = GetConfigOption(settings[i].name, true, false);
+
+	cut_value(v == NULL ? "" : v, value);
 }
 
 /*
@@ -119,6 +124,31 @@ show_setting_value(const char *value, char *shown)
 		strlcpy(shown, STENO_REDACTED, STENO_SETTING_VALUE);
 	else
 		steno_secret_hide_value(value, shown);
+}
+
+void
+steno_setting_show(const char *value, char *shown)
+{
+	char		cut[STENO_SETTING_VALUE];
+
+	cut_value(value, cut);
+	show_setting_value(cut, shown);
+	if (steno_my.scratch_used)
+	{
+		MemoryContextReset(steno_private.scratch);
+		steno_my.scratch_used = false;
+	}
+}
+
+bool
+steno_setting_is_recorded(const char *name)
+{
+	int			i;
+
+	for (i = 0; i < (int) lengthof(settings); i++)
+		if (is_recorded_setting(i) && strcmp(settings[i].name, name) == 0)
+			return true;
+	return false;
 }
 
 static GucSource

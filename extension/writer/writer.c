@@ -25,9 +25,11 @@
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/compat.h"
 #include "delivery/record.h"
 #include "delivery/wait.h"
 #include "policy/rules.h"
@@ -60,12 +62,37 @@ record_server_start(StenoWriter *w)
 	steno_writer_server(w, pairs, n);
 }
 
+/* Record the change of a setting, with the place of its new value in the configuration files, if it has one. */
+static void
+record_server_setting(const char *name, const char *from, const char *to, const char *file, int number)
+{
+	char		line[16];
+	const char *pairs[] = {"name", name, "old", from, "new", to, "source", "server", "file", file, "line", line};
+
+	snprintf(line, sizeof(line), "%d", number);
+	steno_writer_record(me, STENO_KIND_SETTING, STENO_CLASS_SETTING, pairs, file == NULL ? 4 : 6);
+}
+
 static void
 record_reloaded_setting(const char *name, const char *from, const char *to)
 {
-	const char *pairs[] = {"name", name, "old", from, "new", to, "source", "server"};
+	const struct config_generic *setting = steno_find_setting(name);
 
-	steno_writer_record(me, STENO_KIND_SETTING, STENO_CLASS_SETTING, pairs, lengthof(pairs) / 2);
+	record_server_setting(name, from, to, setting ? setting->sourcefile : NULL, setting ? setting->sourceline : 0);
+}
+
+/* Record which settings of the server have changed.  Returns false if this process is to exit and cannot write. */
+static bool
+record_server_settings(StenoWriter *w, bool ours)
+{
+	if (!steno_server_settings_compare(ours, record_server_setting))
+		return true;
+	if (!steno_writer_write(w))
+		return false;
+	/* otherwise, the next comparison finds the changes again */
+	if (steno_writer_sync(w))
+		steno_server_settings_save();
+	return true;
 }
 
 /* Called before changed rules take effect, so that their record precedes their effects. */
@@ -234,6 +261,8 @@ static void
 begin_run(StenoWriter *w)
 {
 	steno_recover_rings(w);
+	if (!record_server_settings(w, true))
+		steno_process_exit();
 	record_server_start(w);
 	steno_branch_record_unused(w);
 	steno_rules_started(record_changed_rules);
@@ -417,6 +446,8 @@ make_passes(StenoWriter *w, StenoDrain *live)
 						return;
 					steno_settings_publish();
 				}
+				if (!record_server_settings(w, false))
+					return;
 				steno_rules_reload(record_changed_rules);
 			}
 			if (!steno_seal_reload(w))

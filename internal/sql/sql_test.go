@@ -761,3 +761,51 @@ func TestQuestionsOfTheOffice(t *testing.T) {
 	}
 	compare("off_hours in Berlin", lists(open(t, o), offHours), trailtest.OfficeOffHoursBerlin)
 }
+
+// The server's changes have the ALTER SYSTEM before them, if one is pending, and what clients set for themselves is no change.
+func TestSettingsChanged(t *testing.T) {
+	dir := t.TempDir()
+	moment := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds()
+	alice := trailtest.NewSession(moment, 4001, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+	server := trailtest.NewSession(moment, 3999, trailtest.Fact{Key: trail.KeyBackendType, Value: trail.WriterBackendType})
+	stream, b := trailtest.NewStream(t, dir, 0), trailtest.NewBuilder(moment)
+	add := func(r trailtest.Record) {
+		moment += 1e6
+		r.Time = moment
+		b.Add(&r)
+	}
+	statement := func(class trail.Class, command, text string) {
+		add(trailtest.Record{Kind: trail.KindStatement, Session: alice, Shape: &trailtest.Shape{Class: class, Command: command}, Text: text})
+	}
+	changed := func(name, old, value string, more ...string) {
+		add(trailtest.Record{Kind: trail.KindSetting, Session: server, Shape: &trailtest.Shape{Class: trail.ClassSetting},
+			Extra: append([]string{"name", name, "old", old, "new", value, "source", "server"}, more...)})
+	}
+	statement(trail.ClassMiscSet, "SET", "SET application_name = 'noise'")
+	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM SET work_mem = '1GB'")
+	changed("work_mem", "4MB", "1GB", "file", "/data/postgresql.auto.conf", "line", "3")
+	changed("work_mem", "1GB", "2GB", "file", "/data/postgresql.conf", "line", "800")
+	changed("fsync", "on", "off", "file", "/data/postgresql.conf", "line", "801")
+	statement(trail.ClassDDL, "ALTER SYSTEM", "alter system\n reset \"fsync\"")
+	changed("fsync", "off", "on")
+	statement(trail.ClassRole, "ALTER ROLE", `ALTER ROLE "set x" LOGIN`)
+	statement(trail.ClassRole, "ALTER ROLE", `ALTER ROLE bob IN DATABASE shop SET work_mem = '9GB'`)
+	statement(trail.ClassDDL, "ALTER DATABASE", "ALTER DATABASE shop SET TABLESPACE fast")
+	statement(trail.ClassDDL, "ALTER DATABASE", "ALTER DATABASE shop RESET ALL")
+	stream.Write(t, b)
+	const id = "split_part(altered_by, '/', 2)"
+	got := ask(t, open(t, options(t, dir)), Output{Format: "csv", NoHeader: true}, "SELECT coalesce(name, text), new_value, line, "+id+" FROM settings_changed ORDER BY time")
+	want := `ALTER SYSTEM SET work_mem = '1GB',,,
+work_mem,1GB,3,2
+work_mem,2GB,800,
+fsync,off,801,
+"alter system
+ reset ""fsync""",,,
+fsync,on,,3
+ALTER ROLE bob IN DATABASE shop SET work_mem = '9GB',,,
+ALTER DATABASE shop RESET ALL,,,
+`
+	if got = strings.ReplaceAll(got, "\r\n", "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
