@@ -68,6 +68,13 @@
 #define STENO_RUN_PASS query, direction, count, execute_once
 #endif
 
+/* The same commit removed an argument of PortalRun; a portal runs to its end, as if the main loop ran it. */
+#if PG_VERSION_NUM >= 180000
+#define STENO_PORTAL_RUN(portal, dest, completion) PortalRun(portal, FETCH_ALL, true, dest, dest, completion)
+#else
+#define STENO_PORTAL_RUN(portal, dest, completion) PortalRun(portal, FETCH_ALL, true, true, dest, dest, completion)
+#endif
+
 /*
  * The class of CREATE and ALTER USER MAPPING is that of the pgaudit for the server's version:
  * role since pgaudit 16.0 (bc628c5 of pgaudit), before that ddl.  DROP USER MAPPING is ddl in

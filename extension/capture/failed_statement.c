@@ -233,11 +233,58 @@ steno_fail(StenoLevel *l)
 	(void) steno_allow_barriers(before);
 }
 
+/* The client's message in which a statement lost its level, the query that it was, and the error of a failed one. */
+static TimestampTz lost_in STENO_SESSION_DATA;
+static QueryDesc *lost_query STENO_SESSION_DATA;
+static int	lost_code STENO_SESSION_DATA;	/* 0: none */
+
+static void
+record_lost_utility(void)
+{
+	const ErrorData edata = {.elevel = ERROR, .sqlerrcode = steno_my.raised_code, .message = steno_raised.message};
+
+	record_raised();
+	record_failed(&steno_top_level, &edata, true);
+	steno_forget_raised();
+}
+
+/*
+ * Somebody has caught the error with which a client's statement ended, so its level was not left.  A utility statement
+ * has failed, with the error that our callback has noted.  A query may go on: its portal, or whoever else has it, ends
+ * it.  Should the error be thrown again after this, it is that of the query.  Raises no error.
+ */
+STENO_COLD void
+steno_forget_lost_level(void)
+{
+	steno_my.starting_own = false;
+	lost_in = GetCurrentStatementStartTimestamp();
+	lost_query = steno_top_level.query;
+	if (lost_query == NULL)
+	{
+		lost_code = steno_my.raised_code;
+		(void) steno_record_guarded(record_lost_utility);
+		steno_my.reported = false;	/* perhaps nobody reports it */
+	}
+	steno_my.level = NULL;
+}
+
+/* The error of a query that lost its level is reported after all. */
+static void
+find_lost_query(void)
+{
+	if (steno_my.level == NULL && lost_query != NULL && lost_in == GetCurrentStatementStartTimestamp() &&
+		steno_top_level.query == lost_query && steno_find_open(lost_query) != NULL)
+		steno_my.level = &steno_top_level;
+	lost_query = NULL;
+}
+
 /* An error is being reported while a client's statement is running, which has failed with it. */
 STENO_COLD void
 steno_statement_failed(const ErrorData *edata)
 {
 	steno_my.starting_own = false;
+	if (unlikely(lost_query != NULL))
+		find_lost_query();
 	if (steno_my.level == NULL)
 	{
 		if (steno_my.open_count > 0)
@@ -355,12 +402,14 @@ fail_unreported(void)
 	steno_my.reported = false;	/* the error is not reported later, so nothing would reset it */
 }
 
-/* Whether the top-level failure has been recorded; resets that. */
+/* Whether the top-level failure has been recorded, be it that of a statement that lost its level; resets that. */
 bool
-steno_statement_take_reported(void)
+steno_statement_take_reported(const ErrorData *edata)
 {
-	bool		result = steno_my.reported;
+	bool		result = steno_my.reported ||
+		(unlikely(lost_code != 0) && lost_code == edata->sqlerrcode && lost_in == GetCurrentStatementStartTimestamp());
 
+	lost_code = 0;
 	steno_my.reported = false;
 	return result;
 }
@@ -456,6 +505,7 @@ subtransaction_aborted(SubTransactionId mine, SubTransactionId parent)
 {
 	/* after a savepoint, the transaction continues although a client's statement has failed */
 	fail_unreported_safely();
+	steno_check_level();
 	caught = GetCurrentStatementStartTimestamp();
 	aborted_subid = mine;
 	(void) steno_record_guarded(fail_open_cursors);

@@ -182,7 +182,7 @@ record_reported(ErrorData *edata)
 		recorded = false;
 		steno_failure_reported();
 	}
-	recorded |= steno_statement_take_reported();
+	recorded |= steno_statement_take_reported(edata);
 	if (unlikely(steno_my.settings_dirty) && !recorded)
 		steno_settings_record_failing();
 	if (recorded)

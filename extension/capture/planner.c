@@ -224,13 +224,15 @@ is_of_client(const char *source)
 STENO_HOT static PlannedStmt *
 plan_query(STENO_PLAN_ARGS)
 {
-	const StenoLevel *outer = steno_my.level;
+	const StenoLevel *outer;
 	int			before = steno_private.planning;
 	bool		of_client;
 	uint64		start;
 	PlannedStmt *result = NULL;
 
 	steno_prefetch_state();
+	steno_check_level();
+	outer = steno_my.level;
 	/* the query of a utility statement, such as COPY, is part of that statement */
 	if (!steno_recording() ||
 		(outer && outer->utility && outer->utility->source == source && !outer->forces))

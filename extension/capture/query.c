@@ -832,23 +832,11 @@ start_deep(StenoStatement *s)
 
 /* ---- hooks ---- */
 
-/* How many bytes of a portal's text are compared with that of the client's message. */
-#define CLIENTS_TEXT 256
-
-/*
- * Whether the query of a portal outside of any statement is the client's own.  The
- * text of a cursor of a function that the planner has called, or of a trigger at
- * commit, differs, usually at its beginning.
- */
+/* Whether the query of a portal outside of any statement is the client's own. */
 static inline bool
 is_client_query(const char *source)
 {
-	const char *message = *steno_private.client_query;
-
-	if (!steno_my.client)
-		return !steno_my.worker;
-	return !steno_my.planning &&
-		(source == message || (message && strncmp(source, message, CLIENTS_TEXT) == 0));
+	return steno_my.client ? steno_is_client_text(source) : !steno_my.worker;
 }
 
 /* Whether the query is a parallel worker's part of the leader's query, which the leader records. */
@@ -873,7 +861,7 @@ may_be_recorded(const StenoStatement *s)
 static StenoStatement *
 begin_query(QueryDesc *query)
 {
-	StenoLevel *outer = steno_my.level;
+	StenoLevel *outer;
 	PlannedStmt *plan = query->plannedstmt;
 	Portal		portal = *steno_private.active_portal;
 	StenoStatement *s;
@@ -888,6 +876,8 @@ begin_query(QueryDesc *query)
 	if (!steno_recording())
 		return NULL;
 	steno_refusal_check(NULL);
+	steno_check_level();
+	outer = steno_my.level;
 	if (outer && outer->utility && outer->utility->source == query->sourceText &&
 		!outer->forces)
 	{
@@ -1103,7 +1093,10 @@ executor_start(QueryDesc *query, int eflags)
 static inline bool
 runs_at_top(const StenoStatement *s)
 {
-	return likely(steno_my.level == NULL && steno_my.client && s->top_level);
+	if (!s->top_level || !steno_my.client)
+		return false;
+	steno_check_level();
+	return likely(steno_my.level == NULL);
 }
 
 static void
@@ -1468,6 +1461,7 @@ executor_end(QueryDesc *query)
 STENO_HOT static bool
 check_perms(STENO_CHECK_PERMS_ARGS)
 {
+	steno_check_level();
 	if (!steno_my.starting_own && steno_my.level && steno_my.level->utility)
 		steno_add_relations(steno_my.level, STENO_PERMISSIONS_LIST);
 	if (steno_private.previous_check)

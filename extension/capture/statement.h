@@ -38,6 +38,7 @@ typedef struct StenoRaised
 extern StenoRaised steno_raised;
 
 extern void steno_forget_raised(void);
+extern void steno_forget_lost_level(void);
 extern void steno_take_nested_number(uint64 *statement, uint32 *substatement);
 extern void steno_number_statement(StenoStatement *s, const char *source, int location, int length,
 								   int class, int depth, bool forced);
@@ -144,6 +145,48 @@ steno_leave(StenoLevel *l)
 {
 	*steno_private.error_context = l->callback.previous;
 	steno_my.level = l->outer;
+}
+
+/*
+ * Whether nothing that is on the C stack leaves the level any more.  Whoever catches an error restores the server's
+ * list of callbacks, and with it takes off the level's.
+ */
+static inline bool
+steno_is_lost(const StenoLevel *l)
+{
+	const ErrorContextCallback *c = *steno_private.error_context;
+
+	while (c != NULL && c != &l->callback)
+		c = c->previous;
+	return c == NULL;
+}
+
+/*
+ * The level of a client's statement is in no frame that an error would leave.  Usually only the server's main loop
+ * catches its errors.  But a hook of another library, which has called ours, may do so, and go on.
+ */
+static inline void
+steno_check_level(void)
+{
+	if (unlikely(steno_my.level == &steno_top_level) && !steno_top_level.ending &&
+		unlikely(steno_is_lost(&steno_top_level)))
+		steno_forget_lost_level();
+}
+
+/* How many bytes of a portal's text are compared with that of the client's message. */
+#define STENO_CLIENTS_TEXT 256
+
+/*
+ * Whether a portal with this text is the client's own.  The text of a portal of a function that the planner has
+ * called, or of a trigger at commit, differs, usually at its beginning.
+ */
+static inline bool
+steno_is_client_text(const char *source)
+{
+	const char *message = *steno_private.client_query;
+
+	return !steno_my.planning &&
+		(source == message || (message && strncmp(source, message, STENO_CLIENTS_TEXT) == 0));
 }
 
 /*

@@ -646,6 +646,7 @@ transaction_end(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
+			steno_check_level();
 			if (unlikely(!steno_my.introduced))
 				describe_process();
 			/* this is the last time that objects created by deferred triggers can be named */

@@ -406,6 +406,9 @@ steno_utility_call(Oid function)
 	StenoLevel *l = &steno_top_level;
 	StenoStatement *s = &steno_my.top_utility;
 
+	steno_check_level();
+	if (steno_my.level != NULL && !steno_top_level.ending)
+		return;
 	leave_last();
 	if (unlikely(steno_my.open_count > 0))
 		steno_open_begin();
@@ -524,6 +527,23 @@ nested_utility(bool added, UTILITY_ARGS)
 	leave_utility(&l, tree_after(&l, statement), completion);
 }
 
+/*
+ * Whether the server's main loop runs the statement: a portal with the client's text, while no statement is running.
+ * Other libraries pass PROCESS_UTILITY_TOPLEVEL, too, wherever they are.  A statement that is ending can be followed
+ * by the next one only in another message: in its own one, it has ended with its transaction before.
+ */
+static inline bool
+is_client_utility(const char *source)
+{
+	const Portal portal = *steno_private.active_portal;
+
+	if (unlikely(steno_my.level != NULL) &&
+		(steno_my.level != &steno_top_level || !steno_top_level.ending ||
+		 steno_my.anchor_time == steno_private.statement_start()))
+		return false;
+	return steno_my.client && portal != NULL && portal->sourceText == source && steno_is_client_text(source);
+}
+
 STENO_HOT static void
 process_utility(UTILITY_ARGS)
 {
@@ -532,6 +552,7 @@ process_utility(UTILITY_ARGS)
 	steno_prefetch_state();
 	steno_ring_prefetch(&steno_my.producer, 3);
 	recording = steno_recording();
+	steno_check_level();
 
 	/*
 	 * Subcommands, such as those of CREATE SCHEMA, except GRANT, are part of the
@@ -551,7 +572,7 @@ process_utility(UTILITY_ARGS)
 		if (steno_my.settings_dirty && steno_my.level == NULL && !steno_my.paused)
 			steno_settings_record();	/* recording may have been switched on */
 	}
-	else if (steno_my.client && context == PROCESS_UTILITY_TOPLEVEL)
+	else if (context == PROCESS_UTILITY_TOPLEVEL && likely(is_client_utility(source)))
 	{
 		steno_refusal_check(plan->utilityStmt);
 		if (unlikely(!plan->canSetTag) && steno_my.level == NULL && *steno_private.active_portal &&
