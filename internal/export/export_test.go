@@ -126,6 +126,8 @@ func newer(t *testing.T) string {
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "NEW",
 		Shape: &trailtest.Shape{Class: 99, Command: "NEW", Relations: []trailtest.Relation{{Type: 88, Access: 1 | 1<<40, Name: "a.b"}}}})
+	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "COPY (DELETE FROM t) TO STDOUT",
+		Shape: &trailtest.Shape{Class: trail.ClassWrite, Command: "COPY", Query: "DELETE", Prepared: "s1"}, Extra: []string{"portal", "p1"}})
 	s.Write(t, b)
 	return dir
 }

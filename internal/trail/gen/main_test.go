@@ -18,7 +18,7 @@ var numbered = map[string]string{
 	"ACCESS":      "0 select, 1 insert, 2 update, 3 delete, 4 truncate, 5 references, 6 audited, 7 written",
 	"AUDITED":     "0 session, 1 object, 2 mandatory, 3 rule",
 	"ACTION":      "0 use, 1 create, 2 alter, 3 drop, 4 rename, 5 execute",
-	"LIST":        "1 columns, 3 query",
+	"LIST":        "1 columns, 2 prepared, 3 query",
 	"RELTYPE":     "0 relation, 1 table, 2 view, 3 materialized view, 4 sequence, 5 foreign table, 6 toast table, 7 index, 8 composite type",
 	"TERMS":       "1 users, 2 databases, 3 roles, 4 applications, 5 app_users, 6 encodings, 7 results, 8 sqlstates, 9 classes, 10 commands, 11 relations, 12 columns, 13 objects, 14 values, 15 trigrams, 16 omissions",
 	"REPR":        "0 none, 1 bool, 2 int2, 3 int4, 4 int8, 5 float4, 6 float8, 7 oid, 8 text, 9 bytea, 10 numeric, 11 uuid, 12 date, 13 time, 14 timetz, 15 timestamp, 16 timestamptz, 17 interval, 18 inet, 19 cidr, 20 char, 21 list",
