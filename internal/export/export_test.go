@@ -458,6 +458,9 @@ type parquetRow struct {
 	Encoding           *string           `parquet:"encoding,optional"`
 	Class              *string           `parquet:"class,optional"`
 	Command            *string           `parquet:"command,optional"`
+	QueryCommand       *string           `parquet:"query_command,optional"`
+	Prepared           *string           `parquet:"prepared,optional"`
+	Portal             *string           `parquet:"portal,optional"`
 	Relations          []parquetRelation `parquet:"relations,list,optional"`
 	Objects            []parquetObject   `parquet:"objects,list,optional"`
 	Text               *string           `parquet:"text,optional"`
