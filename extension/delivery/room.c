@@ -22,11 +22,14 @@
 
 #include <unistd.h>
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
 #include "storage/proc.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "delivery/encode.h"
@@ -163,6 +166,32 @@ sleep_for_room(long *nap)
 	return true;
 }
 
+/*
+ * The server ends statement_timeout with each Execute message, but records of portals that
+ * are not finished come later, before the commit: a wait for their room ends when the
+ * timeout would have.  Returns whether it was started again; the caller stops it.
+ */
+static bool
+start_statement_timeout(void)
+{
+	int64		passed;
+
+	if (StatementTimeout <= 0 || !steno_my.client || !steno_can_raise() || !IsTransactionState() ||
+		get_timeout_active(STATEMENT_TIMEOUT))
+		return false;
+	passed = (GetCurrentTimestamp() - GetCurrentStatementStartTimestamp()) / 1000;
+	enable_timeout_after(STATEMENT_TIMEOUT, (int) Max(StatementTimeout - Max(passed, 0), 1));
+	return true;
+}
+
+static void
+stop_statement_timeout(bool started)
+{
+	/* if it has fired, the error that follows must name it */
+	if (started)
+		disable_timeout(STATEMENT_TIMEOUT, true);
+}
+
 /* Wait for the writer to free some of the ring. */
 STENO_COLD static void *
 wait_for_room(uint32 len)
@@ -173,12 +202,14 @@ wait_for_room(uint32 len)
 	long		nap = 1;
 	void	   *m;
 	StenoPatience patience = {0};
+	bool		timed;
 
 	if (steno_can_raise())
 		steno_my.start_mask &= ~STENO_START_HURRY;
 	else if (steno_my.start_mask & STENO_START_HURRY)
 		return NULL;
 	atomic_fetch_add_explicit(&p->ring->waits, 1, memory_order_relaxed);
+	timed = start_statement_timeout();
 	while ((m = steno_ring_reserve(p, len)) == NULL)
 	{
 		steno_patience_check(&patience, steno_my.writer, "room in its ring");
@@ -186,6 +217,7 @@ wait_for_room(uint32 len)
 			break;
 		latch_was_set |= sleep_for_room(&nap);
 	}
+	stop_statement_timeout(timed);
 	steno_patience_end(&patience, steno_my.writer);
 	if (latch_was_set)
 		SetLatch(MyLatch);

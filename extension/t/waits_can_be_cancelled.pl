@@ -151,6 +151,31 @@ foreach my $size (2000, 9000)
 		0, "$size bytes: all others are whole");
 }
 
+# In the extended protocol, too: of a portal whose rows were all fetched, and of one that is closed by the commit, for
+# which the server has no timeout any more.
+foreach my $rows (0, 1)
+{
+	my $c = session("portal $rows", q{steno.log = 'all, -transaction'}, "statement_timeout = '700ms'");
+	my $what = $rows ? 'a portal that is left' : 'a portal that is read';
+	my ($n, $answer) = (0);
+
+	stop_writer();
+	do
+	{
+		$c->put('P', "\0SELECT generate_series(1, 3), " . ++$n . ", '" . filler(500) . "'\0" . pack('n', 0));
+		$c->put('B', "\0\0" . pack('n n n', 0, 0, 0));
+		$c->put('E', "\0" . pack('N', $rows));
+		$c->put('S', '')->send_all;
+		$answer = $c->finish;
+	} until $answer->{sqlstate} || $n == 200;
+	is($answer->{sqlstate} // '', '57014', "$what: statement_timeout ends the wait");
+	continue_process($writer);
+	$watch->value('SELECT steno.flush()');
+	ok(!$c->query("SELECT 'after'")->{sqlstate}, "$what: the session goes on");
+	$c->quit;
+	account("portal $rows");
+}
+
 # In a function that catches it: the function continues, and waits again.
 {
 	my $c = session('nested', q{steno.log = 'all, -transaction'});
