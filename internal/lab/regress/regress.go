@@ -72,7 +72,7 @@ type Report struct {
 	Sent, Records             int
 	Missing, Extra, Different int
 	ByDesign                  map[string]int
-	Aborts                    bool // transactions may have failed while cursors were open: the statistics do not count these
+	Aborts                    bool // transactions may have failed while cursors were open, whose ends the statistics do not count; rows are not compared
 	list                      io.Writer
 	sessions                  map[string]*session
 	recorded                  queries
