@@ -69,6 +69,7 @@ use Test::More;
 	is(scalar deletions($node), 0, 'and no record speaks of deletions');
 	ok(!-e trail($node) . '/slots', 'nor is anything made for them');
 
+	my $start = -s $node->logfile;
 	set_and_reload($node, 'steno.retention_size', '1MB');
 	wait_until 'the oldest segments have gone', sub { (segments($node))[0] >= 5 };
 	my @left = segments($node);
@@ -81,6 +82,9 @@ use Test::More;
 	like($r{chain}, qr/^[0-9a-f]{64}$/, 'it has the chain hash');
 	ok($r{bytes} > 4 * 400_000 && $r{bytes} < 4 * 440_000, 'and how many bytes');
 	ok(!exists $r{missing}, 'nothing was missing');
+	my $kb = int($r{bytes} / 1024);
+	like(slurp_file($node->logfile, $start), qr/LOG:  4 segments with $kb kB of the trail's \d+ kB will be deleted now\n.*DETAIL:  "steno.retention_age" is 0 minutes, which are 0\.0 days, and "steno.retention_size" is 1 MB/,
+		'the log says how much');
 
 	like(verify_ok($node, 'the trail is whole'), qr/deleted +segments 1 to 4 of stream 0, \d+ records, by retention \(size\)/,
 		'verify says what went by policy');

@@ -440,6 +440,45 @@ report_excess(const StenoPlan *plan)
 	reported = exceeded;
 }
 
+/*
+ * The limits are new, since the start or a reload: say how much will be deleted, before
+ * anything is.  A value without a unit may not be what somebody thought.
+ */
+static void
+announce_limits(const StenoKeptTrail *kept, const StenoSlots *slots, const StenoLimits *limits)
+{
+	static StenoLimits announced;
+	static bool first = true;
+	StenoLimits all = *limits;
+	StenoError	error = {0};
+	StenoPlan	plan;
+	uint64		before = 0;
+	uint32		i;
+
+	if (announced.size == limits->size && announced.age == limits->age &&
+		announced.slot_max_size == limits->slot_max_size)
+		return;
+	all.most = PG_UINT32_MAX;
+	/* if it fails, the plan that follows says why */
+	if (!steno_retention_plan(kept, deleted, slots, &all, &plan, &error))
+		return;
+	announced = *limits;
+	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+		before += steno_kept_bytes(&kept->streams[i], 0);
+	/* a start says the limits themselves */
+	if (plan.files > 0 || !first)
+		ereport(LOG,
+				(errmsg_plural("%u segment with %llu kB of the trail's %llu kB will be deleted now",
+							   "%u segments with %llu kB of the trail's %llu kB will be deleted now",
+							   plan.files, plan.files, (unsigned long long) (before - Min(before, plan.left)) / 1024,
+							   (unsigned long long) before / 1024),
+				 errdetail("\"steno.retention_age\" is %lld minutes, which are %.1f days, and \"steno.retention_size\" is %llu MB; 0 is no limit.",
+						   (long long) (limits->age / USECS_PER_SEC / SECS_PER_MINUTE),
+						   (double) limits->age / USECS_PER_DAY, (unsigned long long) limits->size / (1024 * 1024))));
+	first = false;
+	steno_plan_free(&plan);
+}
+
 static bool
 plan_and_record(StenoWriter *w, const StenoKeptTrail *kept, bool *more)
 {
@@ -461,6 +500,7 @@ plan_and_record(StenoWriter *w, const StenoKeptTrail *kept, bool *more)
 		report_obstacle(&error, kept_all);
 	else
 	{
+		announce_limits(kept, &slots, &limits);
 		recorded = plan.files > 0 && record_plan(w, &plan);
 		if (recorded)
 			warn_of_lost_slots(&slots, &plan);
