@@ -298,10 +298,6 @@ my @differences = (
 		only_steno => sub { $_[0]{text} =~ /DETACH PARTITION/ && $_[0]{name} eq 'public.part1' },
 	},
 	{
-		name => 'Grants on all tables',
-		both => sub { same($_[0], $_[1], 'kind') && $_[0]{kind} eq 'TABLE' && $_[0]{text} =~ /^GRANT ALL ON ALL/ },
-	},
-	{
 		name => 'DROP OWNED',
 		only_pgaudit => sub { $_[0]{command} eq 'REVOKE' && $_[0]{text} =~ /^DROP OWNED/ },
 	},
