@@ -20,8 +20,10 @@
 #include "access/xlog.h"
 #include "executor/executor.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -115,7 +117,8 @@ put_transaction(StenoRecord *record, uint8 *extra, uint8 *end, const char *gid)
 		end = put_string(end, gid, strlen(gid));
 		record->extra_count++;
 	}
-	else if (record->ending && likely(record->ending->event == STENO_EVENT_COMMIT) && steno_put_commit(record))
+	else if (record->ending && likely(record->ending->event == STENO_EVENT_COMMIT) && record->extra_count == 0 &&
+			 steno_put_commit(record))
 		return;
 	record->shape = shape;
 	record->shape_len = sizeof(shape);
@@ -139,6 +142,43 @@ STENO_COLD static bool
 is_of_autovacuum(void)
 {
 	return MyBackendType == B_AUTOVAC_WORKER && statements() == 0;
+}
+
+/*
+ * Whether the transaction has written, but of its statements we have only seen those that control it: a
+ * hook that is called before ours has hidden what wrote.  What the planner has run, or a login trigger, or the session's
+ * end, is no statement.
+ */
+static inline bool
+is_unseen(void)
+{
+	return unlikely(statements() <= steno_my.controls) && steno_my.client && steno_my.planned == 0 &&
+		!proc_exit_inprogress && (*steno_private.client_query != NULL || steno_my.statement > 0);
+}
+
+/* Bytes of the client's message that a record of such a transaction has. */
+#define UNSEEN_TEXT 1000
+
+/* Put its record, with the client's message, if the transaction is that of this message. */
+STENO_COLD static void
+put_unseen_transaction(StenoRecord *record, const char *gid)
+{
+	uint8		extra[EXTRA_ROOM + 2 * STENO_VARINT_MAX + 6 + UNSEEN_TEXT];
+	uint8	   *p = PUT_CONSTANT(extra, "unseen");
+	const char *text = *steno_private.client_query;
+	uint64		len = 0;
+
+	/* rules might hide it, if we knew what it does */
+	if (text != NULL && steno_my.controls == 0 && steno_my.log_statement && !(steno_my.policy & STENO_POLICY_RULES))
+	{
+		len = strlen(text);
+		(void) steno_secret_hide_text(text, len, true, UNSEEN_TEXT, &text, &len);
+		if (len > UNSEEN_TEXT)
+			len = pg_mbcliplen(text, (int) Min(len, (uint64) PG_INT32_MAX), UNSEEN_TEXT);
+	}
+	p = put_string(p, text, len);
+	record->extra_count = 1;
+	put_transaction(record, extra, p, gid);
 }
 
 /* Record the end of the current transaction, which has a transaction ID. */
@@ -173,7 +213,10 @@ record_transaction(XactEvent event)
 	record.time = steno_private.transaction_stop();
 	record.duration = Max(record.time - start, 0);
 	record.xid = steno_current_xid();
-	put_transaction(&record, extra, extra, gid);
+	if (is_unseen())
+		put_unseen_transaction(&record, gid);
+	else
+		put_transaction(&record, extra, extra, gid);
 }
 
 /* The client's statement that rolls the whole transaction back; 0: none. */
@@ -222,18 +265,28 @@ steno_subtransaction_rolled_back(const StenoSubtransaction *begun)
 STENO_COLD static void
 describe_process(void)
 {
+	static bool hooks_checked STENO_SESSION_DATA;
+
 	steno_session_learn();
 	steno_watch_background();
+	/* in the first transaction after the libraries of the session have been loaded */
+	if (!hooks_checked && IsNormalProcessingMode() && steno_active() && IsUnderPostmaster)
+	{
+		hooks_checked = true;
+		if (steno_my.client)
+			steno_outermost_check();
+	}
 	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && !is_of_autovacuum() && steno_session_ready() &&
 		steno_class_logged(STENO_CLASS_TRANSACTION))
 		steno_session_check(InvalidOid);
-	steno_my.introduced = steno_my.described && OidIsValid(steno_my.user_id);
+	steno_my.introduced = steno_my.described && OidIsValid(steno_my.user_id) && hooks_checked;
 }
 
 /* BEGIN, COMMIT, PREPARE TRANSACTION ... begins. */
 STENO_HOT void
 steno_transaction_statement(const TransactionStmt *statement)
 {
+	steno_my.controls++;
 	if (statement->kind == TRANS_STMT_ROLLBACK)
 		rolling_back = steno_my.statement;
 	if (statement->kind == TRANS_STMT_PREPARE)
@@ -241,8 +294,11 @@ steno_transaction_statement(const TransactionStmt *statement)
 	if (!IsAbortedTransactionBlockState())
 		steno_my.transaction_over = false;
 	else if (steno_my.transaction_over)
+	{
 		/* this ends the block of a transaction that has its record, so count from here */
 		steno_my.transaction_base = steno_my.statement;
+		steno_my.controls = 0;
+	}
 }
 
 /* ---- prepared transactions ---- */
@@ -425,6 +481,7 @@ reset_statement_count(XactEvent event)
 	steno_my.transaction_over = event == XACT_EVENT_ABORT;
 	/* a running statement continues in the next transaction */
 	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
+	steno_my.controls = 0;
 }
 
 /*

@@ -52,5 +52,6 @@ _PG_init(void)
 	steno_objects_install();
 	steno_object_access_install();
 	steno_failure_install();
+	steno_outermost_install();
 	steno_writer_register();
 }

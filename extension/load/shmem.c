@@ -445,7 +445,10 @@ startup_shmem(void)
 	}
 	create_rings();
 	if (first)
+	{
 		report_start();
+		steno_outermost_check();
+	}
 }
 
 void

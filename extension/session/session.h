@@ -19,6 +19,11 @@ extern void steno_session_learn(void);
 extern void steno_session_check(Oid user_id);
 extern void steno_session_failing(Oid user_id);
 
+/* ---- outermost.c ---- */
+
+extern void steno_outermost_install(void);
+extern void steno_outermost_check(void);
+
 /* Attach to the ring if necessary; false if this process cannot record. */
 static inline bool
 steno_session_ready(void)
