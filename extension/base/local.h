@@ -354,7 +354,7 @@ typedef struct StenoLocal
 	bool		introduced;		/* described, and no name of a role must be learned at the commit */
 	uint32		ring_number;
 	uint32		templates_used; /* lately, a bit for each shared one */
-	uint32		controls;		/* statements of the present transaction that control it: BEGIN, SAVEPOINT, COMMIT ... */
+	uint32		controls;		/* statements of the present transaction that control it, such as COMMIT */
 
 	StenoStatement few_open[STENO_FEW_OPEN] __attribute__((aligned(STENO_CACHE_LINE)));
 	StenoPrepared prepared[STENO_PREPARED] __attribute__((aligned(STENO_CACHE_LINE / 2)));

@@ -146,8 +146,8 @@ is_of_autovacuum(void)
 
 /*
  * Whether the transaction has written, but of its statements we have only seen those that control it: a
- * hook that is called before ours has hidden what wrote.  What the planner has run, or a login trigger, or the session's
- * end, is no statement.
+ * hook that is called before ours has hidden what wrote.  What the planner has run, or a login trigger,
+ * or the session's end, is no statement.
  */
 static inline bool
 is_unseen(void)
