@@ -234,6 +234,7 @@ typedef struct StenoLevel
 
 	/* utility statements only */
 	const char *command;
+	struct Node *tree;			/* while it runs, and cannot free it; NULL: it is not known */
 	uint64		query_id;
 	const char *prepared;		/* name of the client's prepared statement; NULL: none */
 	const char *portal;			/* likewise of its portal */

@@ -201,6 +201,8 @@ record_failed(StenoLevel *l, const ErrorData *edata, bool late)
 	else
 	{
 		top_level = l->utility->top_level;
+		if (late)
+			l->tree = NULL;		/* the abort may have freed it */
 		(void) steno_failure_message(l->utility, edata);
 		steno_record_utility(l, edata, 0);
 		steno_remember_end(l->utility);

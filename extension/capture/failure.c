@@ -22,6 +22,8 @@
 #include "delivery/wait.h"
 #include "filter/split.h"
 #include "libpq/libpq-be.h"
+#include "parser/parser.h"
+#include "written/written.h"
 #include "postmaster/postmaster.h"
 #include "miscadmin.h"
 #include "replication/walsender.h"
@@ -96,6 +98,46 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 }
 
 /*
+ * Whether a statement has been refused in parse analysis, after the parser had accepted it: what is parsed again
+ * then raises no error.
+ */
+static bool
+in_analysis(const ErrorData *edata)
+{
+	int			category = ERRCODE_TO_CATEGORY(edata->sqlerrcode);
+
+	return edata->elevel == ERROR && edata->filename != NULL && edata->sqlerrcode != ERRCODE_SYNTAX_ERROR &&
+		(category == ERRCODE_SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION || category == ERRCODE_INVALID_SCHEMA_NAME ||
+		 category == ERRCODE_INVALID_CATALOG_NAME) &&
+		strstr(edata->filename, "gram.") == NULL && strstr(edata->filename, "scan") == NULL;
+}
+
+/*
+ * Add the relations that a statement names which was refused in parse analysis, as they are written.  Statements before
+ * it in its source may have changed how strings with backslashes are read: then it is not known what it names.
+ */
+STENO_COLD static void
+add_written(StenoRecord *record, const char *source)
+{
+	MemoryContext old = MemoryContextSwitchTo(steno_raised.context);
+	StenoWritten written = {0};
+	StenoShape	shape = {.class = STENO_CLASS_ERROR, .command = "", .written = &written};
+
+	if (record->text == source || memchr(record->text, '\\', record->text_len) == NULL)
+	{
+		List	   *parsed = raw_parser(pnstrdup(record->text, record->text_len), RAW_PARSE_DEFAULT);
+
+		if (parsed != NIL)
+			steno_written_find(&written, linitial_node(RawStmt, parsed)->stmt);
+	}
+	else
+		written.omitted = 1;
+	if (written.count + written.omitted > 0)
+		steno_encode_shape(record, &shape, NULL);
+	MemoryContextSwitchTo(old);
+}
+
+/*
  * source is NULL if the client has called a function, or if what failed has no
  * text: a message that refers to a prepared statement or portal that does not
  * exist, or a cancel that arrived after its statement had ended.  In a background
@@ -134,6 +176,13 @@ record_failure(const char *source, const ErrorData *edata)
 
 		record.text = in_function ? source : failed_text(source, edata, &len);
 		record.text_len = len;
+	}
+	if (unlikely(in_analysis(edata)) && !in_function && record.text && steno_my.log_relation)
+	{
+		add_written(&record, source);
+		steno_record_put_failed(&record);
+		MemoryContextReset(steno_raised.context);
+		return;
 	}
 	steno_record_put_failed(&record);
 }

@@ -18,6 +18,7 @@
 #include "base/compat.h"
 #include "capture/statement_record.h"
 #include "filter/redact.h"
+#include "written/written.h"
 
 /* ---- records that wait for the commit ---- */
 
@@ -280,6 +281,7 @@ steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed,
 	const char *portal_name = known ? steno_portal_name(s) : NULL;
 
 	shape.missing = 0;
+	shape.written = NULL;
 
 	if (!closed)
 	{
@@ -567,7 +569,15 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 		.count = l->relations_count,
 		.missing = l->relations_missing
 	};
+	StenoWritten written;
 
+	/* it was refused, or failed, before it looked anything up */
+	if (unlikely(event->edata != NULL) && l->tree != NULL && l->relations_count == 0 && steno_my.log_relation &&
+		event->edata->sqlerrcode != ERRCODE_STATEMENT_TOO_COMPLEX)
+	{
+		steno_written_find(&written, l->tree);
+		shape.written = written.count + written.omitted > 0 ? &written : NULL;
+	}
 	make_record(l->utility, event, &shape, record, values);
 	if (unlikely(l->portal != NULL))
 		steno_record_add_extra(record, "portal", l->portal);

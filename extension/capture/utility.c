@@ -185,6 +185,7 @@ static inline void
 enter(StenoLevel *l, StenoStatement *s, const char *command, StenoAccess *few)
 {
 	s->state = STENO_NOT_MADE;
+	l->tree = NULL;
 	steno_enter(l, NULL, s, s->depth);
 	l->command = command;
 	l->query_id = 0;
@@ -270,6 +271,7 @@ enter_utility(StenoLevel *l, StenoStatement *s, const PlannedStmt *plan, ParamLi
 	l->declares = IsA(statement, DeclareCursorStmt);
 	l->changes = changes_session(statement);
 	l->command_ends = IsA(statement, CallStmt) || IsA(statement, DoStmt);
+	l->tree = l->command_ends || s->class == STENO_CLASS_TRANSACTION ? NULL : statement;
 	l->forces = l->declares || (s->class != STENO_CLASS_TRANSACTION && executes(statement));
 	if (IsA(statement, TransactionStmt))
 		steno_transaction_statement((TransactionStmt *) statement);

@@ -9,6 +9,7 @@
 #include "base/steno.h"
 
 #include "mb/pg_wchar.h"
+#include "common/keywords.h"
 #include "utils/memutils.h"
 
 #include "describe/shape.h"
@@ -51,6 +52,70 @@ steno_record_add_omitted(StenoRecord *record, const char *name, int count)
 
 	snprintf(number, sizeof(number), "%d", count);
 	steno_record_add_extra(record, name, number);
+}
+
+/*
+ * Bytes that names as they are written take at most.  There are so few that a message has space for them, in the
+ * smallest of rings, too.
+ */
+STENO_COLD static uint32
+written_size(StenoRecord *record, const StenoWritten *written)
+{
+	if (written->omitted > 0)
+		steno_record_add_omitted(record, "relations_omitted", written->omitted);
+	return written->count * (4 * NAMEDATALEN + 16);
+}
+
+/* Put an identifier, in quotes where SQL needs them; quotes are decided here, without the server's memory. */
+static uint8 *
+put_identifier(uint8 *p, const char *s)
+{
+	const char *c = s;
+	bool		plain = (*s >= 'a' && *s <= 'z') || *s == '_';
+	int			word;
+
+	for (; plain && *c; c++)
+		plain = (*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_';
+	word = plain ? ScanKeywordLookup(s, &ScanKeywords) : -1;
+	if (plain && (word < 0 || ScanKeywordCategories[word] == UNRESERVED_KEYWORD))
+		return (uint8 *) memcpy(p, s, strlen(s)) + strlen(s);
+	*p++ = '"';
+	for (c = s; *c; c++)
+	{
+		if (*c == '"')
+			*p++ = '"';
+		*p++ = *c;
+	}
+	*p++ = '"';
+	return p;
+}
+
+/* Put names as they are written as the relations of a shape. */
+STENO_COLD static uint8 *
+put_written(uint8 *p, const StenoWritten *written)
+{
+	int			i;
+
+	p = steno_put_varint(p, written->count);
+	for (i = 0; i < written->count; i++)
+	{
+		const StenoWrittenName *n = &written->names[i];
+		uint8		name[4 * NAMEDATALEN + 8];
+		uint8	   *end = name;
+
+		if (n->schema[0] != '\0')
+		{
+			end = put_identifier(end, n->schema);
+			*end++ = '.';
+		}
+		end = put_identifier(end, n->name);
+		*p++ = STENO_RELTYPE_OTHER;
+		p = steno_put_varint(p, n->access);
+		p = steno_put_varint(p, end - name);
+		memcpy(p, name, end - name);
+		p += end - name;
+	}
+	return p;
 }
 
 /*
@@ -304,6 +369,8 @@ put_before_params(StenoRecord *record, const StenoShape **shape, StenoShape *ord
 		size_columns(what, count, limit > room ? limit - room : 0, columns);
 		room += columns->size;
 	}
+	if (unlikely(what->written != NULL))
+		room += written_size(record, what->written);
 	if (unlikely(room > SHAPE_ROOM))
 	{
 		p = steno_scratch(room);
@@ -321,6 +388,8 @@ put_before_params(StenoRecord *record, const StenoShape **shape, StenoShape *ord
 	p = put_head(p, what, command_len);
 	if (shown > 0)
 		return steno_relations_put(p, what->relations, count, shown);
+	if (unlikely(what->written != NULL))
+		return put_written(p, what->written);
 	*p++ = 0;
 	return p;
 }

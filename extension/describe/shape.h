@@ -19,6 +19,24 @@
  * the stack of the function that makes the record, and owns nothing: relations,
  * params and objects are only read.
  */
+typedef struct StenoWrittenName
+{
+	const char *schema;			/* empty: none is written */
+	const char *name;
+	uint32		access;			/* STENO_ACCESS_* */
+} StenoWrittenName;
+
+/* Relations that a statement which has failed names, as they are written (written/written.h). */
+#define STENO_WRITTEN_MOST 64
+
+typedef struct StenoWritten
+{
+	int			count;
+	int			omitted;
+	int			depth;			/* while they are looked for */
+	StenoWrittenName names[STENO_WRITTEN_MOST];
+} StenoWritten;
+
 typedef struct StenoShape
 {
 	int			class;			/* STENO_CLASS_* */
@@ -33,6 +51,7 @@ typedef struct StenoShape
 	bool		failing;		/* an error is being handled: values are encoded without calling
 								 * output functions */
 	StenoObjects *objects;
+	const StenoWritten *written;	/* instead of relations; NULL: none */
 } StenoShape;
 
 /*

@@ -642,6 +642,8 @@ type objectPattern struct {
 	whole *regexp.Regexp
 	// relation is what stands before the last dot; nil if there is none.
 	relation *regexp.Regexp
+	// bare and bareRelation are the same without a schema; nil if there is none.
+	bare, bareRelation *regexp.Regexp
 }
 
 // objectPatterns makes regular expressions of names with wildcards.
@@ -654,6 +656,10 @@ func objectPatterns(names []string) []objectPattern {
 		p := objectPattern{whole: compile(n)}
 		if i := lastDot(n); i >= 0 {
 			p.relation = compile(n[:i])
+			p.bare = compile(n[i+1:])
+			if k := lastDot(n[:i]); k >= 0 {
+				p.bareRelation = compile(n[k+1 : i])
+			}
 		}
 		patterns = append(patterns, p)
 	}
@@ -706,12 +712,21 @@ func (p *objectPattern) fitsColumn(r *trail.Relation) bool {
 	return false
 }
 
+// fitsWritten says whether a relation that is named without a schema, in a statement that failed before it was looked
+// up, may be the one of the pattern, or has its column.
+func (p *objectPattern) fitsWritten(r *trail.Relation) bool {
+	if r.Access&trail.AccessWritten == 0 || lastDot(string(r.Name)) >= 0 {
+		return false
+	}
+	return p.bare != nil && p.bare.Match(r.Name) || p.bareRelation != nil && p.bareRelation.Match(r.Name)
+}
+
 // usesObject says whether a relation or an object of a shape, or a column of a relation, has a
 // name that fits: as it stands, or without its schema.
 func usesObject(s *trail.Shape, patterns []objectPattern) bool {
 	for _, p := range patterns {
 		for i := range s.Relations {
-			if r := &s.Relations[i]; fits(p.whole, r.Name) || p.fitsColumn(r) {
+			if r := &s.Relations[i]; fits(p.whole, r.Name) || p.fitsColumn(r) || p.fitsWritten(r) {
 				return true
 			}
 		}

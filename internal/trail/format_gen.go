@@ -215,7 +215,7 @@ const (
 	AccessTruncate   Access = 1 << 4 // truncated
 	AccessReferences Access = 1 << 5 // referenced by a foreign key
 	AccessAudited    Access = 1 << 6 // steno.role has one of the privileges that the statement used
-	AccessWritten    Access = 1 << 7 // named in a statement that failed before the server had looked it up; the name is as written, and qualified as search_path would
+	AccessWritten    Access = 1 << 7 // named in a statement that failed before the server had looked it up; the name is as written
 )
 
 var namesAccess = [...]string{
