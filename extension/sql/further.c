@@ -27,7 +27,7 @@ put_bytes(StringInfo out, const uint8 *from, const uint8 *to)
 }
 
 static uint64
-number_of(StenoBytes digits)
+number_in(StenoBytes digits)
 {
 	uint64		n = 0;
 
@@ -49,7 +49,7 @@ take_length(const StenoTrailRecord *r, StringInfo rest)
 	while (in.len > 0 && steno_take_string(&in, &name) && steno_take_string(&in, &value))
 	{
 		if (name.len == strlen(STENO_FURTHER_NAME) && memcmp(name.p, STENO_FURTHER_NAME, name.len) == 0)
-			n = number_of(value);
+			n = number_in(value);
 		else
 			put_bytes(rest, from, in.p);
 		from = in.p;

@@ -16,7 +16,7 @@
 #include "written/written.h"
 
 static void
-add_name(StenoWritten *w, const char *schema, const char *name, uint32 access)
+add_written_name(StenoWritten *w, const char *schema, const char *name, uint32 access)
 {
 	int			i;
 
@@ -36,7 +36,7 @@ static void
 add_range(StenoWritten *w, const RangeVar *relation, uint32 access)
 {
 	if (relation && relation->relname)
-		add_name(w, relation->schemaname, relation->relname, access);
+		add_written_name(w, relation->schemaname, relation->relname, access);
 }
 
 /* A name in parts, the last of which is that of something on the relation if part is set. */
@@ -46,7 +46,7 @@ add_parts(StenoWritten *w, const List *parts, bool part)
 	int			last = list_length(parts) - (part ? 2 : 1);
 
 	if (last >= 0 && IsA(list_nth(parts, last), String))
-		add_name(w, last > 0 && IsA(list_nth(parts, last - 1), String) ? strVal(list_nth(parts, last - 1)) : NULL,
+		add_written_name(w, last > 0 && IsA(list_nth(parts, last - 1), String) ? strVal(list_nth(parts, last - 1)) : NULL,
 				 strVal(list_nth(parts, last)), 0);
 }
 
@@ -159,7 +159,7 @@ add_query(StenoWritten *w, Node *query)
 /* ---- utility statements ---- */
 
 static void
-add_named(StenoWritten *w, ObjectType type, Node *object)
+add_described_by(StenoWritten *w, ObjectType type, Node *object)
 {
 	bool		part = type == OBJECT_TRIGGER || type == OBJECT_RULE || type == OBJECT_POLICY || type == OBJECT_COLUMN ||
 		type == OBJECT_TABCONSTRAINT;
@@ -198,7 +198,7 @@ add_dropped(StenoWritten *w, const DropStmt *drop)
 	ListCell   *lc;
 
 	foreach(lc, drop->objects)
-		add_named(w, drop->removeType, lfirst(lc));
+		add_described_by(w, drop->removeType, lfirst(lc));
 }
 
 static void
@@ -284,7 +284,7 @@ steno_written_find(StenoWritten *w, Node *statement)
 			add_range(w, ((ReindexStmt *) statement)->relation, 0);
 			break;
 		case T_CommentStmt:
-			add_named(w, ((CommentStmt *) statement)->objtype, ((CommentStmt *) statement)->object);
+			add_described_by(w, ((CommentStmt *) statement)->objtype, ((CommentStmt *) statement)->object);
 			break;
 		case T_PrepareStmt:
 			add_query(w, ((PrepareStmt *) statement)->query);
