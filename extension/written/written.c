@@ -44,10 +44,11 @@ static void
 add_parts(StenoWritten *w, const List *parts, bool part)
 {
 	int			last = list_length(parts) - (part ? 2 : 1);
+	Node	   *name = last >= 0 ? list_nth(parts, last) : NULL;
+	Node	   *schema = last > 0 ? list_nth(parts, last - 1) : NULL;
 
-	if (last >= 0 && IsA(list_nth(parts, last), String))
-		add_written_name(w, last > 0 && IsA(list_nth(parts, last - 1), String) ? strVal(list_nth(parts, last - 1)) : NULL,
-				 strVal(list_nth(parts, last)), 0);
+	if (name && IsA(name, String))
+		add_written_name(w, schema && IsA(schema, String) ? strVal(schema) : NULL, strVal(name), 0);
 }
 
 static void
@@ -161,8 +162,8 @@ add_query(StenoWritten *w, Node *query)
 static void
 add_described_by(StenoWritten *w, ObjectType type, Node *object)
 {
-	bool		part = type == OBJECT_TRIGGER || type == OBJECT_RULE || type == OBJECT_POLICY || type == OBJECT_COLUMN ||
-		type == OBJECT_TABCONSTRAINT;
+	bool		part = type == OBJECT_TRIGGER || type == OBJECT_RULE || type == OBJECT_POLICY ||
+		type == OBJECT_COLUMN || type == OBJECT_TABCONSTRAINT;
 
 	switch (type)
 	{
