@@ -413,6 +413,22 @@ push_snapshot(void)
 	return true;
 }
 
+/* Roll back the subtransaction of the code.  Should that fail, what the session does from then on is recorded. */
+static void
+roll_back(void)
+{
+	PG_TRY();
+	{
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		steno_my.paused = false;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
 /*
  * Make a value with any code, in a subtransaction.  It is rolled back, because the
  * statement has not requested the effects of this code.  The code may wait for locks, so
@@ -471,7 +487,7 @@ make_guarded(Making *m)
 			PG_RE_THROW();
 		}
 		edata = take_error(context);
-		RollbackAndReleaseCurrentSubTransaction();
+		roll_back();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
 		if (m->output)

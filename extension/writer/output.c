@@ -452,7 +452,15 @@ steno_writer_record(StenoWriter *w, int kind, int class, const char *const *pair
 	}
 	extra = p;
 	for (i = 0; i < count * 2; i++)
-		p = steno_put_string(p, pairs[i]);
+	{
+		/* all are shorter; but what is too long is cut rather than written behind the buffer */
+		size_t		left = sizeof(buf.bytes) - (size_t) (p - buf.bytes) - (size_t) (count * 2 - i) * STENO_VARINT_MAX;
+		size_t		len = strnlen(pairs[i], left);
+
+		p = steno_put_varint(p, len);
+		memcpy(p, pairs[i], len);
+		p += len;
+	}
 	buf.m.extra_count = count;
 	buf.m.extra_len = p - extra;
 	buf.m.m.len = (uint32) ((p - buf.bytes + 7) & ~7);
