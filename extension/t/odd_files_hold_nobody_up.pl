@@ -70,6 +70,8 @@ foreach my $what (sort keys %odd)
 }
 
 # what is written beside the file that it replaces
+# (the writer keeps one, with space for a full disk)
+unlink "$trail/retention.new";
 mkfifo("$trail/retention.new", 0600) or die;
 set_and_reload($node, 'steno.retention_size', '1MB');
 fill($node, 3);

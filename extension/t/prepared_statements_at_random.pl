@@ -189,7 +189,7 @@ sub taken_down
 	foreach my $r (by_statement(records($node, pid => $pid)))
 	{
 		next if $r->{kind} !~ /^(?:statement|start|transaction)$/;
-		delete @{$r}{qw(time session pid seq duration_us xid query_id block stream segment client)};
+		delete @{$r}{qw(time session pid seq duration_us analysis_us plan_us commit_us elapsed_us xid query_id block stream segment client)};
 		delete @{ $r->{extra} }{qw(commit_lsn end_lsn)} if $r->{extra};
 		$r->{application} =~ s/^$application$//;
 		push @result, JSON::PP->new->canonical->encode($r);

@@ -48,7 +48,7 @@ sub run
 	ref $_ ? $c->extended(@$_) : $c->query($_) foreach @run;
 	$c->quit;
 	@found = by_statement(records($node, pid => $c->{pid}, kind => qr/^(start|statement)$/));
-	delete @$_{qw(time duration_us session pid seq xid block)} foreach @found;
+	delete @$_{qw(time duration_us analysis_us plan_us commit_us elapsed_us session pid seq xid block)} foreach @found;
 	return \@found;
 }
 
