@@ -177,7 +177,8 @@ record_failure(const char *source, const ErrorData *edata)
 		record.text = in_function ? source : failed_text(source, edata, &len);
 		record.text_len = len;
 	}
-	if (unlikely(in_analysis(edata)) && !in_function && record.text && steno_my.log_relation)
+	/* the grammar of replication commands is another one */
+	if (unlikely(in_analysis(edata)) && !in_function && !am_walsender && record.text && steno_my.log_relation)
 	{
 		add_written(&record, source);
 		steno_record_put_failed(&record);

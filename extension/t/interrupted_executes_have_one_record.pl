@@ -134,7 +134,7 @@ is_deeply(
 			is($c->sync->finish->{sqlstate}, '42P03', 'there already');
 			$c->query('ROLLBACK');
 		}),
-	[ query('ok -', 3, 99), "- error 42P03 -   $read" ],
+	[ query('ok -', 3, 99), "- error 42P03 - read_one  $read" ],
 	'a Bind of the same portal');
 is_deeply(
 	recorded(sub {

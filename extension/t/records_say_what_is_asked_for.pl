@@ -53,7 +53,7 @@ sub run
 
 my $both = 'public.audited,public.plain';
 my $value = [ 'x' x 20 ];
-my $failed = [ 'DROP TABLE missing', '', undef, undef, '42P01' ];
+my $failed = [ 'DROP TABLE missing', 'missing', undef, undef, '42P01' ];
 
 is_deeply(run(), [ [ $query, $both, 2, $value, undef ], $failed ], 'all of it by default');
 is_deeply(
