@@ -58,15 +58,15 @@ my $failed = [ 'DROP TABLE missing', 'missing', undef, undef, '42P01' ];
 is_deeply(run(), [ [ $query, $both, 2, $value, undef ], $failed ], 'all of it by default');
 is_deeply(
 	run(log_statement => 'off'),
-	[ [ undef, $both, 2, $value, undef ], [ undef, '', undef, undef, '42P01' ] ],
+	[ [ undef, $both, 2, $value, undef ], [ undef, 'missing', undef, undef, '42P01' ] ],
 	'steno.log_statement = off: no texts, also of failures');
 is_deeply(
 	run(log_relation => 'off'),
-	[ [ $query, '', 2, $value, undef ], $failed ],
+	[ [ $query, '', 2, $value, undef ], [ 'DROP TABLE missing', '', undef, undef, '42P01' ] ],
 	'steno.log_relation = off: no relations');
 is_deeply(
 	run(log_relation => 'off', role => 'auditor'),
-	[ [ $query, 'public.audited', 2, $value, undef ], $failed ],
+	[ [ $query, 'public.audited', 2, $value, undef ], [ 'DROP TABLE missing', '', undef, undef, '42P01' ] ],
 	'but those that are audited');
 is_deeply(run(log_rows => 'off'), [ [ $query, $both, undef, $value, undef ], $failed ], 'steno.log_rows = off: no rows');
 is_deeply(run(log_parameter => 'off'), [ [ $query, $both, 2, undef, undef ], $failed ], 'steno.log_parameter = off: no values');
