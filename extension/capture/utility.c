@@ -101,7 +101,8 @@ changes_session(Node *statement)
 {
 	if (IsA(statement, TransactionStmt))
 		return ((TransactionStmt *) statement)->kind != TRANS_STMT_BEGIN;
-	return IsA(statement, VariableSetStmt) || IsA(statement, DiscardStmt);
+	return IsA(statement, VariableSetStmt) || IsA(statement, DiscardStmt) || IsA(statement, DoStmt) ||
+		IsA(statement, CallStmt);
 }
 
 static const char begin_command[] = "BEGIN";

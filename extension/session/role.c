@@ -164,6 +164,9 @@ replaced_role(void)
 		r = &roles[next_role];
 		next_role = (next_role + 1) % MOST_ROLES;
 	} while (OidIsValid(r->role) && (r->role == kept_role || r->role == kept_session_user));
+	/* no invalidation message would be about it any more */
+	if (r->role == steno_role_learned)
+		steno_role_learned = InvalidOid;
 	return r;
 }
 
@@ -221,7 +224,7 @@ steno_role_name(char *to, Oid role)
 
 /*
  * The name of a role that the session has not had before, and that the application has set inside a
- * function: the setting has it.  Code that sets a role in another way leaves the setting as it
+ * function: the setting has it, as it was then.  Code that sets a role in another way leaves the setting as it
  * was, so that may have the name of a role that is known by another number.
  */
 static bool
@@ -241,6 +244,24 @@ take_from_setting(char *to, Oid role, const char *setting)
 	return true;
 }
 
+/*
+ * The name of a role that was never learned.  Whenever the setting got its value, the role must not have been
+ * renamed since.
+ */
+static void
+set_unlearned(char *to, Oid role, const char *setting)
+{
+	const KnownRole r = {.role = role};
+	char		name[NAMEDATALEN];
+	bool		changed;
+	bool		whole = find_change(&r, &changed, name);
+
+	if (changed && name[0] != '\0')
+		strlcpy(to, name, NAMEDATALEN);
+	else if (changed || !whole || RecoveryInProgress() || !take_from_setting(to, role, setting))
+		set_unknown(to, role);
+}
+
 /* The name of a role in a failure; setting: which one has it if a function has set the role. */
 void
 steno_role_name_failing(char *to, Oid role, const char *setting)
@@ -252,8 +273,7 @@ steno_role_name_failing(char *to, Oid role, const char *setting)
 	if (r == NULL)
 	{
 		any_stale = true;
-		if (!take_from_setting(to, role, setting))
-			set_unknown(to, role);
+		set_unlearned(to, role, setting);
 		return;
 	}
 	if (find_change(r, &changed, name))

@@ -99,6 +99,28 @@ sub rename_role
 		[ "${other}_new", "${other}_new" ], 'a current role');
 }
 
+# a role that was set where no hook has seen it, and one that others have pushed out of what is remembered
+{
+	my ($set, $owner) = (role(), role());
+	my @others = map { role() } 1 .. 10;
+	my $c = Steno::Client->new($node, application_name => 'unseen');
+
+	value($node, "CREATE FUNCTION of_$_() RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS \$\$ BEGIN EXECUTE 'SELEC of function'; END \$\$; ALTER FUNCTION of_$_() OWNER TO $_")
+	  foreach $owner, @others;
+	$c->query('SELECT 1') for 1 .. 2;
+	$c->query("DO \$\$ DECLARE x text; BEGIN x := set_config('role', '$set', false); END \$\$");
+	rename_role($set, "${set}_new");
+	$c->query('SELEC set');
+	$c->query('RESET ROLE');
+	$c->query("SELECT of_$owner()");
+	$c->query("SET ROLE $_"), $c->query('RESET ROLE') foreach @others;
+	rename_role($owner, "${owner}_new");
+	$c->query("SELECT of_$owner()");
+	$c->quit;
+	is_deeply([ map { "$_->{text}: $_->{role}" } grep { $_->{text} =~ /^SELEC / } sort { $a->{seq} <=> $b->{seq} } statements($node, application => 'unseen', outcome => 'error') ],
+		[ "SELEC set: ${set}_new", "SELEC of function: $owner", "SELEC of function: ${owner}_new" ], 'roles that no hook has seen');
+}
+
 # a rename that is rolled back, also after it was prepared
 {
 	my $role = role();
