@@ -381,3 +381,14 @@ func TestStatementsThatAskForMembershipsUseThem(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedNamesAreNoUses: a statement that was refused before its names were looked up has used no relation.
+func TestRefusedNamesAreNoUses(t *testing.T) {
+	s := newShape(&trail.Shape{Class: trail.ClassError, Relations: []trail.Relation{
+		{Name: []byte("public.used"), Access: trail.AccessSelect},
+		{Name: []byte("invoices"), Access: trail.AccessSelect | trail.AccessWritten},
+	}}, "")
+	if len(s.relations) != 1 || s.relations[0].name != "public.used" {
+		t.Errorf("used: %+v", s.relations)
+	}
+}

@@ -501,6 +501,10 @@ func newShape(s *trail.Shape, sequences string) *shape {
 	out := &shape{class: s.Class.String(), command: string(s.Command), cut: len(s.Relations) > mostRelations || len(s.Objects) > mostRelations}
 	for i := range s.Relations[:min(len(s.Relations), mostRelations)] {
 		r := &s.Relations[i]
+		// a statement that was refused before the server had looked up the names in it has used nothing
+		if r.Access&trail.AccessWritten != 0 && !slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return r.Via > 0 }) {
+			continue
+		}
 		one := usedRelation{kind: r.Type.String(), name: string(r.Name), access: accessSet(r.Access), known: r.HasColumns, omitted: accessSet(r.Omitted), via: r.Via, columns: map[string][]string{}}
 		for _, col := range r.Columns {
 			for name := range col.Access.Names {
