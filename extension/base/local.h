@@ -472,6 +472,7 @@ steno_prefetch_state(void)
 	STENO_PREFETCH_WRITE(&steno_my.prepared[0]);
 	STENO_PREFETCH_WRITE(&steno_my.few_open[0]);
 	STENO_PREFETCH_WRITE(&steno_my.few_open[0].objects);
+	STENO_PREFETCH_WRITE(&steno_my.few_open[0].rows);
 	STENO_PREFETCH_WRITE(&steno_private.top);
 	STENO_PREFETCH_WRITE(&steno_private.top.callback);
 	STENO_PREFETCH_WRITE(&ring->inflight);

@@ -113,6 +113,61 @@ in_analysis(const ErrorData *edata)
 }
 
 /*
+ * An error was raised and caught while this one, which is being reported, was handled.  To forget it, the server
+ * forgets all: so put a copy of this one back, in its place.
+ */
+static void
+forget_inner_error(ErrorData *reported)
+{
+	FlushErrorState();
+	PG_TRY();
+	{
+		ReThrowError(reported);
+	}
+	PG_CATCH();
+	{
+		/* it is where it was */
+	}
+	PG_END_TRY();
+}
+
+/*
+ * Parse a text again that the parser has accepted; NIL if it does not accept it now, for example because the text is
+ * that of a part whose beginning was not found.  The client has had the parser's warnings, and must get the error that
+ * is being reported, and no other.
+ */
+static List *
+parse_again(const char *text, uint64 len)
+{
+	int			client_level = client_min_messages;
+	int			log_level = log_min_messages;
+	uint32		interrupts = InterruptHoldoffCount;
+	uint32		cancels = QueryCancelHoldoffCount;
+	MemoryContext context = CurrentMemoryContext;
+	ErrorData  *reported = CopyErrorData();
+	List	   *volatile parsed = NIL;
+
+	client_min_messages = ERROR;
+	log_min_messages = FATAL;
+	PG_TRY();
+	{
+		parsed = raw_parser(pnstrdup(text, len), RAW_PARSE_DEFAULT);
+	}
+	PG_CATCH();
+	{
+		/* the throw has set the counts to zero */
+		InterruptHoldoffCount = interrupts;
+		QueryCancelHoldoffCount = cancels;
+		FlushErrorState();
+		MemoryContextSwitchTo(context);
+	}
+	PG_END_TRY();
+	client_min_messages = client_level;
+	log_min_messages = log_level;
+	return parsed;
+}
+
+/*
  * Add the relations that a statement names which was refused in parse analysis, as they are written.  Statements before
  * it in its source may have changed how strings with backslashes are read: then it is not known what it names.
  */
@@ -125,7 +180,7 @@ add_written(StenoRecord *record, const char *source)
 
 	if (record->text == source || memchr(record->text, '\\', record->text_len) == NULL)
 	{
-		List	   *parsed = raw_parser(pnstrdup(record->text, record->text_len), RAW_PARSE_DEFAULT);
+		List	   *parsed = parse_again(record->text, record->text_len);
 
 		if (parsed != NIL)
 			steno_written_find(&written, linitial_node(RawStmt, parsed)->stmt);
@@ -177,8 +232,7 @@ record_failure(const char *source, const ErrorData *edata)
 		record.text = in_function ? source : failed_text(source, edata, &len);
 		record.text_len = len;
 	}
-	/* the grammar of replication commands is another one */
-	if (unlikely(in_analysis(edata)) && !in_function && !am_walsender && record.text && steno_my.log_relation)
+	if (unlikely(in_analysis(edata)) && !in_function && record.text && steno_my.log_relation)
 	{
 		add_written(&record, source);
 		steno_record_put_failed(&record);

@@ -391,7 +391,7 @@ steno_open_committed(void)
 {
 	int			i;
 
-	for (i = 0; i < steno_my.open_count; i++)
+	for (i = 0; commit_begun != 0 && i < steno_my.open_count; i++)
 	{
 		StenoStatement *s = &steno_my.open[i];
 

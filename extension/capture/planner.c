@@ -40,8 +40,8 @@ static struct
 }			planned STENO_SESSION_DATA;
 
 /*
- * Texts that were analyzed before their query began, and what that took: the last ones whose
- * analysis took so long that it matters.
+ * Texts of the last Parse messages whose query has not begun, and what their analysis took, if that was so long
+ * that it matters.
  */
 #define ANALYZED 16
 #define WORTH_US 20
@@ -49,12 +49,11 @@ static struct
 static struct
 {
 	uint64		hash;			/* of the text; 0: none */
-	TimestampTz message;
 	uint32		us;
 }			analyzed[ANALYZED];
 
 static int	last_analyzed STENO_SESSION_DATA;
-static TimestampTz last_message STENO_SESSION_DATA; /* of the last one; 0: there is none */
+static int	waiting STENO_SESSION_DATA; /* how many there are */
 
 /* A hash of a text's length, beginning and end. */
 static uint64
@@ -81,25 +80,24 @@ hash_of(const char *text)
 }
 
 /*
- * Hook: a query has been analyzed.  Of a message that consists of several statements, only the first
- * one is looked at: what comes before the others is part of their time anyway.
+ * Hook: a query has been analyzed.  Only a Parse leaves its parameters' types open; any other analysis belongs to
+ * the message, or to the statement, in which its query begins.
  */
 static void
 analyzed_query(ParseState *state, Query *query, JumbleState *jumble)
 {
 	if (previous_analyze)
 		previous_analyze(state, query, jumble);
-	if (likely(steno_my.client && steno_my.level == NULL && !steno_my.planning && steno_my.state == STENO_READY))
+	if (state->p_paramref_hook != NULL && steno_my.client && steno_my.level == NULL && !steno_my.planning &&
+		steno_my.state == STENO_READY && state->p_sourcetext != NULL)
 	{
-		TimestampTz message = steno_private.statement_start();
-		TimestampTz us = steno_wall(steno_clock_ticks(&steno_my.clock)) - message;
+		TimestampTz us = steno_wall(steno_clock_ticks(&steno_my.clock)) - steno_private.statement_start();
 
-		if (us < WORTH_US || message == steno_my.begun_message || state->p_sourcetext == NULL)
+		if (us < WORTH_US)
 			return;
 		last_analyzed = (last_analyzed + 1) % ANALYZED;
-		last_message = message;
+		waiting += analyzed[last_analyzed].hash == 0;
 		analyzed[last_analyzed].hash = hash_of(state->p_sourcetext);
-		analyzed[last_analyzed].message = message;
 		analyzed[last_analyzed].us = steno_short_us(us);
 	}
 }
@@ -141,9 +139,9 @@ add_planning(StenoStatement *s)
 		s->plan = steno_short_us(planned.us);
 }
 
-/* The query that begins is a client's: its text was analyzed in this message, or in an earlier one. */
+/* The text of a client's query that begins was analyzed by a Parse. */
 static void
-add_analysis(StenoStatement *s)
+add_parse(StenoStatement *s)
 {
 	uint64		hash = hash_of(s->source);
 	int			i;
@@ -155,12 +153,10 @@ add_analysis(StenoStatement *s)
 		if (analyzed[k].hash != hash)
 			continue;
 		analyzed[k].hash = 0;
-		if (analyzed[k].message != steno_my.begun_message)
-			s->ahead = steno_short_us((uint64) s->ahead + analyzed[k].us);
+		waiting--;
+		s->ahead = steno_short_us((uint64) s->ahead + analyzed[k].us);
 		if (analyzed[k].us >= STENO_TOLD_APART)
 			s->analysis = analyzed[k].us;
-		if (i == 0)
-			last_message = 0;
 		return;
 	}
 }
@@ -169,12 +165,23 @@ add_analysis(StenoStatement *s)
 void
 steno_told_apart(StenoStatement *s, const PlannedStmt *plan, Portal portal)
 {
+	uint64		planning = 0;
+
 	if (is_planned(s, plan, portal))
+	{
+		planning = planned.us;
 		add_planning(s);
+	}
 	planned.source = NULL;
-	if (last_message != 0 && s->top_level && steno_my.client && portal != NULL &&
-		(portal->visible || last_message == steno_my.begun_message))
-		add_analysis(s);
+	if (!s->top_level || !steno_my.client || portal == NULL)
+		return;
+	if (portal->visible)
+	{
+		if (waiting > 0)
+			add_parse(s);
+	}
+	else if (unlikely(s->before >= planning + STENO_TOLD_APART))
+		s->analysis = steno_short_us(s->before - planning);
 }
 
 /* ---- the planner ---- */

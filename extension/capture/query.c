@@ -947,13 +947,23 @@ begin_query(QueryDesc *query)
 	return s;
 }
 
+/* Whether a statement is that of the in-flight entry, which only one that is recorded has. */
+static inline bool
+is_in_flight(const StenoStatement *s, const StenoInFlight *f)
+{
+	return f->statement == s->statement && f->active != 0;
+}
+
 /* A client's query has begun that waits in its portal for the message that runs it. */
 static inline void
 waits_to_run(QueryDesc *query)
 {
 	/* it may be over already: a canceled wait fails it, and the array may have moved */
-	if (likely(steno_my.level == NULL && steno_find_open(query) != NULL))
-		steno_inflight_wait(&steno_my.producer.ring->inflight, false);
+	const StenoStatement *s = steno_find_open(query);
+	StenoInFlight *f = &steno_my.producer.ring->inflight;
+
+	if (likely(s != NULL && is_in_flight(s, f)))
+		steno_inflight_wait(f, false);
 }
 
 STENO_HOT static pg_noinline void
@@ -1261,13 +1271,6 @@ is_exhausted(const StenoStatement *s, const QueryDesc *query, ScanDirection dire
 {
 	return direction == ForwardScanDirection && (count == 0 || query->estate->es_processed < count) &&
 		(s->portal->cursorOptions & (CURSOR_OPT_NO_SCROLL | CURSOR_OPT_HOLD)) == CURSOR_OPT_NO_SCROLL;
-}
-
-/* Whether a statement is that of the in-flight entry. */
-static inline bool
-is_in_flight(const StenoStatement *s, const StenoInFlight *f)
-{
-	return f->statement == s->statement && f->active != 0;
 }
 
 /* A client's query has been run in part, and waits for the message that runs it again. */

@@ -213,6 +213,27 @@ foreach my $of ('of alice', 'opened by alice', 'read by alice', 'by bob')
 		[ map { "$_->{outcome} " . ($_->{rows} // '-') } statements($node, application => 'idle', text => qr/done|half/) ],
 		[ 'ok 1', 'ok 4' ], 'after a kill, both are known to have delivered what they had');
 }
+# What is not recorded leaves nothing in the in-flight entry, which recovery would take for a statement.
+{
+	my $quiet = Steno::Client->new($node, application_name => 'quiet', options => '-c steno.log=write');
+
+	foreach my $sql ('SELECT 1 /* unrecorded */', 'INSERT INTO t VALUES (7) /* recorded */', 'SELECT 2 /* unrecorded */')
+	{
+		$quiet->query('BEGIN');
+		$quiet->parse('', $sql)->bind_values('p', '');
+		$quiet->execute('p', 1)->sync->finish;
+		$quiet->query('COMMIT');
+	}
+	$quiet->query('BEGIN');
+	$quiet->parse('', 'SELECT i FROM generate_series(1, 9) i /* unrecorded */')->bind_values('p', '')->execute('p', 1)->sync->finish;
+	kill 'KILL', $quiet->{pid};
+	close $quiet->{socket};
+	wait_until('the server is back again', sub { $node->psql('postgres', 'SELECT 1') == 0 });
+	is_deeply(
+		[ map { "$_->{outcome} $_->{text}" } statements($node, application => 'quiet', class => qr/^(read|write|error)$/) ],
+		[ 'ok INSERT INTO t VALUES (7) /* recorded */' ], 'statements that are not recorded leave nothing, also after a kill');
+	is(scalar(grep { !defined $_->{text} } statements($node, application => 'quiet')), 0, 'and none is invented');
+}
 verify_ok($node, 'the trail');
 
 done_testing();

@@ -7,6 +7,7 @@ use warnings;
 
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Steno::Client;
 use Steno;
 use Test::More;
 
@@ -84,6 +85,19 @@ $node->psql('postgres', 'SELECT nothing FROM ' . join(', ', map { "many_$_" } 1 
 my ($many) = statements($node, text => qr/many_99/);
 is(@{ $many->{relations} } + ($many->{extra}{relations_omitted} // 0), 100, 'names that there is no space for are counted');
 is(scalar(statements($node, text => qr/SELECT nothing FROM z/)), 1, 'a deep query has its record');
+
+# The names are found by parsing the text again; the client has had the parser's warnings.
+{
+	my $c = Steno::Client->new($node, user => 'tom', application_name => 'warned');
+	my $answer;
+
+	$c->query('SET standard_conforming_strings = off');
+	$answer = $c->query(q{SELECT 'a\\\\b' FROM hr.salary});
+	is($answer->{sqlstate}, '42501', 'a text with a string of the old form is refused');
+	is(scalar(grep { /nonstandard use/ } @{ $answer->{notices} }), 1, 'the client is warned of it once');
+	is(relations_of(the_record($node, 'it', application => 'warned', outcome => 'error'))->[0]{name}, 'hr.salary', 'its relation is named');
+	$c->quit;
+}
 
 gapless($node, 'no session has gaps');
 $node->stop;

@@ -38,6 +38,15 @@ is_deeply(
 	],
 	'commands, a statement and a failure');
 
+# Its text is none of SQL: what is looked for in it does not change the error that its client gets.
+{
+	my $stderr;
+
+	$node->psql('postgres', 'DROP_REPLICATION_SLOT missing;', stderr => \$stderr,
+		connstr => $node->connstr('postgres') . ' replication=database application_name=refused');
+	like($stderr, qr/^[^\n]*ERROR:  replication slot "missing" does not exist$/, 'the client has the error of its command, and no other');
+}
+
 # A base backup, and the user who took it.
 $node->backup('copy');
 {
