@@ -27,6 +27,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "base/handled.h"
 #include "capture/hooks.h"
 #include "capture/statement_record.h"
 #include "delivery/refusal.h"
@@ -133,8 +134,10 @@ steno_record_unplanned(const StenoUnplanned *q)
 	StenoEvent	event = {.kind = STENO_KIND_STATEMENT};
 	StenoShape	shape = {.command = q->command, .params = q->params, .failing = true};
 	bool		before = steno_allow_barriers(true);
+	uint32		hurry;
 
 	HOLD_INTERRUPTS();
+	hurry = steno_failure_begins();
 	steno_forget_raised();
 	if (q->depth == 0 && steno_my.open_count > 0)
 		steno_open_finish_committed();
@@ -158,10 +161,18 @@ steno_record_unplanned(const StenoUnplanned *q)
 			s.time -= planning;
 		}
 		MemoryContextSwitchTo(steno_raised.context);
-		event.edata = CopyErrorData();
-		steno_session_failing(s.user_id);
-		steno_make_record(&s, &event, &shape, &record, &values);
-		steno_put_ended(&s, &record);
+		PG_TRY();
+		{
+			event.edata = steno_handled = CopyErrorData();
+			steno_session_failing(s.user_id);
+			steno_make_record(&s, &event, &shape, &record, &values);
+			steno_put_ended(&s, &record);
+		}
+		PG_FINALLY();
+		{
+			steno_handled = NULL;
+		}
+		PG_END_TRY();
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(steno_raised.context);
 	}
@@ -170,6 +181,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	steno_remember_end(&s);
 	if (s.objects)
 		steno_objects_release(&s.objects);
+	steno_failure_ends(hurry);
 	RESUME_INTERRUPTS();
 	(void) steno_allow_barriers(before);
 }
@@ -223,14 +235,26 @@ steno_fail(StenoLevel *l)
 {
 	MemoryContext old = CurrentMemoryContext;
 	bool		before = steno_allow_barriers(true);
+	uint32		hurry;
 
 	HOLD_INTERRUPTS();
+	hurry = steno_failure_begins();
 	record_raised();
 	steno_forget_raised();
 	MemoryContextSwitchTo(steno_raised.context);
-	record_failed(l, CopyErrorData(), false);
+	PG_TRY();
+	{
+		steno_handled = CopyErrorData();
+		record_failed(l, steno_handled, false);
+	}
+	PG_FINALLY();
+	{
+		steno_handled = NULL;
+	}
+	PG_END_TRY();
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(steno_raised.context);
+	steno_failure_ends(hurry);
 	RESUME_INTERRUPTS();
 	(void) steno_allow_barriers(before);
 }

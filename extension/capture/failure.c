@@ -15,23 +15,25 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "libpq/libpq-be.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "parser/parser.h"
+#include "postmaster/postmaster.h"
+#include "replication/walsender.h"
+#include "storage/ipc.h"
+#include "tcop/tcopprot.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
 #include "base/compat.h"
+#include "base/handled.h"
 #include "capture/hooks.h"
 #include "capture/statement_record.h"
 #include "delivery/room.h"
 #include "delivery/wait.h"
 #include "filter/split.h"
-#include "libpq/libpq-be.h"
-#include "parser/parser.h"
 #include "written/written.h"
-#include "postmaster/postmaster.h"
-#include "miscadmin.h"
-#include "replication/walsender.h"
-#include "storage/ipc.h"
-#include "tcop/tcopprot.h"
-#include "mb/pg_wchar.h"
-#include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 
 static emit_log_hook_type previous_emit;
@@ -113,25 +115,6 @@ in_analysis(const ErrorData *edata)
 }
 
 /*
- * An error was raised and caught while this one, which is being reported, was handled.  To forget it, the server
- * forgets all: so put a copy of this one back, in its place.
- */
-static void
-forget_inner_error(ErrorData *reported)
-{
-	FlushErrorState();
-	PG_TRY();
-	{
-		ReThrowError(reported);
-	}
-	PG_CATCH();
-	{
-		/* it is where it was */
-	}
-	PG_END_TRY();
-}
-
-/*
  * Parse a text again that the parser has accepted; NIL if it does not accept it now, for example because the text is
  * that of a part whose beginning was not found.  The client has had the parser's warnings, and must get the error that
  * is being reported, and no other.
@@ -144,7 +127,6 @@ parse_again(const char *text, uint64 len)
 	uint32		interrupts = InterruptHoldoffCount;
 	uint32		cancels = QueryCancelHoldoffCount;
 	MemoryContext context = CurrentMemoryContext;
-	ErrorData  *reported = CopyErrorData();
 	List	   *volatile parsed = NIL;
 
 	client_min_messages = ERROR;
@@ -158,7 +140,7 @@ parse_again(const char *text, uint64 len)
 		/* the throw has set the counts to zero */
 		InterruptHoldoffCount = interrupts;
 		QueryCancelHoldoffCount = cancels;
-		FlushErrorState();
+		steno_forget_error();
 		MemoryContextSwitchTo(context);
 	}
 	PG_END_TRY();
@@ -302,11 +284,35 @@ record_reported(ErrorData *edata)
 		record_failure(debug_query_string, edata);
 }
 
+/*
+ * A FATAL error is being reported, and ours was caught.  Raising one while another is reported has freed the
+ * strings of that.
+ */
+STENO_COLD static void
+keep_reporting(ErrorData *edata)
+{
+	static char message[] = "terminating connection: out of memory";
+
+	if (steno_handled)
+	{
+		steno_forget_error();
+		return;
+	}
+	edata->message = message;
+	edata->detail = edata->detail_log = edata->hint = edata->context = edata->backtrace = NULL;
+	edata->schema_name = edata->table_name = edata->column_name = edata->datatype_name = edata->constraint_name = NULL;
+	edata->internalquery = NULL;
+}
+
 static void
 failure(ErrorData *edata)
 {
 	static bool busy;
+	static MemoryContext context;
+	MemoryContext old = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
 	bool		before;
+	uint32		hurry;
 	static TimestampTz raised;	/* timestamp of the client's message whose failure we could not
 								 * record */
 
@@ -329,8 +335,14 @@ failure(ErrorData *edata)
 	HOLD_INTERRUPTS();
 	/* an error is reported after it was caught, so the code that raised it is no longer running */
 	before = steno_allow_barriers(edata->elevel == ERROR);
+	hurry = steno_failure_begins();
 	PG_TRY();
 	{
+		if (context == NULL)
+			context = AllocSetContextCreate(TopMemoryContext, "pg_steno reported error", ALLOCSET_SMALL_SIZES);
+		MemoryContextSwitchTo(context);
+		steno_handled = CopyErrorData();
+		MemoryContextSwitchTo(old);
 		record_reported(edata);
 	}
 	PG_CATCH();
@@ -343,10 +355,22 @@ failure(ErrorData *edata)
 		busy = false;
 		(void) steno_allow_barriers(false);
 		raised = GetCurrentStatementStartTimestamp();
-		PG_RE_THROW();
+		if (edata->elevel == ERROR)
+		{
+			steno_handled = NULL;
+			steno_failure_ends(hurry);
+			PG_RE_THROW();
+		}
+		/* the session must end, whatever becomes of its records */
+		MemoryContextSwitchTo(old);
+		keep_reporting(edata);
 	}
 	PG_END_TRY();
-	RESUME_INTERRUPTS();
+	steno_handled = NULL;
+	MemoryContextReset(context);
+	InterruptHoldoffCount = holdoff;
+	steno_failure_ends(hurry);
+	steno_raised.held = false;
 	(void) steno_allow_barriers(before);
 	busy = false;
 }

@@ -46,6 +46,26 @@ steno_forget_raised(void)
 }
 
 /*
+ * A failure is recorded: that must not wait for room if the session may hold a lightweight lock, for which others
+ * then wait, too.  Returns what steno_failure_ends gets.
+ */
+STENO_COLD uint32
+steno_failure_begins(void)
+{
+	uint32		before = steno_my.start_mask & STENO_START_HURRY;
+
+	if (steno_raised.held)
+		steno_my.start_mask |= STENO_START_HURRY;
+	return before;
+}
+
+STENO_COLD void
+steno_failure_ends(uint32 before)
+{
+	steno_my.start_mask = (steno_my.start_mask & ~STENO_START_HURRY) | before;
+}
+
+/*
  * Error context callback, called for every message that is raised while a statement
  * runs.  Inner callbacks have been called before, so the text of a nested statement
  * that failed in analysis is known.
@@ -57,6 +77,7 @@ steno_note_raised(void *arg)
 	MemoryContext old;
 	ErrorData  *edata;
 
+	steno_raised.held = InterruptHoldoffCount > 0;
 	/* memory cannot be allocated in a critical section, where an error is a PANIC */
 	if (arg != steno_my.level || steno_my.paused || ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION ||
 		ERRCODE_TO_CATEGORY(code) == ERRCODE_WARNING || CritSectionCount > 0)

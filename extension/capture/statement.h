@@ -33,11 +33,15 @@ typedef struct StenoRaised
 	Oid			user_id;		/* the role then: the abort of a subtransaction sets it back */
 	MemoryContext context;		/* of both */
 	int			recorded_code;	/* outside of any statement: that of the last error, if it has its record */
+	bool		held;			/* interrupts were held: perhaps by a lightweight lock, which is held until the
+								 * abort */
 } StenoRaised;
 
 extern StenoRaised steno_raised;
 
 extern void steno_forget_raised(void);
+extern uint32 steno_failure_begins(void);
+extern void steno_failure_ends(uint32 hurry);
 extern void steno_forget_lost_level(void);
 extern void steno_take_nested_number(uint64 *statement, uint32 *substatement);
 extern void steno_number_statement(StenoStatement *s, const char *source, int location, int length,

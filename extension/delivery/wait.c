@@ -24,6 +24,7 @@
 #include "utils/resowner.h"
 #include "utils/wait_event.h"
 
+#include "base/handled.h"
 #include "delivery/refusal.h"
 #include "delivery/room.h"
 #include "policy/secret.h"
@@ -75,7 +76,7 @@ steno_call_guarded(void (*f) (void))
 		QueryCancelHoldoffCount = cancels;
 		CurrentResourceOwner = owner;
 		MemoryContextSwitchTo(context);
-		FlushErrorState();
+		steno_forget_error();
 		done = false;
 	}
 	PG_END_TRY();

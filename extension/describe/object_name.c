@@ -28,6 +28,7 @@
 #include "utils/syscache.h"
 
 #include "base/defaults.h"
+#include "base/handled.h"
 #include "describe/object.h"
 
 static MemoryContext context;
@@ -93,12 +94,13 @@ steno_object_guarded(void (*work) (void *arg), void *arg)
 	{
 		MemoryContextSwitchTo(old);
 		error_context_stack = callbacks;
-		if (!may_swallow_error(geterrcode()))
+		/* while another error is being reported, none must get out */
+		if (steno_handled == NULL && !may_swallow_error(geterrcode()))
 		{
 			CurrentResourceOwner = outer;
 			PG_RE_THROW();
 		}
-		FlushErrorState();
+		steno_forget_error();
 	}
 	PG_END_TRY();
 	error_context_stack = callbacks;

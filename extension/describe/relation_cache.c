@@ -11,6 +11,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "base/handled.h"
 #include "describe/relation_cache.h"
 
 /* When there are this many entries, those that the current statement has not used are removed. */
@@ -240,7 +241,7 @@ create_entry(Oid relid)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(old);
-		FlushErrorState();
+		steno_forget_error();
 		InterruptHoldoffCount = holdoff;	/* an error has set it to zero */
 		return NULL;
 	}

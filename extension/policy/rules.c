@@ -32,6 +32,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "base/handled.h"
 #include "filter/rules.h"
 #include "policy/rules.h"
 
@@ -196,7 +197,7 @@ compile_regex(regex_t * regex, const char *pattern, char *reason)
 		PG_CATCH();
 		{
 			MemoryContextSwitchTo(TopMemoryContext);
-			FlushErrorState();
+			steno_forget_error();
 			ok = false;
 		}
 		PG_END_TRY();
@@ -341,7 +342,7 @@ steno_rules_redact(uint32 tag, const char *text, size_t len)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(steno_private.scratch);
-		FlushErrorState();
+		steno_forget_error();
 		result = NULL;
 	}
 	PG_END_TRY();

@@ -1,7 +1,7 @@
 /*
  * extension/t/hooks.c
- *		A library that uses the server's hooks in every order, for hooks_in_any_order.pl and
- *		long_searches_can_be_ended.pl.
+ *		A library that uses the server's hooks in every order, for hooks_in_any_order.pl,
+ *		long_searches_can_be_ended.pl, and failures_under_locks_do_not_wait.pl.
  *
  * It is compiled twice: LIBRARY is hooks_inner, which pg_steno's hooks call, or hooks_outer, which calls them.  A
  * client's message that begins with the comment "act" is acted on once, as the library's setting LIBRARY.act says:
@@ -22,6 +22,7 @@
 #include "miscadmin.h"
 #include "optimizer/planner.h"
 #include "parser/parser.h"
+#include "storage/lwlock.h"
 #include "tcop/dest.h"
 #include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
@@ -160,6 +161,11 @@ do_what(void)
 		object_access_hook(OAT_FUNCTION_EXECUTE, ProcedureRelationId, 31, 0, NULL);
 	else if (strcmp(what, "error") == 0)
 		ereport(ERROR, (errcode(ERRCODE_RAISE_EXCEPTION), errmsg("error of a hook")));
+	else if (strcmp(what, "locked_error") == 0)
+	{
+		LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+		ereport(ERROR, (errcode(ERRCODE_RAISE_EXCEPTION), errmsg("error under a lock")));
+	}
 	else if (strcmp(what, "cancel") == 0)
 	{
 		/* as a signal does, at a place that is certain */

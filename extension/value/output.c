@@ -34,6 +34,7 @@
 #include "utils/timeout.h"
 
 #include "base/defaults.h"
+#include "base/handled.h"
 #include "value/output.h"
 
 /*
@@ -291,7 +292,7 @@ take_error(MemoryContext context)
 	steno_my.paused = false;
 	MemoryContextSwitchTo(context);
 	edata = CopyErrorData();
-	FlushErrorState();
+	steno_forget_error();
 	steno_my.paused = true;
 	return edata;
 }
