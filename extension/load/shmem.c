@@ -444,6 +444,7 @@ startup_shmem(void)
 		warn_of_log_min_messages();
 	}
 	create_rings();
+	steno_last_stop_begin_run();
 	if (first)
 	{
 		report_start();

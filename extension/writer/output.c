@@ -474,6 +474,17 @@ steno_writer_server(StenoWriter *w, const char *const *pairs, int count)
 	steno_writer_record(w, STENO_KIND_SERVER, 0, pairs, count);
 }
 
+/* Format a time for a record: UTC, whole seconds. */
+void
+steno_format_utc(char *to, size_t size, TimestampTz t)
+{
+	time_t		seconds = (time_t) timestamptz_to_time_t(t);
+	struct tm	utc;
+
+	gmtime_r(&seconds, &utc);
+	strftime(to, size, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
 /* The same with the event's name and at most one other pair (none if name is NULL). */
 void
 steno_writer_event(StenoWriter *w, const char *event, const char *name, const char *value)

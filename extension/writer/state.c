@@ -18,6 +18,8 @@
  * - after a crash of the machine, which loses its ring file, the stream must have the
  *	 last block that was surely on disk; how many came after it is unknown.
  *
+ * The last sector has where the server's WAL ended at its last stop (last_stop.c).
+ *
  * A copy of the file, with the data directory or without it, has another inode and
  * creation time than its header states.  This distinguishes a base backup from a
  * restart.
@@ -47,7 +49,9 @@
 #define STATE_FILE "pg_steno.state"
 #define STATE_MAGIC UINT64CONST(0x315453554e455453) /* "STENUST1" */
 #define STATE_SECTOR 512
-#define STATE_SIZE (STATE_SECTOR * (1 + STENO_MAX_WRITERS))
+/* Sector of the last stop, after those of the entries. */
+#define STOP_SECTOR (1 + STENO_MAX_WRITERS)
+#define STATE_SIZE (STATE_SECTOR * (STOP_SECTOR + 1))
 
 #define MACHINE_LEN 40
 
@@ -99,6 +103,14 @@ typedef struct StateEntry
 								 * written */
 	uint64		sum;
 } StateEntry;
+
+/* Written by writer 0 when it has stopped; the first process of the next run takes it. */
+typedef struct StateStop
+{
+	uint64		magic;
+	StenoStop	stop;
+	uint64		sum;
+} StateStop;
 
 StaticAssertDecl(sizeof(StateHeader) <= STATE_SECTOR && sizeof(StateEntry) <= STATE_SECTOR, "one sector each");
 StaticAssertDecl(offsetof(StateEntry, from) == 136 && offsetof(StateEntry, sum) == 456, "layout of the state file");
@@ -161,6 +173,14 @@ static bool
 write_state_entry(int fd, int writer, StateEntry *s)
 {
 	return write_state_sector(fd, 1 + writer, s, sizeof(*s), offsetof(StateEntry, sum));
+}
+
+static bool
+write_state_stop(int fd, const StenoStop *stop)
+{
+	StateStop	s = {.stop = *stop};
+
+	return write_state_sector(fd, STOP_SECTOR, &s, sizeof(s), offsetof(StateStop, sum));
 }
 
 /* ---- identity of this server ---- */
@@ -363,6 +383,8 @@ steno_state_begin_run(uint64 ring_file, bool first)
 		if (!write_state_entry(fd, i, &s))
 			refuse_state_file(path);
 	}
+	if (reason != STENO_BRANCH_NONE && !write_state_stop(fd, &(StenoStop) {0}))
+		refuse_state_file(path);
 	/* the header is written last: until then, the old one with its inode is valid */
 	if (pg_fsync(fd) != 0 ||
 		!write_state_sector(fd, 0, &now, sizeof(now), offsetof(StateHeader, sum)) ||
@@ -637,6 +659,26 @@ steno_state_stopped(StenoWriter *w)
 		return;
 	entry.flags |= ENTRY_CLEAN;
 	save_entry(w->number, true);
+}
+
+/* The server has stopped, and its trail is on disk: keep where its WAL ended.  If that fails, the next start only knows less. */
+void
+steno_state_stop(const StenoStop *stop)
+{
+	if (state_file >= 0)
+		(void) (write_state_stop(state_file, stop) && pg_fdatasync(state_file) == 0);
+}
+
+/* Where the WAL ended at the last stop, which only one start may be told; false if that is not known. */
+bool
+steno_state_take_stop(StenoStop *stop)
+{
+	StateStop	s;
+
+	if (state_file < 0 || !read_state_sector(state_file, STOP_SECTOR, &s, sizeof(s), offsetof(StateStop, sum)))
+		return false;
+	*stop = s.stop;
+	return write_state_stop(state_file, &(StenoStop) {0}) && pg_fdatasync(state_file) == 0;
 }
 
 /*

@@ -50,15 +50,27 @@ static StenoWriter *me;
 
 /* ---- records of the server ---- */
 
-/* Record the start of the server, with its identity, run and settings. */
+/* Record the start of the server, with its identity, run and settings, and whether it was not run since its last stop. */
 static void
 record_server_start(StenoWriter *w)
 {
-	const char *pairs[2 * (2 + STENO_IDENTITY_PAIRS + STENO_SETTINGS_MOST)] = {"event", "start", "version", PG_VERSION};
+	const char *pairs[2 * (2 + STENO_IDENTITY_PAIRS + STENO_LAST_STOP_PAIRS + STENO_SETTINGS_MOST)] = {"event", "start", "version", PG_VERSION};
 	int			n = 2;
 
 	n += steno_state_identity(pairs + 2 * n);
+	n += steno_last_stop_compare(pairs + 2 * n);
 	n += steno_settings_configured(pairs + 2 * n);
+	steno_writer_server(w, pairs, n);
+}
+
+/* Record the stop of the server, when no session is left. */
+static void
+record_server_stop(StenoWriter *w, StenoStop *stop)
+{
+	const char *pairs[2 * 3] = {"event", "stop", "version", PG_VERSION};
+	int			n = 2;
+
+	n += steno_last_stop_describe(pairs + 2 * n, stop);
 	steno_writer_server(w, pairs, n);
 }
 
@@ -108,16 +120,6 @@ record_changed_rules(const char *from, const char *to, const char *errors, const
 	steno_writer_write(me);
 }
 
-static void
-format_utc(char *to, size_t size, TimestampTz t)
-{
-	time_t		seconds = (time_t) timestamptz_to_time_t(t);
-	struct tm	utc;
-
-	gmtime_r(&seconds, &utc);
-	strftime(to, size, "%Y-%m-%dT%H:%M:%SZ", &utc);
-}
-
 /* Record an outage that is over, between two blocks. */
 static void
 record_outage(StenoWriter *w)
@@ -136,8 +138,8 @@ record_outage(StenoWriter *w)
 
 	if (!steno_health_take_outage(w, &o))
 		return;
-	format_utc(since, sizeof(since), o.since);
-	format_utc(until, sizeof(until), o.over);
+	steno_format_utc(since, sizeof(since), o.since);
+	steno_format_utc(until, sizeof(until), o.over);
 	snprintf(attempts, sizeof(attempts), UINT64_FORMAT, o.attempts);
 	snprintf(dropped, sizeof(dropped), UINT64_FORMAT, o.dropped);
 	snprintf(refused, sizeof(refused), UINT64_FORMAT, o.refused);
@@ -240,7 +242,7 @@ continue_run(StenoWriter *w)
 	steno_recover_own_intent(w);
 	TimestampDifference(w->gone_since, GetCurrentTimestamp(), &seconds, &microseconds);
 	snprintf(number, sizeof(number), "%d", w->number);
-	format_utc(since, sizeof(since), w->gone_since);
+	steno_format_utc(since, sizeof(since), w->gone_since);
 	snprintf(message, sizeof(message), "writer %d was not running for %ld.%03d s", w->number,
 			 seconds, microseconds / 1000);
 	ereport(LOG,
@@ -515,6 +517,7 @@ steno_writer_main(Datum main_arg)
 {
 	StenoDrain	live;
 	StenoWriter *w;
+	StenoStop	stop = {0};
 
 	w = me = start_writer(DatumGetInt32(main_arg));
 	if (w->restarted)
@@ -526,11 +529,15 @@ steno_writer_main(Datum main_arg)
 
 	record_outage(w);
 	if (w->number == 0 && steno_process_run_ends())
-		steno_writer_event(w, "stop", NULL, NULL);
+		record_server_stop(w, &stop);
 	if (!steno_drain_rings(w, &live, true) || !steno_writer_write(w))
 		keep_ring_file(&live);
 	else if (steno_writer_index(w) && steno_seal_stop(w) && steno_writer_sync(w))
+	{
 		steno_state_stopped(w);
+		if (w->number == 0)
+			steno_state_stop(&stop);
+	}
 	steno_stream_close(&w->stream);
 	steno_alert_finish();
 	steno_process_exit();

@@ -250,6 +250,24 @@ extern bool steno_state_settle_unused(int writer, const StenoBranch *branch, Ste
 #define STENO_IDENTITY_PAIRS 6
 extern int	steno_state_identity(const char **pairs);
 
+/* The last stop: where the server's own WAL ended (0: it had none), and when.  Part of the state file. */
+typedef struct StenoStop
+{
+	uint64		wal;
+	uint64		timeline;
+	int64		time;
+} StenoStop;
+
+extern void steno_state_stop(const StenoStop *stop);
+extern bool steno_state_take_stop(StenoStop *stop);
+
+/* ---- last_stop.c ---- */
+
+#define STENO_LAST_STOP_PAIRS 2
+extern void steno_last_stop_begin_run(void);
+extern int	steno_last_stop_describe(const char **pairs, StenoStop *stop);
+extern int	steno_last_stop_compare(const char **pairs);
+
 /* ---- output.c ---- */
 
 extern bool steno_writer_keep_place(StenoWriter *writer, bool check_lock);
@@ -264,6 +282,7 @@ extern bool steno_writer_record(StenoWriter *writer, int kind, int class,
 								const char *const *pairs, int count);
 extern void steno_writer_server(StenoWriter *writer, const char *const *pairs, int count);
 extern void steno_writer_report_lost(StenoWriter *writer, uint32 stream, StenoLost *lost);
+extern void steno_format_utc(char *to, size_t size, TimestampTz t);
 extern void steno_writer_event(StenoWriter *writer, const char *event,
 							   const char *name, const char *value);
 extern void steno_writer_announce_synced(StenoWriter *writer);

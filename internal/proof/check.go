@@ -91,6 +91,10 @@ func (c *checker) problem(format string, args ...any) {
 	c.report.Problems = append(c.report.Problems, fmt.Sprintf(format, args...))
 }
 
+func (c *checker) stopped(format string, args ...any) {
+	c.report.Stopped = append(c.report.Stopped, fmt.Sprintf(format, args...))
+}
+
 func (c *checker) except(format string, args ...any) {
 	c.report.Exceptions = append(c.report.Exceptions, fmt.Sprintf(format, args...))
 }
@@ -604,7 +608,7 @@ func (c *checker) complete() {
 	t := c.told
 	t.recording(c.except)
 	begins := !slices.ContainsFunc(c.streams, func(st *stream) bool { return st.from != trail.MinTime })
-	t.downTimes(until, begins, c.except)
+	t.downTimes(until, begins, c.except, c.stopped)
 	t.losses(until, c.except)
 	c.report.Sessions = t.missing(c.problem)
 	t.obscure(c.except)

@@ -69,6 +69,9 @@ type run struct {
 	block    uint64
 	settings map[string]string // nil: the record does not state them
 	writers  int
+	// notRunSince is the position in the WAL of the last stop, if the WAL and the control file show
+	// that the server did not run after it; empty if they do not.
+	notRunSince string
 }
 
 // event is any other server record.
@@ -77,6 +80,7 @@ type event struct {
 	stream uint32
 	name   string
 	detail string
+	wal    string // of a stop: its position in the WAL
 }
 
 type gap struct {
@@ -189,7 +193,7 @@ func (c *conditions) setting(r *trail.Record, text func(string) string) {
 func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text func(string) string) {
 	switch name := text("event"); name {
 	case "start":
-		one := run{time: r.Time, stream: stream, block: block, writers: 1}
+		one := run{time: r.Time, stream: stream, block: block, writers: 1, notRunSince: text("not_run_since_wal")}
 		if text("run") != "" {
 			one.settings = map[string]string{}
 			for name, value := range r.ExtraPairs {
@@ -215,7 +219,7 @@ func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text f
 				detail = append(detail, n+"="+string(value))
 			}
 		}
-		c.events = append(c.events, event{r.Time, stream, name, strings.Join(detail, " ")})
+		c.events = append(c.events, event{r.Time, stream, name, strings.Join(detail, " "), text("wal")})
 	}
 }
 
@@ -419,8 +423,9 @@ func compareScopes(a, b scope) int {
 // ---- when the server was not recording ----
 
 // downTimes lists when no server wrote the trail, and how runs ended. begins says that the
-// proof has the trail from its beginning.
-func (c *conditions) downTimes(until int64, begins bool, except func(format string, args ...any)) {
+// proof has the trail from its beginning. stopped gets the times in which it is known that
+// the server did not run, so that nothing could be recorded.
+func (c *conditions) downTimes(until int64, begins bool, except, stopped func(format string, args ...any)) {
 	a := c.asked
 	ended := func(after, before int64, names ...string) (found *event) {
 		for i := range c.events {
@@ -442,6 +447,8 @@ func (c *conditions) downTimes(until int64, begins bool, except func(format stri
 			switch {
 			case i == 0 && begins && stop == nil:
 				except("nothing was recorded before %s: the trail begins with this start of the server", render.Time(one.time))
+			case stop != nil && stop.time < a.until && stop.wal != "" && stop.wal == one.notRunSince:
+				stopped("the server did not run from %s until %s: its WAL and its control file agree that it was not started in between", render.Time(stop.time), render.Time(one.time))
 			case stop != nil && stop.time < a.until:
 				except("nothing was recorded from %s until %s: the server was not running, or ran without pg_steno", render.Time(stop.time), render.Time(one.time))
 			case stop != nil:

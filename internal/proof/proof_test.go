@@ -204,6 +204,15 @@ func TestExceptions(t *testing.T) {
 		{name: "stopped", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(w.event(35.1, "stop"), w.starts(35.4))
 		}}}, wants: `nothing was recorded from .*:20:19.000000Z until .*:20:37.000000Z: the server was not running`},
+		{name: "not run", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(w.event(35.1, "stop", "wal", "0/15C8A40"), w.starts(35.4, "not_run_since_wal", "0/15C8A40"))
+		}}}},
+		{name: "run since another stop", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(w.event(35.1, "stop", "wal", "0/15C8A40"), w.starts(35.4, "not_run_since_wal", "0/15C8A48"))
+		}}}, wants: `the server was not running, or ran without pg_steno`},
+		{name: "not known whether it was run", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(w.event(35.1, "stop"), w.starts(35.4, "not_run_since_wal", ""))
+		}}}, wants: `the server was not running, or ran without pg_steno`},
 		{name: "crashed", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(w.starts(35.4), w.event(35.41, "recover"))
 		}}}, wants: `ended without stopping before .* was recovered`},

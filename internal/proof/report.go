@@ -35,10 +35,12 @@ type Report struct {
 
 	// Problems are why nothing is proved, Uncovered the parts of the range about which
 	// nothing is proved, and Exceptions what the answer may lack although everything else is
-	// proved. Unread is why records could not be read.
+	// proved. Stopped are the times of the range in which the server did not run, as its WAL and
+	// its control file show; they take nothing from the answer. Unread is why records could not be read.
 	Problems   []string `json:"problems"`
 	Uncovered  []string `json:"uncovered"`
 	Exceptions []string `json:"exceptions"`
+	Stopped    []string `json:"stopped"`
 	Unread     string   `json:"unreadable,omitempty"`
 
 	asked   *asked
@@ -74,7 +76,7 @@ func (r *Report) addStream(st *stream) {
 func (r *Report) finish() {
 	r.Proved = len(r.Problems)+len(r.Uncovered) == 0 && r.Unread == ""
 	r.Complete = r.Proved && len(r.Exceptions) == 0
-	for _, list := range []*[]string{&r.Problems, &r.Uncovered, &r.Exceptions} {
+	for _, list := range []*[]string{&r.Problems, &r.Uncovered, &r.Exceptions, &r.Stopped} {
 		if *list == nil {
 			*list = []string{}
 		}
@@ -127,6 +129,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 			row(title, "%s", one)
 		}
 	}
+	list("stopped:", r.Stopped)
 	list("except:", r.Exceptions)
 	list("uncovered:", r.Uncovered)
 	list("problem:", r.Problems)
