@@ -483,6 +483,16 @@ steno_prefetch_state(void)
 /* Memory for one record; NULL when there is none. */
 extern void *steno_scratch(size_t size);
 
+/*
+ * The error that the server is handling while we record it, of which the server has a stack: one that is reported
+ * to the log or was caught is still there, and whoever reports it or throws it again needs it.
+ * FlushErrorState(), with which the error of what we call ourselves is forgotten, empties the whole stack.  So
+ * whoever records while an error is being handled sets this, a copy that outlives what is called meanwhile, and
+ * whoever forgets an error uses steno_forget_error(), which puts it back.
+ */
+extern ErrorData *steno_handled;
+extern void steno_forget_error(void);
+
 /* The 64-bit ID of the current transaction; 0: it has none. */
 static inline uint64
 steno_current_xid(void)

@@ -27,7 +27,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "base/handled.h"
 #include "capture/hooks.h"
 #include "capture/statement_record.h"
 #include "delivery/refusal.h"

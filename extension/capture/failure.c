@@ -27,7 +27,6 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
-#include "base/handled.h"
 #include "capture/hooks.h"
 #include "capture/statement_record.h"
 #include "delivery/room.h"

@@ -24,7 +24,6 @@
 #include "utils/resowner.h"
 #include "utils/wait_event.h"
 
-#include "base/handled.h"
 #include "delivery/refusal.h"
 #include "delivery/room.h"
 #include "policy/secret.h"

@@ -28,7 +28,6 @@
 #include "utils/syscache.h"
 
 #include "base/defaults.h"
-#include "base/handled.h"
 #include "describe/object.h"
 
 static MemoryContext context;

@@ -11,7 +11,6 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "base/handled.h"
 #include "describe/relation_cache.h"
 
 /* When there are this many entries, those that the current statement has not used are removed. */

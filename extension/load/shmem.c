@@ -26,6 +26,7 @@
 #include "utils/timestamp.h"
 
 #include "base/compat.h"
+#include "base/last_stop.h"
 #include "base/ring_folder.h"
 #include "load/load.h"
 #include "policy/rules.h"

@@ -32,7 +32,6 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
-#include "base/handled.h"
 #include "filter/rules.h"
 #include "policy/rules.h"
 

@@ -34,7 +34,6 @@
 #include "utils/timeout.h"
 
 #include "base/defaults.h"
-#include "base/handled.h"
 #include "value/output.h"
 
 /*

@@ -18,7 +18,7 @@
  * - after a crash of the machine, which loses its ring file, the stream must have the
  *	 last block that was surely on disk; how many came after it is unknown.
  *
- * The last sector has where the server's WAL ended at its last stop (last_stop.c).
+ * The last sector has where the server's WAL ended at its last stop (base/last_stop.c).
  *
  * A copy of the file, with the data directory or without it, has another inode and
  * creation time than its header states.  This distinguishes a base backup from a
@@ -114,6 +114,8 @@ typedef struct StateStop
 
 StaticAssertDecl(sizeof(StateHeader) <= STATE_SECTOR && sizeof(StateEntry) <= STATE_SECTOR, "one sector each");
 StaticAssertDecl(offsetof(StateEntry, from) == 136 && offsetof(StateEntry, sum) == 456, "layout of the state file");
+
+static const StenoStop no_stop;
 
 /* Set by the postmaster and inherited: whether the ring file of the entry's run still exists. */
 static bool ring_file_left[STENO_MAX_WRITERS];
@@ -383,7 +385,7 @@ steno_state_begin_run(uint64 ring_file, bool first)
 		if (!write_state_entry(fd, i, &s))
 			refuse_state_file(path);
 	}
-	if (reason != STENO_BRANCH_NONE && !write_state_stop(fd, &(StenoStop) {0}))
+	if (reason != STENO_BRANCH_NONE && !write_state_stop(fd, &no_stop))
 		refuse_state_file(path);
 	/* the header is written last: until then, the old one with its inode is valid */
 	if (pg_fsync(fd) != 0 ||
@@ -661,7 +663,10 @@ steno_state_stopped(StenoWriter *w)
 	save_entry(w->number, true);
 }
 
-/* The server has stopped, and its trail is on disk: keep where its WAL ended.  If that fails, the next start only knows less. */
+/*
+ * The server has stopped, and its trail is on disk: keep where its WAL ended.  If that fails, the next start only
+ * knows less.
+ */
 void
 steno_state_stop(const StenoStop *stop)
 {
@@ -678,7 +683,7 @@ steno_state_take_stop(StenoStop *stop)
 	if (state_file < 0 || !read_state_sector(state_file, STOP_SECTOR, &s, sizeof(s), offsetof(StateStop, sum)))
 		return false;
 	*stop = s.stop;
-	return write_state_stop(state_file, &(StenoStop) {0}) && pg_fdatasync(state_file) == 0;
+	return write_state_stop(state_file, &no_stop) && pg_fdatasync(state_file) == 0;
 }
 
 /*

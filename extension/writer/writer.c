@@ -50,15 +50,41 @@ static StenoWriter *me;
 
 /* ---- records of the server ---- */
 
-/* Record the start of the server, with its identity, run and settings, and whether it was not run since its last stop. */
+#define LAST_STOP_PAIRS 2
+
+/*
+ * If the server was not run since the last stop that is in the trail, the position of that stop in the WAL, and
+ * when it had shut down: pairs in static memory; returns their number.
+ */
+static int
+compare_last_stop(const char **pairs)
+{
+	static char wal[24];
+	static char time[32];
+	StenoStop	stop;
+	TimestampTz shut_down;
+
+	if (!steno_state_take_stop(&stop) || !steno_not_run_since(&stop, &shut_down))
+		return 0;
+	snprintf(wal, sizeof(wal), "%X/%X", LSN_FORMAT_ARGS((XLogRecPtr) stop.wal));
+	steno_format_utc(time, sizeof(time), shut_down);
+	pairs[0] = "not_run_since_wal";
+	pairs[1] = wal;
+	pairs[2] = "shut_down";
+	pairs[3] = time;
+	return 2;
+}
+
+/* Record the start of the server, with its identity, run and settings. */
 static void
 record_server_start(StenoWriter *w)
 {
-	const char *pairs[2 * (2 + STENO_IDENTITY_PAIRS + STENO_LAST_STOP_PAIRS + STENO_SETTINGS_MOST)] = {"event", "start", "version", PG_VERSION};
+	const char *pairs[2 * (2 + STENO_IDENTITY_PAIRS + LAST_STOP_PAIRS + STENO_SETTINGS_MOST)] =
+	{"event", "start", "version", PG_VERSION};
 	int			n = 2;
 
 	n += steno_state_identity(pairs + 2 * n);
-	n += steno_last_stop_compare(pairs + 2 * n);
+	n += compare_last_stop(pairs + 2 * n);
 	n += steno_settings_configured(pairs + 2 * n);
 	steno_writer_server(w, pairs, n);
 }
@@ -67,11 +93,12 @@ record_server_start(StenoWriter *w)
 static void
 record_server_stop(StenoWriter *w, StenoStop *stop)
 {
-	const char *pairs[2 * 3] = {"event", "stop", "version", PG_VERSION};
-	int			n = 2;
+	char		wal[24];
+	const char *pairs[] = {"event", "stop", "version", PG_VERSION, "wal", wal};
 
-	n += steno_last_stop_describe(pairs + 2 * n, stop);
-	steno_writer_server(w, pairs, n);
+	steno_last_stop_now(stop);
+	snprintf(wal, sizeof(wal), "%X/%X", LSN_FORMAT_ARGS((XLogRecPtr) stop->wal));
+	steno_writer_server(w, pairs, stop->wal == 0 ? 2 : 3);
 }
 
 /* Record the change of a setting, with the place of its new value in the configuration files, if it has one. */

@@ -12,6 +12,7 @@
 
 #include "base/compat.h"
 #include "base/facts.h"
+#include "base/last_stop.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -250,23 +251,8 @@ extern bool steno_state_settle_unused(int writer, const StenoBranch *branch, Ste
 #define STENO_IDENTITY_PAIRS 6
 extern int	steno_state_identity(const char **pairs);
 
-/* The last stop: where the server's own WAL ended (0: it had none), and when.  Part of the state file. */
-typedef struct StenoStop
-{
-	uint64		wal;
-	uint64		timeline;
-	int64		time;
-} StenoStop;
-
 extern void steno_state_stop(const StenoStop *stop);
 extern bool steno_state_take_stop(StenoStop *stop);
-
-/* ---- last_stop.c ---- */
-
-#define STENO_LAST_STOP_PAIRS 2
-extern void steno_last_stop_begin_run(void);
-extern int	steno_last_stop_describe(const char **pairs, StenoStop *stop);
-extern int	steno_last_stop_compare(const char **pairs);
 
 /* ---- output.c ---- */
 

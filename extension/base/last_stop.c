@@ -1,5 +1,5 @@
 /*
- * extension/writer/last_stop.c
+ * extension/base/last_stop.c
  *		What the server's WAL and control file tell about the time between the last
  *		stop and this start.
  *
@@ -19,7 +19,7 @@
  * It does not if the server was not shut down, if it was a standby, whose WAL comes from
  * elsewhere, or if the WAL cannot be read.
  */
-#include "writer/writer.h"
+#include "base/steno.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -33,6 +33,9 @@
 #include "miscadmin.h"
 #include "storage/standbydefs.h"
 #include "utils/timestamp.h"
+
+#include "base/last_stop.h"
+#include "trail/file.h"
 
 /* More records than background processes write while the server stops. */
 #define RECORDS_MOST 1000
@@ -67,25 +70,16 @@ steno_last_stop_begin_run(void)
 
 /* ---- the stop ---- */
 
-/*
- * The end of the WAL now, for the record of a stop: pairs in static memory; returns their number.  *stop
- * is for the state file; its wal is 0 if the WAL is not this server's own.
- */
-int
-steno_last_stop_describe(const char **pairs, StenoStop *stop)
+/* A stop now.  On a standby, whose WAL is not its own, wal is 0. */
+void
+steno_last_stop_now(StenoStop *stop)
 {
-	static char wal[24];
-
 	memset(stop, 0, sizeof(*stop));
 	if (RecoveryInProgress())
-		return 0;
+		return;
 	stop->wal = GetXLogInsertRecPtr();
 	stop->timeline = GetWALInsertionTimeLine();
 	stop->time = GetCurrentTimestamp();
-	snprintf(wal, sizeof(wal), "%X/%X", LSN_FORMAT_ARGS((XLogRecPtr) stop->wal));
-	pairs[0] = "wal";
-	pairs[1] = wal;
-	return 1;
 }
 
 /* ---- the start ---- */
@@ -157,7 +151,8 @@ is_shutdown_checkpoint(XLogReaderState *reader)
 static bool
 follows_switch(XLogReaderState *reader, XLogRecPtr from)
 {
-	return XLogRecGetPrev(reader) == from && XLogSegmentOffset(shut_down.checkpoint, wal_segment_size) == SizeOfXLogLongPHD &&
+	return XLogRecGetPrev(reader) == from &&
+		XLogSegmentOffset(shut_down.checkpoint, wal_segment_size) == SizeOfXLogLongPHD &&
 		shut_down.checkpoint / wal_segment_size == from / wal_segment_size + 1;
 }
 
@@ -202,29 +197,14 @@ is_last_run(XLogRecPtr from)
 	return result;
 }
 
-/*
- * For the record of a start: if the server was not run since the last stop of a server with pg_steno, the
- * position of that stop in the WAL, and when it had shut down.  Pairs in static memory; returns their number.
- */
-int
-steno_last_stop_compare(const char **pairs)
+/* Whether the server was not run since that stop, and when it had shut down after it.  False if that is not certain. */
+bool
+steno_not_run_since(const StenoStop *stop, TimestampTz *time)
 {
-	static char wal[24];
-	static char time[32];
-	StenoStop	stop;
-	TimestampTz over;
-
-	if (!steno_state_take_stop(&stop) || stop.wal == 0 || shut_down.checkpoint == 0)
-		return 0;
-	over = time_t_to_timestamptz(shut_down.time);
-	if (stop.timeline != shut_down.timeline || stop.wal > shut_down.checkpoint || stop.wal % XLOG_BLCKSZ == 0 ||
-		over + USECS_PER_SEC <= stop.time || over > GetCurrentTimestamp() || !is_last_run(stop.wal))
-		return 0;
-	snprintf(wal, sizeof(wal), "%X/%X", LSN_FORMAT_ARGS((XLogRecPtr) stop.wal));
-	steno_format_utc(time, sizeof(time), over);
-	pairs[0] = "not_run_since_wal";
-	pairs[1] = wal;
-	pairs[2] = "shut_down";
-	pairs[3] = time;
-	return 2;
+	if (stop->wal == 0 || shut_down.checkpoint == 0)
+		return false;
+	*time = time_t_to_timestamptz(shut_down.time);
+	return stop->timeline == shut_down.timeline && stop->wal <= shut_down.checkpoint &&
+		stop->wal % XLOG_BLCKSZ != 0 && *time + USECS_PER_SEC > stop->time && *time <= GetCurrentTimestamp() &&
+		is_last_run(stop->wal);
 }
