@@ -49,7 +49,8 @@ extern int	steno_fsync_interval;
 extern int	steno_segment_size;
 extern int	steno_rotation_age;
 extern int	steno_retention_size;
-extern int	steno_retention_age;
+extern char *steno_retention_age_text;
+extern int	steno_retention_age;	/* the same in minutes */
 extern int	steno_slot_max_size;
 extern int	steno_compression;
 extern int	steno_block_size;

@@ -71,6 +71,7 @@ int			steno_fsync_interval;
 int			steno_segment_size;
 int			steno_rotation_age;
 int			steno_retention_size;
+char	   *steno_retention_age_text;
 int			steno_retention_age;
 int			steno_stall_timeout;
 int			steno_slot_max_size;

@@ -238,6 +238,52 @@ check_path(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+/* More than a hundred years. */
+#define RETENTION_AGE_MOST 52560000
+
+/*
+ * A time like that of other settings, in minutes by default.  But whoever writes 400 means days, and would lose what
+ * must be kept: without a unit, it must be a day at least.
+ */
+static bool
+check_retention_age(char **newval, void **extra, GucSource source)
+{
+	const char *hint = NULL;
+	int			minutes;
+	int			number;
+
+	if (!parse_int(*newval, &minutes, GUC_UNIT_MIN, &hint))
+	{
+		GUC_check_errdetail("\"steno.retention_age\" must be a time, such as \"400d\".");
+		if (hint)
+			GUC_check_errhint("%s", _(hint));
+		return false;
+	}
+	if (minutes < 0 || minutes > RETENTION_AGE_MOST)
+	{
+		GUC_check_errdetail("\"steno.retention_age\" must be between 0 and %d minutes.", RETENTION_AGE_MOST);
+		return false;
+	}
+	if (minutes > 0 && minutes < MINS_PER_HOUR * HOURS_PER_DAY && parse_int(*newval, &number, 0, NULL))
+	{
+		GUC_check_errdetail("Without a unit, this is %d minutes.", minutes);
+		GUC_check_errhint("Add the unit, such as \"%dd\" for days, or \"%dmin\".", minutes, minutes);
+		return false;
+	}
+	*extra = steno_guc_malloc(sizeof(int));
+	if (*extra == NULL)
+		return false;
+	*(int *) *extra = minutes;
+	return true;
+}
+
+static void
+assign_retention_age(const char *newval, void *extra)
+{
+	steno_settings_assigned();
+	steno_retention_age = *(int *) extra;
+}
+
 static bool
 check_ring_size(int *newval, void **extra, GucSource source)
 {

@@ -27,7 +27,7 @@ use Test::More;
 			WHEN 'integer' THEN CASE name WHEN 'steno.file_mode' THEN '`0600`, `0640`, `0644`'
 				ELSE min_val || ' – ' || max_val || coalesce(' ' || unit, '') END
 			ELSE CASE WHEN name IN ('steno.log', 'steno.log_start', 'steno.mandatory', 'steno.sync') THEN 'list of classes'
-				WHEN name = 'steno.role' THEN 'name of a role' WHEN name LIKE 'steno.app%' THEN 'text'
+				WHEN name = 'steno.role' THEN 'name of a role' WHEN name = 'steno.retention_age' THEN 'time' WHEN name LIKE 'steno.app%' THEN 'text'
 				WHEN name LIKE 'steno.%command' THEN 'shell command' ELSE 'path' END END,
 		CASE context WHEN 'postmaster' THEN 'restart' WHEN 'sighup' THEN 'reload' WHEN 'user' THEN 'anyone' ELSE context END,
 		concat_ws(' ', short_desc, extra_desc))
