@@ -83,7 +83,7 @@ hash_of(const char *text)
  * Hook: a query has been analyzed.  Only a Parse leaves its parameters' types open; any other analysis belongs to
  * the message, or to the statement, in which its query begins.
  */
-static void
+STENO_HOT static void
 analyzed_query(ParseState *state, Query *query, JumbleState *jumble)
 {
 	if (previous_analyze)
@@ -140,7 +140,7 @@ add_planning(StenoStatement *s)
 }
 
 /* The text of a client's query that begins was analyzed by a Parse. */
-static void
+STENO_COLD static void
 add_parse(StenoStatement *s)
 {
 	uint64		hash = hash_of(s->source);
@@ -162,7 +162,7 @@ add_parse(StenoStatement *s)
 }
 
 /* A query begins: add what was done for it before. */
-void
+STENO_HOT void
 steno_told_apart(StenoStatement *s, const PlannedStmt *plan, Portal portal)
 {
 	uint64		planning = 0;

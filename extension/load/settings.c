@@ -151,7 +151,7 @@ assign_sync(const char *newval, void *extra)
  * up: that is done when it is needed.
  */
 static bool
-check_role(char **newval, void **extra, GucSource source)
+check_audit_role(char **newval, void **extra, GucSource source)
 {
 	if (strlen(*newval) >= NAMEDATALEN)
 	{
@@ -170,7 +170,7 @@ check_role(char **newval, void **extra, GucSource source)
 }
 
 static void
-assign_role(const char *newval, void *extra)
+assign_audit_role(const char *newval, void *extra)
 {
 	steno_settings_assigned();
 	strlcpy(steno_wanted.role, newval ? newval : "", NAMEDATALEN);
