@@ -5,10 +5,13 @@
  * The variables of the settings are changed directly, not through the server's functions for settings: these
  * take memory, may fail, and note changes for the end of the transaction.  Nothing here can fail.  Should the
  * code in between change such a setting, which only functions of users do, it is in a subtransaction that is
- * rolled back (describe/output.c), so the setting is again what it was here before the session's value
+ * rolled back (value/output.c), so the setting is again what it was here before the session's value
  * returns.
  */
 #include "base/steno.h"
+
+/* the headers of ICU need not be installed */
+#undef USE_ICU
 
 #include "catalog/namespace.h"
 #include "miscadmin.h"

@@ -407,10 +407,11 @@ publish(bool uncertain)
 	}
 	for (i = 0; i < changed_count; i++, count++)
 	{
-		StenoRoleChange *change = &c->last[count % STENO_ROLE_CHANGES];
+		StenoRoleChange change = {.role = changed[i].role};
 
-		change->role = changed[i].role;
-		strlcpy(change->name, uncertain ? "" : changed[i].name, NAMEDATALEN);
+		if (!uncertain)
+			strlcpy(change.name, changed[i].name, NAMEDATALEN);
+		c->last[count % STENO_ROLE_CHANGES] = change;
 	}
 	atomic_store(&c->count, count);
 	SpinLockRelease(&c->mutex);

@@ -19,8 +19,10 @@
 #include <unistd.h>
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/parallel.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/pg_database.h"
 #include "common/ip.h"
 #include "libpq/auth.h"
@@ -32,7 +34,6 @@
 #include "replication/walsender.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
-#include "access/xact.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
