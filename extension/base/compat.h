@@ -23,6 +23,13 @@
 #include "utils/pg_locale.h"
 #endif
 
+/* PostgreSQL 19 does not let the hook change it. */
+#if PG_VERSION_NUM >= 190000
+#define STENO_JUMBLE const JumbleState
+#else
+#define STENO_JUMBLE JumbleState
+#endif
+
 #ifdef EXEC_BACKEND
 #error "pg_steno needs the ring file to be inherited by fork"
 #endif
