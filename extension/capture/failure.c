@@ -23,6 +23,7 @@
 #include "replication/walsender.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -122,14 +123,14 @@ static List *
 parse_again(const char *text, uint64 len)
 {
 	int			client_level = client_min_messages;
-	int			log_level = log_min_messages;
+	int			log_level = STENO_LOG_MIN_MESSAGES(MyBackendType);
 	uint32		interrupts = InterruptHoldoffCount;
 	uint32		cancels = QueryCancelHoldoffCount;
 	MemoryContext context = CurrentMemoryContext;
 	List	   *volatile parsed = NIL;
 
 	client_min_messages = ERROR;
-	log_min_messages = FATAL;
+	STENO_LOG_MIN_MESSAGES(MyBackendType) = FATAL;
 	PG_TRY();
 	{
 		parsed = raw_parser(pnstrdup(text, len), RAW_PARSE_DEFAULT);
@@ -144,7 +145,7 @@ parse_again(const char *text, uint64 len)
 	}
 	PG_END_TRY();
 	client_min_messages = client_level;
-	log_min_messages = log_level;
+	STENO_LOG_MIN_MESSAGES(MyBackendType) = log_level;
 	return parsed;
 }
 
