@@ -470,6 +470,7 @@ has_end(StenoBytes s, const char *with)
 static void
 add_omissions(StenoIndex *index, StenoBytes pairs, uint32_t count)
 {
+	static const uint8_t statements[] = "statements";
 	StenoBytes	name;
 	StenoBytes	value;
 
@@ -477,6 +478,8 @@ add_omissions(StenoIndex *index, StenoBytes pairs, uint32_t count)
 	{
 		if (has_end(name, "_omitted"))
 			add_term(index, STENO_TERMS_OMISSIONS, name.p, name.len - strlen("_omitted"));
+		else if (name.len == strlen("unseen") && has_beginning(name, "unseen"))
+			add_term(index, STENO_TERMS_OMISSIONS, statements, sizeof(statements) - 1);
 		else if (has_beginning(name, "further_bytes"))
 		{
 			omit(index, STENO_TERMS_RELATIONS);

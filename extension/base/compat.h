@@ -25,9 +25,9 @@
 
 /* PostgreSQL 19 does not let the hook change it. */
 #if PG_VERSION_NUM >= 190000
-#define STENO_JUMBLE const JumbleState
+typedef const JumbleState StenoJumble;
 #else
-#define STENO_JUMBLE JumbleState
+typedef JumbleState StenoJumble;
 #endif
 
 #ifdef EXEC_BACKEND

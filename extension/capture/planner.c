@@ -84,7 +84,7 @@ hash_of(const char *text)
  * the message, or to the statement, in which its query begins.
  */
 STENO_HOT static void
-analyzed_query(ParseState *state, Query *query, STENO_JUMBLE *jumble)
+analyzed_query(ParseState *state, Query *query, StenoJumble *jumble)
 {
 	if (previous_analyze)
 		previous_analyze(state, query, jumble);

@@ -24,8 +24,8 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
   relations_of verify_ok gapless by_statement numbers_are_there wait_until value can_connect steno_result
-  without_origin has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server server_gone
-  refuses_to_start cases_of run_cases filler recovered_copy
+  without_origin has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server
+  server_is_back server_gone refuses_to_start cases_of run_cases filler recovered_copy
 );
 
 # Ring files of servers that a test kills must not be left in memory, even if the test fails: their
@@ -479,6 +479,18 @@ sub kill_server
 	@children = split ' ', `ps -o pid= --ppid $postmaster`;
 	kill 'KILL', @children, $postmaster;
 	server_gone($node, @children, $postmaster);
+	return;
+}
+
+# Waits until the server goes on after a session was killed, and has written what the rings of before had to tell.
+# start: the size of its log before that.
+sub server_is_back
+{
+	my ($node, $start) = @_;
+
+	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
+	wait_until('the server is back', sub { can_connect($node) });
+	wait_until('the rings of before are drained', sub { scalar(my @files = ring_files($node)) == 1 });
 	return;
 }
 

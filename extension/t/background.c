@@ -10,6 +10,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
+#include "storage/ipc.h"
 #include "tcop/tcopprot.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -65,16 +66,16 @@ run_in_background(PG_FUNCTION_ARGS)
 	Order		order = {.database = MyDatabaseId};
 
 	order.role = get_role_oid(text_to_cstring(PG_GETARG_TEXT_PP(0)), false);
-	strlcpy(order.sql, text_to_cstring(PG_GETARG_TEXT_PP(1)), sizeof(order.sql));
+	snprintf(order.sql, sizeof(order.sql), "%s", text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	order.is_message = PG_GETARG_BOOL(2);
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = BGW_NEVER_RESTART;
 	worker.bgw_notify_pid = MyProcPid;
 	/* the file is in the data directory */
-	strlcpy(worker.bgw_library_name, "./background", sizeof(worker.bgw_library_name));
-	strlcpy(worker.bgw_function_name, "background_main", BGW_MAXLEN);
-	strlcpy(worker.bgw_name, "scheduler", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "scheduler", BGW_MAXLEN);
+	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "./background");
+	snprintf(worker.bgw_function_name, BGW_MAXLEN, "background_main");
+	snprintf(worker.bgw_name, BGW_MAXLEN, "scheduler");
+	snprintf(worker.bgw_type, BGW_MAXLEN, "scheduler");
 	memcpy(worker.bgw_extra, &order, sizeof(order));
 	if (!RegisterDynamicBackgroundWorker(&worker, &handle) || WaitForBackgroundWorkerShutdown(handle) != BGWH_STOPPED)
 		elog(ERROR, "could not run the worker");

@@ -205,9 +205,10 @@ foreach my $of ('of alice', 'opened by alice', 'read by alice', 'by bob')
 	is(the_record($node, 'it', application => 'idle', text => qr/done/)->{outcome}, 'ok', 'it has its record');
 	$idle->parse('', 'SELECT i FROM generate_series(1, 10) i /* half */')->bind_values('p', '')->execute('p', 4)->sync->finish;
 	is(value($node, $in_flight), '0', 'nor does one whose portal waits for the client');
+	my $at = -s $node->logfile;
 	kill 'KILL', $idle->{pid};
 	close $idle->{socket};
-	wait_until('the server is back', sub { $node->psql('postgres', 'SELECT 1') == 0 });
+	server_is_back($node, $at);
 	wait_until('the end of the session is recorded', sub { records($node, application => 'idle', kind => 'disconnect') });
 	is_deeply(
 		[ map { "$_->{outcome} " . ($_->{rows} // '-') } statements($node, application => 'idle', text => qr/done|half/) ],
@@ -226,9 +227,10 @@ foreach my $of ('of alice', 'opened by alice', 'read by alice', 'by bob')
 	}
 	$quiet->query('BEGIN');
 	$quiet->parse('', 'SELECT i FROM generate_series(1, 9) i /* unrecorded */')->bind_values('p', '')->execute('p', 1)->sync->finish;
+	my $at = -s $node->logfile;
 	kill 'KILL', $quiet->{pid};
 	close $quiet->{socket};
-	wait_until('the server is back again', sub { $node->psql('postgres', 'SELECT 1') == 0 });
+	server_is_back($node, $at);
 	is_deeply(
 		[ map { "$_->{outcome} $_->{text}" } statements($node, application => 'quiet', class => qr/^(read|write|error)$/) ],
 		[ 'ok INSERT INTO t VALUES (7) /* recorded */' ], 'statements that are not recorded leave nothing, also after a kill');

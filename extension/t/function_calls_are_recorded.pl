@@ -408,11 +408,7 @@ in_its_sleep('terminated', sub { value($node, "SELECT pg_terminate_backend($_[0]
 	my $start = -s $node->logfile;
 
 	in_its_sleep('killed', sub { kill 'KILL', $_[0] });
-	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
-	wait_until 'the server is back',
-	  sub { can_connect($node) };
-	wait_until 'the rings of before are drained',
-	  sub { scalar(my @files = ring_files($node)) == 1 };
+	server_is_back($node, $start);
 }
 foreach my $case ([ 'canceled', '57014' ], [ 'terminated', '57P01' ], [ 'killed', 'interrupted' ])
 {

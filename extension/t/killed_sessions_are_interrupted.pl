@@ -30,19 +30,7 @@ use Test::More;
 		  sub { value($node, "SELECT count(*) FROM pg_stat_activity WHERE pid = $c->{pid} AND wait_event = 'PgSleep'") eq '1' };
 		kill 'KILL', $c->{pid};
 		close $c->{socket};
-		back($start);
-		return;
-	}
-
-	sub back
-	{
-		my ($start) = @_;
-
-		$node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
-		wait_until 'the server is back',
-		  sub { can_connect($node) };
-		wait_until 'the rings of before are drained',
-		  sub { scalar(my @files = ring_files($node)) == 1 };
+		server_is_back($node, $start);
 		return;
 	}
 
@@ -122,7 +110,7 @@ use Test::More;
 		is($c->extended('SELECT $1::int', 2)->{rows}[0][0], '2', 'it has the rows of a query, in a transaction that is open');
 		kill 'KILL', $c->{pid};
 		close $c->{socket};
-		back($start);
+		server_is_back($node, $start);
 		is_deeply(
 			[ map { "$_->{text}: $_->{outcome}" } statements($node, application => 'portal', text => qr/\$1/) ],
 			[ 'INSERT INTO t VALUES ($1): ok', 'SELECT $1::int: ok' ],

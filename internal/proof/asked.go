@@ -181,10 +181,19 @@ func lacksText(r *trail.Record) (why string) {
 	return why
 }
 
-// changesRecording says whether records of a kind tell what the trail can lack. They are
-// part of every answer about a range.
-func changesRecording(k trail.Kind) bool {
+// Tells says whether a record tells what the trail can lack. Such records are part of every
+// answer about a range.
+func Tells(r *trail.Record) bool { return tellingKind(r.Kind) || r.Unseen() }
+
+func tellingKind(k trail.Kind) bool {
 	return k == trail.KindServer || k == trail.KindSetting || k == trail.KindGap
+}
+
+// TellingGroups selects the groups of an index that have such records.
+func TellingGroups(c *trail.Contents) trail.Groups {
+	g := c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return tellingKind(k) })
+	g.Or(c.SelectOmissions("statements"))
+	return g
 }
 
 // wanted selects the groups of an index whose blocks the answer needs. Before the range,
@@ -197,8 +206,9 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 		return c.All()
 	}
 	g := a.contents(c)
+	g.Or(TellingGroups(c))
 	g.Or(c.SelectResult(func(k trail.Kind, o trail.Outcome) bool {
-		return changesRecording(k) || (a.shapes || a.least > 0) && (k == trail.KindStart || k == trail.KindStatement && o == trail.OutcomeInterrupted)
+		return (a.shapes || a.least > 0) && (k == trail.KindStart || k == trail.KindStatement && o == trail.OutcomeInterrupted)
 	}))
 	if len(a.names) > 0 {
 		g.Or(c.Select(trail.TermsObjects, func(v []byte) bool {

@@ -28,6 +28,7 @@ type conditions struct {
 	gaps     []gap
 	branches []branch
 	opaque   map[statement]opaque
+	hidden   []hidden
 	renamed  []event  // objects and schemas; the detail is the new name
 	unread   []string // what could not be interpreted
 }
@@ -90,6 +91,12 @@ type gap struct {
 	user   string
 }
 
+// hidden is a transaction that wrote, and of which no statement was seen.
+type hidden struct {
+	time int64
+	of   *session
+}
+
 type branch struct {
 	trail.Branch
 	in uint32
@@ -150,6 +157,10 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 		c.gap(r, s, text)
 	case trail.KindSetting:
 		c.setting(r, text)
+	case trail.KindTransaction:
+		if r.Unseen() {
+			c.hidden = append(c.hidden, hidden{r.Time, s})
+		}
 	case trail.KindServer:
 		c.server(r, stream, block, text)
 	}
@@ -477,7 +488,32 @@ func (c *conditions) downTimes(until int64, begins bool, except, stopped func(fo
 	}
 }
 
-// losses lists gap records.
+// unseen lists transactions whose statements were not seen, of the users that the filter is about.
+func (c *conditions) unseen(until int64, except func(format string, args ...any)) {
+	type total struct {
+		times       int
+		first, last int64
+	}
+	all := map[string]*total{}
+	for _, h := range c.hidden {
+		if h.time < c.asked.since || h.time >= until || !h.of.asked {
+			continue
+		}
+		t := all[h.of.user]
+		if t == nil {
+			t = &total{first: h.time, last: h.time}
+			all[h.of.user] = t
+		}
+		t.times++
+		t.first, t.last = min(t.first, h.time), max(t.last, h.time)
+	}
+	for _, user := range slices.Sorted(maps.Keys(all)) {
+		t := all[user]
+		except("%s of user %q wrote, but another library hid what they ran, between %s and %s", count(t.times, "transaction"), user, render.Time(t.first), render.Time(t.last))
+	}
+}
+
+// losses lists gap records, and what was hidden.
 func (c *conditions) losses(until int64, except func(format string, args ...any)) {
 	type group struct{ reason, user string }
 	type total struct {
@@ -502,6 +538,7 @@ func (c *conditions) losses(until int64, except func(format string, args ...any)
 		t.records, t.times, t.unknown = t.records+n, t.times+1, t.unknown || err != nil
 		t.first, t.last = min(t.first, g.time), max(t.last, g.time)
 	}
+	c.unseen(until, except)
 	for _, k := range order {
 		t := all[k]
 		what := count(t.records, "record") + " were lost"

@@ -34,10 +34,7 @@ func NewExclusions(since, until int64, n Needs) *Exclusions {
 	return &Exclusions{c: newConditions(a)}
 }
 
-// Tells says whether records of a kind tell something.
-func Tells(k trail.Kind) bool { return changesRecording(k) }
-
-// Record takes a record of such a kind.
+// Record takes a record that tells something.
 func (e *Exclusions) Record(r *trail.Record, ref *trail.BlockRef) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

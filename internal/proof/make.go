@@ -237,7 +237,7 @@ func (r *blockReader) record(rec *trail.Record, to *block) {
 			to.start = rec.Time
 		}
 	}
-	to.changes = to.changes || changesRecording(rec.Kind)
+	to.changes = to.changes || Tells(rec)
 	if r.asked.guess(rec) {
 		if rec.Parts != [3]uint64{} {
 			to.match = true

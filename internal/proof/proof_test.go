@@ -198,6 +198,15 @@ func TestExceptions(t *testing.T) {
 		{name: "gap", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			return is(&trailtest.Record{Kind: trail.KindGap, Session: alice, Seq: 40, Time: at(35.5), Extra: []string{"count", "4", "first_seq", "36", "last_seq", "39", "reason", "ring full"}})
 		}}}, wants: `4 records were lost of sessions of user "alice", between .* \(ring full\)`},
+		{name: "hidden", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return is(hides(client(9, "bob"), 35.5))
+		}}}, wants: `1 transaction of user "bob" wrote, but another library hid what they ran`},
+		{name: "hidden, of another user", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return is(hides(client(9, "bob"), 35.5))
+		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"alice"} }},
+		{name: "hidden before", small: small{extra: extra{5: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return is(hides(client(9, "bob"), 5.5))
+		}}}},
 		{name: "gap before", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			return is(&trailtest.Record{Kind: trail.KindGap, Session: alice, Seq: 10, Time: at(5.5), Extra: []string{"count", "4", "first_seq", "6", "last_seq", "9", "reason", "ring full"}})
 		}}}},

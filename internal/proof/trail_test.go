@@ -198,6 +198,14 @@ func (w *writer) event(minutes float64, name string, more ...string) *trailtest.
 	return &trailtest.Record{Kind: trail.KindServer, Session: w.session, Time: at(minutes), Extra: append([]string{"event", name}, more...)}
 }
 
+// hides is a transaction that wrote, and whose statements were not seen.
+func hides(s *trailtest.Session, minutes float64) *trailtest.Record {
+	return &trailtest.Record{
+		Kind: trail.KindTransaction, Session: s, Seq: 1, Time: at(minutes), Shape: &trailtest.Shape{Class: trail.ClassTransaction},
+		Outcome: trail.OutcomeOk, XID: 77, Extra: []string{"unseen", ""},
+	}
+}
+
 func setting(s *trailtest.Session, minutes float64, name, from, to, source string) *trailtest.Record {
 	return &trailtest.Record{
 		Kind: trail.KindSetting, Session: s, Time: at(minutes), Shape: &trailtest.Shape{Class: trail.ClassSetting},

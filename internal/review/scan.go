@@ -101,7 +101,7 @@ func (l *limits) Block(ref *trail.BlockRef) {
 }
 
 func (l *limits) Record(r *trail.Record) {
-	if proof.Tells(r.Kind) {
+	if proof.Tells(r) {
 		l.Exclusions.Record(r, l.ref)
 	}
 	l.visitor.Record(r)
@@ -127,12 +127,12 @@ func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Need
 	if contents := o.Contents; contents != nil {
 		o.Contents = func(c *trail.Contents) trail.Groups {
 			g := contents(c)
-			g.Or(tells(c))
+			g.Or(proof.TellingGroups(c))
 			return g
 		}
 	}
 	if o.Since > trail.MinTime { // what was set before
-		before := trail.ScanOptions{Since: trail.MinTime, Until: o.Since, Contents: tells}
+		before := trail.ScanOptions{Since: trail.MinTime, Until: o.Since, Contents: proof.TellingGroups}
 		if _, err := s.scan(ctx, before, []visitor{&limits{visitor: nothing{}, Exclusions: e}}); err != nil {
 			return nil, false, err
 		}
@@ -142,11 +142,6 @@ func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Need
 	}
 	exclusions, lacking = e.List(s.Since <= begin)
 	return exclusions, lacking, nil
-}
-
-// tells selects blocks that may have records that tell what the trail may lack.
-func tells(c *trail.Contents) trail.Groups {
-	return c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return proof.Tells(k) })
 }
 
 // once is a Warn that collects what is wrong, each thing once.

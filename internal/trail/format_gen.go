@@ -301,7 +301,7 @@ const (
 	TermsObjects      Terms = 13 // 1 byte action, qualified name of an object, or its new name
 	TermsValues       Terms = 14 // 1 byte: representation of parameters
 	TermsTrigrams     Terms = 15 // a filter for three characters in a row, in texts and messages
-	TermsOmissions    Terms = 16 // what records leave out: relations, columns, objects, parameters, text
+	TermsOmissions    Terms = 16 // what records leave out: relations, columns, objects, parameters, text; statements: those of a transaction that were not seen
 )
 
 var namesTerms = [...]string{

@@ -19,6 +19,18 @@ const (
 // nameFurther is the name in EXTRA of the number of bytes behind the values.
 const nameFurther = "further_bytes"
 
+// nameUnseen is the name in EXTRA that a transaction has whose statements were not seen.
+const nameUnseen = "unseen"
+
+// Unseen says that the transaction has written, and none of its statements was seen.
+func (r *Record) Unseen() bool {
+	if r.Kind != KindTransaction || !r.Has(FieldExtra) {
+		return false
+	}
+	_, ok := r.ExtraValue(nameUnseen)
+	return ok
+}
+
 // furtherBytes is how many bytes at the end of the record's values, which are in its data
 // parts, are relations and objects; 0 if there are none, or they are in its shape already.
 func (r *Record) furtherBytes() uint64 {
@@ -59,11 +71,15 @@ func (r *Record) OmitsNames() string {
 }
 
 // Omissions yields what the record leaves out, as an index has it: relations, columns, objects,
-// parameters, or the rest of its text.
+// parameters, the rest of its text, or statements of a transaction that were not seen.
 func (r *Record) Omissions(yield func(what []byte) bool) {
 	if r.Has(FieldExtra) {
 		for name := range r.StoredPairs {
-			if what, ok := bytes.CutSuffix(name, []byte("_omitted")); ok && !yield(what) {
+			what, ok := bytes.CutSuffix(name, []byte("_omitted"))
+			if string(name) == nameUnseen {
+				what, ok = []byte("statements"), true
+			}
+			if ok && !yield(what) {
 				return
 			}
 		}
