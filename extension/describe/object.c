@@ -384,6 +384,22 @@ count_item(void *arg)
 /* ---- adding ---- */
 
 /*
+ * An object that may be a part of another one, such as an index of a table: the statement uses that one, unless it
+ * does more with it.
+ */
+static void
+add_whole(void *arg)
+{
+	const Naming *n = arg;
+	ObjectAddress part;
+	ObjectAddress whole;
+
+	ObjectAddressSet(part, n->item->class, n->item->oid);
+	if (steno_object_whole(&part, &whole))
+		steno_objects_add(n->list, whole.classId, whole.objectId, 0, STENO_ACTION_USE);
+}
+
+/*
  * Add an event of an object.  An object has one entry: a change of an object that the
  * statement has created is part of its creation, further changes add nothing, and a drop
  * replaces earlier changes.  Only an object that was created, or called, and then dropped
@@ -426,6 +442,8 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 		number_item(&n);
 	if (item->dropped)
 		remove_last(list);
+	else
+		(void) steno_object_guarded(add_whole, &n);
 }
 
 /* Whether the list contains the call of a function. */
@@ -513,9 +531,16 @@ finish_constraint(const Finishing *f, Event *item)
 		item->dropped = true;
 }
 
+/* Whether the statement has done more to the object of an item, which may be NULL, than use it. */
+static bool
+is_changed(const Event *item)
+{
+	return item != NULL && item->action != STENO_ACTION_USE;
+}
+
 /*
  * An altered object: if its name has changed, it was renamed.  A constraint or a column is
- * part of its table, if that is in the list; otherwise a column is replaced by its table.
+ * part of its table, if that is changed, too; otherwise a column is replaced by its table.
  */
 static void
 finish_altered(StenoObjects *list, int i)
@@ -531,7 +556,7 @@ finish_altered(StenoObjects *list, int i)
 	if (!steno_object_identify(&object, &type, &name))
 		return;
 	if (item->class == ConstraintRelationId && steno_object_constraint(item->oid, &table, &references) &&
-		find_item(list, RelationRelationId, table, 0))
+		is_changed(find_item(list, RelationRelationId, table, 0)))
 		item->dropped = true;	/* part of its table */
 	else if (strcmp(string_at(list, item->name), name) != 0)
 	{
@@ -540,11 +565,15 @@ finish_altered(StenoObjects *list, int i)
 	}
 	else if (item->sub != 0)
 	{
+		Event	   *whole = find_item(list, item->class, item->oid, 0);
+
 		/* a change of a column is recorded as a change of its table */
-		if (find_item(list, item->class, item->oid, 0))
+		if (is_changed(whole))
 			item->dropped = true;
 		else
 		{
+			if (whole)
+				whole->dropped = true;
 			object.objectSubId = item->sub = 0;
 			if (steno_object_identify(&object, &type, &name))
 			{
@@ -576,6 +605,8 @@ finish_list(void *arg)
 				finish_constraint(f, item);
 			if (!item->dropped)
 				name_item(&n);
+			if (!item->dropped)
+				add_whole(&n);		/* the array of items may be another one after this */
 		}
 		else if (item->action == STENO_ACTION_ALTER)
 			finish_altered(list, i);

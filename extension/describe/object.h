@@ -46,6 +46,7 @@ extern void steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, i
 extern bool steno_object_guarded(void (*work) (void *arg), void *arg);
 extern void steno_object_redirect(ObjectAddress *object);
 extern bool steno_object_identify(const ObjectAddress *object, char **type, char **name);
+extern bool steno_object_whole(const ObjectAddress *part, ObjectAddress *whole);
 extern bool steno_object_constraint(Oid constraint, Oid *table, Oid *references);
 
 /* ---- object_named.c ---- */

@@ -11,19 +11,26 @@
 #include "base/steno.h"
 
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/catalog.h"
+#include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_policy.h"
+#include "catalog/pg_publication_namespace.h"
+#include "catalog/pg_publication_rel.h"
 #include "catalog/pg_rewrite.h"
+#include "catalog/pg_statistic_ext.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 #include "utils/resowner.h"
 #include "utils/syscache.h"
 
@@ -245,4 +252,55 @@ steno_object_constraint(Oid constraint, Oid *table, Oid *references)
 	*references = c->contype == CONSTRAINT_FOREIGN ? c->confrelid : InvalidOid;
 	ReleaseSysCache(tuple);
 	return true;
+}
+
+/*
+ * What an object is part of: the table, or view, of an index, a constraint, a trigger, a policy, a rule,
+ * statistics, and a table's membership in a publication; the schema, of that of a schema.  False if it is part of
+ * neither, or its catalog row is not visible.
+ */
+bool
+steno_object_whole(const ObjectAddress *part, ObjectAddress *whole)
+{
+	static const struct
+	{
+		Oid			class;
+		AttrNumber	oid;
+		AttrNumber	whole;
+		Oid			whole_class;
+	}			kinds[] = {
+		{ConstraintRelationId, Anum_pg_constraint_oid, Anum_pg_constraint_conrelid, RelationRelationId},
+		{TriggerRelationId, Anum_pg_trigger_oid, Anum_pg_trigger_tgrelid, RelationRelationId},
+		{PolicyRelationId, Anum_pg_policy_oid, Anum_pg_policy_polrelid, RelationRelationId},
+		{RewriteRelationId, Anum_pg_rewrite_oid, Anum_pg_rewrite_ev_class, RelationRelationId},
+		{StatisticExtRelationId, Anum_pg_statistic_ext_oid, Anum_pg_statistic_ext_stxrelid, RelationRelationId},
+		{PublicationRelRelationId, Anum_pg_publication_rel_oid, Anum_pg_publication_rel_prrelid, RelationRelationId},
+		{PublicationNamespaceRelationId, Anum_pg_publication_namespace_oid,
+		Anum_pg_publication_namespace_pnnspid, NamespaceRelationId},
+	};
+	Relation	catalog;
+	HeapTuple	tuple;
+	bool		missing = true;
+	int			i;
+
+	ObjectAddressSet(*whole, RelationRelationId, InvalidOid);
+	if (part->classId == RelationRelationId)
+	{
+		char		kind = get_rel_relkind(part->objectId);
+
+		if (kind == RELKIND_INDEX || kind == RELKIND_PARTITIONED_INDEX)
+			whole->objectId = IndexGetRelation(part->objectId, true);
+		return OidIsValid(whole->objectId);
+	}
+	for (i = 0; i < lengthof(kinds) && kinds[i].class != part->classId; i++)
+		;
+	if (i == lengthof(kinds))
+		return false;
+	catalog = table_open(part->classId, AccessShareLock);
+	tuple = get_catalog_object_by_oid(catalog, kinds[i].oid, part->objectId);
+	if (HeapTupleIsValid(tuple))
+		ObjectAddressSet(*whole, kinds[i].whole_class,
+						 DatumGetObjectId(heap_getattr(tuple, kinds[i].whole, RelationGetDescr(catalog), &missing)));
+	table_close(catalog, AccessShareLock);
+	return !missing && OidIsValid(whole->objectId);
 }

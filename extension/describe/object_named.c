@@ -268,6 +268,23 @@ add_reindexed(StenoObjects *list, ReindexStmt *reindex)
 		add_named_object(list, DatabaseRelationId, MyDatabaseId, STENO_ACTION_USE);
 }
 
+/* The tables of a publication, and the schemas all of whose tables it has. */
+static void
+add_published(StenoObjects *list, List *published)
+{
+	ListCell   *lc;
+
+	foreach(lc, published)
+	{
+		const PublicationObjSpec *p = lfirst_node(PublicationObjSpec, lc);
+
+		if (p->pubtable)
+			add_named_relation(list, p->pubtable->relation, STENO_ACTION_USE);
+		else if (p->name)
+			add_named_object(list, NamespaceRelationId, get_namespace_oid(p->name, true), STENO_ACTION_USE);
+	}
+}
+
 static void
 add_operator_family(StenoObjects *list, AlterOpFamilyStmt *alter)
 {
@@ -322,6 +339,12 @@ add_all_named(void *arg)
 		case T_ReindexStmt:
 			add_reindexed(list, (ReindexStmt *) statement);
 			break;
+		case T_CreatePublicationStmt:
+			add_published(list, ((CreatePublicationStmt *) statement)->pubobjects);
+			break;
+		case T_AlterPublicationStmt:
+			add_published(list, ((AlterPublicationStmt *) statement)->pubobjects);
+			break;
 		case T_DropOwnedStmt:
 			add_named_roles(list, ((DropOwnedStmt *) statement)->roles);
 			break;
@@ -352,6 +375,8 @@ steno_objects_are_named(Node *statement)
 		case T_VacuumStmt:
 		case STENO_T_REPACK:
 		case T_ReindexStmt:
+		case T_CreatePublicationStmt:
+		case T_AlterPublicationStmt:
 		case T_DropOwnedStmt:
 		case T_ReassignOwnedStmt:
 			return true;

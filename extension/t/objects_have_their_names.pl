@@ -32,6 +32,7 @@ ALTER TABLE t ALTER COLUMN c TYPE bigint, ADD CONSTRAINT positive CHECK (a > 0)
 	alter table public.t
 ALTER TABLE t RENAME CONSTRAINT positive TO more
 	rename table constraint positive on public.t -> more on public.t
+	use table public.t
 ALTER TABLE t RENAME COLUMN c TO d
 	rename table column public.t.c -> public.t.d
 ALTER TABLE t RENAME TO u
@@ -44,16 +45,21 @@ ALTER TABLE IF EXISTS nothing ADD COLUMN x int
 CREATE TABLE IF NOT EXISTS s.u (a int)
 CREATE INDEX ON s.u (a)
 	create index s.u_a_idx
+	use table s.u
 ALTER INDEX s.u_a_idx RENAME TO i
 	rename index s.u_a_idx -> s.i
+	use table s.u
 CREATE INDEX CONCURRENTLY j ON s.u (a)
 	create index s.j
+	use table s.u
 REINDEX TABLE CONCURRENTLY s.u
 	use table s.u
 REINDEX INDEX s.i
 	use index s.i
+	use table s.u
 DROP INDEX CONCURRENTLY s.j
 	drop index s.j
+	use table s.u
 CREATE VIEW v AS SELECT a FROM s.u
 	create view public.v
 CREATE OR REPLACE VIEW v AS SELECT a, 1 AS one FROM s.u
@@ -87,6 +93,9 @@ CREATE INDEX pi ON p (a)
 	create index public.pi
 	create index public.p1_a_idx
 	create index public.p2_a_idx
+	use table public.p
+	use table public.p1
+	use table public.p2
 CREATE SEQUENCE sq
 	create sequence public.sq
 ALTER SEQUENCE sq RESTART
@@ -220,20 +229,74 @@ COMMENT ON FUNCTION f(int) IS 'x'
 	alter function public.f(integer)
 CREATE TRIGGER tr BEFORE UPDATE ON s.u FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()
 	create trigger tr on s.u
+	use table s.u
 ALTER TRIGGER tr ON s.u RENAME TO tr2
 	rename trigger tr on s.u -> tr2 on s.u
+	use table s.u
+COMMENT ON TRIGGER tr2 ON s.u IS 'x'
+	alter trigger tr2 on s.u
+	use table s.u
+COMMENT ON INDEX s.i IS 'x'
+	alter index s.i
+	use table s.u
+CREATE TRIGGER tr3 BEFORE UPDATE ON s.u FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()
+	create trigger tr3 on s.u
+	use table s.u
+DROP TRIGGER tr3 ON s.u
+	drop trigger tr3 on s.u
+	use table s.u
 CREATE RULE ru AS ON DELETE TO s.u DO INSTEAD NOTHING
 	create rule ru on s.u
+	use table s.u
+ALTER RULE ru ON s.u RENAME TO ru2
+	rename rule ru on s.u -> ru2 on s.u
+	use table s.u
+ALTER RULE ru2 ON s.u RENAME TO ru
+	rename rule ru2 on s.u -> ru on s.u
+	use table s.u
+CREATE RULE ru3 AS ON UPDATE TO v DO INSTEAD NOTHING
+	create rule ru3 on public.v
+	use view public.v
+DROP RULE ru3 ON v
+	drop rule ru3 on public.v
+	use view public.v
 CREATE POLICY po ON s.u USING (true)
 	create policy po on s.u
+	use table s.u
 ALTER POLICY po ON s.u RENAME TO po2
 	rename policy po on s.u -> po2 on s.u
+	use table s.u
+ALTER POLICY po2 ON s.u USING (false)
+	alter policy po2 on s.u
+	use table s.u
 DROP POLICY po2 ON s.u
 	drop policy po2 on s.u
+	use table s.u
 CREATE STATISTICS sta ON a, b FROM s.u
 	create statistics object public.sta
+	use table s.u
+ALTER STATISTICS sta SET STATISTICS 10
+	alter statistics object public.sta
+	use table s.u
 CREATE PUBLICATION pu FOR TABLE s.u
 	create publication pu
+	use table s.u
+ALTER PUBLICATION pu DROP TABLE s.u
+	drop publication relation s.u in publication pu
+	use table s.u
+ALTER PUBLICATION pu ADD TABLE s.u
+	create publication relation s.u in publication pu
+	use table s.u
+ALTER PUBLICATION pu SET TABLE s.u
+	use table s.u
+CREATE PUBLICATION pu2 FOR TABLES IN SCHEMA s2
+	create publication pu2
+	use schema s2
+ALTER PUBLICATION pu2 DROP TABLES IN SCHEMA s2
+	drop publication namespace s2 in publication pu2
+	use schema s2
+DROP PUBLICATION pu2
+	drop publication pu2
 CREATE SUBSCRIPTION su CONNECTION 'dbname=x' PUBLICATION y WITH (connect = false)
 	create subscription su
 ALTER SUBSCRIPTION su SET (slot_name = NONE)
@@ -341,6 +404,7 @@ DROP SCHEMA s9 CASCADE
 	drop table s9.u
 	drop trigger tr2 on s9.u
 	drop view public.v
+	use table public."Odd ""name"
 DROP FUNCTION ff(int), outer_f()
 	drop function public.ff(integer)
 	drop function public.outer_f()

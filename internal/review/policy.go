@@ -619,7 +619,7 @@ func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(nee
 		if o.action != "create" && o.action != "use" && schema != "" { // what is named is looked up; what CASCADE reaches is not
 			add(need{role: role, kind: onSchema, object: schema, letter: 'U', unsure: !s.names(name)})
 		}
-		if o.action == "use" && rel != nil { // LOCK, VACUUM and the like: any of several privileges
+		if o.action == "use" && rel != nil && !s.namesParts() { // LOCK, VACUUM and the like: any of several privileges
 			for _, c := range []byte("rawdDm") {
 				add(need{role: role, kind: onRelation, object: name, letter: c, unsure: true, blurred: true})
 			}
@@ -627,6 +627,13 @@ func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(nee
 		}
 		p.useOwnership(s, rel, role)
 	}
+}
+
+// namesParts says whether a table that the statement uses may be there because of a part of it, such as an index, which
+// is its owner's.
+func (s *statement) namesParts() bool {
+	verb, _, _ := strings.Cut(s.command, " ")
+	return slices.Contains([]string{"CREATE", "ALTER", "DROP", "COMMENT", "SECURITY"}, verb)
 }
 
 // names says whether the example of the statement's texts has the name of an object.

@@ -392,3 +392,22 @@ func TestRefusedNamesAreNoUses(t *testing.T) {
 		t.Errorf("used: %+v", s.relations)
 	}
 }
+
+// TestPartsNeedTheOwner: the table that DDL on a part of it lists is its owner's, and no privilege on it was used.
+func TestPartsNeedTheOwner(t *testing.T) {
+	p := newPolicy(&Grants{Roles: []Role{{Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true,
+		Relations: []Relation{{Name: "public.t", Kind: "r", Owner: "alice", ACL: []string{"alice=arwdDxt/alice"}}}}}})
+	for command, wants := range map[string]int{"CREATE INDEX": 0, "DROP TRIGGER": 0, "COMMENT": 0, "LOCK TABLE": 6, "REINDEX": 6} {
+		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&trail.Shape{Class: trail.ClassDDL, Command: []byte(command),
+			Objects: []trail.Object{{Action: trail.ActionUse, Type: []byte("table"), Name: []byte("public.t")}}}, "")}
+		got := 0
+		for _, n := range p.needs(s) {
+			if n.kind == onRelation {
+				got++
+			}
+		}
+		if got != wants {
+			t.Errorf("%s: %d privileges on the table instead of %d", command, got, wants)
+		}
+	}
+}
