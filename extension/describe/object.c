@@ -446,6 +446,33 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 		(void) steno_object_guarded(add_whole, &n);
 }
 
+/*
+ * An object that the statement, which begins, alters if it succeeds.  It has no name before that, and a list does not
+ * show what has none.
+ */
+void
+steno_objects_expect(StenoObjects *list, Oid class, Oid oid)
+{
+	if (find_item(list, class, oid, 0) == NULL && append_item(list, class, oid, 0, STENO_ACTION_ALTER) == NULL)
+		list->omitted++;
+}
+
+/* It has succeeded: name what was expected, unless it has been dropped. */
+void
+steno_objects_name_expected(StenoObjects *list)
+{
+	int			i;
+
+	for (i = 0; i < list->count; i++)
+	{
+		Naming		n = {list, &list->items[i]};
+
+		if (n.item->action == STENO_ACTION_ALTER && !n.item->named && !n.item->dropped &&
+			!steno_object_guarded(name_item, &n))
+			number_item(&n);
+	}
+}
+
 /* Whether the list contains the call of a function. */
 bool
 steno_objects_have_call(StenoObjects *list, Oid function)

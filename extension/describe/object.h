@@ -40,6 +40,8 @@ extern void steno_objects_release(StenoObjects **mine);
 extern void steno_objects_release_all(void);
 extern void steno_objects_forget_pending(void);
 extern void steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action);
+extern void steno_objects_expect(StenoObjects *list, Oid class, Oid oid);
+extern void steno_objects_name_expected(StenoObjects *list);
 
 /* ---- object_name.c ---- */
 
@@ -52,6 +54,7 @@ extern bool steno_object_constraint(Oid constraint, Oid *table, Oid *references)
 /* ---- object_named.c ---- */
 
 extern bool steno_objects_are_named(Node *statement);
+extern void steno_objects_expect_revoked(StenoObjects *list, Node *statement);
 extern void steno_objects_add_named(StenoObjects *list, Node *statement);
 
 /* ---- function.c ---- */

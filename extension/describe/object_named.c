@@ -10,11 +10,13 @@
  */
 #include "base/steno.h"
 
+#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
@@ -27,6 +29,7 @@
 #include "catalog/pg_opfamily.h"
 #include "catalog/pg_parameter_acl.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_shdepend.h"
 #include "catalog/pg_tablespace.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
@@ -214,6 +217,61 @@ add_memberships(StenoObjects *list, GrantRoleStmt *grant)
 		add_named_role(list, lfirst(lc), STENO_ACTION_ALTER);
 }
 
+/* ---- DROP OWNED ---- */
+
+/* Expect a change of all objects of this database, and shared ones, on which a role has privileges. */
+static void
+expect_revoked_from(StenoObjects *list, Oid role)
+{
+	Relation	catalog = table_open(SharedDependRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&keys[0], Anum_pg_shdepend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(AuthIdRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_shdepend_refobjid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
+	scan = systable_beginscan(catalog, SharedDependReferenceIndexId, true, NULL, 2, keys);
+	while ((tuple = systable_getnext(scan)) != NULL)
+	{
+		const FormData_pg_shdepend *d = (Form_pg_shdepend) GETSTRUCT(tuple);
+
+		if (d->deptype == SHARED_DEPENDENCY_ACL && (d->dbid == MyDatabaseId || d->dbid == InvalidOid))
+			steno_objects_expect(list, d->classid, d->objid);
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+}
+
+static void
+expect_all_revoked(void *arg)
+{
+	const Named *named = arg;
+	ListCell   *lc;
+
+	foreach(lc, ((DropOwnedStmt *) named->statement)->roles)
+	{
+		RoleSpec   *spec = lfirst(lc);
+		Oid			role = spec->roletype == ROLESPEC_PUBLIC ? InvalidOid : get_rolespec_oid(spec, true);
+
+		if (OidIsValid(role))
+			expect_revoked_from(named->list, role);
+	}
+}
+
+/*
+ * DROP OWNED begins: the server tells nobody on which objects it only revokes privileges, and afterwards, nothing
+ * says which these were.
+ */
+void
+steno_objects_expect_revoked(StenoObjects *list, Node *statement)
+{
+	Named		named = {list, statement};
+
+	if (list != NULL)
+		(void) steno_object_guarded(expect_all_revoked, &named);
+}
+
 /* ---- COMMENT and SECURITY LABEL ---- */
 
 /* The lookup does not wait for its lock, because the statement holds a stronger one. */
@@ -346,6 +404,7 @@ add_all_named(void *arg)
 			add_published(list, ((AlterPublicationStmt *) statement)->pubobjects);
 			break;
 		case T_DropOwnedStmt:
+			steno_objects_name_expected(list);
 			add_named_roles(list, ((DropOwnedStmt *) statement)->roles);
 			break;
 		case T_ReassignOwnedStmt:

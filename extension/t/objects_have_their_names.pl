@@ -408,7 +408,30 @@ DROP SCHEMA s9 CASCADE
 DROP FUNCTION ff(int), outer_f()
 	drop function public.ff(integer)
 	drop function public.outer_f()
+CREATE TABLE column_granted (a int)
+	create table public.column_granted
+GRANT SELECT (a) ON column_granted TO r3
+	alter table public.column_granted
+CREATE TABLE r3s ()
+	create table public.r3s
+GRANT SELECT ON r3s TO r3
+	alter table public.r3s
+ALTER TABLE r3s OWNER TO r3
+	alter table public.r3s
+DO $$ BEGIN SET ROLE r2; DROP OWNED BY r3; EXCEPTION WHEN insufficient_privilege THEN RESET ROLE; END $$
+1> SET ROLE r2
+1> DROP OWNED BY r3
+1> RESET ROLE
 DROP OWNED BY r3
+	alter database d
+	alter language sql
+	alter procedure public.pr()
+	alter sequence public.sq
+	alter table public.column_granted
+	alter table s2.e1
+	alter type public.en2
+	alter view s2.e2
+	drop table public.r3s
 	use role r3
 DROP ROLE r2, r3
 	drop role r2
