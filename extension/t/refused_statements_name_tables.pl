@@ -36,6 +36,8 @@ my @cases = (
 	[ 'SELECT * FROM nothing', 'nothing select' ],
 	[ 'EXPLAIN SELECT * FROM hr.salary', 'hr.salary select' ],
 	[ 'CREATE TEMP TABLE t AS SELECT * FROM hr.salary', 'hr.salary select', 't ' ],
+	[ 'MERGE INTO hr.salary s USING z ON s.name = z.v WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (v, 1)',
+		'hr.salary delete,insert', 'z select' ],
 	[ 'SELEC * FROM hr.salary' ],
 	[ 'SELECT * FROM z WHERE' ],
 	# utility statements
@@ -54,6 +56,12 @@ my @cases = (
 	[ 'CREATE VIEW hr.v AS SELECT * FROM z', 'hr.v ', 'z select' ],
 	[ 'PREPARE p AS SELECT * FROM hr.salary', 'hr.salary select' ],
 	[ 'COMMENT ON TABLE z IS NULL', 'z ' ],
+	[ 'CLUSTER z USING z_v', 'z ' ],
+	[ 'CREATE PUBLICATION p FOR TABLE z, hr.salary', 'hr.salary ', 'z ' ],
+	[ 'CREATE TABLE pg_temp.l (LIKE hr.salary)', 'hr.salary select', 'pg_temp.l ' ],
+	[ 'CREATE TABLE pg_temp.f (v int REFERENCES hr.salary)', 'hr.salary references', 'pg_temp.f ' ],
+	[ 'CREATE TABLE pg_temp.i () INHERITS (hr.salary)', 'hr.salary ', 'pg_temp.i ' ],
+	[ 'ALTER TABLE z ADD FOREIGN KEY (v) REFERENCES hr.salary', 'hr.salary references', 'z ' ],
 	[ 'REFRESH MATERIALIZED VIEW hr.m', 'hr.m ' ]);
 
 foreach my $case (@cases)

@@ -88,6 +88,30 @@ forget_ctes(StenoWritten *w, const WithClause *with)
 				w->names[i--] = w->names[--w->count];
 }
 
+static uint32
+merge_access(const List *clauses)
+{
+	uint32		access = 0;
+	ListCell   *lc;
+
+	foreach(lc, clauses)
+		switch (lfirst_node(MergeWhenClause, lc)->commandType)
+		{
+			case CMD_INSERT:
+				access |= STENO_ACCESS_INSERT;
+				break;
+			case CMD_UPDATE:
+				access |= STENO_ACCESS_UPDATE;
+				break;
+			case CMD_DELETE:
+				access |= STENO_ACCESS_DELETE;
+				break;
+			default:
+				break;
+		}
+	return access;
+}
+
 static bool
 walk_node(Node *node, void *arg)
 {
@@ -122,6 +146,14 @@ walk_node(Node *node, void *arg)
 			with = ((DeleteStmt *) node)->withClause;
 			(void) raw_expression_tree_walker((Node *) with, walk, w);
 			break;
+		case T_MergeStmt:
+			add_range(w, ((MergeStmt *) node)->relation, merge_access(((MergeStmt *) node)->mergeWhenClauses));
+			(void) walk(((MergeStmt *) node)->sourceRelation, w);
+			(void) walk(((MergeStmt *) node)->joinCondition, w);
+			(void) raw_expression_tree_walker((Node *) ((MergeStmt *) node)->mergeWhenClauses, walk, w);
+			with = ((MergeStmt *) node)->withClause;
+			(void) raw_expression_tree_walker((Node *) with, walk, w);
+			break;
 		case T_SelectStmt:
 			(void) raw_expression_tree_walker(node, walk, w);
 			with = ((SelectStmt *) node)->withClause;
@@ -153,7 +185,8 @@ walk(Node *node, void *arg)
 static void
 add_query(StenoWritten *w, Node *query)
 {
-	if (query && (IsA(query, SelectStmt) || IsA(query, InsertStmt) || IsA(query, UpdateStmt) || IsA(query, DeleteStmt)))
+	if (query && (IsA(query, SelectStmt) || IsA(query, InsertStmt) || IsA(query, UpdateStmt) ||
+				  IsA(query, DeleteStmt) || IsA(query, MergeStmt)))
 		(void) walk(query, w);
 }
 
@@ -203,6 +236,58 @@ add_dropped(StenoWritten *w, const DropStmt *drop)
 }
 
 static void
+add_written_published(StenoWritten *w, const List *objects)
+{
+	ListCell   *lc;
+
+	foreach(lc, objects)
+		if (lfirst_node(PublicationObjSpec, lc)->pubtable)
+			add_range(w, lfirst_node(PublicationObjSpec, lc)->pubtable->relation, 0);
+}
+
+/* Tables that columns and constraints of a table name. */
+static void
+add_named_by(StenoWritten *w, Node *element)
+{
+	ListCell   *lc;
+
+	if (element == NULL)
+		return;
+	if (IsA(element, TableLikeClause))
+		add_range(w, ((TableLikeClause *) element)->relation, STENO_ACCESS_SELECT);
+	else if (IsA(element, Constraint))
+		add_range(w, ((Constraint *) element)->pktable, STENO_ACCESS_REFERENCES);
+	else if (IsA(element, PartitionCmd))
+		add_range(w, ((PartitionCmd *) element)->name, 0);
+	else if (IsA(element, RangeVar))
+		add_range(w, (RangeVar *) element, 0);
+	else if (IsA(element, ColumnDef))
+		foreach(lc, ((ColumnDef *) element)->constraints)
+			add_named_by(w, lfirst(lc));
+}
+
+static void
+add_created(StenoWritten *w, const CreateStmt *create)
+{
+	ListCell   *lc;
+
+	add_range(w, create->relation, 0);
+	add_ranges(w, create->inhRelations, 0);
+	foreach(lc, create->tableElts)
+		add_named_by(w, lfirst(lc));
+}
+
+static void
+add_altered(StenoWritten *w, const AlterTableStmt *alter)
+{
+	ListCell   *lc;
+
+	add_range(w, alter->relation, 0);
+	foreach(lc, alter->cmds)
+		add_named_by(w, lfirst_node(AlterTableCmd, lc)->def);
+}
+
+static void
 add_copied(StenoWritten *w, const CopyStmt *copy)
 {
 	add_range(w, copy->relation, copy->is_from ? STENO_ACCESS_INSERT : STENO_ACCESS_SELECT);
@@ -229,7 +314,7 @@ steno_written_find(StenoWritten *w, Node *statement)
 			add_granted_on(w, (GrantStmt *) statement);
 			break;
 		case T_AlterTableStmt:
-			add_range(w, ((AlterTableStmt *) statement)->relation, 0);
+			add_altered(w, (AlterTableStmt *) statement);
 			break;
 		case T_RenameStmt:
 			add_range(w, ((RenameStmt *) statement)->relation, 0);
@@ -251,9 +336,22 @@ steno_written_find(StenoWritten *w, Node *statement)
 			break;
 		case T_CreateTrigStmt:
 			add_range(w, ((CreateTrigStmt *) statement)->relation, 0);
+			add_range(w, ((CreateTrigStmt *) statement)->constrrel, STENO_ACCESS_REFERENCES);
 			break;
 		case T_RuleStmt:
 			add_range(w, ((RuleStmt *) statement)->relation, 0);
+			break;
+		case T_CreatePublicationStmt:
+			add_written_published(w, ((CreatePublicationStmt *) statement)->pubobjects);
+			break;
+		case T_AlterPublicationStmt:
+			add_written_published(w, ((AlterPublicationStmt *) statement)->pubobjects);
+			break;
+		case STENO_T_REPACK:
+			add_range(w, STENO_REPACKED(statement), 0);
+			break;
+		case T_SecLabelStmt:
+			add_described_by(w, ((SecLabelStmt *) statement)->objtype, ((SecLabelStmt *) statement)->object);
 			break;
 		case T_CreatePolicyStmt:
 			add_range(w, ((CreatePolicyStmt *) statement)->table, 0);
@@ -266,7 +364,7 @@ steno_written_find(StenoWritten *w, Node *statement)
 			break;
 		case T_CreateStmt:
 		case T_CreateForeignTableStmt:
-			add_range(w, ((CreateStmt *) statement)->relation, 0);
+			add_created(w, (CreateStmt *) statement);
 			break;
 		case T_CreateSeqStmt:
 			add_range(w, ((CreateSeqStmt *) statement)->sequence, 0);
