@@ -77,13 +77,47 @@ is_in_background(void)
 }
 
 /*
+ * Whether the main loop is handling an error: it resets these two variables before,
+ * and no other code does.
+ */
+static inline bool
+main_loop_handles_error(void)
+{
+	return error_context_stack == NULL && debug_query_string == NULL;
+}
+
+/*
+ * Encode the shape of what was raised, with the relations that its text names, if it was refused in parse analysis.
+ * When the main loop aborts the transaction, they are not looked for: to parse, the error that it handles has to be
+ * copied (see error_of_main_loop).  Nor when the process exits, where an error would be FATAL.
+ */
+STENO_COLD static void
+encode_raised(StenoRecord *record)
+{
+	MemoryContext old = MemoryContextSwitchTo(steno_raised.context);
+	StenoWritten written = {0};
+	StenoShape	shape = {.class = STENO_CLASS_ERROR, .command = ""};
+
+	if (steno_raised.refused && steno_my.log_relation)
+	{
+		if (main_loop_handles_error() || proc_exit_inprogress)
+			written.omitted = 1;
+		else
+			steno_written_in_text(&written, steno_raised.query, strlen(steno_raised.query), true, steno_raised.at);
+		if (written.count + written.omitted > 0)
+			shape.written = &written;
+	}
+	steno_encode_shape(record, &shape, NULL);
+	MemoryContextSwitchTo(old);
+}
+
+/*
  * A statement inside a function that failed before the executor saw it, such as
  * one with a syntax error in EXECUTE.
  */
 STENO_COLD static void
 record_raised(void)
 {
-	const StenoShape shape = {.class = STENO_CLASS_ERROR, .command = ""};
 	StenoRecord record;
 
 	/* also needed if this is not recorded: the outer statements fail with the same message */
@@ -96,7 +130,7 @@ record_raised(void)
 		return;
 	steno_session_failing(steno_raised.user_id);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
-	steno_encode_shape(&record, &shape, NULL);
+	encode_raised(&record);
 	record.duration = 0;
 	if (steno_my.level == NULL)
 	{
@@ -370,16 +404,6 @@ error_of_main_loop(ErrorData *noted)
 		return noted;
 	MemoryContextSwitchTo(steno_raised.context);
 	return CopyErrorData();
-}
-
-/*
- * Whether the main loop is handling an error: it resets these two variables before,
- * and no other code does.
- */
-static inline bool
-main_loop_handles_error(void)
-{
-	return error_context_stack == NULL && debug_query_string == NULL;
 }
 
 /*

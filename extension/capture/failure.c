@@ -18,12 +18,10 @@
 #include "libpq/libpq-be.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "parser/parser.h"
 #include "postmaster/postmaster.h"
 #include "replication/walsender.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -33,7 +31,6 @@
 #include "delivery/room.h"
 #include "delivery/wait.h"
 #include "filter/split.h"
-#include "written/written.h"
 
 
 static emit_log_hook_type previous_emit;
@@ -100,73 +97,18 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 }
 
 /*
- * Whether a statement has been refused in parse analysis, after the parser had accepted it: what is parsed again
- * then raises no error.
- */
-static bool
-in_analysis(const ErrorData *edata)
-{
-	int			category = ERRCODE_TO_CATEGORY(edata->sqlerrcode);
-
-	return edata->elevel == ERROR && edata->filename != NULL && edata->sqlerrcode != ERRCODE_SYNTAX_ERROR &&
-		(category == ERRCODE_SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION || category == ERRCODE_INVALID_SCHEMA_NAME ||
-		 category == ERRCODE_INVALID_CATALOG_NAME) &&
-		strstr(edata->filename, "gram.") == NULL && strstr(edata->filename, "scan") == NULL;
-}
-
-/*
- * Parse a text again that the parser has accepted; NIL if it does not accept it now, for example because the text is
- * that of a part whose beginning was not found.  The client has had the parser's warnings, and must get the error that
- * is being reported, and no other.
- */
-static List *
-parse_again(const char *text, uint64 len)
-{
-	int			client_level = client_min_messages;
-	int			log_level = STENO_LOG_MIN_MESSAGES(MyBackendType);
-	uint32		interrupts = InterruptHoldoffCount;
-	uint32		cancels = QueryCancelHoldoffCount;
-	MemoryContext context = CurrentMemoryContext;
-	List	   *volatile parsed = NIL;
-
-	client_min_messages = ERROR;
-	STENO_LOG_MIN_MESSAGES(MyBackendType) = FATAL;
-	PG_TRY();
-	{
-		parsed = raw_parser(pnstrdup(text, len), RAW_PARSE_DEFAULT);
-	}
-	PG_CATCH();
-	{
-		/* the throw has set the counts to zero */
-		InterruptHoldoffCount = interrupts;
-		QueryCancelHoldoffCount = cancels;
-		steno_forget_error();
-		MemoryContextSwitchTo(context);
-	}
-	PG_END_TRY();
-	client_min_messages = client_level;
-	STENO_LOG_MIN_MESSAGES(MyBackendType) = log_level;
-	return parsed;
-}
-
-/*
  * Add the relations that a statement names which was refused in parse analysis, as they are written.  Statements before
  * it in its source may have changed how strings with backslashes are read: then it is not known what it names.
  */
 STENO_COLD static void
-add_written(StenoRecord *record, const char *source)
+add_written(StenoRecord *record, const char *source, bool in_function, int at)
 {
 	MemoryContext old = MemoryContextSwitchTo(steno_raised.context);
 	StenoWritten written = {0};
 	StenoShape	shape = {.class = STENO_CLASS_ERROR, .command = "", .written = &written};
 
 	if (record->text == source || memchr(record->text, '\\', record->text_len) == NULL)
-	{
-		List	   *parsed = parse_again(record->text, record->text_len);
-
-		if (parsed != NIL)
-			steno_written_find(&written, linitial_node(RawStmt, parsed)->stmt);
-	}
+		steno_written_in_text(&written, record->text, record->text_len, in_function, at);
 	else
 		written.omitted = 1;
 	if (written.count + written.omitted > 0)
@@ -214,9 +156,9 @@ record_failure(const char *source, const ErrorData *edata)
 		record.text = in_function ? source : failed_text(source, edata, &len);
 		record.text_len = len;
 	}
-	if (unlikely(in_analysis(edata)) && !in_function && record.text && steno_my.log_relation)
+	if (unlikely(steno_refused_in_analysis(edata)) && record.text && steno_my.log_relation)
 	{
-		add_written(&record, source);
+		add_written(&record, source, in_function, edata->internalpos);
 		steno_record_put_failed(&record);
 		MemoryContextReset(steno_raised.context);
 		return;

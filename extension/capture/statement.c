@@ -29,6 +29,7 @@
 #include "filter/split.h"
 #include "policy/policy.h"
 #include "policy/secret.h"
+#include "written/written.h"
 
 StenoRaised steno_raised;
 
@@ -94,6 +95,8 @@ steno_note_raised(void *arg)
 		steno_raised.recorded_code = 0;
 		steno_raised.message = edata->message;
 		steno_raised.query = edata->internalquery;
+		steno_raised.refused = edata->internalquery != NULL && steno_refused_in_analysis(edata);
+		steno_raised.at = edata->internalpos;
 		steno_raised.user_id = steno_private.get_user_id();
 	}
 	MemoryContextSwitchTo(old);

@@ -31,7 +31,9 @@ typedef struct StenoRaised
 	char	   *message;
 	char	   *query;			/* text of a nested statement, if known */
 	Oid			user_id;		/* the role then: the abort of a subtransaction sets it back */
-	MemoryContext context;		/* of both */
+	bool		refused;		/* in parse analysis, so the text can be parsed */
+	int			at;				/* position in that text, in characters; 0: not known */
+	MemoryContext context;		/* of the strings */
 	int			recorded_code;	/* outside of any statement: that of the last error, if it has its record */
 	bool		held;			/* interrupts were held: perhaps by a lightweight lock, which is held until the
 								 * abort */

@@ -13,6 +13,7 @@
 #include "describe/relation.h"
 #include "describe/shape.h"
 #include "policy/secret.h"
+#include "written/written.h"
 
 #pragma GCC visibility push(hidden)
 

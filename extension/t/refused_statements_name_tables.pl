@@ -108,6 +108,81 @@ is(scalar(statements($node, text => qr/SELECT nothing FROM z/)), 1, 'a deep quer
 	$c->quit;
 }
 
+# Statements inside functions.
+$node->safe_psql('postgres', q{
+GRANT CREATE ON SCHEMA public TO tom;
+CREATE ROLE ann;
+CREATE SCHEMA ann;
+GRANT CREATE ON SCHEMA public TO ann;
+SET ROLE ann;
+CREATE FUNCTION as_ann() RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = "$user", public AS $$
+BEGIN EXECUTE 'SELECT 6 FROM bonus'; END $$;
+});
+$node->psql('postgres', q{
+CREATE FUNCTION run(sql text) RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE sql; END';
+CREATE FUNCTION try(sql text) RETURNS text LANGUAGE plpgsql AS
+	'BEGIN EXECUTE sql; RETURN sql; EXCEPTION WHEN OTHERS THEN RETURN SQLERRM; END';
+SELECT run('SELECT 7 FROM hr.salary');
+SELECT try('SELECT 8 FROM hr.salary') AS caught;
+SET check_function_bodies = off;
+CREATE FUNCTION assigns() RETURNS void LANGUAGE plpgsql AS 'DECLARE x int; BEGIN x := (SELECT max(amount) FROM hr.salary); END';
+CREATE FUNCTION returns() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1 + (SELECT max(amount) FROM hr.salary); END';
+CREATE FUNCTION body() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM pg_class; SELECT count(*) FROM hr.salary WHERE amount > 1';
+SELECT assigns();
+SELECT returns();
+SELECT body();
+DO 'BEGIN DELETE FROM hr.salary; END';
+SELECT as_ann();
+SELECT try('SELECT 9 FROM z WHERE');
+SELECT try('SELECT 10 FROM salary') FROM generate_series(1, 3);
+SET search_path = hr;
+SELECT run('SELECT 11 FROM salary');
+SELECT public.run('SELECT 11 FROM salary');
+}, extra_params => [ '-U', 'tom' ], on_error_stop => 0);
+foreach my $case (
+	[ 'SELECT 7 FROM hr.salary', 'hr.salary select' ],
+	[ 'SELECT 8 FROM hr.salary', 'hr.salary select' ],
+	[ 'x := (SELECT max(amount) FROM hr.salary)', 'hr.salary select' ],
+	[ '1 + (SELECT max(amount) FROM hr.salary)', 'hr.salary select' ],
+	[ 'SELECT count(*) FROM pg_class; SELECT count(*) FROM hr.salary WHERE amount > 1', 'hr.salary select' ],
+	[ 'DELETE FROM hr.salary', 'hr.salary delete' ],
+	[ 'SELECT 6 FROM bonus', 'bonus select' ],
+	[ 'SELECT 9 FROM z WHERE', '' ],
+	[ 'SELECT 11 FROM salary', 'salary select' ])
+{
+	my ($sql, $names) = @$case;
+	my ($r, @more) = grep { $_->{depth} } statements($node, text => qr/^\Q$sql\E$/, outcome => 'error');
+
+	is(join('; ', map { "$_->{name} " . join ',', grep { $_ ne 'written' } split /,/, $_->{access} } @{ $r->{relations} // [] }),
+		$names, "$sql: what it names");
+	is(scalar(@more), 0, "$sql: it has one record");
+}
+is(scalar(statements($node, text => qr/^SELECT 10 FROM salary$/, outcome => 'error')), 3, 'an error that is caught again and again');
+
+# What is not reported is not parsed again.
+$node->safe_psql('postgres', "ALTER ROLE tom SET log_min_messages = panic");
+$node->psql('postgres', "SELECT run('SELECT 14 FROM hr.salary');", extra_params => [ '-U', 'tom' ]);
+$node->safe_psql('postgres', 'ALTER ROLE tom RESET log_min_messages');
+{
+	my $r = the_record($node, 'a failure that is not reported', text => qr/^SELECT 14/);
+
+	is($r->{relations}, undef, 'a failure that is not reported: it names nothing');
+	is($r->{extra}{relations_omitted}, 1, 'a failure that is not reported: something is left out');
+}
+
+# The client gets the error that it should, although what is parsed again fails.
+is(value($node, q{SELECT try('SELECT 12 FROM nothing')}), 'relation "nothing" does not exist', 'a function gets the message of its error');
+{
+	my $c = Steno::Client->new($node, user => 'tom', application_name => 'told');
+
+	is($c->query($_->[0])->{message}, $_->[1], "$_->[0]: the message")
+	  foreach [ q{SELECT run('SELECT 13 FROM hr.salary')}, 'permission denied for schema hr' ],
+	  [ 'SELECT assigns()', 'permission denied for schema hr' ],
+	  [ q{SELECT run('SELECT assigns()')}, 'permission denied for schema hr' ],
+	  [ q{SELECT try('SELECT run(''SELECT assigns()'')'), 1 / 0}, 'division by zero' ];
+	$c->quit;
+}
+
 gapless($node, 'no session has gaps');
 $node->stop;
 verify_ok($node, 'the trail is whole');

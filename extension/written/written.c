@@ -299,9 +299,15 @@ steno_written_find(StenoWritten *w, Node *statement)
 {
 	w->count = 0;
 	w->omitted = 0;
+	if (statement != NULL)
+		steno_written_add(w, statement);
+}
+
+/* Find them, and add them to those that are found already. */
+void
+steno_written_add(StenoWritten *w, Node *statement)
+{
 	w->depth = 0;
-	if (statement == NULL)
-		return;
 	switch (nodeTag(statement))
 	{
 		case T_DropStmt:
@@ -384,6 +390,9 @@ steno_written_find(StenoWritten *w, Node *statement)
 			break;
 		case T_CommentStmt:
 			add_described_by(w, ((CommentStmt *) statement)->objtype, ((CommentStmt *) statement)->object);
+			break;
+		case T_PLAssignStmt:
+			add_query(w, (Node *) ((PLAssignStmt *) statement)->val);
 			break;
 		case T_PrepareStmt:
 			add_query(w, ((PrepareStmt *) statement)->query);
