@@ -108,6 +108,8 @@ encode_raised(StenoRecord *record)
 			shape.written = &written;
 	}
 	steno_encode_shape(record, &shape, NULL);
+	if (shape.written)
+		steno_add_search_path(record, &written, steno_raised.user_id);
 	MemoryContextSwitchTo(old);
 }
 

@@ -112,7 +112,10 @@ add_written(StenoRecord *record, const char *source, bool in_function, int at)
 	else
 		written.omitted = 1;
 	if (written.count + written.omitted > 0)
+	{
 		steno_encode_shape(record, &shape, NULL);
+		steno_add_search_path(record, &written, steno_private.get_user_id());
+	}
 	MemoryContextSwitchTo(old);
 }
 

@@ -18,7 +18,7 @@
 #include "base/compat.h"
 #include "capture/statement_record.h"
 #include "filter/redact.h"
-#include "written/written.h"
+#include "session/role.h"
 
 /* ---- records that wait for the commit ---- */
 
@@ -555,6 +555,19 @@ steno_statement_add_relation(Oid relid, uint32 access)
 
 /* ---- utility statements ---- */
 
+/*
+ * Names as they are written: where those without a schema were looked for, by the role with this number.  A name of a
+ * role that nobody can have means that it is not known.
+ */
+STENO_COLD void
+steno_add_search_path(StenoRecord *record, const StenoWritten *written, Oid user)
+{
+	char		name[NAMEDATALEN];
+
+	steno_role_name_failing(name, user, "role");
+	steno_written_add_path(record, written, strncmp(name, "pg_unknown ", 11) == 0 ? NULL : name);
+}
+
 /* Make the record of a utility statement.  values has room for its parameters. */
 void
 steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record, StenoParams *values)
@@ -579,6 +592,8 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 		shape.written = written.count + written.omitted > 0 ? &written : NULL;
 	}
 	make_record(l->utility, event, &shape, record, values);
+	if (unlikely(shape.written != NULL))
+		steno_add_search_path(record, shape.written, l->utility->user_id);
 	if (unlikely(l->portal != NULL))
 		steno_record_add_extra(record, "portal", l->portal);
 	if (unlikely(l->params_missing > 0))

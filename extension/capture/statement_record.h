@@ -67,6 +67,7 @@ extern void steno_make_record(StenoStatement *s, const StenoEvent *event, StenoS
 							  StenoParams *values);
 extern void steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed, StenoRecord *record,
 									StenoParams *values);
+extern void steno_add_search_path(StenoRecord *record, const StenoWritten *written, Oid user);
 extern void steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record,
 									  StenoParams *values);
 extern void steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *message,

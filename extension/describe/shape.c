@@ -67,8 +67,8 @@ written_size(StenoRecord *record, const StenoWritten *written)
 }
 
 /* Put an identifier, in quotes where SQL needs them; quotes are decided here, without the server's memory. */
-static uint8 *
-put_identifier(uint8 *p, const char *s)
+STENO_COLD uint8 *
+steno_put_identifier(uint8 *p, const char *s)
 {
 	const char *c = s;
 	bool		plain = (*s >= 'a' && *s <= 'z') || *s == '_';
@@ -105,10 +105,10 @@ put_written(uint8 *p, const StenoWritten *written)
 
 		if (n->schema[0] != '\0')
 		{
-			end = put_identifier(end, n->schema);
+			end = steno_put_identifier(end, n->schema);
 			*end++ = '.';
 		}
-		end = put_identifier(end, n->name);
+		end = steno_put_identifier(end, n->name);
 		*p++ = STENO_RELTYPE_OTHER;
 		p = steno_put_varint(p, n->access);
 		p = steno_put_varint(p, end - name);

@@ -73,6 +73,7 @@ extern bool steno_shape_find_objects(const uint8 *shape, uint32 len, uint32 *fro
 extern void steno_record_add_extra(StenoRecord *record, const char *name, const char *value);
 extern bool steno_record_put_further(StenoRecord *record, const StenoAccess *relations, int from, int count,
 									 const StenoObjects *objects);
+extern uint8 *steno_put_identifier(uint8 *p, const char *s);
 extern void steno_record_add_omitted(StenoRecord *record, const char *name, int count);
 
 /* ---- class.c ---- */

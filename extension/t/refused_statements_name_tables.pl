@@ -108,6 +108,29 @@ is(scalar(statements($node, text => qr/SELECT nothing FROM z/)), 1, 'a deep quer
 	$c->quit;
 }
 
+# A name without a schema may be that of any schema of search_path, whether the user may use it or not.
+sub found
+{
+	return scalar(grep { /$_[1]/ } lines($node, '--object', $_[0], '--user', 'tom', '--failed'));
+}
+
+foreach my $case (
+	[ 'hr, public', 'SELECT 1 AS one FROM salary', 'hr, public', { 'hr.salary' => 1, 'public.salary' => 1, 'tom.salary' => 0, 'pg_catalog.salary' => 1 } ],
+	[ '"$user", "Odd, ""one"""', 'SELECT 2 AS two FROM salary', 'tom, "Odd, ""one"""', { 'tom.salary' => 1, 'hr.salary' => 0, '"Odd, ""one""".salary' => 1 } ],
+	[ '', 'SELECT 3 AS three FROM salary', '', { 'hr.salary' => 0, 'pg_temp.salary' => 1, 'salary' => 1 } ],
+	[ 'HR', 'DROP TABLE salary', 'hr', { 'hr.salary' => 1, 'public.salary' => 0 } ],
+	[ 'public', 'SELECT 4 AS four FROM hr.salary', undef, { 'hr.salary' => 1 } ],
+	[ 'hr,' x 400 . 'public', 'SELECT 5 AS five FROM salary', undef, { 'tom.salary' => 1 } ])
+{
+	my ($path, $sql, $recorded, $found) = @$case;
+
+	$node->psql('postgres', "SET search_path = $path;\n$sql", extra_params => [ '-U', 'tom' ]) if $path ne '';
+	$node->psql('postgres', "SET search_path = '';\n$sql", extra_params => [ '-U', 'tom' ]) if $path eq '';
+	my ($r) = grep { ($_->{user} // '') eq 'tom' && $_->{outcome} eq 'error' } statements($node, text => qr/^\Q$sql\E$/);
+	is($r->{extra}{search_path}, $recorded, "$sql: where it was looked for");
+	is(found($_, qr/\Q$sql\E/), $found->{$_}, "$sql: $_") foreach sort keys %$found;
+}
+
 # Statements inside functions.
 $node->safe_psql('postgres', q{
 GRANT CREATE ON SCHEMA public TO tom;
@@ -146,15 +169,16 @@ foreach my $case (
 	[ '1 + (SELECT max(amount) FROM hr.salary)', 'hr.salary select' ],
 	[ 'SELECT count(*) FROM pg_class; SELECT count(*) FROM hr.salary WHERE amount > 1', 'hr.salary select' ],
 	[ 'DELETE FROM hr.salary', 'hr.salary delete' ],
-	[ 'SELECT 6 FROM bonus', 'bonus select' ],
+	[ 'SELECT 6 FROM bonus', 'bonus select', 'ann, public' ],
 	[ 'SELECT 9 FROM z WHERE', '' ],
-	[ 'SELECT 11 FROM salary', 'salary select' ])
+	[ 'SELECT 11 FROM salary', 'salary select', 'hr' ])
 {
-	my ($sql, $names) = @$case;
+	my ($sql, $names, $path) = @$case;
 	my ($r, @more) = grep { $_->{depth} } statements($node, text => qr/^\Q$sql\E$/, outcome => 'error');
 
 	is(join('; ', map { "$_->{name} " . join ',', grep { $_ ne 'written' } split /,/, $_->{access} } @{ $r->{relations} // [] }),
 		$names, "$sql: what it names");
+	is($r->{extra}{search_path}, $path, "$sql: where it was looked for");
 	is(scalar(@more), 0, "$sql: it has one record");
 }
 is(scalar(statements($node, text => qr/^SELECT 10 FROM salary$/, outcome => 'error')), 3, 'an error that is caught again and again');

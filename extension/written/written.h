@@ -4,6 +4,7 @@
  *
  *		written.c			names in a parse tree
  *		text.c				names in a text
+ *		path.c				schemas of names that are written without one
  */
 #ifndef STENO_WRITTEN_H
 #define STENO_WRITTEN_H
@@ -29,6 +30,10 @@ extern bool steno_refused_in_analysis(const ErrorData *edata);
 
 /* The names are in the current memory context.  Raises an error only if there is no memory. */
 extern void steno_written_in_text(StenoWritten *written, const char *text, uint64 len, bool in_function, int at);
+
+/* ---- path.c ---- */
+
+extern void steno_written_add_path(StenoRecord *record, const StenoWritten *written, const char *user);
 
 #pragma GCC visibility pop
 

@@ -61,7 +61,7 @@ type Filter struct {
 	Since, Until int64
 	sessions     []func(*trail.Session) bool
 	shapes       []func(*trail.Shape) bool // these are asked of records without a shape, too: nil
-	names        []func(*trail.Shape) bool // the same about names of relations and objects
+	names        []nameTest                // the same about names of relations and objects
 	records      []func(*trail.Record) bool
 	grep         []*regexp.Regexp
 	notGrep      []*regexp.Regexp
@@ -72,11 +72,15 @@ type Filter struct {
 	contents []func(*trail.Contents) trail.Groups
 }
 
+// nameTest is what a filter asks of the relations and objects of a shape, which may be nil. Names of relations that are
+// written without a schema were looked for in those of the path; nil: in any.
+type nameTest func(s *trail.Shape, path []string) bool
+
 // condition is what a filter asks of a session, a shape, which may be nil, or a record.
 type condition struct {
 	session func(*trail.Session) bool
 	shape   func(*trail.Shape) bool
-	names   func(*trail.Shape) bool // of the relations and objects, some of which a record may leave out
+	names   nameTest // of the relations and objects, some of which a record may leave out
 	record  func(*trail.Record) bool
 	// contents selects what of an index may have records for which it holds; nil: all.
 	contents func(*trail.Contents) trail.Groups
@@ -91,7 +95,7 @@ func (c condition) negated() condition {
 	case c.shape != nil:
 		return condition{shape: func(s *trail.Shape) bool { return !c.shape(s) }}
 	case c.names != nil:
-		return condition{names: func(s *trail.Shape) bool { return !c.names(s) }}
+		return condition{names: func(s *trail.Shape, path []string) bool { return !c.names(s, path) }}
 	default:
 		return condition{record: func(r *trail.Record) bool { return !c.record(r) }}
 	}
@@ -247,9 +251,10 @@ func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
 	}
 	if len(o.Objects) > 0 {
 		patterns := objectPatterns(o.Objects)
-		uses := func(s *trail.Shape) bool { return s != nil && usesObject(s, patterns) }
+		uses := func(s *trail.Shape, path []string) bool { return s != nil && usesObject(s, patterns, path) }
 		all = append(all, condition{names: uses, contents: func(c *trail.Contents) trail.Groups {
-			g := c.SelectShape(uses)
+			// an index does not have the schemas in which a name was looked for: it may be any
+			g := c.SelectShape(func(s *trail.Shape) bool { return uses(s, nil) })
 			g.Or(c.SelectOmissions("relations", "objects")) // which the filter tells of: see Hides
 			return g
 		}})
@@ -488,6 +493,7 @@ const (
 	unknown verdict = iota
 	yes
 	no
+	depends // on the record, which has the schemas in which names were looked for
 )
 
 // Matcher applies a filter to the records of one block after the other. Each
@@ -507,23 +513,28 @@ func (m *Matcher) Reset() {
 	m.printOK, m.printNot = m.printOK[:0], m.printNot[:0]
 }
 
-// once returns the verdict at an index, which is judged the first time.
-func once(list *[]verdict, i int, judge func() bool) bool {
+// judged returns the verdict at an index, which is judged the first time.
+func judged(list *[]verdict, i int, judge func() verdict) verdict {
 	if i < 0 {
 		return judge()
 	}
 	for len(*list) <= i {
 		*list = append(*list, unknown)
 	}
-	v := (*list)[i]
-	if v == unknown {
-		v = no
-		if judge() {
-			v = yes
-		}
-		(*list)[i] = v
+	if (*list)[i] == unknown {
+		(*list)[i] = judge()
 	}
-	return v == yes
+	return (*list)[i]
+}
+
+// once is the same for what is either so or not.
+func once(list *[]verdict, i int, judge func() bool) bool {
+	return yes == judged(list, i, func() verdict {
+		if judge() {
+			return yes
+		}
+		return no
+	})
 }
 
 func all[T any](tests []func(T) bool, v T) bool {
@@ -575,7 +586,61 @@ func (m *Matcher) hasFingerprint(r *trail.Record, wanted []uint64, texts *[]verd
 
 // hasNames says whether the relations and objects that the record has are as asked for.
 func (m *Matcher) hasNames(r *trail.Record) bool {
-	return len(m.names) == 0 || once(&m.namesOK, r.ShapeIndex, func() bool { return all(m.names, r.Shape) })
+	if len(m.names) == 0 {
+		return true
+	}
+	v := judged(&m.namesOK, r.ShapeIndex, func() verdict {
+		switch {
+		case hasBareNames(r.Shape):
+			return depends
+		case m.allNames(r.Shape, nil):
+			return yes
+		}
+		return no
+	})
+	return v == yes || v == depends && m.allNames(r.Shape, searchPath(r))
+}
+
+// allNames says whether names are as asked for, if those without a schema were looked for in a path.
+func (f *Filter) allNames(s *trail.Shape, path []string) bool {
+	return !slices.ContainsFunc(f.names, func(test nameTest) bool { return !test(s, path) })
+}
+
+// hasBareNames says whether a shape has names that are written without a schema.
+func hasBareNames(s *trail.Shape) bool {
+	return s != nil && slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return isBare(&r) })
+}
+
+// isBare says whether a relation is one that was not looked up, and is named without a schema.
+func isBare(r *trail.Relation) bool {
+	return r.Access&trail.AccessWritten != 0 && lastDot(string(r.Name)) < 0
+}
+
+// searchPath is the schemas in which the names of a record were looked for that are written without one, nil if that is
+// not known. Those that the server searches without being told are among them.
+func searchPath(r *trail.Record) []string {
+	value, ok := r.SearchPath()
+	if !ok {
+		return nil
+	}
+	path := []string{"pg_catalog", "pg_temp"}
+	quoted, begin := false, 0
+	for i := 0; i <= len(value); i++ {
+		switch {
+		case i < len(value) && value[i] == '"':
+			quoted = !quoted
+		case i == len(value) || value[i] == ',' && !quoted:
+			schema := strings.TrimSpace(string(value[begin:i]))
+			if schema == `"$user"` { // the name of the role was not known
+				return nil
+			}
+			if schema != "" {
+				path = append(path, schema)
+			}
+			begin = i + 1
+		}
+	}
+	return path
 }
 
 // Guess is what of Keep does not look at text, message and parameters, and relations and objects
@@ -600,7 +665,7 @@ func (f *Filter) Want() (w trail.Want) {
 		w.Session = func(s *trail.Session) bool { return all(f.sessions, s) }
 	}
 	if len(f.shapes)+len(f.names) > 0 {
-		w.Shape = func(s *trail.Shape) bool { return all(f.shapes, s) && all(f.names, s) }
+		w.Shape = func(s *trail.Shape) bool { return all(f.shapes, s) && (hasBareNames(s) || f.allNames(s, nil)) }
 	}
 	return w
 }
@@ -642,7 +707,7 @@ type objectPattern struct {
 	whole *regexp.Regexp
 	// relation is what stands before the last dot; nil if there is none.
 	relation *regexp.Regexp
-	// bare and bareRelation are the same without a schema; nil if there is none.
+	// bare and bareRelation find the same names if they are written without a schema, which may be any.
 	bare, bareRelation *regexp.Regexp
 }
 
@@ -653,17 +718,25 @@ func objectPatterns(names []string) []objectPattern {
 	}
 	var patterns []objectPattern
 	for _, n := range names {
-		p := objectPattern{whole: compile(n)}
+		p := objectPattern{whole: compile(n), bare: compile(withoutSchema(n))}
 		if i := lastDot(n); i >= 0 {
-			p.relation = compile(n[:i])
-			p.bare = compile(n[i+1:])
-			if k := lastDot(n[:i]); k >= 0 {
-				p.bareRelation = compile(n[k+1 : i])
-			}
+			p.relation, p.bareRelation = compile(n[:i]), compile(withoutSchema(n[:i]))
 		}
 		patterns = append(patterns, p)
 	}
 	return patterns
+}
+
+// withoutSchema is a pattern for what another one finds if the schema before it may be any. Without a dot, a wildcard may
+// stand for the schema and for the beginning of the name.
+func withoutSchema(pattern string) string {
+	if dot := lastDot(pattern); dot >= 0 {
+		return pattern[dot+1:]
+	}
+	if star := strings.LastIndexByte(pattern, '*'); star >= 0 {
+		return pattern[star:]
+	}
+	return pattern
 }
 
 // lastDot is where the last dot outside double quotes is, -1 if there is none.
@@ -713,20 +786,26 @@ func (p *objectPattern) fitsColumn(r *trail.Relation) bool {
 }
 
 // fitsWritten says whether a relation that is named without a schema, in a statement that failed before it was looked
-// up, may be the one of the pattern, or has its column.
-func (p *objectPattern) fitsWritten(r *trail.Relation) bool {
-	if r.Access&trail.AccessWritten == 0 || lastDot(string(r.Name)) >= 0 {
+// up, may be the one of the pattern, or has its column: it is looked for in the schemas of a path; nil: in any.
+func (p *objectPattern) fitsWritten(r *trail.Relation, path []string) bool {
+	if !isBare(r) {
 		return false
 	}
-	return p.bare != nil && p.bare.Match(r.Name) || p.bareRelation != nil && p.bareRelation.Match(r.Name)
+	if path == nil {
+		return p.bare.Match(r.Name) || p.bareRelation != nil && p.bareRelation.Match(r.Name)
+	}
+	return slices.ContainsFunc(path, func(schema string) bool {
+		name := slices.Concat([]byte(schema), []byte("."), r.Name)
+		return p.whole.Match(name) || p.relation != nil && p.relation.Match(name)
+	})
 }
 
 // usesObject says whether a relation or an object of a shape, or a column of a relation, has a
 // name that fits: as it stands, or without its schema.
-func usesObject(s *trail.Shape, patterns []objectPattern) bool {
+func usesObject(s *trail.Shape, patterns []objectPattern, path []string) bool {
 	for _, p := range patterns {
 		for i := range s.Relations {
-			if r := &s.Relations[i]; fits(p.whole, r.Name) || p.fitsColumn(r) || p.fitsWritten(r) {
+			if r := &s.Relations[i]; fits(p.whole, r.Name) || p.fitsColumn(r) || p.fitsWritten(r, path) {
 				return true
 			}
 		}

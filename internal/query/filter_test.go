@@ -1,6 +1,7 @@
 package query
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -73,9 +74,9 @@ func TestObjectsAreFoundWithAndWithoutTheirSchema(t *testing.T) {
 		{"int4)", "f(pg_catalog.int4)", false},
 	} {
 		patterns := objectPatterns([]string{"nothing", c.pattern})
-		byRelation := usesObject(&trail.Shape{Relations: []trail.Relation{{Name: []byte(c.name)}}}, patterns)
-		byObject := usesObject(&trail.Shape{Objects: []trail.Object{{Name: []byte(c.name)}}}, patterns)
-		byNewName := usesObject(&trail.Shape{Objects: []trail.Object{{Name: []byte("other"), To: []byte(c.name)}}}, patterns)
+		byRelation := usesObject(&trail.Shape{Relations: []trail.Relation{{Name: []byte(c.name)}}}, patterns, nil)
+		byObject := usesObject(&trail.Shape{Objects: []trail.Object{{Name: []byte(c.name)}}}, patterns, nil)
+		byNewName := usesObject(&trail.Shape{Objects: []trail.Object{{Name: []byte("other"), To: []byte(c.name)}}}, patterns, nil)
 		if byRelation != c.want || byObject != c.want || byNewName != c.want && c.pattern != "*" {
 			t.Errorf("%s: %s: got %v, %v and %v, want %v", c.pattern, c.name, byRelation, byObject, byNewName, c.want)
 		}
@@ -122,9 +123,92 @@ func TestColumnsAreFound(t *testing.T) {
 		{"other.id", old, false},
 		{"emptied.id", emptied, false},
 	} {
-		if got := usesObject(&trail.Shape{Relations: []trail.Relation{c.relation}}, objectPatterns([]string{c.pattern})); got != c.want {
+		if got := usesObject(&trail.Shape{Relations: []trail.Relation{c.relation}}, objectPatterns([]string{c.pattern}), nil); got != c.want {
 			t.Errorf("%s: %s: got %v", c.pattern, c.relation.Name, got)
 		}
+	}
+}
+
+// TestNamesWithoutSchemaAreLookedForInThePath: which tables a name may be that a refused statement has without schema.
+func TestNamesWithoutSchemaAreLookedForInThePath(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	named := func(access trail.Access, name string) *trailtest.Shape {
+		return &trailtest.Shape{Class: trail.ClassError, Relations: []trailtest.Relation{{Access: access, Name: name}}}
+	}
+	bare := named(trail.AccessSelect|trail.AccessWritten, "salary")
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	for i, one := range []struct {
+		text  string
+		shape *trailtest.Shape
+		extra []string
+	}{
+		{"any", bare, nil},
+		{"hr", bare, []string{"search_path", `hr, "Odd, ""one"""`}},
+		{"public", bare, []string{"other", "x", "search_path", "public"}},
+		{"empty", bare, []string{"search_path", ""}},
+		{"user", bare, []string{"search_path", `"$user", public`}},
+		{"dropped", named(trail.AccessWritten, "salary"), []string{"search_path", "hr"}},
+		{"qualified", named(trail.AccessSelect|trail.AccessWritten, "hr.salary"), []string{"search_path", "public"}},
+		{"used", named(trail.AccessSelect, "salary"), []string{"search_path", "hr"}},
+	} {
+		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Seq: uint64(i + 1), Time: trailtest.Epoch + int64(i), Shape: one.shape, Text: one.text, Extra: one.extra})
+	}
+	s.Write(t, b)
+	for _, c := range []struct {
+		object string
+		not    bool
+		want   string
+	}{
+		{"hr.salary", false, "any dropped hr qualified user"},
+		{"hr.salary", true, "empty public used"},
+		{"public.salary", false, "any public user"},
+		{"salary", false, "any dropped empty hr public qualified used user"},
+		{`"Odd, ""one""".salary`, false, "any hr user"},
+		{"pg_temp.salary", false, "any dropped empty hr public user"},
+		{"pg_catalog.*", false, "any dropped empty hr public user"},
+		{"h*", false, "any dropped hr qualified user"},
+		{"*lic.sal*", false, "any public user"},
+		{"hr.salary.amount", false, "any dropped hr qualified user"},
+		{"salary.amount", false, "any empty hr public qualified used user"},
+		{"public.pay", false, ""},
+	} {
+		if got, _ := askedByObject(t, dir, c.not, c.object); got != c.want {
+			t.Errorf("%s (not: %v): %q is found, want %q", c.object, c.not, got, c.want)
+		}
+	}
+}
+
+// TestAnySchemaIsMore: what a name may be in some schemas, it may be if the schema is not known, as in an index.
+func TestAnySchemaIsMore(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	word := func(letters string, n int) (s string) {
+		for range 1 + rnd.IntN(n) {
+			s += string(letters[rnd.IntN(len(letters))])
+		}
+		return s
+	}
+	found := 0
+	for range 200000 {
+		patterns := objectPatterns([]string{word("ab*..", 7)})
+		relation := trail.Relation{Access: trail.AccessWritten | trail.AccessSelect, Name: []byte(word("ab", 3))}
+		path := []string{word("ab", 3)}
+		some := usesObject(&trail.Shape{Relations: []trail.Relation{relation}}, patterns, path)
+		if some {
+			found++
+		}
+		// of a relation whose columns are not known, an index has a name alone, and one with any column
+		byName, byColumn := relation, trail.Relation{Name: relation.Name, HasColumns: true, Omitted: trail.AccessSelect}
+		byName.HasColumns = true
+		any := usesObject(&trail.Shape{Relations: []trail.Relation{byName}}, patterns, nil) ||
+			usesObject(&trail.Shape{Relations: []trail.Relation{byColumn}}, patterns, nil)
+		if some && !any {
+			t.Fatalf("%v: %s in %v", patterns[0].whole, relation.Name, path)
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d of the names were found", found)
 	}
 }
 

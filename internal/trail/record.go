@@ -133,20 +133,33 @@ func (r *Record) HasNames() bool {
 	return r.Has(endingFields) || r.ExtraCount > 1 || r.ExtraCount == 1 && r.Portal() == nil
 }
 
-// namePortal is the name in EXTRA that has a field of its own when it is shown.
-var namePortal = []byte("portal")
+// Names in EXTRA. That of the portal has a field of its own when it is shown.
+var (
+	namePortal     = []byte("portal")
+	nameSearchPath = []byte("search_path")
+)
 
 // Portal is the name of the portal or cursor that a statement's query belongs to, nil if it has none.
-func (r *Record) Portal() (portal []byte) {
+func (r *Record) Portal() []byte {
+	portal, _ := r.ofStatement(namePortal)
+	return portal
+}
+
+// SearchPath is the schemas in which a statement's relations were looked for that it names without one, if that is
+// known.
+func (r *Record) SearchPath() (path []byte, ok bool) { return r.ofStatement(nameSearchPath) }
+
+// ofStatement is the value that a statement's record has of a name in EXTRA.
+func (r *Record) ofStatement(wanted []byte) (found []byte, ok bool) {
 	if r.ExtraCount > 0 && (r.Kind == KindStatement || r.Kind == KindStart) {
 		r.stored(func(name, value []byte) bool {
-			if bytes.Equal(name, namePortal) {
-				portal = value
+			if bytes.Equal(name, wanted) {
+				found, ok = value, true
 			}
-			return portal == nil
+			return !ok
 		})
 	}
-	return portal
+	return found, ok
 }
 
 // Prepared is the name of the prepared statement that was executed, nil if it has none.
