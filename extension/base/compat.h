@@ -25,9 +25,11 @@
 
 /* PostgreSQL 19 does not let the hook change it. */
 #if PG_VERSION_NUM >= 190000
-typedef const JumbleState StenoJumble;
+struct JumbleState;
+typedef const struct JumbleState StenoJumble;
 #else
-typedef JumbleState StenoJumble;
+struct JumbleState;
+typedef struct JumbleState StenoJumble;
 #endif
 
 #ifdef EXEC_BACKEND
