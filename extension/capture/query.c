@@ -1253,13 +1253,14 @@ end_query(StenoStatement *s, QueryDesc *query, bool closed)
 }
 
 /*
- * The rows that a run of a query has delivered.  Nobody gets those that MOVE passes over, nor those that
- * the commit of a cursor WITH HOLD stores: they are delivered by what fetches them later.
+ * The rows that a run of a query has delivered, unless the client's message itself runs it.  Nobody gets those that
+ * MOVE passes over, nor FETCH ABSOLUTE and FETCH RELATIVE on their way, be it in a cursor or in a portal of the
+ * protocol; nor those that the commit of a cursor WITH HOLD stores: they are delivered by what fetches them later.
  */
 static inline uint64
-delivered(const StenoStatement *s, const QueryDesc *query)
+delivered_nested(const StenoStatement *s, const QueryDesc *query)
 {
-	if (unlikely(s->portal != NULL && !s->top_level && query->operation == CMD_SELECT) &&
+	if (unlikely(s->portal != NULL && query->operation == CMD_SELECT) &&
 		(query->dest->mydest == DestNone || s->portal->holdStore != NULL))
 		return 0;
 	return query->estate->es_processed;
@@ -1347,9 +1348,10 @@ executor_run(STENO_RUN_ARGS)
 		}
 		steno_leave(&steno_top_level);
 		s = steno_find_open(query);	/* find it again: the array may have moved */
+		if (s)
+			s->rows += query->estate->es_processed;
 		if (s && pauses)
 		{
-			s->rows += delivered(s, query);
 			ran_in_portal(s, query, direction, count);
 			return;
 		}
@@ -1362,13 +1364,11 @@ executor_run(STENO_RUN_ARGS)
 		s = steno_find_open(query);
 		if (s && s->pauses)
 			steno_work_stops(s);
+		if (s)
+			s->rows += delivered_nested(s, query);
 	}
-	if (s)
-	{
-		s->rows += delivered(s, query);
-		if (unlikely(s->state != STENO_STAGED) && s->portal)
-			suspended(s);
-	}
+	if (s && unlikely(s->state != STENO_STAGED) && s->portal)
+		suspended(s);
 }
 
 static void

@@ -115,6 +115,19 @@ use Test::More;
 		}
 	}
 
+	# rows that FETCH passes over on its way are not delivered, nor those of MOVE
+	$client->query('BEGIN');
+	recorded();
+	$client->bind_values('a', 'a', 40)->execute('a', 2)->sync->finish;
+	is($client->query('FETCH ABSOLUTE 7 FROM a')->{rows}[0][1], '7', 'it has passed over four rows');
+	$client->query('MOVE 3 FROM a');
+	is($client->query('FETCH RELATIVE 2 FROM a')->{rows}[0][1], '12', 'over one more');
+	$client->execute('a', 5)->sync->finish;
+	$client->query('CLOSE a');
+	is_deeply([ grep { /generate_series/ } @{ recorded() } ], [ select_of('a') . ' 9 ok 40' ], 'FETCH and MOVE in a portal');
+
+	$client->query('ROLLBACK');
+
 	$client->quit;
 	gapless($node, 'numbers without gaps');
 	verify_ok($node, 'the trail is whole');
