@@ -544,7 +544,9 @@ static SubTransactionId aborted_subid STENO_SESSION_DATA;
 STENO_COLD static void
 fail_open_cursors(void)
 {
-	ErrorData	edata = {.elevel = ERROR, .sqlerrcode = steno_my.raised_code, .message = steno_raised.message};
+	ErrorData	edata = {.elevel = ERROR, .sqlerrcode = steno_my.raised_code, .message = steno_raised.message,
+		.filename = steno_raised.filename
+	};
 
 	if (steno_my.raised_code != 0 && steno_my.open_count > 0)
 		steno_open_failed(&edata, aborted_subid);

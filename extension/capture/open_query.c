@@ -16,8 +16,9 @@
  *	  a client's portals, which usually end right after they have run, when the
  *	  next statement or a subtransaction begins.
  * 3. When the portal is freed, and ExecutorEnd was not called, the callback finds the
- *	  query still open and records it: it succeeded as far as it ran.  A FETCH that
- *	  fails, and thereby its portal, fails the query, too.
+ *	  query still open and records it: it succeeded as far as it ran.  So did one whose
+ *	  portal cannot do what a FETCH asks for, which fails the FETCH, and closes the portal.
+ *	  If what fails a FETCH is the query, it has failed, too.
  * 4. The abort of a (sub)transaction records the queries that began in it.  Those that
  *	  are not parked have run in no other statement, and their portals are still valid.
  *
@@ -253,8 +254,21 @@ steno_open_park_all(void)
 /* ---- ends without ExecutorEnd ---- */
 
 /*
+ * Whether an error is that of a FETCH or MOVE alone: the server has looked at what it asks for, and at the portal, and
+ * has not run the query, which can only go forward.  An error of the query comes from other files of the server.
+ */
+static bool
+is_refused_fetch(const ErrorData *edata)
+{
+	const char *name = edata->filename ? strrchr(edata->filename, '/') : NULL;
+
+	return edata->filename != NULL && strcmp(name ? name + 1 : edata->filename, "pquery.c") == 0;
+}
+
+/*
  * An error fails portals that were used by the code that raised it; their queries
- * are no longer running.  Queries that began in subtransaction from, or later, are
+ * are no longer running.  A portal that is refused a FETCH has failed, but its query has not:
+ * it has delivered what was asked for before.  Queries that began in subtransaction from, or later, are
  * recorded by its abort, which fails all its portals.
  */
 STENO_COLD void
@@ -268,7 +282,7 @@ steno_open_failed(const ErrorData *edata, SubTransactionId from)
 
 		if (!s->portal_watched || s->subid >= from || s->portal->status != PORTAL_FAILED || is_running(s))
 			continue;
-		steno_record_query(s, edata, true);
+		steno_record_query(s, is_refused_fetch(edata) ? NULL : edata, true);
 		steno_forget_open(s);
 	}
 }

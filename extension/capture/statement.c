@@ -97,6 +97,7 @@ steno_note_raised(void *arg)
 		steno_raised.query = edata->internalquery;
 		steno_raised.refused = edata->internalquery != NULL && steno_refused_in_analysis(edata);
 		steno_raised.at = edata->internalpos;
+		steno_raised.filename = edata->filename;
 		steno_raised.user_id = steno_private.get_user_id();
 	}
 	MemoryContextSwitchTo(old);

@@ -30,6 +30,7 @@ typedef struct StenoRaised
 {
 	char	   *message;
 	char	   *query;			/* text of a nested statement, if known */
+	const char *filename;		/* of the server's source, a constant */
 	Oid			user_id;		/* the role then: the abort of a subtransaction sets it back */
 	bool		refused;		/* in parse analysis, so the text can be parsed */
 	int			at;				/* position in that text, in characters; 0: not known */

@@ -126,6 +126,12 @@ use Test::More;
 	$client->query('CLOSE a');
 	is_deeply([ grep { /generate_series/ } @{ recorded() } ], [ select_of('a') . ' 9 ok 40' ], 'FETCH and MOVE in a portal');
 
+	# an error of the query, in a FETCH
+	$client->query('SAVEPOINT before');
+	$client->bind_values('d', 'd')->execute('d', 1)->sync->finish;
+	is($client->query('FETCH 5 FROM d')->{sqlstate}, '22012', 'the query of a portal fails in a FETCH');
+	$client->query('ROLLBACK TO before');
+	is_deeply([ grep { /^SELECT/ } @{ recorded() } ], ['SELECT 1 / (3 - i) FROM generate_series(1, 5) i 1 error'], 'it has failed');
 	$client->query('ROLLBACK');
 
 	$client->quit;
@@ -160,6 +166,18 @@ use Test::More;
 		'a statement that fails' => sub { $_[0]->query('SELECT 1 / 0'); $_[0]->query('ROLLBACK') },
 		'a statement that is no SQL' => sub { $_[0]->query('selec 1'); $_[0]->query('ROLLBACK') },
 		'a Bind of its name' => sub { $_[0]->bind_values('portal', 'p', 2)->sync->finish; $_[0]->query('ROLLBACK') },
+		'a FETCH backward' => sub { $_[0]->query('FETCH BACKWARD 1 FROM portal'); $_[0]->query('ROLLBACK') },
+		'a FETCH backward in a subtransaction' => sub {
+			$_[0]->query('SAVEPOINT t');
+			$_[0]->query('FETCH ABSOLUTE 1 FROM portal');
+			$_[0]->query('ROLLBACK TO t');
+			$_[0]->query('COMMIT');
+		},
+		'a FETCH backward that a function catches' => sub {
+			$_[0]->query(q{DO $$DECLARE c refcursor := 'portal'; x int;
+				BEGIN FETCH BACKWARD FROM c INTO x; EXCEPTION WHEN object_not_in_prerequisite_state THEN NULL; END$$});
+			$_[0]->query('COMMIT');
+		},
 		'a disconnect' => sub { },
 		'idle_in_transaction_session_timeout' => sub {
 			$_[0]->query(q{SET idle_in_transaction_session_timeout = '10ms'});

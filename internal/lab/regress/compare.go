@@ -214,9 +214,12 @@ func (r *Report) agree(s *session, x *sent, records []*record, covered bool) {
 	}
 }
 
-// fetchFailed reports whether a FETCH or MOVE of the session failed so: the portal that it named has failed, too.
+// fetchRefused is the SQLSTATE of a FETCH or MOVE that a portal cannot do: it has failed, but not the portal's query.
+const fetchRefused = "55000"
+
+// fetchFailed reports whether a FETCH or MOVE of the session failed so when it ran a query: that has then failed, too.
 func (s *session) fetchFailed(code string) bool {
-	return slices.ContainsFunc(s.sent, func(x *sent) bool {
+	return code != fetchRefused && slices.ContainsFunc(s.sent, func(x *sent) bool {
 		return x.sqlState == code && (strings.HasPrefix(x.text, "FETCH") || strings.HasPrefix(x.text, "MOVE"))
 	})
 }

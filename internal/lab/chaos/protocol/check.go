@@ -364,7 +364,7 @@ func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong fu
 	switch st.told {
 	case succeeded, suspended:
 		if r.Outcome != "ok" && !(st.may != "" && r.Outcome == "error" && r.SQLState == st.may) &&
-			!(c.ended != "" && lost) && !(st.more && c.fetchFailed(r.SQLState)) {
+			!(c.ended != "" && lost) && !c.endedIn(st) && !c.fetchFailed(r.SQLState) {
 			if c.failedBefore(st, r.SQLState) {
 				s.textless = append(s.textless, r.SQLState)
 				return
@@ -435,11 +435,33 @@ func (k *checker) mayBeInterrupted(c *session) bool {
 	})
 }
 
-// fetchFailed reports whether a FETCH or MOVE of the session failed so: the query of a
-// portal that it named has then failed, too.
+// fetchRefused is the SQLSTATE of a FETCH or MOVE that a portal cannot do: it has failed, but not the portal's query.
+const fetchRefused = "55000"
+
+// fetchFailed reports whether a FETCH or MOVE of the session failed so when it ran a query: that has then failed, too.
 func (c *session) fetchFailed(code string) bool {
-	return slices.ContainsFunc(c.script.statements(), func(s *statement) bool {
+	return code != fetchRefused && slices.ContainsFunc(c.script.statements(), func(s *statement) bool {
 		return s.told == failed && s.code == code && (strings.HasPrefix(s.text, "FETCH") || strings.HasPrefix(s.text, "MOVE"))
+	})
+}
+
+var fetches = regexp.MustCompile(`^(?:FETCH|MOVE) .* "?(\w+)"?$`)
+
+// endedIn reports whether the session ended in a step that asked for rows of the statement's portal.
+func (c *session) endedIn(st *statement) bool {
+	if c.ended == "" || c.done >= len(c.script.steps) {
+		return false
+	}
+	last := c.script.steps[c.done]
+	asks := func(s *statement) bool {
+		if s == nil {
+			return false
+		}
+		m := fetches.FindStringSubmatch(s.text)
+		return m != nil && c.portals[m[1]] == st
+	}
+	return slices.ContainsFunc(last.query, asks) || slices.ContainsFunc(last.messages, func(m message) bool {
+		return m.op == 'E' && c.portals[m.name] == st || asks(m.statement)
 	})
 }
 

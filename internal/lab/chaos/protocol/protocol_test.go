@@ -130,6 +130,44 @@ func TestParametersAreCompared(t *testing.T) {
 	}
 }
 
+func TestPortalFailsOnlyIfItsQueryDoes(t *testing.T) {
+	for _, test := range []struct {
+		fetch, ended string // the SQLSTATE of a FETCH; how the session ended, if it is that which ended it
+		code         string // of the portal's record
+		want         string
+	}{
+		{"55000", "", "", ""},
+		{"55000", "", "55000", "outcome: session 0.0: m0.0.1"},
+		{"22012", "", "22012", ""},
+		{"22012", "", "57014", "outcome: session 0.0: m0.0.1"},
+		{"", "FATAL 57P01", "57P01", ""},
+		{"", "", "57P01", "outcome: session 0.0: m0.0.1"},
+	} {
+		c, trail := clientOf(), trailOf()
+		portal, fetch := c.script.steps[0].query[0], c.script.steps[1].query[0]
+		portal.told, portal.tag = suspended, ""
+		c.portals = map[string]*statement{"p": portal}
+		fetch.text, fetch.reads = "FETCH /*m0.0.2*/ 5 FROM p", nil
+		*trail[2].Text, trail[3].Kind = fetch.text, "note"
+		if test.fetch != "" {
+			fetch.told, fetch.code = failed, test.fetch
+			trail[2].Outcome, trail[2].SQLState = "error", test.fetch
+		} else {
+			fetch.tag = "FETCH"
+		}
+		if test.ended != "" {
+			c.ended, c.done = test.ended, 1
+		}
+		if test.code != "" {
+			trail[1].Outcome, trail[1].SQLState = "error", test.code
+		}
+		got := complaintsAbout(c, trail)
+		if (test.want == "") != (got == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%+v: got %q", test, got)
+		}
+	}
+}
+
 func TestScriptsOfOneSeedAreTheSame(t *testing.T) {
 	write := func(seed uint64) string {
 		var b strings.Builder
