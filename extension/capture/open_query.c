@@ -15,6 +15,8 @@
  *	  while the query is running again.  Cursors are parked when they are opened;
  *	  a client's portals, which usually end right after they have run, when the
  *	  next statement or a subtransaction begins.
+ *	  A portal that has delivered rows then has a start record, because the in-flight
+ *	  entry, from which recovery makes the record of a killed session, is that of another statement.
  * 3. When the portal is freed, and ExecutorEnd was not called, the callback finds the
  *	  query still open and records it: it succeeded as far as it ran.  So did one whose
  *	  portal cannot do what a FETCH asks for, which fails the FETCH, and closes the portal.
@@ -251,6 +253,57 @@ steno_open_park_all(void)
 	}
 }
 
+/*
+ * Whether the process would take what is known of a statement with it, if it died while another one has the
+ * in-flight entry: a client's portal has delivered rows, or a statement waits for its commit.  Not the query of
+ * a cursor, whose FETCH has a record.
+ */
+static bool
+needs_entry(const StenoStatement *s)
+{
+	return s->copy != NULL && !(s->policy & STENO_S_ANNOUNCED) &&
+		(steno_commits(s) || (s->portal_watched && s->top_level && s->rows > 0 && !is_running(s)));
+}
+
+/*
+ * A statement that has a copy of its record leaves the in-flight entry to another one.  Should the process die before
+ * the statement ends, this start record tells of it, and of the rows that it has delivered so far.
+ */
+static void
+announce_open(StenoStatement *s)
+{
+	StenoRecord record;
+	bool		described;
+
+	if (!steno_session_ready())
+		return;
+	s->policy |= STENO_S_ANNOUNCED;
+	described = s->who != NULL && steno_identity_describe(s->who);
+	steno_read_copied_record(s, NULL, NULL, &record);
+	record.kind = STENO_KIND_START;
+	record.duration = STENO_NONE64;
+	record.timed = false;
+	if (!steno_commits(s))
+		record.rows = steno_my.log_rows ? s->rows : STENO_NONE64;
+	steno_put_start_record(s, &record);
+	if (described)
+		steno_identity_described();
+}
+
+/* Another statement takes the in-flight entry: what needs it has a start record from now on. */
+STENO_COLD void
+steno_open_leave_entry(void)
+{
+	int			i;
+
+	if (steno_my.staged != NULL)
+		steno_unstage();
+	steno_open_park_all();
+	for (i = 0; i < steno_my.open_count; i++)
+		if (needs_entry(&steno_my.open[i]))
+			announce_open(&steno_my.open[i]);
+}
+
 /* ---- ends without ExecutorEnd ---- */
 
 /*
@@ -437,7 +490,7 @@ STENO_COLD void
 steno_open_begin(void)
 {
 	steno_open_finish_committed();
-	steno_open_park_all();
+	steno_open_leave_entry();
 }
 
 /*

@@ -1286,6 +1286,29 @@ waits_for_client(StenoStatement *s)
 		steno_inflight_wait(f, false);
 }
 
+/*
+ * The same after another statement, which has taken the in-flight entry.  A writer makes no start record of a
+ * statement that has one.
+ */
+STENO_COLD static void
+takes_entry_back(StenoStatement *s)
+{
+	QueryDesc  *query = s->query;
+
+	if (!s->recorded)
+		return;
+	if (steno_my.open_count > 1)
+	{
+		steno_open_leave_entry();
+		s = steno_find_open(query);	/* the array may have moved */
+		if (s == NULL)
+			return;
+	}
+	if (s->policy & STENO_S_ANNOUNCED)
+		STENO_STORE(steno_my.producer.ring->inflight.announced, s->statement);
+	steno_write_inflight(s, NULL);
+}
+
 /* A client's query runs that waited for a message. */
 static inline void
 runs_again(StenoStatement *s)
@@ -1296,7 +1319,7 @@ runs_again(StenoStatement *s)
 	if (likely(is_in_flight(s, f)))
 		steno_inflight_run(f);
 	else
-		steno_write_inflight(s, NULL);
+		takes_entry_back(s);
 }
 
 /*

@@ -11,6 +11,9 @@
  * begins while the reserve of the ring is not free (delivery/room.c) waits for that
  * first.
  *
+ * There is a third reason: the portal of a statement has delivered rows and waits for its client, and another
+ * statement takes the in-flight entry (open_query.c).
+ *
  * A canceled wait for space raises no error by itself.  The hook that was to put
  * the record fails the statement instead, which then has one record, that of its
  * failure.  That record does not wait again (STENO_START_HURRY), but is a short
@@ -24,17 +27,6 @@
 #include "capture/statement_record.h"
 #include "delivery/room.h"
 #include "delivery/wait.h"
-
-/* Put the start record of a statement. */
-STENO_COLD void
-steno_put_start_record(const StenoStatement *s, StenoRecord *record)
-{
-	record->outcome = STENO_OUTCOME_RUNNING;
-	record->xid = steno_current_xid();
-	if (s->top_level)
-		STENO_STORE(steno_my.producer.ring->inflight.announced, s->statement);
-	steno_record_put(record, false);
-}
 
 /* Call f so that an error that it raises fails the query's statement. */
 static void

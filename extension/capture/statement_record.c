@@ -263,6 +263,17 @@ steno_put_ended(const StenoStatement *s, StenoRecord *record)
 	put_ended(s, record);
 }
 
+/* Put the start record of a statement. */
+STENO_COLD void
+steno_put_start_record(const StenoStatement *s, StenoRecord *record)
+{
+	record->outcome = STENO_OUTCOME_RUNNING;
+	record->xid = steno_current_xid();
+	if (s->top_level)
+		STENO_STORE(steno_my.producer.ring->inflight.announced, s->statement);
+	steno_record_put(record, false);
+}
+
 /*
  * Make the record of a query.  closed: its portal was closed by the end of a
  * transaction, and its plan may be gone.

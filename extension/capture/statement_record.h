@@ -72,6 +72,7 @@ extern void steno_make_utility_record(const StenoLevel *l, const StenoEvent *eve
 									  StenoParams *values);
 extern void steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *message,
 									 StenoRecord *record);
+extern void steno_put_start_record(const StenoStatement *s, StenoRecord *record);
 extern void steno_put_ended(const StenoStatement *s, StenoRecord *record);
 extern void steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed);
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);
@@ -134,7 +135,6 @@ steno_ends_at_commit(const StenoStatement *s, uint64 xid, int own)
 
 /* ---- start_record.c ---- */
 
-extern void steno_put_start_record(const StenoStatement *s, StenoRecord *record);
 extern void steno_raise_in_query(StenoStatement *s);
 extern void steno_raise_in_utility(StenoLevel *l);
 extern void steno_start_query_wait(StenoStatement *s);
@@ -191,6 +191,7 @@ extern void steno_open_failed(const ErrorData *edata, SubTransactionId from);
 extern void steno_open_close(SubTransactionId from);
 extern void steno_open_finish_committed(void);
 extern void steno_open_begin(void);
+extern void steno_open_leave_entry(void);
 extern void steno_open_defers(const StenoStatement *s);
 extern void steno_open_commits(void);
 extern void steno_open_committed(void);

@@ -33,6 +33,7 @@
 #define STENO_S_READ 1024		/* it has this class, too */
 #define STENO_S_DDL 2048
 #define STENO_S_MISC 4096
+#define STENO_S_ANNOUNCED 8192	/* a start record says that its portal has delivered rows */
 
 /* The classes of a statement, a bit for each: its own, and those of the query that it runs as a part of itself. */
 static inline uint32

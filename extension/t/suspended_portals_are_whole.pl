@@ -134,6 +134,21 @@ use Test::More;
 	is_deeply([ grep { /^SELECT/ } @{ recorded() } ], ['SELECT 1 / (3 - i) FROM generate_series(1, 5) i 1 error'], 'it has failed');
 	$client->query('ROLLBACK');
 
+	# The record of a prepared statement that runs again and again is brief, and has its number from the in-flight entry.
+	$client->parse('u', select_of('u'))->sync->finish;
+	$client->bind_values('', 'u', $_)->execute('')->sync->finish foreach 1 .. 20;
+	$client->query('BEGIN');
+	$client->bind_values('a', 'a', 60)->execute('a', 2)->sync->finish;
+	$client->bind_values('', 'u', 50)->execute('', 2)->sync->finish;
+	$client->execute('a', 1)->sync->finish;
+	$client->bind_values('', 'u', 51)->execute('', 2)->sync->finish;
+	$client->query('COMMIT');
+	{
+		my %of = map { ($_->{params}[0] => $_->{statement}) } grep { ($_->{params} // [''])->[0] =~ /\A(50|51|60)\z/ } statements($node, application => 'portals');
+
+		is_deeply([ map { $of{$_} - $of{60} } 50, 51 ], [ 1, 2 ], 'a portal that is closed while another has run last has its number');
+	}
+
 	$client->quit;
 	gapless($node, 'numbers without gaps');
 	verify_ok($node, 'the trail is whole');
