@@ -424,7 +424,7 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 	if (edata)
 		record.rows = rows;
 	steno_set_times(s, &record);
-	steno_record_put(&record, true);
+	steno_record_put(&record, steno_has_entry(s));
 }
 
 /* ---- how long the commit takes ---- */

@@ -250,17 +250,18 @@ steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *
 
 /* The statement has ended: put its record, which has been made. */
 static inline void
-put_ended(const StenoStatement *s, StenoRecord *record)
+put_ended(const StenoStatement *s, StenoRecord *record, bool has_entry)
 {
 	steno_set_times(s, record);
 	record->xid = steno_current_xid();
-	steno_record_put(record, s->top_level);
+	steno_record_put(record, has_entry);
 }
 
+/* The same for one that has perhaps never had the in-flight entry: a query that could not be planned has not. */
 STENO_COLD void
 steno_put_ended(const StenoStatement *s, StenoRecord *record)
 {
-	put_ended(s, record);
+	put_ended(s, record, s->top_level && steno_my.producer.ring->inflight.statement == s->statement);
 }
 
 /* Put the start record of a statement. */
@@ -401,7 +402,7 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 	/* the rows of a query that a rule has added are not counted */
 	if (s->copy == NULL && s->portal == NULL && s->depth > 0 && !s->query->plannedstmt->canSetTag)
 		record.rows = STENO_NONE64;
-	put_ended(s, &record);
+	put_ended(s, &record, steno_has_entry(s));
 	if (described)
 		steno_identity_described();
 }
@@ -690,7 +691,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 		record.rows = rows;
 	if (edata == NULL && l == &steno_top_level && !l->ending && defer_utility_record(s, &record))
 		return;
-	put_ended(s, &record);
+	put_ended(s, &record, s->top_level);
 }
 
 /* The transaction of a COMMIT or ROLLBACK statement has ended, and with it the statement. */

@@ -95,6 +95,17 @@ steno_set_times(const StenoStatement *s, StenoRecord *record)
 	record->timed = steno_times_of(s, record->duration, &record->times);
 }
 
+/*
+ * Whether the in-flight entry is that of a statement which ends.  Only one that has a copy of its record can have left
+ * it to another.
+ */
+static inline bool
+steno_has_entry(const StenoStatement *s)
+{
+	return s->top_level &&
+		(likely(s->copy == NULL) || steno_my.producer.ring->inflight.statement == s->statement);
+}
+
 /* What a statement failed with, without its secrets. */
 static inline const char *
 steno_failure_message(const StenoStatement *s, const ErrorData *edata)

@@ -344,7 +344,8 @@ steno_inflight_text(uint64 statement, int64 time, const char *text, uint32 len)
 
 /*
  * Something else needs the ring: the staged record is given up.  Its query keeps a
- * copy, and the in-flight entry gets the beginning of the text.
+ * copy, and the in-flight entry gets the beginning of the text.  A portal that waits for its client
+ * still does.
  */
 STENO_COLD void
 steno_unstage(void)
@@ -353,6 +354,8 @@ steno_unstage(void)
 	StenoWhole	room;
 	const StenoRecordMessage *m = staged_whole(&room);
 	const char *text = (const char *) (m + 1) + m->shape_len;
+	StenoInFlight *f = &my->producer.ring->inflight;
+	bool		waits = f->active >= STENO_INFLIGHT_WAITS;
 	int			i;
 
 	my->staged = NULL;
@@ -372,6 +375,8 @@ steno_unstage(void)
 	if (my->top_utility.state == STENO_STAGED)
 		my->top_utility.state = STENO_NOT_MADE;
 	steno_inflight_text(m->statement, m->time, text, m->text_len == STENO_NONE32 ? 0 : m->text_len);
+	if (waits)
+		steno_inflight_wait(f, false);
 	/* the next message overwrites the record: recovery must then see that it is staged no more */
 	atomic_thread_fence(memory_order_release);
 }

@@ -102,7 +102,7 @@ sub recorded
 
 # ---- killed sessions ----
 
-my %sessions = map { ($_ => session($_)) } qw(other turns pipeline);
+my %sessions = map { ($_ => session($_)) } qw(other turns closed unplanned pipeline);
 my %recorded;
 my $start = -s $node->logfile;
 
@@ -123,6 +123,27 @@ my $start = -s $node->logfile;
 	run($c, 'a', 3)->sync->finish;
 	run($c, 'bb', 2)->sync->finish;
 	$c->execute('a', 1)->sync->finish;
+}
+
+# one that was parked is closed, while another one has the entry
+{
+	my $c = $sessions{closed};
+
+	$c->query('BEGIN');
+	run($c, 'a', 3)->sync->finish;
+	run($c, 'bb', 2)->sync->finish;
+	$c->put('C', "Pa\0")->sync->finish;
+}
+
+# a statement fails before it could begin
+{
+	my $c = $sessions{unplanned};
+
+	$c->query('BEGIN');
+	$c->bind_values('a', 'p', 1)->sync->finish;
+	$c->query('SAVEPOINT s');
+	$c->execute('a', 3)->sync->finish;
+	is($c->query('SELECT 1 / 0')->{sqlstate}, '22012', 'a statement that cannot be planned');
 }
 
 # what waits for its commit leaves the entry, too
@@ -153,6 +174,11 @@ is_deeply(
 is_deeply(
 	[ map { "$_->{outcome} $_->{text}" } statements($node, application => 'turns', text => $read) ],
 	["ok $read"], 'and the one that has run last waited for its client');
+is_deeply(recorded('closed'), [ 'start 1 running 3', 'statement 1 ok 3' ], 'killed when the first of two portals was closed');
+is_deeply([ map { $_->{outcome} } statements($node, application => 'closed', text => $read) ], [ 'ok', 'ok' ], 'and the second had waited');
+is_deeply(
+	[ map { $_->{outcome} } statements($node, application => 'unplanned', text => $read) ],
+	['ok'], 'killed after a statement that could not be planned');
 is_deeply(
 	recorded('pipeline'),
 	[ 'start 1 running 3', 'start 2 running 1' ],
