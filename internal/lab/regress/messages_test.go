@@ -50,6 +50,8 @@ func TestPortalIsOneStatement(t *testing.T) {
 	failed := append(executedWith("")[:3], failedIn("SELECT", "22012", "SELECT $1"), messageOf("execute s/p: SELECT $1"), failedIn("SELECT", "25P02", "SELECT $1"))
 	late := append(fetched[:5:5], failedIn("SELECT", "25P02", "SELECT $1"))
 	canceled := append(executedWith("")[:2], failedIn("BIND", "57014", "SELECT $1"))
+	terminated := append(executedWith("")[:2], failedIn("BIND", "57P01", "SELECT $1"))
+	terminated[2].severity = "FATAL"
 	moved := append(executedWith(""), executedOne("FETCH 5 FROM p"), failedIn("FETCH", "22012", "FETCH 5 FROM p"))
 	refused := append(executedWith(""), executedOne("FETCH BACKWARD 1 FROM p"), failedIn("FETCH", "55000", "FETCH BACKWARD 1 FROM p"))
 	none := append(executedWith(""), failedIn("", "34000", ""))
@@ -69,6 +71,7 @@ func TestPortalIsOneStatement(t *testing.T) {
 		"failed, and executed again":        {failed, []map[string]any{recorded("SELECT $1", "22012"), recorded("SELECT $1", "25P02")}, "0 0 0"},
 		"executed, and again in vain":       {late, []map[string]any{one(), recorded("SELECT $1", "25P02")}, "0 0 0"},
 		"canceled before it was executed":   {canceled, []map[string]any{recorded("SELECT $1", "57014")}, "0 0 0"},
+		"terminated before it was executed": {terminated, []map[string]any{recorded("SELECT $1", "57P01")}, "0 0 0"},
 		"failed in a FETCH":                 {moved, []map[string]any{recorded("SELECT $1", "22012"), recorded("FETCH 5 FROM p", "22012")}, "0 0 0"},
 		"refused a FETCH":                   {refused, []map[string]any{one(), recorded("FETCH BACKWARD 1 FROM p", "55000")}, "0 0 0"},
 		"failed, as its FETCH was refused":  {refused, []map[string]any{recorded("SELECT $1", "55000"), recorded("FETCH BACKWARD 1 FROM p", "55000")}, "0 0 1"},

@@ -162,8 +162,8 @@ func (l *logReader) failure(e *entry) {
 		last.executed, last.bound = last.pieces > 0, last.pieces == 0 && last.timed > 0
 		last = nil
 	}
-	// A cancel request may come when Bind has ended.
-	if n := len(l.session.sent); n > 0 && e.tag == "BIND" && e.sqlState == canceled {
+	// A cancel request, or the end of the session, may come when Bind has ended.
+	if n := len(l.session.sent); n > 0 && e.tag == "BIND" && (e.sqlState == canceled || e.severity == "FATAL") {
 		if x := l.session.sent[n-1]; x.bound && x.text == e.query {
 			x.bound, x.sqlState, x.parameters = false, e.sqlState, nil
 			l.last = x
