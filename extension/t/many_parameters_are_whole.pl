@@ -121,7 +121,7 @@ foreach my $size ('16kB', '128kB')
 	}
 
 	flush($node);
-	foreach my $line (lines($node, '--application', 'many'))
+	foreach my $line (lines($node, '--application', 'many', '--kind', 'statement'))
 	{
 		next unless $line =~ m{/\* mark: ([^*]*) \*/};
 		push @{ $found{$1} }, $line;

@@ -270,7 +270,8 @@ $present{"$_->{user} as $_->{role}"}++
   foreach statements($node, application => 'fast', text => $texts{one}, role => 'readers');
 is_deeply(\%present, { 'postgres as readers' => 2, 'poor as readers' => 2 }, 'the session user is the present one')
   or diag explain \%present;
-is(scalar(records($node, application => 'fast', kind => 'start')), 2, 'start records are written when they are wanted');
+# one of a portal that had delivered rows when another statement began has their number
+is(scalar(records($node, application => 'fast', kind => 'start', rows => undef)), 2, 'start records are written when they are wanted');
 is(scalar(grep { $_->{params}[0] eq '1' } statements($node, application => 'fast', text => $texts{catalog})),
 	0, 'what is switched off is not recorded');
 gapless($node, 'sessions are whole');
