@@ -76,6 +76,7 @@ typedef struct StenoHealth
  * begun: one of them has completed what is done once in a run.  gone_since: when the
  * last one ended, or the run began; 0 while the writer is running.
  * absence_reported: another writer has logged that this one is not running.
+ * ended: the server stops, and the writer is about to write its last block.
  * flush_done, rotate_done: the request up to which the writer has completed all.
  * asleep: the writer is in a deep sleep, and must be woken for the first message of a ring
  * that it does not watch.  The others have STENO_RING_ASLEEP.
@@ -89,6 +90,7 @@ typedef struct StenoWriterControl
 	_Atomic uint32_t absence_reported;
 	_Atomic int64_t gone_since;
 	_Atomic uint32_t asleep;
+	_Atomic uint32_t ended;
 	_Atomic uint64_t flush_requested;
 	_Atomic uint64_t flush_done;
 	_Atomic uint64_t rotate_requested;

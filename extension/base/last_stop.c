@@ -9,7 +9,7 @@
  * WAL record, and one that starts writes after it.
  *
  * The record of a stop therefore has the position in the WAL at which it was made, when
- * no session was left that could write.  At the next start, the control file, read before
+ * no session could run a statement any more.  At the next start, the control file, read before
  * the server changes it, has the position of the last shutdown checkpoint.  If that is the
  * first one after the position of the stop, and between the two there is nothing that a
  * session could have written, then the server was not run in between: neither to write nor

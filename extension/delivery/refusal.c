@@ -324,6 +324,19 @@ refuse_unrecorded(StenoHealth *t)
 }
 
 /*
+ * The server stops, and the writers have ended.  Of all sessions, only WAL senders still run, until the shutdown
+ * checkpoint; the server ends those that run statements when that begins.
+ */
+static void
+refuse_after_stop(void)
+{
+	ereport(FATAL,
+			(errcode(ERRCODE_ADMIN_SHUTDOWN),
+			 errmsg("terminating connection because the server stops"),
+			 errdetail("The audit trail has ended, so no statement can be recorded.")));
+}
+
+/*
  * A statement begins, and may have to be refused.  utility: what it is, unless it
  * is a query.
  */
@@ -332,6 +345,8 @@ steno_refuse_statement(const Node *utility)
 {
 	StenoHealth *t = my_health();
 
+	if (atomic_load(&steno_my.writer->ended) && !proc_exit_inprogress)
+		refuse_after_stop();
 	if (!is_failing_by(t, STENO_ON_FAILURE_ERROR))
 	{
 		atomic_fetch_and(&steno_my.news, ~STENO_NEWS_FAILING);

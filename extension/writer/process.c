@@ -36,6 +36,10 @@
 /* Time slice of a writer that statements wait for, in nanoseconds: the kernel's minimum. */
 #define SLICE_NS 100000
 
+/* At a stop: the time between two looks at sessions that may outlive the writers, and how long they are waited for. */
+#define LINGER_US 10000
+#define LINGER_MOST_US INT64CONST(10000000)
+
 /* Set when a wait reports the postmaster's death. */
 static volatile bool postmaster_dead;
 
@@ -173,6 +177,55 @@ has_producers(const StenoWriter *w)
 			return true;
 	}
 	return false;
+}
+
+/* Whether a session that may outlive the writers runs a statement of which there will be a record. */
+static bool
+runs_statement(const StenoRing *ring)
+{
+	return atomic_load_explicit(&((StenoRing *) ring)->owner, memory_order_acquire) != 0 &&
+		(atomic_load(&((StenoRing *) ring)->owner_flags) & STENO_OWNER_LINGERS) &&
+		steno_inflight_runs(STENO_LOAD(ring->inflight.active)) && STENO_LOAD(ring->inflight.done) == 0;
+}
+
+/*
+ * The server stops, and all other sessions have ended.  WAL senders run until after the shutdown checkpoint, and those of
+ * logical replication can run statements: from now on, they are refused, and what runs is ended, as the server will
+ * do when the checkpoint begins.  When this returns, what their clients have been told of is in their rings.
+ */
+void
+steno_process_end_lingering(const StenoWriter *w)
+{
+	uint64		start = steno_clock_ticks(&steno_my.clock);
+	uint32		i;
+	bool		any = false;
+
+	atomic_store(&w->control->ended, 1);
+	for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
+	{
+		StenoRing  *ring = steno_ring_at(&steno_rings, i);
+
+		if (atomic_load(&ring->owner) == 0 || !(atomic_load(&ring->owner_flags) & STENO_OWNER_LINGERS))
+			continue;
+		any = true;
+		atomic_fetch_or(&((StenoLocal *) ring->own)->news, STENO_NEWS_FAILING);
+	}
+	if (!any)
+		return;
+	do
+	{
+		any = false;
+		/* a statement that had begun before is seen after that */
+		pg_usleep(LINGER_US);
+		for (i = w->number; i < steno_rings.nrings; i += steno_rings.nwriters)
+		{
+			StenoRing  *ring = steno_ring_at(&steno_rings, i);
+			uint32		owner = atomic_load_explicit(&ring->owner, memory_order_acquire);
+
+			if (runs_statement(ring) && kill(owner, SIGTERM) == 0)
+				any = true;
+		}
+	} while (any && steno_clock_us(&steno_my.clock, start, steno_clock_ticks(&steno_my.clock)) < LINGER_MOST_US);
 }
 
 /* Whether this process is to exit, and need not wait for sessions any more. */

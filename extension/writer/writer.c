@@ -555,6 +555,8 @@ steno_writer_main(Datum main_arg)
 	make_passes(w, &live);
 
 	record_outage(w);
+	if (steno_process_run_ends())
+		steno_process_end_lingering(w);
 	if (w->number == 0 && steno_process_run_ends())
 		record_server_stop(w, &stop);
 	if (!steno_drain_rings(w, &live, true) || !steno_writer_write(w))

@@ -144,6 +144,7 @@ extern void steno_process_begin(StenoWriter *writer);
 extern void steno_process_beat(void);
 extern void steno_process_sleep(long ms, StenoWait wait);
 extern bool steno_process_must_end(void);
+extern void steno_process_end_lingering(const StenoWriter *writer);
 extern bool steno_process_may_end(const StenoWriter *writer);
 extern bool steno_process_run_ends(void);
 pg_noreturn extern void steno_process_exit(void);
