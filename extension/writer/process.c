@@ -189,9 +189,10 @@ runs_statement(const StenoRing *ring)
 }
 
 /*
- * The server stops, and all other sessions have ended.  WAL senders run until after the shutdown checkpoint, and those of
- * logical replication can run statements: from now on, they are refused, and what runs is ended, as the server will
- * do when the checkpoint begins.  When this returns, what their clients have been told of is in their rings.
+ * The server stops, and all other sessions have ended.  WAL senders run until after the shutdown checkpoint, and
+ * those of logical replication can run statements: from now on, they are refused, and what runs is ended, as the
+ * server will do when the checkpoint begins.  When this returns, what their clients have been told of is in their
+ * rings.
  */
 void
 steno_process_end_lingering(const StenoWriter *w)
