@@ -424,11 +424,14 @@ steno_identity_describe(const StenoIdentity *who)
 	return true;
 }
 
-/* The records that come next are of the present identity again. */
+/*
+ * The records that come next are of the present identity again.  It is described at once: that of a statement which is
+ * ending may be next, and is put without a look at the session.
+ */
 STENO_COLD void
 steno_identity_described(void)
 {
-	steno_my.described = false;
+	put_session_message();
 }
 
 static void
