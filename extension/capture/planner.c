@@ -18,6 +18,7 @@
 #include "optimizer/planner.h"
 #include "parser/analyze.h"
 #include "tcop/tcopprot.h"
+#include "utils/memutils.h"
 
 #include "base/compat.h"
 #include "capture/hooks.h"
@@ -79,6 +80,34 @@ hash_of(const char *text)
 	return ((hash ^ word) * UINT64CONST(0x9e3779b97f4a7c15)) | 1;
 }
 
+/* A Parse that has had its text analyzed, and when that message came. */
+static struct
+{
+	uint64		hash;			/* of the text; 0: there is none */
+	TimestampTz time;
+}			parse STENO_SESSION_DATA;
+
+/*
+ * Callback: the main loop frees what the message has used, and waits for the next one.  Only now it is known what a
+ * Parse took: after the analysis, rules and views were put in, which can wait for locks.
+ */
+static void
+parse_ended(void *arg)
+{
+	TimestampTz us = steno_wall(steno_clock_ticks(&steno_my.clock)) - parse.time;
+	uint64		hash = parse.hash;
+
+	parse.hash = 0;
+	if (us < WORTH_US)
+		return;
+	last_analyzed = (last_analyzed + 1) % ANALYZED;
+	waiting += analyzed[last_analyzed].hash == 0;
+	analyzed[last_analyzed].hash = hash;
+	analyzed[last_analyzed].us = steno_short_us(us);
+}
+
+static MemoryContextCallback parse_callback = {.func = parse_ended};
+
 /*
  * Hook: a query has been analyzed.  Only a Parse leaves its parameters' types open; any other analysis belongs to
  * the message, or to the statement, in which its query begins.
@@ -91,14 +120,10 @@ analyzed_query(ParseState *state, Query *query, StenoJumble *jumble)
 	if (state->p_paramref_hook != NULL && steno_my.client && steno_my.level == NULL && !steno_my.planning &&
 		steno_my.state == STENO_READY && state->p_sourcetext != NULL)
 	{
-		TimestampTz us = steno_wall(steno_clock_ticks(&steno_my.clock)) - steno_private.statement_start();
-
-		if (us < WORTH_US)
-			return;
-		last_analyzed = (last_analyzed + 1) % ANALYZED;
-		waiting += analyzed[last_analyzed].hash == 0;
-		analyzed[last_analyzed].hash = hash_of(state->p_sourcetext);
-		analyzed[last_analyzed].us = steno_short_us(us);
+		if (parse.hash == 0)
+			MemoryContextRegisterResetCallback(MessageContext, &parse_callback);
+		parse.hash = hash_of(state->p_sourcetext);
+		parse.time = steno_private.statement_start();
 	}
 }
 

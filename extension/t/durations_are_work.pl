@@ -236,6 +236,27 @@ foreach my $of ('of alice', 'opened by alice', 'read by alice', 'by bob')
 		[ 'ok INSERT INTO t VALUES (7) /* recorded */' ], 'statements that are not recorded leave nothing, also after a kill');
 	is(scalar(grep { !defined $_->{text} } statements($node, application => 'quiet')), 0, 'and none is invented');
 }
+# A Parse waits for a lock of a table behind a view, after the analysis: that is part of its statement's time.
+{
+	my $c = Steno::Client->new($node, application_name => 'parse');
+	my $locker = Steno::Client->new($node);
+
+	$c->query('CREATE TABLE behind AS SELECT 1 AS i; CREATE VIEW in_front AS SELECT * FROM behind');
+	foreach my $name ('', 'named')
+	{
+		$locker->query('BEGIN');
+		$locker->query('LOCK TABLE behind');
+		$locker->put('Q', "SELECT pg_sleep(0.3); COMMIT\0")->send_all;
+		$c->parse($name, "SELECT count(*) FROM in_front /* '$name' */")->sync->finish;
+		$locker->finish;
+		$c->bind_values('', $name)->execute('', 0)->sync->finish;
+		my $r = the_record($node, 'it', application => 'parse', text => qr{/\* '$name' \*/});
+		cmp_ok($r->{duration_us}, '>', 250_000, "Parse of '$name': its duration has the wait");
+		cmp_ok($r->{analysis_us} // 0, '>', 250_000, 'as a part of analysis');
+		$c->bind_values('', $name)->execute('', 0)->sync->finish if $name;
+		is(scalar(grep { $_->{duration_us} > 250_000 } statements($node, application => 'parse', text => qr{/\* '$name' \*/})), 1, 'once');
+	}
+}
 verify_ok($node, 'the trail');
 
 done_testing();
