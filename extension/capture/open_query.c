@@ -390,6 +390,16 @@ commit_message(const StenoStatement *s, const ErrorData *edata)
 	return "<redacted>";
 }
 
+/* When the commit began that a statement waits for; 0: it is not known yet. */
+static uint64 commit_begun STENO_SESSION_DATA;
+
+/* How long the commit has taken so far, for a statement that waits for it: at least 1. */
+static uint32
+commit_time(void)
+{
+	return Max(1, steno_short_us(steno_clock_us(&steno_my.clock, commit_begun, steno_clock_ticks(&steno_my.clock))));
+}
+
 /*
  * Finish a statement that waits for its commit: its transaction has committed, or
  * will not; edata: it has failed.
@@ -400,6 +410,8 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 	uint64		rows = s->class == STENO_CLASS_READ && s->rows > 0 && steno_my.log_rows ? s->rows : STENO_NONE64;
 	StenoRecord record;
 
+	if (edata && commit_begun != 0)
+		s->commit = commit_time();
 	if (s->state == STENO_COMMITS_STAGED && steno_my.staged != NULL)
 	{
 		if (edata == NULL && likely(s->commit == 0))
@@ -408,7 +420,7 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 			steno_staged_commit(s);
 		if (edata == NULL)
 			return;
-		if (s->redact == 0 &&
+		if (s->redact == 0 && s->commit < STENO_TOLD_APART &&
 			steno_staged_fail(s, rows, steno_current_xid(),
 									   edata->sqlerrcode, commit_message(s, edata)))
 			return;
@@ -428,9 +440,6 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 }
 
 /* ---- how long the commit takes ---- */
-
-/* When the commit began that a statement waits for; 0: it is not known yet. */
-static uint64 commit_begun STENO_SESSION_DATA;
 
 /*
  * A statement has ended, and its record waits for the commit.  With the simple protocol, that comes at once.
@@ -463,8 +472,7 @@ steno_open_committed(void)
 		StenoStatement *s = &steno_my.open[i];
 
 		if (steno_commits(s))
-			s->commit = Max(1, steno_short_us(steno_clock_us(&steno_my.clock, commit_begun,
-															 steno_clock_ticks(&steno_my.clock))));
+			s->commit = commit_time();
 	}
 }
 

@@ -236,6 +236,22 @@ foreach my $of ('of alice', 'opened by alice', 'read by alice', 'by bob')
 		[ 'ok INSERT INTO t VALUES (7) /* recorded */' ], 'statements that are not recorded leave nothing, also after a kill');
 	is(scalar(grep { !defined $_->{text} } statements($node, application => 'quiet')), 0, 'and none is invented');
 }
+# A commit that fails took time, too.
+{
+	my $c = Steno::Client->new($node, application_name => 'fails late');
+
+	$c->query(q{CREATE TABLE late (i int); CREATE FUNCTION fails_late() RETURNS trigger LANGUAGE plpgsql AS
+		$$BEGIN PERFORM pg_sleep(0.2); RAISE 'too late'; END$$;
+		CREATE CONSTRAINT TRIGGER late AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fails_late()});
+	$c->query('INSERT INTO late VALUES (1) /* simple */');
+	$c->extended('INSERT INTO late VALUES (1) /* extended */');
+	foreach my $protocol (qw(simple extended))
+	{
+		my $r = the_record($node, "$protocol: it", application => 'fails late', outcome => 'error', text => qr/\* $protocol/, depth => undef);
+		cmp_ok($r->{commit_us} // 0, '>', 150_000, 'a commit that fails took time');
+		is($r->{message}, 'too late', 'its message');
+	}
+}
 # A Parse waits for a lock of a table behind a view, after the analysis: that is part of its statement's time.
 {
 	my $c = Steno::Client->new($node, application_name => 'parse');
