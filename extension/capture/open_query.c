@@ -238,6 +238,23 @@ steno_open_park(StenoStatement *s)
 	}
 }
 
+/*
+ * The same for a query without a portal that is left open by a function which returns a set.  If its caller does not
+ * ask for more, the executor does not end it, but the (sub)transaction does.
+ */
+STENO_COLD void
+steno_open_keep(StenoStatement *s)
+{
+	steno_copy_query(s);
+	if (s->who == NULL)
+		s->who = steno_identity_take();
+	if (s->copy == NULL)
+	{
+		steno_record_query(s, NULL, false);
+		steno_forget_open(s);
+	}
+}
+
 /* Park all queries that are neither parked nor running. */
 STENO_COLD void
 steno_open_park_all(void)
@@ -345,13 +362,15 @@ static StenoStatement *closed;
 static void
 record_closed(void)
 {
-	steno_record_query(closed, NULL, closed->portal_watched || closed->plan_cached);
+	bool		gone = closed->portal_watched || closed->plan_cached || closed->portal == NULL;
+
+	steno_record_query(closed, NULL, gone);
 }
 
 /*
  * A (sub)transaction has ended, and with it the queries that are still open: their
  * executor state no longer exists.  Queries without a portal were recorded when
- * they failed.  Raises no error: each query is guarded separately, and removed in
+ * they failed, except those that a function has left open.  Raises no error: each query is guarded separately, and removed in
  * any case.
  */
 STENO_COLD void
@@ -365,7 +384,7 @@ steno_open_close(SubTransactionId from)
 
 		if (s->subid < from || steno_commits(s))
 			continue;
-		if (s->portal)
+		if (s->portal || s->copy)
 		{
 			closed = s;
 			(void) steno_record_guarded(record_closed);

@@ -1345,6 +1345,19 @@ ran_in_portal(StenoStatement *s, QueryDesc *query, ScanDirection direction, uint
 	}
 }
 
+/*
+ * A query of a function that returns a set has delivered a row, and will be asked for the next one when its caller is:
+ * perhaps after pauses of the client, and perhaps never.
+ */
+STENO_COLD static void
+left_open(StenoStatement *s)
+{
+	s->pauses = true;
+	steno_work_stops(s);
+	if (s->recorded)
+		steno_open_keep(s);
+}
+
 STENO_HOT static void
 executor_run(STENO_RUN_ARGS)
 {
@@ -1389,6 +1402,8 @@ executor_run(STENO_RUN_ARGS)
 			steno_work_stops(s);
 		if (s)
 			s->rows += delivered_nested(s, query);
+		if (s && unlikely(count != 0 && s->portal == NULL && !s->pauses && query->estate->es_processed == count))
+			left_open(s);
 	}
 	if (s && unlikely(s->state != STENO_STAGED) && s->portal)
 		suspended(s);
