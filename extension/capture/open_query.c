@@ -370,8 +370,8 @@ record_closed(void)
 /*
  * A (sub)transaction has ended, and with it the queries that are still open: their
  * executor state no longer exists.  Queries without a portal were recorded when
- * they failed, except those that a function has left open.  Raises no error: each query is guarded separately, and removed in
- * any case.
+ * they failed, except those that a function has left open.  Raises no error: each query is
+ * guarded separately, and removed in any case.
  */
 STENO_COLD void
 steno_open_close(SubTransactionId from)
