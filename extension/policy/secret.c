@@ -282,6 +282,21 @@ steno_secret_hide_note(StenoRecord *record)
 	record->text_len = STENO_REDACTED_LEN;
 }
 
+/* Whether a setting's value is a secret by its name, as in a statement that sets it. */
+STENO_COLD bool
+steno_secret_setting(const char *name)
+{
+	char		text[NAMEDATALEN + 16];
+	const char *hidden;
+	uint64		hidden_len;
+	int			len = snprintf(text, sizeof(text), "SET %s = 'x'", name);
+
+	if (len >= (int) sizeof(text))
+		return true;
+	return steno_redact_suspect(text, (size_t) len) &&
+		steno_secret_hide_text(text, (uint64) len, true, PG_UINT64_MAX, &hidden, &hidden_len);
+}
+
 /*
  * The value of a setting, such as a shell command, without its secrets; out has room for
  * STENO_SETTING_VALUE bytes.  It is looked at as a literal's contents are.

@@ -20,6 +20,7 @@ extern bool steno_secret_hide_text(const char *text, uint64 len, bool of_ended, 
 extern const char *steno_secret_hide_message(const char *text, uint64 len, const char *message);
 extern void steno_secret_hide(StenoRecord *record);
 extern void steno_secret_hide_note(StenoRecord *record);
+extern bool steno_secret_setting(const char *name);
 extern void steno_secret_hide_value(const char *value, char *out);
 extern bool steno_secret_given_up(void);
 extern void steno_secret_search_again(void);

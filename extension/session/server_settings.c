@@ -188,7 +188,7 @@ steno_server_settings_compare(bool ours, StenoServerSettingChange change)
 		if (!is_server_setting(setting))
 			continue;
 		value = value_of(setting);
-		steno_setting_show(value, shown);
+		steno_setting_show(setting->name, value, shown);
 		snprintf(hash, sizeof(hash), "%016llx",
 				 (unsigned long long) XXH64(value, strlen(value), GetSystemIdentifier()));
 		add_string(setting->name);
@@ -202,7 +202,8 @@ steno_server_settings_compare(bool ours, StenoServerSettingChange change)
 			continue;
 		any = true;
 		if (recorded && (ours || !steno_setting_is_recorded(setting->name)))
-			change(setting->name, old, shown, setting->sourcefile, setting->sourceline);
+			change(setting->name, old, shown, setting->source == PGC_S_FILE ? setting->sourcefile : NULL,
+				   setting->sourceline);
 	}
 	MemoryContextSwitchTo(before);
 	return any || !is_known;

@@ -126,13 +126,17 @@ show_setting_value(const char *value, char *shown)
 		steno_secret_hide_value(value, shown);
 }
 
+/* The value of any setting of the server as records show it. */
 void
-steno_setting_show(const char *value, char *shown)
+steno_setting_show(const char *name, const char *value, char *shown)
 {
 	char		cut[STENO_SETTING_VALUE];
 
 	cut_value(value, cut);
-	show_setting_value(cut, shown);
+	if (value[0] != '\0' && steno_secret_setting(name))
+		strlcpy(shown, STENO_REDACTED, STENO_SETTING_VALUE);
+	else
+		show_setting_value(cut, shown);
 	if (steno_my.scratch_used)
 	{
 		MemoryContextReset(steno_private.scratch);

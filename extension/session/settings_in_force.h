@@ -19,7 +19,7 @@ extern bool steno_settings_reloaded(void (*change) (const char *name, const char
 extern bool steno_setting_is_recorded(const char *name);
 
 /* A value as records show it; shown has STENO_SETTING_VALUE bytes. */
-extern void steno_setting_show(const char *value, char *shown);
+extern void steno_setting_show(const char *name, const char *value, char *shown);
 
 /* For sessions. */
 typedef void (*StenoRecordSetting) (const char *name, const char *old, const char *new, const char *source,

@@ -89,6 +89,17 @@ check(
 check('ALTER SYSTEM', sub { value($node, 'ALTER SYSTEM SET work_mem = 7168'); reload(); });
 check('ALTER SYSTEM RESET', sub { value($node, 'ALTER SYSTEM RESET work_mem'); reload(); });
 check(
+	'a line that is removed',
+	sub {
+		my $file = $node->data_dir . '/postgresql.conf';
+		my $text = slurp_file($file);
+
+		$text =~ s/^log_min_duration_statement.*\n//mg;
+		unlink $file;
+		append_to_file($file, $text);
+		reload();
+	});
+check(
 	'a restart',
 	sub {
 		$node->append_conf('postgresql.conf', "max_connections = 42\nmaintenance_work_mem = 20MB\nwork_mem = 6MB\nsteno.ring_size = 32kB\n");
@@ -119,6 +130,15 @@ foreach my $password ('first', 'second')
 	like($r, qr/^primary_conninfo /, 'a change of a secret is recorded');
 	unlike($r, qr/first|second/, 'and the secret is not');
 }
+
+# Nor where the name of the setting says that the value is one.
+foreach my $command ('echo first', 'echo second')
+{
+	$node->append_conf('postgresql.conf', "ssl_passphrase_command = '$command'\n");
+	reload();
+	like(join('; ', @{ recorded() }), qr/^ssl_passphrase_command '(?:<redacted>)?' '<redacted>'/, 'a setting whose name says that it is a secret');
+}
+unlike(slurp_file($node->data_dir . '/pg_steno.settings'), qr/echo (first|second)|password=(first|second)/, 'nor are they in the file of the values');
 
 # Neither class is recorded.
 $node->append_conf('postgresql.conf', "steno.log = 'all, -setting'\nsteno.mandatory = 'role'\n");

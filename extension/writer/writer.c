@@ -117,7 +117,9 @@ record_reloaded_setting(const char *name, const char *from, const char *to)
 {
 	const struct config_generic *setting = steno_find_setting(name);
 
-	record_server_setting(name, from, to, setting ? setting->sourcefile : NULL, setting ? setting->sourceline : 0);
+	bool		in_file = setting && setting->source == PGC_S_FILE;
+
+	record_server_setting(name, from, to, in_file ? setting->sourcefile : NULL, in_file ? setting->sourceline : 0);
 }
 
 /* Record which settings of the server have changed.  Returns false if this process is to exit and cannot write. */

@@ -12,7 +12,7 @@ const (
 	KindAuthFailed     Kind = 4   // a connection was refused before it could run a statement
 	KindDisconnect     Kind = 5   // a session ended; duration is the length of the session
 	KindTransaction    Kind = 6   // a transaction that wrote ended; time is its end, duration its length
-	KindSetting        Kind = 7   // a setting of pg_steno changed
+	KindSetting        Kind = 7   // a setting of pg_steno or of the server changed
 	KindNote           Kind = 8   // a text written by steno.note()
 	KindGap            Kind = 9   // records that could not be written, with their number
 	KindServer         Kind = 10  // the server or a writer started, stopped or recovered
@@ -152,7 +152,7 @@ const (
 	ClassConnect     Class = 8  // connections, refused connections, and disconnections
 	ClassError       Class = 9  // statements that failed before their class was known, such as syntax errors
 	ClassTransaction Class = 10 // BEGIN, COMMIT, ROLLBACK, savepoints, two-phase commands, and the ends of transactions that wrote
-	ClassSetting     Class = 11 // changes of the settings of pg_steno
+	ClassSetting     Class = 11 // changes of the settings of pg_steno and of the server
 )
 
 var namesClass = [...]string{
