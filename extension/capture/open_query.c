@@ -307,6 +307,24 @@ announce_open(StenoStatement *s)
 		steno_identity_described();
 }
 
+/*
+ * The query of a cursor has delivered rows to a client's FETCH, whose record does not name its relations.  Its own
+ * record comes when the cursor ends, so that it has a start record, too.
+ */
+STENO_COLD void
+steno_open_fetched(QueryDesc *query)
+{
+	const StenoLevel *l = steno_my.level;
+	StenoStatement *s;
+
+	if (!steno_my.client || l == NULL || l->outer != NULL || l->utility == NULL || l->tree == NULL ||
+		!IsA(l->tree, FetchStmt))
+		return;
+	s = steno_find_open(query);
+	if (s && s->copy != NULL && s->portal_watched && s->rows > 0 && !(s->policy & STENO_S_ANNOUNCED))
+		announce_open(s);
+}
+
 /* Another statement takes the in-flight entry: what needs it has a start record from now on. */
 STENO_COLD void
 steno_open_leave_entry(void)

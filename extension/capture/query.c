@@ -1406,7 +1406,10 @@ executor_run(STENO_RUN_ARGS)
 			left_open(s);
 	}
 	if (s && unlikely(s->state != STENO_STAGED) && s->portal)
+	{
 		suspended(s);
+		steno_open_fetched(query);
+	}
 }
 
 static void

@@ -203,6 +203,7 @@ extern void steno_open_close(SubTransactionId from);
 extern void steno_open_finish_committed(void);
 extern void steno_open_begin(void);
 extern void steno_open_leave_entry(void);
+extern void steno_open_fetched(QueryDesc *query);
 extern void steno_open_keep(StenoStatement *s);
 extern void steno_open_defers(const StenoStatement *s);
 extern void steno_open_commits(void);

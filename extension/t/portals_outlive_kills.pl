@@ -161,6 +161,10 @@ my $start = -s $node->logfile;
 	}
 }
 
+# the query of a cursor: its FETCH does not name the table
+my $cursor = Steno::Client->new($node, application_name => 'cursor');
+$cursor->query($_) foreach 'BEGIN', "DECLARE c CURSOR FOR SELECT i FROM read_one", 'FETCH 2 FROM c', 'FETCH 1 FROM c';
+
 kill 'KILL', $sessions{other}{pid};
 $node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
 wait_until 'the server is back', sub { can_connect($node) };
@@ -183,6 +187,9 @@ is_deeply(
 	recorded('pipeline'),
 	[ 'start 1 running 3', 'start 2 running 1' ],
 	'killed in a pipeline that has written');
+is_deeply(
+	[ map { join ' ', $_->{kind}, $_->{outcome}, $_->{rows}, map { $_->{name} } @{ $_->{relations} } } records($node, application => 'cursor', class => 'read', depth => 1) ],
+	['start running 2 public.read_one'], 'killed with an open cursor: its query has the relations');
 verify_ok($node, 'the trail is whole');
 $node->stop;
 done_testing();
