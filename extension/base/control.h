@@ -48,13 +48,15 @@ typedef enum StenoProblem
  * hundredths of a percent, plus one; 0 if it is not known.  problems: a bit for each
  * StenoProblem.  since: when the failure began.  mutex protects text, the description
  * of the failure, which is empty if there is none.  stalled_since: when the writer was
- * last seen to do something; 0: it does.  stall_dropped: what its sessions had dropped
- * before.  wait_logged: when a session last logged that it waits; 0: not lately.
+ * last seen to do something; 0: it does.  stall_dropped, stall_refused: what its sessions
+ * had dropped, and how many of their statements had been refused, before.  wait_logged:
+ * when a session last logged that it waits; 0: not lately.
  */
 typedef struct StenoHealth
 {
 	_Atomic int64_t stalled_since;
 	_Atomic uint64_t stall_dropped;
+	_Atomic uint64_t stall_refused;
 	_Atomic int64_t wait_logged;
 	_Atomic uint32_t failing;
 	_Atomic uint32_t disk_free;

@@ -170,6 +170,7 @@ steno_stall_report(StenoWriterControl *writer, TimestampTz since)
 	if (!steno_writer_runs(writer) || !atomic_compare_exchange_strong(&t->stalled_since, &none, since))
 		return;
 	atomic_store(&t->stall_dropped, steno_dropped_by_sessions(number_of(writer)));
+	atomic_store(&t->stall_refused, atomic_load(&t->refused));
 	snprintf(message, sizeof(message), "writer %u has done nothing for %d seconds", number_of(writer),
 			 (int) Max((GetCurrentTimestamp() - since) / USECS_PER_SEC, 0));
 	ereport(LOG_SERVER_ONLY,

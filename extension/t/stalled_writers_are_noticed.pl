@@ -108,6 +108,7 @@ sub waiting
 {
 	my $start = -s $node->logfile;
 	my ($c, $other);
+	my $before = $watch->value('SELECT refused FROM steno.status');
 
 	in_force('steno.on_failure' => 'error');
 	$other = Steno::Client->new($node, user => 'app', application_name => 'other');
@@ -115,11 +116,15 @@ sub waiting
 	$c = waiting('refused');
 	wait_until 'it has lasted for long enough',
 	  sub { log_since($start) =~ /LOG:  steno writer 0 has done nothing for longer than "steno.stall_timeout"/ };
-	is($other->query("SELECT 'new'")->{sqlstate}, '58S01', 'with error, new statements are refused');
+	is($other->query("SELECT 'new $_'")->{sqlstate}, '58S01', 'with error, new statements are refused') foreach 1 .. 3;
 	continue_process($writer);
 	ok(defined $c->finish, 'what has waited ends');
 	wait_until 'all is well', sub { $watch->value('SELECT state FROM steno.status') eq 'ok' };
 	ok(!$c->query("SELECT 'accepted'")->{sqlstate}, 'and statements are accepted again');
+	flush($node);
+	my ($outage) = reverse grep { $_->{extra}{event} eq 'recovered' } records($node, kind => 'server');
+	is($outage->{extra}{refused}, $watch->value('SELECT refused FROM steno.status') - $before, 'the trail has how many were refused');
+	cmp_ok($outage->{extra}{refused}, '>=', 3, 'which are at least those');
 	$_->quit foreach $c, $other;
 }
 

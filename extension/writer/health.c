@@ -268,7 +268,7 @@ end_stall(StenoWriter *w)
 	{
 		o->since = since;
 		o->dropped = atomic_load(&t->stall_dropped);
-		o->refused = atomic_load(&t->refused);
+		o->refused = atomic_load(&t->stall_refused);
 		snprintf(o->reason, sizeof(o->reason), "writer %d did nothing for %d seconds", w->number, seconds);
 	}
 	if (is_failing(w))
@@ -304,10 +304,11 @@ steno_health_inherit(StenoWriter *w)
 {
 	StenoHealth *t = &w->control->health;
 	StenoOutage *o = &w->outage;
+	bool		stalled;
 
 	/* this process sets them again if they still exist */
 	atomic_store(&t->problems, 0);
-	atomic_store(&t->stalled_since, 0);
+	stalled = atomic_exchange(&t->stalled_since, 0) != 0;
 	atomic_store(&w->control->segment, 0);
 	if (atomic_load(&t->failing) == 0)
 	{
@@ -317,8 +318,8 @@ steno_health_inherit(StenoWriter *w)
 	}
 	w->failing[STENO_WRITE] = true;
 	o->since = atomic_load(&t->since);
-	o->dropped = steno_dropped_by_sessions(w->number);
-	o->refused = atomic_load(&t->refused);
+	o->dropped = stalled ? atomic_load(&t->stall_dropped) : steno_dropped_by_sessions(w->number);
+	o->refused = stalled ? atomic_load(&t->stall_refused) : atomic_load(&t->refused);
 	steno_health_text(t, o->reason);
 }
 
