@@ -423,12 +423,11 @@ plan_all(Planning *p)
 			p->plan->more = true;
 			return;
 		}
-		/* a record has one reason */
+		/* a record has one reason; the next plan begins here, so that the order remains */
 		if (p->plan->next[stream].last > 0 && p->plan->next[stream].reason != reason)
 		{
 			p->plan->more = true;
-			t->over = true;
-			continue;
+			return;
 		}
 		if (reason == STENO_REASON_SLOT_MAX_SIZE)
 			mark_lost(p, (uint32_t) stream, t);
@@ -469,6 +468,46 @@ steno_retention_plan(const StenoKeptTrail *kept,
 		return true;
 	steno_plan_free(plan);
 	return false;
+}
+
+/*
+ * How much a plan deletes does not matter for what all of them delete, because each goes on
+ * where the one before it has ended: a slot that one invalidates holds nothing for the next.
+ */
+bool
+steno_retention_forecast(const StenoKeptTrail *kept,
+						 const StenoDeleted deleted[STENO_RETENTION_STREAMS],
+						 const StenoSlots *slots, const StenoLimits *limits,
+						 StenoForecast *forecast, StenoError *error)
+{
+	StenoLimits all = *limits;
+	StenoDeleted *then = malloc(STENO_RETENTION_STREAMS * sizeof(StenoDeleted));
+	StenoPlan	plan;
+	bool		more = true;
+	bool		ok = then != NULL || steno_failed(error, ENOMEM, "could not plan deletions in", kept->path);
+	uint32_t	i;
+
+	memset(forecast, 0, sizeof(*forecast));
+	if (ok)
+		memcpy(then, deleted, STENO_RETENTION_STREAMS * sizeof(StenoDeleted));
+	all.most = UINT32_MAX;
+	while (ok && more)
+	{
+		ok = steno_retention_plan(kept, then, slots, &all, &plan, error);
+		if (!ok)
+			break;
+		for (i = 0; i < STENO_RETENTION_STREAMS; i++)
+			if (plan.next[i].last > 0)
+			{
+				then[i] = plan.next[i];
+				forecast->bytes += plan.next[i].bytes;
+			}
+		forecast->files += plan.files;
+		more = plan.more;
+		steno_plan_free(&plan);
+	}
+	free(then);
+	return ok;
 }
 
 void

@@ -172,6 +172,18 @@ extern bool steno_retention_plan(const StenoKeptTrail *kept,
 								 StenoError *error);
 extern void steno_plan_free(StenoPlan *plan);
 
+/* All that limits delete: by one plan after the other, until there is nothing more to delete. */
+typedef struct StenoForecast
+{
+	uint32_t	files;
+	uint64_t	bytes;
+} StenoForecast;
+
+extern bool steno_retention_forecast(const StenoKeptTrail *kept,
+									 const StenoDeleted deleted[STENO_RETENTION_STREAMS],
+									 const StenoSlots *slots, const StenoLimits *limits,
+									 StenoForecast *forecast, StenoError *error);
+
 /*
  * Delete the existing files of a stream's segments from since to last, and sync the
  * folder if there was any.

@@ -85,6 +85,30 @@ is(view('state', 'reader'), 'lost', 'the view, too');
 fill($node, 4);
 @said = slurp_file($node->logfile, $log) =~ /WARNING: +slot "(\w+)" of the trail is lost/g;
 is(scalar @said, 2, 'no more is said');
+
+# One reload makes the slot lose what it needs, and with it all that it has held.
+{
+	my $other = new_node('both_limits', conf => "steno.compression = none\n");
+	my ($start, @before, @after);
+
+	fill($other, 1);
+	steno_result('slot', 'create', 'reader', trail($other));
+	fill($other, 8);
+	@before = segments($other);
+	$start = -s $other->logfile;
+	$other->append_conf('postgresql.conf', "steno.retention_size = '1MB'\nsteno.slot_max_size = '2MB'\n");
+	$other->reload;
+	wait_until 'the segments have gone', sub { (segments($other))[0] >= 8 };
+	@after = segments($other);
+	my $gone = @before - @after;
+	like(slurp_file($other->logfile, $start), qr/LOG: +$gone segments with \d+ kB of the trail's \d+ kB will be deleted now/,
+		'the log has announced all of it');
+	my $bytes = 0;
+	$bytes += $_->{bytes} foreach deletions($other);
+	my $kb = int($bytes / 1024);
+	like(slurp_file($other->logfile, $start), qr/ segments with $kb kB of /, 'with its size');
+	$other->stop;
+}
 verify_ok($node, 'the trail is whole');
 ($code, $out, $err) = steno_result('slot', 'advance', 'reader', '--to', '1h', $trail);
 is($code, 3, 'a lost slot does not go on by chance');

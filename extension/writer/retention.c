@@ -431,6 +431,8 @@ report_excess(const StenoPlan *plan)
 	uint64		limit = (uint64) steno_retention_size * 1024 * 1024;
 	bool		exceeded = limit > 0 && plan->left > limit && plan->kept_by_slots;
 
+	if (plan->more)
+		return;
 	if (exceeded && !reported)
 		ereport(LOG,
 				(errmsg("the trail takes %llu MB, which is more than \"steno.retention_size\"",
@@ -449,34 +451,31 @@ announce_limits(const StenoKeptTrail *kept, const StenoSlots *slots, const Steno
 {
 	static StenoLimits announced;
 	static bool first = true;
-	StenoLimits all = *limits;
+	StenoForecast forecast;
 	StenoError	error = {0};
-	StenoPlan	plan;
 	uint64		before = 0;
 	uint32		i;
 
 	if (announced.size == limits->size && announced.age == limits->age &&
 		announced.slot_max_size == limits->slot_max_size)
 		return;
-	all.most = PG_UINT32_MAX;
 	/* if it fails, the plan that follows says why */
-	if (!steno_retention_plan(kept, deleted, slots, &all, &plan, &error))
+	if (!steno_retention_forecast(kept, deleted, slots, limits, &forecast, &error))
 		return;
 	announced = *limits;
 	for (i = 0; i < STENO_RETENTION_STREAMS; i++)
-		before += steno_kept_bytes(&kept->streams[i], 0);
+		before += steno_kept_bytes(&kept->streams[i], deleted[i].last + 1);
 	/* a start says the limits themselves */
-	if (plan.files > 0 || !first)
+	if (forecast.files > 0 || !first)
 		ereport(LOG,
 				(errmsg_plural("%u segment with %llu kB of the trail's %llu kB will be deleted now",
 							   "%u segments with %llu kB of the trail's %llu kB will be deleted now",
-							   plan.files, plan.files, (unsigned long long) (before - Min(before, plan.left)) / 1024,
+							   forecast.files, forecast.files, (unsigned long long) forecast.bytes / 1024,
 							   (unsigned long long) before / 1024),
 				 errdetail("\"steno.retention_age\" is %lld minutes, which are %.1f days, and \"steno.retention_size\" is %llu MB; 0 is no limit.",
 						   (long long) (limits->age / USECS_PER_SEC / SECS_PER_MINUTE),
 						   (double) limits->age / USECS_PER_DAY, (unsigned long long) limits->size / (1024 * 1024))));
 	first = false;
-	steno_plan_free(&plan);
 }
 
 static bool

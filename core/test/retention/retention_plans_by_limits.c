@@ -286,6 +286,35 @@ TEST(retention_respects_slots)
 	CHECK(plan.next[0].last == 5 && plan.next[0].reason == STENO_REASON_SIZE && !plan.lost[0]);
 }
 
+static StenoForecast
+forecast(void)
+{
+	StenoForecast f;
+
+	CHECK(steno_retention_forecast(&kept, deleted, &slots, &limits, &f, &error));
+	return f;
+}
+
+/* What is announced is what one plan after the other deletes. */
+TEST(retention_foresees_what_invalidated_slots_release)
+{
+	uint64_t	all;
+
+	begin(9);
+	slot_at(3);
+	make_plan();
+	all = steno_kept_bytes(&kept.streams[0], 1);
+	CHECK(forecast().files == 0 && forecast().bytes == 0);
+	limits.size = steno_kept_bytes(&kept.streams[0], 7);
+	CHECK(forecast().files == 2);
+	limits.slot_max_size = (int64_t) steno_kept_bytes(&kept.streams[0], 3) - 1;
+	make_plan();
+	CHECK(plan.files == 2 && plan.more);
+	CHECK(forecast().files == 6 && forecast().bytes == all - limits.size);
+	limits.most = 1;
+	CHECK(forecast().files == 6);
+}
+
 /* A header that cannot be read now may be whole: its segment is not deleted with the one before it. */
 TEST(retention_waits_for_descriptors)
 {
