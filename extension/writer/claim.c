@@ -11,12 +11,18 @@
  * If the directory is removed or moved while the server runs, the lock goes with
  * it.  The first writer that does not find our lock in the directory takes a new
  * one, and holds it.
+ *
+ * Also what distinguishes a directory, a file and a machine from another one: the state
+ * file (state.c) belongs to one of each.
  */
 #include "writer/writer.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "access/xlog.h"
 #include "miscadmin.h"
@@ -124,6 +130,86 @@ steno_trail_claim(void)
 						   path, (unsigned long long) other, (unsigned long long) GetSystemIdentifier()),
 				 errhint("Set \"steno.directory\" to another directory, or move the old trail away.")));
 }
+
+/* ---- what is what ---- */
+
+/* Inode and creation time of an open file: those of a copy differ. */
+void
+steno_identify_file(int fd, uint64 *inode, int64 *born)
+{
+#ifdef STATX_BTIME
+	struct statx x;
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &x) == 0)
+	{
+		*inode = x.stx_ino;
+		*born = x.stx_mask & STATX_BTIME ? x.stx_btime.tv_sec * INT64CONST(1000000000) + x.stx_btime.tv_nsec : 0;
+		return;
+	}
+#endif
+	{
+		struct stat st;
+
+		*inode = fstat(fd, &st) == 0 ? st.st_ino : 0;
+		*born = 0;
+	}
+}
+
+/* The machine's ID, which its clones should not have; empty in most containers. */
+void
+steno_identify_machine(char machine[STENO_MACHINE_LEN])
+{
+	int			fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
+	ssize_t		n = fd < 0 ? 0 : read(fd, machine, STENO_MACHINE_LEN - 1);
+
+	if (fd >= 0)
+		close(fd);
+	machine[Max(n, 0)] = '\0';
+	machine[strcspn(machine, "\n")] = '\0';
+}
+
+/*
+ * Whether it is a regular file: whatever has the name of one of ours could be a pipe
+ * or a device.
+ */
+bool
+steno_is_regular_file(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* Where the trail's directory really is; hash 0: that cannot be found out. */
+void
+steno_place_of_trail(StenoTrailPlace *place)
+{
+	char		path[PATH_MAX];
+
+	memset(place, 0, sizeof(*place));
+	if (realpath(steno_directory, path) == NULL)
+		return;
+	place->hash = Max(XXH64(path, strlen(path), 0), 1);
+	if (strlen(path) < sizeof(place->path))
+		strcpy(place->path, path);
+}
+
+/* Whether there is no trail any more. */
+bool
+steno_place_is_empty(const StenoTrailPlace *place)
+{
+	StenoError	error = {0};
+	uint32		next;
+	bool		empty;
+
+	if (place->path[0] == '\0')
+		return false;			/* its path is too long to be known */
+	if (access(place->path, F_OK) != 0)
+		return errno == ENOENT || errno == ENOTDIR;
+	return steno_trail_streams(place->path, &next, &empty, &error) && empty;
+}
+
+/* ---- writers ---- */
 
 static bool
 is_server_process(pid_t pid)

@@ -18,7 +18,10 @@
  * - after a crash of the machine, which loses its ring file, the stream must have the
  *	 last block that was surely on disk; how many came after it is unknown.
  *
- * The last sector has where the server's WAL ended at its last stop (base/last_stop.c).
+ * The sector after the entries has where the server's WAL ended at its last stop
+ * (base/last_stop.c), and the last one of which trail's directory all of this is.  When a
+ * run begins with another directory, the state of the former one is kept in a file of its
+ * own, until that trail is used again (use_state_of_trail).
  *
  * A copy of the file, with the data directory or without it, has another inode and
  * creation time than its header states.  This distinguishes a base backup from a
@@ -32,7 +35,6 @@
 #include "writer/writer.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -51,9 +53,9 @@
 #define STATE_SECTOR 512
 /* Sector of the last stop, after those of the entries. */
 #define STOP_SECTOR (1 + STENO_MAX_WRITERS)
-#define STATE_SIZE (STATE_SECTOR * (STOP_SECTOR + 1))
-
-#define MACHINE_LEN 40
+/* Sector of the trail, after that. */
+#define TRAIL_SECTOR (STOP_SECTOR + 1)
+#define STATE_SIZE (STATE_SECTOR * (TRAIL_SECTOR + 1))
 
 /*
  * The first sector: which server has written the trail.  The postmaster writes it
@@ -69,7 +71,7 @@ typedef struct StateHeader
 								 * record that */
 	uint64		ring_file;		/* the time in the name of the run's ring file */
 	char		run[STENO_RUN_LEN];	/* random; new at each start */
-	char		machine[MACHINE_LEN];	/* the machine's ID; empty: it has none */
+	char		machine[STENO_MACHINE_LEN];	/* the machine's ID; empty: it has none */
 	char		host[STENO_HOST_LEN];
 	char		directory[STENO_DATA_DIRECTORY_LEN];	/* the data directory, possibly truncated */
 	uint64		sum;			/* XXH64 of everything before, with the system identifier */
@@ -104,6 +106,14 @@ typedef struct StateEntry
 	uint64		sum;
 } StateEntry;
 
+/* The directory of the trail that all of this is about.  Written by the postmaster when a run begins. */
+typedef struct StateTrail
+{
+	uint64		magic;
+	StenoTrailPlace	place;
+	uint64		sum;
+} StateTrail;
+
 /* Written by writer 0 when it has stopped; the first process of the next run takes it. */
 typedef struct StateStop
 {
@@ -112,7 +122,8 @@ typedef struct StateStop
 	uint64		sum;
 } StateStop;
 
-StaticAssertDecl(sizeof(StateHeader) <= STATE_SECTOR && sizeof(StateEntry) <= STATE_SECTOR, "one sector each");
+StaticAssertDecl(sizeof(StateHeader) <= STATE_SECTOR && sizeof(StateEntry) <= STATE_SECTOR &&
+				 sizeof(StateTrail) <= STATE_SECTOR, "one sector each");
 StaticAssertDecl(offsetof(StateEntry, from) == 136 && offsetof(StateEntry, sum) == 456, "layout of the state file");
 
 static const StenoStop no_stop;
@@ -185,42 +196,40 @@ write_state_stop(int fd, const StenoStop *stop)
 	return write_state_sector(fd, STOP_SECTOR, &s, sizeof(s), offsetof(StateStop, sum));
 }
 
+static bool
+read_state_stop(int fd, StenoStop *stop)
+{
+	StateStop	s;
+	bool		ok = read_state_sector(fd, STOP_SECTOR, &s, sizeof(s), offsetof(StateStop, sum));
+
+	*stop = ok ? s.stop : no_stop;
+	return ok;
+}
+
+static bool
+write_state_trail(int fd, const StenoTrailPlace *place)
+{
+	StateTrail	s = {.place = *place};
+
+	return write_state_sector(fd, TRAIL_SECTOR, &s, sizeof(s), offsetof(StateTrail, sum));
+}
+
+static bool
+read_state_header(int fd, StateHeader *h)
+{
+	if (read_state_sector(fd, 0, h, sizeof(*h), offsetof(StateHeader, sum)))
+		return true;
+	memset(h, 0, sizeof(*h));
+	return false;
+}
+
+static bool
+write_state_header(int fd, StateHeader *h)
+{
+	return write_state_sector(fd, 0, h, sizeof(*h), offsetof(StateHeader, sum));
+}
+
 /* ---- identity of this server ---- */
-
-/* Inode and creation time of an open file: those of a copy differ. */
-static void
-identify_file(int fd, StateHeader *h)
-{
-#ifdef STATX_BTIME
-	struct statx x;
-
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &x) == 0)
-	{
-		h->inode = x.stx_ino;
-		h->born = x.stx_mask & STATX_BTIME ? x.stx_btime.tv_sec * INT64CONST(1000000000) + x.stx_btime.tv_nsec : 0;
-		return;
-	}
-#endif
-	{
-		struct stat st;
-
-		h->inode = fstat(fd, &st) == 0 ? st.st_ino : 0;
-		h->born = 0;
-	}
-}
-
-/* The machine's ID, which its clones should not have; empty in most containers. */
-static void
-identify_machine(char machine[MACHINE_LEN])
-{
-	int			fd = open("/etc/machine-id", O_RDONLY | O_CLOEXEC);
-	ssize_t		n = fd < 0 ? 0 : read(fd, machine, MACHINE_LEN - 1);
-
-	if (fd >= 0)
-		close(fd);
-	machine[Max(n, 0)] = '\0';
-	machine[strcspn(machine, "\n")] = '\0';
-}
 
 static void
 identify_self(int fd, uint64 ring_file, StateHeader *h)
@@ -231,8 +240,8 @@ identify_self(int fd, uint64 ring_file, StateHeader *h)
 	memset(h, 0, sizeof(*h));
 	h->system_identifier = GetSystemIdentifier();
 	h->ring_file = ring_file;
-	identify_file(fd, h);
-	identify_machine(h->machine);
+	steno_identify_file(fd, &h->inode, &h->born);
+	steno_identify_machine(h->machine);
 	if (gethostname(h->host, sizeof(h->host)) != 0)
 		h->host[0] = '\0';
 	h->host[sizeof(h->host) - 1] = '\0';
@@ -267,19 +276,51 @@ is_restored_backup(void)
 	return access(path, F_OK) == 0;
 }
 
-/* ---- the postmaster ---- */
+/* ---- a stream and its entry ---- */
 
 /*
- * Whether it is a regular file: whatever has the name of the state file could be a
- * pipe or a device.
+ * Compare a stream with its entry.  *known is the block up to which it is this
+ * server's, and hash the hash of that block.
  */
 static bool
-is_regular_file(int fd)
+compare_stream(const StateEntry *s, int writer, const StenoEnd *end, StenoBranchReason *reason, uint64 *known,
+			   uint8 hash[STENO_HASH_SIZE], StenoError *error)
 {
-	struct stat st;
+	uint64		system = GetSystemIdentifier();
+	bool		exact = (s->flags & ENTRY_CLEAN) || s->ring_file == header.ring_file || ring_file_left[writer];
+	bool		has;
 
-	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+	*reason = STENO_BRANCH_NONE;
+	*known = s->block;
+	memcpy(hash, s->hash, STENO_HASH_SIZE);
+	if (!exact)
+	{
+		*known = s->durable;
+		memcpy(hash, s->durable_hash, STENO_HASH_SIZE);
+	}
+	if (!steno_stream_has(steno_directory, s->stream, system, *known, hash, &has, error))
+		return false;
+	if (exact && !(s->flags & ENTRY_CLEAN) && s->block > 0 && (!has || end->block < *known))
+	{
+		/* the writer was killed before it wrote that block */
+		*known = s->block - 1;
+		memcpy(hash, s->before, STENO_HASH_SIZE);
+		if (!steno_stream_has(steno_directory, s->stream, system, *known, hash, &has, error))
+			return false;
+	}
+	if (has && end->block >= *known)
+	{
+		if (exact && end->block > *known)
+			*reason = STENO_BRANCH_FOREIGN;
+	}
+	else if (end->segment == 0)
+		*reason = STENO_BRANCH_GONE;
+	else
+		*reason = end->block < *known ? STENO_BRANCH_CUT : STENO_BRANCH_ALTERED;
+	return true;
 }
+
+/* ---- the postmaster ---- */
 
 /* Mark an entry that another server has written, so that a new stream replaces its stream here. */
 static void
@@ -339,6 +380,181 @@ refuse_state_file(const char *path)
 			 errmsg("could not write state file \"%s\" of the trail: %m", path)));
 }
 
+/* Open the state file, or fail the start of the server. */
+static int
+open_or_create_state(const char *path)
+{
+	int			fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, pg_file_create_mode);
+
+	if (fd < 0)
+		refuse_state_file(path);
+	if (!steno_is_regular_file(fd))
+		ereport(FATAL,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("state file \"%s\" of the trail is not a regular file", path),
+				 errhint("Move it away. The server then begins new streams.")));
+	return fd;
+}
+
+/* Rename a file in the data directory for good. */
+static void
+rename_state_file(const char *from, const char *to)
+{
+	StenoError	error;
+
+	if (rename(from, to) != 0 || !steno_sync_folder(DataDir, &error))
+		refuse_state_file(to);
+}
+
+/* ---- the postmaster: which trail it is ---- */
+
+/* The file that keeps the state of a trail while the server writes another one. */
+static void
+kept_path(char path[MAXPGPATH], const StenoTrailPlace *place)
+{
+	snprintf(path, MAXPGPATH, "%s/" STATE_FILE ".%016llx", DataDir, (unsigned long long) place->hash);
+}
+
+/*
+ * Whether the trail's directory has what the file states, in all streams: then it is the same trail,
+ * wherever it was before.
+ */
+static bool
+is_state_of_trail(int fd)
+{
+	bool		found = false;
+	int			i;
+
+	memset(ring_file_left, 0, sizeof(ring_file_left));
+	find_ring_files_left(fd);
+	for (i = 0; i < STENO_MAX_WRITERS; i++)
+	{
+		StenoBranchReason reason;
+		uint8		hash[STENO_HASH_SIZE];
+		StenoError	error;
+		StateEntry	s;
+		StenoEnd	end;
+		uint64		known;
+
+		if (!read_state_entry(fd, i, &s) || !(s.flags & ENTRY_USED) || (s.flags & ENTRY_RECORDED) || s.block == 0)
+			continue;
+		if (!steno_stream_end(steno_directory, s.stream, GetSystemIdentifier(), &end, &error) ||
+			!compare_stream(&s, i, &end, &reason, &known, hash, &error) || reason != STENO_BRANCH_NONE)
+			return false;
+		found = true;
+	}
+	return found;
+}
+
+/*
+ * Make a state file for another directory, with the entries of this one.  Where this one was not
+ * written by this server, neither was that.
+ */
+static void
+make_state_file(int from, const StateHeader *was, bool elsewhere, const StenoStop *stop, const StenoTrailPlace *place,
+				const char *path)
+{
+	StateHeader h = *was;
+	char		new[MAXPGPATH];
+	int			fd;
+	int			i;
+
+	snprintf(new, sizeof(new), "%s/" STATE_FILE ".new", DataDir);
+	if (unlink(new) != 0 && errno != ENOENT)
+		refuse_state_file(new);
+	fd = open_or_create_state(new);
+	steno_identify_file(fd, &h.inode, &h.born);
+	if (elsewhere)
+		h.inode = 0;			/* which no file has */
+	for (i = 0; i < STENO_MAX_WRITERS; i++)
+	{
+		StateEntry	s;
+
+		(void) read_state_entry(from, i, &s);
+		if (!write_state_entry(fd, i, &s))
+			refuse_state_file(new);
+	}
+	if (!write_state_stop(fd, stop) || !write_state_trail(fd, place) || !write_state_header(fd, &h) ||
+		ftruncate(fd, STATE_SIZE) != 0 || pg_fsync(fd) != 0)
+		refuse_state_file(new);
+	close(fd);
+	rename_state_file(new, path);
+}
+
+/*
+ * A run begins with another directory than the last one.  The trail that is there is one of three:
+ *
+ * - the same one, which was moved, or copied: the state goes on with it;
+ * - one that this server has written before: the state that was kept then is used again;
+ * - another one, such as a new one: its streams are compared with the present state, as
+ *	 that is all that is known.
+ *
+ * The file of the former directory is kept, unless its trail was moved away: what was known of
+ * that place is out of date then, and must not be believed when the trail is moved back.  A
+ * renamed file has the same inode, by which it is distinguished from a copy.
+ *
+ * Each step leaves a state from which the next start goes on.  Between the last two there is no
+ * state file, but open_state_of_trail finds those of both directories.
+ */
+static void
+use_state_of_trail(int fd, const StenoTrailPlace *now, bool first)
+{
+	StateHeader was;
+	StateHeader self;
+	StateTrail	t;
+	StenoStop	stop = no_stop;
+	char		path[MAXPGPATH];
+	char		kept[MAXPGPATH];
+	char		next[MAXPGPATH];
+	bool		same;
+
+	if (!read_state_header(fd, &was) ||
+		!read_state_sector(fd, TRAIL_SECTOR, &t, sizeof(t), offsetof(StateTrail, sum)) || t.place.hash == now->hash)
+		return;
+	state_path(path);
+	kept_path(kept, &t.place);
+	kept_path(next, now);
+	same = is_state_of_trail(fd);
+	if (same && steno_place_is_empty(&t.place))
+	{
+		if (unlink(next) != 0 && errno != ENOENT)
+			refuse_state_file(next);
+		return;
+	}
+	if (same || access(next, F_OK) != 0)
+	{
+		identify_self(fd, 0, &self);
+		if (same)
+			(void) read_state_stop(fd, &stop);
+		make_state_file(fd, &was, first && was_written_elsewhere(&was, &self), &stop, now, next);
+	}
+	rename_state_file(path, kept);
+	rename_state_file(next, path);
+	ereport(LOG,
+			(errmsg("the directory of the trail is another one than before"),
+			 errdetail("What the server has written in \"%s\" is kept in \"%s\".", t.place.path, kept)));
+}
+
+/* Open the state file of the trail in this directory; create it if there is none. */
+static int
+open_state_of_trail(const StenoTrailPlace *now, bool first)
+{
+	char		path[MAXPGPATH];
+	char		kept[MAXPGPATH];
+	int			fd;
+
+	state_path(path);
+	kept_path(kept, now);
+	if (now->hash == 0)
+		return open_or_create_state(path);
+	if (access(path, F_OK) != 0 && errno == ENOENT && access(kept, F_OK) == 0)
+		rename_state_file(kept, path);
+	fd = open_or_create_state(path);
+	use_state_of_trail(fd, now, first);
+	close(fd);
+	return open_or_create_state(path);
+}
+
 /*
  * In the postmaster: a run begins, whose ring file has this time in its name.
  * first: the postmaster has just started; otherwise its processes are restarted
@@ -350,26 +566,18 @@ steno_state_begin_run(uint64 ring_file, bool first)
 	char		path[MAXPGPATH];
 	StateHeader was;
 	StateHeader now;
+	StenoTrailPlace	place;
 	StenoError	error;
 	StenoBranchReason reason = STENO_BRANCH_NONE;
 	int			fd;
 	int			i;
 
 	state_path(path);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, pg_file_create_mode);
-	if (fd < 0)
-		refuse_state_file(path);
-	if (!is_regular_file(fd))
-		ereport(FATAL,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("state file \"%s\" of the trail is not a regular file", path),
-				 errhint("Move it away. The server then begins new streams.")));
+	steno_place_of_trail(&place);
+	fd = open_state_of_trail(&place, first);
 	identify_self(fd, ring_file, &now);
-	if (!read_state_sector(fd, 0, &was, sizeof(was), offsetof(StateHeader, sum)))
-	{
-		memset(&was, 0, sizeof(was));
+	if (!read_state_header(fd, &was))
 		reason = STENO_BRANCH_UNKNOWN;
-	}
 	else if (first && (was_written_elsewhere(&was, &now) || is_restored_backup()))
 		reason = STENO_BRANCH_COPY;
 	memset(ring_file_left, 0, sizeof(ring_file_left));
@@ -387,9 +595,10 @@ steno_state_begin_run(uint64 ring_file, bool first)
 	}
 	if (reason != STENO_BRANCH_NONE && !write_state_stop(fd, &no_stop))
 		refuse_state_file(path);
+	if (place.hash != 0 && !write_state_trail(fd, &place))
+		refuse_state_file(path);
 	/* the header is written last: until then, the old one with its inode is valid */
-	if (pg_fsync(fd) != 0 ||
-		!write_state_sector(fd, 0, &now, sizeof(now), offsetof(StateHeader, sum)) ||
+	if (pg_fsync(fd) != 0 || !write_state_header(fd, &now) ||
 		ftruncate(fd, STATE_SIZE) != 0 || pg_fsync(fd) != 0 ||
 		!steno_sync_folder(DataDir, &error))
 		refuse_state_file(path);
@@ -439,59 +648,16 @@ load_entry(const StenoWriter *w, StenoError *error)
 		state_file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 		if (state_file < 0)
 			return steno_failed(error, errno, "could not open state file", path);
-		if (!is_regular_file(state_file))
+		if (!steno_is_regular_file(state_file))
 		{
 			close(state_file);
 			state_file = -1;
 			return steno_failed(error, 0, "state file is not a regular file", path);
 		}
 	}
-	if (!read_state_sector(state_file, 0, &header, sizeof(header), offsetof(StateHeader, sum)))
-		memset(&header, 0, sizeof(header));
+	(void) read_state_header(state_file, &header);
 	if (!read_state_entry(state_file, w->number, &entry))
 		entry.from.reason = STENO_BRANCH_UNKNOWN;
-	return true;
-}
-
-/*
- * Compare a stream with its entry.  *known is the block up to which it is this
- * server's, and hash the hash of that block.
- */
-static bool
-compare_stream(const StateEntry *s, int writer, const StenoEnd *end, StenoBranchReason *reason, uint64 *known,
-			   uint8 hash[STENO_HASH_SIZE], StenoError *error)
-{
-	uint64		system = GetSystemIdentifier();
-	bool		exact = (s->flags & ENTRY_CLEAN) || s->ring_file == header.ring_file || ring_file_left[writer];
-	bool		has;
-
-	*reason = STENO_BRANCH_NONE;
-	*known = s->block;
-	memcpy(hash, s->hash, STENO_HASH_SIZE);
-	if (!exact)
-	{
-		*known = s->durable;
-		memcpy(hash, s->durable_hash, STENO_HASH_SIZE);
-	}
-	if (!steno_stream_has(steno_directory, s->stream, system, *known, hash, &has, error))
-		return false;
-	if (exact && !(s->flags & ENTRY_CLEAN) && s->block > 0 && (!has || end->block < *known))
-	{
-		/* the writer was killed before it wrote that block */
-		*known = s->block - 1;
-		memcpy(hash, s->before, STENO_HASH_SIZE);
-		if (!steno_stream_has(steno_directory, s->stream, system, *known, hash, &has, error))
-			return false;
-	}
-	if (has && end->block >= *known)
-	{
-		if (exact && end->block > *known)
-			*reason = STENO_BRANCH_FOREIGN;
-	}
-	else if (end->segment == 0)
-		*reason = STENO_BRANCH_GONE;
-	else
-		*reason = end->block < *known ? STENO_BRANCH_CUT : STENO_BRANCH_ALTERED;
 	return true;
 }
 
@@ -678,11 +844,8 @@ steno_state_stop(const StenoStop *stop)
 bool
 steno_state_take_stop(StenoStop *stop)
 {
-	StateStop	s;
-
-	if (state_file < 0 || !read_state_sector(state_file, STOP_SECTOR, &s, sizeof(s), offsetof(StateStop, sum)))
+	if (state_file < 0 || !read_state_stop(state_file, stop))
 		return false;
-	*stop = s.stop;
 	return write_state_stop(state_file, &no_stop) && pg_fdatasync(state_file) == 0;
 }
 

@@ -164,6 +164,21 @@ extern void steno_alert_finish(void);
 extern void steno_trail_claim(void);
 extern bool steno_trail_reclaim(StenoError *error);
 
+/* Where a trail's directory really is.  Part of the state file, so its layout is fixed. */
+typedef struct StenoTrailPlace
+{
+	uint64		hash;			/* of the path; 0: not known */
+	char		path[480];		/* empty: it is longer */
+} StenoTrailPlace;
+
+extern void steno_place_of_trail(StenoTrailPlace *place);
+extern bool steno_place_is_empty(const StenoTrailPlace *place);
+
+#define STENO_MACHINE_LEN 40
+extern void steno_identify_file(int fd, uint64 *inode, int64 *born);
+extern void steno_identify_machine(char machine[STENO_MACHINE_LEN]);
+extern bool steno_is_regular_file(int fd);
+
 /* ---- health.c ---- */
 
 extern const char *steno_health_consequence(void);
