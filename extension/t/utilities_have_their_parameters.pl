@@ -91,7 +91,7 @@ sub log_of
 		{
 			push @found, { id => $id, text => $1 };
 		}
-		elsif ($text =~ /^DETAIL:  parameters: (.*)\n\z/s && @found && !exists $found[-1]{parameters})
+		elsif ($text =~ /^DETAIL:  [Pp]arameters: (.*)\n\z/s && @found && !exists $found[-1]{parameters})
 		{
 			$found[-1]{parameters} = $1;
 		}
