@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -152,4 +153,90 @@ func TestFiltersSkipBlocks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestIndexHidesNoName compares what a filter keeps of records with random names with what it selects of an index of
+// them. All databases are in UTF-8, so the index has all names as they are shown.
+func TestIndexHidesNoName(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	one := func(values ...string) string { return values[rnd.IntN(len(values))] }
+	long := strings.Repeat("n", 150)
+	name := func() string {
+		return one("", "public.", "hr.", "naïve.", `"a.b".`, "\xff.") + one("t", "salary", "größe", `"x.y"`, "\xfft", long)
+	}
+	kept, left := 0, 0
+	for range 20_000 {
+		shape := &trailtest.Shape{Class: trail.ClassError, Command: "DROP TABLE"}
+		columns := rnd.IntN(2) == 0
+		for range rnd.IntN(3) {
+			r := trailtest.Relation{Type: 1, Access: trail.Access(rnd.IntN(256)), Name: name()}
+			for columns && len(r.Columns) < 2 {
+				r.Columns = append(r.Columns, trailtest.Column{Access: trail.Access(1 + rnd.IntN(4)), Name: one("", "id", "ß", "*", long)})
+			}
+			shape.Relations = append(shape.Relations, r)
+		}
+		for range rnd.IntN(2) {
+			shape.Objects = append(shape.Objects, trailtest.Object{Action: trail.ActionRename, Type: "table", Name: name(), To: one("", name())})
+		}
+		record := &trailtest.Record{
+			Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "x", Shape: shape,
+			Outcome: trail.OutcomeError, SQLState: "42501", Message: "no",
+		}
+		if rnd.IntN(2) == 0 {
+			record.Extra = []string{"search_path", one("hr", "public, hr", `"$user"`, "naïve")}
+		}
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(record)
+		var chain [32]byte
+		block := &trail.Block{File: "test", Image: b.Finish(trail.CodecNone, 1, 1, &chain)}
+		var r trail.Record
+		if err := block.Load(); err != nil {
+			t.Fatal(err)
+		}
+		if err := block.Next(&r); err != nil {
+			t.Fatal(err)
+		}
+		o := FilterOptions{Objects: []string{one("", "public.", "hr.", "naïve.", `"a.b".`) +
+			one("t", "salary", "sal*", "größe", `"x.y"`, long, "*", "salary.id", "größe.ß", "t.*", "*.id", "\uFFFDfft", "none")}}
+		filter, err := o.Filter(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &Matcher{Filter: filter}
+		m.Reset()
+		keeps := m.Keep(&r)
+		if index := indexOf(t, block, &r); keeps && !filter.Contents()(index).Has(0) {
+			t.Fatalf("%q is in %+v, and hidden by the index", o.Objects, shape)
+		} else if keeps {
+			kept++
+		} else if !filter.Contents()(index).Has(0) {
+			left++
+		}
+	}
+	if kept < 1000 || left < 1000 {
+		t.Errorf("%d records kept, %d left out by the index", kept, left)
+	}
+}
+
+// indexOf is the index of a block of one record, which a writer would make of it.
+func indexOf(t *testing.T, block *trail.Block, r *trail.Record) *trail.Contents {
+	t.Helper()
+	has := &trail.BlockContents{}
+	has.Record(r)
+	has.Definitions(block)
+	body := []byte{1, 1, 1} // of block 1 alone
+	for list := range trail.TermsTrigrams {
+		terms := has.Terms[list]
+		one := binary.AppendUvarint([]byte{0}, uint64(len(terms))) // nothing is omitted
+		for term := range terms {
+			one = append(append(binary.AppendUvarint(one, uint64(len(term))), term...), 1)
+		}
+		body = binary.AppendUvarint(binary.AppendUvarint(body, uint64(list)), uint64(len(one)))
+		body = append(body, one...)
+	}
+	c, err := trail.ParseContents(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

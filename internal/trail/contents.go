@@ -158,8 +158,14 @@ func (c *Contents) none() Groups { return make(Groups, (c.Len()+7)/8) }
 // All are all groups.
 func (c *Contents) All() Groups { return Groups(bytes.Repeat([]byte{0xff}, (c.Len()+7)/8)) }
 
-// Select returns the groups that may contain a term that matches, as it is shown.
+// Select returns the groups that may contain a term that matches, as it is shown. It is for
+// lists whose terms are one name or number each; for the others, see SelectShape.
 func (c *Contents) Select(list Terms, match func(value []byte) bool) Groups {
+	return c.selectTerms(list, func(value []byte, shown func([]byte) []byte) bool { return match(shown(value)) })
+}
+
+// selectTerms is Select for terms in several parts: shown is how a name in it is shown.
+func (c *Contents) selectTerms(list Terms, match func(value []byte, shown func([]byte) []byte) bool) Groups {
 	if list >= Terms(len(c.lists)) || c.lists[list].omitted == nil {
 		return c.All()
 	}
@@ -167,15 +173,11 @@ func (c *Contents) Select(list Terms, match func(value []byte) bool) Groups {
 	out := slices.Clone(l.omitted)
 	for i := range l.terms {
 		t := &l.terms[i]
-		value := t.value
-		if !isASCII(value) {
-			if c.ambiguous {
-				out.Or(t.groups)
-				continue
-			}
-			value = (*charset)(nil).shown(value)
-		}
-		if match(value) {
+		unsure := false // how a name is shown
+		if match(t.value, func(name []byte) []byte {
+			unsure = unsure || c.ambiguous && !isASCII(name)
+			return (*charset)(nil).shown(name)
+		}) || unsure {
 			out.Or(t.groups)
 		}
 	}
@@ -200,29 +202,29 @@ func (c *Contents) SelectResult(match func(Kind, Outcome) bool) Groups {
 // SelectShape returns the groups that may have a shape with relations, columns or objects
 // that match. The shapes that match is given have one of them each.
 func (c *Contents) SelectShape(match func(*Shape) bool) Groups {
-	access := func(v []byte) (Access, []byte) {
+	access := func(v []byte) (Access, cursor) {
 		cur := cursor{b: v}
-		a := Access(cur.varint())
-		return a, cur.rest()
+		return Access(cur.varint()), cur
 	}
-	out := c.Select(TermsRelations, func(v []byte) bool {
-		a, name := access(v)
-		return match(&Shape{Relations: []Relation{{Access: a, Name: name, HasColumns: true}}}) // its columns follow
+	out := c.selectTerms(TermsRelations, func(v []byte, shown func([]byte) []byte) bool {
+		a, cur := access(v)
+		return match(&Shape{Relations: []Relation{{Access: a, Name: shown(cur.rest()), HasColumns: true}}}) // its columns follow
 	})
-	out.Or(c.Select(TermsColumns, func(v []byte) bool {
-		a, rest := access(v)
-		cur := cursor{b: rest}
-		r := Relation{Name: cur.str(), HasColumns: true}
-		if r.Columns = []Column{{a, cur.rest()}}; cur.left() == 0 {
-			r.Columns, r.Omitted = nil, a
+	out.Or(c.selectTerms(TermsColumns, func(v []byte, shown func([]byte) []byte) bool {
+		a, cur := access(v)
+		r := Relation{Name: shown(cur.str()), HasColumns: true}
+		if column := shown(cur.rest()); len(column) > 0 {
+			r.Columns = []Column{{a, column}}
+		} else {
+			r.Omitted = a
 		}
 		return match(&Shape{Relations: []Relation{r}})
 	}))
-	out.Or(c.Select(TermsObjects, func(v []byte) bool {
+	out.Or(c.selectTerms(TermsObjects, func(v []byte, shown func([]byte) []byte) bool {
 		if len(v) == 0 {
 			return true
 		}
-		return match(&Shape{Objects: []Object{{Action: Action(v[0]), Name: v[1:]}}})
+		return match(&Shape{Objects: []Object{{Action: Action(v[0]), Name: shown(v[1:])}}})
 	}))
 	return out
 }
