@@ -24,6 +24,7 @@
 #include "capture/hooks.h"
 #include "capture/statement_record.h"
 #include "delivery/refusal.h"
+#include "session/role.h"
 
 /* ---- what was done before a query begins ---- */
 
@@ -117,6 +118,8 @@ analyzed_query(ParseState *state, Query *query, StenoJumble *jumble)
 {
 	if (previous_analyze)
 		previous_analyze(state, query, jumble);
+	if (unlikely(!steno_my.client) && !steno_my.paused)
+		steno_role_learn();		/* an apply worker sets that of the table before its triggers run */
 	if (state->p_paramref_hook != NULL && steno_my.client && steno_my.level == NULL && !steno_my.planning &&
 		steno_my.state == STENO_READY && state->p_sourcetext != NULL)
 	{
