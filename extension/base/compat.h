@@ -171,6 +171,12 @@ typedef RangeTblEntry StenoPermission;
 #define STENO_IS_PERMISSION(p) ((p)->rtekind == RTE_RELATION && (p)->requiredPerms != 0)
 #endif
 
+/*
+ * PostgreSQL 19 looks for the row that a foreign key refers to without a query (2da86c1ef96).  It checks the
+ * permissions for that as part of whichever statement runs the trigger.
+ */
+#define STENO_KEY_WITHOUT_QUERY (PG_VERSION_NUM >= 190000)
+
 /* PostgreSQL 17 calls a process's slot its number (024c5211175). */
 #if PG_VERSION_NUM >= 170000
 #define STENO_MY_RING MyProcNumber

@@ -1502,11 +1502,21 @@ executor_end(QueryDesc *query)
 	end_query(s, query, true);
 }
 
+/*
+ * Whether it is a foreign key that checks permissions, without a query.  That is no access of the utility statement in
+ * which its trigger runs, such as COMMIT or COPY, as it is none of an INSERT.
+ */
+static inline bool
+is_of_key(const StenoStatement *utility)
+{
+	return STENO_KEY_WITHOUT_QUERY && InNoForceRLSOperation() && !(utility->policy & STENO_S_IN_CHECK);
+}
+
 STENO_HOT static bool
 check_perms(STENO_CHECK_PERMS_ARGS)
 {
 	steno_check_level();
-	if (!steno_my.starting_own && steno_my.level && steno_my.level->utility)
+	if (!steno_my.starting_own && steno_my.level && steno_my.level->utility && !is_of_key(steno_my.level->utility))
 		steno_add_relations(steno_my.level, STENO_PERMISSIONS_LIST);
 	if (steno_private.previous_check)
 		return steno_private.previous_check(STENO_CHECK_PERMS_PASS);

@@ -510,6 +510,8 @@ nested_utility(bool added, UTILITY_ARGS)
 				steno_class_of_utility(statement),
 				steno_my.level ? steno_my.level->inside : added ? 1 : steno_my.outside,
 				added || (steno_my.level && steno_my.level->forces));
+	if (STENO_KEY_WITHOUT_QUERY && InNoForceRLSOperation())
+		s.policy |= STENO_S_IN_CHECK;	/* what it asks for itself is not that of a foreign key */
 	if (unlikely(steno_my.open_count + s.depth + 1 > steno_reserve_covered) && s.recorded)
 		steno_start_mask_short(true);
 	enter_utility(&l, &s, plan, params, few);

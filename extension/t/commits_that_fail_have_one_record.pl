@@ -133,6 +133,35 @@ is_deeply(
 		[ 'ok', 'error' ], 'the commit that is theirs fails');
 }
 
+# Since PostgreSQL 19, a foreign key looks for the row without a query of its own: that is no access of a utility
+# statement, either.  What a trigger that it fires asks for is.
+{
+	my $c = Steno::Client->new($node, application_name => 'utility statements');
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/children';
+
+	append_to_file($file, "1\n1\n");
+	chmod 0644, $file or die;
+	foreach my $sql (
+		'CREATE TABLE held (id int REFERENCES parent ON DELETE CASCADE)',
+		q{CREATE FUNCTION copies() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN COPY plain TO '/dev/null'; RETURN old; END$$},
+		'CREATE TRIGGER copies BEFORE DELETE ON held FOR EACH ROW EXECUTE FUNCTION copies()',
+		'INSERT INTO parent VALUES (9)',
+		"COPY held FROM '$file'",
+		'INSERT INTO held VALUES (9)',
+		'DELETE FROM parent WHERE id = 9')
+	{
+		is($c->query($sql)->{sqlstate}, undef, $sql);
+	}
+	$c->quit;
+	is_deeply(
+		[
+			map { join ' ', map { "$_->{name}:$_->{access}" } @{ $_->{relations} // [] } }
+			  grep { ($_->{command} // '') eq 'COPY' } statements($node, application => 'utility statements')
+		],
+		[ 'public.held:insert', 'public.plain:select' ],
+		'relations of COPY');
+}
+
 # pipelines
 my $insert = sub { $_[0]->parse('', 'INSERT INTO child VALUES ($1::int)')->bind_values('', '', $_[1])->execute('') };
 is_deeply(recorded([], sub { $insert->($_[0], 2); $insert->($_[0], 1); $sync->($_[0]) }), [ $ok, $failed ],
