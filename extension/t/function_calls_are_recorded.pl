@@ -151,10 +151,10 @@ sub lines_of
 		[6], 'the transaction has counted them');
 }
 
-# What a call runs whose foreign key is checked at its commit.
+# What a call runs whose foreign key is checked at its commit: since PostgreSQL 19 without a query.
 my @orphan = (
 	'1 write INSERT INTO child VALUES ($1) ok',
-	'1 read SELECT 1 FROM ONLY "public"."parent" x WHERE "n" OPERATOR(pg_catalog.=) $1 FOR KEY SHARE OF x ok');
+	$node->pg_version->major >= 19 ? () : '1 read SELECT 1 FROM ONLY "public"."parent" x WHERE "n" OPERATOR(pg_catalog.=) $1 FOR KEY SHARE OF x ok');
 
 # Calls that fail: before the function runs, in it, and after it.
 is_deeply(
