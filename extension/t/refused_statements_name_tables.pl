@@ -102,9 +102,9 @@ is(scalar(statements($node, text => qr/SELECT nothing FROM z/)), 1, 'a deep quer
 	$c->query('SET standard_conforming_strings = off');
 	$answer = $c->query(q{SELECT 'a\\\\b' FROM hr.salary});
 	is($answer->{sqlstate}, '42501', 'a text with a string of the old form is refused');
-	# since PostgreSQL 19, there is no such string
-	is(scalar(grep { /nonstandard use/ } @{ $answer->{notices} }), $node->pg_version < 19 ? 1 : 0, 'the client is warned of it once');
-	is(relations_of(the_record($node, 'it', application => 'warned', outcome => 'error'))->[0]{name}, 'hr.salary', 'its relation is named');
+	# since PostgreSQL 19, there is no such string: the setting stays on
+	is(scalar(grep { /nonstandard use/ } @{ $answer->{notices} }), $node->pg_version->major < 19 ? 1 : 0, 'the client is warned of it once');
+	is(relations_of(the_record($node, 'it', application => 'warned', outcome => 'error', text => qr/^SELECT/))->[0]{name}, 'hr.salary', 'its relation is named');
 	$c->quit;
 }
 
