@@ -79,19 +79,23 @@ use Test::More;
 	$c->query('ROLLBACK');
 	$statements++;
 
-	# Where backslashes are escapes in every literal, a quote behind one does not end it.
-	$c->query('SET standard_conforming_strings = off');
-	$statements++;
-	foreach my $piece ("'a\\'; b'", "'a\\\\'", "N'a\\'; b'", "'a'\n'\\'; b'", "E'a\\'; b'", "B'1'")
+	# Where backslashes are escapes in every literal, a quote behind one does not end it.  Since PostgreSQL 19,
+	# they never are.
+	if ($version < 190000)
 	{
-		my $wrong = "SELECT nosuch, $piece";
-
+		$c->query('SET standard_conforming_strings = off');
 		$statements++;
-		is_deeply(text_of("SELECT 1 ; $wrong ; SELECT $piece"),
-			{ text => $wrong, sqlstate => '42703', count => 1, answer => '42703' }, "with escapes: $piece");
+		foreach my $piece ("'a\\'; b'", "'a\\\\'", "N'a\\'; b'", "'a'\n'\\'; b'", "E'a\\'; b'", "B'1'")
+		{
+			my $wrong = "SELECT nosuch, $piece";
+
+			$statements++;
+			is_deeply(text_of("SELECT 1 ; $wrong ; SELECT $piece"),
+				{ text => $wrong, sqlstate => '42703', count => 1, answer => '42703' }, "with escapes: $piece");
+		}
+		$c->query('RESET standard_conforming_strings');
+		$statements++;
 	}
-	$c->query('RESET standard_conforming_strings');
-	$statements++;
 
 	# Of a string that cannot be parsed nothing runs: all of it is in one record.
 	$c->query('CREATE TABLE stays (a int)');

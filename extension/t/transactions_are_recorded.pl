@@ -145,16 +145,19 @@ sub commits
 	];
 }
 
+# since PostgreSQL 19, a foreign key looks for the row without a query
+my @checks = $node->pg_version->major < 19 ? [ 'ok', undef, 1 ] : ();
+
 is_deeply(run('BEGIN', 'INSERT INTO child VALUES (1)', 'COMMIT', 'INSERT INTO t VALUES (1)'),
 	[ 'abort 3', 'commit 1' ], 'an error at COMMIT');
-is_deeply(commits(), [ [ 'ok', undef, 1 ], [ 'error', '23503', 0 ] ], 'is its own');
+is_deeply(commits(), [ @checks, [ 'error', '23503', 0 ] ], 'is its own');
 is_deeply(
 	run('SET log_min_messages = panic', 'BEGIN', 'INSERT INTO child VALUES (1)', 'COMMIT', 'SELECT 1'),
 	['abort 3'], 'an error at COMMIT that the log does not get');
-is_deeply(commits(), [ [ 'ok', undef, 1 ], [ 'error', '23503', 0 ] ], 'is recorded alike');
+is_deeply(commits(), [ @checks, [ 'error', '23503', 0 ] ], 'is recorded alike');
 is_deeply(run('INSERT INTO parent VALUES (1)', 'BEGIN', 'INSERT INTO child VALUES (1)', 'COMMIT', 'COMMIT'),
 	[ 'commit 1', 'commit 3' ], 'a COMMIT that checks');
-is_deeply(commits(), [ [ 'ok', undef, 1 ], [ 'ok', undef, 0 ], [ 'ok', undef, 0 ] ], 'and one without a block');
+is_deeply(commits(), [ @checks, [ 'ok', undef, 0 ], [ 'ok', undef, 0 ] ], 'and one without a block');
 is_deeply(run('BEGIN', 'SELECT 1 / 0', 'COMMIT', 'COMMIT AND CHAIN'), [], 'COMMIT of a failed block');
 is_deeply([ map { $_->[1] } @{ commits() } ], [ undef, '25P01' ], 'has ended');
 # The commit of a statement that is a transaction of its own is a part of it.
