@@ -53,12 +53,15 @@ shrink_ring(const StenoRings *rings, uint32_t i)
 	StenoRing  *ring = steno_ring_at(rings, i);
 	uint64_t	head = atomic_load_explicit(&ring->head, memory_order_relaxed);
 	uint64_t	tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-	const StenoMessage *staged;
+	const StenoInFlight *f = &ring->inflight;
+	const StenoMessage *staged = NULL;
 
 	/* damage is evidence */
 	if (!steno_ring_check_positions(rings, i))
 		return;
-	staged = steno_ring_check_staged(rings, i);
+	/* the entry still points to the record of a statement that has ended, which is before the head */
+	if (f->active && (f->done == 0 || head < f->done))
+		staged = steno_ring_check_staged(rings, i);
 	if (staged != NULL)
 	{
 		/* it is not published: behind the head, perhaps at the beginning of the data */

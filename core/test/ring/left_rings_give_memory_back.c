@@ -144,6 +144,21 @@ TEST(left_rings_keep_what_was_not_drained)
 	end();
 }
 
+/* A message in the data, such that it is the staged record of an in-flight entry of zeros. */
+static void
+put_staged(uint8_t *at)
+{
+	StenoBriefMessage *b = (StenoBriefMessage *) at;
+
+	memset(b, 0, 64);
+	b->m.len = steno_brief_len(4);
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = STENO_MESSAGE_BRIEF;
+	b->template = STENO_BRIEF_BEGIN;
+	b->values_len = 4;
+	memcpy(b->values, "END;", 4);
+}
+
 /* A statement was running: its record is behind the head, at once or at the beginning of the data. */
 TEST(left_rings_keep_what_was_staged)
 {
@@ -155,15 +170,8 @@ TEST(left_rings_keep_what_was_staged)
 	{
 		StenoRing  *ring = steno_ring_at(&rings, (uint32_t) i);
 		uint8_t    *data = steno_ring_data(&rings, (uint32_t) i);
-		StenoBriefMessage *b = (StenoBriefMessage *) (data + cases[i][1]);
 
-		memset(b, 0, 64);
-		b->m.len = steno_brief_len(4);
-		b->m.kind = STENO_KIND_STATEMENT;
-		b->m.flags = STENO_MESSAGE_BRIEF;
-		b->template = STENO_BRIEF_BEGIN;
-		b->values_len = 4;
-		memcpy(b->values, "END;", 4);
+		put_staged(data + cases[i][1]);
 		atomic_store(&ring->tail, 10 * SIZE + cases[i][0]);
 		atomic_store(&ring->head, 10 * SIZE + cases[i][0]);
 		ring->inflight.active = 1;
@@ -178,6 +186,33 @@ TEST(left_rings_keep_what_was_staged)
 		CHECK(is_kept(steno_ring_templates(&rings, (uint32_t) i), STENO_TEMPLATES * sizeof(StenoTemplate)));
 	}
 	end();
+}
+
+/* The last statement of a session has ended: its entry still points to its record, which was published. */
+TEST(left_rings_keep_no_more_than_was_published)
+{
+	uint8_t    *data;
+	StenoRing  *ring;
+
+	make_rings();
+	data = steno_ring_data(&rings, 0);
+	ring = steno_ring_at(&rings, 0);
+	if (can_give_back())
+	{
+		uint32_t	len = steno_brief_len(4);
+
+		put_staged(data);
+		atomic_store(&ring->tail, 10 * SIZE);
+		atomic_store(&ring->head, 10 * SIZE + len);
+		ring->inflight.active = 1;
+		ring->inflight.staged = 1;
+		ring->inflight.done = 10 * SIZE + len;
+		ring->inflight.position = 10 * SIZE;
+		shrink();
+		CHECK(is_kept(data, len));
+		CHECK(is_gone(data + STENO_PAGE, SIZE - STENO_PAGE));
+		end();
+	}
 }
 
 TEST(left_rings_keep_damage_and_chunks_in_use)
