@@ -113,23 +113,12 @@ encode_raised(StenoRecord *record)
 	MemoryContextSwitchTo(old);
 }
 
-/*
- * A statement inside a function that failed before the executor saw it, such as
- * one with a syntax error in EXECUTE.
- */
+/* Put the record of what was raised; without a text, it is the failure of a background process. */
 STENO_COLD static void
-record_raised(void)
+put_raised(void)
 {
 	StenoRecord record;
 
-	/* also needed if this is not recorded: the outer statements fail with the same message */
-	if (steno_raised.query)
-		(void) steno_secret_hide_message(steno_raised.query, strlen(steno_raised.query), steno_raised.message);
-	/* a parallel worker's error is raised again in its leader, which records it */
-	if (steno_raised.query == NULL || (steno_my.level == NULL && !is_in_background()) || !steno_session_ready() ||
-		steno_my.worker || !(steno_my.level == NULL || steno_nested_are_logged(STENO_CLASS_ERROR)) ||
-		!steno_class_logged(STENO_CLASS_ERROR))
-		return;
 	steno_session_failing(steno_raised.user_id);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	encode_raised(&record);
@@ -147,12 +136,33 @@ record_raised(void)
 		record.depth = steno_my.level->inside;
 	}
 	record.xid = steno_current_xid();
-	record.text = steno_raised.query;
-	record.text_len = strlen(steno_raised.query);
+	if (steno_raised.query)
+	{
+		record.text = steno_raised.query;
+		record.text_len = strlen(steno_raised.query);
+	}
 	record.outcome = STENO_OUTCOME_ERROR;
 	record.sqlerrcode = steno_my.raised_code;
 	record.message = steno_raised.message ? steno_raised.message : "missing error text";
 	steno_record_put_failed(&record);
+}
+
+/*
+ * A statement inside a function that failed before the executor saw it, such as
+ * one with a syntax error in EXECUTE.
+ */
+STENO_COLD static void
+record_raised(void)
+{
+	/* also needed if this is not recorded: the outer statements fail with the same message */
+	if (steno_raised.query)
+		(void) steno_secret_hide_message(steno_raised.query, strlen(steno_raised.query), steno_raised.message);
+	/* a parallel worker's error is raised again in its leader, which records it */
+	if (steno_raised.query == NULL || (steno_my.level == NULL && !is_in_background()) || !steno_session_ready() ||
+		steno_my.worker || !(steno_my.level == NULL || steno_nested_are_logged(STENO_CLASS_ERROR)) ||
+		!steno_class_logged(STENO_CLASS_ERROR))
+		return;
+	put_raised();
 }
 
 /*
@@ -498,20 +508,71 @@ steno_watch_background(void)
 }
 
 /*
+ * When the last transaction of a background process began, if it was aborted by an error of which nothing is
+ * recorded; and the one whose error was reported before its abort.
+ */
+static TimestampTz aborted;
+static uint64 aborted_xid;
+static TimestampTz told;
+
+/* An error that is reported is that of a background process's statement, or of what it does by itself for its users. */
+static inline bool
+is_of_users(const char *query)
+{
+	return query != NULL || MyBackendType != B_AUTOVAC_WORKER;
+}
+
+/*
+ * A transaction of a background process aborts with an error that was not reported.  Some workers, such as those of a
+ * subscription, report it only now, outside of the transaction; others never.  An error that a
+ * function has caught and raised again is known only when it is reported.
+ */
+STENO_COLD static void
+background_aborted(void)
+{
+	TimestampTz transaction = GetCurrentTransactionStartTimestamp();
+
+	aborted = 0;
+	if (told == transaction || proc_exit_inprogress)
+		return;
+	if (steno_my.raised_code == 0)
+	{
+		aborted = transaction;
+		aborted_xid = steno_current_xid();
+	}
+	else if (steno_raised.transaction == transaction && is_of_users(steno_raised.query) &&
+			 steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
+		(void) steno_record_guarded(put_raised);
+	steno_forget_raised();
+}
+
+/*
  * An error that ends a transaction of a background process, or its present command, is being reported, and no
  * hook has recorded it.  Whether it is that of a statement, whose text is then known, or of what
- * the process does by itself for its users, such as applying a change.
+ * the process does by itself for its users, such as applying a change.  The transaction may have been
+ * aborted before: who it was and its ID are then as they were in it.
  */
 STENO_COLD bool
-steno_background_failed(const ErrorData *edata)
+steno_background_failed(const ErrorData *edata, Oid *user_id, uint64 *xid)
 {
-	if (MyProcPort != NULL || edata->elevel != ERROR || !IsTransactionState() || !OidIsValid(MyDatabaseId))
+	bool		running = IsTransactionState();
+
+	if (MyProcPort != NULL || edata->elevel != ERROR || !OidIsValid(MyDatabaseId) ||
+		!(running || (aborted != 0 && aborted == GetCurrentTransactionStartTimestamp())))
 		return false;
 	steno_forget_raised();
+	if (running)
+		told = GetCurrentTransactionStartTimestamp();
+	else
+	{
+		*user_id = steno_raised.user_id;
+		*xid = aborted_xid;
+	}
+	aborted = 0;
 	/* a block of a function has caught it, and raised it again */
 	if (steno_raised.recorded_code == edata->sqlerrcode)
 		return false;
-	return edata->internalquery != NULL || MyBackendType != B_AUTOVAC_WORKER;
+	return is_of_users(edata->internalquery);
 }
 
 /* ---- transactions ---- */
@@ -529,6 +590,8 @@ STENO_COLD void
 steno_statement_aborted(void)
 {
 	fail_unreported_safely();
+	if (unlikely(MyProcPort == NULL) && is_in_background() && !steno_my.worker)
+		background_aborted();
 	if (steno_my.level == NULL && steno_my.open_count > 0)
 		steno_open_finish_committed();
 	steno_my.subid = TopSubTransactionId;

@@ -123,10 +123,10 @@ add_written(StenoRecord *record, const char *source, bool in_function, int at)
  * source is NULL if the client has called a function, or if what failed has no
  * text: a message that refers to a prepared statement or portal that does not
  * exist, or a cancel that arrived after its statement had ended.  In a background
- * process, it may be that of a function's statement.
+ * process, it may be that of a function's statement.  user_id is InvalidOid for the current role.
  */
 static void
-record_failure(const char *source, const ErrorData *edata)
+record_failure(const char *source, const ErrorData *edata, Oid user_id, uint64 xid)
 {
 	bool		in_function = source != NULL && source == edata->internalquery;
 	StenoRecord record;
@@ -134,7 +134,7 @@ record_failure(const char *source, const ErrorData *edata)
 	uint8	   *p = shape;
 	uint32		command_len = source == NULL && steno_fastpath_message() ? strlen(STENO_CALL_COMMAND) : 0;
 
-	steno_session_failing(InvalidOid);
+	steno_session_failing(user_id);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
 	p = steno_put_varint(p, STENO_CLASS_ERROR);
 	*p++ = 0;					/* no query id */
@@ -148,7 +148,7 @@ record_failure(const char *source, const ErrorData *edata)
 	record.time = in_function ? GetCurrentTimestamp() : GetCurrentStatementStartTimestamp();
 	record.duration = Max(GetCurrentTimestamp() - record.time, 0);
 	record.statement = ++steno_my.statement;
-	record.xid = steno_current_xid();
+	record.xid = xid;
 	record.outcome = STENO_OUTCOME_ERROR;
 	record.sqlerrcode = edata->sqlerrcode;
 	record.message = edata->message ? edata->message : "missing error text";
@@ -172,6 +172,8 @@ record_failure(const char *source, const ErrorData *edata)
 static void
 record_reported(ErrorData *edata)
 {
+	Oid			user_id = InvalidOid;
+	uint64		xid = steno_current_xid();
 	bool		recorded;
 
 	if (MyProcPort != NULL &&
@@ -218,15 +220,15 @@ record_reported(ErrorData *edata)
 		steno_settings_record_failing();
 	if (recorded)
 		return;
-	if (debug_query_string == NULL && steno_background_failed(edata))
+	if (debug_query_string == NULL && steno_background_failed(edata, &user_id, &xid))
 	{
 		if (steno_session_ready() && steno_class_logged(STENO_CLASS_ERROR))
-			record_failure(edata->internalquery, edata);
+			record_failure(edata->internalquery, edata, user_id, xid);
 	}
 	else if ((debug_query_string != NULL || steno_fastpath_message() ||
 			  (edata->elevel == ERROR && steno_my.client && !am_walsender)) &&
 			 steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
-		record_failure(debug_query_string, edata);
+		record_failure(debug_query_string, edata, user_id, xid);
 }
 
 /*

@@ -25,7 +25,7 @@ extern void steno_failure_install(void);
 /* ---- failed_statement.c: processes without a client ---- */
 
 extern void steno_watch_background(void);
-extern bool steno_background_failed(const ErrorData *edata);
+extern bool steno_background_failed(const ErrorData *edata, Oid *user_id, uint64 *xid);
 
 /* ---- planner.c ---- */
 

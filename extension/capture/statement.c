@@ -91,7 +91,10 @@ steno_note_raised(void *arg)
 		steno_my.raised_code = edata->sqlerrcode;
 		/* outside of any statement, a function may have caught the one before */
 		if (arg == NULL)
+		{
 			steno_my.reported = false;
+			steno_raised.transaction = IsTransactionState() ? GetCurrentTransactionStartTimestamp() : 0;
+		}
 		steno_raised.recorded_code = 0;
 		steno_raised.message = edata->message;
 		steno_raised.query = edata->internalquery;

@@ -35,6 +35,7 @@ typedef struct StenoRaised
 	bool		refused;		/* in parse analysis, so the text can be parsed */
 	int			at;				/* position in that text, in characters; 0: not known */
 	MemoryContext context;		/* of the strings */
+	TimestampTz transaction;	/* outside of any statement: begin of the transaction in which it was raised; 0: none */
 	int			recorded_code;	/* outside of any statement: that of the last error, if it has its record */
 	bool		held;			/* interrupts were held: perhaps by a lightweight lock, which is held until the
 								 * abort */
