@@ -382,6 +382,7 @@ static void
 emit_log(ErrorData *edata)
 {
 	failure(edata);
+	steno_parse_logged(edata);
 	note_replication_command(edata);
 	if (previous_emit)
 		previous_emit(edata);

@@ -29,6 +29,8 @@ extern bool steno_background_failed(const ErrorData *edata, Oid *user_id, uint64
 
 /* ---- planner.c ---- */
 
+extern void steno_parse_logged(const ErrorData *edata);
+extern void steno_add_parse(StenoStatement *s);
 extern void steno_told_apart(StenoStatement *s, const PlannedStmt *plan, Portal portal);
 
 /* ---- rewritten.c ---- */

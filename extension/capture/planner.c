@@ -39,11 +39,13 @@ static struct
 	int			len;
 	TimestampTz message;
 	uint64		us;
+	uint64		end;			/* ticks */
 }			planned STENO_SESSION_DATA;
 
 /*
- * Texts of the last Parse messages whose query has not begun, and what their analysis took, if that was so long
- * that it matters.
+ * Texts of the last Parse messages whose statement has not begun, and what their analysis took, if that was so long
+ * that it matters.  A text that is parsed again, as it is by a driver that first asks for the types of its
+ * parameters, has one entry, with the sum.
  */
 #define ANALYZED 16
 #define WORTH_US 20
@@ -86,7 +88,27 @@ static struct
 {
 	uint64		hash;			/* of the text; 0: there is none */
 	TimestampTz time;
+	TimestampTz logged;			/* when its duration was logged; 0: it was not */
 }			parse STENO_SESSION_DATA;
+
+/* The entry of a text; -1: none. */
+static int
+find_analyzed(uint64 hash)
+{
+	int			i;
+
+	for (i = 0; i < ANALYZED; i++)
+		if (analyzed[i].hash == hash)
+			return i;
+	return -1;
+}
+
+/* The time on the wall now. */
+static inline TimestampTz
+wall_now(void)
+{
+	return steno_wall(steno_clock_ticks(&steno_my.clock));
+}
 
 /*
  * Callback: the main loop frees what the message has used, and waits for the next one.  Only now it is known what a
@@ -95,16 +117,31 @@ static struct
 static void
 parse_ended(void *arg)
 {
-	TimestampTz us = steno_wall(steno_clock_ticks(&steno_my.clock)) - parse.time;
+	TimestampTz us = (parse.logged != 0 ? parse.logged : wall_now()) - parse.time;
 	uint64		hash = parse.hash;
+	int			i = waiting > 0 ? find_analyzed(hash) : -1;
 
 	parse.hash = 0;
-	if (us < WORTH_US)
+	if (i >= 0)
+		analyzed[i].us = steno_short_us((uint64) analyzed[i].us + Max(us, 0));
+	if (i >= 0 || us < WORTH_US)
 		return;
 	last_analyzed = (last_analyzed + 1) % ANALYZED;
 	waiting += analyzed[last_analyzed].hash == 0;
 	analyzed[last_analyzed].hash = hash;
 	analyzed[last_analyzed].us = steno_short_us(us);
+}
+
+/*
+ * A message goes to the server's log.  The duration of a Parse is logged when it has ended: to write that line, and to
+ * wait for the process that writes the log, is no work for the statement.
+ */
+void
+steno_parse_logged(const ErrorData *edata)
+{
+	if (unlikely(parse.hash != 0) && edata->elevel == LOG && edata->message_id != NULL &&
+		strncmp(edata->message_id, "duration: ", strlen("duration: ")) == 0)
+		parse.logged = wall_now();
 }
 
 static MemoryContextCallback parse_callback = {.func = parse_ended};
@@ -127,6 +164,7 @@ analyzed_query(ParseState *state, Query *query, StenoJumble *jumble)
 			MemoryContextRegisterResetCallback(MessageContext, &parse_callback);
 		parse.hash = hash_of(state->p_sourcetext);
 		parse.time = steno_private.statement_start();
+		parse.logged = 0;
 	}
 }
 
@@ -139,7 +177,8 @@ query_planned(const char *source, const Query *query, uint64 begin)
 	planned.location = query->stmt_location;
 	planned.len = query->stmt_len;
 	planned.message = steno_private.statement_start();
-	planned.us = steno_clock_us(&steno_my.clock, begin, steno_clock_ticks(&steno_my.clock));
+	planned.end = steno_clock_ticks(&steno_my.clock);
+	planned.us = steno_clock_us(&steno_my.clock, begin, planned.end);
 }
 
 /* Whether the query that begins is the one that was planned last.  A Bind gives its portal a copy of the text. */
@@ -162,31 +201,39 @@ add_planning(StenoStatement *s)
 		s->time -= planned.us;
 	}
 	else if (planned.message != steno_my.begun_message)
-		s->ahead = steno_short_us(planned.us);
+	{
+		/* in a Bind, which has read the parameters before */
+		TimestampTz us = steno_wall(s->start) - planned.message;
+
+		s->ahead = steno_short_us(Max(us - (TimestampTz) steno_clock_us(&steno_my.clock, planned.end, s->start), 0));
+	}
 	if (planned.us >= STENO_TOLD_APART)
 		s->plan = steno_short_us(planned.us);
 }
 
-/* The text of a client's query that begins was analyzed by a Parse. */
+/* The text of a client's statement that begins was perhaps analyzed by a Parse. */
 STENO_COLD static void
 add_parse(StenoStatement *s)
 {
-	uint64		hash = hash_of(s->source);
-	int			i;
+	int			i = find_analyzed(hash_of(s->source));
 
-	for (i = 0; i < ANALYZED; i++)
-	{
-		int			k = (last_analyzed + ANALYZED - i) % ANALYZED;
-
-		if (analyzed[k].hash != hash)
-			continue;
-		analyzed[k].hash = 0;
-		waiting--;
-		s->ahead = steno_short_us((uint64) s->ahead + analyzed[k].us);
-		if (analyzed[k].us >= STENO_TOLD_APART)
-			s->analysis = analyzed[k].us;
+	if (i < 0)
 		return;
-	}
+	analyzed[i].hash = 0;
+	waiting--;
+	s->ahead = steno_short_us((uint64) s->ahead + analyzed[i].us);
+	if (analyzed[i].us >= STENO_TOLD_APART)
+		s->analysis = analyzed[i].us;
+}
+
+/* A client's utility statement begins.  Its text may have been analyzed by a Parse, as that of CALL is. */
+void
+steno_add_parse(StenoStatement *s)
+{
+	const Portal portal = *steno_private.active_portal;
+
+	if (unlikely(waiting > 0) && portal != NULL && portal->visible)
+		add_parse(s);
 }
 
 /* A query begins: add what was done for it before. */

@@ -954,15 +954,21 @@ is_in_flight(const StenoStatement *s, const StenoInFlight *f)
 	return f->statement == s->statement && f->active != 0;
 }
 
-/* A client's query has begun that waits in its portal for the message that runs it. */
+/*
+ * A client's query has begun that waits in its portal for the message that runs it.  Its record has been staged, which
+ * takes time at a session's first statements, or if there is no room: as in the simple protocol, that counts.
+ */
 static inline void
 waits_to_run(QueryDesc *query)
 {
 	/* it may be over already: a canceled wait fails it, and the array may have moved */
-	const StenoStatement *s = steno_find_open(query);
+	StenoStatement *s = steno_find_open(query);
 	StenoInFlight *f = &steno_my.producer.ring->inflight;
 
-	if (likely(s != NULL && is_in_flight(s, f)))
+	if (unlikely(s == NULL))
+		return;
+	steno_work_stops(s);
+	if (likely(is_in_flight(s, f)))
 		steno_inflight_wait(f, false);
 }
 
@@ -972,6 +978,7 @@ start_query(QueryDesc *query, int eflags)
 	StenoStatement *s = begin_query(query);
 	StenoLevel	l;
 	bool		saved_own = steno_my.starting_own;
+	bool		pauses;
 
 	if (s == NULL)
 	{
@@ -989,11 +996,12 @@ start_query(QueryDesc *query, int eflags)
 		steno_my.starting_own = saved_own;
 		/* find it again: the executor may have called functions, and the array may have moved */
 		s = steno_find_open(query);
-		if (s && s->pauses)
-			steno_work_stops(s);
-		if (s && s->recorded)
+		if (s == NULL)
+			return;
+		pauses = s->pauses;
+		if (s->recorded)
 			stage(s);
-		if (s && s->pauses)
+		if (pauses)
 			waits_to_run(query);
 		return;
 	}
@@ -1032,6 +1040,7 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 	StenoStatement *s = steno_my.open;
 	Portal		portal = *steno_private.active_portal;
 	bool		saved_own = steno_my.starting_own;
+	bool		pauses;
 
 	steno_my.open_count = 1;
 	s->query = query;
@@ -1054,14 +1063,13 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 	s = steno_find_open(query);
 	if (unlikely(s == NULL))
 		return;
-	if (s->pauses)
-		steno_work_stops(s);
+	pauses = s->pauses;
 	if (likely(s->objects == NULL && p->plan == query->plannedstmt &&
 			   steno_stage_prepared(s, p, query->params)))
 		s->state = STENO_STAGED;
 	else
 		stage(s);
-	if (s->pauses)
+	if (pauses)
 		waits_to_run(query);
 }
 

@@ -272,6 +272,41 @@ foreach my $of ('of alice', 'opened by alice', 'read by alice', 'by bob')
 		$c->bind_values('', $name)->execute('', 0)->sync->finish if $name;
 		is(scalar(grep { $_->{duration_us} > 250_000 } statements($node, application => 'parse', text => qr{/\* '$name' \*/})), 1, 'once');
 	}
+
+	# Drivers that ask for the types of parameters first parse a text twice.
+	my $parse_that_waits = sub
+	{
+		$locker->query('BEGIN');
+		$locker->query('LOCK TABLE behind');
+		$locker->put('Q', "SELECT pg_sleep(0.3); COMMIT\0")->send_all;
+		$c->parse('', $_[0])->sync->finish;
+		$locker->finish;
+	};
+	my $twice = 'SELECT count(*) FROM behind /* twice */';
+
+	$parse_that_waits->($twice);
+	$c->parse('', $twice)->bind_values('', '')->execute('', 0)->sync->finish foreach 1 .. 3;
+	my @times = map { $_->{duration_us} > 250_000 ? 1 : 0 } statements($node, application => 'parse', text => qr/twice/);
+	is("@times", '1 0 0', 'each Parse of a text counts for its next execution');
+
+	$parse_that_waits->('EXPLAIN SELECT count(*) FROM behind /* explained */');
+	$c->bind_values('', '')->execute('', 0)->sync->finish;
+	cmp_ok(the_record($node, 'it', application => 'parse', text => qr/explained/)->{duration_us},
+		'>', 250_000, 'the Parse of a utility statement is part of its duration');
+}
+# What a Bind does before it plans is part of a statement that begins in its Execute.
+{
+	my $c = Steno::Client->new($node, application_name => 'bind');
+
+	$c->query(q{CREATE FUNCTION slow_check(text) RETURNS bool LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(0.3); RETURN true; END$$;
+		CREATE DOMAIN slow AS text CHECK (slow_check(value)); CREATE TABLE bound (t slow)});
+	$c->parse('', 'INSERT INTO bound VALUES ($1) /* bound */')->bind_values('', '', 'x')->sync->finish;
+	idle();
+	$c->parse('', 'INSERT INTO bound VALUES ($1) /* bound */')->bind_values('', '', 'x')->execute('', 0)->sync->finish;
+	my $r = the_record($node, 'it', application => 'bind', text => qr/INSERT.*bound/);
+	cmp_ok($r->{duration_us}, '>', 250_000, 'to read parameters takes time');
+	cmp_ok($r->{duration_us}, '<', 600_000, 'which is that of one Bind');
+	cmp_ok($r->{plan_us} // 0, '<', 250_000, 'and not planning');
 }
 verify_ok($node, 'the trail');
 

@@ -50,6 +50,7 @@ static ExecutorEnd_hook_type next_end;
 static ProcessUtility_hook_type next_utility;
 static planner_hook_type next_planner;
 static object_access_hook_type next_access;
+static emit_log_hook_type next_log;
 
 /* ---- what is done ---- */
 
@@ -166,6 +167,8 @@ do_what(void)
 		LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 		ereport(ERROR, (errcode(ERRCODE_RAISE_EXCEPTION), errmsg("error under a lock")));
 	}
+	else if (strcmp(what, "sleep") == 0)
+		pg_usleep(300000);
 	else if (strcmp(what, "cancel") == 0)
 	{
 		/* as a signal does, at a place that is certain */
@@ -323,6 +326,15 @@ assigned(const char *value, void *extra)
 		sscanf(value, "%31s %31s %31s", where, when, what);
 }
 
+static void
+logged(ErrorData *edata)
+{
+	if (edata->elevel == LOG)
+		here("log", "before");
+	if (next_log)
+		next_log(edata);
+}
+
 void
 _PG_init(void)
 {
@@ -341,5 +353,7 @@ _PG_init(void)
 	planner_hook = plan;
 	next_access = object_access_hook;
 	object_access_hook = accessed;
+	next_log = emit_log_hook;
+	emit_log_hook = logged;
 	RegisterXactCallback(transaction, NULL);
 }

@@ -119,6 +119,19 @@ foreach my $what (@whats)
 }
 $c->quit;
 
+# To write the line with the duration of a Parse is no work for its statement.
+{
+	my $logged = Steno::Client->new($node, application_name => 'logged', options => '-c log_min_duration_statement=0');
+
+	$logged->query(q{SET hooks_inner.act = 'log before sleep'});
+	$logged->parse('s', '/* act */ SELECT 1')->sync->finish;
+	$logged->query('RESET hooks_inner.act');
+	$logged->bind_values('', 's')->execute('', 0)->sync->finish;
+	cmp_ok(the_record($node, 'it', application => 'logged', text => qr/act \*\/ SELECT 1/)->{duration_us},
+		'<', 250_000, 'what a log takes is not in the duration of a Parse');
+	$logged->quit;
+}
+
 flush($node);
 my %records;
 push @{ $records{ $_->{text} // '' } }, $_

@@ -1,12 +1,13 @@
 // Package regress compares a server's own log with its trail, statement by statement.
 //
-// The log is csvlog with log_statement = all and log_min_error_statement = error: one line for each string that a
-// client executed, and one for each failure (sent.go). A string may contain several statements, each with its own
+// The log is csvlog with log_statement = all, or log_min_duration_statement = 0, and log_min_error_statement = error: one
+// line for each string that a client executed, and one for each failure (sent.go). A string may contain several statements, each with its own
 // record; together the records must cover the string, up to the point of failure. Text, parameters, user, database,
 // application, query ID and SQLSTATE must agree (compare.go). Intended differences are counted by name, never ignored
 // silently.
 //
-// With log_min_duration_statement = 0, the log also has the duration of each message (durations.go). What
+// With log_min_duration_statement = 0, the log has the duration of each message (durations.go). Without log_statement,
+// nothing is written between the beginning of a message and the end of its duration. What
 // pg_stat_statements has counted is compared, too, if it is given: calls, rows and durations of each query, nested ones
 // included (statistics.go).
 package regress
@@ -45,6 +46,8 @@ type record struct {
 	Outcome     string            `json:"outcome"`
 	SQLState    string            `json:"sqlstate"`
 	Objects     []object          `json:"objects"`
+
+	confirmed bool // the log has the same duration
 }
 
 type object struct {
@@ -76,7 +79,8 @@ type Report struct {
 	list                      io.Writer
 	sessions                  map[string]*session
 	recorded                  queries
-	within                    int // utility statements that may have a query of their own
+	within                    int  // utility statements that may have a query of their own
+	ends                      bool // the log has no lines when statements begin (log_statement), but when they end
 }
 
 // Compare compares logs with a trail, and writes the differences to list.
@@ -118,6 +122,7 @@ func (r *Report) takeEntry(e *entry) {
 	if e.severity != "LOG" && e.severity != "ERROR" && e.severity != "FATAL" && e.severity != "PANIC" {
 		return
 	}
+	r.ends = r.ends || e.severity == "LOG" && ended.MatchString(e.message)
 	s := r.session(e.session)
 	s.entries = append(s.entries, e)
 }

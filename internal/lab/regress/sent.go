@@ -32,24 +32,33 @@ type sent struct {
 	records []*record     // that agree with it
 }
 
+// parsed is what the Parse messages of a statement took.
+type parsed struct {
+	text string
+	took time.Duration
+}
+
 // logReader makes strings from the lines of a session's log.
 type logReader struct {
 	report  *Report
 	session *session
-	last    *sent                    // the one that was executed last
-	portals map[string]*sent         // by name
-	parses  map[string]time.Duration // Parse messages of prepared statements that have not been bound yet
+	last    *sent             // the one that was executed last
+	now     *sent             // what the last line is of
+	was     string            // the application's name at the last line
+	portals map[string]*sent  // by name
+	parses  map[string]parsed // of prepared statements that have not been bound yet
 }
 
 // strings extracts the strings that a session sent from its log.
 func (r *Report) strings(s *session) {
-	l := &logReader{report: r, session: s, portals: map[string]*sent{}, parses: map[string]time.Duration{}}
+	l := &logReader{report: r, session: s, portals: map[string]*sent{}, parses: map[string]parsed{}}
 	for _, e := range s.entries {
 		if e.severity == "LOG" {
 			l.message(e)
 		} else {
 			l.failure(e)
 		}
+		l.was = e.application
 	}
 	for _, x := range s.sent {
 		if !x.bound {
@@ -67,25 +76,54 @@ func (l *logReader) add(e *entry, x *sent) *sent {
 const canceled = "57014"
 
 var (
-	duration = regexp.MustCompile(`(?s)^duration: (\d+\.\d+) ms(?:  (parse|bind) (.*?): (.*))?$`)
+	duration = regexp.MustCompile(`(?s)^duration: (\d+\.\d+) ms(?:  (.*))?$`)
+	prepared = regexp.MustCompile(`(?s)^(parse|bind) (.*?): (.*)$`)
+	ended    = regexp.MustCompile(`^duration: \d+\.\d+ ms  (statement|fastpath function call|execute)\b`)
 	// of a portal: the name of its prepared statement, and of itself unless it is the unnamed one
 	execution = regexp.MustCompile(`(?s)^execute (fetch from )?(.*?): (.*)$`)
 )
 
 func (l *logReader) message(e *entry) {
-	if text, ok := strings.CutPrefix(e.message, "statement: "); ok {
+	m := duration.FindStringSubmatch(e.message)
+	if m == nil {
+		l.begin(e, e.message)
+		return
+	}
+	ms, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		return
+	}
+	took := time.Duration(ms * float64(time.Millisecond))
+	l.now = nil
+	if p := prepared.FindStringSubmatch(m[2]); p != nil {
+		l.prepare(e, took, p[1], p[2], p[3])
+		return
+	}
+	if m[2] != "" {
+		was := *e
+		was.application = l.was // it may have set another one
+		l.begin(&was, m[2])
+	}
+	l.now = l.last
+	if l.last != nil {
+		l.last.took += took
+		l.last.timed++
+		if e.queryID != 0 {
+			l.last.queryID = e.queryID
+		}
+	}
+}
+
+// begin notes that something is executed. The log says so when it begins, if log_statement is on, or else with its
+// duration.
+func (l *logReader) begin(e *entry, what string) {
+	if text, ok := strings.CutPrefix(what, "statement: "); ok {
 		l.last = l.add(e, &sent{text: text, executed: true, tag: e.tag, pieces: 1})
 		delete(l.portals, "")
-	} else if text, ok := strings.CutPrefix(e.message, "fastpath function call: "); ok {
+	} else if text, ok := strings.CutPrefix(what, "fastpath function call: "); ok {
 		l.last = l.add(e, &sent{text: text, executed: true, fastpath: true, tag: e.tag, pieces: 1})
-	} else if m := execution.FindStringSubmatch(e.message); m != nil {
+	} else if m := execution.FindStringSubmatch(what); m != nil {
 		l.execute(e, m[1] != "", m[2], m[3])
-	} else if m := duration.FindStringSubmatch(e.message); m != nil {
-		ms, err := strconv.ParseFloat(m[1], 64)
-		if err != nil {
-			return
-		}
-		l.took(e, time.Duration(ms*float64(time.Millisecond)), m[2], m[3], m[4])
 	}
 }
 
@@ -115,27 +153,37 @@ func (l *logReader) execute(e *entry, again bool, names, text string) {
 	l.last = x
 }
 
-// took notes the duration of a message.
-func (l *logReader) took(e *entry, d time.Duration, message, names, text string) {
+// prepare notes the duration of a Parse or Bind.
+func (l *logReader) prepare(e *entry, took time.Duration, message, names, text string) {
 	statement, name := portal(names)
-	switch message {
-	case "parse":
-		l.parses[statement] += d
-	case "bind":
-		x := l.add(e, &sent{text: text, extended: true, bound: true, parameters: parameters(e.detail)})
-		x.parse = l.parses[statement]
-		delete(l.parses, statement)
-		x.took, x.timed = d, 1
-		l.portals[name] = x
-	default:
-		if l.last != nil {
-			l.last.took += d
-			l.last.timed++
-			if e.queryID != 0 {
-				l.last.queryID = e.queryID
-			}
+	if message == "parse" {
+		p := l.parses[statement]
+		if p.text != text {
+			p = parsed{text: text} // it takes the place of another one
+		}
+		p.took += took
+		l.parses[statement] = p
+		return
+	}
+	x := l.add(e, &sent{text: text, extended: true, bound: true, parameters: parameters(e.detail)})
+	x.parse = l.parses[statement].took
+	delete(l.parses, statement)
+	x.took, x.timed = took, 1
+	l.portals[name], l.now = x, x
+}
+
+// failing returns what a failure in its execution is of, if the log has no line for the beginning of a statement: the
+// portal with this text that the last line is of, or another one; nil: a string that the log does not have yet.
+func (l *logReader) failing(e *entry) *sent {
+	if l.now != nil && l.now.extended && l.now.text == e.query && l.now.sqlState == "" {
+		return l.now
+	}
+	for _, x := range l.portals {
+		if x.text == e.query && x.executed && x.sqlState == "" {
+			return x
 		}
 	}
+	return nil
 }
 
 func (l *logReader) failure(e *entry) {
@@ -156,19 +204,18 @@ func (l *logReader) failure(e *entry) {
 		}
 		return
 	}
+	if r.ends {
+		l.failureWithoutBeginning(e)
+		return
+	}
 	// A portal that cannot be executed now remains what it was: its earlier executions are another record.
 	if last != nil && last.extended && last.text == e.query && last.pieces+last.timed > 1 && (e.sqlState == "25P02" || strings.HasPrefix(e.message, "portal \"")) {
 		last.pieces--
 		last.executed, last.bound = last.pieces > 0, last.pieces == 0 && last.timed > 0
 		last = nil
 	}
-	// A cancel request, or the end of the session, may come when Bind has ended.
-	if n := len(l.session.sent); n > 0 && e.tag == "BIND" && (e.sqlState == canceled || e.severity == "FATAL") {
-		if x := l.session.sent[n-1]; x.bound && x.text == e.query {
-			x.bound, x.sqlState, x.parameters = false, e.sqlState, nil
-			l.last = x
-			return
-		}
+	if l.failedAfterBind(e) {
+		return
 	}
 	// A string that fails in Parse or Bind has not been executed, even if the same text was executed before.
 	if last == nil || last.text != e.query || last.sqlState != "" || e.tag == "PARSE" || e.tag == "BIND" {
@@ -176,6 +223,41 @@ func (l *logReader) failure(e *entry) {
 		l.last = last
 	}
 	last.sqlState = e.sqlState
+}
+
+// failedAfterBind notes a cancel request, or the end of the session, that came when Bind had ended.
+func (l *logReader) failedAfterBind(e *entry) bool {
+	n := len(l.session.sent)
+	if n == 0 || e.tag != "BIND" || e.sqlState != canceled && e.severity != "FATAL" {
+		return false
+	}
+	x := l.session.sent[n-1]
+	if !x.bound || x.text != e.query {
+		return false
+	}
+	x.bound, x.sqlState, x.parameters = false, e.sqlState, nil
+	l.last = x
+	return true
+}
+
+// failureWithoutBeginning notes a failure of a statement if the log has no line for its beginning.
+func (l *logReader) failureWithoutBeginning(e *entry) {
+	if l.failedAfterBind(e) {
+		return
+	}
+	executed := e.tag != "PARSE" && e.tag != "BIND" && !strings.HasPrefix(e.tag, "idle")
+	var x *sent
+	if executed && e.sqlState != "25P02" && !strings.HasPrefix(e.message, "portal \"") {
+		x = l.failing(e)
+	}
+	if x == nil {
+		x = l.add(e, &sent{text: e.query, executed: executed})
+	} else {
+		x.executed, x.bound = true, false
+	}
+	x.pieces++
+	x.tag, x.sqlState = e.tag, e.sqlState
+	l.last, l.now = x, x
 }
 
 // fails reports whether a failure that is logged without text is that of the commit of the last statement in a
