@@ -486,13 +486,12 @@ const damaged = "damaged"
 func (r *run) warn(err error) {
 	var torn *trail.TornError
 	var gone *trail.GoneError
-	var incomplete *trail.IncompleteError
 	var missing *trail.MissingKeyError
 	p := Problem{damaged, query.OpenError(err).Error()}
 	switch {
 	case errors.As(err, &torn) && torn.Last:
 		p.Kind = "unfinished"
-	case errors.As(err, &incomplete):
+	case query.IsIncomplete(err):
 		p.Kind = "incomplete"
 	case exit.IsUnreadable(err), errors.As(err, &missing):
 		// A file without what cannot be read would be taken for a complete one.

@@ -61,12 +61,13 @@ func (r *run) lines(ctx context.Context, path string, format render.Format, sinc
 	out.Write(render.Header(format, options))
 	var mu sync.Mutex
 	var all []*formatter
+	var hidden query.Hidden
 	err = r.index.Merge(ctx, trail.MergeOptions{
 		Since: since, Until: until, Blocks: blocksOf(r.plan.Streams), Contents: r.filter.Contents(), Rollbacks: true, Warn: r.warn,
 		NewFormatter: func() trail.Formatter {
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, &formatter{Renderer: render.New(format, options), Matcher: query.Matcher{Filter: r.filter}})
+			all = append(all, &formatter{Renderer: render.New(format, options), Matcher: query.Matcher{Filter: r.filter}, hidden: &hidden})
 			return all[len(all)-1]
 		},
 	}, func(line []byte) error {
@@ -75,6 +76,10 @@ func (r *run) lines(ctx context.Context, path string, format render.Format, sinc
 	})
 	for _, f := range all {
 		rows.Join(&f.rows)
+	}
+	hidden.Settle(ctx, r.index)
+	for _, lacks := range hidden.Errs() {
+		r.warn(lacks)
 	}
 	if err == nil {
 		err = out.Flush()
@@ -86,8 +91,16 @@ func (r *run) lines(ctx context.Context, path string, format render.Format, sinc
 type formatter struct {
 	render.Renderer
 	query.Matcher
-	rows sql.Rows
+	hidden *query.Hidden
+	rows   sql.Rows
 }
+
+func (f *formatter) Keep(rec *trail.Record) bool {
+	f.hidden.Note(&f.Matcher, rec)
+	return f.Matcher.Keep(rec)
+}
+
+func (f *formatter) Guess(rec *trail.Record) bool { return f.Matcher.Guess(rec) || f.MayRename(rec) }
 
 func (f *formatter) Start(ref *trail.BlockRef) {
 	f.Renderer.Start(ref)

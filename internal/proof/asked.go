@@ -26,7 +26,7 @@ type asked struct {
 	// or which objects it used, or not even which class it is of.
 	withoutDuration, withoutObjects, withoutShape query.Matcher
 	objects, shapes, grep                         bool
-	names                                         []string      // of objects that the filter asks for, in lower case
+	ofObjects, ofRoles                            bool          // names are asked for that may change
 	least                                         uint64        // duration, in microseconds
 	who                                           query.Matcher // what the filter says about sessions as a whole
 
@@ -55,9 +55,7 @@ func ask(q *Question) (*asked, error) {
 		return nil, err
 	}
 	less := q.Filter
-	for _, o := range less.Objects {
-		a.names = append(a.names, strings.ToLower(strings.ReplaceAll(o, `"`, "")))
-	}
+	a.ofObjects, a.ofRoles = f.AsksNames()
 	a.objects, a.grep = len(less.Objects) > 0, len(less.Grep) > 0
 	a.shapes = a.objects || len(less.Classes)+len(less.Commands) > 0
 	if less.MinDuration != "" {
@@ -126,42 +124,11 @@ func (a *asked) hides(r *trail.Record) string {
 		if why := r.OmitsNames(); why != "" {
 			return "it " + why
 		}
-		unfinished := r.Kind == trail.KindStart || r.Outcome == trail.OutcomeInterrupted
-		if unfinished && len(r.Shape.Relations)+len(r.Shape.Objects) == 0 {
-			return "it does not state its relations, because the statement had not ended"
+		if r.Unfinished() {
+			return "it " + query.Unnamed
 		}
 	}
 	return ""
-}
-
-// mayName says whether a name may be that of an object that the question is about, or of the schema in which it is.
-func (a *asked) mayName(name string) bool {
-	name = strings.ToLower(strings.ReplaceAll(name, `"`, ""))
-	return slices.ContainsFunc(a.names, func(asked string) bool {
-		schema, _, qualified := strings.Cut(asked, ".")
-		switch {
-		case !strings.ContainsAny(asked, "*?["):
-			return name == asked || strings.HasSuffix(name, "."+asked) || qualified && strings.HasPrefix(asked, name+".")
-		case qualified && !strings.ContainsAny(schema, "*?["):
-			return name == schema || strings.HasPrefix(name, schema+".")
-		}
-		return true // a pattern is not taken apart
-	})
-}
-
-// renamed returns the object that a record has renamed, if the question may be about it, and the record is not part
-// of the answer itself: what had the name, or has got it, has another one in records before or after.
-func (a *asked) renamed(r *trail.Record) *trail.Object {
-	if len(a.names) == 0 || r.Shape == nil || r.Kind != trail.KindStatement || !a.inRange(r) {
-		return nil
-	}
-	for i := range r.Shape.Objects {
-		o := &r.Shape.Objects[i]
-		if o.Action == trail.ActionRename && (a.mayName(string(o.Name)) || a.mayName(string(o.To))) && !a.keep(r) {
-			return o
-		}
-	}
-	return nil
 }
 
 // lacksText says what of a record is missing that --grep would have looked at.
@@ -208,12 +175,10 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 	g := a.contents(c)
 	g.Or(TellingGroups(c))
 	g.Or(c.SelectResult(func(k trail.Kind, o trail.Outcome) bool {
-		return (a.shapes || a.least > 0) && (k == trail.KindStart || k == trail.KindStatement && o == trail.OutcomeInterrupted)
+		return (a.shapes || a.least > 0) && query.MayBeUnfinished(k, o)
 	}))
-	if len(a.names) > 0 {
-		g.Or(c.Select(trail.TermsObjects, func(v []byte) bool {
-			return len(v) == 0 || trail.Action(v[0]) == trail.ActionRename && a.mayName(string(v[1:]))
-		}))
+	if a.ofObjects || a.ofRoles {
+		g.Or(a.filter.SelectRenames(c))
 	}
 	if a.objects {
 		g.Or(c.SelectOmissions("relations", "objects"))
@@ -366,8 +331,8 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 	switch name {
 	case "steno.log":
 		var missing []string
-		for _, class := range a.classes() {
-			if !listsClass(value, class) && !listsClass(mandatory, class) {
+		for _, class := range slices.Concat(a.classes(), a.renamingClasses()) {
+			if !listsClass(value, class) && !listsClass(mandatory, class) && !slices.Contains(missing, class) {
 				missing = append(missing, class)
 			}
 		}
@@ -375,7 +340,7 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 			return "statements and events of class " + strings.Join(missing, ", ")
 		}
 	case "steno.log_nested":
-		if off && a.ofStatements() {
+		if off && (a.ofStatements() || a.mayMissRenames(mandatory)) {
 			return "statements in functions"
 		}
 	case "steno.log_catalog":
@@ -387,7 +352,7 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 			return "queries of foreign keys"
 		}
 	case "steno.log_extension_scripts":
-		if off && a.ofStatements() {
+		if off && (a.ofStatements() || a.mayMissRenames(mandatory)) {
 			return "statements in scripts of extensions"
 		}
 	case "steno.log_relation":
@@ -411,11 +376,33 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 			return "records that found no space in their rings, of which gap records may come later,"
 		}
 	case "steno.rules_file":
-		if value != noRules && a.ofStatements() {
+		if value != noRules && (a.ofStatements() || len(a.renamingClasses()) > 0) {
 			return "statements that its rules skip or sample, and texts that they redact"
 		}
 	}
 	return ""
+}
+
+// renamingClasses are those of statements that can rename what the filter asks for.
+func (a *asked) renamingClasses() (classes []string) {
+	if a.ofObjects {
+		classes = append(classes, trail.ClassDDL.String())
+	}
+	if a.ofRoles {
+		classes = append(classes, trail.ClassRole.String())
+	}
+	return classes
+}
+
+// mayMissRenames says whether such statements are recorded only if steno.log and other settings say so.
+func (a *asked) mayMissRenames(mandatory string) bool {
+	return slices.ContainsFunc(a.renamingClasses(), func(class string) bool { return !listsClass(mandatory, class) })
+}
+
+// leavesOutRenames is leavesOut for sessions that the filter is not about: what they rename matters.
+func (a *asked) leavesOutRenames(name, value, mandatory string) string {
+	only := &asked{q: &Question{Filter: query.FilterOptions{Kinds: []string{trail.KindSeal.String()}}}, ofObjects: a.ofObjects, ofRoles: a.ofRoles}
+	return only.leavesOut(name, value, mandatory)
 }
 
 // listsClass says whether a value of a list of classes contains a class. Of a value that

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -713,9 +714,13 @@ func (c *checker) unused(st *stream) bool {
 func (c *checker) match(ctx context.Context) error {
 	r := c.report
 	r.asked, r.index = c.asked, c.index()
-	newCounter := func() trail.Formatter { return &counting{chosen{must(ask(c.asked.q))}, &r.matched} }
+	var renamed query.Hidden
+	newCounter := func() trail.Formatter { return &counting{chosen{must(ask(c.asked.q))}, &r.matched, &renamed} }
 	err := r.merge(ctx, newCounter, func(err error) { c.except("%s", err) }, func([]byte) error { return nil })
 	r.Matches = r.matched.Load()
+	for _, one := range renamed.Renames() {
+		c.except("%s", &one)
+	}
 	return err
 }
 

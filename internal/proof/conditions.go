@@ -29,7 +29,6 @@ type conditions struct {
 	branches []branch
 	opaque   map[statement]opaque
 	hidden   []hidden
-	renamed  []event  // objects and schemas; the detail is the new name
 	unread   []string // what could not be interpreted
 }
 
@@ -167,9 +166,6 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 }
 
 func (c *conditions) statement(r *trail.Record) {
-	if o := c.asked.renamed(r); o != nil {
-		c.renamed = append(c.renamed, event{time: r.Time, name: fmt.Sprintf("%s %q", o.Type, o.Name), detail: string(o.To)})
-	}
 	key := statement{r.Session.ID(), r.Statement, r.Substatement}
 	why := c.asked.hides(r)
 	if why == "" {
@@ -408,13 +404,17 @@ func (c *conditions) ofSessions(mandatory func(int64) string, except func(format
 			}
 			// SET SESSION AUTHORIZATION can make a session one that the filter is about, for a moment of
 			// which the proof need not have a record: a value that the session itself has set counts.
-			if to <= a.since || one.time >= a.until || one.source != "session" && !s.asked {
+			if to <= a.since || one.time >= a.until {
 				continue
 			}
 			if _, decides := defaults[at.name]; !decides {
 				continue
 			}
-			if what := a.leavesOut(at.name, one.new, mandatory(one.time)); what != "" {
+			leavesOut := a.leavesOut
+			if one.source != "session" && !s.asked {
+				leavesOut = a.leavesOutRenames
+			}
+			if what := leavesOut(at.name, one.new, mandatory(one.time)); what != "" {
 				g := group{at.name, one.new, one.source, s.user, what}
 				if counted[g]++; counted[g] == 1 {
 					order = append(order, g)
@@ -584,10 +584,6 @@ func (c *conditions) missing(problem func(format string, args ...any)) (sessions
 
 // obscure lists records that may be ones that are asked for.
 func (c *conditions) obscure(except func(format string, args ...any)) {
-	slices.SortFunc(c.renamed, func(a, b event) int { return cmp.Compare(a.time, b.time) })
-	for _, e := range c.renamed {
-		except("%s was renamed to %q at %s: records have the names of their time", e.name, e.detail, render.Time(e.time))
-	}
 	all := slices.SortedFunc(maps.Values(c.opaque), func(a, b opaque) int { return cmp.Or(cmp.Compare(a.time, b.time), strings.Compare(a.id, b.id)) })
 	const listed = 20
 	for i, o := range all {

@@ -246,6 +246,9 @@ func (r *blockReader) record(rec *trail.Record, to *block) {
 			to.match = to.match || r.asked.keep(rec)
 		}
 	}
+	if a := r.asked; a.filter.MayRename(rec) && a.inRange(rec) {
+		to.wanted = append(to.wanted, id) // its further objects are in data parts
+	}
 	if r.asked.hides(rec) != "" {
 		to.hides = true
 		if rec.Kind == trail.KindStart {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -216,11 +217,19 @@ func (c chosen) Start(*trail.BlockRef)      { c.reset() }
 func (c chosen) Keep(r *trail.Record) bool  { return c.keep(r) }
 func (c chosen) Guess(r *trail.Record) bool { return c.guess(r) }
 
-// counting counts them.
+// counting counts them, and looks for what was renamed.
 type counting struct {
 	chosen
-	to *atomic.Int64
+	to      *atomic.Int64
+	renamed *query.Hidden
 }
+
+func (c *counting) Keep(r *trail.Record) bool {
+	c.renamed.NoteRenames(c.filter, r)
+	return c.chosen.Keep(r)
+}
+
+func (c *counting) Guess(r *trail.Record) bool { return c.chosen.Guess(r) || c.filter.MayRename(r) }
 
 func (c *counting) Append(dst []byte, _ *trail.Record) []byte {
 	c.to.Add(1)

@@ -180,13 +180,6 @@ func reads(s *trailtest.Session, minutes float64, table string) *trailtest.Recor
 	}
 }
 
-func renames(s *trailtest.Session, minutes float64, what, from, to string) *trailtest.Record {
-	return &trailtest.Record{
-		Kind: trail.KindStatement, Session: s, Time: at(minutes), Duration: 1000, Text: "ALTER " + what + " " + from + " RENAME TO " + to,
-		Shape: &trailtest.Shape{Class: trail.ClassDDL, Command: "ALTER", Objects: []trailtest.Object{{Action: trail.ActionRename, Type: what, Name: from, To: to}}},
-	}
-}
-
 func (w *writer) starts(minutes float64, settings ...string) *trailtest.Record {
 	return &trailtest.Record{
 		Kind: trail.KindServer, Session: w.session, Time: at(minutes),

@@ -70,6 +70,8 @@ type Filter struct {
 
 	// contents select what of a segment's index may match; all must.
 	contents []func(*trail.Contents) trail.Groups
+
+	watched *renames // nil: no names that may change
 }
 
 // nameTest is what a filter asks of the relations and objects of a shape, which may be nil. Names of relations that are
@@ -144,6 +146,7 @@ func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
 	for _, c := range conditions {
 		f.add(c)
 	}
+	f.watched = o.renames()
 	if f.grep, err = o.patterns("--grep", o.Grep); err != nil {
 		return nil, err
 	}
@@ -333,8 +336,19 @@ func (f *Filter) Contents() func(*trail.Contents) trail.Groups {
 		for _, condition := range f.contents {
 			g.And(condition(c))
 		}
+		if len(f.names) > 0 { // these may not have the class and command that are asked for, either
+			g.Or(c.SelectResult(MayBeUnfinished))
+		}
+		if f.watched != nil {
+			g.Or(f.watched.selectRenames(c)) // whatever else the filter asks for
+		}
 		return g
 	}
+}
+
+// MayBeUnfinished says whether Record.Unfinished may be true for records of a kind and outcome.
+func MayBeUnfinished(k trail.Kind, o trail.Outcome) bool {
+	return k == trail.KindStart || k == trail.KindStatement && o == trail.OutcomeInterrupted
 }
 
 // selects selects the groups that may have a term of a list that matches.
@@ -551,14 +565,25 @@ func (m *Matcher) Keep(r *trail.Record) bool {
 	return m.guess(r) && m.hasNames(r) && m.hasTexts(r)
 }
 
-// Hides says why a record may be one that is asked for although it is not chosen: it leaves out names
+// Unnamed is why a record of a statement that had not ended may be one that is asked for.
+const Unnamed = "does not state its relations, because the statement had not ended"
+
+// Hides says why a record may be one that is asked for although it is not chosen: it lacks names
 // of relations and objects, in words that follow "it". It is empty for all others.
 func (m *Matcher) Hides(r *trail.Record) string {
 	if len(m.names) == 0 {
 		return ""
 	}
 	why := r.OmitsNames()
-	if why == "" || !m.guess(r) || m.hasNames(r) || !m.hasTexts(r) {
+	if why == "" && r.Unfinished() {
+		why = Unnamed
+	}
+	switch {
+	case why == "" || m.hasNames(r) || !m.guessRest(r) || !m.hasTexts(r):
+		return ""
+	case r.Shape == nil && r.Unfinished(): // nor is its class known
+		return why
+	case !m.guessShape(r):
 		return ""
 	}
 	return why
@@ -649,20 +674,28 @@ func (m *Matcher) Guess(r *trail.Record) bool {
 	return m.guess(r) && (m.hasNames(r) || r.GoesOn())
 }
 
-func (m *Matcher) guess(r *trail.Record) bool {
+func (m *Matcher) guess(r *trail.Record) bool { return m.guessRest(r) && m.guessShape(r) }
+
+func (m *Matcher) guessShape(r *trail.Record) bool {
+	return len(m.shapes) == 0 || once(&m.shapeOK, r.ShapeIndex, func() bool { return all(m.shapes, r.Shape) })
+}
+
+func (m *Matcher) guessRest(r *trail.Record) bool {
 	for _, test := range m.records {
 		if !test(r) {
 			return false
 		}
 	}
-	return (len(m.sessions) == 0 || once(&m.sessionOK, r.SessionIndex, func() bool { return all(m.sessions, r.Session) })) &&
-		(len(m.shapes) == 0 || once(&m.shapeOK, r.ShapeIndex, func() bool { return all(m.shapes, r.Shape) }))
+	return len(m.sessions) == 0 || once(&m.sessionOK, r.SessionIndex, func() bool { return all(m.sessions, r.Session) })
 }
 
 // Want is what of Keep can be said of a session or a shape alone.
 func (f *Filter) Want() (w trail.Want) {
 	if len(f.sessions) > 0 {
 		w.Session = func(s *trail.Session) bool { return all(f.sessions, s) }
+	}
+	if f.watched != nil {
+		w.Always = f.renaming
 	}
 	if len(f.shapes)+len(f.names) > 0 {
 		w.Shape = func(s *trail.Shape) bool { return all(f.shapes, s) && (hasBareNames(s) || f.allNames(s, nil)) }
@@ -717,14 +750,35 @@ func objectPatterns(names []string) []objectPattern {
 		return regexp.MustCompile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(name), `\*`, ".*") + ")$")
 	}
 	var patterns []objectPattern
-	for _, n := range names {
-		p := objectPattern{whole: compile(n), bare: compile(withoutSchema(n))}
-		if i := lastDot(n); i >= 0 {
-			p.relation, p.bareRelation = compile(n[:i]), compile(withoutSchema(n[:i]))
+	for _, name := range names {
+		for _, n := range spellings(name) {
+			p := objectPattern{whole: compile(n), bare: compile(withoutSchema(n))}
+			if i := lastDot(n); i >= 0 {
+				p.relation, p.bareRelation = compile(n[:i]), compile(withoutSchema(n[:i]))
+			}
+			patterns = append(patterns, p)
 		}
-		patterns = append(patterns, p)
 	}
 	return patterns
+}
+
+var plainQuoted = regexp.MustCompile(`"([a-z_][a-z0-9_$]*)"`)
+
+// spellings are a name as it is written, and as the server would spell it: without quotes it is in lower case, and
+// quotes that are not necessary are omitted.
+func spellings(name string) []string {
+	folded, quoted := []byte(name), false
+	for i, c := range folded {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case !quoted && 'A' <= c && c <= 'Z':
+			folded[i] += 'a' - 'A'
+		}
+	}
+	all := []string{name, string(folded), plainQuoted.ReplaceAllString(string(folded), "$1")}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // withoutSchema is a pattern for what another one finds if the schema before it may be any. Without a dot, a wildcard may

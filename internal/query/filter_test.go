@@ -63,7 +63,12 @@ func TestObjectsAreFoundWithAndWithoutTheirSchema(t *testing.T) {
 		{"hr.t", "public.t", false},
 		{"public", "public.t", false},
 		{"t", "public.tt", false},
-		{"T", "public.t", false},
+		{"T", "public.t", true}, // as in SQL
+		{"Public.T", "public.t", true},
+		{`"T"`, "public.t", false},
+		{"T", `public."T"`, false},
+		{`"public"."t"`, "public.t", true},
+		{`"T"`, `public."T"`, true},
 		{"public.*", "public.t", true},
 		{"*", "guard", true},
 		{"p.blic.t", "public.t", false},

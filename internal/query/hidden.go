@@ -1,34 +1,120 @@
-// Records that an answer may lack, because they leave out names that it asks for.
+// What an answer may lack that asks for names: records that leave out names, and those that have other ones.
 
 package query
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// mostHidden is how many records a Hidden tells apart.
-const mostHidden = 10000
+// mostHidden is how many records a Hidden tells apart, and mostRenames of how many renames it tells.
+const (
+	mostHidden  = 10000
+	mostRenames = 20
+)
 
-// Hidden collects the records that a filter may miss: see Matcher.Hides. It may be used by many goroutines.
+// Hidden collects the records that a filter may miss: see Matcher.Hides and Filter.Renames. It may be used by many
+// goroutines.
 type Hidden struct {
-	mu    sync.Mutex
-	seen  map[trail.RecordID]bool
-	first trail.RecordID
-	why   string
+	mu      sync.Mutex
+	seen    map[trail.RecordID]bool
+	first   trail.RecordID
+	why     string
+	started map[statementID]start // of which only start records are known, so far
+	renamed map[trail.RecordID][]Renamed
 }
 
-// Note adds a record, if the filter may miss it. It may be told of a record more than once.
+// statementID identifies a statement of a session.
+type statementID struct {
+	session      trail.SessionID
+	number, part uint64
+}
+
+func statementOf(r *trail.Record) statementID {
+	return statementID{r.Session.ID(), r.Statement, r.Substatement}
+}
+
+// start is what is kept of a start record.
+type start struct {
+	id      trail.RecordID
+	time    int64
+	command string // empty: not known
+}
+
+// Note looks at a record, whether the filter has chosen it or not. It may be told of a record more than once.
 func (h *Hidden) Note(m *Matcher, r *trail.Record) {
+	h.rename(r, slices.Collect(m.Renames(r)))
 	why := m.Hides(r)
 	if why == "" {
 		return
 	}
+	h.note(r, why)
+}
+
+// NoteUnfinished notes a record of a statement that had not ended, and of which names are not known.
+func (h *Hidden) NoteUnfinished(r *trail.Record) { h.note(r, Unnamed) }
+
+func (h *Hidden) note(r *trail.Record, why string) {
 	id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	switch {
+	case r.Kind != trail.KindStart || why != Unnamed:
+		h.add(id, why)
+	case len(h.started) < mostHidden:
+		if h.started == nil {
+			h.started = map[statementID]start{}
+		}
+		one := start{id: id, time: r.Time}
+		if r.Shape != nil {
+			one.command = string(r.Shape.Command)
+		}
+		h.started[statementOf(r)] = one
+	}
+}
+
+// NoteRenames notes only what a record has renamed, also by a change of a catalog.
+func (h *Hidden) NoteRenames(f *Filter, r *trail.Record) {
+	renamed := slices.Collect(f.Renames(r))
+	if one, ok := f.rewritten(r); ok {
+		renamed = append(renamed, one)
+	}
+	h.rename(r, renamed)
+}
+
+func (h *Hidden) rename(r *trail.Record, renamed []Renamed) {
+	if renamed == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.renamed == nil {
+		h.renamed = map[trail.RecordID][]Renamed{}
+	}
+	if len(h.renamed) < mostHidden {
+		h.renamed[trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}] = renamed
+	}
+}
+
+// Renames are those that were noted, in the order of their times.
+func (h *Hidden) Renames() (all []Renamed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, id := range slices.SortedFunc(maps.Keys(h.renamed), trail.RecordID.Compare) {
+		all = append(all, h.renamed[id]...)
+	}
+	slices.SortStableFunc(all, func(a, b Renamed) int { return cmp.Compare(a.Time, b.Time) })
+	return all
+}
+
+func (h *Hidden) add(id trail.RecordID, why string) {
 	if len(h.seen) == mostHidden {
 		return
 	}
@@ -41,14 +127,89 @@ func (h *Hidden) Note(m *Matcher, r *trail.Record) {
 	h.seen[id] = true
 }
 
-// Err is nil, or tells of these records.
-func (h *Hidden) Err() error {
+// Settle finds out which of the statements of which start records are known have ended: the filter has chosen or
+// passed over the records of these. It reads the blocks that may have them.
+func (h *Hidden) Settle(ctx context.Context, index *trail.Index) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.seen) == 0 {
-		return nil
+	byTime := slices.Collect(maps.Values(h.started))
+	slices.SortFunc(byTime, func(a, b start) int { return cmp.Compare(a.time, b.time) })
+	for len(byTime) > 0 && ctx.Err() == nil {
+		n := 1
+		for n < len(byTime) && byTime[n].time-byTime[n-1].time < 1e6 {
+			n++
+		}
+		h.settle(ctx, index, byTime[:n])
+		byTime = byTime[n:]
 	}
-	return &OmittedError{Count: len(h.seen), First: h.first, Why: h.why}
+	for _, one := range h.started {
+		h.add(one.id, Unnamed)
+	}
+	h.started = nil
+}
+
+// settle does this for start records that follow each other closely: those of their statements have the same times.
+func (h *Hidden) settle(ctx context.Context, index *trail.Index, starts []start) {
+	sessions, commands := map[trail.SessionID]bool{}, map[string]bool{}
+	for _, one := range starts {
+		sessions[one.id.Session], commands[one.command] = true, true
+	}
+	options := trail.ScanOptions{
+		Since: starts[0].time, Until: starts[len(starts)-1].time + 1, Raw: true,
+		Want: trail.Want{Session: func(s *trail.Session) bool { return sessions[s.ID()] }},
+		Warn: func(error) {}, // of which the reader of the trail has told
+	}
+	if !commands[""] {
+		options.Contents = func(c *trail.Contents) trail.Groups {
+			return c.Select(trail.TermsCommands, func(v []byte) bool { return commands[string(v)] })
+		}
+	}
+	scan := index.Scan(ctx, options)
+	defer scan.Close()
+	for r := scan.Reader(); r.Next(); {
+		if r.Record.Kind == trail.KindStatement {
+			delete(h.started, statementOf(&r.Record))
+		}
+	}
+}
+
+// Errs are what is to be told.
+func (h *Hidden) Errs() (all []error) {
+	h.mu.Lock()
+	if len(h.seen) > 0 {
+		all = append(all, &OmittedError{Count: len(h.seen), First: h.first, Why: h.why})
+	}
+	h.mu.Unlock()
+	renames := h.Renames()
+	for i := range renames {
+		if i == mostRenames {
+			return append(all, &RenamedError{Left: len(renames) - i})
+		}
+		all = append(all, &RenamedError{Renamed: renames[i]})
+	}
+	return all
+}
+
+// IsIncomplete says of something that is told of a trail that the answer may lack something because of it, although
+// nothing is wrong with the trail.
+func IsIncomplete(err error) bool {
+	var incomplete *trail.IncompleteError
+	var omitted *OmittedError
+	var renamed *RenamedError
+	return errors.As(err, &incomplete) || errors.As(err, &omitted) || errors.As(err, &renamed)
+}
+
+// RenamedError says that an answer may lack records, because they have another name.
+type RenamedError struct {
+	Renamed
+	Left int // how many more there are; Renamed is none then
+}
+
+func (e *RenamedError) Error() string {
+	if e.Left > 0 {
+		return fmt.Sprintf("%d more were renamed", e.Left)
+	}
+	return e.String()
 }
 
 // OmittedError says that an answer may lack records, because they leave out names of relations and objects.

@@ -343,6 +343,7 @@ func (c *collector) read(r *trail.ScanReader) {
 		if r.Ref != c.ref {
 			c.start(r.Ref)
 		}
+		c.m.hidden.Note(&c.matcher, &r.Record)
 		if c.matcher.Keep(&r.Record) {
 			c.record(&r.Record)
 		}

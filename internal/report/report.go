@@ -164,6 +164,7 @@ type maker struct {
 	warnings              []string
 	stats                 trail.ScanStats
 	again                 bool // the records were read a second time
+	hidden                query.Hidden
 	*figures
 }
 
@@ -201,6 +202,10 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 		if m.figures, m.stats, err = m.scan(ctx, m.figures); err != nil {
 			return nil, err
 		}
+	}
+	m.hidden.Settle(ctx, o.Index)
+	for _, lacks := range m.hidden.Errs() {
+		m.warn(lacks)
 	}
 	if err := m.earlier(ctx, m.figures); err != nil {
 		return nil, err

@@ -94,6 +94,11 @@ func (cs conditions) contents() func(*trail.Contents) trail.Groups {
 	}
 }
 
+// asksRelations says whether rows are chosen by the names of relations.
+func (cs conditions) asksRelations() bool {
+	return slices.ContainsFunc(cs, func(c condition) bool { return c.Relations != nil || conditions(c.Any).asksRelations() })
+}
+
 // want says which sessions and shapes records of interest have.
 func (cs conditions) want() (w trail.Want) {
 	if slices.ContainsFunc(cs, condition.selects) {
@@ -179,6 +184,7 @@ func (c *condition) groups(of *trail.Contents) trail.Groups {
 			return slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return slices.Contains(c.Relations, string(r.Name)) })
 		})
 		some.Or(of.SelectOmissions("relations")) // of which a warning tells
+		some.Or(of.SelectResult(query.MayBeUnfinished))
 		g.And(some)
 	}
 	if c.Contains != "" {

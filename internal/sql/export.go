@@ -172,6 +172,7 @@ const (
 
 // ExportParquet writes the records of a range of times to an existing file, in no order.
 func (db *DB) ExportParquet(ctx context.Context, path, compression string, since, until int64) (Rows, error) {
+	defer db.tellHidden(ctx)
 	write := func(function string) (Rows, error) {
 		return db.export(ctx, fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, COMPRESSION %s, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES '%s', USE_TMP_FILE false, KV_METADATA %s)",
 			exported(function, since, until), quoted(path), compression, rowGroup, rowGroupBytes, metadata()))
@@ -192,6 +193,7 @@ func (db *DB) ExportParquet(ctx context.Context, path, compression string, since
 
 // ExportDatabase writes the records of a range of times to the table trail of a new database.
 func (db *DB) ExportDatabase(ctx context.Context, path string, since, until int64) (rows Rows, err error) {
+	defer db.tellHidden(ctx)
 	statements := []string{fmt.Sprintf("ATTACH %s AS exported (TYPE duckdb)", quoted(path)), "CREATE TABLE exported.trail AS " + exported("steno_trail", since, until)}
 	for _, c := range ExportColumns() {
 		statements = append(statements, fmt.Sprintf("COMMENT ON COLUMN exported.trail.%s IS %s", identifier(c.Name), quoted(c.Description())))

@@ -83,13 +83,14 @@ type scanning struct {
 // worker is what one of DuckDB's threads has of a scanning.
 type worker struct {
 	*scanning
-	reader  *trail.ScanReader
-	ref     *trail.BlockRef
-	row     row
-	vectors []*vector
-	caches  []cache
-	filter  *query.Matcher // nil: all records
-	rows    Rows           // if they are counted
+	reader     *trail.ScanReader
+	ref        *trail.BlockRef
+	row        row
+	vectors    []*vector
+	caches     []cache
+	filter     *query.Matcher // nil: all records
+	namesAsked bool           // rows are chosen by the names of relations
+	rows       Rows           // if they are counted
 
 	long int // bytes of strings in the chunk
 
@@ -236,6 +237,7 @@ func failing(set func(string)) {
 
 func (w *worker) begin(s *scanning) {
 	w.scanning, w.reader = s, s.scan.Reader()
+	w.namesAsked = s.conditions.asksRelations()
 	w.caches = make([]cache, len(s.projected))
 	for i, c := range s.projected {
 		w.vectors = append(w.vectors, newVector(c.Type, &w.long))
@@ -320,7 +322,12 @@ func (w *worker) next() bool {
 		if w.needs&needsNames != 0 {
 			if why := w.row.Record.OmitsNames(); why != "" {
 				w.db.warnOmitted(w.row.Record, why)
+			} else if w.namesAsked && w.row.Record.Unfinished() {
+				w.db.unnamed.NoteUnfinished(w.row.Record)
 			}
+		}
+		if w.filter != nil {
+			w.db.hidden.Note(w.filter, w.row.Record)
 		}
 		if w.filter != nil && !w.filter.Keep(w.row.Record) {
 			continue

@@ -91,8 +91,11 @@ type DB struct {
 	hosts   func() *trail.Servers // of the index
 	warned  map[string]bool
 	omitted bool // told that names are left out
-	used    []Use
-	rows    *Rows // counts the records of an export; else nil
+
+	// What is told of after a statement: what the filter may miss, and statements whose relations are not known.
+	hidden, unnamed query.Hidden
+	used            []Use
+	rows            *Rows // counts the records of an export; else nil
 }
 
 // Use is what one use of a table in a statement has read.
@@ -303,12 +306,33 @@ func (db *DB) scan(s *scanning) *trail.Scan {
 
 // warnOmitted tells, once, that not all names of relations and objects are known.
 func (db *DB) warnOmitted(r *trail.Record, why string) {
-	err := &query.OmittedError{First: trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}, Why: why}
+	db.tellOmitted(&query.OmittedError{First: trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}, Why: why})
+}
+
+func (db *DB) tellOmitted(err *query.OmittedError) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if !db.omitted {
 		db.omitted = true
 		db.options.Warn(err)
+	}
+}
+
+// tellHidden tells of what answers may lack.
+func (db *DB) tellHidden(ctx context.Context) {
+	db.mu.Lock()
+	index := db.index
+	db.mu.Unlock()
+	db.hidden.Settle(ctx, index)
+	for _, err := range db.hidden.Errs() {
+		db.warn(err)
+	}
+	db.unnamed.Settle(ctx, index)
+	for _, err := range db.unnamed.Errs() {
+		if omitted := (*query.OmittedError)(nil); errors.As(err, &omitted) {
+			omitted.Count = 0 // for SQL, it is not known which ones are asked for
+			db.tellOmitted(omitted)
+		}
 	}
 }
 
@@ -339,6 +363,7 @@ func (db *DB) Used() []Use {
 // Run executes statements, one after the other, and calls show with the result of each that has
 // rows. It ends soon after its context.
 func (db *DB) Run(ctx context.Context, statements string, show func(*Result) error) error {
+	defer db.tellHidden(ctx)
 	if changed, ok := db.prepare(ctx, statements); ok {
 		if err := db.run(ctx, changed, statements, show); !errors.Is(err, errNotPrepared) {
 			return err

@@ -176,6 +176,9 @@ type Want struct {
 	// they are recorded, and are not asked where these are not ASCII: such records are wanted.
 	Session func(*Session) bool
 	Shape   func(*Shape) bool
+	// Always is asked about definitions of shapes with objects: records of one are wanted whatever the
+	// others say. Nil: none are.
+	Always func(*Shape) bool
 	// Fields are those that are looked at; 0: all. Those behind the last of these are not
 	// read, nor is it checked that they can be.
 	Fields Field
@@ -419,6 +422,7 @@ func (b *Block) defineShape(c *cursor) string {
 	last := &b.shapes[len(b.shapes)-1]
 	last.valuesSize = last.fixedSize()
 	last.unwanted = b.want.Shape != nil && s.plain && !b.want.Shape(last)
+	last.always = b.want.Always != nil && len(s.Objects) > 0 && (!s.plain || b.want.Always(last))
 	return ""
 }
 
@@ -631,9 +635,9 @@ func (b *Block) finish(r *Record) (wanted bool) {
 		}
 	}
 	if r.Shape == nil {
-		return !s.unwanted && !b.bareUnwanted
+		return !s.unwanted && (!b.bareUnwanted || r.mayUse())
 	}
-	return !s.unwanted && (!r.Shape.unwanted || r.mayUse())
+	return r.Shape.always || !s.unwanted && (!r.Shape.unwanted || r.mayUse())
 }
 
 // fromRun reads the next record of a run: what its form does not say, in the order of
@@ -711,7 +715,7 @@ func (b *Block) data(c *cursor, r *Record) (wanted bool, reason string) {
 	}
 	s := &b.sessions[i]
 	*r = Record{Kind: KindData, SessionIndex: int(i), Session: s, ShapeIndex: -1, TextIndex: -1, Seq: seq, Part: part, Data: c.rest(), hasRare: true}
-	return !s.unwanted, ""
+	return !s.unwanted || b.want.Always != nil, ""
 }
 
 // knownFields are all bits that records.def lists.

@@ -103,16 +103,23 @@ func sameReading(t testing.TB, payload []byte) {
 		"some sessions": {Session: func(s *trail.Session) bool { return s.PID%2 == 0 }},
 		"some shapes":   {Shape: func(s *trail.Shape) bool { return s != nil && len(s.Command)%2 == 0 }},
 		"no shape":      {Shape: func(s *trail.Shape) bool { return s == nil }},
-		"shapes only":   {Fields: trail.FieldShape},
-		"times":         {Fields: trail.FieldTime},
-		"numbers":       {Fields: trail.FieldNesting},
+		"objects always": {
+			Session: func(s *trail.Session) bool { return s.PID%2 == 0 }, Shape: func(s *trail.Shape) bool { return s == nil },
+			Always: func(s *trail.Shape) bool { return len(s.Objects) > 1 },
+		},
+		"shapes only": {Fields: trail.FieldShape},
+		"times":       {Fields: trail.FieldTime},
+		"numbers":     {Fields: trail.FieldNesting},
 	} {
 		b := uncounted(t, payload)
 		b.Select(want)
 		got, err2 := records(b, (*trail.Block).Next)
 		wanted := slices.DeleteFunc(slices.Clone(all), func(r trail.Record) bool {
+			if want.Always != nil && (r.Kind == trail.KindData || r.Shape != nil && len(r.Shape.Objects) > 0 && (!r.Shape.Plain() || want.Always(r.Shape))) {
+				return false
+			}
 			return r.Session.Plain() && want.Session != nil && !want.Session(r.Session) ||
-				want.Shape != nil && (r.Shape == nil || r.Shape.Plain()) && !want.Shape(r.Shape) && r.Kind != trail.KindData
+				want.Shape != nil && (r.Shape == nil || r.Shape.Plain()) && !want.Shape(r.Shape) && r.Kind != trail.KindData && !r.MayUse()
 		})
 		if want.Fields == 0 && (err.Error() != err2.Error() || len(got) != len(wanted)) || len(got) < len(wanted) {
 			t.Fatalf("%s: %d records, %v, want %d, %v", name, len(got), err2, len(wanted), err)

@@ -129,3 +129,5 @@ func (s *Session) Plain() bool { return s.plain }
 
 // Plain says whether all strings of a definition are ASCII.
 func (s *Shape) Plain() bool { return s.plain }
+
+func (r *Record) MayUse() bool { return r.mayUse() }

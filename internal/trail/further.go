@@ -90,7 +90,17 @@ func (r *Record) Omissions(yield func(what []byte) bool) {
 }
 
 // mayUse says whether a record may use relations and objects that its shape does not have.
-func (r *Record) mayUse() bool { return r.Has(FieldExtra) && r.OmitsNames() != "" }
+func (r *Record) mayUse() bool { return r.Has(FieldExtra) && r.OmitsNames() != "" || r.Unfinished() }
+
+// Unfinished says that the record was made of a statement that had not ended, before it was known which
+// relations and objects it uses: it names none.
+func (r *Record) Unfinished() bool {
+	if r.Kind != KindStart && (r.Kind != KindStatement || r.Outcome != OutcomeInterrupted) {
+		return false
+	}
+	s := r.Shape
+	return s == nil || len(s.Relations)+len(s.Objects) == 0 && s.Class != ClassTransaction && s.Class != ClassSetting
+}
 
 // takeFurther moves the relations and objects behind the joined values into the record's
 // shape, which is its own then.

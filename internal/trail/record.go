@@ -390,6 +390,7 @@ type Shape struct {
 
 	plain      bool // all names are ASCII
 	unwanted   bool // according to Want
+	always     bool // the same
 	valuesSize int  // of parameters that are not NULL, if it is always the same; else -1
 }
 

@@ -161,9 +161,10 @@ func catRun(ctx context.Context, opts *Options) error {
 	if err == nil {
 		err = out.Keep()
 	}
-	if omitted := hidden.Err(); omitted != nil {
+	hidden.Settle(ctx, index)
+	for _, lacks := range hidden.Errs() {
 		out.Flush()
-		w.Warn(omitted)
+		w.Warn(lacks)
 	}
 	if closeErr := out.Close(); err == nil {
 		err = closeErr

@@ -202,14 +202,13 @@ func (f *formatter) Start(ref *trail.BlockRef) {
 }
 
 func (f *formatter) Keep(r *trail.Record) bool {
-	if f.Matcher.Keep(r) {
-		return true
-	}
 	f.hidden.Note(&f.Matcher, r)
-	return false
+	return f.Matcher.Keep(r)
 }
 
-func (f *formatter) Guess(r *trail.Record) bool { return f.Matcher.Guess(r) || f.Notice(r) }
+func (f *formatter) Guess(r *trail.Record) bool {
+	return f.Matcher.Guess(r) || f.Notice(r) || f.MayRename(r)
+}
 
 // Notice wants the ends of sessions that the filter hides: an order forgets these then.
 func (f *formatter) Notice(r *trail.Record) bool {

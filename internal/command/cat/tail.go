@@ -176,9 +176,12 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 			return taken(live.Places())
 		})
 	}
-	if omitted := hidden.Err(); omitted != nil {
+	if !opts.Follow { // else the records of what runs come later
+		hidden.Settle(ctx, index)
+	}
+	for _, lacks := range hidden.Errs() {
 		out.Flush()
-		w.Warn(omitted)
+		w.Warn(lacks)
 	}
 	if closeErr := out.Close(); err == nil {
 		err = closeErr

@@ -20,7 +20,13 @@ func output(t *testing.T, args ...string) []byte {
 	streams, _, out, errOut := iostreams.Test()
 	root := cli.New(streams)
 	root.SetArgs(args)
-	if err := root.ExecuteContext(t.Context()); err != nil || errOut.Len() > 0 {
+	err := root.ExecuteContext(t.Context())
+	for line := range strings.Lines(errOut.String()) { // a table of the trail is renamed
+		if !strings.HasPrefix(line, "steno: incomplete: ") {
+			t.Error(line)
+		}
+	}
+	if err != nil {
 		t.Fatalf("steno %q: %v\n%s", args, err, errOut)
 	}
 	return out.Bytes()

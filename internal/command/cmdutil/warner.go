@@ -29,14 +29,12 @@ type Warner struct {
 func (w *Warner) Warn(err error) {
 	var torn *trail.TornError
 	var gone *trail.GoneError
-	var incomplete *trail.IncompleteError
-	var omitted *query.OmittedError
 	var missing *trail.MissingKeyError
 	level := "damaged"
 	switch {
 	case errors.As(err, &torn) && torn.Last:
 		level = "unfinished"
-	case errors.As(err, &incomplete), errors.As(err, &omitted):
+	case query.IsIncomplete(err):
 		level = "incomplete"
 	case exit.IsUnreadable(err), errors.As(err, &missing):
 		level = "unreadable"

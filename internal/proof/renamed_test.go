@@ -1,0 +1,165 @@
+package proof
+
+import (
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// renames is a statement that renames something: its type, names, and more of them.
+func renames(s *trailtest.Session, minutes float64, names ...string) *trailtest.Record {
+	r := &trailtest.Record{
+		Kind: trail.KindStatement, Session: s, Time: at(minutes), Duration: 1000, Text: "ALTER " + strings.Join(names, " "),
+		Shape: &trailtest.Shape{Class: trail.ClassDDL, Command: "ALTER"},
+	}
+	for all := range slices.Chunk(names, 3) {
+		if all[0] == "role" {
+			r.Shape.Class = trail.ClassRole
+		}
+		r.Shape.Objects = append(r.Shape.Objects, trailtest.Object{Action: trail.ActionRename, Type: all[0], Name: all[1], To: all[2]})
+	}
+	return r
+}
+
+// A rename that begins or ends with a name that is asked for is an exception: what had the name has another one in the
+// records before or after. It is one whoever renamed it, also if the rename is part of the answer.
+func TestRenamesAreExceptions(t *testing.T) {
+	objects := func(names ...string) func(*query.FilterOptions) {
+		return func(o *query.FilterOptions) { o.Objects = names }
+	}
+	notObjects := func(o *query.FilterOptions) { o.Not = &query.FilterOptions{Objects: []string{"hr.staff"}} }
+	user := func(names ...string) func(*query.FilterOptions) {
+		return func(o *query.FilterOptions) { o.Users = names }
+	}
+	database := func(o *query.FilterOptions) { o.Databases = []string{"hr"} }
+	for _, test := range []struct {
+		name   string
+		rename []string
+		ask    func(*query.FilterOptions)
+		wants  string // empty: nothing
+	}{
+		{"table", []string{"table", "hr.salary", "hr.x"}, nil, `table "hr.salary" was renamed to "hr.x" at 2026-11-21T21:20:13.000000Z by user "bob": records have the names of their time`},
+		{"table that gets the name", []string{"table", "hr.x", "hr.salary"}, nil, `table "hr.x" was renamed to "hr.salary"`},
+		{"view", []string{"view", "hr.x", "hr.salary"}, nil, `view "hr.x" was renamed to "hr.salary"`},
+		{"table of another schema", []string{"table", "hr.salary", "x.salary"}, nil, `was renamed to "x.salary"`},
+		{"another table", []string{"table", "hr.salary_old", "hr.salary_older"}, nil, ""},
+		{"index of the table", []string{"index", "hr.salary_pkey", "hr.x"}, nil, ""},
+		{"constraint of the table", []string{"table constraint", "salary_pkey on hr.salary", "x on hr.salary"}, nil, ""},
+		{"schema", []string{"schema", "hr", "x"}, nil, `schema "hr" was renamed to "x"`},
+		{"schema that gets the name", []string{"schema", "x", "hr"}, nil, `schema "x" was renamed to "hr"`},
+		{"another schema", []string{"schema", "hr2", "x"}, nil, ""},
+		{"schema, of any schema", []string{"schema", "hr", "x"}, objects("salary"), ""},
+		{"table, of any schema", []string{"table", "hr.salary", "x.salary"}, objects("salary"), ""},
+		{"table without its schema", []string{"table", "hr.salary", "hr.x"}, objects("salary"), `renamed to "hr.x"`},
+		{"both names asked for", []string{"table", "hr.salary", "hr.x"}, objects("hr.salary", "hr.x"), ""},
+		{"both schemas asked for", []string{"schema", "hr", "hr2"}, objects("hr.salary", "hr2.salary"), ""},
+		{"one of two tables in both schemas", []string{"schema", "hr", "hr2"}, objects("hr.salary", "hr.staff", "hr2.salary"), `schema "hr"`},
+		{"within a pattern", []string{"table", "hr.salary", "hr.x"}, objects("hr.*"), ""},
+		{"out of a pattern", []string{"table", "hr.salary", "x.salary"}, objects("hr.*"), `renamed to "x.salary"`},
+		{"schema of a pattern", []string{"schema", "hr", "x"}, objects("hr.*"), `schema "hr"`},
+		{"into a pattern", []string{"schema", "x", "hr_old"}, objects("hr*.sal*"), `schema "x"`},
+		{"column", []string{"table column", "hr.salary.amount", "hr.salary.x"}, objects("hr.salary.amount"), `table column "hr.salary.amount" was renamed to "hr.salary.x"`},
+		{"column that gets the name", []string{"table column", "hr.salary.x", "hr.salary.amount"}, objects("salary.amount"), `renamed to "hr.salary.amount"`},
+		{"another column", []string{"table column", "hr.salary.x", "hr.salary.y"}, objects("hr.salary.amount"), ""},
+		{"a column of the table", []string{"table column", "hr.salary.x", "hr.salary.y"}, nil, ""},
+		{"table of a column", []string{"table", "hr.salary", "hr.x"}, objects("hr.salary.amount"), `table "hr.salary"`},
+		{"table of a column, without its schema", []string{"table", "hr.salary", "hr.x"}, objects("salary.amount"), `table "hr.salary"`},
+		{"schema of a column", []string{"schema", "hr", "x"}, objects("hr.salary.amount"), `schema "hr"`},
+		{"function", []string{"function", "hr.f(integer)", "hr.g(integer)"}, objects("hr.f(*"), `function "hr.f`},
+		{"as SQL may spell it", []string{"table", "hr.salary", "hr.x"}, objects("HR.Salary"), `table "hr.salary"`},
+		{"the third of a statement", []string{"table", "e.a", "f.a", "table", "e.b", "f.b", "table", "e.c", "f.c"}, objects("f.c"), `table "e.c" was renamed to "f.c"`},
+		{"table that is left out", []string{"table", "hr.salary", "hr.staff"}, notObjects, `table "hr.salary" was renamed to "hr.staff"`},
+		{"table, of another user", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }, `renamed to "hr.x"`},
+		{"table, and reads are asked for", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }, `renamed to "hr.x"`},
+		{"table of this database", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) { ofSalary(o); database(o) }, `renamed to "hr.x"`},
+		{"table of another database", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) { ofSalary(o); o.Databases = []string{"other"} }, ""},
+		{"table of a database that is left out", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) {
+			ofSalary(o)
+			o.Not = &query.FilterOptions{Databases: []string{"hr"}}
+		}, ""},
+		{"role", []string{"role", "alice", "carol"}, user("alice"), `role "alice" was renamed to "carol" at .* by user "bob"`},
+		{"role that gets the name", []string{"role", "carol", "alice"}, user("alice"), `role "carol" was renamed to "alice"`},
+		{"role with quotes", []string{"role", `"Ann ""Lee"""`, "ann"}, user(`Ann "Lee"`), `was renamed to "ann"`},
+		{"role of --role", []string{"role", "carol", "alice"}, func(o *query.FilterOptions) { o.Roles = []string{"alice"} }, `role "carol"`},
+		{"role that is left out", []string{"role", "alice", "backup"}, func(o *query.FilterOptions) { o.Not = &query.FilterOptions{Users: []string{"backup"}} }, `role "alice"`},
+		{"another role", []string{"role", "carol", "dora"}, user("alice"), ""},
+		{"both names of a role asked for", []string{"role", "alice", "carol"}, user("alice", "carol"), ""},
+		{"role, and no statements are asked for", []string{"role", "alice", "carol"}, func(o *query.FilterOptions) { user("alice")(o); o.Kinds = []string{"connect"} }, `role "alice"`},
+		{"role, and objects are asked for", []string{"role", "salary", "x"}, func(o *query.FilterOptions) { o.Objects = []string{"salary"} }, `role "salary"`},
+		{"table of a user's name", []string{"table", "public.alice", "public.x"}, user("alice"), ""},
+		{"database", []string{"database", "hr", "x"}, database, `database "hr" was renamed to "x"`},
+		{"database that gets the name", []string{"database", "x", "hr"}, database, `database "x" was renamed to "hr"`},
+		{"another database", []string{"database", "x", "y"}, database, ""},
+		{"nothing that is asked for", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) { o.Grep = []string{"4711"} }, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bob := client(9, "bob")
+			dir := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+				r := renames(bob, 35, test.rename...)
+				r.Seq = 2
+				return []*trailtest.Record{r}
+			}}}.write(t)
+			excepts(t, dir, test.ask, false, test.wants)
+		})
+	}
+}
+
+// What of a long list is in data parts counts, too.
+func TestRenamesInDataPartsAreExceptions(t *testing.T) {
+	str := func(s string) []byte { return append(binary.AppendUvarint(nil, uint64(len(s))), s...) }
+	object := slices.Concat([]byte{byte(trail.ActionRename)}, str("table"), str("hr.salary"), str("x.salary"))
+	further := slices.Concat([]byte{2}, str(string(object)))
+	bob := client(9, "bob")
+	dir := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Data(bob, 2, trail.PartValues, string(further))
+		w.write(b)
+		r := renames(bob, 35, "table", "hr.a", "x.a")
+		r.Seq, r.Parts, r.Extra = 2, [3]uint64{0, uint64(len(further)), 0}, []string{"further_bytes", strconv.Itoa(len(further))}
+		return []*trailtest.Record{r}
+	}}}.write(t)
+	excepts(t, dir, nil, false, `table "hr.salary" was renamed to "x.salary"`)
+}
+
+// A superuser can rename without ALTER.
+func TestChangesOfCatalogsAreExceptions(t *testing.T) {
+	changes := func(catalog string, access trail.Access) string {
+		r := reads(client(9, "bob"), 35, "pg_catalog."+catalog)
+		r.Shape.Relations[0].Access, r.Seq = access, 2
+		return small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return []*trailtest.Record{r}
+		}}}.write(t)
+	}
+	alice := func(o *query.FilterOptions) { o.Users = []string{"alice"} }
+	excepts(t, changes("pg_class", trail.AccessSelect|trail.AccessUpdate), nil, false, `pg_catalog.pg_class was changed directly at 2026.* by user "bob"`)
+	excepts(t, changes("pg_class", trail.AccessSelect), nil, false, "")
+	excepts(t, changes("pg_description", trail.AccessDelete), nil, false, "")
+	excepts(t, changes("pg_authid", trail.AccessUpdate), nil, false, "")
+	excepts(t, changes("pg_authid", trail.AccessUpdate), alice, false, `pg_catalog.pg_authid was changed directly`)
+	excepts(t, changes("pg_class", trail.AccessUpdate), alice, false, "")
+}
+
+// Renames that may not have been recorded are exceptions, whoever may have made them.
+func TestRenamesThatAreNotRecorded(t *testing.T) {
+	reading := func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }
+	connecting := func(o *query.FilterOptions) { o.Users, o.Kinds = []string{"alice"}, []string{"connect"} }
+	only := []string{"steno.mandatory", "connect, setting", "steno.log", "read, connect"}
+	excepts(t, small{settings: only}.write(t), reading, false, `events of class ddl were not recorded throughout: steno.log = "read, connect"`)
+	excepts(t, small{settings: only}.write(t), connecting, false, `events of class role were not recorded throughout`)
+	excepts(t, small{settings: []string{"steno.mandatory", "connect, setting", "steno.log_nested", "off"}}.write(t), connecting, false, `statements in functions were not recorded`)
+	excepts(t, small{settings: []string{"steno.log_nested", "off"}}.write(t), connecting, false, "")
+	ofRole := func(settings ...string) string {
+		return small{settings: settings, extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{5: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return []*trailtest.Record{setting(client(9, "bob"), 5, "steno.log", "all", "none", "role")}
+		}}}.write(t)
+	}
+	excepts(t, ofRole("steno.mandatory", "connect, setting"), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} }, false,
+		`class ddl, role of user "bob" were not recorded in 1 session: steno.log = "none", set by role`)
+	excepts(t, ofRole(), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} }, false, "")
+}

@@ -1,0 +1,295 @@
+// Renames. Records have the names of their time, and a filter that asks for a name finds no others: what had the
+// name under another one, before or after, is not found. So renames that begin or end with such a name are told of.
+
+package query
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// renames are the names that a filter asks for, or excludes, and that statements can give to something else. Each
+// list is one condition: it does not matter which of its names something has.
+type renames struct {
+	objects          [][]glob
+	roles, databases [][]string
+	elsewhere        func(*trail.Session) bool // whether the filter is not about the session's database
+}
+
+// renames returns nil if there are no such names.
+func (o *FilterOptions) renames() *renames {
+	r := &renames{}
+	add := func(to *[][]string, names []string) {
+		if len(names) > 0 {
+			*to = append(*to, names)
+		}
+	}
+	for _, one := range []*FilterOptions{o, o.Not} {
+		if one == nil {
+			continue
+		}
+		if globs := globsOf(one.Objects); len(globs) > 0 {
+			r.objects = append(r.objects, globs)
+		}
+		add(&r.roles, one.Users)
+		add(&r.roles, one.Roles)
+		add(&r.databases, one.Databases)
+	}
+	if len(r.objects)+len(r.roles)+len(r.databases) == 0 {
+		return nil
+	}
+	r.elsewhere = func(s *trail.Session) bool {
+		database := string(s.Fact(trail.KeyDatabase))
+		return database != "" && (len(o.Databases) > 0 && !slices.Contains(o.Databases, database) ||
+			o.Not != nil && slices.Contains(o.Not.Databases, database))
+	}
+	return r
+}
+
+// Renamed is what a record has renamed.
+type Renamed struct {
+	Type, Name, To string // To is empty if the catalogs were changed directly, and Name is that of the catalog
+	Time           int64
+	User           string
+}
+
+func (r *Renamed) String() string {
+	by := ""
+	if r.User != "" {
+		by = fmt.Sprintf(" by user %q", r.User)
+	}
+	if r.To == "" {
+		return fmt.Sprintf("%s was changed directly at %s%s, which may have renamed what the filter asks for", r.Name, render.Time(r.Time), by)
+	}
+	return fmt.Sprintf("%s %q was renamed to %q at %s%s: records have the names of their time", r.Type, r.Name, r.To, render.Time(r.Time), by)
+}
+
+// AsksNames says whether the filter asks for names that objects, or roles, can lose and get.
+func (f *Filter) AsksNames() (objects, roles bool) {
+	if f.watched == nil {
+		return false, false
+	}
+	return len(f.watched.objects)+len(f.watched.databases) > 0, len(f.watched.roles) > 0
+}
+
+// Renames yields what a statement has renamed so that records before or after have another name than
+// the one that the filter asks for.
+func (f *Filter) Renames(r *trail.Record) func(yield func(Renamed) bool) {
+	return func(yield func(Renamed) bool) {
+		if f.watched == nil || r.Shape == nil || r.Kind != trail.KindStatement {
+			return
+		}
+		one := Renamed{Time: r.Time, User: string(r.Session.Fact(trail.KeyUser))}
+		for i := range r.Shape.Objects {
+			o := &r.Shape.Objects[i]
+			if o.Action != trail.ActionRename || !f.watched.differ(o, r.Session) {
+				continue
+			}
+			one.Type, one.Name, one.To = string(o.Type), string(o.Name), string(o.To)
+			if !yield(one) {
+				return
+			}
+		}
+	}
+}
+
+// rewritten is a catalog that a statement has changed, and with it perhaps a name that the filter asks for.
+func (f *Filter) rewritten(r *trail.Record) (one Renamed, ok bool) {
+	if f.watched == nil || r.Shape == nil || r.Kind != trail.KindStatement {
+		return one, false
+	}
+	i := slices.IndexFunc(r.Shape.Relations, func(rel trail.Relation) bool {
+		return f.watched.rewrites(&rel) && !(isOfDatabase(&rel) && f.watched.elsewhere(r.Session))
+	})
+	if i < 0 {
+		return one, false
+	}
+	return Renamed{Time: r.Time, User: string(r.Session.Fact(trail.KeyUser)), Name: string(r.Shape.Relations[i].Name)}, true
+}
+
+// MayRename says of a record whose data parts are not there yet whether it may have renamed something.
+func (f *Filter) MayRename(r *trail.Record) bool {
+	return f.watched != nil && r.Kind == trail.KindStatement && r.GoesOn() && r.Shape != nil &&
+		(r.Shape.Class == trail.ClassDDL || r.Shape.Class == trail.ClassRole)
+}
+
+// selectRenames selects the groups of an index that may have statements that rename something of these names.
+func (w *renames) selectRenames(c *trail.Contents) trail.Groups {
+	g := c.Select(trail.TermsObjects, func(v []byte) bool {
+		return len(v) == 0 || trail.Action(v[0]) == trail.ActionRename && w.has(v[1:])
+	})
+	g.And(c.Select(trail.TermsClasses, func(v []byte) bool { // of which an index always has all
+		class, n := binary.Uvarint(v)
+		return n != len(v) || trail.Class(class) == trail.ClassDDL || trail.Class(class) == trail.ClassRole
+	}))
+	return g
+}
+
+// SelectRenames selects the groups of an index that may have statements that rename what the filter asks for, or change
+// a catalog: those that Hidden.NoteRenames notes. Contents does not select the latter, because a list of relations often
+// has too many terms for an index.
+func (f *Filter) SelectRenames(c *trail.Contents) trail.Groups {
+	g := f.watched.selectRenames(c)
+	g.Or(c.SelectShape(func(s *trail.Shape) bool {
+		return slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return f.watched.rewrites(&r) })
+	}))
+	return g
+}
+
+// renaming says whether a shape is one of statements of Renames.
+func (f *Filter) renaming(s *trail.Shape) bool {
+	return slices.ContainsFunc(s.Objects, func(o trail.Object) bool {
+		return o.Action == trail.ActionRename && (f.watched.has(o.Name) || f.watched.has(o.To))
+	})
+}
+
+// has says whether a name, of anything, may be one that the filter asks for, or the beginning of one.
+func (w *renames) has(name []byte) bool {
+	plain := unquoted(name)
+	lists := func(names []string) bool { return slices.Contains(names, plain) }
+	return slices.ContainsFunc(w.roles, lists) || slices.ContainsFunc(w.databases, lists) ||
+		slices.ContainsFunc(w.objects, func(globs []glob) bool {
+			whole, parts := restsAfter(globs, name, false)
+			return whole || len(parts) > 0
+		})
+}
+
+// differ says whether something that was renamed matches under one of its names, and not under the other.
+func (w *renames) differ(o *trail.Object, s *trail.Session) bool {
+	was, is := unquoted(o.Name), unquoted(o.To)
+	one := func(names []string) bool { return slices.Contains(names, was) != slices.Contains(names, is) }
+	shared := false
+	switch string(o.Type) {
+	case "role":
+		if shared = true; slices.ContainsFunc(w.roles, one) {
+			return true
+		}
+	case "database":
+		if shared = true; slices.ContainsFunc(w.databases, one) {
+			return true
+		}
+	case "tablespace":
+		shared = true
+	}
+	if !shared && w.elsewhere(s) {
+		return false
+	}
+	return slices.ContainsFunc(w.objects, func(globs []glob) bool {
+		schema := string(o.Type) == "schema"
+		whole, parts := restsAfter(globs, o.Name, schema)
+		whole2, parts2 := restsAfter(globs, o.To, schema)
+		return whole != whole2 || !maps.Equal(parts, parts2)
+	})
+}
+
+// catalogs are those that have names, and whether each database has its own.
+var catalogs = map[string]bool{
+	"pg_catalog.pg_class": true, "pg_catalog.pg_namespace": true, "pg_catalog.pg_attribute": true, "pg_catalog.pg_proc": true,
+	"pg_catalog.pg_authid": false, "pg_catalog.pg_database": false,
+}
+
+func isOfDatabase(r *trail.Relation) bool { return catalogs[string(r.Name)] }
+
+// rewrites says whether a statement that uses a relation so may have renamed something, as superusers can with
+// allow_system_table_mods.
+func (w *renames) rewrites(r *trail.Relation) bool {
+	if r.Access&(trail.AccessInsert|trail.AccessUpdate|trail.AccessDelete) == 0 {
+		return false
+	}
+	switch string(r.Name) {
+	case "pg_catalog.pg_authid":
+		return len(w.roles) > 0
+	case "pg_catalog.pg_database":
+		return len(w.databases) > 0
+	}
+	if string(r.Name) == "pg_catalog.pg_proc" { // which scripts of extensions change
+		return slices.ContainsFunc(w.objects, func(globs []glob) bool {
+			return slices.ContainsFunc(globs, func(g glob) bool { return strings.ContainsAny(string(g), "(*") })
+		})
+	}
+	return isOfDatabase(r) && len(w.objects) > 0
+}
+
+// unquoted is a name of one part without the quotes of SQL.
+func unquoted(name []byte) string {
+	if n := len(name); n > 1 && name[0] == '"' && name[n-1] == '"' {
+		return strings.ReplaceAll(string(name[1:n-1]), `""`, `"`)
+	}
+	return string(name)
+}
+
+// ---- patterns, and the beginnings of what they match ----
+
+// glob is a pattern for names: "*" matches any characters.
+type glob string
+
+// globsOf are the patterns of --object.
+func globsOf(names []string) (all []glob) {
+	for _, name := range names {
+		for _, spelled := range spellings(name) {
+			all = append(all, glob(spelled))
+		}
+	}
+	return all
+}
+
+// restsAfter says whether one of the patterns matches a name, and which patterns are left for what may follow the name
+// and a dot. The name is also matched without its schema, unless it is that of a schema: what is in one is found without
+// it, whatever its name.
+func restsAfter(globs []glob, name []byte, schema bool) (whole bool, parts map[glob]bool) {
+	parts = map[glob]bool{}
+	for _, g := range globs {
+		at := g.after(g.begin(), name)
+		if bare := unqualified(name); !schema && len(bare) < len(name) {
+			for i, in := range g.after(g.begin(), bare) {
+				at[i] = at[i] || in
+			}
+		}
+		whole = whole || at[len(g)]
+		for i, in := range g.after(at, []byte(".")) {
+			if in {
+				parts[g[i:]] = true
+			}
+		}
+	}
+	return whole, parts
+}
+
+// begin returns the positions up to which nothing is matched.
+func (g glob) begin() []bool {
+	at := make([]bool, len(g)+1)
+	at[0] = true
+	return g.skip(at)
+}
+
+// after returns the positions up to which a text may be matched, from some positions on.
+func (g glob) after(at []bool, text []byte) []bool {
+	for _, c := range text {
+		next := make([]bool, len(at))
+		for i := range len(g) {
+			switch {
+			case !at[i]:
+			case g[i] == '*':
+				next[i] = true
+			case g[i] == c:
+				next[i+1] = true
+			}
+		}
+		at = g.skip(next)
+	}
+	return at
+}
+
+// skip adds the positions behind wildcards, which need not match anything.
+func (g glob) skip(at []bool) []bool {
+	for i := range len(g) {
+		at[i+1] = at[i+1] || at[i] && g[i] == '*'
+	}
+	return at
+}
