@@ -240,6 +240,7 @@ typedef struct StenoLevel
 	const char *portal;			/* likewise of its portal */
 	ParamListInfo params;		/* taken at its start (describe/param.h); NULL: none */
 	int			params_missing;	/* for which there was no memory */
+	CommandId	since;			/* the transaction's command that it begins with */
 	CmdType		operation;		/* of the query that is part of it; CMD_UNKNOWN: none has begun */
 	int			relations_count;
 	int			relations_missing;	/* that are not in the list, because there was no memory for them */

@@ -17,11 +17,14 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_db_role_setting.h"
+#include "catalog/pg_foreign_table.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
 #include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
@@ -131,13 +134,11 @@ function_called(Oid function)
 
 /* ---- objects ---- */
 
-/* Catalogs whose entries are parts of other objects, for which the hook is called, too. */
+/* Catalogs whose entries are parts of operator families, for which the hook is called, too. */
 static bool
-is_part(Oid class)
+is_member(Oid class)
 {
-	return class == AttrDefaultRelationId ||
-		class == AccessMethodOperatorRelationId ||
-		class == AccessMethodProcedureRelationId;
+	return class == AccessMethodOperatorRelationId || class == AccessMethodProcedureRelationId;
 }
 
 /*
@@ -150,21 +151,81 @@ is_replaced(Oid class, Oid oid)
 	return class == ProcedureRelationId && SearchSysCacheExists1(PROCOID, ObjectIdGetDatum(oid));
 }
 
-static void
-altered(StenoStatement *s, Oid class, Oid oid, int sub, Oid auxiliary)
+/*
+ * What the server makes or drops on behalf of another object is not shown, but the table that it is a part of is
+ * used.  The server copies tables and indexes under other names, and these are of no interest.
+ */
+static bool
+is_internal_part(Oid class)
 {
-	if (class == DbRoleSettingRelationId)
+	return class != RelationRelationId && class != IndexRelationId;
+}
+
+/* The sequence of an identity column goes by an internal deletion, although users have to do with it. */
+static bool
+is_internal_drop(Oid class, Oid oid, int flags)
+{
+	return (flags & PERFORM_DELETION_INTERNAL) &&
+		!(class == RelationRelationId && get_rel_relkind(oid) == RELKIND_SEQUENCE);
+}
+
+static void
+created(StenoObjects *list, Oid class, Oid oid, int sub, const ObjectAccessPostCreate *arg)
+{
+	/* of a default value, the hook gets table and column */
+	if (class == AttrDefaultRelationId || (arg && arg->is_internal))
 	{
-		/* ALTER ROLE ... SET, ALTER DATABASE ... SET */
-		if (OidIsValid(auxiliary))
-			steno_objects_add(steno_objects_of(s), AuthIdRelationId, auxiliary, 0, STENO_ACTION_ALTER);
-		if (OidIsValid(oid))
-			steno_objects_add(steno_objects_of(s), DatabaseRelationId, oid, 0, STENO_ACTION_ALTER);
+		if (is_internal_part(class))
+			steno_objects_add_part(list, class, oid, sub, true);
 	}
-	else if (class == InheritsRelationId)
-		steno_objects_add(steno_objects_of(s), RelationRelationId, oid, 0, STENO_ACTION_ALTER);
 	else
-		steno_objects_add(steno_objects_of(s), class, oid, sub, STENO_ACTION_ALTER);
+		/* a new column alters its table */
+		steno_objects_add(list, class, oid, 0, sub != 0 || is_replaced(class, oid) ?
+						  STENO_ACTION_ALTER : STENO_ACTION_CREATE);
+}
+
+static void
+dropped(StenoObjects *list, Oid class, Oid oid, int sub, const ObjectAccessDrop *arg)
+{
+	if (class == AttrDefaultRelationId || (arg && is_internal_drop(class, oid, arg->dropflags)))
+	{
+		if (is_internal_part(class))
+			steno_objects_add_part(list, class, oid, sub, false);
+	}
+	else
+		steno_objects_add(list, class, oid, sub, STENO_ACTION_DROP);
+}
+
+static void
+altered(StenoObjects *list, Oid class, Oid oid, int sub, const ObjectAccessPostAlter *arg)
+{
+	const Oid	auxiliary = arg ? arg->auxiliary_id : InvalidOid;
+
+	if (arg && arg->is_internal)
+		return;
+	switch (class)
+	{
+		case DbRoleSettingRelationId:	/* ALTER ROLE ... SET, ALTER DATABASE ... SET */
+			if (OidIsValid(auxiliary))
+				steno_objects_add(list, AuthIdRelationId, auxiliary, 0, STENO_ACTION_ALTER);
+			if (OidIsValid(oid))
+				steno_objects_add(list, DatabaseRelationId, oid, 0, STENO_ACTION_ALTER);
+			break;
+		case InheritsRelationId:
+			steno_objects_add(list, RelationRelationId, oid, 0, STENO_ACTION_ALTER);
+			if (OidIsValid(auxiliary))
+				steno_objects_add(list, RelationRelationId, auxiliary, 0, STENO_ACTION_USE);
+			break;
+		case IndexRelationId:
+			steno_objects_add_index(list, oid);
+			break;
+		case ForeignTableRelationId:
+			steno_objects_add(list, RelationRelationId, oid, 0, STENO_ACTION_ALTER);
+			break;
+		default:
+			steno_objects_add(list, class, oid, sub, STENO_ACTION_ALTER);
+			break;
+	}
 }
 
 static void
@@ -172,28 +233,18 @@ object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 {
 	StenoStatement *s;
 
-	if (is_part(class) || IsBinaryUpgrade || (s = steno_statement_of_event(false)) == NULL)
+	if (is_member(class) || IsBinaryUpgrade || (s = steno_statement_of_event(false)) == NULL)
 		return;
 	switch (event)
 	{
 		case OAT_POST_CREATE:
-			if (arg && ((ObjectAccessPostCreate *) arg)->is_internal)
-				return;
-			/* a new column alters its table */
-			steno_objects_add(steno_objects_of(s), class, oid, 0, sub != 0 || is_replaced(class, oid) ?
-							  STENO_ACTION_ALTER : STENO_ACTION_CREATE);
+			created(steno_objects_of(s), class, oid, sub, arg);
 			break;
 		case OAT_DROP:
-			if (arg && (((ObjectAccessDrop *) arg)->dropflags & PERFORM_DELETION_INTERNAL))
-				return;
-			if (sub != 0)
-				steno_objects_add(steno_objects_of(s), class, oid, 0, STENO_ACTION_ALTER);
-			steno_objects_add(steno_objects_of(s), class, oid, sub, STENO_ACTION_DROP);
+			dropped(steno_objects_of(s), class, oid, sub, arg);
 			break;
 		case OAT_POST_ALTER:
-			if (arg && ((ObjectAccessPostAlter *) arg)->is_internal)
-				return;
-			altered(s, class, oid, sub, arg ? ((ObjectAccessPostAlter *) arg)->auxiliary_id : InvalidOid);
+			altered(steno_objects_of(s), class, oid, sub, arg);
 			break;
 		default:
 			break;

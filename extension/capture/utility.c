@@ -282,8 +282,9 @@ enter_utility(StenoLevel *l, StenoStatement *s, const PlannedStmt *plan, ParamLi
 		l->query_id = query_id_of(s, plan);
 		if (s->top_level)
 			keep_names(l);
-		if (unlikely(IsA(statement, DropOwnedStmt)))
-			steno_objects_expect_revoked(steno_objects_of(s), statement);
+		l->since = GetCurrentCommandId(false);
+		if (unlikely(steno_objects_are_expected(statement)))
+			steno_objects_expect_named(steno_objects_of(s), statement);
 		if (unlikely(params != NULL && params->numParams > 0))
 			take_params(l, params);
 	}

@@ -23,9 +23,11 @@
 #include "base/steno.h"
 
 #include "access/xact.h"
+#include "catalog/pg_attrdef.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "port/pg_bitutils.h"
@@ -49,6 +51,7 @@ typedef struct Event
 	uint8		action;			/* STENO_ACTION_* */
 	bool		named;			/* type and name are known */
 	bool		dropped;		/* not to be shown: it is part of another object */
+	bool		hidden;			/* likewise, and only what it belongs to is of interest */
 	int			next;			/* number of the item before with the same hash, plus 1; 0: none */
 	uint32		type;			/* offsets into the list's bytes */
 	uint32		name;
@@ -292,7 +295,7 @@ find_item(StenoObjects *list, Oid class, Oid oid, int sub)
 	{
 		Event	   *item = &list->items[i - 1];
 
-		if (item->oid == oid && item->class == class && item->sub == sub && !item->dropped)
+		if (item->oid == oid && item->class == class && item->sub == sub && !item->dropped && !item->hidden)
 			return item;
 		i = hashed ? item->next : i - 1;
 	}
@@ -383,20 +386,141 @@ count_item(void *arg)
 
 /* ---- adding ---- */
 
+/* Argument of add_related. */
+typedef struct Related
+{
+	StenoObjects *list;
+	int			action;
+	Oid			except;			/* a table that the record has as a relation */
+} Related;
+
+static void
+add_related(const ObjectAddress *object, void *arg)
+{
+	const Related *r = arg;
+
+	if (object->objectId != r->except)
+		steno_objects_add(r->list, object->classId, object->objectId, 0, r->action);
+}
+
 /*
  * An object that may be a part of another one, such as an index of a table: the statement uses that one, unless it
- * does more with it.
+ * does more with it.  A default value is shown as a change of its table.
  */
 static void
 add_whole(void *arg)
 {
 	const Naming *n = arg;
+	const Event event = *n->item;
+	Related		r = {n->list, STENO_ACTION_USE, InvalidOid};
 	ObjectAddress part;
-	ObjectAddress whole;
 
-	ObjectAddressSet(part, n->item->class, n->item->oid);
-	if (steno_object_whole(&part, &whole))
-		steno_objects_add(n->list, whole.classId, whole.objectId, 0, STENO_ACTION_USE);
+	ObjectAddressSet(part, event.class, event.oid);
+	if (event.class == AttrDefaultRelationId)
+		r.action = STENO_ACTION_ALTER;
+	steno_object_wholes(&part, add_related, &r);
+
+	/* while it is being dropped, what it depends on is still there */
+	if (event.action == STENO_ACTION_DROP && event.sub == 0)
+		steno_object_references(&part, NULL, add_related, &r);
+}
+
+/*
+ * A column is dropped, altered or renamed: that alters its table or composite type, which a renaming of the column only
+ * uses.  The end of the statement tells these apart.
+ */
+static void
+add_table_of_column(StenoObjects *list, const Event *event, int action)
+{
+	ObjectAddress table;
+
+	ObjectAddressSet(table, event->class, event->oid);
+	steno_object_redirect(&table);
+	steno_objects_add(list, table.classId, table.objectId, 0, action);
+}
+
+static void
+begin_column(void *arg)
+{
+	const Naming *n = arg;
+
+	add_table_of_column(n->list, n->item, n->item->action == STENO_ACTION_DROP ? STENO_ACTION_ALTER : STENO_ACTION_USE);
+}
+
+/*
+ * An event of an object that is not to be shown, because the server makes it on behalf of another one: only what it
+ * belongs to is added.  created: its row is not visible yet, so this is done at the end of the statement.
+ */
+void
+steno_objects_add_part(StenoObjects *list, Oid class, Oid oid, int sub, bool created)
+{
+	Event		event = {.class = class, .oid = oid, .sub = sub, .action = STENO_ACTION_DROP};
+	Naming		n = {list, &event};
+	Event	   *item;
+
+	if (list == NULL)
+		return;
+	if (!created)
+	{
+		(void) steno_object_guarded(add_whole, &n);
+		return;
+	}
+	item = append_item(list, class, oid, sub, STENO_ACTION_CREATE);
+	if (item == NULL)
+		list->omitted++;
+	else
+	{
+		item->hidden = true;
+		list->unfinished = true;
+	}
+}
+
+static void
+add_index_if_changed(void *arg)
+{
+	const Naming *n = arg;
+
+	if (steno_object_index_changes(n->item->oid))
+		steno_objects_add(n->list, RelationRelationId, n->item->oid, 0, STENO_ACTION_USE);
+}
+
+/*
+ * The server may have changed what a table uses one of its indexes for, such as that by which it is clustered: it calls
+ * the hook for all of them.
+ */
+void
+steno_objects_add_index(StenoObjects *list, Oid index)
+{
+	Event		event = {.oid = index};
+	Naming		n = {list, &event};
+
+	if (list != NULL)
+		(void) steno_object_guarded(add_index_if_changed, &n);
+}
+
+/* Append an entry whose name is known. */
+static void
+append_named(StenoObjects *list, const Event *event, const char *type, const char *name)
+{
+	Event	   *item = append_item(list, event->class, event->oid, event->sub, event->action);
+
+	if (item == NULL)
+	{
+		list->omitted++;
+		return;
+	}
+	item->type = keep_string(list, type);
+	item->name = keep_string(list, name);
+	item->named = true;
+}
+
+/* An object that has no row, by the name that the statement has for it. */
+void
+steno_objects_add_written(StenoObjects *list, const char *type, const char *name, int action)
+{
+	Event		event = {.sub = list->count, .action = action};
+
+	append_named(list, &event, type, name);
 }
 
 /*
@@ -410,9 +534,13 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 {
 	Naming		n;
 	Event	   *item;
+	Event		event = {.class = class, .oid = oid, .sub = sub, .action = action};
 
 	if (list == NULL)
 		return;
+	n = (Naming) {list, &event};
+	if (sub != 0)
+		(void) steno_object_guarded(begin_column, &n);
 	item = find_item(list, class, oid, sub);
 	if (item && (item->action == action ||
 				 (action != STENO_ACTION_DROP && item->action != STENO_ACTION_USE)))
@@ -427,9 +555,7 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 	item = append_item(list, class, oid, sub, action);
 	if (item == NULL)
 	{
-		Event		one_more = {.class = class, .oid = oid, .sub = sub, .action = action};
-
-		n = (Naming) {list, &one_more};
+		n = (Naming) {list, &event};
 		(void) steno_object_guarded(count_item, &n);
 		return;
 	}
@@ -442,24 +568,24 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 		number_item(&n);
 	if (item->dropped)
 		remove_last(list);
-	else
-		(void) steno_object_guarded(add_whole, &n);
+	n = (Naming) {list, &event};
+	(void) steno_object_guarded(add_whole, &n);
 }
 
 /*
- * An object that the statement, which begins, alters if it succeeds.  It has no name before that, and a list does not
- * show what has none.
+ * An object that the statement, which begins, alters or uses if it succeeds.  It has no name before that, and a list
+ * does not show what has none.
  */
 void
-steno_objects_expect(StenoObjects *list, Oid class, Oid oid)
+steno_objects_expect(StenoObjects *list, Oid class, Oid oid, int action)
 {
-	if (find_item(list, class, oid, 0) == NULL && append_item(list, class, oid, 0, STENO_ACTION_ALTER) == NULL)
+	if (find_item(list, class, oid, 0) == NULL && append_item(list, class, oid, 0, action) == NULL)
 		list->omitted++;
 }
 
 /* It has succeeded: name what was expected, unless it has been dropped. */
-void
-steno_objects_name_expected(StenoObjects *list)
+static void
+name_expected(StenoObjects *list)
 {
 	int			i;
 
@@ -467,8 +593,8 @@ steno_objects_name_expected(StenoObjects *list)
 	{
 		Naming		n = {list, &list->items[i]};
 
-		if (n.item->action == STENO_ACTION_ALTER && !n.item->named && !n.item->dropped &&
-			!steno_object_guarded(name_item, &n))
+		if ((n.item->action == STENO_ACTION_ALTER || n.item->action == STENO_ACTION_USE) && !n.item->named &&
+			!n.item->dropped && !steno_object_guarded(name_item, &n))
 			number_item(&n);
 	}
 }
@@ -484,19 +610,10 @@ steno_objects_have_call(StenoObjects *list, Oid function)
 void
 steno_objects_add_call(StenoObjects *list, Oid function, const char *kind, const char *name)
 {
-	Event	   *item;
+	Event		event = {.class = ProcedureRelationId, .oid = function, .action = STENO_ACTION_EXECUTE};
 
-	if (list == NULL || steno_objects_have_call(list, function))
-		return;
-	item = append_item(list, ProcedureRelationId, function, 0, STENO_ACTION_EXECUTE);
-	if (item == NULL)
-	{
-		list->omitted++;
-		return;
-	}
-	item->type = keep_string(list, kind);
-	item->name = keep_string(list, name);
-	item->named = true;
+	if (list != NULL && !steno_objects_have_call(list, function))
+		append_named(list, &event, kind, name);
 }
 
 /* The statement is a function call of the protocol; functions of pg_catalog count, too. */
@@ -536,6 +653,9 @@ typedef struct Finishing
 {
 	StenoObjects *list;
 	StenoAddRelation add_relation;
+	bool		utility;
+	CommandId	since;			/* the first command of a utility statement */
+	Oid			referenced;		/* by the last new foreign key */
 } Finishing;
 
 /*
@@ -543,7 +663,7 @@ typedef struct Finishing
  * statement, and a constraint of a table that is also new is part of that table.
  */
 static void
-finish_constraint(const Finishing *f, Event *item)
+finish_constraint(Finishing *f, Event *item)
 {
 	Oid			table;
 	Oid			references;
@@ -553,9 +673,39 @@ finish_constraint(const Finishing *f, Event *item)
 		return;
 	if (OidIsValid(references))
 		f->add_relation(references, STENO_ACCESS_REFERENCES);
+	f->referenced = references;
 	other = find_item(f->list, RelationRelationId, table, 0);
 	if (other && other->action == STENO_ACTION_CREATE)
 		item->dropped = true;
+}
+
+/*
+ * A new object: it has its name now, and what it is part of, or depends on, is used.  What is hidden has no name, and
+ * for the hook, a default value is a column of a table.
+ */
+static void
+finish_created(Finishing *f, int i)
+{
+	Event	   *item = &f->list->items[i];
+	Naming		n = {f->list, item};
+	Related		r = {f->list, STENO_ACTION_USE, InvalidOid};
+	ObjectAddress object;
+
+	ObjectAddressSet(object, item->class, item->oid);
+	if (item->class == AttrDefaultRelationId)
+		object.objectId = GetAttrDefaultOid(item->oid, item->sub);
+	if (item->hidden)
+		item->dropped = true;
+	else if (item->class == ConstraintRelationId)
+		finish_constraint(f, item);
+	if (!item->dropped)
+		name_item(&n);
+	if (item->class == ConstraintRelationId || item->class == TriggerRelationId)
+		r.except = f->referenced;	/* which its triggers are on, too */
+
+	/* the array of items may be another one after this */
+	steno_object_wholes(&object, add_related, &r);
+	steno_object_references(&object, NULL, add_related, &r);
 }
 
 /* Whether the statement has done more to the object of an item, which may be NULL, than use it. */
@@ -566,8 +716,8 @@ is_changed(const Event *item)
 }
 
 /*
- * An altered object: if its name has changed, it was renamed.  A constraint or a column is
- * part of its table, if that is changed, too; otherwise a column is replaced by its table.
+ * An altered object: if its name has changed, it was renamed.  A constraint is part of its table, if that is changed,
+ * too; a column, whose table is listed, is shown only if it was renamed.
  */
 static void
 finish_altered(StenoObjects *list, int i)
@@ -581,7 +731,10 @@ finish_altered(StenoObjects *list, int i)
 
 	ObjectAddressSubSet(object, item->class, item->oid, item->sub);
 	if (!steno_object_identify(&object, &type, &name))
+	{
+		item->dropped = item->dropped || item->sub != 0;
 		return;
+	}
 	if (item->class == ConstraintRelationId && steno_object_constraint(item->oid, &table, &references) &&
 		is_changed(find_item(list, RelationRelationId, table, 0)))
 		item->dropped = true;	/* part of its table */
@@ -592,29 +745,31 @@ finish_altered(StenoObjects *list, int i)
 	}
 	else if (item->sub != 0)
 	{
-		Event	   *whole = find_item(list, item->class, item->oid, 0);
+		const Event column = *item; /* the array of items may be another one after this */
 
-		/* a change of a column is recorded as a change of its table */
-		if (is_changed(whole))
-			item->dropped = true;
-		else
-		{
-			if (whole)
-				whole->dropped = true;
-			object.objectSubId = item->sub = 0;
-			if (steno_object_identify(&object, &type, &name))
-			{
-				item->type = keep_string(list, type);
-				item->name = keep_string(list, name);
-			}
-		}
+		item->dropped = true;
+		add_table_of_column(list, &column, STENO_ACTION_ALTER);
 	}
+}
+
+/* What an altered object depends on since the statement, or no longer, is used. */
+static void
+finish_references(const Finishing *f, const Event *item)
+{
+	const CommandId since = f->since;
+	Related		r = {f->list, STENO_ACTION_USE, InvalidOid};
+	ObjectAddress object;
+
+	if (item->sub != 0 || !OidIsValid(item->oid))
+		return;
+	ObjectAddressSet(object, item->class, item->oid);
+	steno_object_references(&object, &since, add_related, &r);
 }
 
 static void
 finish_list(void *arg)
 {
-	const Finishing *f = arg;
+	Finishing  *f = arg;
 	StenoObjects *list = f->list;
 	int			i;
 
@@ -625,18 +780,13 @@ finish_list(void *arg)
 		if (item->dropped)
 			continue;
 		if (item->action == STENO_ACTION_CREATE && !item->named)
-		{
-			Naming		n = {list, item};
-
-			if (item->class == ConstraintRelationId)
-				finish_constraint(f, item);
-			if (!item->dropped)
-				name_item(&n);
-			if (!item->dropped)
-				add_whole(&n);		/* the array of items may be another one after this */
-		}
+			finish_created(f, i);
 		else if (item->action == STENO_ACTION_ALTER)
+		{
 			finish_altered(list, i);
+			if (f->utility)
+				finish_references(f, &list->items[i]);
+		}
 	}
 }
 
@@ -666,6 +816,8 @@ steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relati
 		steno_objects_release(&s->objects); /* indexes that REINDEX creates and swaps */
 	if (utility && s->objects && s->objects->unfinished)
 		(void) steno_object_guarded(make_changes_visible, NULL);
+	if (utility && s->objects && steno_objects_are_expected(utility))
+		name_expected(s->objects);
 	if (utility && steno_objects_are_named(utility))
 	{
 		if (s->objects == NULL)
@@ -676,14 +828,16 @@ steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relati
 	if (s->objects == NULL || !s->objects->unfinished)
 		return;
 	s->objects->unfinished = false;
-	f = (Finishing) {s->objects, add_relation};
+	f = (Finishing) {s->objects, add_relation, utility != NULL && steno_my.level != NULL};
+	if (f.utility)
+		f.since = steno_my.level->since;
 	if (steno_object_guarded(finish_list, &f))
 		return;
 	for (i = 0; i < s->objects->count; i++)
 	{
 		Naming		n = {s->objects, &s->objects->items[i]};
 
-		if (!n.item->named && !n.item->dropped)
+		if (!n.item->named && !n.item->dropped && !n.item->hidden)
 			number_item(&n);
 	}
 }

@@ -3,7 +3,7 @@
  *		The objects of statements: what the files that collect and name them share.
  *
  *		object.c			the lists
- *		object_name.c		types and names
+ *		object_name.c		types and names, and which tables objects belong to
  *		object_named.c		objects for which no hook is called: those that the statement names
  *		function.c			functions that are called
  */
@@ -40,21 +40,30 @@ extern void steno_objects_release(StenoObjects **mine);
 extern void steno_objects_release_all(void);
 extern void steno_objects_forget_pending(void);
 extern void steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action);
-extern void steno_objects_expect(StenoObjects *list, Oid class, Oid oid);
-extern void steno_objects_name_expected(StenoObjects *list);
+extern void steno_objects_add_part(StenoObjects *list, Oid class, Oid oid, int sub, bool created);
+extern void steno_objects_add_index(StenoObjects *list, Oid index);
+extern void steno_objects_add_written(StenoObjects *list, const char *type, const char *name, int action);
+extern void steno_objects_expect(StenoObjects *list, Oid class, Oid oid, int action);
 
 /* ---- object_name.c ---- */
+
+/* Called for an object that belongs to another one. */
+typedef void (*StenoFoundObject) (const ObjectAddress *object, void *arg);
 
 extern bool steno_object_guarded(void (*work) (void *arg), void *arg);
 extern void steno_object_redirect(ObjectAddress *object);
 extern bool steno_object_identify(const ObjectAddress *object, char **type, char **name);
-extern bool steno_object_whole(const ObjectAddress *part, ObjectAddress *whole);
+extern void steno_object_wholes(const ObjectAddress *part, StenoFoundObject found, void *arg);
+extern void steno_object_references(const ObjectAddress *object, const CommandId *since, StenoFoundObject found,
+									void *arg);
+extern bool steno_object_index_changes(Oid index);
 extern bool steno_object_constraint(Oid constraint, Oid *table, Oid *references);
 
 /* ---- object_named.c ---- */
 
 extern bool steno_objects_are_named(Node *statement);
-extern void steno_objects_expect_revoked(StenoObjects *list, Node *statement);
+extern bool steno_objects_are_expected(Node *statement);
+extern void steno_objects_expect_named(StenoObjects *list, Node *statement);
 extern void steno_objects_add_named(StenoObjects *list, Node *statement);
 
 /* ---- function.c ---- */

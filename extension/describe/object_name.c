@@ -1,7 +1,7 @@
 /*
  * extension/describe/object_name.c
  *		Types and names of objects of all kinds, as in the server's own descriptions
- *		of objects.
+ *		of objects; the tables to which they belong, and those that they depend on.
  *
  * This code runs in the middle of a user's DDL statement.  An error in a lookup
  * must not fail that statement, so it is caught, its effects are undone, and the
@@ -10,20 +10,29 @@
  */
 #include "base/steno.h"
 
+#include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/catalog.h"
 #include "catalog/index.h"
+#include "catalog/indexing.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_attrdef.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_policy.h"
 #include "catalog/pg_publication_namespace.h"
 #include "catalog/pg_publication_rel.h"
 #include "catalog/pg_rewrite.h"
 #include "catalog/pg_statistic_ext.h"
+#include "catalog/pg_subscription.h"
+#include "catalog/pg_subscription_rel.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -32,6 +41,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "base/defaults.h"
@@ -156,13 +166,13 @@ is_implied_type(Oid oid)
 
 /*
  * TOAST tables and their indexes; the relation of a composite type, which is
- * recorded as the type.
+ * recorded as the type, but not its columns.
  */
 static bool
-is_implied_relation(Oid oid)
+is_implied_relation(const ObjectAddress *object)
 {
-	return get_rel_relkind(oid) == RELKIND_COMPOSITE_TYPE ||
-		IsToastNamespace(get_rel_namespace(oid));
+	return IsToastNamespace(get_rel_namespace(object->objectId)) ||
+		(object->objectSubId == 0 && get_rel_relkind(object->objectId) == RELKIND_COMPOSITE_TYPE);
 }
 
 /* A session's schemas for temporary tables, which the server creates with the first of them. */
@@ -219,7 +229,7 @@ steno_object_identify(const ObjectAddress *object, char **type, char **name)
 {
 	if (object->classId == TypeRelationId && is_implied_type(object->objectId))
 		return false;
-	if (object->classId == RelationRelationId && is_implied_relation(object->objectId))
+	if (object->classId == RelationRelationId && is_implied_relation(object))
 		return false;
 	if (object->classId == NamespaceRelationId && is_implied_schema(object->objectId))
 		return false;
@@ -254,53 +264,193 @@ steno_object_constraint(Oid constraint, Oid *table, Oid *references)
 	return true;
 }
 
+/* ---- tables that objects belong to ---- */
+
+static void
+add_found(Oid class, Oid oid, StenoFoundObject found, void *arg)
+{
+	ObjectAddress object;
+
+	ObjectAddressSet(object, class, oid);
+	if (OidIsValid(oid))
+		found(&object, arg);
+}
+
+/* The row with this number of a catalog, as it is before the change that is being made; NULL: there is none. */
+static HeapTuple
+catalog_row(Relation catalog, Oid index, Oid oid, SysScanDesc *scan)
+{
+	ScanKeyData key;
+
+	/* the number is the first column of these catalogs, and of pg_index */
+	ScanKeyInit(&key, 1, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
+	*scan = systable_beginscan(catalog, index, true, NULL, 1, &key);
+	return systable_getnext(*scan);
+}
+
 /*
- * What an object is part of: the table, or view, of an index, a constraint, a trigger, a policy, a rule,
- * statistics, and a table's membership in a publication; the schema, of that of a schema.  False if it is part of
- * neither, or its catalog row is not visible.
+ * Calls found for what an object is part of: the table, or view, of an index, a constraint, a trigger, a policy, a
+ * rule, statistics, a default value, and a table's membership in a publication; the schema, of that of a schema.  A
+ * foreign key is a part of both tables.  Nothing, if the object is no such part, or its catalog row is not visible.
  */
-bool
-steno_object_whole(const ObjectAddress *part, ObjectAddress *whole)
+void
+steno_object_wholes(const ObjectAddress *part, StenoFoundObject found, void *arg)
 {
 	static const struct
 	{
 		Oid			class;
-		AttrNumber	oid;
-		AttrNumber	whole;
+		Oid			index;
+		AttrNumber	whole[2];
 		Oid			whole_class;
 	}			kinds[] = {
-		{ConstraintRelationId, Anum_pg_constraint_oid, Anum_pg_constraint_conrelid, RelationRelationId},
-		{TriggerRelationId, Anum_pg_trigger_oid, Anum_pg_trigger_tgrelid, RelationRelationId},
-		{PolicyRelationId, Anum_pg_policy_oid, Anum_pg_policy_polrelid, RelationRelationId},
-		{RewriteRelationId, Anum_pg_rewrite_oid, Anum_pg_rewrite_ev_class, RelationRelationId},
-		{StatisticExtRelationId, Anum_pg_statistic_ext_oid, Anum_pg_statistic_ext_stxrelid, RelationRelationId},
-		{PublicationRelRelationId, Anum_pg_publication_rel_oid, Anum_pg_publication_rel_prrelid, RelationRelationId},
-		{PublicationNamespaceRelationId, Anum_pg_publication_namespace_oid,
-		Anum_pg_publication_namespace_pnnspid, NamespaceRelationId},
+		{ConstraintRelationId, ConstraintOidIndexId,
+		{Anum_pg_constraint_conrelid, Anum_pg_constraint_confrelid}, RelationRelationId},
+		{TriggerRelationId, TriggerOidIndexId, {Anum_pg_trigger_tgrelid}, RelationRelationId},
+		{PolicyRelationId, PolicyOidIndexId, {Anum_pg_policy_polrelid}, RelationRelationId},
+		{RewriteRelationId, RewriteOidIndexId, {Anum_pg_rewrite_ev_class}, RelationRelationId},
+		{StatisticExtRelationId, StatisticExtOidIndexId, {Anum_pg_statistic_ext_stxrelid}, RelationRelationId},
+		{AttrDefaultRelationId, AttrDefaultOidIndexId, {Anum_pg_attrdef_adrelid}, RelationRelationId},
+		{PublicationRelRelationId, PublicationRelObjectIndexId,
+		{Anum_pg_publication_rel_prrelid}, RelationRelationId},
+		{PublicationNamespaceRelationId, PublicationNamespaceObjectIndexId,
+		{Anum_pg_publication_namespace_pnnspid}, NamespaceRelationId},
 	};
 	Relation	catalog;
+	SysScanDesc scan;
 	HeapTuple	tuple;
-	bool		missing = true;
 	int			i;
+	int			k;
 
-	ObjectAddressSet(*whole, RelationRelationId, InvalidOid);
 	if (part->classId == RelationRelationId)
 	{
 		char		kind = get_rel_relkind(part->objectId);
 
 		if (kind == RELKIND_INDEX || kind == RELKIND_PARTITIONED_INDEX)
-			whole->objectId = IndexGetRelation(part->objectId, true);
-		return OidIsValid(whole->objectId);
+			add_found(RelationRelationId, IndexGetRelation(part->objectId, true), found, arg);
+		return;
 	}
-	for (i = 0; i < lengthof(kinds) && kinds[i].class != part->classId; i++)
+	for (k = 0; k < lengthof(kinds) && kinds[k].class != part->classId; k++)
 		;
-	if (i == lengthof(kinds))
-		return false;
+	if (k == lengthof(kinds))
+		return;
 	catalog = table_open(part->classId, AccessShareLock);
-	tuple = get_catalog_object_by_oid(catalog, kinds[i].oid, part->objectId);
-	if (HeapTupleIsValid(tuple))
-		ObjectAddressSet(*whole, kinds[i].whole_class,
-						 DatumGetObjectId(heap_getattr(tuple, kinds[i].whole, RelationGetDescr(catalog), &missing)));
+	tuple = catalog_row(catalog, kinds[k].index, part->objectId, &scan);
+	for (i = 0; HeapTupleIsValid(tuple) && i < lengthof(kinds[k].whole) && kinds[k].whole[i] != 0; i++)
+	{
+		bool		missing;
+		Datum		whole = heap_getattr(tuple, kinds[k].whole[i], RelationGetDescr(catalog), &missing);
+
+		if (!missing)
+			add_found(kinds[k].whole_class, DatumGetObjectId(whole), found, arg);
+	}
+	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
-	return !missing && OidIsValid(whole->objectId);
+}
+
+/* ---- tables that objects depend on ---- */
+
+/* The table whose rows, or arrays of them, a type has; InvalidOid: it has others. */
+static Oid
+table_of_type(Oid type)
+{
+	Oid			element = get_element_type(type);
+
+	return get_typ_typrelid(OidIsValid(element) ? element : type);
+}
+
+/* A table, view or sequence, also as the type of a row; an index counts as its table. */
+static void
+found_reference(Oid class, Oid oid, StenoFoundObject found, void *arg)
+{
+	if (class == TypeRelationId)
+		oid = table_of_type(oid);
+	else if (class != RelationRelationId)
+		return;
+	switch (get_rel_relkind(oid))
+	{
+		case RELKIND_INDEX:
+		case RELKIND_PARTITIONED_INDEX:
+			oid = IndexGetRelation(oid, true);
+			break;
+		case RELKIND_COMPOSITE_TYPE:
+		case RELKIND_TOASTVALUE:
+		case '\0':
+			return;
+		default:
+			break;
+	}
+	add_found(RelationRelationId, oid, found, arg);
+}
+
+/* Whether a row was inserted or deleted by the command with this number, or a later one, of this transaction. */
+static bool
+is_changed_since(HeapTupleHeader row, CommandId since)
+{
+	if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(row)) && HeapTupleHeaderGetCmin(row) >= since)
+		return true;
+	return !(row->t_infomask & HEAP_XMAX_INVALID) && !HEAP_XMAX_IS_LOCKED_ONLY(row->t_infomask) &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(row)) && HeapTupleHeaderGetCmax(row) >= since;
+}
+
+/* Whether the command that is running has changed the row of an index, which its hook is called for in any case. */
+bool
+steno_object_index_changes(Oid index)
+{
+	Relation	catalog = table_open(IndexRelationId, AccessShareLock);
+	SysScanDesc scan;
+	HeapTuple	tuple = catalog_row(catalog, IndexRelidIndexId, index, &scan);
+	bool		result = HeapTupleIsValid(tuple) && is_changed_since(tuple->t_data, GetCurrentCommandId(false));
+
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return result;
+}
+
+/* The tables of a subscription have no entries in pg_depend, and no index. */
+static void
+find_subscribed(Oid subscription, const CommandId *since, StenoFoundObject found, void *arg)
+{
+	Relation	catalog = table_open(SubscriptionRelRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_subscription_rel_srsubid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(subscription));
+	scan = systable_beginscan(catalog, InvalidOid, false, since ? SnapshotAny : NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		if (since == NULL || is_changed_since(tuple->t_data, *since))
+			add_found(RelationRelationId, ((Form_pg_subscription_rel) GETSTRUCT(tuple))->srrelid, found, arg);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+}
+
+/*
+ * Calls found for the tables, views and sequences that an object depends on.  since: only where that has changed with
+ * this command of the transaction, or a later one: what it depends on now, and no longer.  NULL: all, as they are now.
+ */
+void
+steno_object_references(const ObjectAddress *object, const CommandId *since, StenoFoundObject found, void *arg)
+{
+	Relation	catalog;
+	SysScanDesc scan;
+	ScanKeyData keys[2];
+	HeapTuple	tuple;
+
+	if (object->classId == SubscriptionRelationId)
+		find_subscribed(object->objectId, since, found, arg);
+	if (object->classId == TypeRelationId && is_implied_type(object->objectId))
+		return;
+	catalog = table_open(DependRelationId, AccessShareLock);
+	ScanKeyInit(&keys[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(object->classId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_objid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(object->objectId));
+	scan = systable_beginscan(catalog, DependDependerIndexId, true, since ? SnapshotAny : NULL, 2, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend d = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (since == NULL || is_changed_since(tuple->t_data, *since))
+			found_reference(d->refclassid, d->refobjid, found, arg);
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
 }

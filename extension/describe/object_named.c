@@ -21,6 +21,7 @@
 #include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_language.h"
@@ -34,16 +35,19 @@
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
+#include "commands/extension.h"
 #include "commands/proclang.h"
 #include "commands/tablespace.h"
 #include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/value.h"
 #include "parser/parse_func.h"
 #include "parser/parse_type.h"
 #include "utils/acl.h"
 #include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/rel.h"
 
 #include "base/compat.h"
@@ -199,6 +203,10 @@ add_granted(StenoObjects *list, GrantStmt *grant)
 		else if (grant->targtype == ACL_TARGET_OBJECT)
 		{
 			oid = granted_on(grant->objtype, lfirst(lc), &class);
+			if (class == ParameterAclRelationId && !OidIsValid(oid))
+				/* REVOKE has removed the row */
+				steno_objects_add_written(list, "parameter ACL",
+										  convert_GUC_name_for_parameter_acl(strVal(lfirst(lc))), STENO_ACTION_ALTER);
 			add_named_object(list, class, oid, STENO_ACTION_ALTER);
 		}
 	}
@@ -237,56 +245,125 @@ expect_revoked_from(StenoObjects *list, Oid role)
 		const FormData_pg_shdepend *d = (Form_pg_shdepend) GETSTRUCT(tuple);
 
 		if (d->deptype == SHARED_DEPENDENCY_ACL && (d->dbid == MyDatabaseId || d->dbid == InvalidOid))
-			steno_objects_expect(list, d->classid, d->objid);
+			steno_objects_expect(list, d->classid, d->objid, STENO_ACTION_ALTER);
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 }
 
 static void
-expect_all_revoked(void *arg)
+expect_all_revoked(StenoObjects *list, DropOwnedStmt *statement)
 {
-	const Named *named = arg;
 	ListCell   *lc;
 
-	foreach(lc, ((DropOwnedStmt *) named->statement)->roles)
+	foreach(lc, statement->roles)
 	{
 		RoleSpec   *spec = lfirst(lc);
 		Oid			role = spec->roletype == ROLESPEC_PUBLIC ? InvalidOid : get_rolespec_oid(spec, true);
 
 		if (OidIsValid(role))
-			expect_revoked_from(named->list, role);
+			expect_revoked_from(list, role);
 	}
 }
 
+/* ---- LIKE ---- */
+
+/* Expect the use of what CREATE TABLE copies the definition of. */
+static void
+expect_liked(StenoObjects *list, CreateStmt *create)
+{
+	ListCell   *lc;
+
+	foreach(lc, create->tableElts)
+	{
+		ObjectAddress object;
+
+		if (!IsA(lfirst(lc), TableLikeClause))
+			continue;
+		ObjectAddressSet(object, RelationRelationId,
+						 RangeVarGetRelid(((TableLikeClause *) lfirst(lc))->relation, NoLock, true));
+		steno_object_redirect(&object);
+		if (OidIsValid(object.objectId))
+			steno_objects_expect(list, object.classId, object.objectId, STENO_ACTION_USE);
+	}
+}
+
+/* ---- what cannot be found at the end ---- */
+
+static void
+expect_all(void *arg)
+{
+	StenoObjects *list = ((Named *) arg)->list;
+	Node	   *statement = ((Named *) arg)->statement;
+	ListCell   *lc;
+
+	if (IsA(statement, DropOwnedStmt))
+		expect_all_revoked(list, (DropOwnedStmt *) statement);
+	else if (IsA(statement, CreateSchemaStmt))
+	{
+		foreach(lc, ((CreateSchemaStmt *) statement)->schemaElts)
+			if (IsA(lfirst(lc), CreateStmt))
+				expect_liked(list, lfirst(lc));
+	}
+	else
+		expect_liked(list, (CreateStmt *) statement);
+}
+
+/* Whether a statement of this kind may have such objects. */
+bool
+steno_objects_are_expected(Node *statement)
+{
+	return IsA(statement, DropOwnedStmt) || IsA(statement, CreateStmt) || IsA(statement, CreateForeignTableStmt) ||
+		IsA(statement, CreateSchemaStmt);
+}
+
 /*
- * DROP OWNED begins: the server tells nobody on which objects it only revokes privileges, and afterwards, nothing
- * says which these were.
+ * A statement begins: look up what cannot be found when it has succeeded.  DROP OWNED tells nobody on which objects it
+ * only revokes privileges, and nothing says afterwards which these were; and LIKE is replaced by the columns that it
+ * stands for.
  */
 void
-steno_objects_expect_revoked(StenoObjects *list, Node *statement)
+steno_objects_expect_named(StenoObjects *list, Node *statement)
 {
 	Named		named = {list, statement};
 
 	if (list != NULL)
-		(void) steno_object_guarded(expect_all_revoked, &named);
+		(void) steno_object_guarded(expect_all, &named);
 }
 
-/* ---- COMMENT and SECURITY LABEL ---- */
+/* ---- COMMENT, SECURITY LABEL, ALTER EXTENSION, DEPENDS ON EXTENSION ---- */
 
 /* The lookup does not wait for its lock, because the statement holds a stronger one. */
 static void
-add_described(StenoObjects *list, ObjectType type, Node *object)
+add_object(StenoObjects *list, ObjectType type, RangeVar *table, Node *object, int action)
 {
 	Relation	relation = NULL;
-	ObjectAddress address = get_object_address(type, object, &relation, AccessShareLock, true);
+	ObjectAddress address = get_object_address_rv(type, table, (List *) object, &relation, AccessShareLock, true);
 
 	if (relation)
 		relation_close(relation, NoLock);
 	if (!OidIsValid(address.objectId))
 		return;
 	steno_object_redirect(&address);
-	steno_objects_add(list, address.classId, address.objectId, address.objectSubId, STENO_ACTION_ALTER);
+	steno_objects_add(list, address.classId, address.objectId, address.objectSubId, action);
+}
+
+static void
+add_described(StenoObjects *list, ObjectType type, Node *object)
+{
+	add_object(list, type, NULL, object, STENO_ACTION_ALTER);
+}
+
+/* The server has put the name of the table before that of its trigger. */
+static void
+add_depending(StenoObjects *list, AlterObjectDependsStmt *alter)
+{
+	Node	   *object = alter->object;
+
+	if (alter->relation != NULL && object != NULL && IsA(object, List))
+		object = (Node *) list_make1(llast((List *) object));
+	add_object(list, alter->objectType, alter->relation, object, STENO_ACTION_ALTER);
+	add_named_object(list, ExtensionRelationId, get_extension_oid(strVal(alter->extname), true), STENO_ACTION_USE);
 }
 
 /* ---- all statements ---- */
@@ -343,6 +420,38 @@ add_published(StenoObjects *list, List *published)
 	}
 }
 
+/* The other table of ALTER TABLE, or index of ALTER INDEX: for that of INHERIT, the server calls the hook. */
+static void
+add_attached(StenoObjects *list, List *commands)
+{
+	ListCell   *lc;
+
+	foreach(lc, commands)
+	{
+		Node	   *definition = lfirst_node(AlterTableCmd, lc)->def;
+
+		if (definition && IsA(definition, PartitionCmd))
+			add_named_relation(list, ((PartitionCmd *) definition)->name, STENO_ACTION_USE);
+	}
+}
+
+/* Tables that a query is defined with, in its subqueries, too. */
+static bool
+add_queried(Node *node, void *list)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, RangeTblEntry))
+	{
+		if (((RangeTblEntry *) node)->rtekind == RTE_RELATION)
+			add_named_object(list, RelationRelationId, ((RangeTblEntry *) node)->relid, STENO_ACTION_USE);
+		return false;
+	}
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, add_queried, list, QTW_EXAMINE_RTES_BEFORE);
+	return expression_tree_walker(node, add_queried, list);
+}
+
 static void
 add_operator_family(StenoObjects *list, AlterOpFamilyStmt *alter)
 {
@@ -363,9 +472,21 @@ add_all_named(void *arg)
 	{
 		case T_AlterTableStmt:
 			add_named_relation(list, ((AlterTableStmt *) statement)->relation, STENO_ACTION_ALTER);
+			add_attached(list, ((AlterTableStmt *) statement)->cmds);
+			break;
+		case T_AlterObjectDependsStmt:
+			add_depending(list, (AlterObjectDependsStmt *) statement);
+			break;
+		case T_AlterExtensionContentsStmt:
+			add_object(list, ((AlterExtensionContentsStmt *) statement)->objtype, NULL,
+					   ((AlterExtensionContentsStmt *) statement)->object, STENO_ACTION_USE);
 			break;
 		case T_ViewStmt:		/* OR REPLACE alters an existing view */
 			add_named_relation(list, ((ViewStmt *) statement)->view, STENO_ACTION_ALTER);
+			break;
+		case T_CreateTableAsStmt:	/* WITH NO DATA: the query does not run */
+			if (((CreateTableAsStmt *) statement)->into->skipData)
+				(void) add_queried(((CreateTableAsStmt *) statement)->query, list);
 			break;
 		case T_RefreshMatViewStmt:
 			add_named_relation(list, ((RefreshMatViewStmt *) statement)->relation, STENO_ACTION_ALTER);
@@ -404,7 +525,6 @@ add_all_named(void *arg)
 			add_published(list, ((AlterPublicationStmt *) statement)->pubobjects);
 			break;
 		case T_DropOwnedStmt:
-			steno_objects_name_expected(list);
 			add_named_roles(list, ((DropOwnedStmt *) statement)->roles);
 			break;
 		case T_ReassignOwnedStmt:
@@ -422,6 +542,8 @@ steno_objects_are_named(Node *statement)
 {
 	switch (nodeTag(statement))
 	{
+		case T_AlterExtensionContentsStmt:
+		case T_AlterObjectDependsStmt:
 		case T_AlterOpFamilyStmt:
 		case T_AlterTableStmt:
 		case T_ViewStmt:
@@ -439,6 +561,8 @@ steno_objects_are_named(Node *statement)
 		case T_DropOwnedStmt:
 		case T_ReassignOwnedStmt:
 			return true;
+		case T_CreateTableAsStmt:
+			return ((CreateTableAsStmt *) statement)->into->skipData;
 		default:
 			return false;
 	}

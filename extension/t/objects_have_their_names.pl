@@ -34,6 +34,7 @@ ALTER TABLE t RENAME CONSTRAINT positive TO more
 	rename table constraint positive on public.t -> more on public.t
 	use table public.t
 ALTER TABLE t RENAME COLUMN c TO d
+	use table public.t
 	rename table column public.t.c -> public.t.d
 ALTER TABLE t RENAME TO u
 	rename table public.t -> public.u
@@ -62,10 +63,13 @@ DROP INDEX CONCURRENTLY s.j
 	use table s.u
 CREATE VIEW v AS SELECT a FROM s.u
 	create view public.v
+	use table s.u
 CREATE OR REPLACE VIEW v AS SELECT a, 1 AS one FROM s.u
 	alter view public.v
+	use table s.u
 CREATE MATERIALIZED VIEW m AS SELECT a FROM s.u
 	create materialized view public.m
+	use table s.u
 REFRESH MATERIALIZED VIEW m
 	alter materialized view public.m
 CREATE TABLE ctas AS SELECT 1 AS a
@@ -84,6 +88,7 @@ CREATE TABLE p (a int) PARTITION BY RANGE (a)
 	create table public.p
 CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)
 	create table public.p1
+	use table public.p
 CREATE TABLE p2 (a int)
 	create table public.p2
 ALTER TABLE p ATTACH PARTITION p2 FOR VALUES FROM (10) TO (20)
@@ -104,6 +109,14 @@ CREATE TYPE ct AS (a int, b int)
 	create type public.ct
 ALTER TYPE ct ADD ATTRIBUTE c int
 	alter type public.ct
+ALTER TYPE ct RENAME ATTRIBUTE c TO cc
+	use type public.ct
+	rename composite type column public.ct.c -> public.ct.cc
+COMMENT ON COLUMN ct.cc IS 'x'
+	alter type public.ct
+ALTER TYPE ct DROP ATTRIBUTE cc
+	alter type public.ct
+	drop composite type column public.ct.cc
 CREATE TYPE en AS ENUM ('a')
 	create type public.en
 ALTER TYPE en ADD VALUE 'b'
@@ -213,6 +226,7 @@ GRANT ALTER SYSTEM ON PARAMETER steno.log TO r2
 REVOKE SET ON PARAMETER steno.log FROM r3
 	alter parameter ACL steno.log
 REVOKE ALTER SYSTEM ON PARAMETER steno.log FROM r2
+	alter parameter ACL steno.log
 ALTER DEFAULT PRIVILEGES FOR ROLE r3 IN SCHEMA s GRANT SELECT ON TABLES TO r2
 	create default acl for role r3 in schema s on tables
 SELECT lo_create(4711)

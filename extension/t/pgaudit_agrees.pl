@@ -280,6 +280,7 @@ my @differences = (
 	},
 	{
 		name => 'Defaults that are dropped',
+		both => sub { same($_[0], $_[1], 'kind', 'name') && $_[0]{kind} eq 'DEFAULT VALUE' && $_[1]{kind} eq 'TABLE' },
 		only_pgaudit => sub { $_[0]{kind} eq 'DEFAULT VALUE' },
 	},
 	{
