@@ -77,19 +77,7 @@ is_in_background(void)
 }
 
 /*
- * Whether the main loop is handling an error: it resets these two variables before,
- * and no other code does.
- */
-static inline bool
-main_loop_handles_error(void)
-{
-	return error_context_stack == NULL && debug_query_string == NULL;
-}
-
-/*
- * Encode the shape of what was raised, with the relations that its text names, if it was refused in parse analysis.
- * When the main loop aborts the transaction, they are not looked for: to parse, the error that it handles has to be
- * copied (see error_of_main_loop).  Nor when the process exits, where an error would be FATAL.
+ * Encode the shape of what was raised, with the relations that its text names.
  */
 STENO_COLD static void
 encode_raised(StenoRecord *record)
@@ -98,12 +86,13 @@ encode_raised(StenoRecord *record)
 	StenoWritten written = {0};
 	StenoShape	shape = {.class = STENO_CLASS_ERROR, .command = ""};
 
-	if (steno_raised.refused && steno_my.log_relation)
+	if (steno_my.log_relation)
 	{
-		if (main_loop_handles_error() || proc_exit_inprogress)
-			written.omitted = 1;
+		if (!steno_can_parse_again())
+			written.omitted = steno_raised.by_grammar ? 0 : 1;
 		else
-			steno_written_in_text(&written, steno_raised.query, strlen(steno_raised.query), true, steno_raised.at);
+			steno_written_in_failed(&written, steno_raised.query, strlen(steno_raised.query), true, steno_raised.at,
+								  steno_raised.by_grammar);
 		if (written.count + written.omitted > 0)
 			shape.written = &written;
 	}
@@ -166,9 +155,20 @@ record_raised(void)
 }
 
 /*
- * A query has failed in the planner, before the executor saw it.  Catalogs can no
- * longer be read, so names of relations that are not cached are missing.
+ * Find what a query names that has failed in the planner, also in the body of a function that was to be put into it.
+ * Catalogs can no longer be read.
  */
+STENO_COLD static void
+find_unplanned(StenoWritten *written, const StenoUnplanned *q, const StenoStatement *s, const ErrorData *edata)
+{
+	steno_written_in_failed(written, s->text, s->text_len, s->depth > 0, 0, false);
+	if (edata->internalquery && edata->internalquery != q->source)
+		steno_written_in_failed(written, edata->internalquery, strlen(edata->internalquery), true, edata->internalpos,
+							  steno_refused_by_grammar(edata));
+	steno_written_in_query(written, q->query);
+}
+
+/* A query has failed in the planner, before the executor saw it. */
 STENO_COLD void
 steno_record_unplanned(const StenoUnplanned *q)
 {
@@ -177,7 +177,8 @@ steno_record_unplanned(const StenoUnplanned *q)
 	StenoRecord record;
 	StenoParams values;
 	StenoEvent	event = {.kind = STENO_KIND_STATEMENT};
-	StenoShape	shape = {.command = q->command, .params = q->params, .failing = true};
+	StenoWritten written = {0};
+	StenoShape	shape = {.command = q->command, .params = q->params, .failing = true, .written = &written};
 	bool		before = steno_allow_barriers(true);
 	uint32		hurry;
 
@@ -186,7 +187,8 @@ steno_record_unplanned(const StenoUnplanned *q)
 	steno_forget_raised();
 	if (q->depth == 0 && steno_my.open_count > 0)
 		steno_open_finish_committed();
-	steno_number_statement(&s, q->source, q->location, q->length, q->class, q->depth, q->forced);
+	steno_number_statement(&s, q->source, q->query->stmt_location, q->query->stmt_len, q->class, q->depth,
+						   q->forced);
 	if (unlikely(steno_my.policy != 0))
 	{
 		steno_policy_judge(&s, NULL, 0, true);
@@ -210,7 +212,10 @@ steno_record_unplanned(const StenoUnplanned *q)
 		{
 			event.edata = steno_handled = CopyErrorData();
 			steno_session_failing(s.user_id);
+			if (steno_my.log_relation)
+				find_unplanned(&written, q, &s, steno_handled);
 			steno_make_record(&s, &event, &shape, &record, &values);
+			steno_add_search_path(&record, &written, s.user_id);
 			steno_put_ended(&s, &record);
 		}
 		PG_FINALLY();
@@ -433,7 +438,7 @@ fail_unreported(void)
 	MemoryContext old = CurrentMemoryContext;
 
 	if (steno_my.level == NULL && (steno_my.open_count > 0 || steno_rewritten_waits()) &&
-		!proc_exit_inprogress && main_loop_handles_error() && !steno_failure_is_reported())
+		!proc_exit_inprogress && steno_main_loop_handles_error() && !steno_failure_is_reported())
 	{
 		edata = error_of_main_loop(&noted);
 		if (steno_my.open_count > 0)
@@ -443,7 +448,7 @@ fail_unreported(void)
 		MemoryContextReset(steno_raised.context);
 		steno_my.reported = false;
 	}
-	if (steno_my.level == NULL || !(proc_exit_inprogress || main_loop_handles_error()))
+	if (steno_my.level == NULL || !(proc_exit_inprogress || steno_main_loop_handles_error()))
 		return;
 	steno_my.starting_own = false;
 	while (steno_my.level && steno_my.level != &steno_top_level)
@@ -581,7 +586,7 @@ steno_background_failed(const ErrorData *edata, Oid *user_id, uint64 *xid)
 static void
 fail_unreported_safely(void)
 {
-	if (!steno_record_guarded(fail_unreported) && (main_loop_handles_error() || proc_exit_inprogress))
+	if (!steno_record_guarded(fail_unreported) && (steno_main_loop_handles_error() || proc_exit_inprogress))
 		steno_my.level = NULL;
 }
 

@@ -37,27 +37,16 @@ static emit_log_hook_type previous_emit;
 
 /*
  * Whether the parser rejected the client's string, so that none of its statements
- * has run.  This is decided by the source file of the error: SQLSTATEs do not
- * distinguish errors of the parser from later ones.  mbutils.c checks the encoding
- * of escapes for the scanner, and exec_parse_message refuses more than one
- * statement.
+ * has run.  exec_parse_message refuses more than one statement.
  */
 static bool
 is_unparsed(const ErrorData *edata)
 {
-	static const char *const sources[] = {"gram.y", "scan.l", "parser.c", "mbutils.c"};
-	const char *name = edata->filename ? strrchr(edata->filename, '/') : NULL;
-	int			i;
-
-	if (edata->filename == NULL || edata->internalquery != NULL)
+	if (edata->internalquery != NULL)
 		return false;
 	if (edata->sqlerrcode == ERRCODE_SYNTAX_ERROR && edata->funcname && strcmp(edata->funcname, "exec_parse_message") == 0)
 		return true;
-	name = name ? name + 1 : edata->filename;
-	for (i = 0; i < (int) lengthof(sources); i++)
-		if (strcmp(name, sources[i]) == 0)
-			return true;
-	return false;
+	return steno_refused_by_grammar(edata);
 }
 
 /*
@@ -97,18 +86,21 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 }
 
 /*
- * Add the relations that a statement names which was refused in parse analysis, as they are written.  Statements before
- * it in its source may have changed how strings with backslashes are read: then it is not known what it names.
+ * Add the relations that a statement names which has failed before they were looked up, as they are written.  Statements
+ * before it in its source may have changed how strings with backslashes are read: then it is not known what it names.
+ * Nor is it when the process exits, where an error while it is parsed would end that.
  */
 STENO_COLD static void
-add_written(StenoRecord *record, const char *source, bool in_function, int at)
+add_written(StenoRecord *record, const char *source, bool in_function, const ErrorData *edata)
 {
 	MemoryContext old = MemoryContextSwitchTo(steno_raised.context);
 	StenoWritten written = {0};
 	StenoShape	shape = {.class = STENO_CLASS_ERROR, .command = "", .written = &written};
 
-	if (record->text == source || memchr(record->text, '\\', record->text_len) == NULL)
-		steno_written_in_text(&written, record->text, record->text_len, in_function, at);
+	if (edata->elevel == ERROR &&
+		(record->text == source || memchr(record->text, '\\', record->text_len) == NULL))
+		steno_written_in_failed(&written, record->text, record->text_len, in_function, edata->internalpos,
+							  steno_refused_by_grammar(edata));
 	else
 		written.omitted = 1;
 	if (written.count + written.omitted > 0)
@@ -159,9 +151,9 @@ record_failure(const char *source, const ErrorData *edata, Oid user_id, uint64 x
 		record.text = in_function ? source : failed_text(source, edata, &len);
 		record.text_len = len;
 	}
-	if (unlikely(steno_refused_in_analysis(edata)) && record.text && steno_my.log_relation)
+	if (record.text && steno_my.log_relation)
 	{
-		add_written(&record, source, in_function, edata->internalpos);
+		add_written(&record, source, in_function, edata);
 		steno_record_put_failed(&record);
 		MemoryContextReset(steno_raised.context);
 		return;

@@ -334,9 +334,8 @@ plan_query(STENO_PLAN_ARGS)
 	PG_CATCH();
 	{
 		StenoUnplanned unplanned = {
+			.query = query,
 			.source = source,
-			.location = query->stmt_location,
-			.length = query->stmt_len,
 			.class = steno_query_class(query->commandType, query->hasModifyingCTE),
 			.command = steno_query_command(query->commandType),
 			.params = params,

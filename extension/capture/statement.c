@@ -98,7 +98,7 @@ steno_note_raised(void *arg)
 		steno_raised.recorded_code = 0;
 		steno_raised.message = edata->message;
 		steno_raised.query = edata->internalquery;
-		steno_raised.refused = edata->internalquery != NULL && steno_refused_in_analysis(edata);
+		steno_raised.by_grammar = steno_refused_by_grammar(edata);
 		steno_raised.at = edata->internalpos;
 		steno_raised.filename = edata->filename;
 		steno_raised.user_id = steno_private.get_user_id();

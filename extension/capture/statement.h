@@ -32,7 +32,7 @@ typedef struct StenoRaised
 	char	   *query;			/* text of a nested statement, if known */
 	const char *filename;		/* of the server's source, a constant */
 	Oid			user_id;		/* the role then: the abort of a subtransaction sets it back */
-	bool		refused;		/* in parse analysis, so the text can be parsed */
+	bool		by_grammar;		/* it has refused the text */
 	int			at;				/* position in that text, in characters; 0: not known */
 	MemoryContext context;		/* of the strings */
 	TimestampTz transaction;	/* outside of any statement: begin of the transaction in which it was raised; 0: none */

@@ -17,6 +17,7 @@
 #include "policy/audit_role.h"
 #include "base/compat.h"
 #include "capture/statement_record.h"
+#include "describe/relation_cache.h"
 #include "filter/redact.h"
 #include "session/role.h"
 
@@ -580,6 +581,63 @@ steno_add_search_path(StenoRecord *record, const StenoWritten *written, Oid user
 	steno_written_add_path(record, written, strncmp(name, "pg_unknown ", 11) == 0 ? NULL : name);
 }
 
+/* Whether a name is that of a relation which was found, with all that it is said to be used for. */
+static bool
+is_found(const StenoWrittenName *n, const StenoAccess *relations, int count)
+{
+	char		name[STENO_RELATION_NAME_MAX];
+	uint8	   *p = (uint8 *) name;
+	int			i;
+
+	if (n->schema[0] != '\0')
+		p = steno_put_identifier(p, n->schema);
+	*p++ = '.';
+	p = steno_put_identifier(p, n->name);
+	for (i = 0; i < count; i++)
+	{
+		const StenoRelation *r = steno_relation_find(relations[i].relid);
+		int			len = (char *) p - name;
+		int			before = r ? r->name_len - len : -1;	/* the schema, if none is written */
+
+		if (before < 0 || (before > 0 && n->schema[0] != '\0') || memcmp(r->name + before, name, len) != 0)
+			continue;
+		if ((n->access & ~(STENO_ACCESS_WRITTEN | relations[i].access)) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* What a utility statement that has failed names, besides the relations that it has looked up. */
+STENO_COLD static void
+find_written(StenoShape *shape, StenoWritten *written, const StenoLevel *l, const ErrorData *edata)
+{
+	const StenoStatement *s = l->utility;
+	MemoryContext old;
+	bool		parsed = false;
+	int			i;
+
+	written->count = 0;
+	written->omitted = 0;
+	if (s->class == STENO_CLASS_TRANSACTION)
+		return;
+	if (edata->elevel == ERROR && steno_can_parse_again())
+	{
+		old = MemoryContextSwitchTo(steno_raised.context);
+		parsed = steno_written_in_text(written, s->text, s->text_len, s->depth > 0, 0);
+		MemoryContextSwitchTo(old);
+	}
+	/* the server may have changed the tree */
+	if (!parsed && l->tree && edata->sqlerrcode != ERRCODE_STATEMENT_TOO_COMPLEX)
+		steno_written_in_tree(written, l->tree);
+	else if (!parsed)
+		written->omitted = 1;
+	for (i = 0; i < written->count; i++)
+		if (is_found(&written->names[i], l->relations, l->relations_count))
+			written->names[i--] = written->names[--written->count];
+	if (written->count + written->omitted > 0)
+		shape->written = written;
+}
+
 /* Make the record of a utility statement.  values has room for its parameters. */
 void
 steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record, StenoParams *values)
@@ -596,13 +654,9 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 	};
 	StenoWritten written;
 
-	/* it was refused, or failed, before it looked anything up */
-	if (unlikely(event->edata != NULL) && l->tree != NULL && l->relations_count == 0 && steno_my.log_relation &&
-		event->edata->sqlerrcode != ERRCODE_STATEMENT_TOO_COMPLEX)
-	{
-		steno_written_find(&written, l->tree);
-		shape.written = written.count + written.omitted > 0 ? &written : NULL;
-	}
+	/* it was refused, or failed, perhaps before it looked everything up */
+	if (unlikely(event->edata != NULL) && steno_my.log_relation)
+		find_written(&shape, &written, l, event->edata);
 	make_record(l->utility, event, &shape, record, values);
 	if (unlikely(shape.written != NULL))
 		steno_add_search_path(record, shape.written, l->utility->user_id);

@@ -7,6 +7,8 @@
 #ifndef STENO_STATEMENT_RECORD_H
 #define STENO_STATEMENT_RECORD_H
 
+#include "storage/ipc.h"
+
 #include "capture/statement.h"
 #include "delivery/record.h"
 #include "describe/param.h"
@@ -165,14 +167,33 @@ steno_wants_start(const StenoStatement *s)
 /* ---- failed_statement.c ---- */
 
 /*
+ * Whether the main loop is handling an error: it resets these two variables before,
+ * and no other code does.
+ */
+static inline bool
+steno_main_loop_handles_error(void)
+{
+	return error_context_stack == NULL && debug_query_string == NULL;
+}
+
+/*
+ * Whether a text that has failed can be parsed again.  When the main loop aborts the transaction, the error that it
+ * handles would have to be copied (see error_of_main_loop).  When the process exits, an error would be FATAL.
+ */
+static inline bool
+steno_can_parse_again(void)
+{
+	return !steno_main_loop_handles_error() && !proc_exit_inprogress;
+}
+
+/*
  * A query that the planner could not plan, in the PG_CATCH of the planner's hook, which owns it.
  * It points to the caller's query and parameters, which the hook's caller has yet to let go.
  */
 typedef struct StenoUnplanned
 {
+	const Query *query;
 	const char *source;
-	int			location;
-	int			length;
 	int			class;
 	const char *command;		/* NULL: SELECT */
 	ParamListInfo params;

@@ -90,13 +90,58 @@ steno_put_identifier(uint8 *p, const char *s)
 	return p;
 }
 
-/* Put names as they are written as the relations of a shape. */
+/* How names as they are written are used that may have columns. */
+static uint32
+columns_of_written(const StenoWrittenName *n)
+{
+	return n->access & (STENO_ACCESS_SELECT | STENO_ACCESS_INSERT | STENO_ACCESS_UPDATE);
+}
+
+/* Bytes that they take in a list of columns. */
+STENO_COLD static uint32
+written_columns_size(const StenoWritten *written)
+{
+	uint32		size = 2 * written->count;
+	int			i;
+
+	for (i = 0; i < written->count; i++)
+		if (columns_of_written(&written->names[i]) != 0)
+			size += 2;
+	return size;
+}
+
+/* In a list of columns, theirs are not known: no view, and one entry without a name. */
 STENO_COLD static uint8 *
-put_written(uint8 *p, const StenoWritten *written)
+put_written_columns(uint8 *p, const StenoWritten *written)
 {
 	int			i;
 
-	p = steno_put_varint(p, written->count);
+	for (i = 0; i < written->count; i++)
+	{
+		uint32		access = columns_of_written(&written->names[i]);
+
+		*p++ = 0;
+		*p++ = access != 0;
+		if (access != 0)
+		{
+			*p++ = access;
+			*p++ = 0;
+		}
+	}
+	return p;
+}
+
+/* Put relations of a shape, the first ones of which count are shown, and after them names as they are written. */
+STENO_COLD static uint8 *
+put_written(uint8 *p, const StenoShape *what, int count, int shown)
+{
+	const StenoWritten *written = what->written;
+	int			i;
+
+	p = steno_put_varint(p, shown + written->count);
+	for (i = 0; i < count; i++)
+		if (steno_relation_is_shown(what->relations, i))
+			p = steno_relation_put(p, what->relations[i].relid, what->relations[i].access);
 	for (i = 0; i < written->count; i++)
 	{
 		const StenoWrittenName *n = &written->names[i];
@@ -170,7 +215,7 @@ encode_head_alone(StenoRecord *record, const StenoShape *what, uint32 command_le
 	memset(p, 0, 2);			/* no relations, parameters */
 	record->shape = usual_shape;
 	record->shape_len = p + 2 - usual_shape;
-	omitted = count_omitted(what, 0);
+	omitted = count_omitted(what, 0) + (what->written ? what->written->count : 0);
 	if (omitted > 0)
 		steno_record_add_omitted(record, "relations_omitted", omitted);
 	if (what->objects != NULL)
@@ -289,7 +334,8 @@ put_columns(uint8 *p, const StenoShape *what, const ColumnList *columns)
 
 	*p++ = STENO_LIST_COLUMNS;
 	p = steno_put_varint(p, columns->size);
-	return p + steno_columns_put(p, what->relations, columns->count, columns->limit, &omitted);
+	p += steno_columns_put(p, what->relations, columns->count, columns->limit, &omitted);
+	return unlikely(what->written != NULL) ? put_written_columns(p, what->written) : p;
 }
 
 /* The length of a name that clients choose.  The server knows no more of it than this, either. */
@@ -352,6 +398,10 @@ put_before_params(StenoRecord *record, const StenoShape **shape, StenoShape *ord
 	cut = count < what->count;
 	if (unlikely(cut) && order_relations(ordered, what))
 	{
+		/* what is behind the values counts the relations of the shape, and names as they are written are none */
+		ordered->written = NULL;
+		if (what->written)
+			ordered->missing += what->written->count + what->written->omitted;
 		*shape = what = ordered;
 		count = what->count;
 		size = steno_relations_size(what->relations, &count, &shown, left);
@@ -367,6 +417,8 @@ put_before_params(StenoRecord *record, const StenoShape **shape, StenoShape *ord
 	if (shown > 0)
 	{
 		size_columns(what, count, limit > room ? limit - room : 0, columns);
+		if (unlikely(what->written != NULL) && columns->size > 0)
+			columns->size += written_columns_size(what->written);
 		room += columns->size;
 	}
 	if (unlikely(what->written != NULL))
@@ -386,10 +438,10 @@ put_before_params(StenoRecord *record, const StenoShape **shape, StenoShape *ord
 		steno_record_add_omitted(record, "columns_omitted", columns->omitted);
 	record->shape = p;
 	p = put_head(p, what, command_len);
+	if (unlikely(what->written != NULL))
+		return put_written(p, what, count, shown);
 	if (shown > 0)
 		return steno_relations_put(p, what->relations, count, shown);
-	if (unlikely(what->written != NULL))
-		return put_written(p, what->written);
 	*p++ = 0;
 	return p;
 }

@@ -34,6 +34,7 @@ typedef struct StenoWritten
 	int			count;
 	int			omitted;
 	int			depth;			/* while they are looked for */
+	const struct StenoScope *scope; /* the same: names that are no relations */
 	StenoWrittenName names[STENO_WRITTEN_MOST];
 } StenoWritten;
 
@@ -51,7 +52,7 @@ typedef struct StenoShape
 	bool		failing;		/* an error is being handled: values are encoded without calling
 								 * output functions */
 	StenoObjects *objects;
-	const StenoWritten *written;	/* instead of relations; NULL: none */
+	const StenoWritten *written;	/* after relations; NULL: none */
 } StenoShape;
 
 /*

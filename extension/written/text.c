@@ -15,19 +15,28 @@
 #include "base/compat.h"
 #include "written/written.h"
 
+/* A longer text is not parsed again: nothing could interrupt that. */
+#define LONGEST_PARSED (1024 * 1024)
+
 /*
- * Whether a statement has been refused in parse analysis, after the parser had accepted it: what is parsed again
- * then raises no error, usually.
+ * Whether the grammar has refused a text, so that nothing that it names has been looked up.  This is decided by the
+ * source file of the error: SQLSTATEs do not distinguish errors of the parser from later ones.  mbutils.c checks the
+ * encoding of escapes for the scanner.
  */
 bool
-steno_refused_in_analysis(const ErrorData *edata)
+steno_refused_by_grammar(const ErrorData *edata)
 {
-	int			category = ERRCODE_TO_CATEGORY(edata->sqlerrcode);
+	static const char *const sources[] = {"gram.y", "scan.l", "parser.c", "mbutils.c", "pl_gram.y", "pl_scanner.c"};
+	const char *name = edata->filename ? strrchr(edata->filename, '/') : NULL;
+	int			i;
 
-	return edata->elevel == ERROR && edata->filename != NULL && edata->sqlerrcode != ERRCODE_SYNTAX_ERROR &&
-		(category == ERRCODE_SYNTAX_ERROR_OR_ACCESS_RULE_VIOLATION || category == ERRCODE_INVALID_SCHEMA_NAME ||
-		 category == ERRCODE_INVALID_CATALOG_NAME) &&
-		strstr(edata->filename, "gram.") == NULL && strstr(edata->filename, "scan") == NULL;
+	if (edata->filename == NULL)
+		return false;
+	name = name ? name + 1 : edata->filename;
+	for (i = 0; i < (int) lengthof(sources); i++)
+		if (strcmp(name, sources[i]) == 0)
+			return true;
+	return false;
 }
 
 /*
@@ -60,18 +69,41 @@ copy_of_handled(void)
 	return copy;
 }
 
-/* Parse it in one of the ways of the grammar; NIL if that does not accept it. */
-static List *
-parse_as(const char *text, RawParseMode mode)
+/* What is done while another error is being handled. */
+typedef struct Quietly
+{
+	StenoWritten *written;
+	Node	   *tree;
+	const char *text;
+	RawParseMode mode;
+	List	   *parsed;
+} Quietly;
+
+static void
+parse(Quietly *q)
+{
+	q->parsed = raw_parser(q->text, q->mode);
+}
+
+static void
+walk_tree(Quietly *q)
+{
+	steno_written_add(q->written, q->tree);
+}
+
+/* Do it; false: it has raised an error, of which nothing is left. */
+static bool
+try(void (*work) (Quietly *q), Quietly *q)
 {
 	uint32		interrupts = InterruptHoldoffCount;
 	uint32		cancels = QueryCancelHoldoffCount;
 	MemoryContext context = CurrentMemoryContext;
-	List	   *volatile parsed = NIL;
+	volatile bool done = false;
 
 	PG_TRY();
 	{
-		parsed = raw_parser(text, mode);
+		work(q);
+		done = true;
 	}
 	PG_CATCH();
 	{
@@ -82,38 +114,61 @@ parse_as(const char *text, RawParseMode mode)
 		steno_forget_error();
 	}
 	PG_END_TRY();
-	return parsed;
+	return done;
 }
 
 /*
- * Parse a text again.  The client has had the parser's warnings, and must get the error that is being handled, and no
- * other.  What functions run is also an expression, or an assignment, of PL/pgSQL.
+ * The same, without telling anybody of errors and warnings.  The client has had those of the parser, and must get the
+ * error that is being handled, and no other.  Our own callback would take an error for one of the statement.
  */
-static List *
-parse_again(const char *text, bool in_function)
+static bool
+try_quietly(void (*work) (Quietly *q), Quietly *q)
 {
-	static const RawParseMode modes[] = {RAW_PARSE_DEFAULT, RAW_PARSE_PLPGSQL_EXPR, RAW_PARSE_PLPGSQL_ASSIGN1,
-	RAW_PARSE_PLPGSQL_ASSIGN2, RAW_PARSE_PLPGSQL_ASSIGN3};
 	int			client_level = client_min_messages;
 	int			log_level = STENO_LOG_MIN_MESSAGES(MyBackendType);
 	ErrorContextCallback *callbacks = error_context_stack;
 	ErrorData  *before = steno_handled;
-	List	   *parsed = NIL;
-	int			i;
+	bool		done;
 
-	/* nobody is told of the errors that this raises: our own callback would take them for one of the statement */
 	error_context_stack = NULL;
 	if (steno_handled == NULL)
 		steno_handled = copy_of_handled();
 	client_min_messages = ERROR;
 	STENO_LOG_MIN_MESSAGES(MyBackendType) = FATAL;
-	for (i = 0; i < (in_function ? lengthof(modes) : 1) && parsed == NIL; i++)
-		parsed = parse_as(text, modes[i]);
+	done = try(work, q);
 	steno_handled = before;
 	client_min_messages = client_level;
 	STENO_LOG_MIN_MESSAGES(MyBackendType) = log_level;
 	error_context_stack = callbacks;
-	return parsed;
+	return done;
+}
+
+/* Parse a text again.  What functions run is also an expression, or an assignment, of PL/pgSQL. */
+static List *
+parse_again(const char *text, bool in_function)
+{
+	static const RawParseMode modes[] = {RAW_PARSE_DEFAULT, RAW_PARSE_PLPGSQL_EXPR, RAW_PARSE_PLPGSQL_ASSIGN1,
+	RAW_PARSE_PLPGSQL_ASSIGN2, RAW_PARSE_PLPGSQL_ASSIGN3};
+	Quietly		q = {.text = text};
+	int			i;
+
+	for (i = 0; i < (in_function ? lengthof(modes) : 1); i++)
+	{
+		q.mode = modes[i];
+		if (try_quietly(parse, &q) && q.parsed != NIL)
+			return q.parsed;
+	}
+	return NIL;
+}
+
+/* Add the relations that a tree names which the server has parsed.  The names belong to it. */
+void
+steno_written_in_tree(StenoWritten *w, Node *tree)
+{
+	Quietly		q = {.written = w, .tree = tree};
+
+	if (!try_quietly(walk_tree, &q))
+		w->omitted++;
 }
 
 /* Whether a statement of a text contains the character with this number; 0: it is not known where the error is. */
@@ -128,24 +183,38 @@ is_at(const RawStmt *statement, const char *text, int at)
 }
 
 /*
- * Find the relations that a text names.  in_function: it may contain several statements, as the body of a function
- * does; those are found which that at the position of the error names, counted in characters.
+ * Add the relations that a text names which has failed.  in_function: it may contain several statements, as the body of
+ * a function does; those are found which that at the position of the error names, counted in characters.
+ * Returns whether it could be parsed.
  */
-void
+bool
 steno_written_in_text(StenoWritten *w, const char *text, uint64 len, bool in_function, int at)
 {
-	char	   *copy = pnstrdup(text, len);
+	List	   *parsed;
+	char	   *copy;
 	ListCell   *lc;
-	bool		first = true;
 
-	w->count = 0;
-	w->omitted = 0;
-	foreach(lc, parse_again(copy, in_function))
+	if (len > LONGEST_PARSED)
+		return false;
+	copy = pnstrdup(text, len);
+	parsed = parse_again(copy, in_function);
+	foreach(lc, parsed)
 	{
 		const RawStmt *statement = lfirst_node(RawStmt, lc);
 
-		if (in_function ? is_at(statement, copy, at) : first)
-			steno_written_add(w, statement->stmt);
-		first = false;
+		if (!in_function || is_at(statement, copy, at))
+			steno_written_in_tree(w, statement->stmt);
 	}
+	return parsed != NIL;
+}
+
+/*
+ * The same, if it could not be parsed: something may be missing, unless it was the grammar that has refused it, and so
+ * nothing was looked up.
+ */
+void
+steno_written_in_failed(StenoWritten *w, const char *text, uint64 len, bool in_function, int at, bool by_grammar)
+{
+	if (!steno_written_in_text(w, text, len, in_function, at) && !by_grammar)
+		w->omitted++;
 }

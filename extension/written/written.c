@@ -72,20 +72,57 @@ add_ranges(StenoWritten *w, const List *relations, uint32 access)
 /* Deeper parts of a query are not looked at, so that this cannot fail for lack of stack. */
 #define DEEPEST 300
 
+/* The names that a statement's WITH clause gives to queries: they are no relations. */
+typedef struct StenoScope
+{
+	const WithClause *with;		/* NULL: none */
+	int			visible;		/* how many of its queries can be named, the first ones */
+	const struct StenoScope *outer;
+} StenoScope;
+
 static bool walk(Node *node, void *arg);
 
-/* Names of WITH are no relations. */
-static void
-forget_ctes(StenoWritten *w, const WithClause *with)
+static bool
+is_of_with(const StenoWritten *w, const RangeVar *relation)
 {
-	ListCell   *lc;
+	const StenoScope *scope;
 	int			i;
 
-	foreach(lc, with ? with->ctes : NIL)
-		for (i = 0; i < w->count; i++)
-			if (w->names[i].schema[0] == '\0' && w->names[i].access == (STENO_ACCESS_SELECT | STENO_ACCESS_WRITTEN) &&
-				strcmp(w->names[i].name, lfirst_node(CommonTableExpr, lc)->ctename) == 0)
-				w->names[i--] = w->names[--w->count];
+	if (relation->schemaname != NULL || relation->relname == NULL)
+		return false;
+	for (scope = w->scope; scope; scope = scope->outer)
+		for (i = 0; i < scope->visible; i++)
+			if (strcmp(list_nth_node(CommonTableExpr, scope->with->ctes, i)->ctename, relation->relname) == 0)
+				return true;
+	return false;
+}
+
+/* The queries of the WITH clause itself: each can name those before it, or, if it is recursive, all. */
+static void
+walk_with(StenoWritten *w, const WithClause *with)
+{
+	StenoScope	scope = {.with = with, .outer = w->scope->outer};
+	const StenoScope *before = w->scope;
+	int			i;
+
+	w->scope = &scope;
+	for (i = 0; i < list_length(with->ctes); i++)
+	{
+		scope.visible = with->recursive ? list_length(with->ctes) : i;
+		(void) raw_expression_tree_walker(list_nth(with->ctes, i), walk, w);
+	}
+	w->scope = before;
+}
+
+/* A statement but for its target, which the caller has taken out of it. */
+static void
+walk_statement(StenoWritten *w, Node *statement, const WithClause *with)
+{
+	StenoScope	scope = {.with = with, .visible = with ? list_length(with->ctes) : 0, .outer = w->scope};
+
+	w->scope = &scope;
+	(void) raw_expression_tree_walker(statement, walk, w);
+	w->scope = scope.outer;
 }
 
 static uint32
@@ -112,57 +149,87 @@ merge_access(const List *clauses)
 	return access;
 }
 
-static bool
-walk_node(Node *node, void *arg)
+static void
+walk_insert(StenoWritten *w, const InsertStmt *insert)
 {
-	StenoWritten *w = arg;
-	const WithClause *with = NULL;
+	InsertStmt	rest = *insert;
+	bool		updates = insert->onConflictClause && insert->onConflictClause->action == ONCONFLICT_UPDATE;
 
-	if (node == NULL)
-		return false;
+	add_range(w, insert->relation, STENO_ACCESS_INSERT | (updates ? STENO_ACCESS_UPDATE : 0));
+	rest.relation = NULL;
+	walk_statement(w, (Node *) &rest, insert->withClause);
+}
+
+static void
+walk_update(StenoWritten *w, const UpdateStmt *update)
+{
+	UpdateStmt	rest = *update;
+
+	add_range(w, update->relation, STENO_ACCESS_UPDATE);
+	rest.relation = NULL;
+	walk_statement(w, (Node *) &rest, update->withClause);
+}
+
+static void
+walk_delete(StenoWritten *w, const DeleteStmt *delete)
+{
+	DeleteStmt	rest = *delete;
+
+	add_range(w, delete->relation, STENO_ACCESS_DELETE);
+	rest.relation = NULL;
+	walk_statement(w, (Node *) &rest, delete->withClause);
+}
+
+static void
+walk_merge(StenoWritten *w, const MergeStmt *merge)
+{
+	MergeStmt	rest = *merge;
+
+	add_range(w, merge->relation, merge_access(merge->mergeWhenClauses));
+	rest.relation = NULL;
+	walk_statement(w, (Node *) &rest, merge->withClause);
+}
+
+static void
+walk_node(StenoWritten *w, Node *node)
+{
 	switch (nodeTag(node))
 	{
 		case T_RangeVar:
-			add_range(w, (RangeVar *) node, STENO_ACCESS_SELECT);
-			return false;
+			if (!is_of_with(w, (RangeVar *) node))
+				add_range(w, (RangeVar *) node, STENO_ACCESS_SELECT);
+			break;
+		case T_IntoClause:
+			add_range(w, ((IntoClause *) node)->rel, 0);
+			break;
+		case T_LockingClause:
+			/* FOR UPDATE OF: names of what is in FROM, which may be aliases */
+			break;
+		case T_WithClause:
+			walk_with(w, (WithClause *) node);
+			break;
+		case T_ReturnStmt:
+			(void) walk(((ReturnStmt *) node)->returnval, w);
+			break;
 		case T_InsertStmt:
-			add_range(w, ((InsertStmt *) node)->relation, STENO_ACCESS_INSERT);
-			(void) walk(((InsertStmt *) node)->selectStmt, w);
-			with = ((InsertStmt *) node)->withClause;
-			(void) raw_expression_tree_walker((Node *) with, walk, w);
+			walk_insert(w, (InsertStmt *) node);
 			break;
 		case T_UpdateStmt:
-			add_range(w, ((UpdateStmt *) node)->relation, STENO_ACCESS_UPDATE);
-			(void) raw_expression_tree_walker((Node *) ((UpdateStmt *) node)->fromClause, walk, w);
-			(void) walk(((UpdateStmt *) node)->whereClause, w);
-			(void) raw_expression_tree_walker((Node *) ((UpdateStmt *) node)->targetList, walk, w);
-			with = ((UpdateStmt *) node)->withClause;
-			(void) raw_expression_tree_walker((Node *) with, walk, w);
+			walk_update(w, (UpdateStmt *) node);
 			break;
 		case T_DeleteStmt:
-			add_range(w, ((DeleteStmt *) node)->relation, STENO_ACCESS_DELETE);
-			(void) raw_expression_tree_walker((Node *) ((DeleteStmt *) node)->usingClause, walk, w);
-			(void) walk(((DeleteStmt *) node)->whereClause, w);
-			with = ((DeleteStmt *) node)->withClause;
-			(void) raw_expression_tree_walker((Node *) with, walk, w);
+			walk_delete(w, (DeleteStmt *) node);
 			break;
 		case T_MergeStmt:
-			add_range(w, ((MergeStmt *) node)->relation, merge_access(((MergeStmt *) node)->mergeWhenClauses));
-			(void) walk(((MergeStmt *) node)->sourceRelation, w);
-			(void) walk(((MergeStmt *) node)->joinCondition, w);
-			(void) raw_expression_tree_walker((Node *) ((MergeStmt *) node)->mergeWhenClauses, walk, w);
-			with = ((MergeStmt *) node)->withClause;
-			(void) raw_expression_tree_walker((Node *) with, walk, w);
+			walk_merge(w, (MergeStmt *) node);
 			break;
 		case T_SelectStmt:
-			(void) raw_expression_tree_walker(node, walk, w);
-			with = ((SelectStmt *) node)->withClause;
+			walk_statement(w, node, ((SelectStmt *) node)->withClause);
 			break;
 		default:
-			return raw_expression_tree_walker(node, walk, w);
+			(void) raw_expression_tree_walker(node, walk, w);
+			break;
 	}
-	forget_ctes(w, with);
-	return false;
 }
 
 static bool
@@ -170,24 +237,44 @@ walk(Node *node, void *arg)
 {
 	StenoWritten *w = arg;
 
+	if (node == NULL)
+		return false;
 	if (w->depth >= DEEPEST || stack_is_too_deep())
 	{
 		w->omitted++;
 		return false;
 	}
 	w->depth++;
-	(void) walk_node(node, arg);
+	walk_node(w, node);
 	w->depth--;
 	return false;
 }
 
-/* A query that has not been analyzed; what else may stand in its place is left out. */
+/* Queries that have not been analyzed, or lists of them; what else may stand in their place is left out. */
 static void
 add_query(StenoWritten *w, Node *query)
 {
-	if (query && (IsA(query, SelectStmt) || IsA(query, InsertStmt) || IsA(query, UpdateStmt) ||
-				  IsA(query, DeleteStmt) || IsA(query, MergeStmt)))
-		(void) walk(query, w);
+	ListCell   *lc;
+
+	if (query == NULL)
+		return;
+	switch (nodeTag(query))
+	{
+		case T_List:
+			foreach(lc, (List *) query)
+				add_query(w, lfirst(lc));
+			break;
+		case T_SelectStmt:
+		case T_InsertStmt:
+		case T_UpdateStmt:
+		case T_DeleteStmt:
+		case T_MergeStmt:
+		case T_ReturnStmt:
+			(void) walk(query, w);
+			break;
+		default:
+			break;
+	}
 }
 
 /* ---- utility statements ---- */
@@ -287,6 +374,22 @@ add_altered(StenoWritten *w, const AlterTableStmt *alter)
 		add_named_by(w, lfirst_node(AlterTableCmd, lc)->def);
 }
 
+/* The column that a sequence belongs to. */
+static void
+add_owner(StenoWritten *w, const List *options)
+{
+	ListCell   *lc;
+
+	foreach(lc, options)
+	{
+		const DefElem *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, "owned_by") == 0 && option->arg && IsA(option->arg, List) &&
+			list_length((List *) option->arg) > 1)
+			add_parts(w, (List *) option->arg, true);
+	}
+}
+
 static void
 add_copied(StenoWritten *w, const CopyStmt *copy)
 {
@@ -295,19 +398,12 @@ add_copied(StenoWritten *w, const CopyStmt *copy)
 }
 
 void
-steno_written_find(StenoWritten *w, Node *statement)
-{
-	w->count = 0;
-	w->omitted = 0;
-	if (statement != NULL)
-		steno_written_add(w, statement);
-}
-
-/* Find them, and add them to those that are found already. */
-void
 steno_written_add(StenoWritten *w, Node *statement)
 {
+	ListCell   *lc;
+
 	w->depth = 0;
+	w->scope = NULL;
 	switch (nodeTag(statement))
 	{
 		case T_DropStmt:
@@ -324,6 +420,16 @@ steno_written_add(StenoWritten *w, Node *statement)
 			break;
 		case T_RenameStmt:
 			add_range(w, ((RenameStmt *) statement)->relation, 0);
+			break;
+		case T_AlterOwnerStmt:
+			add_range(w, ((AlterOwnerStmt *) statement)->relation, 0);
+			break;
+		case T_AlterObjectDependsStmt:
+			add_range(w, ((AlterObjectDependsStmt *) statement)->relation, 0);
+			break;
+		case T_AlterExtensionContentsStmt:
+			add_described_by(w, ((AlterExtensionContentsStmt *) statement)->objtype,
+							 ((AlterExtensionContentsStmt *) statement)->object);
 			break;
 		case T_AlterObjectSchemaStmt:
 			add_range(w, ((AlterObjectSchemaStmt *) statement)->relation, 0);
@@ -346,6 +452,21 @@ steno_written_add(StenoWritten *w, Node *statement)
 			break;
 		case T_RuleStmt:
 			add_range(w, ((RuleStmt *) statement)->relation, 0);
+			add_query(w, (Node *) ((RuleStmt *) statement)->actions);
+			(void) walk(((RuleStmt *) statement)->whereClause, w);
+			break;
+		case T_CreateSchemaStmt:
+			foreach(lc, ((CreateSchemaStmt *) statement)->schemaElts)
+				steno_written_add(w, lfirst(lc));
+			break;
+		case T_CreateFunctionStmt:
+			add_query(w, ((CreateFunctionStmt *) statement)->sql_body);
+			break;
+		case T_CallStmt:
+			(void) walk((Node *) ((CallStmt *) statement)->funccall, w);
+			break;
+		case T_ExecuteStmt:
+			(void) walk((Node *) ((ExecuteStmt *) statement)->params, w);
 			break;
 		case T_CreatePublicationStmt:
 			add_written_published(w, ((CreatePublicationStmt *) statement)->pubobjects);
@@ -361,9 +482,13 @@ steno_written_add(StenoWritten *w, Node *statement)
 			break;
 		case T_CreatePolicyStmt:
 			add_range(w, ((CreatePolicyStmt *) statement)->table, 0);
+			(void) walk(((CreatePolicyStmt *) statement)->qual, w);
+			(void) walk(((CreatePolicyStmt *) statement)->with_check, w);
 			break;
 		case T_AlterPolicyStmt:
 			add_range(w, ((AlterPolicyStmt *) statement)->table, 0);
+			(void) walk(((AlterPolicyStmt *) statement)->qual, w);
+			(void) walk(((AlterPolicyStmt *) statement)->with_check, w);
 			break;
 		case T_CreateStatsStmt:
 			add_ranges(w, ((CreateStatsStmt *) statement)->relations, 0);
@@ -374,9 +499,11 @@ steno_written_add(StenoWritten *w, Node *statement)
 			break;
 		case T_CreateSeqStmt:
 			add_range(w, ((CreateSeqStmt *) statement)->sequence, 0);
+			add_owner(w, ((CreateSeqStmt *) statement)->options);
 			break;
 		case T_AlterSeqStmt:
 			add_range(w, ((AlterSeqStmt *) statement)->sequence, 0);
+			add_owner(w, ((AlterSeqStmt *) statement)->options);
 			break;
 		case T_ViewStmt:
 			add_range(w, ((ViewStmt *) statement)->view, 0);
@@ -398,7 +525,7 @@ steno_written_add(StenoWritten *w, Node *statement)
 			add_query(w, ((PrepareStmt *) statement)->query);
 			break;
 		case T_ExplainStmt:
-			add_query(w, ((ExplainStmt *) statement)->query);
+			steno_written_add(w, ((ExplainStmt *) statement)->query);
 			break;
 		case T_DeclareCursorStmt:
 			add_query(w, ((DeclareCursorStmt *) statement)->query);

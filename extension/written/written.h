@@ -4,6 +4,7 @@
  *
  *		written.c			names in a parse tree
  *		text.c				names in a text
+ *		planned.c			whether a query has others, when the planner has failed
  *		path.c				schemas of names that are written without one
  */
 #ifndef STENO_WRITTEN_H
@@ -18,18 +19,27 @@
 /* ---- written.c ---- */
 
 /*
- * Find them in a statement, which may be a query or a utility statement.  The names belong to the tree.  Looks nothing
- * up, and allocates nothing.
+ * Add those of a statement, which may be a query or a utility statement.  The names belong to the tree.  Looks nothing
+ * up, and allocates nothing.  Raises an error if the tree is not one that the grammar makes.
  */
-extern void steno_written_find(StenoWritten *written, Node *statement);
 extern void steno_written_add(StenoWritten *written, Node *statement);
 
 /* ---- text.c ---- */
 
-extern bool steno_refused_in_analysis(const ErrorData *edata);
+extern bool steno_refused_by_grammar(const ErrorData *edata);
 
-/* The names are in the current memory context.  Raises an error only if there is no memory. */
-extern void steno_written_in_text(StenoWritten *written, const char *text, uint64 len, bool in_function, int at);
+/*
+ * While an error is being handled: these raise no other, but if there is no memory.  Names in a text are in the
+ * current memory context.
+ */
+extern void steno_written_in_tree(StenoWritten *written, Node *tree);
+extern bool steno_written_in_text(StenoWritten *written, const char *text, uint64 len, bool in_function, int at);
+extern void steno_written_in_failed(StenoWritten *written, const char *text, uint64 len, bool in_function, int at,
+									bool by_grammar);
+
+/* ---- planned.c ---- */
+
+extern void steno_written_in_query(StenoWritten *written, const Query *query);
 
 /* ---- path.c ---- */
 
