@@ -186,7 +186,10 @@ extern bool steno_rules_choose(StenoRules *rules, const StenoRuleSession *sessio
 							   StenoChoice *choice);
 extern void steno_choice_free(StenoChoice *choice);
 
-/* The rules that a relation matches.  Fills indexes, which has room for choice->count; returns how many. */
+/*
+ * The rules that a relation matches.  Fills indexes, which has room for choice->count; returns how many.  schema NULL:
+ * it is not known, and may be any for rules that record, and none for those that leave out.
+ */
 extern uint32_t steno_rules_of_object(const StenoChoice *choice, const char *schema,
 									  const char *name, uint32_t *indexes);
 extern StenoRule *steno_rules_first(const StenoChoice *choice, int class,

@@ -232,6 +232,16 @@ steno_choice_free(StenoChoice *choice)
 
 /* ---- a statement ---- */
 
+/*
+ * What leaves statements out must hold for all of their relations: a query is
+ * not to hide behind a second table.  What records them, for any.
+ */
+static bool
+needs_all(const StenoRule *rule)
+{
+	return rule->action == STENO_RULE_SKIP || rule->sample > 1;
+}
+
 static bool
 object_matches(const StenoRule *rule, const char *schema, const char *name)
 {
@@ -242,7 +252,8 @@ object_matches(const StenoRule *rule, const char *schema, const char *name)
 	{
 		const StenoRuleItem *item = &list->items[i];
 
-		if ((item->schema == NULL || matches_pattern(item->schema, schema, strlen(schema), true)) &&
+		if ((item->schema == NULL ||
+			 (schema ? matches_pattern(item->schema, schema, strlen(schema), true) : !needs_all(rule))) &&
 			matches_pattern(item->pattern, name, strlen(name), true))
 			return true;
 	}
@@ -279,16 +290,6 @@ index_from(const StenoRuleMatches *list, uint32_t from)
 			high = middle;
 	}
 	return low < list->count ? list->indexes[low] : UINT32_MAX;
-}
-
-/*
- * What leaves statements out must hold for all of their relations: a query is
- * not to hide behind a second table.  What records them, for any.
- */
-static bool
-needs_all(const StenoRule *rule)
-{
-	return rule->action == STENO_RULE_SKIP || rule->sample > 1;
 }
 
 static bool

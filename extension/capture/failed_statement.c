@@ -51,15 +51,15 @@ steno_failure_is_reported(void)
 }
 
 /*
- * Put the record of a statement that failed before any hook saw it.  Secrets are
+ * Put the record of a statement that failed before any hook saw it, if it is wanted.  Secrets are
  * removed before anything else, because they can be found only in the original
  * text.
  */
 STENO_COLD void
-steno_record_put_failed(StenoRecord *record)
+steno_record_put_failed(StenoRecord *record, const StenoWritten *written)
 {
 	steno_secret_hide(record);
-	if (steno_my.policy != 0 && !steno_policy_failed(record))
+	if (!steno_policy_failed(record, written, steno_my.level != NULL && !steno_nested_are_logged(STENO_CLASS_ERROR)))
 		return;
 	if (!steno_my.log_statement)
 		record->text = NULL;
@@ -80,26 +80,31 @@ is_in_background(void)
  * Encode the shape of what was raised, with the relations that its text names.
  */
 STENO_COLD static void
-encode_raised(StenoRecord *record)
+encode_raised(StenoRecord *record, StenoWritten *written)
 {
 	MemoryContext old = MemoryContextSwitchTo(steno_raised.context);
-	StenoWritten written = {0};
-	StenoShape	shape = {.class = STENO_CLASS_ERROR, .command = ""};
 
-	if (steno_my.log_relation)
-	{
-		if (!steno_can_parse_again())
-			written.omitted = steno_raised.by_grammar ? 0 : 1;
-		else
-			steno_written_in_failed(&written, steno_raised.query, strlen(steno_raised.query), true, steno_raised.at,
-								  steno_raised.by_grammar);
-		if (written.count + written.omitted > 0)
-			shape.written = &written;
-	}
-	steno_encode_shape(record, &shape, NULL);
-	if (shape.written)
-		steno_add_search_path(record, &written, steno_raised.user_id);
+	if (steno_raised.query == NULL)
+		;						/* it names nothing */
+	else if (!steno_can_parse_again())
+		written->omitted = steno_raised.by_grammar ? 0 : 1;
+	else
+		steno_written_in_failed(written, steno_raised.query, strlen(steno_raised.query), true, steno_raised.at,
+								steno_raised.by_grammar);
+	steno_encode_failed(record, "", written, steno_raised.user_id);
 	MemoryContextSwitchTo(old);
+}
+
+/* Encode the shape of what failed before any hook saw it, with the relations that it names. */
+STENO_COLD void
+steno_encode_failed(StenoRecord *record, const char *command, const StenoWritten *written, Oid user)
+{
+	bool		named = steno_my.log_relation && written->count + written->omitted > 0;
+	const StenoShape shape = {.class = STENO_CLASS_ERROR, .command = command, .written = named ? written : NULL};
+
+	steno_encode_shape(record, &shape, NULL);
+	if (named)
+		steno_add_search_path(record, written, user);
 }
 
 /* Put the record of what was raised; without a text, it is the failure of a background process. */
@@ -107,10 +112,11 @@ STENO_COLD static void
 put_raised(void)
 {
 	StenoRecord record;
+	StenoWritten written = {0};
 
 	steno_session_failing(steno_raised.user_id);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
-	encode_raised(&record);
+	encode_raised(&record, &written);
 	record.duration = 0;
 	if (steno_my.level == NULL)
 	{
@@ -133,7 +139,7 @@ put_raised(void)
 	record.outcome = STENO_OUTCOME_ERROR;
 	record.sqlerrcode = steno_my.raised_code;
 	record.message = steno_raised.message ? steno_raised.message : "missing error text";
-	steno_record_put_failed(&record);
+	steno_record_put_failed(&record, &written);
 }
 
 /*
@@ -148,8 +154,7 @@ record_raised(void)
 		(void) steno_secret_hide_message(steno_raised.query, strlen(steno_raised.query), steno_raised.message);
 	/* a parallel worker's error is raised again in its leader, which records it */
 	if (steno_raised.query == NULL || (steno_my.level == NULL && !is_in_background()) || !steno_session_ready() ||
-		steno_my.worker || !(steno_my.level == NULL || steno_nested_are_logged(STENO_CLASS_ERROR)) ||
-		!steno_class_logged(STENO_CLASS_ERROR))
+		steno_my.worker || !steno_failures_may_be_logged())
 		return;
 	put_raised();
 }
@@ -168,6 +173,22 @@ find_unplanned(StenoWritten *written, const StenoUnplanned *q, const StenoStatem
 	steno_written_in_query(written, q->query);
 }
 
+/* Whether it is recorded. */
+STENO_COLD static bool
+judge_unplanned(StenoStatement *s, const StenoWritten *written)
+{
+	if (unlikely((steno_my.policy | steno_my.role_set) != 0))
+		steno_policy_judge_written(s, s->class, written);
+	if (unlikely(steno_my.policy != 0) && !(s->policy & STENO_S_RULE))
+	{
+		if (s->recorded)
+			steno_policy_judge(s, NULL, 0, true);
+		if (!s->recorded)
+			steno_policy_judge_failure(s, NULL, 0);
+	}
+	return s->recorded || s->failures;
+}
+
 /* A query has failed in the planner, before the executor saw it. */
 STENO_COLD void
 steno_record_unplanned(const StenoUnplanned *q)
@@ -178,7 +199,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 	StenoParams values;
 	StenoEvent	event = {.kind = STENO_KIND_STATEMENT};
 	StenoWritten written = {0};
-	StenoShape	shape = {.command = q->command, .params = q->params, .failing = true, .written = &written};
+	StenoShape	shape = {.command = q->command, .params = q->params, .failing = true};
 	bool		before = steno_allow_barriers(true);
 	uint32		hurry;
 
@@ -189,13 +210,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 		steno_open_finish_committed();
 	steno_number_statement(&s, q->source, q->query->stmt_location, q->query->stmt_len, q->class, q->depth,
 						   q->forced);
-	if (unlikely(steno_my.policy != 0))
-	{
-		steno_policy_judge(&s, NULL, 0, true);
-		if (!s.recorded)
-			steno_policy_judge_failure(&s, NULL, 0);
-	}
-	if (s.failures && steno_session_ready())
+	if (steno_session_ready() && steno_failures_may_be_logged())
 	{
 		uint64		planning = steno_clock_us(&steno_my.clock, q->start, s.start);
 
@@ -211,12 +226,17 @@ steno_record_unplanned(const StenoUnplanned *q)
 		PG_TRY();
 		{
 			event.edata = steno_handled = CopyErrorData();
-			steno_session_failing(s.user_id);
-			if (steno_my.log_relation)
-				find_unplanned(&written, q, &s, steno_handled);
-			steno_make_record(&s, &event, &shape, &record, &values);
-			steno_add_search_path(&record, &written, s.user_id);
-			steno_put_ended(&s, &record);
+			find_unplanned(&written, q, &s, steno_handled);
+			if (judge_unplanned(&s, &written))
+			{
+				steno_session_failing(s.user_id);
+				if (steno_my.log_relation && written.count + written.omitted > 0)
+					shape.written = &written;
+				steno_make_record(&s, &event, &shape, &record, &values);
+				if (shape.written)
+					steno_add_search_path(&record, &written, s.user_id);
+				steno_put_ended(&s, &record);
+			}
 		}
 		PG_FINALLY();
 		{
@@ -546,7 +566,7 @@ background_aborted(void)
 		aborted_xid = steno_current_xid();
 	}
 	else if (steno_raised.transaction == transaction && is_of_users(steno_raised.query) &&
-			 steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
+			 steno_failures_may_be_logged() && steno_session_ready())
 		(void) steno_record_guarded(put_raised);
 	steno_forget_raised();
 }

@@ -86,29 +86,22 @@ failed_text(const char *source, const ErrorData *edata, int *len)
 }
 
 /*
- * Add the relations that a statement names which has failed before they were looked up, as they are written.  Statements
- * before it in its source may have changed how strings with backslashes are read: then it is not known what it names.
- * Nor is it when the process exits, where an error while it is parsed would end that.
+ * Find the relations that a statement names which has failed before they were looked up, as they are written.
+ * Statements before it in its source may have changed how strings with backslashes are read: then it is not known what
+ * it names.  Nor is it when the process exits, where an error while it is parsed would end that.
  */
-STENO_COLD static void
-add_written(StenoRecord *record, const char *source, bool in_function, const ErrorData *edata)
+static void
+find_written(StenoWritten *written, const StenoRecord *record, const char *source, bool in_function,
+			 const ErrorData *edata)
 {
-	MemoryContext old = MemoryContextSwitchTo(steno_raised.context);
-	StenoWritten written = {0};
-	StenoShape	shape = {.class = STENO_CLASS_ERROR, .command = "", .written = &written};
-
+	if (record->text == NULL)
+		return;
 	if (edata->elevel == ERROR &&
 		(record->text == source || memchr(record->text, '\\', record->text_len) == NULL))
-		steno_written_in_failed(&written, record->text, record->text_len, in_function, edata->internalpos,
-							  steno_refused_by_grammar(edata));
+		steno_written_in_failed(written, record->text, record->text_len, in_function, edata->internalpos,
+								steno_refused_by_grammar(edata));
 	else
-		written.omitted = 1;
-	if (written.count + written.omitted > 0)
-	{
-		steno_encode_shape(record, &shape, NULL);
-		steno_add_search_path(record, &written, steno_private.get_user_id());
-	}
-	MemoryContextSwitchTo(old);
+		written->omitted = 1;
 }
 
 /*
@@ -121,29 +114,12 @@ static void
 record_failure(const char *source, const ErrorData *edata, Oid user_id, uint64 xid)
 {
 	bool		in_function = source != NULL && source == edata->internalquery;
+	MemoryContext old = MemoryContextSwitchTo(steno_raised.context);
+	StenoWritten written = {0};
 	StenoRecord record;
-	uint8		shape[8 + sizeof(STENO_CALL_COMMAND)];
-	uint8	   *p = shape;
-	uint32		command_len = source == NULL && steno_fastpath_message() ? strlen(STENO_CALL_COMMAND) : 0;
 
 	steno_session_failing(user_id);
 	steno_record_init(&record, STENO_KIND_STATEMENT);
-	p = steno_put_varint(p, STENO_CLASS_ERROR);
-	*p++ = 0;					/* no query id */
-	p = steno_put_varint(p, command_len);
-	memcpy(p, STENO_CALL_COMMAND, command_len);
-	p += command_len;
-	memset(p, 0, 2);			/* no relations, parameters */
-	p += 2;
-	record.shape = shape;
-	record.shape_len = p - shape;
-	record.time = in_function ? GetCurrentTimestamp() : GetCurrentStatementStartTimestamp();
-	record.duration = Max(GetCurrentTimestamp() - record.time, 0);
-	record.statement = ++steno_my.statement;
-	record.xid = xid;
-	record.outcome = STENO_OUTCOME_ERROR;
-	record.sqlerrcode = edata->sqlerrcode;
-	record.message = edata->message ? edata->message : "missing error text";
 	if (source)
 	{
 		int			len = strlen(source);
@@ -151,14 +127,19 @@ record_failure(const char *source, const ErrorData *edata, Oid user_id, uint64 x
 		record.text = in_function ? source : failed_text(source, edata, &len);
 		record.text_len = len;
 	}
-	if (record.text && steno_my.log_relation)
-	{
-		add_written(&record, source, in_function, edata);
-		steno_record_put_failed(&record);
-		MemoryContextReset(steno_raised.context);
-		return;
-	}
-	steno_record_put_failed(&record);
+	find_written(&written, &record, source, in_function, edata);
+	steno_encode_failed(&record, source == NULL && steno_fastpath_message() ? STENO_CALL_COMMAND : "", &written,
+						OidIsValid(user_id) ? user_id : steno_private.get_user_id());
+	MemoryContextSwitchTo(old);
+	record.time = in_function ? GetCurrentTimestamp() : GetCurrentStatementStartTimestamp();
+	record.duration = Max(GetCurrentTimestamp() - record.time, 0);
+	record.statement = ++steno_my.statement;
+	record.xid = xid;
+	record.outcome = STENO_OUTCOME_ERROR;
+	record.sqlerrcode = edata->sqlerrcode;
+	record.message = edata->message ? edata->message : "missing error text";
+	steno_record_put_failed(&record, &written);
+	MemoryContextReset(steno_raised.context);
 }
 
 static void
@@ -214,12 +195,12 @@ record_reported(ErrorData *edata)
 		return;
 	if (debug_query_string == NULL && steno_background_failed(edata, &user_id, &xid))
 	{
-		if (steno_session_ready() && steno_class_logged(STENO_CLASS_ERROR))
+		if (steno_session_ready() && steno_failures_may_be_logged())
 			record_failure(edata->internalquery, edata, user_id, xid);
 	}
 	else if ((debug_query_string != NULL || steno_fastpath_message() ||
 			  (edata->elevel == ERROR && steno_my.client && !am_walsender)) &&
-			 steno_class_logged(STENO_CLASS_ERROR) && steno_session_ready())
+			 steno_failures_may_be_logged() && steno_session_ready())
 		record_failure(debug_query_string, edata, user_id, xid);
 }
 
@@ -256,8 +237,8 @@ failure(ErrorData *edata)
 								 * record */
 
 	if (edata->elevel < ERROR || edata->elevel >= PANIC || busy ||
-		(steno_my.log_mask == 0 && steno_my.state == STENO_READY) || !steno_active() || steno_my.state == STENO_DEAD ||
-		!IsUnderPostmaster || proc_exit_inprogress)
+		(steno_my.log_mask == 0 && !steno_my.role_set && steno_my.state == STENO_READY) || !steno_active() ||
+		steno_my.state == STENO_DEAD || !IsUnderPostmaster || proc_exit_inprogress)
 		return;
 	/* processes that have no statements of their own, and have not run one in a function either */
 	if (steno_my.state == STENO_UNDECIDED &&

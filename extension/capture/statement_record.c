@@ -609,7 +609,7 @@ is_found(const StenoWrittenName *n, const StenoAccess *relations, int count)
 
 /* What a utility statement that has failed names, besides the relations that it has looked up. */
 STENO_COLD static void
-find_written(StenoShape *shape, StenoWritten *written, const StenoLevel *l, const ErrorData *edata)
+names_of_failed(StenoWritten *written, const StenoLevel *l, const ErrorData *edata)
 {
 	const StenoStatement *s = l->utility;
 	MemoryContext old;
@@ -618,7 +618,7 @@ find_written(StenoShape *shape, StenoWritten *written, const StenoLevel *l, cons
 
 	written->count = 0;
 	written->omitted = 0;
-	if (s->class == STENO_CLASS_TRANSACTION)
+	if (s->class == STENO_CLASS_TRANSACTION || s->text == NULL)
 		return;
 	if (edata->elevel == ERROR && steno_can_parse_again())
 	{
@@ -634,13 +634,15 @@ find_written(StenoShape *shape, StenoWritten *written, const StenoLevel *l, cons
 	for (i = 0; i < written->count; i++)
 		if (is_found(&written->names[i], l->relations, l->relations_count))
 			written->names[i--] = written->names[--written->count];
-	if (written->count + written->omitted > 0)
-		shape->written = written;
 }
 
-/* Make the record of a utility statement.  values has room for its parameters. */
-void
-steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record, StenoParams *values)
+/*
+ * Make the record of a utility statement.  written: what it names, if it has failed; NULL: nothing.  values has room
+ * for its parameters.
+ */
+static void
+make_utility_record(const StenoLevel *l, const StenoEvent *event, const StenoWritten *written, StenoRecord *record,
+					StenoParams *values)
 {
 	StenoShape	shape = {
 		.query_id = l->query_id,
@@ -652,11 +654,9 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 		.count = l->relations_count,
 		.missing = l->relations_missing
 	};
-	StenoWritten written;
 
-	/* it was refused, or failed, perhaps before it looked everything up */
-	if (unlikely(event->edata != NULL) && steno_my.log_relation)
-		find_written(&shape, &written, l, event->edata);
+	if (unlikely(written != NULL) && steno_my.log_relation && written->count + written->omitted > 0)
+		shape.written = written;
 	make_record(l->utility, event, &shape, record, values);
 	if (unlikely(shape.written != NULL))
 		steno_add_search_path(record, shape.written, l->utility->user_id);
@@ -664,6 +664,13 @@ steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRec
 		steno_record_add_extra(record, "portal", l->portal);
 	if (unlikely(l->params_missing > 0))
 		steno_record_add_omitted(record, "parameters_omitted", l->params_missing);
+}
+
+/* The same for one that runs. */
+void
+steno_make_utility_record(const StenoLevel *l, const StenoEvent *event, StenoRecord *record, StenoParams *values)
+{
+	make_utility_record(l, event, NULL, record, values);
 }
 
 /*
@@ -701,49 +708,84 @@ defer_utility_record(const StenoStatement *s, StenoRecord *record)
 	return false;
 }
 
-STENO_HOT void
-steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
+/* A utility statement has failed. */
+STENO_COLD static void
+record_failed_utility(StenoLevel *l, const ErrorData *edata)
 {
 	StenoStatement *s = l->utility;
 	const StenoEvent event = {.kind = STENO_KIND_STATEMENT, .edata = edata};
 	StenoRecord record;
 	StenoParams values;
+	StenoWritten written;
 
-	if (steno_is_staged(l->utility))
+	if (steno_is_staged(s))
+	{
+		if (l->relations_count == 0 && s->audited == 0 &&
+			steno_staged_fail(s, STENO_NONE64, steno_current_xid(), edata->sqlerrcode, steno_failure_message(s, edata)))
+			return;
+		steno_unstage();
+	}
+	if (!steno_session_ready())
+		return;
+	if (unlikely(steno_my.policy != 0))
+	{
+		steno_policy_judge(s, l->relations, l->relations_count, true);
+		if (!s->recorded)
+			steno_policy_judge_failure(s, l->relations, l->relations_count);
+	}
+	names_of_failed(&written, l, edata);
+	if ((steno_my.policy | steno_my.role_set) != 0)
+		steno_policy_judge_written(s, s->class, &written);
+	if (!s->recorded && !s->failures)
+		return;
+	/* nested statements may have run as another role */
+	steno_session_failing(s->user_id);
+	make_utility_record(l, &event, &written, &record, &values);
+	put_ended(s, &record, s->top_level);
+}
+
+STENO_HOT void
+steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
+{
+	StenoStatement *s = l->utility;
+	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
+	StenoRecord record;
+	StenoParams values;
+
+	if (unlikely(edata != NULL))
+	{
+		record_failed_utility(l, edata);
+		return;
+	}
+	if (steno_is_staged(s))
 	{
 		/*
 		 * Relations added since it was staged are not in the staged record; an
 		 * added object unstages it.
 		 */
-		bool		whole = l->relations_count == 0 && s->audited == 0;
-
-		if (likely(whole && edata == NULL))
+		if (likely(l->relations_count == 0 && s->audited == 0))
 		{
 			steno_staged_finish(s, STENO_NONE64, steno_current_xid());
 			return;
 		}
-		if (whole && steno_staged_fail(s, STENO_NONE64, steno_current_xid(),
-												edata->sqlerrcode, steno_failure_message(s, edata)))
-			return;
 		steno_unstage();
 	}
 	if (unlikely(steno_my.policy != 0))
-	{
-		steno_policy_judge(s, l->relations, l->relations_count, edata != NULL);
-		if (edata && !s->recorded)
-			steno_policy_judge_failure(s, l->relations, l->relations_count);
-	}
-	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
+		steno_policy_judge(s, l->relations, l->relations_count, false);
+	if (!s->recorded || !steno_session_ready())
 		return;
 	/* nested statements may have run as another role, and catalogs cannot be read at commit */
-	if (edata || (unlikely(steno_my.user_id != s->user_id) && !IsTransactionState()))
-		steno_session_failing(s->user_id);
-	else if (unlikely(steno_my.user_id != s->user_id))
-		steno_session_check(s->user_id);
-	steno_make_utility_record(l, &event, &record, &values);
-	if (edata == NULL && steno_my.log_rows)
+	if (unlikely(steno_my.user_id != s->user_id))
+	{
+		if (IsTransactionState())
+			steno_session_check(s->user_id);
+		else
+			steno_session_failing(s->user_id);
+	}
+	make_utility_record(l, &event, NULL, &record, &values);
+	if (steno_my.log_rows)
 		record.rows = rows;
-	if (edata == NULL && l == &steno_top_level && !l->ending && defer_utility_record(s, &record))
+	if (l == &steno_top_level && !l->ending && defer_utility_record(s, &record))
 		return;
 	put_ended(s, &record, s->top_level);
 }

@@ -202,7 +202,8 @@ typedef struct StenoUnplanned
 	uint64		start;
 } StenoUnplanned;
 
-extern void steno_record_put_failed(StenoRecord *record);
+extern void steno_record_put_failed(StenoRecord *record, const StenoWritten *written);
+extern void steno_encode_failed(StenoRecord *record, const char *command, const StenoWritten *written, Oid user);
 extern void steno_fail(StenoLevel *l);
 extern void steno_record_unplanned(const StenoUnplanned *q);
 extern void steno_statement_failed(const ErrorData *edata);

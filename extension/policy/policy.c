@@ -701,21 +701,125 @@ steno_policy_apply_rules(const StenoStatement *s, StenoRecord *record)
 		redact_record(s, record);
 }
 
+/* ---- statements that fail before their relations are looked up ---- */
+
+/* The rules that match names as they are written; false: there is no memory to find out. */
+static bool
+match_written(const StenoWritten *written, StenoRuleMatches *matches)
+{
+	uint32	   *indexes;
+	int			i;
+
+	steno_my.scratch_used = true;
+	indexes = MemoryContextAllocExtended(steno_private.scratch, (written->count + 1) * choice.count * sizeof(uint32),
+										 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
+	if (indexes == NULL)
+		return false;
+	for (i = 0; i < written->count; i++)
+	{
+		const StenoWrittenName *n = &written->names[i];
+		const char *schema = n->schema[0] != '\0' ? n->schema : NULL;
+
+		matches[i] = (StenoRuleMatches) {indexes, steno_rules_of_object(&choice, schema, n->name, indexes)};
+		indexes += choice.count;
+	}
+	return true;
+}
+
+/* The rule that decides on a statement as one of the class, by the names in it; NULL: none. */
+static StenoRule *
+find_rule_of_written(int class, const StenoStatement *s, const StenoWritten *written)
+{
+	StenoRuleMatches matches[STENO_WRITTEN_MOST + 1];
+	int			count = 0;
+
+	if (!(choice.looked_at & BIT(class)))
+		return NULL;
+	if (choice.objects)
+	{
+		if (!match_written(written, matches))
+			return undecided_rule(class);
+		count = written->count;
+		/* it names others, which no rule leaves out */
+		if (written->omitted > 0)
+			matches[count++] = (StenoRuleMatches) {NULL, 0};
+	}
+	return steno_rules_first(&choice, class, matches, count, s->text, s->text_len);
+}
+
+/* Whether a rule that decides on the statement records it. */
+static bool
+adopt_rule(StenoStatement *s, StenoRule *rule)
+{
+	if (rule->action == STENO_RULE_SKIP || !steno_rule_sampled(rule))
+		return false;
+	apply_rule(s, rule);
+	return true;
+}
+
 /*
- * A record of class error that no hook has seen begin; false: it is left out.
- * Its text is that of record.
+ * A statement has failed perhaps before its relations were looked up, so the names in it decide, if no rule did before.
+ * class: its own; 0: it is not known.  What steno.role has been granted on a relation cannot be looked up by a name, so
+ * the statement is audited if it names any.
  */
-bool
-steno_policy_failed(StenoRecord *record)
+STENO_COLD void
+steno_policy_judge_written(StenoStatement *s, int class, const StenoWritten *written)
+{
+	StenoRule  *rule = NULL;
+
+	if (class != 0 && (steno_private.mandatory_mask & BIT(class)))
+		return;
+	if (unlikely(steno_my.policy & STENO_POLICY_RULES) && !(s->policy & (STENO_S_RULE | STENO_S_SKIPPED)))
+	{
+		if (class != 0 && (rule = find_rule_of_written(class, s, written)) != NULL)
+			s->recorded = adopt_rule(s, rule);
+		if (!s->recorded && s->failures && !(steno_private.mandatory_mask & BIT(STENO_CLASS_ERROR)) &&
+			(rule = find_rule_of_written(STENO_CLASS_ERROR, s, written)) != NULL)
+			s->failures = adopt_rule(s, rule);
+	}
+	if (steno_my.role_set && written->count + written->omitted > 0 && !(s->policy & STENO_S_NOISE))
+	{
+		s->recorded = true;
+		s->audited |= STENO_AUDITED_OBJECT;
+		if (class != 0 && (steno_my.session_mask & BIT(class)))
+			s->audited |= STENO_AUDITED_SESSION;
+	}
+}
+
+/* Whether statements of a class are recorded that no rule with a relation or text matches. */
+static bool
+is_logged(int class)
+{
+	uint32		mask = (steno_my.session_mask & ~choice.skipped) | choice.forced | steno_private.mandatory_mask;
+
+	return (mask & BIT(class)) != 0;
+}
+
+/*
+ * A record of class error that no hook has seen begin; false: it is left out.  Its text is that of record.  nested:
+ * a function has run the statement, and statements inside functions are not recorded.
+ */
+STENO_COLD bool
+steno_policy_failed(StenoRecord *record, const StenoWritten *written, bool nested)
 {
 	StenoStatement s = {0};
 
 	s.class = STENO_CLASS_ERROR;
 	s.text = record->text;
 	s.text_len = record->text_len;
-	s.failures = true;
-	steno_policy_judge_failure(&s, NULL, 0);
-	if (s.failures)
+	s.recorded = !nested && written->class != 0 && is_logged(written->class);
+	s.failures = !nested && steno_class_logged(STENO_CLASS_ERROR);
+	if ((steno_my.policy | steno_my.role_set) != 0)
+		steno_policy_judge_written(&s, written->class, written);
+	/* no rule with a relation or a text has matched */
+	if (s.failures && !(s.policy & STENO_S_RULE))
+	{
+		s.failures = is_logged(STENO_CLASS_ERROR);
+		if (choice.forced & ~steno_private.mandatory_mask & BIT(STENO_CLASS_ERROR))
+			s.policy |= STENO_S_RULE;
+	}
+	record->audited |= s.audited;
+	if (unlikely(steno_my.policy != 0))
 		steno_policy_apply_rules(&s, record);
-	return s.failures;
+	return s.recorded || s.failures;
 }

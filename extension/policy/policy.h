@@ -8,6 +8,7 @@
 
 #include "base/facts.h"
 #include "describe/relation.h"
+#include "describe/shape.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -79,7 +80,8 @@ extern void steno_policy_judge_failure(StenoStatement *s, const StenoAccess *rel
 extern void steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool failed);
 extern void steno_policy_apply_rules(const StenoStatement *s, StenoRecord *record);
 extern void steno_policy_redact_message(const StenoStatement *s, StenoRecord *record);
-extern bool steno_policy_failed(StenoRecord *record);
+extern void steno_policy_judge_written(StenoStatement *s, int class, const StenoWritten *written);
+extern bool steno_policy_failed(StenoRecord *record, const StenoWritten *written, bool nested);
 
 /* A statement's record is made: why there is one, and what the rules hide of it. */
 static inline void

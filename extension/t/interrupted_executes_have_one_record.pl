@@ -158,7 +158,7 @@ is_deeply(
 			is($c->sync->finish->{sqlstate}, '57014', 'timed out');
 			$c->query('ROLLBACK');
 		}),
-	[ map { "SELECT $_ SELECT i FROM read_one WHERE i > \$1::int AND sleeps(\$1)" } 'ok - 3 public.read_one 0', 'error 57014 -  1' ],
+	[ map { "SELECT $_ SELECT i FROM read_one WHERE i > \$1::int AND sleeps(\$1)" } 'ok - 3 public.read_one 0', 'error 57014 - read_one 1' ],
 	'a Bind of the same statement whose planning is canceled');
 
 # failures that the server's log does not get

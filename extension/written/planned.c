@@ -2,8 +2,8 @@
  * extension/written/planned.c
  *		Relations of a query that the planner has refused, or could not plan.
  *
- * Catalogs cannot be read in a failure, so a relation that the query uses has no name unless its text names it: one that
- * a view or a policy brings in has none.
+ * Catalogs cannot be read in a failure, so a relation that the query uses has no name unless its text names it: one
+ * that a view or a policy brings in has none.
  */
 #include "base/steno.h"
 
@@ -23,7 +23,7 @@ typedef struct Planned
 
 #define DEEPEST 100
 
-static void collect(Planned *planned, const Query *query);
+static void collect_planned(Planned *planned, const Query *query);
 
 static void
 add_planned(Planned *planned, Oid relid)
@@ -40,7 +40,7 @@ add_planned(Planned *planned, Oid relid)
 }
 
 static void
-collect_parts(Planned *planned, const Query *query)
+collect_of_planned(Planned *planned, const Query *query)
 {
 	ListCell   *lc;
 
@@ -56,14 +56,14 @@ collect_parts(Planned *planned, const Query *query)
 		const RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 
 		if (rte->rtekind == RTE_SUBQUERY && rte->subquery)
-			collect(planned, rte->subquery);
+			collect_planned(planned, rte->subquery);
 	}
 	foreach(lc, query->cteList)
 	{
 		Node	   *part = lfirst_node(CommonTableExpr, lc)->ctequery;
 
 		if (part && IsA(part, Query))
-			collect(planned, (Query *) part);
+			collect_planned(planned, (Query *) part);
 	}
 }
 
@@ -72,13 +72,13 @@ collect_parts(Planned *planned, const Query *query)
  * subqueries of expressions are not looked for.
  */
 static void
-collect(Planned *planned, const Query *query)
+collect_planned(Planned *planned, const Query *query)
 {
 	planned->more |= query->hasSubLinks || planned->depth == DEEPEST;
 	if (planned->depth == DEEPEST)
 		return;
 	planned->depth++;
-	collect_parts(planned, query);
+	collect_of_planned(planned, query);
 	planned->depth--;
 }
 
@@ -106,7 +106,7 @@ steno_written_in_query(StenoWritten *w, const Query *query)
 	Planned		planned = {.count = 0};
 	int			named = count_names(w);
 
-	collect(&planned, query);
+	collect_planned(&planned, query);
 	if (planned.count > named)
 		w->omitted += planned.count - named;
 	else if (planned.more && w->omitted == 0)

@@ -212,15 +212,19 @@ walk_node(StenoWritten *w, Node *node)
 			(void) walk(((ReturnStmt *) node)->returnval, w);
 			break;
 		case T_InsertStmt:
+			w->writes = true;
 			walk_insert(w, (InsertStmt *) node);
 			break;
 		case T_UpdateStmt:
+			w->writes = true;
 			walk_update(w, (UpdateStmt *) node);
 			break;
 		case T_DeleteStmt:
+			w->writes = true;
 			walk_delete(w, (DeleteStmt *) node);
 			break;
 		case T_MergeStmt:
+			w->writes = true;
 			walk_merge(w, (MergeStmt *) node);
 			break;
 		case T_SelectStmt:
@@ -536,7 +540,12 @@ steno_written_add(StenoWritten *w, Node *statement)
 			add_query(w, ((CreateTableAsStmt *) statement)->query);
 			break;
 		default:
+			w->writes = false;
 			add_query(w, statement);
+			if (w->writes)
+				w->class = STENO_CLASS_WRITE;
+			else if (IsA(statement, SelectStmt) && ((SelectStmt *) statement)->intoClause == NULL)
+				w->class = STENO_CLASS_READ;
 			break;
 	}
 }
