@@ -114,25 +114,31 @@ typedef struct StenoWriterControl
 	StenoHealth health;
 } StenoWriterControl;
 
-/* Changes of roles' names that are kept. */
+/* Roles that were renamed, as many as are kept. */
 #define STENO_ROLE_CHANGES 64
 
 typedef struct StenoRoleChange
 {
 	Oid			role;
-	char		name[NAMEDATALEN];	/* the new one; empty: it was dropped, or the name is not certain */
+	char		name[NAMEDATALEN];	/* the new one; empty: it is not certain */
 } StenoRoleChange;
 
+/* Counters of roles by a hash, which different ones may share. */
+#define STENO_ROLE_COUNTERS 2048
+
 /*
- * Roles that were renamed or dropped since the server's start (session/role.c).  The session
- * that commits a change adds it; change n is in last[n % STENO_ROLE_CHANGES].  mutex protects all,
- * but count is read without it.
+ * What happened to names of roles since the server's start (session/role.c).  The session that commits a
+ * change adds it; rename n is in last[n % STENO_ROLE_CHANGES].  mutex protects last and the change of count, which
+ * is read without it, as are the others.
  */
 typedef struct StenoRoleChanges
 {
 	slock_t		mutex;
-	_Atomic uint64_t count;
+	_Atomic uint64_t version;	/* number of transactions that have changed anything here */
+	_Atomic uint64_t count;		/* of renames */
 	StenoRoleChange last[STENO_ROLE_CHANGES];
+	_Atomic uint32_t given[STENO_ROLE_COUNTERS];	/* by name: how often a role has got it */
+	_Atomic uint32_t dropped[STENO_ROLE_COUNTERS];	/* by number: how often a role was dropped */
 } StenoRoleChanges;
 
 /*

@@ -281,8 +281,10 @@ object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 		steno_role_learn();
 		steno_my.introduced = false;
 	}
-	else if (class == AuthIdRelationId && (event == OAT_POST_ALTER || event == OAT_DROP))
+	else if (class == AuthIdRelationId && (event == OAT_POST_CREATE || event == OAT_POST_ALTER))
 		steno_role_changes(oid);
+	else if (class == AuthIdRelationId && event == OAT_DROP)
+		steno_role_drops(oid);
 	if (steno_my.state != STENO_READY)
 		return;
 	if (event == OAT_FUNCTION_EXECUTE)

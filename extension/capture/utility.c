@@ -331,6 +331,8 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 		steno_transaction_statement_done((TransactionStmt *) statement);
 	if (l->changes && steno_session_ready() && steno_private.is_transaction_state())
 		steno_session_check(InvalidOid);	/* now, because the next statement may fail */
+	else
+		steno_role_learn();		/* DO may have set another role */
 	if (steno_my.settings_dirty)
 		steno_settings_record();
 	steno_remember_end(s);

@@ -278,6 +278,24 @@ free_session_rules(void)
 	steno_relations_forget_rules();
 }
 
+/* As records have it: a role that was dropped keeps its name, unless another one has it now. */
+static char *
+name_of_user(Oid user_id)
+{
+	static Oid	last STENO_SESSION_DATA;
+	static char last_name[NAMEDATALEN] STENO_SESSION_DATA;
+	char	   *name = GetUserNameFromId(user_id, true);
+
+	if (name)
+	{
+		last = user_id;
+		strlcpy(last_name, name, NAMEDATALEN);
+	}
+	else if (user_id == last && !OidIsValid(get_role_oid(last_name, true)))
+		name = pstrdup(last_name);
+	return name;
+}
+
 static void
 choose_session_rules(void)
 {
@@ -306,7 +324,7 @@ choose_session_rules(void)
 		user_id = session.user ? get_role_oid(session.user, true) : InvalidOid;
 	}
 	else
-		session.user = user = GetUserNameFromId(user_id, true);
+		session.user = user = name_of_user(user_id);
 	if (OidIsValid(MyDatabaseId))
 		session.database = database = get_database_name(MyDatabaseId);
 	else if (MyProcPort && !am_walsender)

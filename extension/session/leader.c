@@ -13,6 +13,10 @@
  * shared memory when it begins.  A leader waits for its workers before its
  * statement ends, so what they read of its state does not change meanwhile, and no
  * lock is needed.
+ *
+ * Names of roles that were dropped are known to the sessions alone that have these roles.  They
+ * write them to shared memory, too, whenever they change: for their workers, and for whoever looks at running
+ * statements.
  */
 #include "base/steno.h"
 
@@ -31,16 +35,32 @@
  */
 static StenoClientFacts *shared;
 
+/*
+ * Another such array, which its owners change at any time.  version is odd meanwhile: a copy counts only if it is even
+ * before it, and the same after it.
+ */
+static struct SharedNames
+{
+	_Atomic uint32_t version;
+	StenoNames	names;
+}		   *shared_names;
+
 static Size
 shared_size(void)
 {
 	return mul_size(MaxBackends, sizeof(StenoClientFacts));
 }
 
+static Size
+names_size(void)
+{
+	return mul_size(MaxBackends, sizeof(*shared_names));
+}
+
 void
 steno_leader_request_shmem(void)
 {
-	RequestAddinShmemSpace(shared_size());
+	RequestAddinShmemSpace(add_size(shared_size(), names_size()));
 }
 
 void
@@ -51,6 +71,9 @@ steno_leader_create_shmem(void)
 	shared = ShmemInitStruct("pg_steno clients", shared_size(), &found);
 	if (!found)
 		memset(shared, 0, shared_size());
+	shared_names = ShmemInitStruct("pg_steno names", names_size(), &found);
+	if (!found)
+		memset(shared_names, 0, names_size());
 }
 
 /* Publish the facts of this session's client, for its parallel workers. */
@@ -60,13 +83,47 @@ steno_leader_publish(const StenoClientFacts *facts)
 	shared[STENO_MY_RING] = *facts;
 }
 
+/* Publish who this session is. */
+void
+steno_leader_publish_names(const StenoNames *names)
+{
+	struct SharedNames *s = &shared_names[STENO_MY_RING];
+	uint32		version = atomic_load_explicit(&s->version, memory_order_relaxed) & ~1U;
+
+	/* a process before us may have died in the middle of a change */
+	atomic_store_explicit(&s->version, version + 1, memory_order_relaxed);
+	/* pairs with the acquire fence in steno_session_names: who sees a new name sees the odd version */
+	atomic_thread_fence(memory_order_release);
+	s->names = *names;
+	atomic_store_explicit(&s->version, version + 2, memory_order_release);
+}
+
+/* Who the session of a ring is; false if that is not known, or is changing. */
+bool
+steno_session_names(uint32 ring_number, StenoNames *names)
+{
+	struct SharedNames *s = &shared_names[ring_number];
+	uint32		version = atomic_load_explicit(&s->version, memory_order_acquire);
+
+	*names = s->names;
+	/* pairs with the release fence in steno_leader_publish_names: the copy is complete before the load */
+	atomic_thread_fence(memory_order_acquire);
+	if ((version & 1) || atomic_load_explicit(&s->version, memory_order_relaxed) != version ||
+		!OidIsValid(names->user_id))
+	{
+		memset(names, 0, sizeof(*names));
+		return false;
+	}
+	return true;
+}
+
 /*
  * In a parallel worker: find its leader and the leader's client.  leader->start is
  * 0 if the leader does not record.  What is read here does not change: the leader's
  * statement does not end before its workers.
  */
 void
-steno_leader_find(StenoLeader *leader, StenoClientFacts *facts)
+steno_leader_find(StenoLeader *leader, StenoClientFacts *facts, StenoNames *names)
 {
 	PGPROC	   *process = MyProc->lockGroupLeader;
 	const StenoRing *ring;
@@ -75,6 +132,7 @@ steno_leader_find(StenoLeader *leader, StenoClientFacts *facts)
 
 	memset(leader, 0, sizeof(*leader));
 	memset(facts, 0, sizeof(*facts));
+	memset(names, 0, sizeof(*names));
 	if (process == NULL || process == MyProc)
 		return;
 	ring_number = STENO_RING_OF(process);
@@ -84,6 +142,7 @@ steno_leader_find(StenoLeader *leader, StenoClientFacts *facts)
 	if (atomic_load_explicit(&ring->owner, memory_order_acquire) != (uint32) process->pid)
 		return;
 	*facts = shared[ring_number];
+	(void) steno_session_names(ring_number, names);
 	leader->pid = process->pid;
 	leader->start = ring->owner_start;
 

@@ -19,10 +19,21 @@ typedef struct StenoLeader
 	uint16		depth;
 } StenoLeader;
 
+/* Who a session is: its user and its current role. */
+typedef struct StenoNames
+{
+	Oid			user_id;		/* 0: not known yet */
+	Oid			role_id;
+	char		user[NAMEDATALEN];
+	char		role[NAMEDATALEN];
+} StenoNames;
+
 extern void steno_leader_request_shmem(void);
 extern void steno_leader_create_shmem(void);
 extern void steno_leader_publish(const StenoClientFacts *facts);
-extern void steno_leader_find(StenoLeader *leader, StenoClientFacts *facts);
+extern void steno_leader_publish_names(const StenoNames *names);
+extern void steno_leader_find(StenoLeader *leader, StenoClientFacts *facts, StenoNames *names);
+extern bool steno_session_names(uint32 ring_number, StenoNames *names);
 
 #pragma GCC visibility pop
 

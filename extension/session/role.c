@@ -11,20 +11,32 @@
  * In a failure that is not possible.  So each session that commits a change of a role's name
  * puts the new one into the control area (StenoRoleChanges), where other sessions find it.
  *
+ * A role that is dropped keeps its name in the sessions that it still has, until another role gets
+ * that name.  The control area counts both: a name is lost when its role has been dropped and the name has been given,
+ * since it was learned.
+ *
  * A name that is not known is never replaced by a number alone: a role may be named so.  No
  * role can be named like what stands for it, because the server reserves names that begin
  * with "pg_".
  */
 #include "base/steno.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/parallel.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
+#include "common/hashfn.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "session/role.h"
@@ -39,7 +51,9 @@ typedef struct KnownRole
 	uint32		name_hash;
 	bool		stale;			/* such a message has come since */
 	bool		uncommitted;	/* learned in a transaction that changes roles, and has not ended */
-	uint64		changes;		/* number of changes in the control area by then */
+	uint64		changes;		/* numbers in the control area by then: of renames */
+	uint32		given;			/* of those who got its name */
+	uint32		dropped;		/* of dropped roles */
 	char		name[NAMEDATALEN];
 } KnownRole;
 
@@ -52,7 +66,7 @@ static Oid	kept_role STENO_SESSION_DATA;
 static Oid	kept_session_user STENO_SESSION_DATA;
 
 static bool any_stale STENO_SESSION_DATA;
-static uint64 changes_seen STENO_SESSION_DATA;
+static uint64 version_seen STENO_SESSION_DATA;
 
 static fmgr_hook_type previous_fmgr;
 
@@ -64,11 +78,44 @@ count_changes(void)
 	return atomic_load(&steno_control->roles.count);
 }
 
+static uint32
+name_counter(const char *name)
+{
+	return hash_bytes((const unsigned char *) name, strlen(name)) % STENO_ROLE_COUNTERS;
+}
+
+static uint32
+role_counter(Oid role)
+{
+	return hash_bytes_uint32(role) % STENO_ROLE_COUNTERS;
+}
+
+/* How often a role was dropped that is, perhaps, this one. */
+static uint32
+count_dropped(Oid role)
+{
+	return atomic_load(&steno_control->roles.dropped[role_counter(role)]);
+}
+
+/* How often a role got a name that is, perhaps, this one. */
+static uint32
+count_given(const char *name)
+{
+	return atomic_load(&steno_control->roles.given[name_counter(name)]);
+}
+
+/* Whether the role has gone since its name was learned, and another one may have the name. */
+static bool
+is_taken(const KnownRole *r)
+{
+	return count_dropped(r->role) != r->dropped && count_given(r->name) != r->given;
+}
+
 /*
- * What happened to a role's name after it was learned: false if that is not known, because there have
- * been too many changes.  *changed: it has a new name, which is in "to", and empty if the role
- * has gone, or the name is not certain.  The change that an invalidation message is about may have
- * been counted before the name was learned.
+ * Whether a role was renamed after its name was learned: false if that is not known, because there have
+ * been too many renames.  *changed: it has a new name, which is in "to", and empty if that is not
+ * certain.  The change that an invalidation message is about may have been counted before the name was
+ * learned.
  */
 static bool
 find_change(const KnownRole *r, bool *changed, char *to)
@@ -182,6 +229,8 @@ look_up_role(Oid role)
 {
 	KnownRole  *r = find_role(role);
 	uint64		changes = count_changes();
+	uint32		dropped = count_dropped(role);
+	uint32		given = r ? count_given(r->name) : 0;
 	char	   *name;
 
 	watch_names();
@@ -196,9 +245,13 @@ look_up_role(Oid role)
 		r = replaced_role();
 	if (name)
 	{
+		/* nobody else has got its name, unless it has been dropped meanwhile */
+		given = count_given(name) - (count_dropped(role) == dropped ? 0 : 1);
 		strlcpy(r->name, name, NAMEDATALEN);
 		pfree(name);
 	}
+	r->given = given;
+	r->dropped = dropped;
 	r->role_hash = GetSysCacheHashValue1(AUTHOID, ObjectIdGetDatum(role));
 	r->name_hash = GetSysCacheHashValue1(AUTHNAME, CStringGetDatum(r->name));
 	r->changes = changes;
@@ -206,6 +259,24 @@ look_up_role(Oid role)
 	r->stale = false;
 	r->role = role;
 	return r;
+}
+
+/* In a parallel worker: the name of a role that its leader has, which may have been dropped. */
+void
+steno_role_inherit(Oid role, const char *name)
+{
+	KnownRole  *r;
+
+	if (!OidIsValid(role) || name[0] == '\0' || find_role(role))
+		return;
+	r = replaced_role();
+	strlcpy(r->name, name, NAMEDATALEN);
+	r->role = role;
+	r->changes = count_changes();
+	r->given = count_given(name);
+	r->dropped = count_dropped(role);
+	r->uncommitted = false;
+	r->stale = true;			/* it is looked up before it is used, if that is possible */
 }
 
 /* The name of a role, while catalogs can be read. */
@@ -246,7 +317,7 @@ take_from_setting(char *to, Oid role, const char *setting)
 
 /*
  * The name of a role that was never learned.  Whenever the setting got its value, the role must not have been
- * renamed since.
+ * renamed or dropped since.
  */
 static void
 set_unlearned(char *to, Oid role, const char *setting)
@@ -258,7 +329,8 @@ set_unlearned(char *to, Oid role, const char *setting)
 
 	if (changed && name[0] != '\0')
 		strlcpy(to, name, NAMEDATALEN);
-	else if (changed || !whole || RecoveryInProgress() || !take_from_setting(to, role, setting))
+	else if (changed || !whole || count_dropped(role) != 0 || RecoveryInProgress() ||
+			 !take_from_setting(to, role, setting))
 		set_unknown(to, role);
 }
 
@@ -269,6 +341,7 @@ steno_role_name_failing(char *to, Oid role, const char *setting)
 	const KnownRole *r = find_role(role);
 	char		name[NAMEDATALEN];
 	bool		changed;
+	bool		whole;
 
 	if (r == NULL)
 	{
@@ -276,21 +349,14 @@ steno_role_name_failing(char *to, Oid role, const char *setting)
 		set_unlearned(to, role, setting);
 		return;
 	}
-	if (find_change(r, &changed, name))
-	{
-		any_stale |= changed;
-		if (changed ? name[0] != '\0' : !r->stale || !(r->uncommitted || RecoveryInProgress()))
-		{
-			strlcpy(to, changed ? name : r->name, NAMEDATALEN);
-			return;
-		}
-	}
-	else if (!r->stale)
-	{
+	whole = find_change(r, &changed, name);
+	any_stale |= changed;
+	if (changed && name[0] != '\0')
+		strlcpy(to, name, NAMEDATALEN);
+	else if (changed || is_taken(r) || (r->stale && (!whole || r->uncommitted || RecoveryInProgress())))
+		set_unknown(to, role);
+	else
 		strlcpy(to, r->name, NAMEDATALEN);
-		return;
-	}
-	set_unknown(to, role);
 }
 
 /* Whether names may have changed since the last call.  They are looked up now, unless in a failure. */
@@ -298,16 +364,16 @@ bool
 steno_role_names_changed(bool failing)
 {
 	bool		changed = any_stale;
-	uint64		count;
+	uint64		version;
 
 	if (!failing)
 	{
 		any_stale = false;
 		return changed;
 	}
-	count = count_changes();
-	changed |= count != changes_seen;
-	changes_seen = count;
+	version = atomic_load(&steno_control->roles.version);
+	changed |= version != version_seen;
+	version_seen = version;
 	return changed;
 }
 
@@ -357,7 +423,7 @@ function_event(FmgrHookEventType event, FmgrInfo *function, Datum *private)
 
 #define MOST_CHANGES 16
 
-/* Roles that the present transaction changes. */
+/* Roles that the present transaction renames. */
 static struct
 {
 	Oid			role;
@@ -366,6 +432,28 @@ static struct
 
 static int	changed_count;
 static bool changed_more;			/* than fit */
+
+/* The counters of names that it gives to roles, and of roles that it drops. */
+#define COUNTER_WORDS (STENO_ROLE_COUNTERS / 64)
+
+static uint64 given_now[COUNTER_WORDS];
+static uint64 dropped_now[COUNTER_WORDS];
+
+static void
+mark(uint64 *counters, uint32 i)
+{
+	counters[i / 64] |= UINT64CONST(1) << (i % 64);
+}
+
+static void
+count_marked(_Atomic uint32_t *counters, const uint64 *marked)
+{
+	uint32		i;
+
+	for (i = 0; i < STENO_ROLE_COUNTERS; i++)
+		if (marked[i / 64] & (UINT64CONST(1) << (i % 64)))
+			atomic_fetch_add(&counters[i], 1);
+}
 
 /* The transaction is about to commit: look the new names up.  Only those that differ count. */
 static void
@@ -379,10 +467,11 @@ find_new_names(void)
 	{
 		char	   *name = GetUserNameFromId(changed[i].role, true);
 
-		if (name && strcmp(name, changed[i].name) == 0)
+		/* one that was renamed and dropped is a dropped one */
+		if (name == NULL || strcmp(name, changed[i].name) == 0)
 			continue;
 		changed[n].role = changed[i].role;
-		strlcpy(changed[n++].name, name ? name : "", NAMEDATALEN);
+		strlcpy(changed[n++].name, name, NAMEDATALEN);
 	}
 	changed_count = n;
 }
@@ -395,8 +484,8 @@ publish(bool uncertain)
 	uint64		count;
 	int			i;
 
-	if (changed_count == 0 && !changed_more)
-		return;
+	count_marked(c->dropped, dropped_now);
+	count_marked(c->given, given_now);
 	SpinLockAcquire(&c->mutex);
 	count = atomic_load(&c->count);
 	/* as if there had been more than are kept */
@@ -415,6 +504,7 @@ publish(bool uncertain)
 	}
 	atomic_store(&c->count, count);
 	SpinLockRelease(&c->mutex);
+	atomic_fetch_add(&c->version, 1);
 }
 
 static void
@@ -445,24 +535,45 @@ transaction_event(XactEvent event, void *arg)
 	changing = false;
 	changed_count = 0;
 	changed_more = false;
+	memset(given_now, 0, sizeof(given_now));
+	memset(dropped_now, 0, sizeof(dropped_now));
 }
 
-/* The current statement changes a role, or drops it; what the catalog says is still as before. */
-STENO_COLD void
-steno_role_changes(Oid role)
+static void
+begin_changing(void)
 {
 	static bool registered STENO_SESSION_DATA;
-	char	   *name;
+
+	if (!registered)
+		RegisterXactCallback(transaction_event, NULL);
+	registered = true;
+	changing = true;
+}
+
+/* The name of a role as the current command has written it, which other catalog lookups do not see yet. */
+static bool
+find_written(Oid role, char *to)
+{
+	Relation	authid = table_open(AuthIdRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_authid_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(role));
+	scan = systable_beginscan(authid, AuthIdOidIndexId, true, SnapshotSelf, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		strlcpy(to, NameStr(((Form_pg_authid) GETSTRUCT(tuple))->rolname), NAMEDATALEN);
+	systable_endscan(scan);
+	table_close(authid, AccessShareLock);
+	return HeapTupleIsValid(tuple);
+}
+
+static void
+remember_renamed(Oid role, const char *before)
+{
 	int			i;
 
-	if (IsParallelWorker())
-		return;
-	if (!registered)
-	{
-		RegisterXactCallback(transaction_event, NULL);
-		registered = true;
-	}
-	changing = true;
 	for (i = 0; i < changed_count; i++)
 		if (changed[i].role == role)
 			return;
@@ -471,11 +582,39 @@ steno_role_changes(Oid role)
 		changed_more = true;
 		return;
 	}
-	name = GetUserNameFromId(role, true);
-	strlcpy(changed[changed_count].name, name ? name : "", NAMEDATALEN);
+	strlcpy(changed[changed_count].name, before, NAMEDATALEN);
 	changed[changed_count++].role = role;
-	if (name)
-		pfree(name);
+}
+
+/* The current statement has created a role, or has altered one. */
+STENO_COLD void
+steno_role_changes(Oid role)
+{
+	char		name[NAMEDATALEN];
+	char	   *before;
+
+	if (IsParallelWorker() || !steno_active() || !find_written(role, name))
+		return;
+	before = GetUserNameFromId(role, true);
+	if (before == NULL || strcmp(before, name) != 0)
+	{
+		begin_changing();
+		mark(given_now, name_counter(name));
+		if (before)
+			remember_renamed(role, before);
+	}
+	if (before)
+		pfree(before);
+}
+
+/* It drops one. */
+STENO_COLD void
+steno_role_drops(Oid role)
+{
+	if (IsParallelWorker() || !steno_active())
+		return;
+	begin_changing();
+	mark(dropped_now, role_counter(role));
 }
 
 void

@@ -16,6 +16,8 @@ extern bool steno_role_names_stale(void);
 extern void steno_role_keep(Oid role, Oid session_user_id);
 extern void steno_role_learn_anew(Oid role);
 extern void steno_role_changes(Oid role);
+extern void steno_role_drops(Oid role);
+extern void steno_role_inherit(Oid role, const char *name);
 extern void steno_role_install(void);
 
 extern Oid	steno_role_learned;

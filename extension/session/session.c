@@ -239,6 +239,17 @@ update_fact(char *fact, size_t size, const char *value)
 	return true;
 }
 
+/* Who this session is, for others who cannot look the names up: those of dropped roles. */
+static void
+publish_names(void)
+{
+	StenoNames	names = {.user_id = steno_my.session_user_id, .role_id = steno_my.user_id};
+
+	strlcpy(names.user, known.user, NAMEDATALEN);
+	strlcpy(names.role, known.role, NAMEDATALEN);
+	steno_leader_publish_names(&names);
+}
+
 static bool
 update_roles(Oid user_id, bool failing)
 {
@@ -271,6 +282,8 @@ update_roles(Oid user_id, bool failing)
 	steno_my.session_user_id = session_user_id;
 	changed = update_fact(known.user, sizeof(known.user), user);
 	changed |= update_fact(known.role, sizeof(known.role), role);
+	if (steno_my.state == STENO_READY && !steno_my.worker)
+		publish_names();
 	return changed;
 }
 
@@ -645,8 +658,11 @@ STENO_COLD static void
 join_leader(void)
 {
 	StenoLeader leader;
+	StenoNames	names;
 
-	steno_leader_find(&leader, &steno_client);
+	steno_leader_find(&leader, &steno_client, &names);
+	steno_role_inherit(names.user_id, names.user);
+	steno_role_inherit(names.role_id, names.role);
 	steno_my.worker = true;
 	steno_my.statement = leader.statement;
 	steno_my.outside = leader.depth + 1;
@@ -705,6 +721,7 @@ steno_session_attach(void)
 	{
 		set_client_facts();
 		steno_leader_publish(&steno_client);
+		publish_names();
 	}
 	/*
 	 * runs before ProcKill(), which was registered earlier and releases PGPROC, and

@@ -37,6 +37,7 @@
 #include "utils/xid8.h"
 
 #include "base/compat.h"
+#include "session/leader.h"
 #include "sql/show.h"
 
 /*
@@ -232,6 +233,20 @@ set_name(NameData *to, const char *name, int encoding)
 	strlcpy(NameStr(*to), shown, pg_encoding_mbcliplen(steno_shown_as(), shown, strlen(shown), NAMEDATALEN - 1) + 1);
 }
 
+/* The name of a process's user; that of a dropped role, which only its session knows, unless another one has it now. */
+static const char *
+user_of(const Running *r, const PgBackendStatus *s)
+{
+	const char *name = GetUserNameFromId(s->st_userid, true);
+	StenoNames	names;
+
+	if (name != NULL || !steno_session_names(r->ring, &names) || names.user_id != s->st_userid ||
+		atomic_load(&steno_ring_at(&steno_rings, r->ring)->owner) != r->pid ||
+		OidIsValid(get_role_oid(names.user, true)))
+		return name;
+	return pstrdup(names.user);
+}
+
 /* Fill in the columns about the process; returns the encoding of its database. */
 static int
 put_process(const Running *r, Datum *values, bool *nulls)
@@ -240,7 +255,7 @@ put_process(const Running *r, Datum *values, bool *nulls)
 	const PgBackendStatus *s = local ? &local->backendStatus : NULL;
 	NameData   *user = palloc0(sizeof(NameData));
 	NameData   *database = palloc0(sizeof(NameData));
-	const char *user_name = s ? GetUserNameFromId(s->st_userid, true) : NULL;
+	const char *user_name = s ? user_of(r, s) : NULL;
 	int			encoding = PG_SQL_ASCII;
 	int			port = 0;
 
