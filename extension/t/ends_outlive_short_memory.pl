@@ -236,6 +236,23 @@ sub record_between
 		'no memory for the columns that are granted: any of them is audited, until there is memory again');
 }
 
+# ---- values that are printed in a subtransaction: none is begun without the memory for its beginning ----
+{
+	my $c = Steno::Client->new($node, application_name => 'printed');
+	my $sql = q{DO $$DECLARE m mood := 'bad'; n int; BEGIN
+		BEGIN SELECT count(*) INTO n FROM deep WHERE 'good'::mood <> m; EXCEPTION WHEN OTHERS THEN RAISE NOTICE 'caught'; END; END$$};
+
+	value($node, q{CREATE TYPE mood AS ENUM ('good', 'bad')});
+	$c->query('SET steno.log_nested = on');
+	run_between($c, 65_536, 66_000, $sql);
+	is_deeply($c->query($sql)->{notices}, [], 'nothing is caught');
+	$c->quit;
+	is_deeply(
+		[ map { $_->{params} } grep { $_->{depth} && $_->{text} =~ /mood/ } statements($node, application => 'printed') ],
+		[ [undef], ['bad'] ],
+		'no memory for a subtransaction: the value is left out');
+}
+
 # ---- which rules name a relation, as a list of their numbers ----
 {
 	my $rules = 6000;

@@ -429,6 +429,24 @@ roll_back(void)
 	PG_END_TRY();
 }
 
+/* More than the beginning of a subtransaction takes, so that it finds what is given back here. */
+#define SUBTRANSACTION_MEMORY (64 * 1024)
+
+/*
+ * Whether there is memory to begin a subtransaction.  An error while one begins leaves it in a state (SUBBEGIN) in which
+ * a function that catches the error cannot go on: the server ends the session then.
+ */
+static bool
+has_memory(void)
+{
+	void	   *room = MemoryContextAllocExtended(CurrentMemoryContext, SUBTRANSACTION_MEMORY, MCXT_ALLOC_NO_OOM);
+
+	if (room == NULL)
+		return false;
+	pfree(room);
+	return true;
+}
+
 /*
  * Make a value with any code, in a subtransaction.  It is rolled back, because the
  * statement has not requested the effects of this code.  The code may wait for locks, so
@@ -449,6 +467,8 @@ make_guarded(Making *m)
 	volatile bool ok = false;
 	bool		pushed;
 
+	if (!has_memory())
+		return false;
 	steno_my.scratch_used = true;
 	steno_my.paused = true;
 	if (m->output)
