@@ -790,25 +790,49 @@ func TestSettingsChanged(t *testing.T) {
 	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM SET work_mem = '1GB'")
 	changed("work_mem", "4MB", "1GB", "file", "/data/postgresql.auto.conf", "line", "3")
 	changed("work_mem", "1GB", "2GB", "file", "/data/postgresql.conf", "line", "800")
-	changed("fsync", "on", "off", "file", "/data/postgresql.conf", "line", "801")
+	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM SET fsync = off")
+	changed("fsync", "on", "off", "file", "/data/postgresql.auto.conf", "line", "4")
 	statement(trail.ClassDDL, "ALTER SYSTEM", "alter system\n reset \"fsync\"")
 	changed("fsync", "off", "on")
+	// what it removes from postgresql.auto.conf, and what was not there
+	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM SET jit = off")
+	changed("jit", "on", "off", "file", "/data/postgresql.auto.conf", "line", "5")
+	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM RESET ALL")
+	changed("jit", "off", "on")
+	changed("work_mem", "2GB", "3GB", "file", "/data/postgresql.conf", "line", "800")
+	changed("port", "5432", "5433", "file", "/data/postgresql.conf", "line", "5")
+	changed("jit", "on", "off", "file", "/data/postgresql.conf", "line", "6")
+	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM RESET work_mem")
+	changed("work_mem", "3GB", "4MB")
 	statement(trail.ClassRole, "ALTER ROLE", `ALTER ROLE "set x" LOGIN`)
 	statement(trail.ClassRole, "ALTER ROLE", `ALTER ROLE bob IN DATABASE shop SET work_mem = '9GB'`)
 	statement(trail.ClassDDL, "ALTER DATABASE", "ALTER DATABASE shop SET TABLESPACE fast")
 	statement(trail.ClassDDL, "ALTER DATABASE", "ALTER DATABASE shop RESET ALL")
+	add(trailtest.Record{Kind: trail.KindStatement, Session: alice, XID: 77, Text: "ALTER ROLE bob SET jit = on", Shape: &trailtest.Shape{Class: trail.ClassRole, Command: "ALTER ROLE"}})
+	add(trailtest.Record{Kind: trail.KindTransaction, Session: alice, XID: 77, Outcome: trail.OutcomeError, Extra: []string{"event", "abort"}, Shape: &trailtest.Shape{Class: trail.ClassTransaction}})
 	stream.Write(t, b)
 	const id = "split_part(altered_by, '/', 2)"
-	got := ask(t, open(t, options(t, dir)), Output{Format: "csv", NoHeader: true}, "SELECT coalesce(name, text), new_value, line, "+id+" FROM settings_changed ORDER BY time")
+	got := ask(t, open(t, options(t, dir)), Output{Format: "csv", NoHeader: true}, "SELECT coalesce(name, text) || CASE WHEN rolled_back THEN ' (undone)' ELSE '' END, new_value, line, "+id+" FROM settings_changed ORDER BY time")
 	want := `ALTER SYSTEM SET work_mem = '1GB',,,
 work_mem,1GB,3,2
 work_mem,2GB,800,
-fsync,off,801,
+ALTER SYSTEM SET fsync = off,,,
+fsync,off,4,3
 "alter system
  reset ""fsync""",,,
-fsync,on,,3
+fsync,on,,4
+ALTER SYSTEM SET jit = off,,,
+jit,off,5,5
+ALTER SYSTEM RESET ALL,,,
+jit,on,,6
+work_mem,3GB,800,
+port,5433,5,
+jit,off,6,
+ALTER SYSTEM RESET work_mem,,,
+work_mem,4MB,,
 ALTER ROLE bob IN DATABASE shop SET work_mem = '9GB',,,
 ALTER DATABASE shop RESET ALL,,,
+ALTER ROLE bob SET jit = on (undone),,,
 `
 	if got = strings.ReplaceAll(got, "\r\n", "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -94,20 +94,26 @@ WHERE class IN ('role', 'setting') OR kind = 'setting' OR command IN (` + quoted
 	{Name: "settings_changed", Doc: "changes of the server's settings and of pg_steno's, with ALTER SYSTEM, ALTER ROLE … SET and ALTER DATABASE … SET",
 		passes: []string{"time", "user", "role", "app_user", "database", "application", "kind", "command", "text", "outcome"},
 		query: `WITH changes AS (SELECT time, kind, ` + who + `, command, text, extra['name'] AS name, extra['old'] AS old_value, extra['new'] AS new_value,
-  extra['file'] AS file, TRY_CAST(extra['line'] AS BIGINT) AS line, outcome, seq, extra['source'] AS source,
-  lag(time) OVER (PARTITION BY kind, extra['name'], extra['source'] ORDER BY time) AS previous
+  extra['file'] AS file, TRY_CAST(extra['line'] AS BIGINT) AS line, outcome, rolled_back, seq, extra['source'] AS source,
+  lag(time) OVER before AS previous, lag(extra['file']) OVER before LIKE '%postgresql.auto.conf' AS was_altered
 FROM steno_trail(conditions || '{"any":[{"kinds":["setting"]},{"commands":["ALTER SYSTEM","ALTER ROLE","ALTER DATABASE"]}]}')
 WHERE kind = 'setting' OR command = 'ALTER SYSTEM' OR (command IN ('ALTER ROLE', 'ALTER DATABASE') AND
-  regexp_matches(regexp_replace(text, '"([^"]|"")*"', 'x', 'g'), '(?i)\s(RESET|SET)\s+([^T]|T[^A]|TA[^B])'))),
-altered AS (SELECT time, session, seq, lower(regexp_extract(text, '(?i)\bSYSTEM\s+(?:SET|RESET)\s+"?([a-z0-9_.]+)', 1)) AS name
+  regexp_matches(regexp_replace(text, '"([^"]|"")*"', 'x', 'g'), '(?i)\s(RESET|SET)\s+([^T]|T[^A]|TA[^B])'))
+WINDOW before AS (PARTITION BY kind, extra['name'], extra['source'] ORDER BY time)),
+altered AS (SELECT time, session, seq, regexp_matches(text, '(?i)\bSYSTEM\s+SET\s') AS sets,
+  lower(regexp_extract(text, '(?i)\bSYSTEM\s+(?:SET|RESET)\s+"?([a-z0-9_.]+)', 1)) AS name
 FROM changes WHERE command = 'ALTER SYSTEM' AND outcome = 'ok')
-SELECT c.* EXCLUDE (source, previous), CASE WHEN c.source = 'server' THEN
+SELECT c.* EXCLUDE (source, previous, was_altered), CASE WHEN c.source = 'server' THEN
   (SELECT max_by(a.session || '/' || a.seq, a.time) FROM altered a
-   WHERE a.name IN (c.name, 'all') AND a.time <= c.time AND a.time > coalesce(c.previous, '-infinity')) END AS altered_by
+   WHERE a.time <= c.time AND a.time > coalesce(c.previous, '-infinity') AND
+     CASE WHEN a.sets THEN a.name = c.name AND coalesce(c.file LIKE '%postgresql.auto.conf', true)
+          WHEN c.file LIKE '%postgresql.auto.conf' THEN false
+          WHEN a.name = c.name THEN c.previous IS NULL OR coalesce(c.was_altered, true)
+          ELSE a.name = 'all' AND (c.was_altered OR EXISTS (FROM altered s WHERE s.sets AND s.name = c.name AND s.time < a.time AND c.previous IS NULL)) END) END AS altered_by
 FROM changes c`,
 		docs: [][2]string{{"name", "name of a setting"}, {"old_value", "its value before"}, {"new_value", "its value from then on"},
 			{"file", "configuration file that has the new value"}, {"line", "its line there"},
-			{"altered_by", "session and `seq` of the `ALTER SYSTEM` before, if there was one since the setting changed last"}}},
+			{"altered_by", "session and `seq` of the `ALTER SYSTEM` that changed it: the last one since the setting changed last, if the value is, or was, in `postgresql.auto.conf`"}}},
 	{Name: "slow", Doc: "statements that took a second or longer", passes: ofRecords,
 		query: `SELECT * FROM steno_trail(conditions) WHERE kind = 'statement' AND duration_us >= 1000000`},
 	{Name: "access", Doc: "who uses which relation: a row for each user, role, database and relation", passes: []string{"user", "role", "database", "relation"},
