@@ -44,7 +44,8 @@ my @cases = (
 		message => 'division by zero', sqlstate => '22012', trigger => 'ALWAYS' },
 	{
 		table => 'twice', before => 'INSERT INTO twice VALUES (1)', mend => 'DELETE FROM twice',
-		message => 'duplicate key value violates unique constraint "twice_pkey"', sqlstate => '23505' },
+		message => $node->pg_version->major < 18 ? 'duplicate key value violates unique constraint "twice_pkey"'
+		: 'conflict detected on relation "public.twice": conflict=insert_exists', sqlstate => '23505' },
 	{
 		table => 'checked', before => 'ALTER TABLE checked ADD CONSTRAINT positive CHECK (id < 0)', mend => 'ALTER TABLE checked DROP CONSTRAINT positive',
 		message => 'new row for relation "checked" violates check constraint "positive"', sqlstate => '23514' },
