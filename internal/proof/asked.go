@@ -6,6 +6,7 @@ package proof
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -131,6 +132,30 @@ func (a *asked) hides(r *trail.Record) string {
 	return ""
 }
 
+// renamedBefore are the renames of a record before the range that may take effect, or be seen by their own
+// transaction, only in the range: the statement waited, or its transaction had not ended.
+func (a *asked) renamedBefore(r *trail.Record) []query.Renamed {
+	if r.Kind != trail.KindStatement || r.Time >= a.since || !(a.ofObjects || a.ofRoles) {
+		return nil
+	}
+	if us, ok := r.ExtraValue("commit_us"); ok { // it was a transaction of its own
+		if commit, err := strconv.ParseInt(string(us), 10, 64); err == nil && r.End()+commit < a.since {
+			return nil
+		}
+	}
+	return a.filter.AllRenames(r)
+}
+
+// endsBefore says whether a record is that of the end of a transaction before the range. One that was only prepared
+// has not ended.
+func (a *asked) endsBefore(r *trail.Record) bool {
+	if r.Kind != trail.KindTransaction || r.Time >= a.since {
+		return false
+	}
+	event, _ := r.ExtraValue("event")
+	return string(event) != trail.EventPrepare.String()
+}
+
 // lacksText says what of a record is missing that --grep would have looked at.
 func lacksText(r *trail.Record) (why string) {
 	if r.Has(trail.FieldCut) {
@@ -164,10 +189,14 @@ func TellingGroups(c *trail.Contents) trail.Groups {
 }
 
 // wanted selects the groups of an index whose blocks the answer needs. Before the range,
-// these are the ones that tell which settings were in effect when it began.
+// these are the ones that tell which settings were in effect when it began, and of renames.
 func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 	if before {
-		return c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindServer || k == trail.KindSetting })
+		g := c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindServer || k == trail.KindSetting })
+		if a.ofObjects || a.ofRoles { // see renamedBefore
+			g.Or(a.filter.SelectRenames(c))
+		}
+		return g
 	}
 	if a.contents == nil || a.q.Full {
 		return c.All()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -29,7 +30,9 @@ type conditions struct {
 	branches []branch
 	opaque   map[statement]opaque
 	hidden   []hidden
-	unread   []string // what could not be interpreted
+	early    []early         // renames before the range
+	ended    map[uint64]bool // transactions that ended before it
+	unread   []string        // what could not be interpreted
 }
 
 // session is what is known about the records of a session.
@@ -96,6 +99,12 @@ type hidden struct {
 	of   *session
 }
 
+// early is a rename before the range.
+type early struct {
+	query.Renamed
+	xid uint64
+}
+
 type branch struct {
 	trail.Branch
 	in uint32
@@ -116,7 +125,7 @@ type opaque struct {
 
 func newConditions(a *asked) *conditions {
 	return &conditions{
-		asked: a, sessions: map[trail.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{},
+		asked: a, sessions: map[trail.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{}, ended: map[uint64]bool{},
 	}
 }
 
@@ -157,6 +166,9 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 	case trail.KindSetting:
 		c.setting(r, text)
 	case trail.KindTransaction:
+		if c.asked.endsBefore(r) {
+			c.ended[r.XID] = true
+		}
 		if r.Unseen() {
 			c.hidden = append(c.hidden, hidden{r.Time, s})
 		}
@@ -166,6 +178,9 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 }
 
 func (c *conditions) statement(r *trail.Record) {
+	for _, one := range c.asked.renamedBefore(r) {
+		c.early = append(c.early, early{one, r.XID})
+	}
 	key := statement{r.Session.ID(), r.Statement, r.Substatement}
 	why := c.asked.hides(r)
 	if why == "" {
@@ -584,6 +599,12 @@ func (c *conditions) missing(problem func(format string, args ...any)) (sessions
 
 // obscure lists records that may be ones that are asked for.
 func (c *conditions) obscure(except func(format string, args ...any)) {
+	slices.SortStableFunc(c.early, func(a, b early) int { return cmp.Compare(a.Time, b.Time) })
+	for i := range c.early {
+		if one := &c.early[i]; one.xid == 0 || !c.ended[one.xid] {
+			except("%s; the transaction had not ended when the range began", &one.Renamed)
+		}
+	}
 	all := slices.SortedFunc(maps.Values(c.opaque), func(a, b opaque) int { return cmp.Or(cmp.Compare(a.time, b.time), strings.Compare(a.id, b.id)) })
 	const listed = 20
 	for i, o := range all {

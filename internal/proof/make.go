@@ -87,6 +87,7 @@ type maker struct {
 	parts  map[trail.RecordID][]place // blocks with data parts of records
 	wanted []trail.RecordID           // records that may be asked for, and have data parts
 	opaque map[statement]bool         // that only start records tell about, and too little
+	early  map[uint64]bool            // transactions that have renamed something before the range
 }
 
 type place struct {
@@ -128,6 +129,7 @@ type block struct {
 	parts  []trail.RecordID
 	wanted []trail.RecordID
 	opaque []statement
+	early  []uint64
 }
 
 // read reads all blocks of a stream.
@@ -182,7 +184,13 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 			}
 			m.opaque[st] = true
 		}
-		b.seals, b.index, b.parts, b.wanted, b.opaque = nil, nil, nil, nil, nil
+		for _, xid := range b.early {
+			if m.early == nil {
+				m.early = map[uint64]bool{}
+			}
+			m.early[xid] = true
+		}
+		b.seals, b.index, b.parts, b.wanted, b.opaque, b.early = nil, nil, nil, nil, nil, nil
 	}
 	src.index.sort()
 	return nil
@@ -238,6 +246,9 @@ func (r *blockReader) record(rec *trail.Record, to *block) {
 		}
 	}
 	to.changes = to.changes || Tells(rec)
+	if len(r.asked.renamedBefore(rec)) > 0 {
+		to.changes, to.early = true, append(to.early, rec.XID)
+	}
 	if r.asked.guess(rec) {
 		if rec.Parts != [3]uint64{} {
 			to.match = true
@@ -513,9 +524,9 @@ func (m *maker) needs(src *source, b *block) bool {
 }
 
 // needEnds marks the blocks with the statements of which only start records are known that
-// say too little.
+// say too little, and with the ends of transactions before the range that have renamed something.
 func (m *maker) needEnds(ctx context.Context) error {
-	if len(m.opaque) == 0 {
+	if len(m.opaque)+len(m.early) == 0 {
 		return nil
 	}
 	var b trail.Block
@@ -530,7 +541,8 @@ func (m *maker) needEnds(ctx context.Context) error {
 				continue
 			}
 			for !one.needed && b.Next(&r) == nil {
-				one.needed = r.Kind == trail.KindStatement && m.opaque[statement{r.Session.ID(), r.Statement, r.Substatement}]
+				one.needed = r.Kind == trail.KindStatement && m.opaque[statement{r.Session.ID(), r.Statement, r.Substatement}] ||
+					m.early[r.XID] && m.asked.endsBefore(&r)
 			}
 		}
 	}

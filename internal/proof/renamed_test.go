@@ -163,3 +163,44 @@ func TestRenamesThatAreNotRecorded(t *testing.T) {
 		`class ddl, role of user "bob" were not recorded in 1 session: steno.log = "none", set by role`)
 	excepts(t, ofRole(), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} }, false, "")
 }
+
+// A rename before the range may take effect in it, or be seen by its own transaction there.
+func TestRenamesBeforeTheRange(t *testing.T) {
+	bob := client(9, "bob")
+	for _, test := range []struct {
+		name, extra string  // of the record
+		end         float64 // when its transaction ends; 0: not before the end of the trail
+		event       string
+		waits       float64 // how long the statement takes, in minutes
+		names       []string
+		wants       string
+	}{
+		{"committed", "", 6, "commit", 0, []string{"table", "hr.salary", "hr.x"}, ""},
+		{"rolled back", "", 6, "abort", 0, []string{"table", "hr.salary", "hr.x"}, ""},
+		{"committed by itself", "commit_us", 0, "", 0, []string{"table", "hr.salary", "hr.x"}, ""},
+		{"committed later", "", 40, "commit", 0, []string{"table", "hr.salary", "hr.x"}, `table "hr.salary" was renamed to "hr.x" at .* by user "bob": .*; the transaction had not ended when the range began`},
+		{"rolled back later", "", 40, "abort", 0, []string{"schema", "hr", "x"}, `schema "hr" .* the transaction had not ended`},
+		{"still open", "", 0, "", 0, []string{"table", "hr.salary", "hr.x"}, `the transaction had not ended`},
+		{"prepared", "", 6, "prepare", 0, []string{"table", "hr.salary", "hr.x"}, `the transaction had not ended`},
+		{"waited", "commit_us", 31, "commit", 26, []string{"table", "hr.salary", "hr.x"}, `the transaction had not ended`},
+		{"another table", "", 40, "commit", 0, []string{"table", "hr.staff", "hr.x"}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			extra := map[int]func(*writer, *trailtest.Session) []*trailtest.Record{5: func(*writer, *trailtest.Session) []*trailtest.Record {
+				r := renames(bob, 5, test.names...)
+				r.Seq, r.XID, r.Duration = 2, 77, uint64(test.waits*60*second)
+				if test.extra != "" {
+					r.Extra = []string{test.extra, "12"}
+				}
+				return []*trailtest.Record{r}
+			}}
+			if test.end > 0 {
+				extra[int(test.end)] = func(*writer, *trailtest.Session) []*trailtest.Record {
+					return []*trailtest.Record{{Kind: trail.KindTransaction, Session: bob, Seq: 3, XID: 77, Time: at(test.end), Extra: []string{"event", test.event},
+						Shape: &trailtest.Shape{Class: trail.ClassTransaction}}}
+				}
+			}
+			excepts(t, small{extra: extra}.write(t), nil, false, test.wants)
+		})
+	}
+}

@@ -82,11 +82,7 @@ func (h *Hidden) note(r *trail.Record, why string) {
 
 // NoteRenames notes only what a record has renamed, also by a change of a catalog.
 func (h *Hidden) NoteRenames(f *Filter, r *trail.Record) {
-	renamed := slices.Collect(f.Renames(r))
-	if one, ok := f.rewritten(r); ok {
-		renamed = append(renamed, one)
-	}
-	h.rename(r, renamed)
+	h.rename(r, f.AllRenames(r))
 }
 
 func (h *Hidden) rename(r *trail.Record, renamed []Renamed) {

@@ -99,6 +99,15 @@ func (f *Filter) Renames(r *trail.Record) func(yield func(Renamed) bool) {
 	}
 }
 
+// AllRenames are those of Renames, and a change of a catalog that may be one.
+func (f *Filter) AllRenames(r *trail.Record) []Renamed {
+	all := slices.Collect(f.Renames(r))
+	if one, ok := f.rewritten(r); ok {
+		all = append(all, one)
+	}
+	return all
+}
+
 // rewritten is a catalog that a statement has changed, and with it perhaps a name that the filter asks for.
 func (f *Filter) rewritten(r *trail.Record) (one Renamed, ok bool) {
 	if f.watched == nil || r.Shape == nil || r.Kind != trail.KindStatement {
