@@ -111,10 +111,12 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 	if err != nil {
 		return nil, err
 	}
+	var hidden query.Hidden
 	visitors := make([]visitor, workers())
 	all := make([]*dossier, len(visitors))
 	for i := range visitors {
 		all[i] = newDossier(&o, filter, notes)
+		all[i].hidden = &hidden
 		visitors[i] = all[i]
 	}
 	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Contents: filter.Contents(), Parts: true, Rollbacks: true}
@@ -135,6 +137,9 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 	doc := d.document(choose.Sessions)
 	doc.Incomplete = wrong.bad
 	doc.Limits = append(append(append(wrong.list, personLimits(&o)...), foreign...), exclusions...)
+	for _, lacks := range hidden.Errs() {
+		doc.Limits = append(doc.Limits, lacks.Error())
+	}
 	return doc, nil
 }
 
@@ -330,6 +335,7 @@ type dossier struct {
 	except  *query.Matcher // of which records it is not
 	o       *PersonOptions
 	matcher query.Matcher
+	hidden  *query.Hidden             // told of roles of these names that were renamed
 	from    map[trail.SessionID]noted // nil: all records
 
 	sessions map[trail.SessionID]*personSession
@@ -345,7 +351,7 @@ type dossier struct {
 
 func newDossier(o *PersonOptions, filter *query.Filter, notes []noted) *dossier {
 	d := &dossier{
-		o: o, matcher: query.Matcher{Filter: filter}, sessions: map[trail.SessionID]*personSession{}, tables: map[[2]string]*personTable{},
+		o: o, matcher: query.Matcher{Filter: filter}, hidden: &query.Hidden{}, sessions: map[trail.SessionID]*personSession{}, tables: map[[2]string]*personTable{},
 		commands: map[[2]string]*[3]int64{}, endings: map[string]int64{}, roles: map[string]*seen{},
 	}
 	if o.Note != "" {
@@ -384,6 +390,7 @@ func fact(r *trail.Record, k trail.Key) string { return string(r.Session.Fact(k)
 
 // Record takes a record.
 func (d *dossier) Record(r *trail.Record) {
+	d.hidden.NoteRenames(d.matcher.Filter, r)
 	if !d.wanted(r) {
 		return
 	}

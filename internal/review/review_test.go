@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 func TestAValueIsFoundInAllItsForms(t *testing.T) {
@@ -408,6 +409,33 @@ func TestPartsNeedTheOwner(t *testing.T) {
 		}
 		if got != wants {
 			t.Errorf("%s: %d privileges on the table instead of %d", command, got, wants)
+		}
+	}
+}
+
+func TestPersonsTellOfRenames(t *testing.T) {
+	dir := t.TempDir()
+	stream, b := trailtest.NewStream(t, dir, 0), trailtest.NewBuilder(trailtest.Epoch)
+	of := func(user string) *trailtest.Session {
+		return trailtest.NewSession(trailtest.Epoch, uint32(len(user)), trailtest.Fact{Key: trail.KeyUser, Value: user})
+	}
+	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: of("postgres"), Time: trailtest.Epoch, Text: "ALTER ROLE alice RENAME TO x", Shape: &trailtest.Shape{
+		Class: trail.ClassRole, Command: "ALTER ROLE", Objects: []trailtest.Object{{Action: trail.ActionRename, Type: "role", Name: "alice", To: "x"}}}})
+	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: of("x"), Time: trailtest.Epoch + 1e6, Text: "SELECT 1", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"}})
+	stream.Write(t, b)
+	opened, err := trail.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for user, told := range map[string]bool{"alice": true, "x": true, "bob": false} {
+		doc, err := ReviewPerson(t.Context(), PersonOptions{
+			Source: Source{Index: opened.Index(), Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}, Users: []string{user},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := strings.Contains(strings.Join(doc.Limits, "\n"), `role "alice" was renamed to "x" at `); is != told {
+			t.Errorf("%s: %q", user, doc.Limits)
 		}
 	}
 }
