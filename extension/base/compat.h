@@ -177,6 +177,31 @@ typedef RangeTblEntry StenoPermission;
  */
 #define STENO_KEY_WITHOUT_QUERY (PG_VERSION_NUM >= 190000)
 
+/*
+ * Whether this process holds a lightweight lock.  PostgreSQL 19 does not say it of any lock: it may then, if interrupts
+ * were held when its error was raised.
+ */
+#if PG_VERSION_NUM >= 190000
+#define steno_holds_lwlock(were_held) (were_held)
+#else
+#include "storage/lwlock.h"
+
+static inline void
+steno_see_lwlock(LWLock *lock, LWLockMode mode, void *any)
+{
+	*(bool *) any = true;
+}
+
+static inline bool
+steno_holds_lwlock(bool were_held)
+{
+	bool		any = false;
+
+	ForEachLWLockHeldByMe(steno_see_lwlock, &any);
+	return any;
+}
+#endif
+
 /* PostgreSQL 17 calls a process's slot its number (024c5211175). */
 #if PG_VERSION_NUM >= 170000
 #define STENO_MY_RING MyProcNumber

@@ -91,7 +91,7 @@ failed_text(const char *source, const ErrorData *edata, int *len)
  * it names.  Nor is it when the process exits, where an error while it is parsed would end that.
  */
 static void
-find_written(StenoWritten *written, const StenoRecord *record, const char *source, bool in_function,
+find_names(StenoWritten *written, const StenoRecord *record, const char *source, bool in_function,
 			 const ErrorData *edata)
 {
 	if (record->text == NULL)
@@ -127,7 +127,7 @@ record_failure(const char *source, const ErrorData *edata, Oid user_id, uint64 x
 		record.text = in_function ? source : failed_text(source, edata, &len);
 		record.text_len = len;
 	}
-	find_written(&written, &record, source, in_function, edata);
+	find_names(&written, &record, source, in_function, edata);
 	steno_encode_failed(&record, source == NULL && steno_fastpath_message() ? STENO_CALL_COMMAND : "", &written,
 						OidIsValid(user_id) ? user_id : steno_private.get_user_id());
 	MemoryContextSwitchTo(old);

@@ -55,7 +55,7 @@ steno_failure_begins(void)
 {
 	uint32		before = steno_my.start_mask & STENO_START_HURRY;
 
-	if (steno_raised.held)
+	if (steno_holds_lwlock(steno_raised.held))
 		steno_my.start_mask |= STENO_START_HURRY;
 	return before;
 }

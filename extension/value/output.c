@@ -433,8 +433,8 @@ roll_back(void)
 #define SUBTRANSACTION_MEMORY (64 * 1024)
 
 /*
- * Whether there is memory to begin a subtransaction.  An error while one begins leaves it in a state (SUBBEGIN) in which
- * a function that catches the error cannot go on: the server ends the session then.
+ * Whether there is memory to begin a subtransaction.  An error while one begins leaves it in a state (SUBBEGIN) in
+ * which a function that catches the error cannot go on: the server ends the session then.
  */
 static bool
 has_memory(void)
