@@ -72,6 +72,7 @@ my @cases = (
 	[ 'SELECT NULL::hr.t' ],
 	[ 'BEGIN; LOCK hr.v; COMMIT' ],
 	[ 'VACUUM' ],
+	[ 'SELECT * FROM pg_stats' ],
 	[ 'CREATE PUBLICATION a FOR ALL TABLES' ],
 	[ 'SELECT 1/0 FROM hr.t', 't' ],
 	[ 'CREATE VIEW hr.v3 AS SELECT * FROM hr.v' ],

@@ -257,8 +257,11 @@ func (r *blockReader) record(rec *trail.Record, to *block) {
 			to.match = to.match || r.asked.keep(rec)
 		}
 	}
-	if a := r.asked; a.filter.MayRename(rec) && a.inRange(rec) {
-		to.wanted = append(to.wanted, id) // its further objects are in data parts
+	if a := r.asked; a.inRange(rec) {
+		if a.filter.MayRename(rec) {
+			to.wanted = append(to.wanted, id) // its further objects are in data parts
+		}
+		to.changes = to.changes || len(a.filter.AllRenames(rec)) > 0
 	}
 	if r.asked.hides(rec) != "" {
 		to.hides = true

@@ -127,6 +127,20 @@ func TestRenamesInDataPartsAreExceptions(t *testing.T) {
 	excepts(t, dir, nil, false, `table "hr.salary" was renamed to "x.salary"`)
 }
 
+// What is left out may have been renamed.
+func TestRenamesThatAreLeftOut(t *testing.T) {
+	omits := func(command string) string {
+		r := renames(client(9, "bob"), 35, "table", "hr.a", "x.a")
+		r.Seq, r.Extra, r.Shape.Command = 2, []string{"objects_omitted", "3"}, command
+		return small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return []*trailtest.Record{r}
+		}}}.write(t)
+	}
+	ask := func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }
+	excepts(t, omits("ALTER EXTENSION"), ask, false, `a statement at 2026.* by user "bob" leaves out objects, and may have renamed`)
+	excepts(t, omits("DROP SCHEMA"), ask, false, "")
+}
+
 // A superuser can rename without ALTER.
 func TestChangesOfCatalogsAreExceptions(t *testing.T) {
 	changes := func(catalog string, access trail.Access) string {

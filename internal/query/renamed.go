@@ -54,7 +54,8 @@ func (o *FilterOptions) renames() *renames {
 
 // Renamed is what a record has renamed.
 type Renamed struct {
-	Type, Name, To string // To is empty if the catalogs were changed directly, and Name is that of the catalog
+	// To is empty if it is not known: catalogs were changed directly, and Name is that of one, or objects are left out.
+	Type, Name, To string
 	Time           int64
 	User           string
 }
@@ -64,7 +65,10 @@ func (r *Renamed) String() string {
 	if r.User != "" {
 		by = fmt.Sprintf(" by user %q", r.User)
 	}
-	if r.To == "" {
+	switch {
+	case r.Name == "":
+		return fmt.Sprintf("a statement at %s%s leaves out objects, and may have renamed what the filter asks for", render.Time(r.Time), by)
+	case r.To == "":
 		return fmt.Sprintf("%s was changed directly at %s%s, which may have renamed what the filter asks for", r.Name, render.Time(r.Time), by)
 	}
 	return fmt.Sprintf("%s %q was renamed to %q at %s%s: records have the names of their time", r.Type, r.Name, r.To, render.Time(r.Time), by)
@@ -99,20 +103,23 @@ func (f *Filter) Renames(r *trail.Record) func(yield func(Renamed) bool) {
 	}
 }
 
-// AllRenames are those of Renames, and a change of a catalog that may be one.
+// AllRenames are those of Renames, and what may be one: a change of a catalog, and objects that are left out.
 func (f *Filter) AllRenames(r *trail.Record) []Renamed {
+	if f.watched == nil || r.Shape == nil || r.Kind != trail.KindStatement {
+		return nil
+	}
 	all := slices.Collect(f.Renames(r))
 	if one, ok := f.rewritten(r); ok {
 		all = append(all, one)
+	}
+	if _, omits := r.ExtraValue("objects_omitted"); (omits || r.GoesOn()) && hasCommand([]string{"ALTER"}, string(r.Shape.Command)) && !f.watched.elsewhere(r.Session) {
+		all = append(all, Renamed{Time: r.Time, User: string(r.Session.Fact(trail.KeyUser))})
 	}
 	return all
 }
 
 // rewritten is a catalog that a statement has changed, and with it perhaps a name that the filter asks for.
 func (f *Filter) rewritten(r *trail.Record) (one Renamed, ok bool) {
-	if f.watched == nil || r.Shape == nil || r.Kind != trail.KindStatement {
-		return one, false
-	}
 	i := slices.IndexFunc(r.Shape.Relations, func(rel trail.Relation) bool {
 		return f.watched.rewrites(&rel) && !(isOfDatabase(&rel) && f.watched.elsewhere(r.Session))
 	})
@@ -144,7 +151,8 @@ func (w *renames) selectRenames(c *trail.Contents) trail.Groups {
 // a catalog: those that Hidden.NoteRenames notes. Contents does not select the latter, because a list of relations often
 // has too many terms for an index.
 func (f *Filter) SelectRenames(c *trail.Contents) trail.Groups {
-	g := f.watched.selectRenames(c)
+	g := c.SelectOmissions("objects")
+	g.Or(f.watched.selectRenames(c))
 	g.Or(c.SelectShape(func(s *trail.Shape) bool {
 		return slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return f.watched.rewrites(&r) })
 	}))
