@@ -26,7 +26,9 @@ type asked struct {
 	// Filters that ask for less: what a record must match that does not say how long it took,
 	// or which objects it used, or not even which class it is of.
 	withoutDuration, withoutObjects, withoutShape query.Matcher
+	withoutNames                                  query.Matcher // nor which user or role it has
 	objects, shapes, grep                         bool
+	users, roles                                  bool
 	ofObjects, ofRoles                            bool          // names are asked for that may change
 	least                                         uint64        // duration, in microseconds
 	who                                           query.Matcher // what the filter says about sessions as a whole
@@ -56,6 +58,12 @@ func ask(q *Question) (*asked, error) {
 		return nil, err
 	}
 	less := q.Filter
+	a.users, a.roles = len(less.Users) > 0, len(less.Roles) > 0
+	less.Users, less.Roles = nil, nil
+	if a.withoutNames.Filter, err = less.Filter(time.Time{}); err != nil {
+		return nil, err
+	}
+	less = q.Filter
 	a.ofObjects, a.ofRoles = f.AsksNames()
 	a.objects, a.grep = len(less.Objects) > 0, len(less.Grep) > 0
 	a.shapes = a.objects || len(less.Classes)+len(less.Commands) > 0
@@ -79,7 +87,7 @@ func ask(q *Question) (*asked, error) {
 
 // reset is called before the records of another block.
 func (a *asked) reset() {
-	for _, m := range []*query.Matcher{&a.matcher, &a.withoutDuration, &a.withoutObjects, &a.withoutShape, &a.who} {
+	for _, m := range []*query.Matcher{&a.matcher, &a.withoutDuration, &a.withoutObjects, &a.withoutShape, &a.withoutNames, &a.who} {
 		m.Reset()
 	}
 }
@@ -115,6 +123,8 @@ func (a *asked) hides(r *trail.Record) string {
 		if a.grep && !a.matcher.Keep(r) {
 			return lacksText(r)
 		}
+	case a.lacksName(r.Session) && a.withoutNames.Guess(r):
+		return "the name of its user or role is not certain"
 	case a.least > 0 && !timed && a.withoutDuration.Guess(r):
 		return "it does not state how long it took"
 	case r.Shape == nil:
@@ -154,6 +164,15 @@ func (a *asked) endsBefore(r *trail.Record) bool {
 	}
 	event, _ := r.ExtraValue("event")
 	return string(event) != trail.EventPrepare.String()
+}
+
+// uncertain is the beginning of what stands for the name of a role that is not certain. No role can have such a name.
+const uncertain = "pg_unknown "
+
+// lacksName says whether a user or role is asked for, and a session's is not known by its name.
+func (a *asked) lacksName(s *trail.Session) bool {
+	is := func(k trail.Key) bool { return strings.HasPrefix(string(s.Fact(k)), uncertain) }
+	return a.users && is(trail.KeyUser) || a.roles && (is(trail.KeyRole) || len(s.Fact(trail.KeyRole)) == 0 && is(trail.KeyUser))
 }
 
 // lacksText says what of a record is missing that --grep would have looked at.
@@ -208,6 +227,11 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 	}))
 	if a.ofObjects || a.ofRoles {
 		g.Or(a.filter.SelectRenames(c))
+	}
+	if a.users || a.roles {
+		is := func(v []byte) bool { return strings.HasPrefix(string(v), uncertain) }
+		g.Or(c.Select(trail.TermsUsers, is))
+		g.Or(c.Select(trail.TermsRoles, is))
 	}
 	if a.objects {
 		g.Or(c.SelectOmissions("relations", "objects"))

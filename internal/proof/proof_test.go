@@ -259,6 +259,19 @@ func TestExceptions(t *testing.T) {
 			r.Outcome = trail.OutcomeInterrupted
 			return is(r)
 		}}}, ask: forLong},
+		{name: "a user without a name", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			w.put(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
+			return is(reads(client(8, "bob"), 35.5, "hr.other")) // a block between it and the seal
+		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"carol"} }, wants: `may match: the name of its user or role is not certain`},
+		{name: "a role without a name", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return is(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
+		}}}, ask: func(o *query.FilterOptions) { o.Roles = []string{"carol"} }, wants: `may match: the name of its user or role is not certain`},
+		{name: "a user without a name, who did something else", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return is(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
+		}}}, ask: func(o *query.FilterOptions) { o.Users, o.Objects = []string{"alice"}, []string{"hr.salary"} }},
+		{name: "a user without a name, when nobody is asked for", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return is(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
+		}}}},
 		{name: "interrupted", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.other")
 			r.Outcome, r.Shape.Relations = trail.OutcomeInterrupted, nil
