@@ -552,7 +552,7 @@ begin_changing(void)
 
 /* The name of a role as the current command has written it, which other catalog lookups do not see yet. */
 static bool
-find_written(Oid role, char *to)
+name_just_written(Oid role, char *to)
 {
 	Relation	authid = table_open(AuthIdRelationId, AccessShareLock);
 	ScanKeyData key;
@@ -593,7 +593,7 @@ steno_role_changes(Oid role)
 	char		name[NAMEDATALEN];
 	char	   *before;
 
-	if (IsParallelWorker() || !steno_active() || !find_written(role, name))
+	if (IsParallelWorker() || !steno_active() || !name_just_written(role, name))
 		return;
 	before = GetUserNameFromId(role, true);
 	if (before == NULL || strcmp(before, name) != 0)
