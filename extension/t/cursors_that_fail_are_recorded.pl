@@ -36,6 +36,9 @@ sub recorded
 	}
 	$node->psql('postgres', join(";\n", @sql) . ";\n", on_error_stop => 0,
 		connstr => $node->connstr('postgres') . " application_name='$name'");
+	# psql does not wait for the end of its session
+	wait_until 'the session has ended',
+	  sub { value($node, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '$name'") eq '0' };
 	return statements($node, application => $name);
 }
 
