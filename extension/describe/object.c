@@ -1,24 +1,14 @@
 /*
  * extension/describe/object.c
- *		Lists of the objects that statements create, alter, rename, drop and call.
+ *		The objects that statements create, alter, rename, drop and call.
  *
- * The object access hook (capture/object_access.c) adds to a list while its statement
- * runs.  The name of an object that is dropped, or may be renamed, is looked up at once,
+ * The object access hook (capture/object_access.c) adds to a list (object_list.c) while its
+ * statement runs.  The name of an object that is dropped, or may be renamed, is looked up at once,
  * while it still has its old name.  The name of a new object is looked up when the
  * statement has succeeded: before that, its catalog row is not visible.  If the statement
  * fails, the list is recorded as it is.
  *
- * A list belongs to a statement (StenoStatement.objects) and is released with it.
- * Released lists are reused, so that a query that calls functions usually allocates
- * nothing.
- *
- * A list may be long: DROP SCHEMA ... CASCADE drops whatever is in the schema.  The shape has the
- * first of its objects, and what follows goes on behind the values of the record (shape.c).  If
- * there are more than fit into the shape, tables come first.
- *
- * All memory is in a context that lives as long as the process.  It is allocated without
- * raising errors, since the hook runs inside a statement that must not fail because of us:
- * if memory is exhausted, an object is only counted, or has no name.
+ * If memory is exhausted, an object is only counted, or has no name.
  */
 #include "base/steno.h"
 
@@ -29,55 +19,8 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
-#include "port/pg_bitutils.h"
-#include "utils/memutils.h"
 
-#include "base/facts.h"
 #include "describe/object.h"
-
-/* Shorter lists are searched from one end to the other. */
-#define MANY_OBJECTS 64
-
-/* The arrays of a released list are freed if they are larger than this. */
-#define KEPT_BYTES 16384
-
-/* What has happened to an object. */
-typedef struct Event
-{
-	Oid			class;			/* the catalog that contains it */
-	Oid			oid;
-	int32		sub;			/* number of a column; 0: the object itself */
-	uint8		action;			/* STENO_ACTION_* */
-	bool		named;			/* type and name are known */
-	bool		dropped;		/* not to be shown: it is part of another object */
-	bool		hidden;			/* likewise, and only what it belongs to is of interest */
-	int			next;			/* number of the item before with the same hash, plus 1; 0: none */
-	uint32		type;			/* offsets into the list's bytes */
-	uint32		name;
-	uint32		to;				/* the new name of a renamed object */
-} Event;
-
-struct StenoObjects
-{
-	struct StenoObjects *next;	/* in the list of lists in use, or of released ones */
-	Event	   *items;
-	int			count;
-	int			room;
-	int		   *heads;			/* by hash: number of the last item, plus 1; NULL: not many, or no memory */
-	int			heads_room;		/* a power of two */
-	int			fitting;		/* the number of those that steno_objects_put writes */
-	int			after;			/* number of the first item after these */
-	int			omitted;		/* objects for which there was no memory */
-	bool		unfinished;		/* some have no name yet, or may be renamed */
-	char	   *bytes;			/* strings, NUL-terminated; the first is empty */
-	uint32		bytes_count;
-	uint32		bytes_room;
-};
-
-static MemoryContext context;
-static StenoObjects *used;
-static StenoObjects *unused;
 
 /*
  * Functions that were called while no statement was running: by the planner, which
@@ -85,239 +28,12 @@ static StenoObjects *unused;
  */
 static StenoObjects *pending;
 
-/* ---- lists ---- */
-
-StenoObjects *
-steno_objects_new(void)
-{
-	StenoObjects *list = unused;
-
-	if (list)
-		unused = list->next;
-	else
-	{
-		list = MemoryContextAllocExtended(context, sizeof(StenoObjects),
-										  MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
-		if (list == NULL)
-			return NULL;
-	}
-	list->count = 0;
-	list->omitted = 0;
-	list->unfinished = false;
-	list->bytes_count = 1;
-	list->next = used;
-	used = list;
-	return list;
-}
-
-static void
-forget_heads(StenoObjects *list)
-{
-	if (list->heads)
-		pfree(list->heads);
-	list->heads = NULL;
-}
-
-/* Free the arrays of a list that has become long. */
-static void
-shrink_list(StenoObjects *list)
-{
-	if (list->bytes_room > KEPT_BYTES)
-	{
-		pfree(list->bytes);
-		list->bytes = NULL;
-		list->bytes_room = 0;
-	}
-	if (list->room * sizeof(Event) > KEPT_BYTES)
-	{
-		pfree(list->items);
-		list->items = NULL;
-		list->room = 0;
-	}
-}
-
-void
-steno_objects_release(StenoObjects **mine)
-{
-	StenoObjects *list = *mine;
-	StenoObjects **p;
-
-	*mine = NULL;
-	for (p = &used; *p != NULL; p = &(*p)->next)
-	{
-		if (*p != list)
-			continue;
-		*p = list->next;
-		forget_heads(list);
-		shrink_list(list);
-		list->next = unused;
-		unused = list;
-		break;
-	}
-}
-
-/* At the end of a transaction: discard the planner's calls that no query has taken over. */
-void
-steno_objects_forget_pending(void)
-{
-	if (pending)
-		steno_objects_release(&pending);
-	steno_my.objects_pending = false;
-}
-
-/* At the end of a transaction, when no statement runs or is open. */
-void
-steno_objects_release_all(void)
-{
-	steno_objects_forget_pending();
-	while (used)
-	{
-		StenoObjects *list = used;
-
-		steno_objects_release(&list);
-	}
-}
-
-static inline int *
-head_of(const StenoObjects *list, Oid class, Oid oid, int sub)
-{
-	return &list->heads[hash_combine(murmurhash32(oid), class * 31 + sub) & (list->heads_room - 1)];
-}
-
-static void
-link_item(StenoObjects *list, int i)
-{
-	Event	   *item = &list->items[i];
-	int		   *head = head_of(list, item->class, item->oid, item->sub);
-
-	item->next = *head;
-	*head = i + 1;
-}
-
-/* The list has become long, or longer: find its items by their hashes from now on. */
-static void
-make_heads(StenoObjects *list)
-{
-	int			i;
-
-	forget_heads(list);
-	list->heads_room = pg_nextpower2_32(list->room);
-	list->heads = MemoryContextAllocExtended(context, list->heads_room * sizeof(int),
-											 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	for (i = 0; list->heads && i < list->count; i++)
-		link_item(list, i);
-}
-
-/* Make space for one more entry; false: memory is exhausted. */
-static bool
-reserve_item(StenoObjects *list)
-{
-	int			room = Max(list->room * 2, 8);
-	Event	   *more;
-
-	if (list->count < list->room)
-		return true;
-	if (list->count >= PG_INT32_MAX / 4)
-		return false;
-	more = MemoryContextAllocExtended(context, room * sizeof(Event), MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
-	if (more == NULL)
-		return false;
-	if (list->items)
-	{
-		memcpy(more, list->items, list->count * sizeof(Event));
-		pfree(list->items);
-	}
-	list->items = more;
-	list->room = room;
-	if (room >= MANY_OBJECTS)
-		make_heads(list);
-	return true;
-}
-
-/* Copy a string into the list.  Returns its offset; 0, the empty string, if memory is exhausted. */
-static uint32
-keep_string(StenoObjects *list, const char *s)
-{
-	uint32		len = strlen(s) + 1;
-	uint32		at = list->bytes_count;
-
-	if (at + len > list->bytes_room)
-	{
-		uint64		room = Max(list->bytes_room * (uint64) 2, Max(512, at + (uint64) len));
-		char	   *more = room > PG_INT32_MAX ? NULL :
-			MemoryContextAllocExtended(context, room, MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
-
-		if (more == NULL)
-			return 0;
-		more[0] = '\0';
-		if (list->bytes)
-		{
-			memcpy(more, list->bytes, at);
-			pfree(list->bytes);
-		}
-		list->bytes = more;
-		list->bytes_room = room;
-	}
-	memcpy(list->bytes + at, s, len);
-	list->bytes_count += len;
-	return at;
-}
-
-static const char *
-string_at(const StenoObjects *list, uint32 at)
-{
-	return at == 0 ? "" : list->bytes + at;
-}
-
-/* Append an entry; NULL if there is no space. */
-static Event *
-append_item(StenoObjects *list, Oid class, Oid oid, int sub, int action)
-{
-	Event	   *item;
-
-	if (!reserve_item(list))
-		return NULL;
-	item = &list->items[list->count++];
-	*item = (Event) {.class = class, .oid = oid, .sub = sub, .action = action};
-	if (unlikely(list->heads != NULL))
-		link_item(list, list->count - 1);
-	return item;
-}
-
-/* The last entry of an object, or NULL. */
-static Event *
-find_item(StenoObjects *list, Oid class, Oid oid, int sub)
-{
-	bool		hashed = unlikely(list->heads != NULL);
-	int			i = hashed ? *head_of(list, class, oid, sub) : list->count;
-
-	while (i > 0)
-	{
-		Event	   *item = &list->items[i - 1];
-
-		if (item->oid == oid && item->class == class && item->sub == sub && !item->dropped && !item->hidden)
-			return item;
-		i = hashed ? item->next : i - 1;
-	}
-	return NULL;
-}
-
-/* Remove the last entry. */
-static void
-remove_last(StenoObjects *list)
-{
-	Event	   *item = &list->items[--list->count];
-
-	if (unlikely(list->heads != NULL))
-		*head_of(list, item->class, item->oid, item->sub) = item->next;
-}
-
 /* ---- names ---- */
 
 typedef struct Naming
 {
 	StenoObjects *list;
-	Event	   *item;
+	StenoObjectEvent	   *item;
 } Naming;
 
 /* Look up an object's name; internal objects, which users do not name, are hidden. */
@@ -332,8 +48,8 @@ name_item(void *arg)
 	ObjectAddressSubSet(object, n->item->class, n->item->oid, n->item->sub);
 	if (steno_object_identify(&object, &type, &name))
 	{
-		n->item->type = keep_string(n->list, type);
-		n->item->name = keep_string(n->list, name);
+		n->item->type = steno_objects_keep(n->list, type);
+		n->item->name = steno_objects_keep(n->list, name);
 		n->item->named = true;
 		/* there may be very many of them before the context is reset */
 		pfree(type);
@@ -361,8 +77,8 @@ number_item(Naming *n)
 		snprintf(number, sizeof(number), "%u", n->item->oid);
 		name = number;
 	}
-	n->item->type = keep_string(n->list, type);
-	n->item->name = keep_string(n->list, name);
+	n->item->type = steno_objects_keep(n->list, type);
+	n->item->name = steno_objects_keep(n->list, name);
 	n->item->named = true;
 }
 
@@ -411,7 +127,7 @@ static void
 add_whole(void *arg)
 {
 	const Naming *n = arg;
-	const Event event = *n->item;
+	const StenoObjectEvent event = *n->item;
 	Related		r = {n->list, STENO_ACTION_USE, InvalidOid};
 	ObjectAddress part;
 
@@ -430,7 +146,7 @@ add_whole(void *arg)
  * uses.  The end of the statement tells these apart.
  */
 static void
-add_table_of_column(StenoObjects *list, const Event *event, int action)
+add_table_of_column(StenoObjects *list, const StenoObjectEvent *event, int action)
 {
 	ObjectAddress table;
 
@@ -454,9 +170,9 @@ begin_column(void *arg)
 void
 steno_objects_add_part(StenoObjects *list, Oid class, Oid oid, int sub, bool created)
 {
-	Event		event = {.class = class, .oid = oid, .sub = sub, .action = STENO_ACTION_DROP};
+	StenoObjectEvent		event = {.class = class, .oid = oid, .sub = sub, .action = STENO_ACTION_DROP};
 	Naming		n = {list, &event};
-	Event	   *item;
+	StenoObjectEvent	   *item;
 
 	if (list == NULL)
 		return;
@@ -465,7 +181,7 @@ steno_objects_add_part(StenoObjects *list, Oid class, Oid oid, int sub, bool cre
 		(void) steno_object_guarded(add_whole, &n);
 		return;
 	}
-	item = append_item(list, class, oid, sub, STENO_ACTION_CREATE);
+	item = steno_objects_append(list, class, oid, sub, STENO_ACTION_CREATE);
 	if (item == NULL)
 		list->omitted++;
 	else
@@ -491,7 +207,7 @@ add_index_if_changed(void *arg)
 void
 steno_objects_add_index(StenoObjects *list, Oid index)
 {
-	Event		event = {.oid = index};
+	StenoObjectEvent		event = {.oid = index};
 	Naming		n = {list, &event};
 
 	if (list != NULL)
@@ -500,17 +216,17 @@ steno_objects_add_index(StenoObjects *list, Oid index)
 
 /* Append an entry whose name is known. */
 static void
-append_named(StenoObjects *list, const Event *event, const char *type, const char *name)
+append_named(StenoObjects *list, const StenoObjectEvent *event, const char *type, const char *name)
 {
-	Event	   *item = append_item(list, event->class, event->oid, event->sub, event->action);
+	StenoObjectEvent	   *item = steno_objects_append(list, event->class, event->oid, event->sub, event->action);
 
 	if (item == NULL)
 	{
 		list->omitted++;
 		return;
 	}
-	item->type = keep_string(list, type);
-	item->name = keep_string(list, name);
+	item->type = steno_objects_keep(list, type);
+	item->name = steno_objects_keep(list, name);
 	item->named = true;
 }
 
@@ -518,7 +234,7 @@ append_named(StenoObjects *list, const Event *event, const char *type, const cha
 void
 steno_objects_add_written(StenoObjects *list, const char *type, const char *name, int action)
 {
-	Event		event = {.sub = list->count, .action = action};
+	StenoObjectEvent		event = {.sub = list->count, .action = action};
 
 	append_named(list, &event, type, name);
 }
@@ -533,15 +249,15 @@ void
 steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 {
 	Naming		n;
-	Event	   *item;
-	Event		event = {.class = class, .oid = oid, .sub = sub, .action = action};
+	StenoObjectEvent	   *item;
+	StenoObjectEvent		event = {.class = class, .oid = oid, .sub = sub, .action = action};
 
 	if (list == NULL)
 		return;
 	n = (Naming) {list, &event};
 	if (sub != 0)
 		(void) steno_object_guarded(begin_column, &n);
-	item = find_item(list, class, oid, sub);
+	item = steno_objects_find(list, class, oid, sub);
 	if (item && (item->action == action ||
 				 (action != STENO_ACTION_DROP && item->action != STENO_ACTION_USE)))
 		return;
@@ -552,7 +268,7 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 	}
 	else if (item && (item->action == STENO_ACTION_ALTER || item->action == STENO_ACTION_USE))
 		item->dropped = true;
-	item = append_item(list, class, oid, sub, action);
+	item = steno_objects_append(list, class, oid, sub, action);
 	if (item == NULL)
 	{
 		n = (Naming) {list, &event};
@@ -567,7 +283,7 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 	if (!steno_object_guarded(name_item, &n))
 		number_item(&n);
 	if (item->dropped)
-		remove_last(list);
+		steno_objects_remove_last(list);
 	n = (Naming) {list, &event};
 	(void) steno_object_guarded(add_whole, &n);
 }
@@ -579,7 +295,7 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 void
 steno_objects_expect(StenoObjects *list, Oid class, Oid oid, int action)
 {
-	if (find_item(list, class, oid, 0) == NULL && append_item(list, class, oid, 0, action) == NULL)
+	if (steno_objects_find(list, class, oid, 0) == NULL && steno_objects_append(list, class, oid, 0, action) == NULL)
 		list->omitted++;
 }
 
@@ -603,14 +319,14 @@ name_expected(StenoObjects *list)
 bool
 steno_objects_have_call(StenoObjects *list, Oid function)
 {
-	return find_item(list, ProcedureRelationId, function, 0) != NULL;
+	return steno_objects_find(list, ProcedureRelationId, function, 0) != NULL;
 }
 
 /* Add the call of a function, once. */
 void
 steno_objects_add_call(StenoObjects *list, Oid function, const char *kind, const char *name)
 {
-	Event		event = {.class = ProcedureRelationId, .oid = function, .action = STENO_ACTION_EXECUTE};
+	StenoObjectEvent		event = {.class = ProcedureRelationId, .oid = function, .action = STENO_ACTION_EXECUTE};
 
 	if (list != NULL && !steno_objects_have_call(list, function))
 		append_named(list, &event, kind, name);
@@ -634,6 +350,23 @@ steno_objects_add_pending_call(Oid function, const char *kind, const char *name)
 		pending = steno_objects_new();
 	steno_my.objects_pending = pending != NULL;
 	steno_objects_add_call(pending, function, kind, name);
+}
+
+/* At the end of a transaction: discard the planner's calls that no query has taken over. */
+void
+steno_objects_forget_pending(void)
+{
+	if (pending)
+		steno_objects_release(&pending);
+	steno_my.objects_pending = false;
+}
+
+/* At the end of a transaction, when no statement runs or is open. */
+void
+steno_objects_release_all(void)
+{
+	steno_objects_forget_pending();
+	steno_objects_release_used();
 }
 
 /* A query begins: the functions that the planner has called for it belong to it. */
@@ -663,18 +396,18 @@ typedef struct Finishing
  * statement, and a constraint of a table that is also new is part of that table.
  */
 static void
-finish_constraint(Finishing *f, Event *item)
+finish_constraint(Finishing *f, StenoObjectEvent *item)
 {
 	Oid			table;
 	Oid			references;
-	Event	   *other;
+	StenoObjectEvent	   *other;
 
 	if (!steno_object_constraint(item->oid, &table, &references))
 		return;
 	if (OidIsValid(references))
 		f->add_relation(references, STENO_ACCESS_REFERENCES);
 	f->referenced = references;
-	other = find_item(f->list, RelationRelationId, table, 0);
+	other = steno_objects_find(f->list, RelationRelationId, table, 0);
 	if (other && other->action == STENO_ACTION_CREATE)
 		item->dropped = true;
 }
@@ -686,7 +419,7 @@ finish_constraint(Finishing *f, Event *item)
 static void
 finish_created(Finishing *f, int i)
 {
-	Event	   *item = &f->list->items[i];
+	StenoObjectEvent	   *item = &f->list->items[i];
 	Naming		n = {f->list, item};
 	Related		r = {f->list, STENO_ACTION_USE, InvalidOid};
 	ObjectAddress object;
@@ -710,7 +443,7 @@ finish_created(Finishing *f, int i)
 
 /* Whether the statement has done more to the object of an item, which may be NULL, than use it. */
 static bool
-is_changed(const Event *item)
+is_changed(const StenoObjectEvent *item)
 {
 	return item != NULL && item->action != STENO_ACTION_USE;
 }
@@ -722,7 +455,7 @@ is_changed(const Event *item)
 static void
 finish_altered(StenoObjects *list, int i)
 {
-	Event	   *item = &list->items[i];
+	StenoObjectEvent	   *item = &list->items[i];
 	ObjectAddress object;
 	char	   *type;
 	char	   *name;
@@ -736,16 +469,16 @@ finish_altered(StenoObjects *list, int i)
 		return;
 	}
 	if (item->class == ConstraintRelationId && steno_object_constraint(item->oid, &table, &references) &&
-		is_changed(find_item(list, RelationRelationId, table, 0)))
+		is_changed(steno_objects_find(list, RelationRelationId, table, 0)))
 		item->dropped = true;	/* part of its table */
-	else if (strcmp(string_at(list, item->name), name) != 0)
+	else if (strcmp(steno_objects_string(list, item->name), name) != 0)
 	{
 		item->action = STENO_ACTION_RENAME;
-		item->to = keep_string(list, name);
+		item->to = steno_objects_keep(list, name);
 	}
 	else if (item->sub != 0)
 	{
-		const Event column = *item; /* the array of items may be another one after this */
+		const StenoObjectEvent column = *item; /* the array of items may be another one after this */
 
 		item->dropped = true;
 		add_table_of_column(list, &column, STENO_ACTION_ALTER);
@@ -754,7 +487,7 @@ finish_altered(StenoObjects *list, int i)
 
 /* What an altered object depends on since the statement, or no longer, is used. */
 static void
-finish_references(const Finishing *f, const Event *item)
+finish_references(const Finishing *f, const StenoObjectEvent *item)
 {
 	const CommandId since = f->since;
 	Related		r = {f->list, STENO_ACTION_USE, InvalidOid};
@@ -775,7 +508,7 @@ finish_list(void *arg)
 
 	for (i = 0; i < list->count; i++)
 	{
-		Event	   *item = &list->items[i];
+		StenoObjectEvent	   *item = &list->items[i];
 
 		if (item->dropped)
 			continue;
@@ -840,159 +573,4 @@ steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relati
 		if (!n.item->named && !n.item->dropped && !n.item->hidden)
 			number_item(&n);
 	}
-}
-
-/* ---- in the record ---- */
-
-static uint32
-item_size(const StenoObjects *list, const Event *item)
-{
-	return 1 + 3 * STENO_VARINT_MAX + strlen(string_at(list, item->type)) +
-		strlen(string_at(list, item->name)) + strlen(string_at(list, item->to));
-}
-
-static inline bool
-is_put(const Event *item)
-{
-	return item->named && !item->dropped;
-}
-
-/* How many items from one on are put, as long as they fit into room; *end is the first one that does not. */
-static int
-count_fitting(StenoObjects *list, uint32 *size, uint32 room, int *end)
-{
-	int			n = 0;
-	int			i;
-
-	for (i = 0; i < list->count; i++)
-	{
-		uint32		more;
-
-		if (!is_put(&list->items[i]))
-			continue;
-		more = item_size(list, &list->items[i]);
-		if (*size + more > room)
-			break;
-		*size += more;
-		n++;
-	}
-	*end = i;
-	return n;
-}
-
-/* Objects that somebody asks for come before those that are parts of others. */
-static int
-rank_of(const StenoObjects *list, const Event *item)
-{
-	static const char *const first[] = {"table", "foreign table", "materialized view"};
-	static const char *const last[] = {"index", "table constraint", "default value", "trigger", "rule", "policy", "type"};
-	const char *type = string_at(list, item->type);
-	int			i;
-
-	for (i = 0; i < lengthof(first); i++)
-		if (strcmp(type, first[i]) == 0)
-			return 0;
-	for (i = 0; i < lengthof(last); i++)
-		if (strcmp(type, last[i]) == 0)
-			return 2;
-	return 1;
-}
-
-/* The shape has no space for all of them: put tables first.  If there is no memory for that, the order remains. */
-STENO_COLD static void
-put_tables_first(StenoObjects *list)
-{
-	Event	   *ordered = MemoryContextAllocExtended(context, list->room * sizeof(Event),
-													 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
-	int			n = 0;
-	int			rank;
-	int			i;
-
-	if (ordered == NULL)
-		return;
-	for (rank = 0; rank <= 2; rank++)
-		for (i = 0; i < list->count; i++)
-			if (rank_of(list, &list->items[i]) == rank)
-				ordered[n++] = list->items[i];
-	pfree(list->items);
-	list->items = ordered;
-	if (list->heads)
-		make_heads(list);
-}
-
-/*
- * The maximum size of the list in a shape with this much space; *further is how many objects do not fit,
- * and go on behind the values of the record, *omitted how many are not known.
- */
-uint32
-steno_objects_size(StenoObjects *list, uint32 room, int *further, int *omitted)
-{
-	uint32		size = STENO_VARINT_MAX;
-	int			i;
-
-	*further = 0;
-	*omitted = list->omitted;
-	list->fitting = count_fitting(list, &size, room, &list->after);
-	if (likely(list->after == list->count))
-		return size;
-	put_tables_first(list);
-	size = STENO_VARINT_MAX;
-	list->fitting = count_fitting(list, &size, room, &list->after);
-	for (i = list->after; i < list->count; i++)
-		if (is_put(&list->items[i]))
-			++*further;
-	return size;
-}
-
-static uint8 *
-put_item(uint8 *p, const StenoObjects *list, const Event *item)
-{
-	*p++ = item->action;
-	p = steno_put_string(p, string_at(list, item->type));
-	p = steno_put_string(p, string_at(list, item->name));
-	return steno_put_string(p, string_at(list, item->to));
-}
-
-/* Write those that fit, in the format of a shape. */
-uint8 *
-steno_objects_put(uint8 *p, const StenoObjects *list)
-{
-	int			i;
-
-	p = steno_put_varint(p, list->fitting);
-	for (i = 0; i < list->after; i++)
-		if (is_put(&list->items[i]))
-			p = put_item(p, list, &list->items[i]);
-	return p;
-}
-
-/* The maximum size of those that do not fit, as they follow the values of the record. */
-uint64
-steno_objects_further_size(const StenoObjects *list)
-{
-	uint64		size = 0;
-	int			i;
-
-	for (i = list->after; i < list->count; i++)
-		if (is_put(&list->items[i]))
-			size += STENO_FURTHER_HEAD + item_size(list, &list->items[i]);
-	return size;
-}
-
-uint8 *
-steno_objects_put_further(uint8 *p, const StenoObjects *list)
-{
-	int			i;
-
-	for (i = list->after; i < list->count; i++)
-		if (is_put(&list->items[i]))
-			p = steno_further_end(p, STENO_FURTHER_OBJECT, put_item(p + STENO_FURTHER_HEAD, list, &list->items[i]));
-	return p;
-}
-
-void
-steno_objects_install(void)
-{
-	context = AllocSetContextCreate(TopMemoryContext, "pg_steno objects",
-									ALLOCSET_DEFAULT_SIZES);
 }
