@@ -72,6 +72,8 @@ func TestRenamesAreExceptions(t *testing.T) {
 		{"table of a column, without its schema", []string{"table", "hr.salary", "hr.x"}, objects("salary.amount"), `table "hr.salary"`},
 		{"schema of a column", []string{"schema", "hr", "x"}, objects("hr.salary.amount"), `schema "hr"`},
 		{"function", []string{"function", "hr.f(integer)", "hr.g(integer)"}, objects("hr.f(*"), `function "hr.f`},
+		{"function, as its calls name it", []string{"function", "hr.f(pg_catalog.int4)", "hr.g(pg_catalog.int4)"}, objects("hr.f"), `function "hr.f`},
+		{"function of any schema", []string{"function", "hr.f()", "x.f()"}, objects("f"), ""},
 		{"as SQL may spell it", []string{"table", "hr.salary", "hr.x"}, objects("HR.Salary"), `table "hr.salary"`},
 		{"the third of a statement", []string{"table", "e.a", "f.a", "table", "e.b", "f.b", "table", "e.c", "f.c"}, objects("f.c"), `table "e.c" was renamed to "f.c"`},
 		{"table that is left out", []string{"table", "hr.salary", "hr.staff"}, notObjects, `table "hr.salary" was renamed to "hr.staff"`},

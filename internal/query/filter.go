@@ -864,12 +864,35 @@ func usesObject(s *trail.Shape, patterns []objectPattern, path []string) bool {
 			}
 		}
 		for i := range s.Objects {
-			if o := &s.Objects[i]; fits(p.whole, o.Name) || len(o.To) > 0 && fits(p.whole, o.To) {
+			if o := &s.Objects[i]; fitsObject(p.whole, o.Name) || len(o.To) > 0 && fitsObject(p.whole, o.To) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// fitsObject says the same of an object: DDL of a function names its arguments, calls do not.
+func fitsObject(re *regexp.Regexp, name []byte) bool {
+	if fits(re, name) {
+		return true
+	}
+	bare := withoutArguments(name)
+	return len(bare) < len(name) && fits(re, bare)
+}
+
+// withoutArguments is the name of a function without its arguments, or any other name.
+func withoutArguments(name []byte) []byte {
+	quoted := false
+	for i, c := range name {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case c == '(' && !quoted && i > 0:
+			return name[:i]
+		}
+	}
+	return name
 }
 
 // unqualified is a name without the schema before it. A dot inside double

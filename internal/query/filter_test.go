@@ -2,6 +2,7 @@ package query
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,6 +81,10 @@ func TestObjectsAreFoundWithAndWithoutTheirSchema(t *testing.T) {
 	} {
 		patterns := objectPatterns([]string{"nothing", c.pattern})
 		byRelation := usesObject(&trail.Shape{Relations: []trail.Relation{{Name: []byte(c.name)}}}, patterns, nil)
+		byCall := usesObject(&trail.Shape{Objects: []trail.Object{{Name: []byte(c.name + "(pg_catalog.int4)")}}}, patterns, nil)
+		if !strings.Contains(c.name, "(") && byCall != c.want {
+			t.Errorf("%s: %s with arguments: got %v, want %v", c.pattern, c.name, byCall, c.want)
+		}
 		byObject := usesObject(&trail.Shape{Objects: []trail.Object{{Name: []byte(c.name)}}}, patterns, nil)
 		byNewName := usesObject(&trail.Shape{Objects: []trail.Object{{Name: []byte("other"), To: []byte(c.name)}}}, patterns, nil)
 		if byRelation != c.want || byObject != c.want || byNewName != c.want && c.pattern != "*" {

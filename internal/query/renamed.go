@@ -263,10 +263,17 @@ func restsAfter(globs []glob, name []byte, schema bool) (whole bool, parts map[g
 	parts = map[glob]bool{}
 	for _, g := range globs {
 		at := g.after(g.begin(), name)
-		if bare := unqualified(name); !schema && len(bare) < len(name) {
-			for i, in := range g.after(g.begin(), bare) {
-				at[i] = at[i] || in
+		also := func(other []byte) {
+			if len(other) < len(name) {
+				for i, in := range g.after(g.begin(), other) {
+					at[i] = at[i] || in
+				}
 			}
+		}
+		also(withoutArguments(name))
+		if !schema {
+			also(unqualified(name))
+			also(unqualified(withoutArguments(name)))
 		}
 		whole = whole || at[len(g)]
 		for i, in := range g.after(at, []byte(".")) {
