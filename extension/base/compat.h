@@ -67,14 +67,19 @@ typedef struct JumbleState StenoJumble;
 #define STENO_PLAN_PASS query, source, options, params
 #endif
 
-/* PostgreSQL 18 dropped execute_once (3eea7a0c97e). */
+/*
+ * PostgreSQL 18 dropped execute_once (3eea7a0c97e).  Only a function in SQL runs a query outside of a portal for some
+ * of its rows, and then again.
+ */
 #if PG_VERSION_NUM >= 180000
 #define STENO_RUN_ARGS QueryDesc *query, ScanDirection direction, uint64 count
 #define STENO_RUN_PASS query, direction, count
+#define STENO_RUNS_AGAIN(query) ((query)->dest->mydest == DestSQLFunction)
 #else
 #define STENO_RUN_ARGS QueryDesc *query, ScanDirection direction, uint64 count, \
 	bool execute_once
 #define STENO_RUN_PASS query, direction, count, execute_once
+#define STENO_RUNS_AGAIN(query) (!execute_once)
 #endif
 
 /* The same commit removed an argument of PortalRun; a portal runs to its end, as if the main loop ran it. */

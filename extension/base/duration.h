@@ -23,6 +23,11 @@
 /* From so many microseconds on, parts of a duration are told apart. */
 #define STENO_TOLD_APART 1000
 
+/* The wall's time is good for so many microseconds, and this is the part of them that is less than that. */
+#define STENO_WALL_US 100000
+#define STENO_FEW_PARTS 128
+StaticAssertDecl(STENO_WALL_US / STENO_FEW_PARTS < STENO_TOLD_APART, "few ticks are not told apart");
+
 extern void steno_wall_read(uint64 ticks);
 
 /* The time on the wall at some ticks, which are those of now. */
@@ -32,6 +37,13 @@ steno_wall(uint64 ticks)
 	if (unlikely(ticks - steno_my.wall_ticks > steno_my.wall_limit))
 		steno_wall_read(ticks);
 	return steno_my.wall_time + (TimestampTz) steno_clock_us(&steno_my.clock, steno_my.wall_ticks, ticks);
+}
+
+/* Whether so many ticks are certainly too few to be told apart.  A limit is known from the first statement on. */
+static inline bool
+steno_are_few(uint64 ticks)
+{
+	return likely(ticks < steno_my.wall_limit / STENO_FEW_PARTS);
 }
 
 static inline uint32
@@ -72,15 +84,30 @@ steno_duration(const StenoStatement *s)
 	return (uint64) s->before + s->ahead + steno_clock_us(&steno_my.clock, s->start + s->paused, end);
 }
 
+/*
+ * Whether something may be said apart of a statement's duration; false: certainly nothing.  Duration and elapsed time
+ * differ by the pauses and by what was done ahead.
+ */
+static inline bool
+steno_may_have_times(const StenoStatement *s)
+{
+	return !likely((s->analysis | s->plan | s->commit) == 0 && steno_are_few(s->paused) && s->ahead < STENO_TOLD_APART);
+}
+
 /* What is said apart of a duration that steno_duration has just returned; false: nothing. */
 static inline bool
 steno_times_of(const StenoStatement *s, uint64 duration, StenoTimes *times)
 {
-	uint64		end = s->stopped != 0 ? s->stopped : steno_my.ended_ticks;
-	uint64		elapsed = s->before + steno_clock_us(&steno_my.clock, s->start, end);
-	bool		differs = elapsed + STENO_TOLD_APART - duration > 2 * STENO_TOLD_APART;
+	uint64		end;
+	uint64		elapsed;
+	bool		differs;
 
-	if (likely(!differs && (s->analysis | s->plan | s->commit) == 0))
+	if (!steno_may_have_times(s))
+		return false;
+	end = s->stopped != 0 ? s->stopped : steno_my.ended_ticks;
+	elapsed = s->before + steno_clock_us(&steno_my.clock, s->start, end);
+	differs = elapsed + STENO_TOLD_APART - duration > 2 * STENO_TOLD_APART;
+	if (!differs && (s->analysis | s->plan | s->commit) == 0)
 		return false;
 	times->analysis = s->analysis;
 	times->plan = s->plan;

@@ -364,6 +364,26 @@ typedef struct StenoLocal
 } StenoLocal;
 
 /*
+ * What the server has done for a query that has not begun yet (planner.c), in a line of its own: it is all that the
+ * hooks before its beginning touch.
+ */
+typedef struct StenoAhead
+{
+	post_parse_analyze_hook_type previous_analyze;
+
+	/* the query that was planned last, and has not begun */
+	const char *source;			/* compared, never followed; NULL: none */
+	uint64		query_id;
+	TimestampTz message;
+	uint64		begin;			/* of its planning, in ticks */
+	uint64		end;
+	int			location;
+	int			len;
+
+	int			waiting;		/* texts that a Parse has had analyzed, whose statements have not begun */
+} StenoAhead;
+
+/*
  * What is called, or leads to a call, and what must be recorded: never in memory that
  * other processes can write.  The state of this process is in such memory once it is attached to its
  * ring (StenoArea); a stray or hostile store there may change what is recorded, but
@@ -417,6 +437,8 @@ typedef struct StenoPrivate
 	uint32		mandatory_mask; /* steno.mandatory, a bit for each class */
 	int			planning;		/* queries being planned: a function that the planner calls may plan some, too */
 
+	StenoAhead	ahead __attribute__((aligned(STENO_CACHE_LINE)));
+
 	StenoLevel	top;			/* of a client's statement; its callback is on the server's list */
 
 	/*
@@ -452,6 +474,7 @@ extern StenoArea steno_area;
 StaticAssertDecl(offsetof(StenoArea, private) == sizeof(StenoTemplate) * STENO_TEMPLATES &&
 				 offsetof(StenoArea, page) == offsetof(StenoArea, private) + STENO_PAGE,
 				 "templates are in whole pages, and private state is in one, before the ring's");
+StaticAssertDecl(sizeof(StenoAhead) == STENO_CACHE_LINE, "it is a line");
 StaticAssertDecl(sizeof(StenoLocal) <= STENO_OWN_MAX, "local state fits the ring's page");
 
 /*

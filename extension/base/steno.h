@@ -31,6 +31,7 @@
 #include "nodes/params.h"
 #include "nodes/parsenodes.h"
 #include "optimizer/planner.h"
+#include "parser/analyze.h"
 #include "portability/instr_time.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"

@@ -28,20 +28,6 @@
 
 /* ---- what was done before a query begins ---- */
 
-static post_parse_analyze_hook_type previous_analyze STENO_SESSION_DATA;
-
-/* The query that was planned last, and is not executed yet. */
-static struct
-{
-	const char *source;			/* compared, never followed; NULL: none */
-	uint64		query_id;
-	int			location;
-	int			len;
-	TimestampTz message;
-	uint64		us;
-	uint64		end;			/* ticks */
-}			planned STENO_SESSION_DATA;
-
 /*
  * Texts of the last Parse messages whose statement has not begun, and what their analysis took, if that was so long
  * that it matters.  A text that is parsed again, as it is by a driver that first asks for the types of its
@@ -57,8 +43,6 @@ static struct
 }			analyzed[ANALYZED];
 
 static int	last_analyzed STENO_SESSION_DATA;
-static int	waiting STENO_SESSION_DATA; /* how many there are */
-
 /* A hash of a text's length, beginning and end. */
 static uint64
 hash_of(const char *text)
@@ -86,7 +70,7 @@ hash_of(const char *text)
 /* A Parse that has had its text analyzed, and when that message came. */
 static struct
 {
-	uint64		hash;			/* of the text; 0: there is none */
+	const char *text;			/* that of the message, in whose memory it is; NULL: there is none */
 	TimestampTz time;
 	TimestampTz logged;			/* when its duration was logged; 0: it was not */
 }			parse STENO_SESSION_DATA;
@@ -111,23 +95,28 @@ wall_now(void)
 }
 
 /*
- * Callback: the main loop frees what the message has used, and waits for the next one.  Only now it is known what a
- * Parse took: after the analysis, rules and views were put in, which can wait for locks.
+ * Callback: the main loop is about to free what the message has used, and waits for the next one.  Only now it is known
+ * what a Parse took: after the analysis, rules and views were put in, which can wait for locks.
  */
-static void
+STENO_HOT static void
 parse_ended(void *arg)
 {
 	TimestampTz us = (parse.logged != 0 ? parse.logged : wall_now()) - parse.time;
-	uint64		hash = parse.hash;
-	int			i = waiting > 0 ? find_analyzed(hash) : -1;
+	const char *text = parse.text;
+	uint64		hash;
+	int			i;
 
-	parse.hash = 0;
+	parse.text = NULL;
+	if (us < WORTH_US && steno_private.ahead.waiting == 0)
+		return;
+	hash = hash_of(text);
+	i = find_analyzed(hash);
 	if (i >= 0)
 		analyzed[i].us = steno_short_us((uint64) analyzed[i].us + Max(us, 0));
 	if (i >= 0 || us < WORTH_US)
 		return;
 	last_analyzed = (last_analyzed + 1) % ANALYZED;
-	waiting += analyzed[last_analyzed].hash == 0;
+	steno_private.ahead.waiting += analyzed[last_analyzed].hash == 0;
 	analyzed[last_analyzed].hash = hash;
 	analyzed[last_analyzed].us = steno_short_us(us);
 }
@@ -139,76 +128,91 @@ parse_ended(void *arg)
 void
 steno_parse_logged(const ErrorData *edata)
 {
-	if (unlikely(parse.hash != 0) && edata->elevel == LOG && edata->message_id != NULL &&
+	if (unlikely(parse.text != NULL) && edata->elevel == LOG && edata->message_id != NULL &&
 		strncmp(edata->message_id, "duration: ", strlen("duration: ")) == 0)
 		parse.logged = wall_now();
 }
 
 static MemoryContextCallback parse_callback = {.func = parse_ended};
 
+/* The text of a Parse has been analyzed. */
+STENO_HOT static void
+analyzed_parse(const char *text)
+{
+	/* other libraries may have a text of their own analyzed so */
+	if (!steno_my.client || steno_my.level != NULL || steno_my.planning || steno_my.state != STENO_READY ||
+		text == NULL || text != *steno_private.client_query)
+		return;
+	if (parse.text == NULL)
+		MemoryContextRegisterResetCallback(MessageContext, &parse_callback);
+	parse.text = text;
+	parse.time = steno_private.statement_start();
+	parse.logged = 0;
+}
+
 /*
  * Hook: a query has been analyzed.  Only a Parse leaves its parameters' types open; any other analysis belongs to
- * the message, or to the statement, in which its query begins.
+ * the message, or to the statement, in which its query begins: of these, nothing is noted.
  */
 STENO_HOT static void
 analyzed_query(ParseState *state, Query *query, StenoJumble *jumble)
 {
-	if (previous_analyze)
-		previous_analyze(state, query, jumble);
+	steno_prefetch_state();		/* the query is planned next */
+	if (steno_private.ahead.previous_analyze)
+		steno_private.ahead.previous_analyze(state, query, jumble);
 	if (unlikely(!steno_my.client) && !steno_my.paused)
 		steno_role_learn();		/* an apply worker sets that of the table before its triggers run */
-	if (state->p_paramref_hook != NULL && steno_my.client && steno_my.level == NULL && !steno_my.planning &&
-		steno_my.state == STENO_READY && state->p_sourcetext != NULL)
-	{
-		if (parse.hash == 0)
-			MemoryContextRegisterResetCallback(MessageContext, &parse_callback);
-		parse.hash = hash_of(state->p_sourcetext);
-		parse.time = steno_private.statement_start();
-		parse.logged = 0;
-	}
+	if (state->p_paramref_hook != NULL)
+		analyzed_parse(state->p_sourcetext);
 }
 
 /* A query has been planned: begin is when that began. */
 static void
 query_planned(const char *source, const Query *query, uint64 begin)
 {
-	planned.source = source;
-	planned.query_id = query->queryId;
-	planned.location = query->stmt_location;
-	planned.len = query->stmt_len;
-	planned.message = steno_private.statement_start();
-	planned.end = steno_clock_ticks(&steno_my.clock);
-	planned.us = steno_clock_us(&steno_my.clock, begin, planned.end);
+	steno_private.ahead.source = source;
+	steno_private.ahead.query_id = query->queryId;
+	steno_private.ahead.location = query->stmt_location;
+	steno_private.ahead.len = query->stmt_len;
+	steno_private.ahead.message = steno_private.statement_start();
+	steno_private.ahead.begin = begin;
+	steno_private.ahead.end = steno_clock_ticks(&steno_my.clock);
 }
 
 /* Whether the query that begins is the one that was planned last.  A Bind gives its portal a copy of the text. */
 static inline bool
 is_planned(const StenoStatement *s, const PlannedStmt *plan, Portal portal)
 {
-	return planned.source != NULL && planned.location == plan->stmt_location && planned.len == plan->stmt_len &&
-		planned.query_id == plan->queryId && (planned.source == s->source ||
+	const StenoAhead *a = &steno_private.ahead;
+
+	return a->source != NULL && a->location == plan->stmt_location && a->len == plan->stmt_len &&
+		a->query_id == plan->queryId && (a->source == s->source ||
 		 (s->top_level && portal && portal->visible));
 }
 
-/* The query that begins was planned just before. */
-static void
+/* The query that begins was planned just before.  Returns what that took. */
+static uint64
 add_planning(StenoStatement *s)
 {
+	uint64		took = steno_clock_us(&steno_my.clock, steno_private.ahead.begin, steno_private.ahead.end);
+
 	if (!s->top_level)
 	{
 		/* it runs in a function, which has it planned when it comes to it */
-		s->before = steno_short_us(planned.us);
-		s->time -= planned.us;
+		s->before = steno_short_us(took);
+		s->time -= took;
 	}
-	else if (planned.message != steno_my.begun_message)
+	else if (steno_private.ahead.message != steno_my.begun_message)
 	{
 		/* in a Bind, which has read the parameters before */
-		TimestampTz us = steno_wall(s->start) - planned.message;
+		TimestampTz us = steno_wall(s->start) - steno_private.ahead.message;
 
-		s->ahead = steno_short_us(Max(us - (TimestampTz) steno_clock_us(&steno_my.clock, planned.end, s->start), 0));
+		us -= steno_clock_us(&steno_my.clock, steno_private.ahead.end, s->start);
+		s->ahead = steno_short_us(Max(us, 0));
 	}
-	if (planned.us >= STENO_TOLD_APART)
-		s->plan = steno_short_us(planned.us);
+	if (took >= STENO_TOLD_APART)
+		s->plan = steno_short_us(took);
+	return took;
 }
 
 /* The text of a client's statement that begins was perhaps analyzed by a Parse. */
@@ -220,39 +224,35 @@ add_parse(StenoStatement *s)
 	if (i < 0)
 		return;
 	analyzed[i].hash = 0;
-	waiting--;
+	steno_private.ahead.waiting--;
 	s->ahead = steno_short_us((uint64) s->ahead + analyzed[i].us);
 	if (analyzed[i].us >= STENO_TOLD_APART)
 		s->analysis = analyzed[i].us;
 }
 
 /* A client's utility statement begins.  Its text may have been analyzed by a Parse, as that of CALL is. */
-void
+STENO_COLD void
 steno_add_parse(StenoStatement *s)
 {
 	const Portal portal = *steno_private.active_portal;
 
-	if (unlikely(waiting > 0) && portal != NULL && portal->visible)
+	if (portal != NULL && portal->visible)
 		add_parse(s);
 }
 
-/* A query begins: add what was done for it before. */
-STENO_HOT void
+/* A query begins: add what was done for it before, if that is not a part of the message in which it begins. */
+void
 steno_told_apart(StenoStatement *s, const PlannedStmt *plan, Portal portal)
 {
 	uint64		planning = 0;
 
 	if (is_planned(s, plan, portal))
-	{
-		planning = planned.us;
-		add_planning(s);
-	}
-	planned.source = NULL;
+		planning = add_planning(s);
 	if (!s->top_level || !steno_my.client || portal == NULL)
 		return;
 	if (portal->visible)
 	{
-		if (waiting > 0)
+		if (steno_private.ahead.waiting > 0)
 			add_parse(s);
 	}
 	else if (unlikely(s->before >= planning + STENO_TOLD_APART))
@@ -363,6 +363,6 @@ steno_planner_install(void)
 {
 	steno_private.previous_planner = planner_hook ? planner_hook : standard_planner;
 	planner_hook = plan_query;
-	previous_analyze = post_parse_analyze_hook;
+	steno_private.ahead.previous_analyze = post_parse_analyze_hook;
 	post_parse_analyze_hook = analyzed_query;
 }

@@ -772,7 +772,7 @@ stage_suspect(StenoStatement *s)
 #define SHORT_SESSION 8
 
 /* At the start of a client's query. */
-static inline void
+STENO_HOT static pg_noinline void
 stage(StenoStatement *s)
 {
 	if (unlikely(!steno_my.settled) && s->statement > SHORT_SESSION)
@@ -855,6 +855,19 @@ may_be_recorded(const StenoStatement *s)
 }
 
 /*
+ * Whether all that the server did for a client's query before its beginning is a part of the message, whose time
+ * counts anyway, and none of it took so long that it is told apart.
+ */
+static inline bool
+all_is_in_message(const StenoStatement *s)
+{
+	const StenoAhead *a = &steno_private.ahead;
+
+	return likely(s->top_level && steno_my.client && a->waiting == 0 && s->before < STENO_TOLD_APART &&
+				  (a->source == NULL || (a->message == steno_my.begun_message && steno_are_few(a->end - a->begin))));
+}
+
+/*
  * Begin a query's statement; NULL if it is part of a utility statement's record, or
  * not recorded by itself.
  */
@@ -929,7 +942,9 @@ begin_query(QueryDesc *query)
 					class, depth, added || (outer && outer->forces));
 
 	s->pauses = s->portal != NULL && s->portal->visible;
-	steno_told_apart(s, plan, portal);
+	if (!all_is_in_message(s))
+		steno_told_apart(s, plan, portal);
+	steno_private.ahead.source = NULL;
 
 	/* WITH with data-modifying parts, which also reads */
 	if (unlikely(plan->hasModifyingCTE) && query->operation == CMD_SELECT)
@@ -959,14 +974,10 @@ is_in_flight(const StenoStatement *s, const StenoInFlight *f)
  * takes time at a session's first statements, or if there is no room: as in the simple protocol, that counts.
  */
 static inline void
-waits_to_run(QueryDesc *query)
+waits_to_run(StenoStatement *s)
 {
-	/* it may be over already: a canceled wait fails it, and the array may have moved */
-	StenoStatement *s = steno_find_open(query);
 	StenoInFlight *f = &steno_my.producer.ring->inflight;
 
-	if (unlikely(s == NULL))
-		return;
 	steno_work_stops(s);
 	if (likely(is_in_flight(s, f)))
 		steno_inflight_wait(f, false);
@@ -1001,8 +1012,9 @@ start_query(QueryDesc *query, int eflags)
 		pauses = s->pauses;
 		if (s->recorded)
 			stage(s);
-		if (pauses)
-			waits_to_run(query);
+		/* it may be over already: a canceled wait fails it, and the array may have moved */
+		if (pauses && (s = steno_find_open(query)) != NULL)
+			waits_to_run(s);
 		return;
 	}
 	if (unlikely(steno_my.open_count + s->depth > steno_reserve_covered) && s->recorded)
@@ -1068,9 +1080,12 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 			   steno_stage_prepared(s, p, query->params)))
 		s->state = STENO_STAGED;
 	else
+	{
 		stage(s);
-	if (pauses)
-		waits_to_run(query);
+		s = steno_find_open(query);
+	}
+	if (pauses && s)
+		waits_to_run(s);
 }
 
 /* The same if the statement before may be of the same string, in the same transaction, and so has no commit. */
@@ -1410,7 +1425,8 @@ executor_run(STENO_RUN_ARGS)
 			steno_work_stops(s);
 		if (s)
 			s->rows += delivered_nested(s, query);
-		if (s && unlikely(count != 0 && s->portal == NULL && !s->pauses && query->estate->es_processed == count))
+		if (s && unlikely(count != 0 && STENO_RUNS_AGAIN(query) && s->portal == NULL && !s->pauses &&
+						  query->estate->es_processed == count))
 			left_open(s);
 	}
 	if (s && unlikely(s->state != STENO_STAGED) && s->portal)
@@ -1523,9 +1539,12 @@ is_of_key(const StenoStatement *utility)
 STENO_HOT static bool
 check_perms(STENO_CHECK_PERMS_ARGS)
 {
-	steno_check_level();
-	if (!steno_my.starting_own && steno_my.level && steno_my.level->utility && !is_of_key(steno_my.level->utility))
-		steno_add_relations(steno_my.level, STENO_PERMISSIONS_LIST);
+	if (unlikely(!steno_my.starting_own))
+	{
+		steno_check_level();
+		if (steno_my.level && steno_my.level->utility && !is_of_key(steno_my.level->utility))
+			steno_add_relations(steno_my.level, STENO_PERMISSIONS_LIST);
+	}
 	if (steno_private.previous_check)
 		return steno_private.previous_check(STENO_CHECK_PERMS_PASS);
 	return true;

@@ -145,15 +145,12 @@ steno_find_of_many(QueryDesc *query)
 
 /* ---- the clock on the wall ---- */
 
-/* Ticks for which its time is good. */
-#define WALL_US 100000
-
 STENO_COLD void
 steno_wall_read(uint64 ticks)
 {
 	if (steno_my.wall_limit == 0)
-		steno_my.wall_limit = steno_my.clock.scale == 0 ? UINT64CONST(1000) * WALL_US :
-			(uint64) WALL_US * ((UINT64CONST(1) << 32) * 1.0 / steno_my.clock.scale);
+		steno_my.wall_limit = steno_my.clock.scale == 0 ? UINT64CONST(1000) * STENO_WALL_US :
+			(uint64) STENO_WALL_US * ((UINT64CONST(1) << 32) * 1.0 / steno_my.clock.scale);
 	steno_my.wall_time = GetCurrentTimestamp();
 	steno_my.wall_ticks = ticks;
 }

@@ -457,7 +457,8 @@ client_utility(UTILITY_ARGS)
 		steno_open_begin();
 	steno_begin(s, source, plan->stmt_location, plan->stmt_len,
 				steno_class_of_utility(statement), 0, false);
-	steno_add_parse(s);
+	if (unlikely(steno_private.ahead.waiting > 0))
+		steno_add_parse(s);
 	enter_utility(&steno_top_level, s, plan, params, few);
 	if (IsA(statement, TransactionStmt) && unlikely(ends_prepared((TransactionStmt *) statement)))
 	{

@@ -492,16 +492,25 @@ put_times(StenoMessage *m, const StenoTimes *times)
 					 __ATOMIC_RELEASE);
 }
 
+/* What is told apart of the statement's duration, if anything. */
+STENO_COLD static void
+put_times_of(const StenoStatement *s, uint64 duration)
+{
+	StenoTimes	times;
+
+	if (steno_times_of(s, duration, &times))
+		put_times(steno_my.staged, &times);
+}
+
 /* The statement of the staged record has ended: its numbers. */
 static pg_attribute_always_inline void
 end_staged(const StenoStatement *s, uint64 rows, uint64 xid)
 {
 	uint64		duration = steno_duration(s);
-	StenoTimes	times;
 
 	set_end(steno_my.staged, duration, rows, xid);
-	if (unlikely(steno_times_of(s, duration, &times)))
-		put_times(steno_my.staged, &times);
+	if (unlikely(steno_may_have_times(s)))
+		put_times_of(s, duration);
 }
 
 STENO_HOT void
