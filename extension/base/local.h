@@ -381,6 +381,7 @@ typedef struct StenoAhead
 	int			len;
 
 	int			waiting;		/* texts that a Parse has had analyzed, whose statements have not begun */
+	uint32		analyzed;		/* number of the client's statement that was analyzed last, as it will have it */
 } StenoAhead;
 
 /*

@@ -26,6 +26,36 @@ steno_scratch(size_t size)
 ErrorData  *steno_handled STENO_SESSION_DATA;
 
 /*
+ * A copy of one of the strings of errors that the server takes for constants, which lives as long as the process.  There
+ * are as many as places in the code that raise errors.  NULL: there is no memory for it.
+ */
+STENO_COLD static const char *
+keep_constant(const char *s)
+{
+	static struct Kept
+	{
+		struct Kept *next;
+		char		string[FLEXIBLE_ARRAY_MEMBER];
+	}		   *kept;
+	struct Kept *k;
+	size_t		size;
+
+	if (s == NULL)
+		return NULL;
+	for (k = kept; k; k = k->next)
+		if (strcmp(k->string, s) == 0)
+			return k->string;
+	size = strlen(s) + 1;
+	k = MemoryContextAllocExtended(TopMemoryContext, offsetof(struct Kept, string) + size, MCXT_ALLOC_NO_OOM);
+	if (k == NULL)
+		return NULL;
+	memcpy(k->string, s, size);
+	k->next = kept;
+	kept = k;
+	return k->string;
+}
+
+/*
  * In a PG_CATCH, instead of FlushErrorState(): forget the error that was caught.  The memory context stays
  * what it is.  Errors below the one that is being handled are lost; the server has them only if it fails while
  * it handles a failure.
@@ -34,13 +64,21 @@ STENO_COLD void
 steno_forget_error(void)
 {
 	MemoryContext context = CurrentMemoryContext;
+	ErrorData	again;
 
 	FlushErrorState();
 	if (steno_handled == NULL)
 		return;
+	/* it copies all strings but these, and the error outlives steno_handled */
+	again = *steno_handled;
+	again.filename = keep_constant(again.filename);
+	again.funcname = keep_constant(again.funcname);
+	again.domain = keep_constant(again.domain);
+	again.context_domain = keep_constant(again.context_domain);
+	again.message_id = keep_constant(again.message_id);
 	PG_TRY();
 	{
-		ReThrowError(steno_handled);
+		ReThrowError(&again);
 	}
 	PG_CATCH();
 	{

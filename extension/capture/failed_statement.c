@@ -103,7 +103,8 @@ steno_encode_failed(StenoRecord *record, const char *command, const StenoWritten
 	const StenoShape shape = {.class = STENO_CLASS_ERROR, .command = command, .written = named ? written : NULL};
 
 	steno_encode_shape(record, &shape, NULL);
-	if (named)
+	/* in an aborted transaction, nothing was looked up, and SET LOCAL has been undone */
+	if (named && !IsAbortedTransactionBlockState())
 		steno_add_search_path(record, written, user);
 }
 

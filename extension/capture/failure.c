@@ -128,6 +128,9 @@ record_failure(const char *source, const ErrorData *edata, Oid user_id, uint64 x
 		record.text_len = len;
 	}
 	find_names(&written, &record, source, in_function, edata);
+	/* rules and views have been looked up after the analysis, in part, and relations that only they name */
+	if (record.text && !in_function && steno_failed_after_analysis())
+		written.omitted++;
 	steno_encode_failed(&record, source == NULL && steno_fastpath_message() ? STENO_CALL_COMMAND : "", &written,
 						OidIsValid(user_id) ? user_id : steno_private.get_user_id());
 	MemoryContextSwitchTo(old);

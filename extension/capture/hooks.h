@@ -31,6 +31,7 @@ extern bool steno_background_failed(const ErrorData *edata, Oid *user_id, uint64
 
 extern void steno_parse_logged(const ErrorData *edata);
 extern void steno_add_parse(StenoStatement *s);
+extern bool steno_failed_after_analysis(void);
 extern void steno_told_apart(StenoStatement *s, const PlannedStmt *plan, Portal portal);
 
 /* ---- rewritten.c ---- */

@@ -164,6 +164,15 @@ analyzed_query(ParseState *state, Query *query, StenoJumble *jumble)
 		steno_role_learn();		/* an apply worker sets that of the table before its triggers run */
 	if (state->p_paramref_hook != NULL)
 		analyzed_parse(state->p_sourcetext);
+	else if (steno_my.level == NULL)
+		steno_private.ahead.analyzed = (uint32) steno_my.statement + 1;
+}
+
+/* Whether a client's statement that has failed before it could begin was analyzed: views were being put in. */
+bool
+steno_failed_after_analysis(void)
+{
+	return parse.hash != 0 || steno_private.ahead.analyzed == (uint32) steno_my.statement + 1;
 }
 
 /* A query has been planned: begin is when that began. */

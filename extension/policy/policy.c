@@ -748,19 +748,17 @@ match_written(const StenoWritten *written, StenoRuleMatches *matches)
 static StenoRule *
 find_rule_of_written(int class, const StenoStatement *s, const StenoWritten *written)
 {
-	StenoRuleMatches matches[STENO_WRITTEN_MOST + 1];
+	StenoRuleMatches matches[STENO_WRITTEN_MOST];
 	int			count = 0;
 
 	if (!(choice.looked_at & BIT(class)))
 		return NULL;
 	if (choice.objects)
 	{
-		if (!match_written(written, matches))
+		/* of others that it names, nothing is known */
+		if (written->omitted > 0 || !match_written(written, matches))
 			return undecided_rule(class);
 		count = written->count;
-		/* it names others, which no rule leaves out */
-		if (written->omitted > 0)
-			matches[count++] = (StenoRuleMatches) {NULL, 0};
 	}
 	return steno_rules_first(&choice, class, matches, count, s->text, s->text_len);
 }

@@ -24,6 +24,7 @@ CREATE TABLE open.t (id int PRIMARY KEY, v text, d date);
 GRANT ALL ON open.t TO tom;
 CREATE TABLE open.shut (id int PRIMARY KEY, v text);
 CREATE VIEW open.view AS SELECT * FROM open.shut;
+CREATE VIEW open.joined AS SELECT a.id FROM open.shut a, open.shut b;
 CREATE FUNCTION open.fails(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
 SET check_function_bodies = off;
 CREATE FUNCTION open.inlined() RETURNS SETOF int STABLE LANGUAGE sql AS 'SELECT amount FROM hr.salary';
@@ -82,6 +83,13 @@ my @cases = (
 	[ 'CREATE SCHEMA AUTHORIZATION tom CREATE TABLE x (LIKE hr.salary)', 'hr.salary', 'x' ],
 	[ 'CALL open.nothing((SELECT max(amount) FROM hr.salary))', 'hr.salary' ],
 	[ 'DO $$ BEGIN PERFORM 1/0; END $$' ],
+	[ 'ALTER TABLE open.mine ADD CHECK (EXISTS (SELECT FROM hr.salary))', 'hr.salary', 'open.mine' ],
+	[ 'ALTER TABLE open.mine ALTER id TYPE int USING (SELECT max(amount) FROM hr.salary)', 'hr.salary', 'open.mine' ],
+	[ 'CREATE TABLE open.d (id int DEFAULT (SELECT max(amount) FROM hr.salary))', 'hr.salary', 'open.d' ],
+	[ 'CREATE INDEX ON open.mine (id) WHERE EXISTS (SELECT FROM hr.salary)', 'hr.salary', 'open.mine' ],
+	[ 'COPY open.t FROM STDIN WHERE EXISTS (SELECT FROM hr.salary)', 'hr.salary', 'open.t' ],
+	# the rewriter
+	[ 'INSERT INTO open.joined VALUES (1)', 'omitted', 'open.joined' ],
 	# the grammar accepts none of it
 	[ 'SELECT * FROM hr.salary WHERE', ],
 	[ 'SELECT * FROM hr.salary; SELEC' ],
@@ -109,6 +117,15 @@ my @cases = (
 	# bad input of a parameter
 	$c->extended('SELECT v FROM open.t WHERE id = $1 AND true', [ 'x' ]);
 	push @cases, [ 'SELECT v FROM open.t WHERE id = $1 AND true', 'open.t' ];
+	# strings that end elsewhere when they are parsed again
+	$c->parse('s', q{SELECT '\', v FROM open.t WHERE id = $1 --'})->sync->finish;
+	$c->query('SET standard_conforming_strings = off');
+	$c->bind_values('', 's', 'x')->sync->finish;
+	$c->query('SET standard_conforming_strings = on; SET client_min_messages = notice');
+	push @cases, [ q{SELECT '\', v FROM open.t WHERE id = $1 --'}, 'omitted' ];
+	# a path that has been taken back
+	$c->query($_) foreach 'BEGIN', 'SET LOCAL search_path = hr', 'SELECT nothing', 'SELECT 1 FROM salary', 'ROLLBACK';
+	push @cases, [ 'SELECT 1 FROM salary', 'salary' ];
 	$c->query('SET lock_timeout = 1');
 	$node->safe_psql('postgres', 'SELECT 1');
 	my $locks = Steno::Client->new($node, user => 'postgres');
@@ -130,6 +147,20 @@ foreach my $case (@cases)
 	push @seen, 'omitted' if $r->{extra}{relations_omitted};
 	is($r->{outcome}, 'error', "$sql: it failed");
 	is(join(' ', sort @seen), join(' ', sort @want), "$sql: what it names");
+}
+
+is($record{'SELECT 1 FROM salary'}{extra}{search_path}, undef, 'in a failed transaction, it is not known where names were looked for');
+is(scalar(grep { /SELECT 1 FROM salary/ } lines($node, '--object', 'hr.salary', '--user', 'tom')), 1, 'so it may be in any schema');
+
+# The client gets each field of the error as the server has it, although what is parsed again fails with another.
+{
+	my $c = Steno::Client->new($node, user => 'tom', application_name => 'fields');
+	my $plain = $c->query('SELECT 1/0 FROM open.t')->{fields};
+	my $again = $c->query(q{SET backslash_quote = off; SELECT E'a\\'b', 1/0 FROM open.t})->{fields};
+
+	ok($plain->{F} && $plain->{R}, 'an error has the place in the source');
+	is_deeply($again, $plain, 'so has one whose text cannot be parsed again');
+	$c->quit;
 }
 
 # A text that is too long to be parsed again says so.

@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "parser/parser.h"
 #include "utils/guc.h"
+#include "utils/ps_status.h"
 
 #include "base/compat.h"
 #include "written/written.h"
@@ -209,12 +210,26 @@ steno_written_in_text(StenoWritten *w, const char *text, uint64 len, bool in_fun
 }
 
 /*
+ * Whether a text was perhaps parsed earlier, when standard_conforming_strings had another value: that of a function, or
+ * that of a prepared statement.  A Bind says what it is in the title of its process.
+ */
+static bool
+was_parsed_before(bool in_function)
+{
+	int			len;
+
+	return in_function || !update_process_title || strncmp(get_ps_display(&len), "BIND", strlen("BIND")) == 0;
+}
+
+/*
  * The same, if it could not be parsed: something may be missing, unless it was the grammar that has refused it, and so
  * nothing was looked up.
  */
 void
 steno_written_in_failed(StenoWritten *w, const char *text, uint64 len, bool in_function, int at, bool by_grammar)
 {
-	if (!steno_written_in_text(w, text, len, in_function, at) && !by_grammar)
-		w->omitted++;
+	if (!steno_written_in_text(w, text, len, in_function, at))
+		w->omitted += by_grammar ? 0 : 1;
+	else if (memchr(text, '\\', len) != NULL && was_parsed_before(in_function))
+		w->omitted++;			/* its strings may end elsewhere */
 }

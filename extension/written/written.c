@@ -347,14 +347,21 @@ add_named_by(StenoWritten *w, Node *element)
 	if (IsA(element, TableLikeClause))
 		add_range(w, ((TableLikeClause *) element)->relation, STENO_ACCESS_SELECT);
 	else if (IsA(element, Constraint))
+	{
 		add_range(w, ((Constraint *) element)->pktable, STENO_ACCESS_REFERENCES);
+		(void) walk(((Constraint *) element)->raw_expr, w);
+	}
 	else if (IsA(element, PartitionCmd))
 		add_range(w, ((PartitionCmd *) element)->name, 0);
 	else if (IsA(element, RangeVar))
 		add_range(w, (RangeVar *) element, 0);
 	else if (IsA(element, ColumnDef))
+	{
+		/* the expression of USING, or a default */
+		(void) walk(((ColumnDef *) element)->raw_default, w);
 		foreach(lc, ((ColumnDef *) element)->constraints)
 			add_named_by(w, lfirst(lc));
+	}
 }
 
 static void
@@ -399,6 +406,7 @@ add_copied(StenoWritten *w, const CopyStmt *copy)
 {
 	add_range(w, copy->relation, copy->is_from ? STENO_ACCESS_INSERT : STENO_ACCESS_SELECT);
 	add_query(w, copy->query);
+	(void) walk(copy->whereClause, w);
 }
 
 void
@@ -449,10 +457,13 @@ steno_written_add(StenoWritten *w, Node *statement)
 			break;
 		case T_IndexStmt:
 			add_range(w, ((IndexStmt *) statement)->relation, 0);
+			(void) walk((Node *) ((IndexStmt *) statement)->indexParams, w);
+			(void) walk(((IndexStmt *) statement)->whereClause, w);
 			break;
 		case T_CreateTrigStmt:
 			add_range(w, ((CreateTrigStmt *) statement)->relation, 0);
 			add_range(w, ((CreateTrigStmt *) statement)->constrrel, STENO_ACCESS_REFERENCES);
+			(void) walk(((CreateTrigStmt *) statement)->whenClause, w);
 			break;
 		case T_RuleStmt:
 			add_range(w, ((RuleStmt *) statement)->relation, 0);

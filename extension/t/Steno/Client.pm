@@ -166,6 +166,7 @@ sub finish
 
 			$answer{sqlstate} = $field{C};
 			$answer{message} = $field{M};
+			$answer{fields} = \%field;
 			return \%answer if $field{S} eq 'FATAL';
 		}
 		elsif ($type eq 'N')
