@@ -26,8 +26,8 @@ steno_scratch(size_t size)
 ErrorData  *steno_handled STENO_SESSION_DATA;
 
 /*
- * A copy of one of the strings of errors that the server takes for constants, which lives as long as the process.  There
- * are as many as places in the code that raise errors.  NULL: there is no memory for it.
+ * A copy of one of the strings of errors that the server takes for constants, which lives as long as the process.
+ * There are as many as places in the code that raise errors.  NULL: there is no memory for it.
  */
 STENO_COLD static const char *
 keep_constant(const char *s)

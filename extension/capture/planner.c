@@ -172,7 +172,7 @@ analyzed_query(ParseState *state, Query *query, StenoJumble *jumble)
 bool
 steno_failed_after_analysis(void)
 {
-	return parse.hash != 0 || steno_private.ahead.analyzed == (uint32) steno_my.statement + 1;
+	return parse.text != NULL || steno_private.ahead.analyzed == (uint32) steno_my.statement + 1;
 }
 
 /* A query has been planned: begin is when that began. */

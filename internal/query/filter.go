@@ -764,8 +764,9 @@ func objectPatterns(names []string) []objectPattern {
 
 var plainQuoted = regexp.MustCompile(`"([a-z_][a-z0-9_$]*)"`)
 
-// spellings are a name as it is written, and as the server would spell it: without quotes it is in lower case, and
-// quotes that are not necessary are omitted.
+// spellings are a name as it is written, and as the server may spell it: without quotes it is in lower case, quotes that
+// are not necessary are omitted, and those that a record has, though SQL does not need them everywhere (after a dot, or for
+// letters that are not ASCII), are added.
 func spellings(name string) []string {
 	folded, quoted := []byte(name), false
 	for i, c := range folded {
@@ -776,9 +777,33 @@ func spellings(name string) []string {
 			folded[i] += 'a' - 'A'
 		}
 	}
-	all := []string{name, string(folded), plainQuoted.ReplaceAllString(string(folded), "$1")}
+	plain := plainQuoted.ReplaceAllString(string(folded), "$1")
+	all := append(quotedParts(plain), name, string(folded), plain)
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// quotedParts are a name with quotes around some of its parts that have none.
+func quotedParts(name string) []string {
+	if strings.IndexByte(name, '(') >= 0 { // a function's arguments are types
+		return nil
+	}
+	dot := lastDot(name)
+	last := name[dot+1:]
+	all := []string{last}
+	if last != "" && last[0] != '"' {
+		all = append(all, `"`+last+`"`)
+	}
+	if dot < 0 {
+		return all
+	}
+	var both []string
+	for _, before := range append(quotedParts(name[:dot]), name[:dot]) {
+		for _, one := range all {
+			both = append(both, before+"."+one)
+		}
+	}
+	return both
 }
 
 // withoutSchema is a pattern for what another one finds if the schema before it may be any. Without a dot, a wildcard may
