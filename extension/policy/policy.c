@@ -763,6 +763,20 @@ find_rule_of_written(int class, const StenoStatement *s, const StenoWritten *wri
 	return steno_rules_first(&choice, class, matches, count, s->text, s->text_len);
 }
 
+/* Whether the names in a statement are used in a way for which a role can be granted a privilege. */
+static bool
+needs_privilege(const StenoWritten *written)
+{
+	const uint32 privileged = STENO_ACCESS_SELECT | STENO_ACCESS_INSERT | STENO_ACCESS_UPDATE | STENO_ACCESS_DELETE |
+		STENO_ACCESS_TRUNCATE;
+	int			i;
+
+	for (i = 0; i < written->count; i++)
+		if (written->names[i].access & privileged)
+			return true;
+	return written->omitted > 0;
+}
+
 /* Whether a rule that decides on the statement records it. */
 static bool
 adopt_rule(StenoStatement *s, StenoRule *rule)
@@ -776,7 +790,7 @@ adopt_rule(StenoStatement *s, StenoRule *rule)
 /*
  * A statement has failed perhaps before its relations were looked up, so the names in it decide, if no rule did before.
  * class: its own; 0: it is not known.  What steno.role has been granted on a relation cannot be looked up by a name, so
- * the statement is audited if it names any.
+ * the statement is audited if it needs any privilege.
  */
 STENO_COLD void
 steno_policy_judge_written(StenoStatement *s, int class, const StenoWritten *written)
@@ -793,7 +807,7 @@ steno_policy_judge_written(StenoStatement *s, int class, const StenoWritten *wri
 			(rule = find_rule_of_written(STENO_CLASS_ERROR, s, written)) != NULL)
 			s->failures = adopt_rule(s, rule);
 	}
-	if (steno_my.role_set && written->count + written->omitted > 0 && !(s->policy & STENO_S_NOISE))
+	if (steno_my.role_set && needs_privilege(written) && !(s->policy & STENO_S_NOISE))
 	{
 		s->recorded = true;
 		s->audited |= STENO_AUDITED_OBJECT;

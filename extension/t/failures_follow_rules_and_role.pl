@@ -74,8 +74,8 @@ my %named = (
 	'SELECT 1/0 FROM open.t' => 'object',
 	'UPDATE hr.salary SET amount = 0' => 'object',
 	'COPY hr.salary TO STDOUT' => 'object',
-	'DROP TABLE open.shut' => 'object');
-my %nameless = ('SELECT 1/0' => 0, 'SELEC 1' => 0, 'SELECT nothing' => 0, 'SET nothing = 1' => 0);
+);
+my %nameless = ('DROP TABLE open.shut' => 0, 'LOCK TABLE open.shut' => 0, 'SELECT 1/0' => 0, 'SELEC 1' => 0, 'SELECT nothing' => 0, 'SET nothing = 1' => 0);
 
 check("ALTER ROLE tom SET steno.log = 'none'; ALTER ROLE tom SET steno.role = 'auditor'", '', %named, %nameless);
 check("ALTER ROLE tom SET steno.log = 'none'", '', (map { $_ => 0 } keys %named), %nameless);
