@@ -257,6 +257,16 @@ steno_record_unplanned(const StenoUnplanned *q)
 	(void) steno_allow_barriers(before);
 }
 
+/* A statement fails whose level is there: record what was raised in it, and note whether another has no record. */
+STENO_COLD static void
+take_raised(void)
+{
+	steno_raised.direct = steno_my.raised_code != 0 && steno_raised.query == NULL;
+	steno_raised.unnamed = steno_raised.direct && steno_raised.before_execution;
+	record_raised();
+	steno_forget_raised();
+}
+
 /*
  * The statement of this level has failed, and nothing of it is running.  late: its
  * transaction has begun to abort, and portals have released cached plans.
@@ -291,6 +301,7 @@ record_failed(StenoLevel *l, const ErrorData *edata, bool late)
 		steno_remember_end(l->utility);
 		steno_forget_utility(l);
 	}
+	steno_raised.direct = steno_raised.unnamed = false;
 	if (!late && steno_my.open_count > 0)
 		steno_open_failed(edata, PG_UINT32_MAX);
 	if (top_level)
@@ -310,8 +321,7 @@ steno_fail(StenoLevel *l)
 
 	HOLD_INTERRUPTS();
 	hurry = steno_failure_begins();
-	record_raised();
-	steno_forget_raised();
+	take_raised();
 	MemoryContextSwitchTo(steno_raised.context);
 	PG_TRY();
 	{
@@ -390,8 +400,7 @@ steno_statement_failed(const ErrorData *edata)
 	}
 	if (steno_my.level == &steno_top_level)
 	{
-		record_raised();
-		steno_forget_raised();
+		take_raised();
 		record_failed(&steno_top_level, edata, false);
 	}
 	steno_rewritten_forget();

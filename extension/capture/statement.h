@@ -37,6 +37,9 @@ typedef struct StenoRaised
 	MemoryContext context;		/* of the strings */
 	TimestampTz transaction;	/* outside of any statement: begin of the transaction in which it was raised; 0: none */
 	int			recorded_code;	/* outside of any statement: that of the last error, if it has its record */
+	bool		before_execution;	/* of a statement in a function, perhaps */
+	bool		direct;			/* the statement that is failing raised it itself, and no other that it had run */
+	bool		unnamed;		/* so perhaps another failed that it was about to run, of which nothing is known */
 	bool		held;			/* interrupts were held: perhaps by a lightweight lock, which is held until the
 								 * abort */
 } StenoRaised;

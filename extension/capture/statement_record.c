@@ -374,7 +374,7 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 								steno_current_xid());
 			return;
 		}
-		if (s->redact == 0 &&
+		if (s->redact == 0 && !steno_raised.unnamed &&
 			steno_staged_fail(s, failed_rows(s), steno_current_xid(),
 									   edata->sqlerrcode, steno_failure_message(s, edata)))
 			return;
@@ -399,6 +399,8 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 		steno_read_copied_record(s, edata, edata ? steno_failure_message(s, edata) : NULL, &record);
 	else
 		steno_make_query_record(s, &event, closed, &record, &values);
+	if (unlikely(edata != NULL) && steno_raised.unnamed)
+		steno_record_add_omitted(&record, "relations_omitted", 1);
 	record.rows = edata ? failed_rows(s) : steno_my.log_rows ? s->rows : STENO_NONE64;
 	/* the rows of a query that a rule has added are not counted */
 	if (s->copy == NULL && s->portal == NULL && s->depth > 0 && !s->query->plannedstmt->canSetTag)
@@ -618,6 +620,8 @@ names_of_failed(StenoWritten *written, const StenoLevel *l, const ErrorData *eda
 
 	written->count = 0;
 	written->omitted = 0;
+	written->class = 0;
+	written->executes = false;
 	if (s->class == STENO_CLASS_TRANSACTION || s->text == NULL)
 		return;
 	if (edata->elevel == ERROR && steno_can_parse_again())
@@ -631,6 +635,8 @@ names_of_failed(StenoWritten *written, const StenoLevel *l, const ErrorData *eda
 		steno_written_in_tree(written, l->tree);
 	else if (!parsed)
 		written->omitted = 1;
+	if (steno_raised.unnamed || (steno_raised.direct && written->executes))
+		written->omitted++;
 	for (i = 0; i < written->count; i++)
 		if (is_found(&written->names[i], l->relations, l->relations_count))
 			written->names[i--] = written->names[--written->count];

@@ -36,6 +36,7 @@ typedef struct StenoWritten
 	int			class;			/* of the statement, if it is a query: STENO_CLASS_READ or WRITE; 0: it is not known */
 	int			depth;			/* while they are looked for */
 	bool		writes;			/* the same: there is a query that changes data */
+	bool		executes;		/* it is EXECUTE, whose query names others */
 	const struct StenoScope *scope; /* the same: names that are no relations */
 	StenoWrittenName names[STENO_WRITTEN_MOST];
 } StenoWritten;

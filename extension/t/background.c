@@ -36,7 +36,7 @@ StaticAssertDecl(sizeof(Order) <= BGW_EXTRALEN, "an order fits");
 void
 background_main(Datum arg)
 {
-	Order		order;
+	static Order order;			/* its text is still asked for when an error has left this function */
 
 	memcpy(&order, MyBgworkerEntry->bgw_extra, sizeof(order));
 	BackgroundWorkerUnblockSignals();

@@ -163,6 +163,36 @@ is(scalar(grep { /SELECT 1 FROM salary/ } lines($node, '--object', 'hr.salary', 
 	$c->quit;
 }
 
+# What fails in a function, or by EXECUTE, between its analysis and its execution has no record: that of the call says so.
+{
+	my $c = Steno::Client->new($node, user => 'tom', application_name => 'inside');
+	my $locks = Steno::Client->new($node, user => 'postgres');
+	my %omitted;
+
+	$c->query($_) foreach q{CREATE FUNCTION open.counts() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM open.t); END'},
+	  q{CREATE FUNCTION open.deletes() RETURNS void STABLE LANGUAGE plpgsql AS 'BEGIN DELETE FROM open.t; END'},
+	  q{CREATE FUNCTION open.opens() RETURNS void LANGUAGE plpgsql AS 'DECLARE c refcursor; BEGIN OPEN c FOR EXECUTE ''DELETE FROM open.t''; END'},
+	  q{CREATE FUNCTION open.inserts() RETURNS void LANGUAGE plpgsql AS 'BEGIN INSERT INTO open.joined VALUES (1); END'},
+	  q{CREATE FUNCTION open.raises() RETURNS void LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END'},
+	  q{CREATE FUNCTION open.divides() RETURNS int LANGUAGE plpgsql AS 'DECLARE i int := 0; BEGIN RETURN 1 / i; END'},
+	  'PREPARE z AS SELECT id FROM open.t', 'PREPARE n(int) AS SELECT id FROM open.t WHERE id = $1',
+	  'SELECT open.counts()', 'SELECT open.counts()', 'EXECUTE z', 'SET lock_timeout = 1';
+	$locks->query('BEGIN; LOCK TABLE open.t');
+	$c->query($_) foreach 'SELECT open.counts() AS locked', 'EXECUTE z';
+	$locks->query('ROLLBACK');
+	$locks->quit;
+	$c->query($_) foreach q{EXECUTE n('x')}, map { "SELECT open.$_()" } qw(deletes opens inserts raises divides);
+	$c->quit;
+	%omitted = map { $_->{text} => $_->{extra}{relations_omitted} ? 1 : 0 } grep { !$_->{depth} } statements($node, application => 'inside', outcome => 'error');
+	is_deeply(
+		\%omitted,
+		{
+			'SELECT open.counts() AS locked' => 1, 'EXECUTE z' => 1, q{EXECUTE n('x')} => 1, 'SELECT open.deletes()' => 1,
+			'SELECT open.opens()' => 1, 'SELECT open.inserts()' => 1, 'SELECT open.raises()' => 0, 'SELECT open.divides()' => 0
+		},
+		'calls that left something out') or diag explain \%omitted;
+}
+
 # A text that is too long to be parsed again says so.
 $node->psql('postgres', 'SELECT 1/0, 2 FROM hr.salary -- ' . 'x' x 1100000, extra_params => [ '-U', 'tom' ]);
 {

@@ -481,6 +481,7 @@ steno_written_add(StenoWritten *w, Node *statement)
 			(void) walk((Node *) ((CallStmt *) statement)->funccall, w);
 			break;
 		case T_ExecuteStmt:
+			w->executes = true;
 			(void) walk((Node *) ((ExecuteStmt *) statement)->params, w);
 			break;
 		case T_CreatePublicationStmt:
