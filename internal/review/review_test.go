@@ -394,6 +394,29 @@ func TestRefusedNamesAreNoUses(t *testing.T) {
 	}
 }
 
+// TestTriedIsNoUse: what a statement leaves out that failed before it was executed makes no right undecided.
+func TestTriedIsNoUse(t *testing.T) {
+	used, tried := trail.Relation{Access: trail.AccessSelect}, trail.Relation{Access: trail.AccessSelect | trail.AccessWritten}
+	for _, c := range []struct {
+		outcome   trail.Outcome
+		class     trail.Class
+		relations []trail.Relation
+		want      bool
+	}{
+		{trail.OutcomeError, trail.ClassError, nil, true},
+		{trail.OutcomeError, trail.ClassError, []trail.Relation{tried}, true},
+		{trail.OutcomeError, trail.ClassRead, []trail.Relation{tried}, true},
+		{trail.OutcomeError, trail.ClassRead, []trail.Relation{tried, used}, false},
+		{trail.OutcomeError, trail.ClassRead, nil, false}, // there was no memory for them
+		{trail.OutcomeOk, trail.ClassRead, nil, false},
+	} {
+		r := trail.Record{Outcome: c.outcome, Shape: &trail.Shape{Class: c.class, Relations: c.relations}}
+		if got := onlyTried(&r); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
 // TestPartsNeedTheOwner: the table that DDL on a part of it lists is its owner's, and no privilege on it was used.
 func TestPartsNeedTheOwner(t *testing.T) {
 	p := newPolicy(&Grants{Roles: []Role{{Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true,

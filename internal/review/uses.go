@@ -351,7 +351,13 @@ func (c *collector) one(w, shape uint32, r *trail.Record) {
 		}
 	}
 	s.rows = max(s.rows, r.Rows)
-	s.incomplete = s.incomplete || r.OmitsNames() != ""
+	s.incomplete = s.incomplete || r.OmitsNames() != "" && !onlyTried(r)
+}
+
+// onlyTried says of a record whether its statement failed before it was executed: what it leaves out was named, not used.
+func onlyTried(r *trail.Record) bool {
+	return r.Outcome == trail.OutcomeError && r.Shape != nil && (r.Shape.Class == trail.ClassError || len(r.Shape.Relations) > 0) &&
+		!slices.ContainsFunc(r.Shape.Relations, func(rel trail.Relation) bool { return rel.Access&trail.AccessWritten == 0 })
 }
 
 // briefLength is of how many bytes of a text an example is.
