@@ -25,9 +25,12 @@ steno_scratch(size_t size)
 
 ErrorData  *steno_handled STENO_SESSION_DATA;
 
+/* There are as many as places in the code that raise errors, but libraries may make them up. */
+#define MOST_CONSTANTS 2000
+
 /*
  * A copy of one of the strings of errors that the server takes for constants, which lives as long as the process.
- * There are as many as places in the code that raise errors.  NULL: there is no memory for it.
+ * NULL: there is no memory for it, or there are too many.
  */
 STENO_COLD static const char *
 keep_constant(const char *s)
@@ -37,6 +40,7 @@ keep_constant(const char *s)
 		struct Kept *next;
 		char		string[FLEXIBLE_ARRAY_MEMBER];
 	}		   *kept;
+	static int	count;
 	struct Kept *k;
 	size_t		size;
 
@@ -45,6 +49,8 @@ keep_constant(const char *s)
 	for (k = kept; k; k = k->next)
 		if (strcmp(k->string, s) == 0)
 			return k->string;
+	if (count == MOST_CONSTANTS)
+		return NULL;
 	size = strlen(s) + 1;
 	k = MemoryContextAllocExtended(TopMemoryContext, offsetof(struct Kept, string) + size, MCXT_ALLOC_NO_OOM);
 	if (k == NULL)
@@ -52,6 +58,7 @@ keep_constant(const char *s)
 	memcpy(k->string, s, size);
 	k->next = kept;
 	kept = k;
+	count++;
 	return k->string;
 }
 

@@ -76,21 +76,17 @@ is_in_background(void)
 	return steno_my.level == NULL && MyProcPort == NULL;
 }
 
-/*
- * Encode the shape of what was raised, with the relations that its text names.
- */
+/* Encode the shape of what was raised, with the relations that its text names, if there is one. */
 STENO_COLD static void
 encode_raised(StenoRecord *record, StenoWritten *written)
 {
 	MemoryContext old = MemoryContextSwitchTo(steno_raised.context);
+	const char *text = steno_raised.query;
 
-	if (steno_raised.query == NULL)
-		;						/* it names nothing */
-	else if (!steno_can_parse_again())
-		written->omitted = steno_raised.by_grammar ? 0 : 1;
-	else
-		steno_written_in_failed(written, steno_raised.query, strlen(steno_raised.query), true, steno_raised.at,
-								steno_raised.by_grammar);
+	if (text != NULL && steno_can_parse_again())
+		steno_written_in_failed(written, text, strlen(text), true, steno_raised.at, steno_raised.by_grammar);
+	else if (text != NULL && !steno_raised.by_grammar)
+		written->omitted = 1;
 	steno_encode_failed(record, "", written, steno_raised.user_id);
 	MemoryContextSwitchTo(old);
 }

@@ -43,6 +43,7 @@ static struct
 }			analyzed[ANALYZED];
 
 static int	last_analyzed STENO_SESSION_DATA;
+
 /* A hash of a text's length, beginning and end. */
 static uint64
 hash_of(const char *text)

@@ -84,12 +84,17 @@ steno_nested_are_logged(int class)
 	return steno_my.log_nested || (steno_private.mandatory_mask & (1u << class)) != 0;
 }
 
-/* May a statement be recorded that fails before a hook has judged it? */
+/*
+ * May a statement be recorded that fails before a hook has judged it?  It is of class error, or a query, whose class is
+ * found by parsing it again.
+ */
 static inline bool
 steno_failures_may_be_logged(void)
 {
 	return steno_my.role_set ||
-		(steno_my.log_mask != 0 && (steno_my.level == NULL || steno_nested_are_logged(STENO_CLASS_ERROR)));
+		((steno_class_logged(STENO_CLASS_ERROR) || steno_class_logged(STENO_CLASS_READ) ||
+		  steno_class_logged(STENO_CLASS_WRITE)) &&
+		 (steno_my.level == NULL || steno_nested_are_logged(STENO_CLASS_ERROR)));
 }
 
 /* ---- the states of a statement ---- */

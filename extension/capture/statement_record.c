@@ -387,6 +387,8 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 		else
 			steno_policy_judge_plan(s, s->query->plannedstmt, true);
 	}
+	if (unlikely(edata != NULL) && steno_raised.unnamed && !s->recorded)
+		steno_policy_judge_unnamed(s);
 	if (!(s->recorded || (edata && s->failures)) || !steno_session_ready())
 		return;
 	if (s->who != NULL)
@@ -630,12 +632,14 @@ names_of_failed(StenoWritten *written, const StenoLevel *l, const ErrorData *eda
 		parsed = steno_written_in_text(written, s->text, s->text_len, s->depth > 0, 0);
 		MemoryContextSwitchTo(old);
 	}
-	/* the server may have changed the tree */
-	if (!parsed && l->tree && edata->sqlerrcode != ERRCODE_STATEMENT_TOO_COMPLEX)
+	/* the server may have changed the tree, or have parsed the text when its strings ended elsewhere */
+	if (l->tree && edata->sqlerrcode != ERRCODE_STATEMENT_TOO_COMPLEX &&
+		(!parsed || memchr(s->text, '\\', s->text_len) != NULL))
 		steno_written_in_tree(written, l->tree);
 	else if (!parsed)
 		written->omitted = 1;
-	if (steno_raised.unnamed || (steno_raised.direct && written->executes))
+	if (steno_raised.unnamed ||
+		(steno_raised.direct && written->executes && edata->sqlerrcode != ERRCODE_UNDEFINED_PSTATEMENT))
 		written->omitted++;
 	for (i = 0; i < written->count; i++)
 		if (is_found(&written->names[i], l->relations, l->relations_count))
@@ -742,6 +746,8 @@ record_failed_utility(StenoLevel *l, const ErrorData *edata)
 	names_of_failed(&written, l, edata);
 	if ((steno_my.policy | steno_my.role_set) != 0)
 		steno_policy_judge_written(s, s->class, &written);
+	if (steno_raised.unnamed && !s->recorded)
+		steno_policy_judge_unnamed(s);
 	if (!s->recorded && !s->failures)
 		return;
 	/* nested statements may have run as another role */

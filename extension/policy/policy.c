@@ -816,6 +816,29 @@ steno_policy_judge_written(StenoStatement *s, int class, const StenoWritten *wri
 	}
 }
 
+/*
+ * A statement has failed that is not recorded, and with it perhaps another that it was about to run, of which nothing
+ * is known: neither its class nor its relations.
+ */
+STENO_COLD void
+steno_policy_judge_unnamed(StenoStatement *s)
+{
+	int			class;
+
+	for (class = STENO_CLASS_READ; choice.objects && !s->recorded && class <= STENO_CLASS_MISC; class++)
+	{
+		StenoRule  *rule = undecided_rule(class);
+
+		if (rule != NULL)
+			s->recorded = adopt_rule(s, rule);
+	}
+	if (steno_my.role_set && !(s->policy & STENO_S_NOISE))
+	{
+		s->recorded = true;
+		s->audited |= STENO_AUDITED_OBJECT;
+	}
+}
+
 /* Whether statements of a class are recorded that no rule with a relation or text matches. */
 static bool
 is_logged(int class)

@@ -81,6 +81,7 @@ extern void steno_policy_judge_plan(StenoStatement *s, PlannedStmt *plan, bool f
 extern void steno_policy_apply_rules(const StenoStatement *s, StenoRecord *record);
 extern void steno_policy_redact_message(const StenoStatement *s, StenoRecord *record);
 extern void steno_policy_judge_written(StenoStatement *s, int class, const StenoWritten *written);
+extern void steno_policy_judge_unnamed(StenoStatement *s);
 extern bool steno_policy_failed(StenoRecord *record, const StenoWritten *written, bool nested);
 
 /* A statement's record is made: why there is one, and what the rules hide of it. */

@@ -119,10 +119,13 @@ my @cases = (
 	push @cases, [ 'SELECT v FROM open.t WHERE id = $1 AND true', 'open.t' ];
 	# strings that end elsewhere when they are parsed again
 	$c->parse('s', q{SELECT '\', v FROM open.t WHERE id = $1 --'})->sync->finish;
+	$c->parse('u', q{COPY (SELECT '\' FROM hr.salary) TO STDOUT --' FROM open.t) TO STDOUT})->sync->finish;
 	$c->query('SET standard_conforming_strings = off');
 	$c->bind_values('', 's', 'x')->sync->finish;
+	$c->bind_values('', 'u')->execute('')->sync->finish;
 	$c->query('SET standard_conforming_strings = on; SET client_min_messages = notice');
-	push @cases, [ q{SELECT '\', v FROM open.t WHERE id = $1 --'}, 'omitted' ];
+	push @cases, [ q{SELECT '\', v FROM open.t WHERE id = $1 --'}, 'omitted' ],
+	  [ q{COPY (SELECT '\' FROM hr.salary) TO STDOUT --' FROM open.t) TO STDOUT}, 'hr.salary', 'open.t' ];
 	# a path that has been taken back
 	$c->query($_) foreach 'BEGIN', 'SET LOCAL search_path = hr', 'SELECT nothing', 'SELECT 1 FROM salary', 'ROLLBACK';
 	push @cases, [ 'SELECT 1 FROM salary', 'salary' ];
@@ -152,8 +155,12 @@ foreach my $case (@cases)
 is($record{'SELECT 1 FROM salary'}{extra}{search_path}, undef, 'in a failed transaction, it is not known where names were looked for');
 is(scalar(grep { /SELECT 1 FROM salary/ } lines($node, '--object', 'hr.salary', '--user', 'tom')), 1, 'so it may be in any schema');
 
-# The client gets each field of the error as the server has it, although what is parsed again fails with another.
+# The client gets each field of the error as the server has it, although what is parsed again fails with another.  Only a
+# server with assertions wipes what it has freed.
+SKIP:
 {
+	skip 'the server does not wipe freed memory', 2 if value($node, 'SHOW debug_assertions') ne 'on';
+
 	my $c = Steno::Client->new($node, user => 'tom', application_name => 'fields');
 	my $plain = $c->query('SELECT 1/0 FROM open.t')->{fields};
 	my $again = $c->query(q{SET backslash_quote = off; SELECT E'a\\'b', 1/0 FROM open.t})->{fields};
@@ -181,14 +188,14 @@ is(scalar(grep { /SELECT 1 FROM salary/ } lines($node, '--object', 'hr.salary', 
 	$c->query($_) foreach 'SELECT open.counts() AS locked', 'EXECUTE z';
 	$locks->query('ROLLBACK');
 	$locks->quit;
-	$c->query($_) foreach q{EXECUTE n('x')}, map { "SELECT open.$_()" } qw(deletes opens inserts raises divides);
+	$c->query($_) foreach q{EXECUTE n('x')}, 'EXECUTE unknown', map { "SELECT open.$_()" } qw(deletes opens inserts raises divides);
 	$c->quit;
 	%omitted = map { $_->{text} => $_->{extra}{relations_omitted} ? 1 : 0 } grep { !$_->{depth} } statements($node, application => 'inside', outcome => 'error');
 	is_deeply(
 		\%omitted,
 		{
 			'SELECT open.counts() AS locked' => 1, 'EXECUTE z' => 1, q{EXECUTE n('x')} => 1, 'SELECT open.deletes()' => 1,
-			'SELECT open.opens()' => 1, 'SELECT open.inserts()' => 1, 'SELECT open.raises()' => 0, 'SELECT open.divides()' => 0
+			'EXECUTE unknown' => 0, 'SELECT open.opens()' => 1, 'SELECT open.inserts()' => 1, 'SELECT open.raises()' => 0, 'SELECT open.divides()' => 0
 		},
 		'calls that left something out') or diag explain \%omitted;
 }

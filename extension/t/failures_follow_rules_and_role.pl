@@ -24,6 +24,7 @@ CREATE TABLE open.t (id int PRIMARY KEY, v text);
 GRANT ALL ON open.t TO tom;
 CREATE TABLE open.shut (id int PRIMARY KEY, v text);
 CREATE VIEW open.view AS SELECT * FROM open.shut;
+CREATE FUNCTION open.deletes() RETURNS void STABLE LANGUAGE plpgsql AS 'BEGIN DELETE FROM open.t; END';
 CREATE FUNCTION open.run(sql text) RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE sql; END';
 });
 
@@ -75,6 +76,7 @@ my %named = (
 	'UPDATE hr.salary SET amount = 0' => 'object',
 	'COPY hr.salary TO STDOUT' => 'object',
 );
+$named{'SELECT open.deletes()'} = 'object';
 my %nameless = ('DROP TABLE open.shut' => 0, 'LOCK TABLE open.shut' => 0, 'SELECT 1/0' => 0, 'SELEC 1' => 0, 'SELECT nothing' => 0, 'SET nothing = 1' => 0);
 
 check("ALTER ROLE tom SET steno.log = 'none'; ALTER ROLE tom SET steno.role = 'auditor'", '', %named, %nameless);
@@ -95,7 +97,7 @@ check("ALTER ROLE tom SET steno.log = 'none'", "record $rule read hr.*",
 	'SELECT * FROM hr.salary' => 'rule', 'SELECT * FROM salary' => 'rule', 'SELECT 1/0 FROM hr.salary' => 'rule',
 	'SELECT 1/0 FROM open.t' => 0, 'SELECT nothing FROM open.shut' => 0,
 	# what is not known of them may be in hr
-	'SELECT * FROM open.view' => 'rule', 'SELECT 1 FROM ' . join(', ', map { "n$_" } 1 .. 70) => 'rule', 'INSERT INTO hr.salary VALUES (1)' => 0, 'SELEC 1' => 0);
+	'SELECT open.deletes()' => 'rule', 'SELECT * FROM open.view' => 'rule', 'SELECT 1 FROM ' . join(', ', map { "n$_" } 1 .. 70) => 'rule', 'INSERT INTO hr.salary VALUES (1)' => 0, 'SELEC 1' => 0);
 check("ALTER ROLE tom SET steno.log = 'all'", "skip $rule all open.t",
 	'SELECT 1/0 FROM open.t' => 0, 'SELECT 1/0 FROM open.t, open.view' => 1, q{SELECT 'x'::int FROM open.t} => 0,
 	q{SELECT 'x'::int FROM open.t, hr.salary} => 1, q{SELECT 'x'::int FROM t} => 1);

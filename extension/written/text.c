@@ -77,24 +77,47 @@ typedef struct Quietly
 	Node	   *tree;
 	const char *text;
 	RawParseMode mode;
-	List	   *parsed;
+	bool		in_function;
+	int			at;
+	bool		parsed;			/* the text has been */
 } Quietly;
 
-static void
-parse(Quietly *q)
+/* Whether a statement of a text contains the character with this number; 0: it is not known where the error is. */
+static bool
+is_at(const RawStmt *statement, const char *text, int at)
 {
-	q->parsed = raw_parser(q->text, q->mode);
+	int			byte = at > 0 ? pg_mbcharcliplen(text, strlen(text), at - 1) : -1;
+
+	return byte < 0 ||
+		(byte >= statement->stmt_location &&
+		 (statement->stmt_len == 0 || byte < statement->stmt_location + statement->stmt_len));
 }
 
 static void
-walk_tree(Quietly *q)
+find_in_text(Quietly *q)
+{
+	List	   *statements = raw_parser(q->text, q->mode);
+	ListCell   *lc;
+
+	q->parsed = statements != NIL;
+	foreach(lc, statements)
+	{
+		const RawStmt *statement = lfirst_node(RawStmt, lc);
+
+		if (!q->in_function || is_at(statement, q->text, q->at))
+			steno_written_add(q->written, statement->stmt);
+	}
+}
+
+static void
+find_in_tree(Quietly *q)
 {
 	steno_written_add(q->written, q->tree);
 }
 
 /* Do it; false: it has raised an error, of which nothing is left. */
 static bool
-try(void (*work) (Quietly *q), Quietly *q)
+attempt(void (*find) (Quietly *q), Quietly *q)
 {
 	uint32		interrupts = InterruptHoldoffCount;
 	uint32		cancels = QueryCancelHoldoffCount;
@@ -103,7 +126,7 @@ try(void (*work) (Quietly *q), Quietly *q)
 
 	PG_TRY();
 	{
-		work(q);
+		find(q);
 		done = true;
 	}
 	PG_CATCH();
@@ -123,7 +146,7 @@ try(void (*work) (Quietly *q), Quietly *q)
  * error that is being handled, and no other.  Our own callback would take an error for one of the statement.
  */
 static bool
-try_quietly(void (*work) (Quietly *q), Quietly *q)
+attempt_quietly(void (*find) (Quietly *q), Quietly *q)
 {
 	int			client_level = client_min_messages;
 	int			log_level = STENO_LOG_MIN_MESSAGES(MyBackendType);
@@ -136,30 +159,12 @@ try_quietly(void (*work) (Quietly *q), Quietly *q)
 		steno_handled = copy_of_handled();
 	client_min_messages = ERROR;
 	STENO_LOG_MIN_MESSAGES(MyBackendType) = FATAL;
-	done = try(work, q);
+	done = attempt(find, q);
 	steno_handled = before;
 	client_min_messages = client_level;
 	STENO_LOG_MIN_MESSAGES(MyBackendType) = log_level;
 	error_context_stack = callbacks;
 	return done;
-}
-
-/* Parse a text again.  What functions run is also an expression, or an assignment, of PL/pgSQL. */
-static List *
-parse_again(const char *text, bool in_function)
-{
-	static const RawParseMode modes[] = {RAW_PARSE_DEFAULT, RAW_PARSE_PLPGSQL_EXPR, RAW_PARSE_PLPGSQL_ASSIGN1,
-	RAW_PARSE_PLPGSQL_ASSIGN2, RAW_PARSE_PLPGSQL_ASSIGN3};
-	Quietly		q = {.text = text};
-	int			i;
-
-	for (i = 0; i < (in_function ? lengthof(modes) : 1); i++)
-	{
-		q.mode = modes[i];
-		if (try_quietly(parse, &q) && q.parsed != NIL)
-			return q.parsed;
-	}
-	return NIL;
 }
 
 /* Add the relations that a tree names which the server has parsed.  The names belong to it. */
@@ -168,45 +173,8 @@ steno_written_in_tree(StenoWritten *w, Node *tree)
 {
 	Quietly		q = {.written = w, .tree = tree};
 
-	if (!try_quietly(walk_tree, &q))
+	if (!attempt_quietly(find_in_tree, &q))
 		w->omitted++;
-}
-
-/* Whether a statement of a text contains the character with this number; 0: it is not known where the error is. */
-static bool
-is_at(const RawStmt *statement, const char *text, int at)
-{
-	int			byte = at > 0 ? pg_mbcharcliplen(text, strlen(text), at - 1) : -1;
-
-	return byte < 0 ||
-		(byte >= statement->stmt_location &&
-		 (statement->stmt_len == 0 || byte < statement->stmt_location + statement->stmt_len));
-}
-
-/*
- * Add the relations that a text names which has failed.  in_function: it may contain several statements, as the body of
- * a function does; those are found which that at the position of the error names, counted in characters.
- * Returns whether it could be parsed.
- */
-bool
-steno_written_in_text(StenoWritten *w, const char *text, uint64 len, bool in_function, int at)
-{
-	List	   *parsed;
-	char	   *copy;
-	ListCell   *lc;
-
-	if (len > LONGEST_PARSED)
-		return false;
-	copy = pnstrdup(text, len);
-	parsed = parse_again(copy, in_function);
-	foreach(lc, parsed)
-	{
-		const RawStmt *statement = lfirst_node(RawStmt, lc);
-
-		if (!in_function || is_at(statement, copy, at))
-			steno_written_in_tree(w, statement->stmt);
-	}
-	return parsed != NIL;
 }
 
 /*
@@ -222,14 +190,39 @@ was_parsed_before(bool in_function)
 }
 
 /*
+ * Add the relations that a text names which has failed.  in_function: it may contain several statements, as the body
+ * of a function does; those are found which that at the position of the error names, counted in characters.  What
+ * functions run is also an expression, or an assignment, of PL/pgSQL.  Returns whether it could be parsed.
+ */
+bool
+steno_written_in_text(StenoWritten *w, const char *text, uint64 len, bool in_function, int at)
+{
+	static const RawParseMode modes[] = {RAW_PARSE_DEFAULT, RAW_PARSE_PLPGSQL_EXPR, RAW_PARSE_PLPGSQL_ASSIGN1,
+	RAW_PARSE_PLPGSQL_ASSIGN2, RAW_PARSE_PLPGSQL_ASSIGN3};
+	Quietly		q = {.written = w, .in_function = in_function, .at = at};
+	int			i;
+
+	if (len > LONGEST_PARSED)
+		return false;
+	q.text = pnstrdup(text, len);
+	for (i = 0; i < (in_function ? lengthof(modes) : 1) && !q.parsed; i++)
+	{
+		q.mode = modes[i];
+		if (!attempt_quietly(find_in_text, &q) && q.parsed)
+			w->omitted++;		/* the rest of it */
+	}
+	if (q.parsed && memchr(text, '\\', len) != NULL && was_parsed_before(in_function))
+		w->omitted++;			/* its strings may have ended elsewhere */
+	return q.parsed;
+}
+
+/*
  * The same, if it could not be parsed: something may be missing, unless it was the grammar that has refused it, and so
  * nothing was looked up.
  */
 void
 steno_written_in_failed(StenoWritten *w, const char *text, uint64 len, bool in_function, int at, bool by_grammar)
 {
-	if (!steno_written_in_text(w, text, len, in_function, at))
-		w->omitted += by_grammar ? 0 : 1;
-	else if (memchr(text, '\\', len) != NULL && was_parsed_before(in_function))
-		w->omitted++;			/* its strings may end elsewhere */
+	if (!steno_written_in_text(w, text, len, in_function, at) && !by_grammar)
+		w->omitted++;
 }

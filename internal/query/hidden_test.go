@@ -31,7 +31,8 @@ func askedByObject(t *testing.T, dir string, not bool, objects ...string) (texts
 	return asked(t, dir, FilterOptions{Objects: objects})
 }
 
-func asked(t *testing.T, dir string, o FilterOptions) (texts string, told []error) {
+// openFor opens a trail, and makes a filter for it.
+func openFor(t *testing.T, dir string, o FilterOptions) (*Filter, *trail.Trail) {
 	t.Helper()
 	f, err := o.Filter(time.Time{})
 	if err != nil {
@@ -41,6 +42,12 @@ func asked(t *testing.T, dir string, o FilterOptions) (texts string, told []erro
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f, opened
+}
+
+func asked(t *testing.T, dir string, o FilterOptions) (texts string, told []error) {
+	t.Helper()
+	f, opened := openFor(t, dir, o)
 	index := opened.Index()
 	var out []string
 	for _, want := range []trail.Want{{}, f.Want()} {
@@ -189,14 +196,7 @@ func TestUnfinishedStatementsAreTold(t *testing.T) {
 // selectsFirst says whether a filter selects the first block of a trail with an index of it.
 func selectsFirst(t *testing.T, dir string, o FilterOptions) bool {
 	t.Helper()
-	f, err := o.Filter(time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := trail.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, opened := openFor(t, dir, o)
 	refs, errs := opened.Streams[0].Segments[0].Index()
 	if len(errs) > 0 {
 		t.Fatal(errs)
