@@ -16,7 +16,7 @@ use Test::More;
 my $keys = PostgreSQL::Test::Utils::tempdir();
 my ($key) = keygen("$keys/one");
 my $node = new_node('main',
-	conf => "steno.signing_key_file = '$key'\nsteno.seal_interval = 1s\nsteno.start_after = 10ms\nrestart_after_crash = on\n");
+	conf => "steno.signing_key_file = '$key'\nsteno.seal_interval = 1s\nsteno.start_after = 10ms\nrestart_after_crash = on\nmax_prepared_transactions = 5\n");
 
 $node->safe_psql('postgres', <<'SQL');
 CREATE SCHEMA hr;
@@ -148,6 +148,14 @@ my @cases = (
 		  SELECT * FROM hr.x; UPDATE pg_class SET relname = 'salary' WHERE oid = 'hr.x'::regclass},
 		[ '--object', 'hr.salary' ],
 		'pg_catalog.pg_class', 'pg_catalog.pg_class' ],
+	[ 'another catalog',
+		q{SET allow_system_table_mods = on; UPDATE pg_proc SET proname = 'g' WHERE proname = 'renames'; UPDATE pg_proc SET proname = 'renames' WHERE proname = 'g'},
+		[ '--object', 'public.renames' ],
+		'pg_catalog.pg_proc', 'pg_catalog.pg_proc' ],
+	[ 'no change of a catalog',
+		q{UPDATE pg_class SET relname = 'x' WHERE false; EXPLAIN UPDATE pg_class SET relname = 'x'; SELECT relname FROM pg_class LIMIT 1 FOR SHARE;
+		  DO $$ BEGIN SET LOCAL ROLE alice; UPDATE pg_class SET relname = 'x'; EXCEPTION WHEN OTHERS THEN END $$},
+		[ '--object', 'hr.salary' ] ],
 	[ 'a read of the catalog', 'SELECT count(*) FROM pg_class, pg_authid', [ '--object', 'hr.salary', '--user', 'alice' ] ]);
 
 # The server's time.
@@ -183,6 +191,18 @@ foreach my $case (@cases)
 	  [ 'a rename that waited', '', [ '--object', 'hr.v' ], 'view "hr.v" to "hr.x" before' ];
 	$_->quit foreach $renames, $locks, $waits;
 }
+# One that was prepared before the server's start.
+{
+	my $since;
+
+	$node->safe_psql('postgres', q{CREATE TABLE hr.old (i int); BEGIN; ALTER TABLE hr.old RENAME TO older; PREPARE TRANSACTION 'z1'});
+	$node->restart;
+	$node->safe_psql('postgres', q{BEGIN; CREATE TABLE hr.new (i int); PREPARE TRANSACTION 'z2'});
+	$since = now();
+	$node->safe_psql('postgres', $_) foreach q{COMMIT PREPARED 'z1'}, q{COMMIT PREPARED 'z2'}, 'SELECT * FROM hr.older';
+	push @ranges, [ '--since', $since, '--until', now() ];
+	push @cases, [ 'a prepared rename', '', [ '--object', 'hr.old' ], 'prepared z1' ];
+}
 wait_until 'the end is sealed', sub {
 	flush($node);
 	my ($code) = steno_result('prove', @{ $ranges[-1] }, '--out', "$keys/proof", '--key', "$key.pub", trail($node));
@@ -199,6 +219,7 @@ sub told
 	{
 		push @all, "$1 to $2" . ($3 ? ' before' : '')
 		  if /^\S+ +(?:incomplete: )?(.*) was renamed to (".*") at \S+ by user "\w+": records have the names of their time(; the transaction had not ended when the range began)?$/;
+		push @all, "prepared $1" if /^\S+ +a transaction that was prepared before the server's start, "(\w+)", was committed at \S+: it may have renamed/;
 		push @all, $1 if /^\S+ +(?:incomplete: )?(pg_catalog\.\w+) was changed directly at /;
 	}
 	return \@all;
@@ -218,7 +239,7 @@ sub all_are_told
 			my ($code, $out, $err) = steno_result('prove', @{ $ranges[$i] }, @$ask, @$full, '--out', "$keys/proof", '--key', "$key.pub", trail($node));
 			my ($verdict) = $out =~ /^verdict +PROVED, (complete|with exceptions)/m;
 			my @last_moments = $out =~ /^except: .*records of the last moments of the range/mg;
-			my @other = grep { !/was renamed to|was changed directly|records of the last moments of the range/ } $out =~ /^except: +(.*)$/mg;
+			my @other = grep { !/was renamed to|was prepared before|was changed directly|records of the last moments of the range/ } $out =~ /^except: +(.*)$/mg;
 
 			is_deeply(told($out), \@want, "$when, $name: the proof's exceptions @$full") or diag $out, $err;
 			is_deeply([ $code, $verdict, @other ], [ 0, @want + @last_moments ? 'with exceptions' : 'complete' ], "$when, $name: its verdict @$full") or diag $out, $err;
@@ -226,7 +247,7 @@ sub all_are_told
 		my ($code, $out, $err) = steno_result('cat', @{ $ranges[$i] }, @$ask, trail($node));
 
 		is($code, 0, "$when, $name: cat");
-		is_deeply(told($err), [ grep { !/^pg_catalog| before$/ } @want ], "$when, $name: what cat tells") or diag $err;
+		is_deeply(told($err), [ grep { !/^pg_catalog|^prepared| before$/ } @want ], "$when, $name: what cat tells") or diag $err;
 	}
 	return;
 }

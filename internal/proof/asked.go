@@ -156,6 +156,28 @@ func (a *asked) renamedBefore(r *trail.Record) []query.Renamed {
 	return a.filter.AllRenames(r)
 }
 
+// preparedEvent is what a record says of a transaction that a PREPARE has prepared, or a later command has committed.
+// Empty: it says neither, or it does not matter, because no names are asked for.
+func (a *asked) preparedEvent(r *trail.Record) string {
+	if r.Kind != trail.KindTransaction || r.Time >= a.until || !(a.ofObjects || a.ofRoles) {
+		return ""
+	}
+	switch event, _ := r.ExtraValue("event"); string(event) {
+	case trail.EventPrepare.String():
+		return trail.EventPrepare.String()
+	case trail.EventCommitPrepared.String():
+		if a.inRange(r) {
+			return trail.EventCommitPrepared.String()
+		}
+	}
+	return ""
+}
+
+// selectPrepared selects the groups of an index that may have the statements of such events, and so the records beside them.
+func selectPrepared(c *trail.Contents) trail.Groups {
+	return c.Select(trail.TermsCommands, func(v []byte) bool { return string(v) == "PREPARE TRANSACTION" || string(v) == "COMMIT PREPARED" })
+}
+
 // endsBefore says whether a record is that of the end of a transaction before the range. One that was only prepared
 // has not ended.
 func (a *asked) endsBefore(r *trail.Record) bool {
@@ -214,6 +236,7 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 		g := c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindServer || k == trail.KindSetting })
 		if a.ofObjects || a.ofRoles { // see renamedBefore
 			g.Or(a.filter.SelectRenames(c))
+			g.Or(selectPrepared(c))
 		}
 		return g
 	}
@@ -227,6 +250,7 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 	}))
 	if a.ofObjects || a.ofRoles {
 		g.Or(a.filter.SelectRenames(c))
+		g.Or(selectPrepared(c))
 	}
 	if a.users || a.roles {
 		is := func(v []byte) bool { return strings.HasPrefix(string(v), uncertain) }

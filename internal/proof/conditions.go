@@ -22,17 +22,19 @@ import (
 type conditions struct {
 	asked *asked
 
-	sessions map[trail.SessionID]*session
-	settings map[scope][]change
-	runs     []run
-	events   []event
-	gaps     []gap
-	branches []branch
-	opaque   map[statement]opaque
-	hidden   []hidden
-	early    []early         // renames before the range
-	ended    map[uint64]bool // transactions that ended before it
-	unread   []string        // what could not be interpreted
+	sessions  map[trail.SessionID]*session
+	settings  map[scope][]change
+	runs      []run
+	events    []event
+	gaps      []gap
+	branches  []branch
+	opaque    map[statement]opaque
+	hidden    []hidden
+	early     []early         // renames before the range
+	ended     map[uint64]bool // transactions that ended before it
+	known     map[uint64]bool // transactions that were prepared since the server's start
+	committed []prepared      // that were committed in the range
+	unread    []string        // what could not be interpreted
 }
 
 // session is what is known about the records of a session.
@@ -105,6 +107,13 @@ type early struct {
 	xid uint64
 }
 
+// prepared is a transaction that was prepared for a two-phase commit.
+type prepared struct {
+	time int64
+	gid  string
+	xid  uint64
+}
+
 type branch struct {
 	trail.Branch
 	in uint32
@@ -126,6 +135,7 @@ type opaque struct {
 func newConditions(a *asked) *conditions {
 	return &conditions{
 		asked: a, sessions: map[trail.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{}, ended: map[uint64]bool{},
+		known: map[uint64]bool{},
 	}
 }
 
@@ -168,6 +178,12 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 	case trail.KindTransaction:
 		if c.asked.endsBefore(r) {
 			c.ended[r.XID] = true
+		}
+		switch c.asked.preparedEvent(r) {
+		case trail.EventPrepare.String():
+			c.known[r.XID] = true
+		case trail.EventCommitPrepared.String():
+			c.committed = append(c.committed, prepared{r.Time, text("gid"), r.XID})
 		}
 		if r.Unseen() {
 			c.hidden = append(c.hidden, hidden{r.Time, s})
@@ -603,6 +619,11 @@ func (c *conditions) obscure(except func(format string, args ...any)) {
 	for i := range c.early {
 		if one := &c.early[i]; one.xid == 0 || !c.ended[one.xid] {
 			except("%s; the transaction had not ended when the range began", &one.Renamed)
+		}
+	}
+	for _, one := range c.committed {
+		if one.xid == 0 || !c.known[one.xid] {
+			except("a transaction that was prepared before the server's start, %q, was committed at %s: it may have renamed what the filter asks for", one.gid, render.Time(one.time))
 		}
 	}
 	all := slices.SortedFunc(maps.Values(c.opaque), func(a, b opaque) int { return cmp.Or(cmp.Compare(a.time, b.time), strings.Compare(a.id, b.id)) })

@@ -245,7 +245,7 @@ func (r *blockReader) record(rec *trail.Record, to *block) {
 			to.start = rec.Time
 		}
 	}
-	to.changes = to.changes || Tells(rec)
+	to.changes = to.changes || Tells(rec) || r.asked.preparedEvent(rec) != ""
 	if len(r.asked.renamedBefore(rec)) > 0 {
 		to.changes, to.early = true, append(to.early, rec.XID)
 	}

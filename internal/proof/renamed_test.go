@@ -145,13 +145,17 @@ func TestRenamesThatAreLeftOut(t *testing.T) {
 
 // A superuser can rename without ALTER.
 func TestChangesOfCatalogsAreExceptions(t *testing.T) {
-	changes := func(catalog string, access trail.Access) string {
+	changed := func(catalog string, access trail.Access, change func(*trailtest.Record)) string {
 		r := reads(client(9, "bob"), 35, "pg_catalog."+catalog)
-		r.Shape.Relations[0].Access, r.Seq = access, 2
+		r.Shape.Relations[0].Access, r.Seq, r.XID = access, 2, 77
+		if change != nil {
+			change(r)
+		}
 		return small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return []*trailtest.Record{r}
 		}}}.write(t)
 	}
+	changes := func(catalog string, access trail.Access) string { return changed(catalog, access, nil) }
 	alice := func(o *query.FilterOptions) { o.Users = []string{"alice"} }
 	excepts(t, changes("pg_class", trail.AccessSelect|trail.AccessUpdate), nil, false, `pg_catalog.pg_class was changed directly at 2026.* by user "bob"`)
 	excepts(t, changes("pg_class", trail.AccessSelect), nil, false, "")
@@ -159,6 +163,41 @@ func TestChangesOfCatalogsAreExceptions(t *testing.T) {
 	excepts(t, changes("pg_authid", trail.AccessUpdate), nil, false, "")
 	excepts(t, changes("pg_authid", trail.AccessUpdate), alice, false, `pg_catalog.pg_authid was changed directly`)
 	excepts(t, changes("pg_class", trail.AccessUpdate), alice, false, "")
+	for _, catalog := range []string{"pg_proc", "pg_type", "pg_trigger", "pg_tablespace"} {
+		excepts(t, changes(catalog, trail.AccessUpdate), nil, false, `pg_catalog.`+catalog+` was changed directly`)
+	}
+	// nothing was changed
+	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.Outcome, r.SQLState, r.Message = trail.OutcomeError, "42501", "no" }), nil, false, "")
+	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.XID = 0 }), nil, false, "")
+	columns := func(access trail.Access) func(*trailtest.Record) {
+		return func(r *trailtest.Record) {
+			r.Shape.Relations[0].Columns = []trailtest.Column{{Access: access, Name: "relname"}}
+		}
+	}
+	excepts(t, changed("pg_class", trail.AccessSelect|trail.AccessUpdate, columns(trail.AccessSelect)), nil, false, "")
+	excepts(t, changed("pg_class", trail.AccessSelect|trail.AccessUpdate, columns(trail.AccessUpdate)), nil, false, `pg_catalog.pg_class was changed directly`)
+	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.XID, r.Outcome = 0, trail.OutcomeInterrupted }), nil, false, `pg_catalog.pg_class was changed directly`)
+}
+
+// A transaction that was prepared before the server's start may rename something when it is committed.
+func TestPreparedTransactionsThatAreCommitted(t *testing.T) {
+	bob := client(9, "bob")
+	transaction := func(minute float64, seq uint64, xid uint64, event string) func(*writer, *trailtest.Session) []*trailtest.Record {
+		return func(*writer, *trailtest.Session) []*trailtest.Record {
+			return []*trailtest.Record{{Kind: trail.KindTransaction, Session: bob, Seq: seq, XID: xid, Time: at(minute), Extra: []string{"event", event, "gid", "z"},
+				Shape: &trailtest.Shape{Class: trail.ClassTransaction}}}
+		}
+	}
+	type at = map[int]func(*writer, *trailtest.Session) []*trailtest.Record
+	committed := transaction(35, 3, 77, "commit prepared")
+	const wants = `prepared before the server's start, "z", was committed at 2026`
+	alice := func(o *query.FilterOptions) { o.Users = []string{"alice"} }
+	excepts(t, small{extra: at{35: committed}}.write(t), nil, false, wants)
+	excepts(t, small{extra: at{35: committed}}.write(t), alice, false, wants)
+	excepts(t, small{extra: at{35: committed}}.write(t), func(o *query.FilterOptions) { o.Classes = []string{"read"} }, false, "")
+	excepts(t, small{extra: at{5: transaction(5, 2, 77, "prepare"), 35: committed}}.write(t), nil, false, "")
+	excepts(t, small{extra: at{5: transaction(5, 2, 76, "prepare"), 35: committed}}.write(t), nil, false, wants)
+	excepts(t, small{extra: at{35: transaction(35, 3, 77, "rollback prepared")}}.write(t), nil, false, "")
 }
 
 // Renames that may not have been recorded are exceptions, whoever may have made them.

@@ -118,8 +118,12 @@ func (f *Filter) AllRenames(r *trail.Record) []Renamed {
 	return all
 }
 
-// rewritten is a catalog that a statement has changed, and with it perhaps a name that the filter asks for.
+// rewritten is a catalog that a statement has changed, and with it perhaps a name that the filter asks for. One that has
+// failed, or has no transaction ID, has changed nothing.
 func (f *Filter) rewritten(r *trail.Record) (one Renamed, ok bool) {
+	if r.Outcome == trail.OutcomeError || r.Outcome == trail.OutcomeOk && r.XID == 0 {
+		return one, false
+	}
 	i := slices.IndexFunc(r.Shape.Relations, func(rel trail.Relation) bool {
 		return f.watched.rewrites(&rel) && !(isOfDatabase(&rel) && f.watched.elsewhere(r.Session))
 	})
@@ -207,8 +211,14 @@ func (w *renames) differ(o *trail.Object, s *trail.Session) bool {
 
 // catalogs are those that have names, and whether each database has its own.
 var catalogs = map[string]bool{
-	"pg_catalog.pg_class": true, "pg_catalog.pg_namespace": true, "pg_catalog.pg_attribute": true, "pg_catalog.pg_proc": true,
-	"pg_catalog.pg_authid": false, "pg_catalog.pg_database": false,
+	"pg_catalog.pg_authid": false, "pg_catalog.pg_database": false, "pg_catalog.pg_subscription": false, "pg_catalog.pg_tablespace": false,
+	"pg_catalog.pg_am": true, "pg_catalog.pg_attribute": true, "pg_catalog.pg_class": true, "pg_catalog.pg_collation": true,
+	"pg_catalog.pg_constraint": true, "pg_catalog.pg_conversion": true, "pg_catalog.pg_event_trigger": true, "pg_catalog.pg_extension": true,
+	"pg_catalog.pg_foreign_data_wrapper": true, "pg_catalog.pg_foreign_server": true, "pg_catalog.pg_language": true, "pg_catalog.pg_namespace": true,
+	"pg_catalog.pg_opclass": true, "pg_catalog.pg_operator": true, "pg_catalog.pg_opfamily": true, "pg_catalog.pg_policy": true,
+	"pg_catalog.pg_proc": true, "pg_catalog.pg_propgraph_element": true, "pg_catalog.pg_publication": true, "pg_catalog.pg_rewrite": true,
+	"pg_catalog.pg_statistic_ext": true, "pg_catalog.pg_trigger": true, "pg_catalog.pg_ts_config": true, "pg_catalog.pg_ts_dict": true,
+	"pg_catalog.pg_ts_parser": true, "pg_catalog.pg_ts_template": true, "pg_catalog.pg_type": true,
 }
 
 func isOfDatabase(r *trail.Relation) bool { return catalogs[string(r.Name)] }
@@ -216,7 +226,7 @@ func isOfDatabase(r *trail.Relation) bool { return catalogs[string(r.Name)] }
 // rewrites says whether a statement that uses a relation so may have renamed something, as superusers can with
 // allow_system_table_mods.
 func (w *renames) rewrites(r *trail.Relation) bool {
-	if r.Access&(trail.AccessInsert|trail.AccessUpdate|trail.AccessDelete) == 0 {
+	if r.Access&(trail.AccessInsert|trail.AccessUpdate|trail.AccessDelete) == 0 || onlyLocks(r) {
 		return false
 	}
 	switch string(r.Name) {
@@ -225,12 +235,15 @@ func (w *renames) rewrites(r *trail.Relation) bool {
 	case "pg_catalog.pg_database":
 		return len(w.databases) > 0
 	}
-	if string(r.Name) == "pg_catalog.pg_proc" { // which scripts of extensions change
-		return slices.ContainsFunc(w.objects, func(globs []glob) bool {
-			return slices.ContainsFunc(globs, func(g glob) bool { return strings.ContainsAny(string(g), "(*") })
-		})
-	}
-	return isOfDatabase(r) && len(w.objects) > 0
+	_, named := catalogs[string(r.Name)]
+	return named && len(w.objects) > 0
+}
+
+// onlyLocks says whether a relation is used by SELECT ... FOR UPDATE or FOR SHARE, which need the privilege to update, and
+// update no column.
+func onlyLocks(r *trail.Relation) bool {
+	return r.Access&(trail.AccessInsert|trail.AccessUpdate|trail.AccessDelete) == trail.AccessUpdate && r.HasColumns && r.Omitted&trail.AccessUpdate == 0 &&
+		!slices.ContainsFunc(r.Columns, func(c trail.Column) bool { return c.Access&trail.AccessUpdate != 0 })
 }
 
 // unquoted is a name of one part without the quotes of SQL.
