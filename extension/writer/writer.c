@@ -21,6 +21,7 @@
 
 #include <time.h>
 
+#include "access/twophase.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
@@ -79,9 +80,12 @@ compare_last_stop(const char **pairs)
 static void
 record_server_start(StenoWriter *w)
 {
-	const char *pairs[2 * (2 + STENO_IDENTITY_PAIRS + LAST_STOP_PAIRS + STENO_SETTINGS_MOST)] =
-	{"event", "start", "version", PG_VERSION};
-	int			n = 2;
+	char		prepared[12];
+	const char *pairs[2 * (3 + STENO_IDENTITY_PAIRS + LAST_STOP_PAIRS + STENO_SETTINGS_MOST)] =
+	{"event", "start", "version", PG_VERSION, "max_prepared_transactions", prepared};
+	int			n = 3;
+
+	snprintf(prepared, sizeof(prepared), "%d", max_prepared_xacts);
 
 	n += steno_state_identity(pairs + 2 * n);
 	n += compare_last_stop(pairs + 2 * n);

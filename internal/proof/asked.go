@@ -188,6 +188,12 @@ func (a *asked) endsBefore(r *trail.Record) bool {
 	return string(event) != trail.EventPrepare.String()
 }
 
+// leavesBefore says whether a record is that of the end of a session before the range, and with it of the session's
+// transaction, of whose end there is no record if class transaction is not recorded.
+func (a *asked) leavesBefore(r *trail.Record) bool {
+	return r.Kind == trail.KindDisconnect && r.Time < a.since
+}
+
 // uncertain is the beginning of what stands for the name of a role that is not certain. No role can have such a name.
 const uncertain = "pg_unknown "
 

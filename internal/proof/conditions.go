@@ -77,6 +77,7 @@ type run struct {
 	// notRunSince is the position in the WAL of the last stop, if the WAL and the control file show
 	// that the server did not run after it; empty if they do not.
 	notRunSince string
+	prepares    bool // a transaction may have been prepared for a two-phase commit
 }
 
 // event is any other server record.
@@ -105,6 +106,7 @@ type hidden struct {
 type early struct {
 	query.Renamed
 	xid uint64
+	by  *session
 }
 
 // prepared is a transaction that was prepared for a two-phase commit.
@@ -195,7 +197,7 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 
 func (c *conditions) statement(r *trail.Record) {
 	for _, one := range c.asked.renamedBefore(r) {
-		c.early = append(c.early, early{one, r.XID})
+		c.early = append(c.early, early{one, r.XID, c.session(r)})
 	}
 	key := statement{r.Session.ID(), r.Statement, r.Substatement}
 	why := c.asked.hides(r)
@@ -231,7 +233,7 @@ func (c *conditions) setting(r *trail.Record, text func(string) string) {
 func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text func(string) string) {
 	switch name := text("event"); name {
 	case "start":
-		one := run{time: r.Time, stream: stream, block: block, writers: 1, notRunSince: text("not_run_since_wal")}
+		one := run{time: r.Time, stream: stream, block: block, writers: 1, notRunSince: text("not_run_since_wal"), prepares: text("max_prepared_transactions") != "0"}
 		if text("run") != "" {
 			one.settings = map[string]string{}
 			for name, value := range r.ExtraPairs {
@@ -613,11 +615,21 @@ func (c *conditions) missing(problem func(format string, args ...any)) (sessions
 	return sessions
 }
 
+// hasEnded says whether it is known that the transaction of a rename before the range had ended when the range began. A
+// session ends its transaction, unless that was prepared, which is not recorded without class transaction.
+func (c *conditions) hasEnded(one *early) bool {
+	if one.xid != 0 && c.ended[one.xid] {
+		return true
+	}
+	prepares := func(r run) bool { return r.prepares }
+	return one.by.ended < c.asked.since && (one.xid == 0 || len(c.runs) > 0 && !slices.ContainsFunc(c.runs, prepares))
+}
+
 // obscure lists records that may be ones that are asked for.
 func (c *conditions) obscure(except func(format string, args ...any)) {
 	slices.SortStableFunc(c.early, func(a, b early) int { return cmp.Compare(a.Time, b.Time) })
 	for i := range c.early {
-		if one := &c.early[i]; one.xid == 0 || !c.ended[one.xid] {
+		if one := &c.early[i]; !c.hasEnded(one) {
 			except("%s; the transaction had not ended when the range began", &one.Renamed)
 		}
 	}

@@ -87,7 +87,13 @@ type maker struct {
 	parts  map[trail.RecordID][]place // blocks with data parts of records
 	wanted []trail.RecordID           // records that may be asked for, and have data parts
 	opaque map[statement]bool         // that only start records tell about, and too little
-	early  map[uint64]bool            // transactions that have renamed something before the range
+	early  map[renaming]bool          // transactions that have renamed something before the range, and their sessions
+}
+
+// renaming is a transaction, or with xid 0 a session, that has renamed something.
+type renaming struct {
+	session trail.SessionID // none for a transaction, which another session may end
+	xid     uint64
 }
 
 type place struct {
@@ -129,7 +135,7 @@ type block struct {
 	parts  []trail.RecordID
 	wanted []trail.RecordID
 	opaque []statement
-	early  []uint64
+	early  []renaming
 }
 
 // read reads all blocks of a stream.
@@ -184,11 +190,11 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 			}
 			m.opaque[st] = true
 		}
-		for _, xid := range b.early {
+		for _, one := range b.early {
 			if m.early == nil {
-				m.early = map[uint64]bool{}
+				m.early = map[renaming]bool{}
 			}
-			m.early[xid] = true
+			m.early[one] = true
 		}
 		b.seals, b.index, b.parts, b.wanted, b.opaque, b.early = nil, nil, nil, nil, nil, nil
 	}
@@ -247,7 +253,7 @@ func (r *blockReader) record(rec *trail.Record, to *block) {
 	}
 	to.changes = to.changes || Tells(rec) || r.asked.preparedEvent(rec) != ""
 	if len(r.asked.renamedBefore(rec)) > 0 {
-		to.changes, to.early = true, append(to.early, rec.XID)
+		to.changes, to.early = true, append(to.early, renaming{xid: rec.XID}, renaming{session: id.Session})
 	}
 	if r.asked.guess(rec) {
 		if rec.Parts != [3]uint64{} {
@@ -527,7 +533,7 @@ func (m *maker) needs(src *source, b *block) bool {
 }
 
 // needEnds marks the blocks with the statements of which only start records are known that
-// say too little, and with the ends of transactions before the range that have renamed something.
+// say too little, and with the ends of transactions before the range that have renamed something, and of their sessions.
 func (m *maker) needEnds(ctx context.Context) error {
 	if len(m.opaque)+len(m.early) == 0 {
 		return nil
@@ -545,7 +551,8 @@ func (m *maker) needEnds(ctx context.Context) error {
 			}
 			for !one.needed && b.Next(&r) == nil {
 				one.needed = r.Kind == trail.KindStatement && m.opaque[statement{r.Session.ID(), r.Statement, r.Substatement}] ||
-					m.early[r.XID] && m.asked.endsBefore(&r)
+					m.early[renaming{xid: r.XID}] && m.asked.endsBefore(&r) ||
+					m.early[renaming{session: r.Session.ID()}] && m.asked.leavesBefore(&r)
 			}
 		}
 	}

@@ -179,6 +179,52 @@ func TestChangesOfCatalogsAreExceptions(t *testing.T) {
 	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.XID, r.Outcome = 0, trail.OutcomeInterrupted }), nil, false, `pg_catalog.pg_class was changed directly`)
 }
 
+// Without class transaction, only the end of its session tells that a transaction has ended, unless it may have been
+// prepared.
+func TestRenamesOfSessionsThatHaveEnded(t *testing.T) {
+	bob := client(9, "bob")
+	for _, test := range []struct {
+		name     string
+		ends     float64
+		outcome  trail.Outcome
+		prepared bool
+		xid      uint64
+		settings []string
+		ended    bool
+	}{
+		{"disconnected", 6, trail.OutcomeOk, false, 77, []string{"max_prepared_transactions", "0"}, true},
+		{"killed", 6, trail.OutcomeInterrupted, false, 77, []string{"max_prepared_transactions", "0"}, true},
+		{"disconnected later", 40, trail.OutcomeOk, false, 77, []string{"max_prepared_transactions", "0"}, false},
+		{"may have been prepared", 6, trail.OutcomeOk, false, 77, []string{"max_prepared_transactions", "5"}, false},
+		{"not known whether it can have been prepared", 6, trail.OutcomeOk, false, 77, nil, false},
+		{"had written nothing", 6, trail.OutcomeInterrupted, false, 0, nil, true},
+		{"prepared", 6, trail.OutcomeOk, true, 77, []string{"max_prepared_transactions", "5"}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			extra := map[int]func(*writer, *trailtest.Session) []*trailtest.Record{
+				5: func(*writer, *trailtest.Session) []*trailtest.Record {
+					r := renames(bob, 5, "table", "hr.salary", "hr.x")
+					r.Seq, r.XID, r.Outcome = 2, test.xid, test.outcome
+					all := []*trailtest.Record{r}
+					if test.prepared {
+						all = append(all, &trailtest.Record{Kind: trail.KindTransaction, Session: bob, Seq: 3, XID: 77, Time: at(5.5),
+							Extra: []string{"event", "prepare", "gid", "z"}, Shape: &trailtest.Shape{Class: trail.ClassTransaction}})
+					}
+					return all
+				},
+				int(test.ends): func(*writer, *trailtest.Session) []*trailtest.Record {
+					return []*trailtest.Record{{Kind: trail.KindDisconnect, Session: bob, Time: at(test.ends), Outcome: test.outcome, Shape: &trailtest.Shape{Class: trail.ClassConnect}}}
+				},
+			}
+			wants := `the transaction had not ended`
+			if test.ended {
+				wants = ""
+			}
+			excepts(t, small{settings: test.settings, extra: extra}.write(t), nil, false, wants)
+		})
+	}
+}
+
 // A transaction that was prepared before the server's start may rename something when it is committed.
 func TestPreparedTransactionsThatAreCommitted(t *testing.T) {
 	bob := client(9, "bob")
