@@ -35,6 +35,10 @@ type scanner struct {
 	pieces []piece
 	buf    []byte
 	read   trail.Overlap
+
+	search *trail.Search
+	next   int64  // where readers go on: what is before is damage, whatever it looks like
+	number uint64 // of the last block before; 0: not known
 }
 
 // at reads n bytes, or fewer at the end of the file.
@@ -56,6 +60,7 @@ func (s *scanner) at(offset int64, n int64) ([]byte, error) {
 
 // scan finds the whole blocks of the segment from offset from on.
 func (s *scanner) scan(from int64) error {
+	s.search, s.next = trail.NewSearch(s.r, s.size), from
 	for offset := from; offset < s.size; {
 		p, image := s.piece(offset)
 		if s.last && !p.whole && s.room(p) {
@@ -99,19 +104,19 @@ func (s *scanner) piece(offset int64) (p piece, image []byte) {
 	}
 	if err != nil {
 		p.what = reason(err)
-		p.length = s.until(offset+1, s.size, 0) - offset
+		p.length = s.behind(offset, 0) - offset
 		return p, nil
 	}
 	p.header = &h
 	end := offset + trail.BlockHeaderSize + int64(h.Stored)
 	if end > s.size {
 		p.what = fmt.Sprintf("block %d is truncated: %d of %d bytes", h.Number, s.size-offset, end-offset)
-		p.length = s.until(offset+1, s.size, h.Number) - offset
+		p.length = s.behind(offset, h.Number) - offset
 		return p, nil
 	}
 	if !s.read.Allows(offset, end, s.size) {
 		p.what = fmt.Sprintf("block %d overlaps with too many others", h.Number)
-		p.length = s.until(offset+1, end, h.Number) - offset
+		p.length = s.behind(offset, h.Number) - offset
 		return p, nil
 	}
 	image, err = s.at(offset, end-offset)
@@ -119,15 +124,27 @@ func (s *scanner) piece(offset int64) (p piece, image []byte) {
 	switch {
 	case err != nil:
 		p.what = fmt.Sprintf("block %d %s", h.Number, reason(err))
-	case whole(&block):
-		p.whole, p.length = true, end-offset
-		return p, image
-	default:
+	case !whole(&block):
 		p.what = fmt.Sprintf("checksum of the payload of block %d does not match", h.Number)
+	case offset < s.next:
+		p.what = fmt.Sprintf("block %d is inside of what is damaged", h.Number)
+	default:
+		p.whole, p.length = true, end-offset
+		s.next, s.number = end, h.Number
+		return p, image
 	}
-	// If bytes of it are missing, the next block begins inside it.
-	p.length = s.until(offset+1, end, h.Number) - offset
+	p.length = s.behind(offset, h.Number) - offset
 	return p, nil
+}
+
+// behind returns where the next piece begins after a damaged one: the next block, or what has the header of one, with a
+// number greater than after, and is damaged, too.
+func (s *scanner) behind(offset int64, after uint64) int64 {
+	if offset >= s.next {
+		s.next = s.search.Behind(offset, s.number)
+		s.number = max(s.number, after)
+	}
+	return s.until(offset+1, s.next, after)
 }
 
 // whole reports whether the block's bytes are as they were written, whether or not they can be decrypted.

@@ -315,6 +315,9 @@ func (b *Block) Contents() (*Contents, error) {
 	if c.First+c.Blocks > b.Header.Number {
 		return nil, inFile(corruptf(0, "block %d: index covers blocks that follow it", b.Header.Number), b.File, b.Offset)
 	}
+	if b.segment != nil && b.segment.Err == nil && c.First < b.segment.Header.FirstBlock {
+		return nil, inFile(corruptf(0, "block %d: index covers blocks of an earlier segment", b.Header.Number), b.File, b.Offset)
+	}
 	return c, nil
 }
 

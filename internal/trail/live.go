@@ -261,7 +261,7 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 			return true, nil // room, as yet
 		}
 		next := w.behind(s.offset, s.before)
-		if next == seg.Size && !closed {
+		if !closed && w.final(next) {
 			return true, nil // not whole yet
 		}
 		if next < seg.Size && !again {

@@ -266,7 +266,7 @@ func (seg *Segment) Foreign() bool {
 	defer f.Close()
 	w := window{r: f, size: seg.Size}
 	b, err := w.at(0, len(segmentMagic))
-	return err == nil && string(b) != segmentMagic && w.resync(0, 0) == seg.Size
+	return err == nil && string(b) != segmentMagic && w.resync(0, 0, false) == seg.Size
 }
 
 // Join makes one trail of several, for commands that take several arguments. What is
@@ -453,7 +453,7 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 	damaged, last := false, uint64(0)
 	offset := seg.Header.Length()
 	if seg.damaged != nil {
-		if offset = w.resync(0, 0); offset == seg.Size {
+		if offset = w.resync(0, 0, false); offset == seg.Size {
 			return nil, []error{seg.Err}
 		}
 		errs, damaged = append(errs, skipped(seg.Err, seg.Path, offset)), true
@@ -465,6 +465,11 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 				if seg.Last && w.grown() {
 					return refs, errs // there was room for its beginning when the segment was opened
 				}
+				if next := w.behind(offset, last); next < seg.Size {
+					errs = append(errs, &CorruptionError{seg.Path, offset, fmt.Sprintf("block %d is incomplete: the next block begins after %d of %d bytes", h.Number, next-offset, int64(h.Stored)+BlockHeaderSize)})
+					damaged, last, offset = true, h.Number, next
+					continue
+				}
 				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: seg.Size - offset, Reason: fmt.Sprintf("unfinished block %d: %d of %d bytes", h.Number, left+BlockHeaderSize, int64(h.Stored)+BlockHeaderSize)})
 			}
 			refs = append(refs, BlockRef{
@@ -472,8 +477,12 @@ func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
 				LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records, Chain: h.Chain, AfterDamage: damaged,
 			})
 			seg.begins(&h)
-			damaged, last = false, h.Number
-			offset += BlockHeaderSize + int64(h.Stored)
+			next := offset + BlockHeaderSize + int64(h.Stored)
+			if damaged = false; seg.shortened(&w, offset, &h) {
+				next = w.behind(offset, last)
+				damaged = next < offset+BlockHeaderSize+int64(h.Stored)
+			}
+			last, offset = h.Number, next
 			continue
 		}
 		if seg.Last {

@@ -4,14 +4,17 @@ package trail
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"io"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 )
 
-// What stands behind damage. Readers skip to the next block that is one beyond doubt
-// (window); recovery looks at whatever begins like one (NextHeader).
+// What stands behind damage. Readers, and recovery, skip to the next block that is one
+// beyond doubt (window). Of what they skip, recovery looks at whatever begins like a block
+// (NextHeader), for records that nothing proves any more.
 
 // unreadable is what a disk loses at once, at least.
 const unreadable = 4096
@@ -73,41 +76,112 @@ func (o *Overlap) Allows(from, end, size int64) bool {
 	return true
 }
 
-// behind finds the next block after one at offset whose header is damaged. When the
-// header's length leads to a block or to the end, that is the next: its payload,
-// which clients have written, need not be searched. last is the number of the block
-// before, 0 when it is not known.
+// Search finds blocks behind damage in a segment's file, for those who go through it on
+// their own. It is to be asked in the order of the file.
+type Search struct{ w window }
+
+// NewSearch makes one for a file of a size.
+func NewSearch(r io.ReaderAt, size int64) *Search {
+	return &Search{window{r: r, size: size, length: smallWindow}}
+}
+
+// Behind is where the next block begins after one at an offset that is not whole: its
+// header is damaged, or its payload. last is the number of the block before, 0 when it is
+// not known. It is the end of the file when there is none.
+func (s *Search) Behind(offset int64, last uint64) int64 { return s.w.behind(offset, last) }
+
+// behind finds the next block after one at offset that is not whole. When the length in
+// its header leads to the block that must follow, that is the next: its payload, which
+// clients have written, need not be searched. Otherwise bytes may be missing from it, so
+// that the next one begins before it seems to end.
 func (w *window) behind(offset int64, last uint64) int64 {
-	if b, err := w.at(offset, BlockHeaderSize); err == nil && len(b) == BlockHeaderSize && string(b[:4]) == blockMagic {
-		next := offset + BlockHeaderSize + int64(binary.LittleEndian.Uint32(b[8:]))
-		if next == w.size {
+	b, err := w.at(offset, BlockHeaderSize)
+	if err != nil || len(b) < BlockHeaderSize || string(b[:4]) != blockMagic {
+		return w.resync(offset+1, last, false)
+	}
+	next := offset + BlockHeaderSize + int64(binary.LittleEndian.Uint32(b[8:]))
+	if h, err := ParseBlockHeader(b); err == nil {
+		if next < w.size && w.continues(next, h.Number+1, next-offset) {
 			return next
 		}
-		if next < w.size {
-			if h, err := w.distant(next); err == nil && follows(&h, last, next-offset) {
-				return next
-			}
-		}
+		end := min(next, w.size)
+		return min(w.resync(offset+1, h.Number, w.final(end)), end)
 	}
-	return w.resync(offset+1, last)
+	expected := uint64(0)
+	if last > 0 {
+		expected = last + 2
+	}
+	if next < w.size && w.continues(next, expected, next-offset) {
+		return next
+	}
+	return w.resync(offset+1, last, next == w.size)
+}
+
+// continues says whether the block with a number begins at offset, behind so many bytes;
+// 0: any that can stand there.
+func (w *window) continues(offset int64, number uint64, between int64) bool {
+	h, err := w.distant(offset)
+	return err == nil && (h.Number == number || number == 0 && follows(&h, 0, between))
+}
+
+// final says whether no block begins at offset or behind it, because the file ends
+// there, or has only room.
+func (w *window) final(offset int64) bool {
+	if offset >= w.size {
+		return true
+	}
+	var b [minZeros]byte
+	n, err := w.r.ReadAt(b[:min(minZeros, w.size-offset)], offset)
+	return (err == nil || err == io.EOF) && onlyZeros(b[:n]) && w.blank(offset)
 }
 
 // resync finds the next block at or after offset, or the end. Its header alone does
 // not make a block: bytes that look like one may stand in a text. So the payload must
 // be whole, too, or another block, or the end, must follow it, and its number must be
-// one that can stand there.
-func (w *window) resync(offset int64, last uint64) int64 {
+// one that can stand there, unless all of that is so. sure asks for all of that, because
+// what is searched may be an unfinished block.
+func (w *window) resync(offset int64, last uint64, sure bool) int64 {
 	return NextHeader(w.r, offset, w.size, func(at int64, h *BlockHeader) bool {
 		end := at + BlockHeaderSize + int64(h.Stored)
-		if end > w.size || !follows(h, last, at-offset+1) {
+		if end > w.size {
 			return false
 		}
-		if end == w.size {
-			return true
+		if !sure && follows(h, last, at-offset+1) {
+			if end == w.size {
+				return true
+			}
+			_, err := w.distant(end)
+			return err == nil || w.payloadWhole(at, h)
 		}
-		_, err := w.distant(end)
-		return err == nil || w.payloadWhole(at, h)
+		return (w.continues(end, h.Number+1, 0) || w.final(end)) && w.payloadWhole(at, h)
 	})
+}
+
+// shortened says whether the block at offset, in front of which nothing is wrong, may
+// lack bytes, so that the next one begins inside it: the block that must follow does not
+// begin where it ends, and its payload is not whole.
+func (seg *Segment) shortened(w *window, offset int64, h *BlockHeader) bool {
+	next := offset + BlockHeaderSize + int64(h.Stored)
+	if next < w.size {
+		return !w.continues(next, h.Number+1, 0) && !w.payloadWhole(offset, h)
+	}
+	if following := seg.following(); following != nil && following.Err == nil && following.Header.FirstBlock == h.Number+1 {
+		return false
+	}
+	return !w.payloadWhole(offset, h)
+}
+
+// following is the segment after this one; nil when there is none, or not known.
+func (seg *Segment) following() *Segment {
+	if seg.Stream == nil {
+		return nil
+	}
+	all := seg.Stream.Segments
+	i, ok := slices.BinarySearchFunc(all, seg.Number+1, func(s *Segment, n uint64) int { return cmp.Compare(s.Number, n) })
+	if !ok {
+		return nil
+	}
+	return all[i]
 }
 
 // follows says whether a block can come after the one with the number last, with so

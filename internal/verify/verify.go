@@ -257,8 +257,9 @@ func (v *verifier) run(ctx context.Context) error {
 				return err
 			}
 			indexes := sync.OnceValue(func() []*trail.Contents { return files.Contents(refs) })
+			open := seg.Last && !endsBehind(refs, errs) // its last block may be one that is being written
 			for k := range refs {
-				j := &job{state: st, ref: &refs[k], indexes: indexes, done: make(chan struct{}), last: seg.Last && k == len(refs)-1}
+				j := &job{state: st, ref: &refs[k], indexes: indexes, done: make(chan struct{}), last: open && k == len(refs)-1}
 				if k > 0 {
 					j.before = &refs[k-1]
 				}
@@ -425,6 +426,20 @@ func (st *state) take(j *job) {
 		v.records = append(v.records, deletionRecord{of, d, st.seals, h.Number})
 	}
 	v.add(f)
+}
+
+// endsBehind says whether something that is not a block stands behind the last one. Of what a crash left, only what is
+// at the very end counts as unfinished.
+func endsBehind(refs []trail.BlockRef, errs []error) bool {
+	if len(refs) == 0 {
+		return false
+	}
+	last := &refs[len(refs)-1]
+	return slices.ContainsFunc(errs, func(err error) bool {
+		var torn *trail.TornError
+		var damage *trail.CorruptionError
+		return errors.As(err, &torn) || errors.As(err, &damage) && damage.Offset >= last.Offset+last.Length()
+	})
 }
 
 // leave is called at the end of a segment: after damage at its end, it is not known what must follow.

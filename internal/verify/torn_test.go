@@ -1,0 +1,121 @@
+package verify
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// noted is a block with one record.
+func noted(s *trailtest.Stream, text string) []byte {
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: text})
+	return s.Finish(b)
+}
+
+// Of several blocks that a crash may have left unfinished, only the last counts as that:
+// a reader cannot know that the writer will cut off the others.
+func TestOnlyTheLastBlockIsUnfinished(t *testing.T) {
+	long := strings.Repeat("0123456789", 200)
+	for name, damage := range map[string]func(last []byte) []byte{
+		"a header with a hole":      func(b []byte) []byte { clear(b[40:]); return b },
+		"half a block":              func(b []byte) []byte { return b[:len(b)-30] },
+		"part of a header":          func(b []byte) []byte { return b[:50] },
+		"a payload with a hole":     func(b []byte) []byte { clear(b[200:]); return b },
+		"a whole block":             func(b []byte) []byte { return b },
+		"nothing":                   func([]byte) []byte { return nil },
+		"a damaged header, no hole": func(b []byte) []byte { b[30] ^= 1; return b },
+	} {
+		dir := t.TempDir()
+		s := trailtest.NewStream(t, dir, 0)
+		s.Codec = trail.CodecNone
+		s.Raw(t, noted(s, "whole"))
+		first := noted(s, long)
+		clear(first[300:])
+		s.Raw(t, append(first, damage(noted(s, long))...))
+		r := verified(t, dir)
+		if name == "nothing" {
+			if !r.Whole || len(r.Warnings) != 1 {
+				t.Errorf("%s: %+v %+v", name, r.Problems, r.Warnings)
+			}
+			continue
+		}
+		if r.Whole || !strings.Contains(r.Problems[0].What, "checksum of the payload") {
+			t.Errorf("%s: %+v", name, r.Problems)
+		}
+	}
+}
+
+// An index that says something about blocks which are not before it in its segment, or that is longer than its item,
+// is damage. Lists that nobody knows yet are not.
+func TestIndexesThatOverrunAreDamage(t *testing.T) {
+	item := func(numbers ...uint64) (b []byte) {
+		for _, n := range numbers {
+			b = binary.AppendUvarint(b, n)
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		body []byte
+		want string
+	}{
+		"of the segment":               {item(2, 1, 1), ""},
+		"with a list of a later time":  {item(2, 1, 1, 99, 2, 7, 7), ""},
+		"of itself":                    {item(2, 2, 1), "index covers blocks that follow it"},
+		"of blocks before its segment": {item(1, 2, 1), "index covers blocks of an earlier segment"},
+		"with a list longer than it":   {item(2, 1, 1, 1, 50, 0), "index ends too early"},
+		"with terms longer than it":    {item(2, 1, 1, 1, 3, 0, 1, 50), "index: list"},
+		"of nothing":                   {item(2, 0, 1), "index covers no blocks"},
+	} {
+		dir := t.TempDir()
+		s := trailtest.NewStream(t, dir, 0)
+		s.Raw(t, noted(s, "one"))
+		s.Rotate(t, trailtest.Epoch)
+		s.Write(t, trailtest.NewBuilder(trailtest.Epoch))
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Item(trail.KindDefIndex, c.body)
+		s.Write(t, b)
+		r := verified(t, dir)
+		switch {
+		case c.want == "" && !r.Whole:
+			t.Errorf("%s: %+v", name, r.Problems)
+		case c.want != "" && (r.Whole || !strings.Contains(r.Problems[0].What, c.want)):
+			t.Errorf("%s: whole %t, %+v", name, r.Whole, r.Problems)
+		}
+	}
+}
+
+// What stands behind a shape's objects and is no list is skipped, as what a later version adds would be. A value that
+// is longer than the record is damage.
+func TestShapesMayGoOnAndValuesMayNot(t *testing.T) {
+	for name, c := range map[string]struct {
+		after, values []byte
+		whole         bool
+	}{
+		"nothing":                      {nil, []byte{3, 'a', 'b', 'c'}, true},
+		"a list that is not known":     {[]byte{77, 2, 1, 1}, []byte{3, 'a', 'b', 'c'}, true},
+		"a list longer than the shape": {[]byte{2, 100, 1}, []byte{3, 'a', 'b', 'c'}, true},
+		"no list":                      {[]byte{0xff, 0xff}, []byte{3, 'a', 'b', 'c'}, true},
+		"a value longer than its item": {nil, []byte{4, 'a', 'b', 'c'}, false},
+		"a value longer than anything": {nil, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 'a'}, false},
+		"bytes behind the last value":  {nil, []byte{2, 'a', 'b', 'c'}, false},
+	} {
+		dir := t.TempDir()
+		s := trailtest.NewStream(t, dir, 0)
+		session := trailtest.NewSession(trailtest.Epoch, 1)
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		shape := []byte{byte(trail.ClassRead), 0, 6, 'S', 'E', 'L', 'E', 'C', 'T', 0, 1, 25, byte(trail.ReprText), 0}
+		b.Item(trail.KindDefShape, append(shape, c.after...))
+		b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch, Text: "one"})
+		record := binary.AppendUvarint([]byte{0}, uint64(trail.FieldShape|trail.FieldValues))
+		b.Item(trail.KindStatement, append(append(append(record, 0), byte(len(c.values))), c.values...))
+		b.Records++
+		s.Write(t, b)
+		if r := verified(t, dir); r.Whole != c.whole {
+			t.Errorf("%s: whole %t, %+v", name, r.Whole, r.Problems)
+		}
+	}
+}
