@@ -20,7 +20,7 @@ func Moment(usec int64) time.Time { return time.UnixMicro(usec + epoch.UnixMicro
 // ParseWhen reads a moment as people write it: an ISO date, a time of day, or both,
 // with an offset or a time zone behind them, UTC when there is none; "now", "today",
 // "yesterday", the latter two with a time of day or without; or an age, such as 10m,
-// -10m, "2h ago", 1d12h. The result is in microseconds since 2000-01-01 UTC.
+// -10m, "2h ago", 1d12h, "3 months". The result is in microseconds since 2000-01-01 UTC.
 func ParseWhen(s string, now time.Time) (int64, error) { return ParseWhenIn(s, now, nil) }
 
 // ParseWhenIn does the same; what names no zone is in the given one, or in UTC if that is nil.
@@ -41,8 +41,15 @@ func parseWhen(s string, now time.Time, zone *time.Location) (time.Time, error) 
 	if lower == "now" {
 		return now.UTC(), nil
 	}
-	if age, ok := parseAge(strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(lower, "-"), "ago"))); ok {
-		return now.Add(-age), nil
+	age := strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(lower, "-"), "ago"))
+	if d, ok := parseAge(age); ok {
+		return now.Add(-d), nil
+	}
+	if t, ok := monthsBefore(now, age); ok {
+		return t, nil
+	}
+	if m := unitFormat.FindStringSubmatch(age); m != nil {
+		return time.Time{}, fmt.Errorf("invalid time %q: unknown unit %q; use us, ms, s, m, h, d, w, months or years", s, m[1])
 	}
 	wall, zone, err := cutZone(s, zone)
 	if err != nil {
@@ -145,8 +152,32 @@ func inZone(s string, wall time.Time, zone *time.Location) (time.Time, error) {
 	}
 }
 
-// parseAge reads numbers with units, such as 1d12h. There is no unit for
-// months or years, whose lengths differ.
+var (
+	monthsFormat = regexp.MustCompile(`^(\d{1,5}) ?(months?|mon|years?|y)$`)
+	unitFormat   = regexp.MustCompile(`^[\d.]+ ?([a-z]+)$`)
+)
+
+// monthsBefore is the same day and time of day some months or years ago, in UTC; the last day of the month if it has
+// no such day.
+func monthsBefore(now time.Time, age string) (time.Time, bool) {
+	m := monthsFormat.FindStringSubmatch(age)
+	if m == nil {
+		return time.Time{}, false
+	}
+	n, _ := strconv.Atoi(m[1])
+	if m[2][0] == 'y' {
+		n *= 12
+	}
+	now = now.UTC()
+	t := now.AddDate(0, -n, 0)
+	if t.Day() != now.Day() { // as far into the next month as the day is past the end of this one
+		t = t.AddDate(0, 0, -t.Day())
+	}
+	return t, true
+}
+
+// parseAge reads numbers with units, such as 1d12h. It has no unit for
+// months and years, whose lengths differ.
 func parseAge(s string) (time.Duration, bool) {
 	units := map[string]time.Duration{
 		"us": time.Microsecond, "ms": time.Millisecond,

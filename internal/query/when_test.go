@@ -1,6 +1,7 @@
 package query
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +27,10 @@ func TestMomentsAsPeopleWriteThem(t *testing.T) {
 		"90 minutes ago":                   "2026-11-21T19:15:13.500000Z",
 		"1.5h":                             "2026-11-21T19:15:13.500000Z",
 		"2 weeks":                          "2026-11-07T20:45:13.500000Z",
+		"1 month":                          "2026-10-21T20:45:13.500000Z",
+		"9mon":                             "2026-02-21T20:45:13.500000Z",
+		"1y":                               "2025-11-21T20:45:13.500000Z",
+		"2 years ago":                      "2024-11-21T20:45:13.500000Z",
 		"1 day 2 hours ago":                "2026-11-20T18:45:13.500000Z",
 		"  2026-11-20  ":                   "2026-11-20T00:00:00.000000Z",
 		"1999-12-31 23:59:59.999999+00:00": "1999-12-31T23:59:59.999999Z",
@@ -57,12 +62,35 @@ func TestMomentsAsPeopleWriteThem(t *testing.T) {
 			t.Errorf("%q: got %s, %v, want %s", in, render.Time(got), err, want)
 		}
 	}
-	for _, in := range []string{"", "ago", "10", "10 parsecs", "--5m", "2026-13-01", "25:00", "1y", "m", "1e9h", "99999999999999999999h",
+	for _, in := range []string{"", "ago", "10", "10 parsecs", "--5m", "2026-13-01", "25:00", "m", "1e9h", "99999999999999999999h",
 		"2026-11-21T20:45 JST", "2026-11-21 20:45 EST", "2026-11-21 20:45 CET", "2026-11-21 20:45 Mars/Olympus", "2026-11-21 20:45 +25:00",
 		"now Asia/Tokyo", "10m Asia/Tokyo", "2026-11-21 20:45 ../../etc/passwd",
 		"2026-03-29 02:30 Europe/Berlin", "2026-10-25 02:30 Europe/Berlin", "22:00 ago", "tomorrow"} {
 		if got, err := ParseWhen(in, now); err == nil {
 			t.Errorf("%q is accepted as %s", in, render.Time(got))
 		}
+	}
+}
+
+func TestMonthsEndWithTheMonth(t *testing.T) {
+	for _, test := range []struct{ now, age, want string }{
+		{"2026-03-31T01:00:00Z", "1 month", "2026-02-28T01:00:00.000000Z"},
+		{"2024-03-30T01:00:00Z", "1 month", "2024-02-29T01:00:00.000000Z"},
+		{"2024-02-29T01:00:00Z", "1 year", "2023-02-28T01:00:00.000000Z"},
+		{"2026-01-31T01:00:00Z", "2 months", "2025-11-30T01:00:00.000000Z"},
+	} {
+		now, err := time.Parse(time.RFC3339, test.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ParseWhen(test.age, now); err != nil || render.Time(got) != test.want {
+			t.Errorf("%s before %s: got %s, %v, want %s", test.age, test.now, render.Time(got), err, test.want)
+		}
+	}
+}
+
+func TestUnknownUnitsAreNoTimeZones(t *testing.T) {
+	if _, err := ParseWhen("5 parsecs", time.Now()); err == nil || !strings.Contains(err.Error(), `unknown unit "parsecs"`) {
+		t.Error(err)
 	}
 }

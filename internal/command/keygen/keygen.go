@@ -28,7 +28,7 @@ type Options struct {
 func NewCmdKeygen(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	opts := &Options{IO: f.IO}
 	cmd := &cobra.Command{
-		Use:   "keygen [--out FILE]",
+		Use:   "keygen --out FILE",
 		Short: "Create a key for sealing a trail",
 		Long: `Create a pair of Ed25519 keys: the private key, for steno.signing_key_file, in
 FILE, which only its owner can read; and the public key, for steno verify --key,
@@ -52,13 +52,13 @@ on another machine, too: anybody who can replace it can forge.`,
 			return keygenRun(opts)
 		},
 	}
-	cmd.Flags().StringVar(&opts.Out, "out", "steno.key", "`file` of the private key")
+	cmd.Flags().StringVar(&opts.Out, "out", "", "`file` of the private key")
 	return cmd
 }
 
 func keygenRun(opts *Options) error {
 	if opts.Out == "" {
-		return exit.Usagef("--out does not name a file")
+		return exit.Usagef("name the file of the private key with --out")
 	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

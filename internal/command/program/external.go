@@ -12,6 +12,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// runBy is the variable that names the program that has started this one in its place.
+const runBy = "STENO_RUN_BY"
+
+// environment is that of a program that runs in place of this one.
+func environment() []string { return append(os.Environ(), runBy+"=steno") }
+
 // Find returns the path of another program: it stands beside the running one, or in
 // PATH. A program in the current directory is never meant.
 func Find(name string) (string, error) {

@@ -16,6 +16,7 @@ import (
 func (e *External) Run() (int, error) {
 	signal.Ignore(os.Interrupt)
 	cmd := exec.Command(e.Path, e.Args...)
+	cmd.Env = environment()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()
 	var exit *exec.ExitError

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -81,11 +82,17 @@ func signalContext() (context.Context, func()) {
 
 // Run runs one command line.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	cmd, rest, err := root.Find(args)
+	if err == nil && cmd.HasSubCommands() && len(rest) > 1 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
+		args = args[:len(args)-len(rest)+1] // an unknown command has no --help
+	}
 	root.SetArgs(args)
-	if cmd, _, err := root.Find(args); err == nil && cmdutil.IsReadsOnly(cmd) {
+	if err == nil && cmdutil.IsReadsOnly(cmd) {
 		defer context.AfterFunc(ctx, func() { endSoon(ctx) })()
 	}
-	cmd, err := root.ExecuteContextC(ctx)
+	cmd, err = root.ExecuteContextC(ctx)
 	return exitCode(ctx, err, cmd)
 }
 
@@ -104,7 +111,10 @@ func endSoon(ctx context.Context) {
 // exitCode turns a command's error into text and exit code, the one place that
 // does.
 func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
-	errOut, name := cmd.ErrOrStderr(), cmd.Root().Name()
+	errOut, name, path := cmd.ErrOrStderr(), cmd.Root().Name(), cmd.CommandPath()
+	if by := os.Getenv(runBy); by != "" { // what the user has typed
+		name, path = by, by+strings.TrimPrefix(path, name)
+	}
 	var signal signaled
 	var usage *exit.UsageError
 	say := func() { fmt.Fprintf(errOut, "%s: %s\n", name, err) }
@@ -129,7 +139,7 @@ func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
 	case exit.IsClosedPipe(err):
 		return exit.OK
 	case errors.As(err, &usage):
-		fmt.Fprintf(errOut, "%s: %s\nTry \"%s --help\".\n", name, err, cmd.CommandPath())
+		fmt.Fprintf(errOut, "%s: %s\nTry \"%s --help\".\n", name, err, path)
 		return exit.Usage
 	default:
 		say()
