@@ -59,6 +59,17 @@ steno_work_stops(StenoStatement *s)
 	s->stopped = steno_clock_ticks(&steno_my.clock);
 }
 
+/*
+ * The statement ends, and its record is made now, which takes time if it has big parameters: that is no work for it.
+ * Without parameters, others may follow in the same message, which would begin now.
+ */
+static inline void
+steno_work_ends(StenoStatement *s, bool has_params)
+{
+	if (has_params && s->stopped == 0)
+		steno_work_stops(s);
+}
+
 /* It works for the statement again. */
 static inline void
 steno_work_goes_on(StenoStatement *s)

@@ -1187,7 +1187,10 @@ defer_query_record(StenoStatement *s, uint64 xid)
 	if (s->copy)
 		steno_read_copied_record(s, NULL, NULL, &record);
 	else
+	{
+		steno_work_ends(s, s->query->params != NULL);
 		steno_make_query_record(s, &event, false, &record, &values);
+	}
 	record.rows = rows;
 	steno_set_times(s, &record);
 	record.xid = xid;

@@ -400,7 +400,10 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 	if (s->copy != NULL)
 		steno_read_copied_record(s, edata, edata ? steno_failure_message(s, edata) : NULL, &record);
 	else
+	{
+		steno_work_ends(s, s->top_level && s->query->params != NULL);
 		steno_make_query_record(s, &event, closed, &record, &values);
+	}
 	if (unlikely(edata != NULL) && steno_raised.unnamed)
 		steno_record_add_omitted(&record, "relations_omitted", 1);
 	record.rows = edata ? failed_rows(s) : steno_my.log_rows ? s->rows : STENO_NONE64;
@@ -752,6 +755,7 @@ record_failed_utility(StenoLevel *l, const ErrorData *edata)
 		return;
 	/* nested statements may have run as another role */
 	steno_session_failing(s->user_id);
+	steno_work_ends(s, s->top_level && l->params != NULL);
 	make_utility_record(l, &event, &written, &record, &values);
 	put_ended(s, &record, s->top_level);
 }
@@ -794,6 +798,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 		else
 			steno_session_failing(s->user_id);
 	}
+	steno_work_ends(s, s->top_level && l->params != NULL);
 	make_utility_record(l, &event, NULL, &record, &values);
 	if (steno_my.log_rows)
 		record.rows = rows;

@@ -5,6 +5,7 @@
 use strict;
 use warnings;
 
+use File::Basename;
 use JSON::PP ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -307,6 +308,33 @@ foreach my $of ('of alice', 'opened by alice', 'read by alice', 'by bob')
 	cmp_ok($r->{duration_us}, '>', 250_000, 'to read parameters takes time');
 	cmp_ok($r->{duration_us}, '<', 600_000, 'which is that of one Bind');
 	cmp_ok($r->{plan_us} // 0, '<', 250_000, 'and not planning');
+}
+# To make the record of a statement that has ended is no part of it, whatever it is.  Its parameters are printed then, if
+# they are too big to be recorded at its start.
+{
+	my $folder = PostgreSQL::Test::Utils::tempdir();
+	my $include = qx(pg_config --includedir-server);
+	my $c = Steno::Client->new($node, application_name => 'prints');
+	my %took;
+
+	chomp $include;
+	system_or_bail($ENV{CC} // 'cc', '-O1', '-shared', '-fPIC', "-I$include", '-o', "$folder/output.so", dirname(__FILE__) . '/output.c');
+	$node->safe_psql('postgres', qq{
+		CREATE TYPE act;
+		CREATE FUNCTION act_in(cstring) RETURNS act IMMUTABLE STRICT LANGUAGE internal AS 'int4in';
+		CREATE FUNCTION act_out(act) RETURNS cstring STRICT LANGUAGE C AS '$folder/output.so';
+		CREATE TYPE act (INPUT = act_in, OUTPUT = act_out, LIKE = int4);
+		CREATE TABLE printed (t text)});
+	$c->query('SET plan_cache_mode = force_generic_plan');
+	foreach my $command ('SELECT', 'INSERT INTO printed SELECT')
+	{
+		$c->parse('', "$command left(\$2, 1) WHERE \$1::act IS NOT NULL")->bind_values('', '', 14, 'x' x 300_000)->execute('', 0)->sync->finish;
+		my ($r) = statements($node, application => 'prints', text => qr/^$command left/);
+
+		like($r->{params}[0], qr/act 14/, "$command: the parameter is printed");
+		$took{$command} = $r->{duration_us};
+	}
+	cmp_ok(abs($took{SELECT} - $took{'INSERT INTO printed SELECT'}), '<', 200_000, 'the same is part of the duration of a read and a write');
 }
 verify_ok($node, 'the trail');
 

@@ -1,8 +1,8 @@
 /*
  * extension/t/output.c
  *		Output functions of types that do more than print, for
- *		parameters_are_taken_whole.pl, output_functions_may_fail.pl and
- *		interrupted_executes_have_one_record.pl.
+ *		parameters_are_taken_whole.pl, output_functions_may_fail.pl,
+ *		interrupted_executes_have_one_record.pl and durations_are_work.pl.
  */
 #include "postgres.h"
 
@@ -103,6 +103,9 @@ act_out(PG_FUNCTION_ARGS)
 					QueryCancelPending = true;
 				InterruptPending = true;
 			}
+			break;
+		case 14:				/* takes time */
+			pg_usleep(300000L);
 			break;
 		default:
 			break;
