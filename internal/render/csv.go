@@ -135,7 +135,7 @@ func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
 	dst = f.cell(append(dst, ','), r.Session.Fact(trail.KeyLeader))
 	dst = append(append(dst, r.Session.Fact(trail.KeyLeaderSubstatement)...), ',')
 	dst = append(append(dst, r.Session.Fact(trail.KeyEncoding)...), ',')
-	if r.Undone {
+	if r.Undone() {
 		dst = append(dst, "true"...)
 	}
 	dst = append(append(append(dst, ','), f.of(r)...), ',')

@@ -366,7 +366,7 @@ func appendEnd(dst []byte, r *trail.Record) []byte {
 	if r.XID != 0 {
 		dst = appendNumber(dst, "xid", r.XID)
 	}
-	if r.Undone {
+	if r.Undone() {
 		dst = append(dst, `,"rolled_back":true`...)
 	}
 	if r.ExtraCount > 0 {

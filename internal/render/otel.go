@@ -287,7 +287,7 @@ func (f *otelFormat) result(dst []byte, r *trail.Record) []byte {
 	if r.XID != 0 {
 		dst = otelUint(dst, "pg_steno.xid", r.XID)
 	}
-	if r.Undone {
+	if r.Undone() {
 		dst = append(otelKey(dst, "pg_steno.rolled_back"), `"boolValue":true}}`...)
 	}
 	if r.Reasons() != trail.AuditedSession {

@@ -50,7 +50,9 @@ func renderAt(t testing.TB, ref *trail.BlockRef, f Renderer, records ...*trailte
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Undone = r.XID == undoneXID
+		if r.XID == undoneXID {
+			r.Effect = trail.EffectRolledBack
+		}
 		out = f.Append(out, &r)
 	}
 }

@@ -164,7 +164,7 @@ var sources = map[string]field{
 		return strconv.AppendInt(dst, int64(r.Shape.QueryID), 10)
 	}},
 	"rolled_back": {word: func(_ *selection, dst []byte, r *trail.Record) []byte {
-		if !r.Undone {
+		if !r.Undone() {
 			return dst
 		}
 		return append(dst, "true"...)

@@ -169,7 +169,7 @@ func (f *textFormat) session(dst []byte, s *trail.Session) []byte {
 // what appends the mark of the outcome, and class and command or the kind.
 func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 	switch {
-	case r.RolledBack() && !r.Failed(), r.Undone:
+	case r.RolledBack() && !r.Failed(), r.Undone():
 		dst = f.paint(dst, yellow, "rolled back")
 	case r.Outcome == trail.OutcomeError || r.Kind == trail.KindAuthFailed:
 		dst = f.paint(dst, red, "ERROR")

@@ -90,6 +90,7 @@ type pair struct {
 	uses                     group // statements that read or write it, or name it as an object
 	named                    int64 // those of them that only name it as an object
 	failed                   int64
+	undone                   trail.Effects // of those that read or write it
 	access                   trail.Access
 	kind                     trail.RelationType
 	when                     span // of those that read or write it
@@ -103,6 +104,7 @@ func (p *pair) merge(o *pair) {
 	p.uses.merge(&o.uses)
 	p.named += o.named
 	p.failed += o.failed
+	p.undone.Merge(&o.undone)
 	p.access |= o.access
 	p.when.merge(&o.when)
 	p.old = p.old || o.old
@@ -269,7 +271,7 @@ func (t *tally[K, V, P]) leave(n int, weight func(P) int64) {
 // scan reads the records of the period once.
 func (m *maker) scan(ctx context.Context, chosen *figures) (*figures, trail.ScanStats, error) {
 	scan := m.o.Index.Scan(ctx, trail.ScanOptions{
-		Since: m.since, Until: m.until, Contents: m.filter.Contents(), Parts: true, Warn: m.warn,
+		Since: m.since, Until: m.until, Contents: m.filter.Contents(), Parts: true, Rollbacks: true, Warn: m.warn,
 	})
 	defer scan.Close()
 	all := make([]*figures, runtime.GOMAXPROCS(0))
@@ -672,6 +674,7 @@ func (c *collector) access(r *trail.Record, w *who, failed bool) {
 			p.named++
 		} else {
 			p.when.add(r.Time)
+			p.undone.Add(r)
 		}
 		if failed {
 			p.failed++

@@ -150,5 +150,5 @@ func (r *Report) shows(id string) (Shown, bool) {
 		return Shown{}, false
 	}
 	f := r.Figures[i]
-	return Shown{Text: f.Name + ": " + number(f.Records.Count), Section: f.Section, Records: []Records{f.Records}}, true
+	return Shown{Text: f.Name + ": " + f.Records.number(), Section: f.Section, Records: []Records{f.Records}}, true
 }

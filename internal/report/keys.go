@@ -84,7 +84,7 @@ func (m *maker) keyReport() []Figure {
 
 // records are those behind a figure.
 func (m *maker) records(label string, g *group, filter query.FilterOptions) Records {
-	r := Records{Label: label, Count: g.n, Samples: m.shown(g.first)}
+	r := Records{Label: label, Count: g.n, RolledBack: g.RolledBack, Unknown: g.Unknown, Effects: lost(&g.Effects), Samples: m.shown(g.first)}
 	if g.n > 0 {
 		r.Command = m.command(filter)
 	}

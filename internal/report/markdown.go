@@ -67,7 +67,11 @@ func (r *Report) WriteMarkdown(out io.Writer) error {
 	}
 	w.line("\n## Key figures\n")
 	for _, f := range r.Figures {
-		w.line("- %s %s", number(f.Records.Count), plain(f.Name))
+		name := f.Name
+		if f.Records.Effects != "" {
+			name += ", " + f.Records.Effects
+		}
+		w.line("- %s %s", number(f.Records.Count), plain(name))
 		w.records(f.Records)
 	}
 	if s := r.Standard; s != nil {
@@ -163,7 +167,7 @@ func (w markdown) table(t *Table) {
 				w.line("\nRecords:\n")
 				first = false
 			}
-			w.line("- %s%s: %s", plain(r.Cells[0].Text), plain(label(records.Label)), number(records.Count))
+			w.line("- %s%s: %s", plain(r.Cells[0].Text), plain(label(records.Label)), plain(records.number()))
 			w.records(records)
 		}
 	}

@@ -99,10 +99,22 @@ type Figure struct {
 
 // Records are those behind a figure: how many, the first ones, and the command that shows all.
 type Records struct {
-	Label   string    `json:"label,omitempty"`
-	Count   int64     `json:"count"`
-	Command string    `json:"command,omitempty"`
-	Samples []*Sample `json:"samples,omitempty"`
+	Label string `json:"label,omitempty"`
+	Count int64  `json:"count"`
+	// Of statements that ended well, how many were rolled back with their transaction, and of how many it is not known.
+	RolledBack int64     `json:"rolled_back,omitempty"`
+	Unknown    int64     `json:"unknown,omitempty"`
+	Effects    string    `json:"-"` // the same in words
+	Command    string    `json:"command,omitempty"`
+	Samples    []*Sample `json:"samples,omitempty"`
+}
+
+// number is their number, with how many of them did not take effect.
+func (r *Records) number() string {
+	if r.Effects == "" {
+		return number(r.Count)
+	}
+	return number(r.Count) + ", " + r.Effects
 }
 
 // Section is a part of the report.

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -151,10 +152,10 @@ func TestFiguresOfTheOffice(t *testing.T) {
 		`[local] | o'neill, <script>"x"\n\x1b[31m|*_ | 2026-11-20 05:00 | 2026-11-20 05:00 | 0 | 1`,
 	})
 	compare(t, "commands", r.table("commands").rows(), []string{
-		"ALTER SYSTEM | ddl | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 1",
-		"ALTER TABLE | ddl | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 1",
-		"GRANT | role | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 1",
-		"GRANT ROLE | role | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 1",
+		"ALTER SYSTEM | ddl | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 0 | 0 | 1",
+		"ALTER TABLE | ddl | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 0 | 0 | 1",
+		"GRANT | role | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 0 | 0 | 1",
+		"GRANT ROLE | role | alice | 2026-11-21 12:00 | 2026-11-21 12:00 | 0 | 0 | 0 | 1",
 	})
 	compare(t, "reasons", r.table("reasons").rows(), []string{"ring full | 3"})
 	if got := r.table("setting_events").rows(); len(got) != 1 || !strings.Contains(got[0], "steno.log: 'all' → 'all, -read'") {
@@ -162,6 +163,52 @@ func TestFiguresOfTheOffice(t *testing.T) {
 	}
 	if got := r.table("by_calls").rows(); len(got) < 5 || !strings.HasPrefix(got[0], "SELECT * FROM orders WHERE id = 3 | alice, bob | ") || !strings.HasSuffix(got[0], " | 1 | 4") {
 		t.Errorf("statements: %q", got)
+	}
+}
+
+// TestWhatWasRolledBackIsCountedApart: figures and tables say how many of their statements took effect.
+func TestWhatWasRolledBackIsCountedApart(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "dba"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"})
+	at := trailtest.Epoch
+	add := func(r trailtest.Record) {
+		at += 1e6
+		r.Session, r.Time = session, at
+		b.Add(&r)
+	}
+	for i, outcome := range []trail.Outcome{trail.OutcomeOk, trail.OutcomeError, trail.OutcomeInterrupted} {
+		xid := uint64(700 + i)
+		add(trailtest.Record{Kind: trail.KindStatement, XID: xid, Text: fmt.Sprintf("GRANT a TO b /* %d */", i), Shape: &trailtest.Shape{Class: trail.ClassRole, Command: "GRANT ROLE"}})
+		add(trailtest.Record{Kind: trail.KindStatement, XID: xid, Text: "INSERT INTO t VALUES (1)", Shape: &trailtest.Shape{Class: trail.ClassWrite, Command: "INSERT",
+			Relations: []trailtest.Relation{{Type: trail.RelationTypeTable, Access: trail.AccessInsert, Name: "public.t"}}}})
+		if outcome != trail.OutcomeInterrupted { // else the trail ends before
+			add(trailtest.Record{Kind: trail.KindTransaction, XID: xid, Outcome: outcome, Shape: &trailtest.Shape{Class: trail.ClassTransaction}})
+		}
+	}
+	s.Write(t, b)
+	r := makeReport(t, dir, nil)
+	for _, f := range r.Figures {
+		if want := f.ID == "granted" || f.ID == "writes" || f.ID == "role"; want && (f.Records.Count != 3 || f.Records.RolledBack != 1 || f.Records.Unknown != 1) {
+			t.Errorf("%s: %+v", f.ID, f.Records)
+		}
+	}
+	compare(t, "commands", r.table("commands").rows(), []string{"GRANT ROLE | role | dba | 20:45:14 | 20:45:20 | 0 | 1 | 1 | 3"})
+	compare(t, "pairs", r.table("pairs").rows(), []string{"dba | shop | public.t | insert | 20:45:15 | 20:45:21 | 0 | 2 | 0 | 3"})
+	var results []string
+	for _, row := range r.table("privileged_events").Rows {
+		results = append(results, row.Cells[5].Text)
+	}
+	compare(t, "results", results, []string{"", "rolled back", "unknown whether committed"})
+	var page, text bytes.Buffer
+	if err := errors.Join(r.WriteHTML(&page), r.WriteMarkdown(&text)); err != nil {
+		t.Fatal(err)
+	}
+	for _, out := range []string{page.String(), text.String()} {
+		if !strings.Contains(out, "1 of them rolled back, 1 of them not known to have been committed") {
+			t.Error("a format does not say what was rolled back")
+		}
 	}
 }
 

@@ -121,6 +121,10 @@ func (s *Sample) Result() string {
 	switch {
 	case s.SQLState != "":
 		return strings.TrimSpace(s.SQLState + " " + condition(s.SQLState))
+	case s.Effect == trail.EffectRolledBack.String():
+		return s.Effect
+	case s.Effect == trail.EffectUnknown.String():
+		return "unknown whether committed"
 	case s.Outcome == "ok":
 		return ""
 	}
@@ -167,6 +171,20 @@ func conditionClass(sqlstate string) string {
 		return ""
 	}
 	return conditions[sqlstate[:2]]
+}
+
+// aboutEffects explains the columns that count what did not take effect.
+const aboutEffects = "“Rolled back” statements ended well, but their transaction, or a part of it, was rolled back; of “unknown” ones, the trail does not say whether it was committed: it was prepared, or the record of its end is not there. What such a statement has read, it has read."
+
+// aboutUncommitted is the same for tables with one column for both.
+const aboutUncommitted = "“Undone” counts statements that ended well, but were rolled back with their transaction, or of which the trail does not say whether it was committed; their records are counted apart. What they have read, they have read."
+
+// withEffects adds to a number of statements how many of them did not take effect.
+func withEffects(number string, e *trail.Effects) string {
+	if words := lost(e); words != "" {
+		return number + " (" + words + ")"
+	}
+	return number
 }
 
 // ---- the sections ----
@@ -353,17 +371,17 @@ func (m *maker) keyRow(id, title string) Row {
 
 func (m *maker) privilegedAndDDL() Section {
 	s := Section{ID: "privileged", Title: "Privileged statements and DDL",
-		About:   "Privileged are statements about roles and privileges (class role), and those about policies, extensions, databases, replication and the server's configuration, as in the view privileged of steno query. Changed settings of pg_steno are below.",
-		Summary: fmt.Sprintf("%s and %s of other DDL.", plural(m.privileged.n, "privileged statement"), plural(m.ddl.n, "statement"))}
+		About:   "Privileged are statements about roles and privileges (class role), and those about policies, extensions, databases, replication and the server's configuration, as in the view privileged of steno query. Changed settings of pg_steno are below. " + aboutEffects,
+		Summary: fmt.Sprintf("%s and %s of other DDL.", withEffects(plural(m.privileged.n, "privileged statement"), &m.privileged.Effects), withEffects(plural(m.ddl.n, "statement"), &m.ddl.Effects))}
 	roles := m.series("role", int(trail.ClassRole), false)
 	s.Charts = []Chart{m.chart("Privileged statements and DDL over time", m.series("privileged", seriesPrivileged, false), roles, m.series("ddl", int(trail.ClassDDL), false), m.series("settings", seriesSettings, false))}
-	t := Table{ID: "commands", Caption: "By command", Columns: columns("command", "class", "@users", "first", "last", "#failed", "#statements")}
+	t := Table{ID: "commands", Caption: "By command", Columns: columns("command", "class", "@users", "first", "last", "#failed", "#rolled back", "#unknown", "#statements")}
 	keys := m.commands.heaviest((*state).weight)
 	t.Others = others(2*rowsShown, len(keys), m.commands.pruned, "commands")
 	for _, key := range keys[:min(len(keys), 2*rowsShown)] {
 		c := m.commands.of[key]
 		filter := with(m.byCommand(key), false, "statement")
-		row := Row{Cells: []Cell{name(key), {Text: c.class.String()}, text(c.users.String()), m.moment(c.when.first), m.moment(c.when.last), count(c.failed.n), count(c.records.n)},
+		row := Row{Cells: []Cell{name(key), {Text: c.class.String()}, text(c.users.String()), m.moment(c.when.first), m.moment(c.when.last), count(c.failed.n), count(c.records.RolledBack), count(c.records.Unknown), count(c.records.n)},
 			Records: []Records{m.records("statements", &c.records, filter)}}
 		if c.failed.n > 0 {
 			row.Records = append(row.Records, m.records("failed", &c.failed, with(filter, true)))
@@ -373,8 +391,8 @@ func (m *maker) privilegedAndDDL() Section {
 	cells := func(s *Sample) []Cell {
 		return []Cell{text(s.Command), text(s.Objects), {Text: render.Safe(s.Result()), Alarm: s.Result() != ""}, {Text: render.Safe(s.Text), Code: true}}
 	}
-	s.Tables = []Table{t, m.events("privileged_events", "Privileged statements", &m.privileged, "privileged statement", "command,object,failed,~text", cells),
-		m.events("ddl_events", "DDL", &m.ddl, "statement", "command,object,failed,~text", cells)}
+	s.Tables = []Table{t, m.events("privileged_events", "Privileged statements", &m.privileged, "privileged statement", "command,object,not done,~text", cells),
+		m.events("ddl_events", "DDL", &m.ddl, "statement", "command,object,not done,~text", cells)}
 	return s
 }
 
@@ -402,15 +420,15 @@ func (p *pair) row(m *maker, id string) Row {
 		access = append(access, a)
 	}
 	return Row{ID: id, Cells: []Cell{name(p.user), name(p.database), name(p.relation), {Text: strings.Join(access, ", ")}, m.moment(p.when.first), m.moment(p.when.last),
-		count(p.failed), count(p.named), count(p.uses.n - p.named)}, Records: []Records{m.records("", &p.uses, byPair(p))}}
+		count(p.failed), count(p.undone.RolledBack + p.undone.Unknown), count(p.named), count(p.uses.n - p.named)}, Records: []Records{m.records("", &p.uses, byPair(p))}}
 }
 
-var pairColumns = columns("@user", "@database", "relation", "access", "first", "last", "#failed", "#as object", "#statements")
+var pairColumns = columns("@user", "@database", "relation", "access", "first", "last", "#failed", "#undone", "#as object", "#statements")
 
 func (m *maker) accessed() Section {
 	all := m.used(func(*pair) bool { return true })
 	relations, users := m.matrixNames(all)
-	s := Section{ID: "access", Title: "Table and user", About: "Who uses which relation: statements that read, write or lock it, views and sequences included. “As object” counts statements that only create, alter, rename or drop it; the command shows these, too.",
+	s := Section{ID: "access", Title: "Table and user", About: "Who uses which relation: statements that read, write or lock it, views and sequences included. “As object” counts statements that only create, alter, rename or drop it; the command shows these, too. " + aboutUncommitted,
 		Summary: fmt.Sprintf("%s and %s; %s.", plural(m.key("reads"), "read"), plural(m.key("writes"), "write"), m.distinct(len(all), m.pairs.pruned, "different use")+" of a relation by a user")}
 	matrix := Table{ID: "matrix", Caption: "Statements by relation and user", Columns: columns("relation"), Matrix: true}
 	for _, u := range users {
@@ -495,7 +513,7 @@ func (m *maker) matrixNames(all []*pair) (relations, users []string) {
 }
 
 func (m *maker) newAccess() Section {
-	s := Section{ID: "new_access", Title: "New access", About: "Users and relations whose first access in the whole trail is in the period, as in the view new_access of steno query. What was deleted from the trail, or happened before it began, is not known."}
+	s := Section{ID: "new_access", Title: "New access", About: "Users and relations whose first access in the whole trail is in the period, as in the view new_access of steno query. What was deleted from the trail, or happened before it began, is not known. " + aboutUncommitted}
 	all := m.used(func(p *pair) bool { return !p.old })
 	slices.SortStableFunc(all, func(a, b *pair) int { return cmp.Compare(b.when.first, a.when.first) })
 	if m.since <= m.trailFirst {

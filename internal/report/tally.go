@@ -33,6 +33,7 @@ type Sample struct {
 	Command  string `json:"command,omitempty"`
 	Objects  string `json:"objects,omitempty"`
 	Outcome  string `json:"outcome,omitempty"`
+	Effect   string `json:"effect,omitempty"` // what became of a statement with its transaction
 	SQLState string `json:"sqlstate,omitempty"`
 	Message  string `json:"message,omitempty"`
 	Text     string `json:"text,omitempty"`
@@ -66,7 +67,7 @@ func newSample(r *trail.Record) *Sample {
 	}
 	switch r.Kind {
 	case trail.KindStatement, trail.KindConnect, trail.KindAuthFailed:
-		s.Outcome = r.Outcome.String()
+		s.Outcome, s.Effect = r.Outcome.String(), r.Effect.String()
 	}
 	return s
 }
@@ -107,12 +108,28 @@ func excerpt(b []byte) string {
 
 // group is a number of records, and the first ones of them.
 type group struct {
-	n     int64
+	n int64
+	trail.Effects
 	first []*Sample
+}
+
+// lost says in words how many statements did not take effect, behind the number of all; empty if all did.
+func lost(e *trail.Effects) string {
+	var words []string
+	for _, one := range []struct {
+		n    int64
+		what string
+	}{{e.RolledBack, "rolled back"}, {e.Unknown, "not known to have been committed"}} {
+		if one.n > 0 {
+			words = append(words, number(one.n)+" of them "+one.what)
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 func (g *group) add(r *trail.Record) {
 	g.n++
+	g.Effects.Add(r)
 	if len(g.first) == samples {
 		// Records come almost in the order of time.
 		if last := &g.first[samples-1].at; r.Time > last.time || placeOf(r).compare(*last) >= 0 {
@@ -132,6 +149,7 @@ func (g *group) keep(s *Sample) {
 
 func (g *group) merge(o *group) {
 	g.n += o.n
+	g.Effects.Merge(&o.Effects)
 	for _, s := range o.first {
 		g.keep(s)
 	}
@@ -139,13 +157,15 @@ func (g *group) merge(o *group) {
 
 // latest are the last records of a kind, up to a limit, in the order of time.
 type latest struct {
-	n     int64
+	n int64
+	trail.Effects
 	limit int
 	last  []*Sample
 }
 
 func (l *latest) add(r *trail.Record, change func(*Sample, *trail.Record)) {
 	l.n++
+	l.Effects.Add(r)
 	if len(l.last) == l.limit && placeOf(r).compare(l.last[0].at) <= 0 {
 		return
 	}
@@ -165,6 +185,7 @@ func (l *latest) keep(s *Sample) {
 
 func (l *latest) merge(o *latest) {
 	l.n += o.n
+	l.Effects.Merge(&o.Effects)
 	for _, s := range o.last {
 		l.keep(s)
 	}

@@ -225,7 +225,7 @@ func (j *joinedChanges) Record(r *trail.Record) {
 			j.ends[uint32(r.XID)] = append(j.ends[uint32(r.XID)], end)
 		}
 	case trail.KindStatement:
-		if r.Shape == nil || r.Outcome == trail.OutcomeError || r.Undone {
+		if r.Shape == nil || r.Outcome == trail.OutcomeError || r.Undone() {
 			return
 		}
 		writes := map[string]bool{}

@@ -325,9 +325,16 @@ type personSession struct {
 // personTable is what somebody did with a relation.
 type personTable struct {
 	seen
+	trail.Effects
 	access  map[string]bool
 	columns map[string]map[string]bool // by access
 	via     map[string]bool
+}
+
+// commandUse is how often a command was executed.
+type commandUse struct {
+	statements, failed int64
+	trail.Effects
 }
 
 // dossier is what one goroutine has found.
@@ -342,7 +349,7 @@ type dossier struct {
 	// moreSessions are those of which there is no account.
 	moreSessions int64
 	tables       map[[2]string]*personTable
-	commands     map[[2]string]*[3]int64 // by class and command: statements, failed, rolled back
+	commands     map[[2]string]*commandUse // by class and command
 	endings      map[string]int64
 	roles        map[string]*seen
 
@@ -352,7 +359,7 @@ type dossier struct {
 func newDossier(o *PersonOptions, filter *query.Filter, notes []noted) *dossier {
 	d := &dossier{
 		o: o, matcher: query.Matcher{Filter: filter}, hidden: &query.Hidden{}, sessions: map[trail.SessionID]*personSession{}, tables: map[[2]string]*personTable{},
-		commands: map[[2]string]*[3]int64{}, endings: map[string]int64{}, roles: map[string]*seen{},
+		commands: map[[2]string]*commandUse{}, endings: map[string]int64{}, roles: map[string]*seen{},
 	}
 	if o.Note != "" {
 		d.from = map[trail.SessionID]noted{}
@@ -479,13 +486,11 @@ func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
 	key := [2]string{class, command}
 	c := d.commands[key]
 	if c == nil {
-		c = &[3]int64{}
+		c = &commandUse{}
 		d.commands[key] = c
 	}
-	c[0]++
-	if r.Undone {
-		c[2]++
-	}
+	c.statements++
+	c.Add(r)
 	if r.Depth == 0 {
 		s.statements++
 	}
@@ -501,7 +506,7 @@ func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
 		d.roles[role].take(id, 1)
 	}
 	if r.Failed() {
-		c[1]++
+		c.failed++
 		if r.Depth == 0 {
 			s.failed++
 		}
@@ -513,15 +518,15 @@ func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
 	d.relations(r, id)
 	switch {
 	case r.Shape.Class == trail.ClassRead && command == "COPY":
-		d.exports.add(id, "COPY TO", relationNames(r.Shape), int64(r.Rows), r.Outcome.String(), brief(r.Text))
+		d.exports.add(id, "COPY TO", relationNames(r.Shape), int64(r.Rows), r.Result(), brief(r.Text))
 	case r.Shape.Class == trail.ClassRead && r.Depth == 0 && r.Rows >= d.o.Large:
-		d.exports.add(id, "large result", relationNames(r.Shape), int64(r.Rows), r.Outcome.String(), brief(r.Text))
+		d.exports.add(id, "large result", relationNames(r.Shape), int64(r.Rows), r.Result(), brief(r.Text))
 	case r.Shape.Class == trail.ClassMiscSet && (roleSet(r.Text) != "" || isRoleSwitch(r.Text)):
-		d.switches.add(id, brief(r.Text), r.Outcome.String())
+		d.switches.add(id, brief(r.Text), r.Result())
 	case r.Shape.Class == trail.ClassMiscSet, strings.HasPrefix(command, "ALTER SYSTEM"), command == "DISCARD ALL":
-		d.settings.add(id, brief(r.Text), r.Outcome.String())
+		d.settings.add(id, brief(r.Text), r.Result())
 	case r.Shape.Class == trail.ClassDDL, r.Shape.Class == trail.ClassRole:
-		d.changes.add(id, class, command, objectNames(r.Shape), outcomeOf(r), brief(r.Text))
+		d.changes.add(id, class, command, objectNames(r.Shape), r.Result(), brief(r.Text))
 	}
 }
 
@@ -543,13 +548,6 @@ func becomesAnother(text []byte) bool {
 	}
 	lower := bytes.ToLower(text)
 	return bytes.Contains(lower, []byte("authorization")) && bytes.Contains(lower, []byte("session"))
-}
-
-func outcomeOf(r *trail.Record) string {
-	if r.Undone {
-		return "rolled back"
-	}
-	return r.Outcome.String()
 }
 
 func relationNames(s *trail.Shape) (names []string) {
@@ -581,6 +579,7 @@ func (d *dossier) relations(r *trail.Record, id RecordID) {
 			d.tables[key] = t
 		}
 		t.take(id, 1)
+		t.Effects.Add(r)
 		for name := range rel.Access.Names {
 			t.access[name] = true
 		}
@@ -654,6 +653,7 @@ func (d *dossier) join(o *dossier) {
 			continue
 		}
 		have.seen.join(t.seen)
+		have.Merge(&t.Effects)
 		maps.Copy(have.access, t.access)
 		maps.Copy(have.via, t.via)
 		for a, c := range t.columns {
@@ -670,9 +670,9 @@ func (d *dossier) join(o *dossier) {
 			d.commands[k] = c
 			continue
 		}
-		for i := range c {
-			have[i] += c[i]
-		}
+		have.statements += c.statements
+		have.failed += c.failed
+		have.Merge(&c.Effects)
 	}
 	for k, n := range o.endings {
 		d.endings[k] += n
@@ -765,11 +765,11 @@ func (d *dossier) sessionTable() *Section {
 }
 
 func (d *dossier) commandTable() *Section {
-	s := &Section{Key: "commands", Title: "Statements", Empty: "None.", Columns: []string{"class", "command", "statements", "failed", "rolled_back"}}
+	s := &Section{Key: "commands", Title: "Statements", Empty: "None.", Columns: []string{"class", "command", "statements", "failed", "rolled_back", "unknown"}}
 	keys := slices.SortedFunc(maps.Keys(d.commands), func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
 	for _, k := range keys {
 		c := d.commands[k]
-		s.add(k[0], orNil(k[1]), c[0], c[1], c[2])
+		s.add(k[0], orNil(k[1]), c.statements, c.failed, c.RolledBack, c.Unknown)
 	}
 	return s
 }
@@ -777,7 +777,7 @@ func (d *dossier) commandTable() *Section {
 func (d *dossier) tableTable(flags []string) *Section {
 	s := &Section{
 		Key: "objects", Title: "Tables and columns", Empty: "None.",
-		Columns: []string{"database", "object", "access", "columns_read", "columns_written", "via", "statements", "first", "last", "record", "follow"},
+		Columns: []string{"database", "object", "access", "columns_read", "columns_written", "via", "statements", "rolled_back", "unknown", "first", "last", "record", "follow"},
 	}
 	keys := slices.SortedFunc(maps.Keys(d.tables), func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
 	s.Left = int64(max(0, len(keys)-listed))
@@ -788,7 +788,7 @@ func (d *dossier) tableTable(flags []string) *Section {
 			written = map[string]bool{}
 		}
 		maps.Copy(written, t.columns["update"])
-		s.add(k[0], k[1], sorted(t.access), sorted(t.columns["select"]), sorted(written), sorted(t.via), t.count, stamp(t.first.Time), stamp(t.last.Time), t.last,
+		s.add(k[0], k[1], sorted(t.access), sorted(t.columns["select"]), sorted(written), sorted(t.via), t.count, t.RolledBack, t.Unknown, stamp(t.first.Time), stamp(t.last.Time), t.last,
 			d.o.cat(append(slices.Clone(flags), "--database", k[0], "--object", k[1])...))
 	}
 	return s

@@ -43,7 +43,7 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 	visitors := make([]visitor, workers())
 	all := make([]*finder, len(visitors))
 	for i := range visitors {
-		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*seen{}, started: map[execution]*startedUse{}, ended: map[execution]bool{}}
+		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*subjectUses{}, started: map[execution]*startedUse{}, ended: map[execution]bool{}}
 		visitors[i] = all[i]
 	}
 	exclusions, _, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}, proof.Needs{Texts: true}, visitors)
@@ -77,6 +77,12 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 // subjectUse is who used what.
 type subjectUse struct{ user, appUser, db, command, objects string }
 
+// subjectUses are all uses of one kind.
+type subjectUses struct {
+	seen
+	trail.Effects
+}
+
 // execution is a statement of a session, or one that a function has run in it.
 type execution struct {
 	session                 trail.SessionID
@@ -93,7 +99,7 @@ type startedUse struct {
 type finder struct {
 	values []*value
 	found  events
-	by     map[subjectUse]*seen
+	by     map[subjectUse]*subjectUses
 
 	started map[execution]*startedUse
 	ended   map[execution]bool
@@ -136,7 +142,7 @@ func (f *finder) Record(r *trail.Record) {
 	if r.Shape != nil {
 		command, objects = string(r.Shape.Command), relationNames(r.Shape)
 	}
-	id, outcome := idOf(r), outcomeOf(r)
+	id, outcome := idOf(r), r.Result()
 	at := execution{id.Session, r.Statement, r.Substatement}
 	if r.Kind == trail.KindStart {
 		outcome = "no end is recorded"
@@ -151,15 +157,16 @@ func (f *finder) Record(r *trail.Record) {
 	case trail.KindStatement:
 		f.ended[at] = true
 	}
-	f.take(event{id, cells}, k)
+	f.take(event{id, cells}, k).Add(r)
 }
 
-func (f *finder) take(e event, k subjectUse) {
+func (f *finder) take(e event, k subjectUse) *subjectUses {
 	f.found.add(e.id, e.cells...)
 	if f.by[k] == nil {
-		f.by[k] = &seen{}
+		f.by[k] = &subjectUses{}
 	}
 	f.by[k].take(e.id, 1)
+	return f.by[k]
 }
 
 // takeStarted takes the statements of which there is only a start record.
@@ -279,22 +286,23 @@ func (f *finder) join(o *finder) {
 	maps.Copy(f.ended, o.ended)
 	for k, s := range o.by {
 		if f.by[k] == nil {
-			f.by[k] = &seen{}
+			f.by[k] = &subjectUses{}
 		}
-		f.by[k].join(*s)
+		f.by[k].join(s.seen)
+		f.by[k].Merge(&s.Effects)
 	}
 	f.redacted, f.noText, f.noParams, f.cut = f.redacted+o.redacted, f.noText+o.noText, f.noParams+o.noParams, f.cut+o.cut
 }
 
 func (f *finder) summary() *Section {
-	s := &Section{Key: "by", Title: "Who used it, and for what", Empty: "No statement of the period has the value.", Columns: []string{"user", "end_user", "database", "command", "objects", "statements", "first", "last", "record"}}
+	s := &Section{Key: "by", Title: "Who used it, and for what", Empty: "No statement of the period has the value.", Columns: []string{"user", "end_user", "database", "command", "objects", "statements", "rolled_back", "unknown", "first", "last", "record"}}
 	keys := slices.SortedFunc(maps.Keys(f.by), func(a, b subjectUse) int {
 		return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.appUser, b.appUser), cmp.Compare(a.db, b.db), cmp.Compare(a.command, b.command), cmp.Compare(a.objects, b.objects))
 	})
 	s.Left = int64(max(0, len(keys)-listed))
 	for _, k := range keys[:min(len(keys), listed)] {
 		u := f.by[k]
-		s.add(k.user, orNil(k.appUser), k.db, k.command, k.objects, u.count, stamp(u.first.Time), stamp(u.last.Time), u.last)
+		s.add(k.user, orNil(k.appUser), k.db, k.command, k.objects, u.count, u.RolledBack, u.Unknown, stamp(u.first.Time), stamp(u.last.Time), u.last)
 	}
 	return s
 }

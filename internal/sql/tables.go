@@ -119,12 +119,14 @@ FROM changes c`,
 	{Name: "access", Doc: "who uses which relation: a row for each user, role, database and relation", passes: []string{"user", "role", "database", "relation"},
 		query: `SELECT "user", role, database, relation, any_value(relation_type) AS relation_type,
   list_sort(list_distinct(flatten(list(DISTINCT access)))) AS access, count(*) AS statements, count(*) FILTER (failed) AS failures,
+  count(*) FILTER (effect = 'rolled back') AS rolled_back, count(*) FILTER (effect = 'unknown') AS unknown,
   min(time) AS first_seen, max(time) AS last_seen
 FROM steno_relations(conditions) WHERE kind = 'statement' GROUP BY "user", role, database, relation`,
 		docs: accessDocs},
 	{Name: "new_access", Doc: "users and relations whose first access in the whole trail is in the range", passes: []string{"user", "database", "relation"},
 		query: `SELECT "user", database, relation, any_value(relation_type) AS relation_type,
   list_sort(list_distinct(flatten(list(DISTINCT access)))) AS access, count(*) AS statements, count(*) FILTER (failed) AS failures,
+  count(*) FILTER (effect = 'rolled back') AS rolled_back, count(*) FILTER (effect = 'unknown') AS unknown,
   min(time) AS first_seen, max(time) AS last_seen
 FROM steno_relations(conditions || '{"always":true}') WHERE kind = 'statement' GROUP BY "user", database, relation
 HAVING min(time) >= steno_since()`,
@@ -142,7 +144,8 @@ FROM steno_trail(conditions || '{"kinds":["gap"]}') WHERE kind = 'gap'`,
 }
 
 var accessDocs = [][2]string{{"relation", "name of the relation with its schema"}, {"relation_type", "`table`, `view` …"}, {"access", "all kinds of access"}, {"statements", "how many statements used it"},
-	{"failures", "how many of them failed"}, {"first_seen", "time of the first"}, {"last_seen", "time of the last"}}
+	{"failures", "how many of them failed"}, {"rolled_back", "how many were rolled back with their transaction"},
+	{"unknown", "of how many it is not known whether they were committed"}, {"first_seen", "time of the first"}, {"last_seen", "time of the last"}}
 
 func quotedList(names []string, quote string) string {
 	return quote + strings.Join(names, quote+","+quote) + quote

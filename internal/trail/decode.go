@@ -613,7 +613,7 @@ func (b *Block) begin(r *Record, kind Kind, fields Field, session uint64) {
 	}
 	r.Duration, r.Rows, r.XID, r.Nulls, r.Values = 0, 0, 0, nil, nil
 	r.Depth, r.Substatement, r.Outcome = 0, 0, 0
-	r.Undone, r.isShown, r.charset = false, false, nil
+	r.Effect, r.isShown, r.charset = EffectNone, false, nil
 }
 
 // finish lets the next records follow one that has been read. It says whether this one is

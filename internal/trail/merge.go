@@ -51,7 +51,7 @@ type MergeOptions struct {
 	// Servers are told, while a trail is followed, which servers record it; it may be nil.
 	Servers *Servers
 
-	// Rollbacks says that records of statements are to have Undone set.
+	// Rollbacks says that records of statements are to have Effect set.
 	Rollbacks bool
 
 	segment func(*Segment) bool // which segments are wanted; nil: all

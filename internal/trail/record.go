@@ -51,9 +51,8 @@ type Record struct {
 	Ending       Ending  // of a transaction
 	Times        Times   // of a statement
 
-	// Undone says that a statement ended well, and that its transaction is known to
-	// have been rolled back; MergeOptions.Rollbacks sets it.
-	Undone bool
+	// Effect is what became of a statement; MergeOptions.Rollbacks and ScanOptions.Rollbacks have it set.
+	Effect Effect
 
 	// isShown says that strings are shown as UTF-8, from this charset; values and
 	// further names are when they are asked for.
@@ -66,6 +65,57 @@ type Record struct {
 
 	// hasRare says that fields may be set that few records have.
 	hasRare bool
+}
+
+// Effect is what became of what a statement has done that ended well, with its transaction. All that counts
+// statements goes by it.
+type Effect uint8
+
+// What may become of it.
+const (
+	// EffectNone is that of what has nothing to lose: it has not ended well, or has no transaction ID.
+	EffectNone Effect = iota
+	EffectCommitted
+	// EffectRolledBack is that of a statement which was rolled back with its transaction, or a part of it.
+	EffectRolledBack
+	// EffectUnknown is that of a statement whose transaction was prepared, or has no record of its end: the trail
+	// ends before, or the record was not written or is too far away.
+	EffectUnknown
+)
+
+func (e Effect) String() string { return [...]string{"", "committed", "rolled back", "unknown"}[e] }
+
+// Effects counts statements that ended well, but did not take effect, as far as it is known.
+type Effects struct{ RolledBack, Unknown int64 }
+
+// Add counts the record of a statement.
+func (e *Effects) Add(r *Record) {
+	switch r.Effect {
+	case EffectRolledBack:
+		e.RolledBack++
+	case EffectUnknown:
+		e.Unknown++
+	}
+}
+
+// Merge adds those that were counted elsewhere.
+func (e *Effects) Merge(o *Effects) {
+	e.RolledBack += o.RolledBack
+	e.Unknown += o.Unknown
+}
+
+// Undone says that a statement ended well, and that its transaction, or a part of it, is known to have been
+// rolled back.
+func (r *Record) Undone() bool { return r.Effect == EffectRolledBack }
+
+// Result says whether the record's statement took effect: how it ended and, if it ended well, that it was rolled back
+// or that nobody knows.
+func (r *Record) Result() string {
+	switch {
+	case r.Outcome != OutcomeOk, r.Effect == EffectNone, r.Effect == EffectCommitted:
+		return r.Outcome.String()
+	}
+	return r.Effect.String()
 }
 
 // Ending is how a transaction ended; the record's fields FieldEvent, FieldStatements

@@ -1,4 +1,4 @@
-// Which statements were rolled back with their transaction, or a part of it.
+// What became of statements with their transaction, or a part of it: which were rolled back.
 
 package trail
 
@@ -24,14 +24,20 @@ const (
 	keptSummaries = 32 << 10
 )
 
-// rolledBack is a transaction that was rolled back.
-type rolledBack struct {
+// transaction identifies the transaction of a session.
+type transaction struct {
 	session SessionID
 	xid     uint64
 }
 
-func (a rolledBack) compare(b rolledBack) int {
+func (a transaction) compare(b transaction) int {
 	return cmp.Or(a.session.Compare(b.session), cmp.Compare(a.xid, b.xid))
+}
+
+// ended is a transaction whose record says what became of it.
+type ended struct {
+	transaction
+	effect Effect
 }
 
 // lastEnd is the record of a session's last transaction in a block.
@@ -88,21 +94,22 @@ func (p undoneParts) have(r *Record) bool {
 
 // summary is what a block says of the ends of transactions.
 type summary struct {
-	once   sync.Once
-	rolled []rolledBack
-	parts  map[rolledBack]undoneParts
-	ends   []lastEnd // one for each session that has any
-	size   int       // of all, as rollbacks.ends counts it
+	once  sync.Once
+	ended []ended
+	parts map[transaction]undoneParts
+	ends  []lastEnd // one for each session that has any
+	size  int       // of all, as rollbacks.ends counts it
 }
 
-// find says whether a transaction was rolled back, and whether the block tells. Of what
-// stands behind the record with that number, the session's first transaction is its own.
-func (s *summary) find(t rolledBack, number uint64) (undone, known bool) {
-	if _, found := slices.BinarySearchFunc(s.rolled, t, rolledBack.compare); found {
-		return true, true
+// find says what became of a transaction, and whether the block settles it. If the session has ended a
+// transaction, or itself, behind the record with that number, the transaction is over: without a record of its own
+// there is none behind.
+func (s *summary) find(t transaction, number uint64) (effect Effect, settled bool) {
+	if i, found := slices.BinarySearchFunc(s.ended, t, func(e ended, t transaction) int { return e.compare(t) }); found {
+		return s.ended[i].effect, true
 	}
 	i, found := slices.BinarySearchFunc(s.ends, t.session, func(e lastEnd, id SessionID) int { return e.session.Compare(id) })
-	return false, found && s.ends[i].number > number
+	return EffectUnknown, found && s.ends[i].number > number
 }
 
 // sum fills the summary from a block's payload. What cannot be read is for Next to tell.
@@ -122,9 +129,9 @@ func (s *summary) sum(b *Block) {
 			if i := c.varint(); i < uint64(len(ids)) && s.size < maxEnds {
 				if xid, one, ok := partOf(&c); ok {
 					if s.parts == nil {
-						s.parts = map[rolledBack]undoneParts{}
+						s.parts = map[transaction]undoneParts{}
 					}
-					t := rolledBack{ids[i], xid}
+					t := transaction{ids[i], xid}
 					s.parts[t] = s.parts[t].add(one)
 					s.size++
 				}
@@ -134,10 +141,12 @@ func (s *summary) sum(b *Block) {
 			c := cursor{b: b.raw[at+1 : end : end]}
 			if kind == KindDefSession {
 				ids = append(ids, sessionOf(&c))
-			} else if i := c.varint(); i < uint64(len(ids)) && len(last) < maxEnds && len(s.rolled) < maxEnds {
+			} else if i := c.varint(); i < uint64(len(ids)) && len(last) < maxEnds && len(s.ended) < maxEnds {
 				last[ids[i]] = number
-				if xid, undone := endOf(&c); undone && kind == KindTransaction {
-					s.rolled = append(s.rolled, rolledBack{ids[i], xid})
+				if kind == KindTransaction {
+					if xid, effect := endOf(&c); effect != EffectNone {
+						s.ended = append(s.ended, ended{transaction{ids[i], xid}, effect})
+					}
 				}
 			}
 		}
@@ -154,7 +163,7 @@ func (s *summary) sum(b *Block) {
 		s.ends = append(s.ends, lastEnd{id, number})
 	}
 	slices.SortFunc(s.ends, func(a, b lastEnd) int { return a.session.Compare(b.session) })
-	slices.SortFunc(s.rolled, rolledBack.compare)
+	slices.SortFunc(s.ended, func(a, b ended) int { return a.compare(b.transaction) })
 }
 
 func sessionOf(c *cursor) SessionID {
@@ -166,18 +175,28 @@ func sessionOf(c *cursor) SessionID {
 	return SessionID{}
 }
 
-// endOf reads what a transaction's record says: its id, and whether it was rolled back.
+// endOf reads what a transaction's record says: its ID, and what became of it.
 // A prepared transaction ended for its session when it was prepared. What became of it
-// may be said much later, by any session, so no statement is marked by that: it would
+// may be said much later, by any session, so it is not looked for: it would
 // depend on which block says it.
-func endOf(c *cursor) (xid uint64, undone bool) {
-	xid, undone, mask := endAndMask(c)
-	return xid, undone && !wasPrepared(c, mask)
+func endOf(c *cursor) (xid uint64, effect Effect) {
+	xid, outcome, mask := endAndMask(c)
+	if xid == 0 || c.bad {
+		return 0, EffectNone
+	}
+	switch event := eventOf(c, mask); {
+	case event == EventCommitPrepared || event == EventRollbackPrepared:
+		return 0, EffectNone // of another session, perhaps
+	case outcome == OutcomeError:
+		return xid, EffectRolledBack
+	case outcome != OutcomeOk || event == EventPrepare:
+		return xid, EffectUnknown
+	}
+	return xid, EffectCommitted
 }
 
-// wasPrepared says whether a transaction that was rolled back had been prepared. The cursor is
-// behind the transaction ID.
-func wasPrepared(c *cursor, mask Field) bool {
+// eventOf is the event of a transaction's record; 0 if it states none. The cursor is behind the transaction ID.
+func eventOf(c *cursor, mask Field) Event {
 	if mask&FieldCut != 0 {
 		c.varint()
 		c.bytes(sha256.Size)
@@ -189,22 +208,27 @@ func wasPrepared(c *cursor, mask Field) bool {
 	}
 	r := Record{}
 	if mask&FieldExtra != 0 && extra(c, &r) != "" {
-		return false
+		return 0
 	}
 	if mask&FieldAudited != 0 {
 		c.byte()
 	}
 	if mask&FieldEvent != 0 {
-		return Event(c.byte()) == EventRollbackPrepared
+		return Event(c.byte())
 	}
-	event, _ := r.ExtraValue("event") // as earlier versions of the server wrote it
-	return string(event) == EventRollbackPrepared.String()
+	text, _ := r.ExtraValue("event") // as earlier versions of the server wrote it
+	for _, event := range []Event{EventPrepare, EventCommitPrepared, EventRollbackPrepared} {
+		if string(text) == event.String() {
+			return event
+		}
+	}
+	return 0
 }
 
-func endAndMask(c *cursor) (xid uint64, undone bool, mask Field) {
+func endAndMask(c *cursor) (xid uint64, outcome Outcome, mask Field) {
 	mask = Field(c.varint())
-	if mask&FieldOutcome == 0 || mask&FieldXID == 0 || mask&FieldNulls != 0 {
-		return 0, false, mask
+	if mask&FieldXID == 0 || mask&FieldNulls != 0 {
+		return 0, 0, mask
 	}
 	for _, f := range []Field{FieldShape, FieldText, FieldRows, FieldTime, FieldDuration} {
 		if mask&f != 0 {
@@ -219,19 +243,20 @@ func endAndMask(c *cursor) (xid uint64, undone bool, mask Field) {
 			c.varint()
 		}
 	}
-	outcome := Outcome(c.byte())
+	if mask&FieldOutcome != 0 {
+		outcome = Outcome(c.byte())
+	}
 	if mask&FieldError != 0 {
 		c.bytes(5)
 		c.str()
 	}
-	xid = c.varint()
-	return xid, !c.bad && outcome == OutcomeError, mask
+	return c.varint(), outcome, mask
 }
 
 // partOf reads what a subtransaction's record says: the ID of its transaction, and the part.
 func partOf(c *cursor) (xid uint64, one undonePart, ok bool) {
-	xid, undone, mask := endAndMask(c)
-	if !undone || mask&(FieldCut|FieldParts) != 0 || mask&FieldExtra == 0 {
+	xid, outcome, mask := endAndMask(c)
+	if c.bad || outcome != OutcomeError || mask&(FieldCut|FieldParts) != 0 || mask&FieldExtra == 0 {
 		return 0, one, false
 	}
 	r := Record{}
@@ -302,7 +327,7 @@ func (x *rollbacks) of(ref *BlockRef, b *Block) *summary {
 		if x.kept[place] != s {
 			return // dropped meanwhile
 		}
-		s.size += len(s.ends) + len(s.rolled)
+		s.size += len(s.ends) + len(s.ended)
 		x.ends += s.size
 		for len(x.old) > 1 && (x.ends > keptEnds || len(x.old) > keptSummaries) {
 			x.forget(x.old[0])
@@ -342,7 +367,7 @@ func (x *rollbacks) behind(ref *BlockRef) func(yield func(*BlockRef) bool) {
 	}
 }
 
-// lookup marks the statements of one block that were undone.
+// lookup says of the statements of one block what became of them.
 type lookup struct {
 	all  *rollbacks
 	ref  *BlockRef
@@ -350,12 +375,12 @@ type lookup struct {
 	// last is the answer for the last transaction of each session definition.
 	last []answer
 	// later is what is known of transactions that end behind the block.
-	later map[rolledBack]outcome
+	later map[transaction]outcome
 }
 
-// outcome is what of a transaction was rolled back.
+// outcome is what became of a transaction, and which parts of it were rolled back before.
 type outcome struct {
-	undone bool // all of it
+	effect Effect
 	parts  undoneParts
 }
 
@@ -371,7 +396,7 @@ func (l *lookup) start(all *rollbacks, ref *BlockRef, b *Block) {
 	clear(l.later)
 }
 
-// mark sets the record's Undone.
+// mark sets the record's Effect.
 func (l *lookup) mark(r *Record) {
 	if r.Kind != KindStatement || r.Outcome != OutcomeOk || r.XID == 0 || r.isRollback() {
 		return
@@ -381,38 +406,45 @@ func (l *lookup) mark(r *Record) {
 	}
 	last := &l.last[r.SessionIndex]
 	if last.xid != r.XID {
-		*last = answer{r.XID, l.find(rolledBack{r.Session.ID(), r.XID}, r.Number)}
+		*last = answer{r.XID, l.find(transaction{r.Session.ID(), r.XID}, r.Number)}
 	}
-	r.Undone = last.undone || last.parts.have(r)
+	switch {
+	case last.parts.have(r):
+		r.Effect = EffectRolledBack
+	case last.effect == EffectUnknown && r.Shape != nil && r.Shape.Class == ClassTransaction:
+		// COMMIT and the like do nothing of their own, and their records may follow that of the transaction.
+	default:
+		r.Effect = last.effect
+	}
 }
 
-// find says what was rolled back of a transaction that a record of the block is of.
-func (l *lookup) find(t rolledBack, number uint64) outcome {
-	undone, known := l.here.find(t, number)
-	if known {
-		return outcome{undone, l.here.parts[t]}
+// find says what became of a transaction that a record of the block is of.
+func (l *lookup) find(t transaction, number uint64) outcome {
+	effect, settled := l.here.find(t, number)
+	if settled {
+		return outcome{effect, l.here.parts[t]}
 	}
 	o, found := l.later[t]
 	if !found {
 		o = l.search(t, number)
 		if l.later == nil {
-			l.later = map[rolledBack]outcome{}
+			l.later = map[transaction]outcome{}
 		}
 		l.later[t] = o
 	}
 	return o
 }
 
-func (l *lookup) search(t rolledBack, number uint64) outcome {
+func (l *lookup) search(t transaction, number uint64) outcome {
 	left := int64(maxLookAhead)
-	o := outcome{parts: slices.Clone(l.here.parts[t])}
+	o := outcome{effect: EffectUnknown, parts: slices.Clone(l.here.parts[t])}
 	for next := range l.all.behind(l.ref) {
 		s := l.all.of(next, nil)
 		for _, one := range s.parts[t] {
 			o.parts = o.parts.add(one)
 		}
-		undone, known := s.find(t, number)
-		if o.undone = undone; known {
+		effect, settled := s.find(t, number)
+		if o.effect = effect; settled {
 			return o
 		}
 		if left -= next.Length(); left < 0 {

@@ -19,8 +19,11 @@ func (undone) Keep(r *trail.Record) bool { return r.Kind == trail.KindStatement 
 
 func (undone) Append(dst []byte, r *trail.Record) []byte {
 	dst = append(dst, r.Text...)
-	if r.Undone {
+	switch r.Effect {
+	case trail.EffectRolledBack:
 		dst = append(dst, " undone"...)
+	case trail.EffectUnknown:
+		dst = append(dst, " unknown"...)
 	}
 	return dst
 }
@@ -104,7 +107,7 @@ func TestStatementsOfATransactionThatRolledBackAreUndone(t *testing.T) {
 	s.cut()
 	want := []string{
 		"reads before", "in one block undone", "of a transaction that commits", "fails", "COMMIT undone",
-		"ends in another block undone", "commits, too", "of another session", "ROLLBACK", "never ends",
+		"ends in another block undone", "commits, too", "of another session", "ROLLBACK", "never ends unknown",
 	}
 	if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
@@ -146,7 +149,7 @@ func TestPreparedTransactionsAreNotMarked(t *testing.T) {
 			end(xid+10, trail.OutcomeError, trail.EventAbort, inExtra)
 		}
 		s.cut()
-		want := []string{"prepared", "rolled back undone", "prepared", "rolled back undone"}
+		want := []string{"prepared unknown", "rolled back undone", "prepared unknown", "rolled back undone"}
 		if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
 			t.Errorf("cut %v: got %q", cut, got)
 		}
@@ -159,7 +162,7 @@ func TestRollbacksAreFoundWhereverTheyAre(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 30 {
 		dir := t.TempDir()
-		want := map[string]bool{}
+		want := map[string]string{}
 		for stream := range uint32(2) {
 			s := newScript(t, dir, stream)
 			var sessions []*trailtest.Session
@@ -177,7 +180,7 @@ func TestRollbacksAreFoundWhereverTheyAre(t *testing.T) {
 						xids[i], next = next, next+1
 					}
 					text := fmt.Sprintf("%d/%d", stream, n)
-					want[text] = false
+					want[text] = "unknown"
 					open[i] = append(open[i], text)
 					s.statement(sessions[i], xids[i], text)
 				case 3:
@@ -186,7 +189,7 @@ func TestRollbacksAreFoundWhereverTheyAre(t *testing.T) {
 					}
 					outcome := trail.Outcome(rng.IntN(2))
 					for _, text := range open[i] {
-						want[text] = outcome == trail.OutcomeError
+						want[text] = map[trail.Outcome]string{trail.OutcomeError: "undone"}[outcome]
 					}
 					s.end(sessions[i], xids[i], outcome)
 					open[i], xids[i] = nil, 0
@@ -206,8 +209,8 @@ func TestRollbacksAreFoundWhereverTheyAre(t *testing.T) {
 		for _, line := range statementsOf(t, dir, trail.MinTime, trail.MaxTime) {
 			var text, mark string
 			fmt.Sscan(line, &text, &mark)
-			if want[text] != (mark != "") {
-				t.Errorf("%q, undone: %v", line, want[text])
+			if want[text] != mark {
+				t.Errorf("%q, want %q", line, want[text])
 			}
 		}
 	}
@@ -252,18 +255,48 @@ func TestRolledBackPartsAreUndone(t *testing.T) {
 		statement(session, 5, 0, 7, "kept") // 9
 		statement(session, 6, 0, 0, "kept") // 10: read only
 		s.add(trailtest.Record{Kind: trail.KindTransaction, Session: session, XID: 7, Extra: []string{"event", "commit"}})
-		statement(session, 7, 0, 8, "kept")
+		statement(session, 7, 0, 8, "open")
 		s.cut()
 		var wrong []string
 		lines := statementsOf(t, dir, trail.MinTime, trail.MaxTime)
 		for _, line := range lines {
 			text, isUndone := strings.CutSuffix(line, " undone")
-			if isUndone != (text == "lost") {
+			text, isUnknown := strings.CutSuffix(text, " unknown")
+			if isUndone != (text == "lost") || isUnknown != (text == "open" || text == "kept, of another session") {
 				wrong = append(wrong, line)
 			}
 		}
 		if len(lines) != 10 || len(wrong) > 0 {
 			t.Errorf("split %v: %q, of %d", split, wrong, len(lines))
+		}
+	}
+}
+
+// TestTransactionsWithoutARecordAreUnknown has sessions that go on, or end, although no record says how their transaction
+// ended: it was not recorded, or was lost.
+func TestTransactionsWithoutARecordAreUnknown(t *testing.T) {
+	for _, split := range []bool{false, true} {
+		dir := t.TempDir()
+		s := newScript(t, dir, 0)
+		one, two := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch, 2)
+		cut := func() {
+			if split {
+				s.cut()
+			}
+		}
+		s.statement(one, 5, "grant")
+		s.statement(two, 6, "drop")
+		cut()
+		s.statement(one, 7, "kept")
+		s.end(one, 7, trail.OutcomeOk)
+		s.add(trailtest.Record{Kind: trail.KindDisconnect, Session: two})
+		cut()
+		s.statement(one, 8, "interrupted")
+		s.add(trailtest.Record{Kind: trail.KindTransaction, Session: one, XID: 8, Outcome: trail.OutcomeInterrupted})
+		s.cut()
+		want := []string{"grant unknown", "drop unknown", "kept", "interrupted unknown"}
+		if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
+			t.Errorf("split %v: got %q", split, got)
 		}
 	}
 }

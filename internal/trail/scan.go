@@ -28,7 +28,7 @@ type ScanOptions struct {
 	Parts bool
 	// Raw says that no strings of records are looked at: what they are shown as is not made.
 	Raw bool
-	// Rollbacks says that records of statements are to have Undone set.
+	// Rollbacks says that records of statements are to have Effect set.
 	Rollbacks bool
 	// Warn is told what is wrong in the trail. It is called by one goroutine at a time.
 	Warn func(error)

@@ -21,7 +21,7 @@ type all struct{ lines }
 func (a *all) Append(dst []byte, r *trail.Record) []byte { return append(dst, shown(a.ref, r)...) }
 
 func shown(ref *trail.BlockRef, r *trail.Record) string {
-	return fmt.Sprintf("%d %d %s %d %q %q %x %t", ref.Number, r.Time, r.Session.ID(), r.Seq, r.Text, r.Message, r.Values, r.Undone)
+	return fmt.Sprintf("%d %d %s %d %q %q %x %t", ref.Number, r.Time, r.Session.ID(), r.Seq, r.Text, r.Message, r.Values, r.Undone())
 }
 
 // read returns all records by a merge, and all warnings, and the same by a scan of several readers.
