@@ -23,15 +23,11 @@ type asked struct {
 
 	filter  *query.Filter
 	matcher query.Matcher
-	// Filters that ask for less: what a record must match that does not say how long it took,
-	// or which objects it used, or not even which class it is of.
-	withoutDuration, withoutObjects, withoutShape query.Matcher
-	withoutNames                                  query.Matcher // nor which user or role it has
-	objects, shapes, grep                         bool
-	users, roles                                  bool
-	ofObjects, ofRoles                            bool          // names are asked for that may change
-	least                                         uint64        // duration, in microseconds
-	who                                           query.Matcher // what the filter says about sessions as a whole
+	apart   query.Matcher // the same, of records whose data parts are not joined
+	who     query.Matcher // what the filter says about sessions as a whole
+
+	objects, shapes, grep bool
+	ofObjects, ofRoles    bool // names are asked for that may change
 
 	contents func(*trail.Contents) trail.Groups // nil: the filter cannot use an index
 }
@@ -53,41 +49,21 @@ func ask(q *Question) (*asked, error) {
 	}
 	a.filter, a.since, a.until = f, f.Since, f.Until
 	a.matcher.Filter, a.contents = f, f.Contents()
+	a.apart = query.Matcher{Filter: f, Apart: true}
 	who := query.FilterOptions{Users: q.Filter.Users, Databases: q.Filter.Databases, Sessions: q.Filter.Sessions}
 	if a.who.Filter, err = who.Filter(time.Time{}); err != nil {
 		return nil, err
 	}
-	less := q.Filter
-	a.users, a.roles = len(less.Users) > 0, len(less.Roles) > 0
-	less.Users, less.Roles = nil, nil
-	if a.withoutNames.Filter, err = less.Filter(time.Time{}); err != nil {
-		return nil, err
-	}
-	less = q.Filter
 	a.ofObjects, a.ofRoles = f.AsksNames()
-	a.objects, a.grep = len(less.Objects) > 0, len(less.Grep) > 0
-	a.shapes = a.objects || len(less.Classes)+len(less.Commands) > 0
-	if less.MinDuration != "" {
-		if a.least, err = query.ParseDuration(less.MinDuration); err != nil {
-			return nil, err
-		}
-		less.MinDuration = ""
-	}
-	if a.withoutDuration.Filter, err = less.Filter(time.Time{}); err != nil {
-		return nil, err
-	}
-	less.Objects = nil
-	if a.withoutObjects.Filter, err = less.Filter(time.Time{}); err != nil {
-		return nil, err
-	}
-	less.Classes, less.Commands = nil, nil
-	a.withoutShape.Filter, err = less.Filter(time.Time{})
-	return a, err
+	o := &q.Filter
+	a.objects, a.grep = len(o.Objects) > 0, len(o.Grep) > 0
+	a.shapes = a.objects || len(o.Classes)+len(o.Commands) > 0
+	return a, nil
 }
 
 // reset is called before the records of another block.
 func (a *asked) reset() {
-	for _, m := range []*query.Matcher{&a.matcher, &a.withoutDuration, &a.withoutObjects, &a.withoutShape, &a.withoutNames, &a.who} {
+	for _, m := range []*query.Matcher{&a.matcher, &a.apart, &a.who} {
 		m.Reset()
 	}
 }
@@ -109,37 +85,12 @@ func (a *asked) keep(r *trail.Record) bool {
 }
 
 // hides says why a record may be one that is asked for although it does not match: it does
-// not say enough. It is empty for all others.
+// not say enough. It is empty for all others. Data parts of the record are not joined.
 func (a *asked) hides(r *trail.Record) string {
-	if a.q.Record != "" || r.Kind != trail.KindStatement && r.Kind != trail.KindStart || !a.inRange(r) {
+	if a.q.Record != "" || !a.inRange(r) {
 		return ""
 	}
-	timed := r.Has(trail.FieldDuration)
-	if timed && r.Duration < a.least {
-		return ""
-	}
-	switch {
-	case a.matcher.Guess(r) && !r.GoesOn():
-		if a.grep && !a.matcher.Keep(r) {
-			return lacksText(r)
-		}
-	case a.lacksName(r.Session) && a.withoutNames.Guess(r):
-		return "the name of its user or role is not certain"
-	case a.least > 0 && !timed && a.withoutDuration.Guess(r):
-		return "it does not state how long it took"
-	case r.Shape == nil:
-		if a.shapes && a.withoutShape.Guess(r) {
-			return "it does not state its class and relations"
-		}
-	case a.objects && a.withoutObjects.Guess(r):
-		if why := r.OmitsNames(); why != "" {
-			return "it " + why
-		}
-		if r.Unfinished() {
-			return "it " + query.Unnamed
-		}
-	}
-	return ""
+	return a.apart.Hides(r)
 }
 
 // renamedBefore are the renames of a record before the range that may take effect, or be seen by their own
@@ -194,32 +145,6 @@ func (a *asked) leavesBefore(r *trail.Record) bool {
 	return r.Kind == trail.KindDisconnect && r.Time < a.since
 }
 
-// uncertain is the beginning of what stands for the name of a role that is not certain. No role can have such a name.
-const uncertain = "pg_unknown "
-
-// lacksName says whether a user or role is asked for, and a session's is not known by its name.
-func (a *asked) lacksName(s *trail.Session) bool {
-	is := func(k trail.Key) bool { return strings.HasPrefix(string(s.Fact(k)), uncertain) }
-	return a.users && is(trail.KeyUser) || a.roles && (is(trail.KeyRole) || len(s.Fact(trail.KeyRole)) == 0 && is(trail.KeyUser))
-}
-
-// lacksText says what of a record is missing that --grep would have looked at.
-func lacksText(r *trail.Record) (why string) {
-	if r.Has(trail.FieldCut) {
-		return "its text was truncated"
-	}
-	if _, omitted := r.ExtraValue("parameters_omitted"); omitted {
-		return "it leaves out parameters"
-	}
-	r.Params(func(p trail.ParamType, _ []byte, null bool) bool {
-		if !null && p.Repr == trail.ReprNone {
-			why = "the value of a parameter could not be recorded"
-		}
-		return why == ""
-	})
-	return why
-}
-
 // Tells says whether a record tells what the trail can lack. Such records are part of every
 // answer about a range.
 func Tells(r *trail.Record) bool { return tellingKind(r.Kind) || r.Unseen() }
@@ -246,29 +171,14 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 		}
 		return g
 	}
-	if a.contents == nil || a.q.Full {
+	if a.contents == nil || a.q.Full || (a.objects || a.grep) && !c.HasOmissions() {
 		return c.All()
 	}
 	g := a.contents(c)
 	g.Or(TellingGroups(c))
-	g.Or(c.SelectResult(func(k trail.Kind, o trail.Outcome) bool {
-		return (a.shapes || a.least > 0) && query.MayBeUnfinished(k, o)
-	}))
 	if a.ofObjects || a.ofRoles {
 		g.Or(a.filter.SelectRenames(c))
 		g.Or(selectPrepared(c))
-	}
-	if a.users || a.roles {
-		is := func(v []byte) bool { return strings.HasPrefix(string(v), uncertain) }
-		g.Or(c.Select(trail.TermsUsers, is))
-		g.Or(c.Select(trail.TermsRoles, is))
-	}
-	if a.objects {
-		g.Or(c.SelectOmissions("relations", "objects"))
-	}
-	if a.grep {
-		g.Or(c.SelectOmissions("text", "parameters"))
-		g.Or(c.Select(trail.TermsValues, func(v []byte) bool { return len(v) != 1 || trail.Repr(v[0]) == trail.ReprNone }))
 	}
 	return g
 }

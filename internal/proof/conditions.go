@@ -645,7 +645,7 @@ func (c *conditions) obscure(except func(format string, args ...any)) {
 			except("%s more may match", count(len(all)-listed, "record"))
 			break
 		}
-		except("record %s of %s may match: %s", o.id, render.Time(o.time), o.why)
+		except("record %s of %s may match: it %s", o.id, render.Time(o.time), o.why)
 	}
 }
 

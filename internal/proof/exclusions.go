@@ -30,7 +30,7 @@ func NewExclusions(since, until int64, n Needs) *Exclusions {
 	if err != nil {
 		panic(err) // no filter is none that is wrong
 	}
-	a.who.Filter = none
+	a.who.Filter, a.apart.Filter = none, none
 	return &Exclusions{c: newConditions(a)}
 }
 

@@ -37,11 +37,16 @@ func refuse(format string, args ...any) error {
 // Make writes the proof of an answer. It is for the caller to check it: a trail can be
 // altered in ways that only the check finds.
 func Make(ctx context.Context, t *trail.Trail, q *Question, bar *progress.Bar, out io.Writer) error {
-	a, err := ask(q)
+	return makeAs(ctx, t, q, func() (*asked, error) { return ask(q) }, bar, out)
+}
+
+// makeAs is Make by what of a question it asks.
+func makeAs(ctx context.Context, t *trail.Trail, q *Question, asks func() (*asked, error), bar *progress.Bar, out io.Writer) error {
+	a, err := asks()
 	if err != nil {
 		return err
 	}
-	m := &maker{asked: a, bar: bar, parts: map[trail.RecordID][]place{}}
+	m := &maker{asked: a, asks: asks, bar: bar, parts: map[trail.RecordID][]place{}}
 	defer m.files.Close()
 	for _, err := range t.Errors {
 		return err
@@ -79,6 +84,7 @@ func Make(ctx context.Context, t *trail.Trail, q *Question, bar *progress.Bar, o
 
 type maker struct {
 	asked   *asked
+	asks    func() (*asked, error) // the same for another goroutine
 	bar     *progress.Bar
 	files   trail.Files
 	sources []*source
@@ -162,7 +168,7 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
-			r := &blockReader{files: &m.files, asked: must(ask(m.asked.q))}
+			r := &blockReader{files: &m.files, asked: must(m.asks())}
 			for i := int(next.Add(1)) - 1; i < len(src.blocks) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				r.read(&src.blocks[i])
 				m.bar.Set(m.done.Add(src.blocks[i].ref.Length()))

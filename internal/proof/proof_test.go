@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -111,8 +112,6 @@ func TestExceptions(t *testing.T) {
 		small
 		wants string // an exception; empty: none
 		ask   func(*query.FilterOptions)
-		// An index does not tell of this.
-		onlyFull bool
 	}{
 		{name: "nothing"},
 		{name: "class off at the start", small: small{settings: []string{"steno.log", "write, ddl"}}, wants: `class read.* were not recorded throughout: steno.log = "write, ddl"`},
@@ -218,18 +217,18 @@ func TestExceptions(t *testing.T) {
 			r := reads(alice, 35.4, "hr.other")
 			r.TextBytes = 4000
 			return is(r)
-		}}}, ask: forKey, onlyFull: true, wants: `record 6b0202d9.fa1/36 of .* may match: its text was truncated`},
+		}}}, ask: forKey, wants: `record 6b0202d9.fa1/36 of .* may match: it has only the beginning of its text`},
 		{name: "parameters omitted", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.other")
 			r.Extra = []string{"parameters_omitted", "1"}
 			return is(r)
-		}}}, ask: forKey, onlyFull: true, wants: `record 6b0202d9.fa1/36 of .* may match: it leaves out parameters`},
+		}}}, ask: forKey, wants: `record 6b0202d9.fa1/36 of .* may match: it leaves out parameters`},
 		{name: "parameter not recorded", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.other")
 			r.Shape.Params = []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}, {OID: 5000, Repr: trail.ReprNone}}
 			r.Fields, r.Values = trail.FieldValues, []byte{1, 0, 0, 0}
 			return is(r)
-		}}}, ask: forKey, wants: `record 6b0202d9.fa1/36 of .* may match: the value of a parameter could not be recorded`},
+		}}}, ask: forKey, wants: `record 6b0202d9.fa1/36 of .* may match: it does not have the value of a parameter`},
 		{name: "parameter NULL", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.other")
 			r.Shape.Params = []trail.ParamType{{OID: 5000, Repr: trail.ReprNone}}
@@ -238,7 +237,7 @@ func TestExceptions(t *testing.T) {
 		}}}, ask: forKey},
 		{name: "running", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(&trailtest.Record{Kind: trail.KindStart, Session: client(9, "bob"), Time: at(35.4), Unnumbered: true, Outcome: trail.OutcomeRunning, Text: "COPY …"})
-		}}}, wants: `may match: it does not state its class and relations`},
+		}}}, wants: `may match: it does not state its relations`},
 		{name: "running, and ended later", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			end := reads(alice, 35.4, "hr.other")
 			end.Statement = 36
@@ -262,10 +261,10 @@ func TestExceptions(t *testing.T) {
 		{name: "a user without a name", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			w.put(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
 			return is(reads(client(8, "bob"), 35.5, "hr.other")) // a block between it and the seal
-		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"carol"} }, wants: `may match: the name of its user or role is not certain`},
+		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"carol"} }, wants: `may match: it does not state for certain which user or role it is of`},
 		{name: "a role without a name", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
-		}}}, ask: func(o *query.FilterOptions) { o.Roles = []string{"carol"} }, wants: `may match: the name of its user or role is not certain`},
+		}}}, ask: func(o *query.FilterOptions) { o.Roles = []string{"carol"} }, wants: `may match: it does not state for certain which user or role it is of`},
 		{name: "a user without a name, who did something else", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
 		}}}, ask: func(o *query.FilterOptions) { o.Users, o.Objects = []string{"alice"}, []string{"hr.salary"} }},
@@ -278,21 +277,18 @@ func TestExceptions(t *testing.T) {
 			return is(r)
 		}}}, wants: `may match: it does not state its relations`},
 	} {
-		t.Run(test.name, func(t *testing.T) { excepts(t, test.small.write(t), test.ask, test.onlyFull, test.wants) })
+		t.Run(test.name, func(t *testing.T) { excepts(t, test.small.write(t), test.ask, test.wants) })
 	}
 }
 
 // excepts checks that a proof with indexes, and one without, has an exception; empty: none. Without a question, it is
 // about hr.salary.
-func excepts(t *testing.T, dir string, change func(*query.FilterOptions), onlyFull bool, wants string) {
+func excepts(t *testing.T, dir string, change func(*query.FilterOptions), wants string) {
 	t.Helper()
 	if change == nil {
 		change = ofSalary
 	}
 	for _, full := range []bool{false, true} {
-		if onlyFull && !full {
-			continue
-		}
 		r := proved(t, dir, question(t, 30, 50, full, change))
 		all := strings.Join(r.Exceptions, "\n")
 		switch {
@@ -304,6 +300,77 @@ func excepts(t *testing.T, dir string, change func(*query.FilterOptions), onlyFu
 			t.Errorf("full %v: %q is not among the exceptions: %s", full, wants, all)
 		}
 	}
+}
+
+// omitting is a trail in which a record leaves out something that others have.
+func omitting(what string, old bool) small {
+	return small{old: old, extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
+		r := reads(alice, 35, "hr.staff")
+		r.Extra = []string{what + "_omitted", "1000"}
+		return []*trailtest.Record{r}
+	}}}
+}
+
+// Whatever else is asked for, a record that leaves out what a filter looks at may match, if it fulfills the rest.
+func TestOmissionsAreExceptionsWithAllOtherFilters(t *testing.T) {
+	others := map[string]func(*query.FilterOptions){
+		"": func(*query.FilterOptions) {}, "user": func(o *query.FilterOptions) { o.Users = []string{"alice"} },
+		"role": func(o *query.FilterOptions) { o.Roles = []string{"alice"} }, "database": func(o *query.FilterOptions) { o.Databases = []string{"hr"} },
+		"class": func(o *query.FilterOptions) { o.Classes = []string{"read"} }, "command": func(o *query.FilterOptions) { o.Commands = []string{"SELECT"} },
+		"kind":         func(o *query.FilterOptions) { o.Kinds = []string{"statement"} },
+		"min-duration": func(o *query.FilterOptions) { o.MinDuration = "1ms" },
+		"not-user":     func(o *query.FilterOptions) { o.Not = &query.FilterOptions{Users: []string{"bob"}} },
+		"not-command":  func(o *query.FilterOptions) { o.Not = &query.FilterOptions{Commands: []string{"DROP"}} },
+	}
+	for what, ask := range map[string]func(*query.FilterOptions){
+		"relations": ofSalary, "objects": ofSalary, "parameters": func(o *query.FilterOptions) { o.Grep = []string{"4711"} },
+	} {
+		for _, old := range []bool{false, true} {
+			dir := omitting(what, old).write(t)
+			for _, other := range others {
+				excepts(t, dir, func(o *query.FilterOptions) { ask(o); other(o) }, `may match: it leaves out `+what)
+			}
+			excepts(t, dir, func(o *query.FilterOptions) { ask(o); o.Commands = []string{"DROP"} }, "")
+		}
+	}
+}
+
+// A maker that ignores what records leave out is refused, also without --full: the indexes say where such records are.
+func TestBlocksWithOmissionsAreDemanded(t *testing.T) {
+	change := ofSalary // without filters of texts, as here, an index demands all blocks of those who ask for one
+	for _, what := range []string{"relations", "objects"} {
+		for _, dir := range []string{omitting(what, false).write(t), omitting(what, true).write(t)} {
+			if r := ignoring(t, dir, question(t, 30, 50, false, change)); r.Proved || !strings.Contains(strings.Join(r.Problems, "\n"), "no index in the proof shows that it has nothing of the answer") {
+				t.Errorf("%s: %+v", what, r)
+			}
+		}
+		if r := ignoring(t, small{}.write(t), question(t, 30, 50, false, change)); !r.Proved {
+			t.Errorf("%s: nothing is left out: %+v", what, r)
+		}
+	}
+}
+
+// ignoring checks the proof of a maker that includes only what tells of the server.
+func ignoring(t *testing.T, dir string, q *Question) *Report {
+	t.Helper()
+	opened, err := trail.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "proof"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := makeAs(context.Background(), opened, q, func() (*asked, error) {
+		none := &asked{q: q, since: must(ask(q)).since, until: must(ask(q)).until}
+		none.filter, err = (&query.FilterOptions{Users: []string{"nobody"}}).Filter(time.Now())
+		none.matcher.Filter, none.apart.Filter, none.who.Filter, none.contents = none.filter, none.filter, none.filter, none.filter.Contents()
+		return none, err
+	}, nil, f); err != nil {
+		t.Fatal(err)
+	}
+	return checked(t, f.Name(), Checks{})
 }
 
 // Before the trail began, nothing was recorded.

@@ -107,7 +107,7 @@ func TestRenamesAreExceptions(t *testing.T) {
 				r.Seq = 2
 				return []*trailtest.Record{r}
 			}}}.write(t)
-			excepts(t, dir, test.ask, false, test.wants)
+			excepts(t, dir, test.ask, test.wants)
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestRenamesInDataPartsAreExceptions(t *testing.T) {
 		r.Seq, r.Parts, r.Extra = 2, [3]uint64{0, uint64(len(further)), 0}, []string{"further_bytes", strconv.Itoa(len(further))}
 		return []*trailtest.Record{r}
 	}}}.write(t)
-	excepts(t, dir, nil, false, `table "hr.salary" was renamed to "x.salary"`)
+	excepts(t, dir, nil, `table "hr.salary" was renamed to "x.salary"`)
 }
 
 // What is left out may have been renamed.
@@ -139,8 +139,8 @@ func TestRenamesThatAreLeftOut(t *testing.T) {
 		}}}.write(t)
 	}
 	ask := func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }
-	excepts(t, omits("ALTER EXTENSION"), ask, false, `a statement at 2026.* by user "bob" leaves out objects, and may have renamed`)
-	excepts(t, omits("DROP SCHEMA"), ask, false, "")
+	excepts(t, omits("ALTER EXTENSION"), ask, `a statement at 2026.* by user "bob" leaves out objects, and may have renamed`)
+	excepts(t, omits("DROP SCHEMA"), ask, "")
 }
 
 // A superuser can rename without ALTER.
@@ -157,26 +157,26 @@ func TestChangesOfCatalogsAreExceptions(t *testing.T) {
 	}
 	changes := func(catalog string, access trail.Access) string { return changed(catalog, access, nil) }
 	alice := func(o *query.FilterOptions) { o.Users = []string{"alice"} }
-	excepts(t, changes("pg_class", trail.AccessSelect|trail.AccessUpdate), nil, false, `pg_catalog.pg_class was changed directly at 2026.* by user "bob"`)
-	excepts(t, changes("pg_class", trail.AccessSelect), nil, false, "")
-	excepts(t, changes("pg_description", trail.AccessDelete), nil, false, "")
-	excepts(t, changes("pg_authid", trail.AccessUpdate), nil, false, "")
-	excepts(t, changes("pg_authid", trail.AccessUpdate), alice, false, `pg_catalog.pg_authid was changed directly`)
-	excepts(t, changes("pg_class", trail.AccessUpdate), alice, false, "")
+	excepts(t, changes("pg_class", trail.AccessSelect|trail.AccessUpdate), nil, `pg_catalog.pg_class was changed directly at 2026.* by user "bob"`)
+	excepts(t, changes("pg_class", trail.AccessSelect), nil, "")
+	excepts(t, changes("pg_description", trail.AccessDelete), nil, "")
+	excepts(t, changes("pg_authid", trail.AccessUpdate), nil, "")
+	excepts(t, changes("pg_authid", trail.AccessUpdate), alice, `pg_catalog.pg_authid was changed directly`)
+	excepts(t, changes("pg_class", trail.AccessUpdate), alice, "")
 	for _, catalog := range []string{"pg_proc", "pg_type", "pg_trigger", "pg_tablespace"} {
-		excepts(t, changes(catalog, trail.AccessUpdate), nil, false, `pg_catalog.`+catalog+` was changed directly`)
+		excepts(t, changes(catalog, trail.AccessUpdate), nil, `pg_catalog.`+catalog+` was changed directly`)
 	}
 	// nothing was changed
-	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.Outcome, r.SQLState, r.Message = trail.OutcomeError, "42501", "no" }), nil, false, "")
-	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.XID = 0 }), nil, false, "")
+	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.Outcome, r.SQLState, r.Message = trail.OutcomeError, "42501", "no" }), nil, "")
+	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.XID = 0 }), nil, "")
 	columns := func(access trail.Access) func(*trailtest.Record) {
 		return func(r *trailtest.Record) {
 			r.Shape.Relations[0].Columns = []trailtest.Column{{Access: access, Name: "relname"}}
 		}
 	}
-	excepts(t, changed("pg_class", trail.AccessSelect|trail.AccessUpdate, columns(trail.AccessSelect)), nil, false, "")
-	excepts(t, changed("pg_class", trail.AccessSelect|trail.AccessUpdate, columns(trail.AccessUpdate)), nil, false, `pg_catalog.pg_class was changed directly`)
-	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.XID, r.Outcome = 0, trail.OutcomeInterrupted }), nil, false, `pg_catalog.pg_class was changed directly`)
+	excepts(t, changed("pg_class", trail.AccessSelect|trail.AccessUpdate, columns(trail.AccessSelect)), nil, "")
+	excepts(t, changed("pg_class", trail.AccessSelect|trail.AccessUpdate, columns(trail.AccessUpdate)), nil, `pg_catalog.pg_class was changed directly`)
+	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.XID, r.Outcome = 0, trail.OutcomeInterrupted }), nil, `pg_catalog.pg_class was changed directly`)
 }
 
 // Without class transaction, only the end of its session tells that a transaction has ended, unless it may have been
@@ -220,7 +220,7 @@ func TestRenamesOfSessionsThatHaveEnded(t *testing.T) {
 			if test.ended {
 				wants = ""
 			}
-			excepts(t, small{settings: test.settings, extra: extra}.write(t), nil, false, wants)
+			excepts(t, small{settings: test.settings, extra: extra}.write(t), nil, wants)
 		})
 	}
 }
@@ -238,12 +238,12 @@ func TestPreparedTransactionsThatAreCommitted(t *testing.T) {
 	committed := transaction(35, 3, 77, "commit prepared")
 	const wants = `prepared before the server's start, "z", was committed at 2026`
 	alice := func(o *query.FilterOptions) { o.Users = []string{"alice"} }
-	excepts(t, small{extra: at{35: committed}}.write(t), nil, false, wants)
-	excepts(t, small{extra: at{35: committed}}.write(t), alice, false, wants)
-	excepts(t, small{extra: at{35: committed}}.write(t), func(o *query.FilterOptions) { o.Classes = []string{"read"} }, false, "")
-	excepts(t, small{extra: at{5: transaction(5, 2, 77, "prepare"), 35: committed}}.write(t), nil, false, "")
-	excepts(t, small{extra: at{5: transaction(5, 2, 76, "prepare"), 35: committed}}.write(t), nil, false, wants)
-	excepts(t, small{extra: at{35: transaction(35, 3, 77, "rollback prepared")}}.write(t), nil, false, "")
+	excepts(t, small{extra: at{35: committed}}.write(t), nil, wants)
+	excepts(t, small{extra: at{35: committed}}.write(t), alice, wants)
+	excepts(t, small{extra: at{35: committed}}.write(t), func(o *query.FilterOptions) { o.Classes = []string{"read"} }, "")
+	excepts(t, small{extra: at{5: transaction(5, 2, 77, "prepare"), 35: committed}}.write(t), nil, "")
+	excepts(t, small{extra: at{5: transaction(5, 2, 76, "prepare"), 35: committed}}.write(t), nil, wants)
+	excepts(t, small{extra: at{35: transaction(35, 3, 77, "rollback prepared")}}.write(t), nil, "")
 }
 
 // Renames that may not have been recorded are exceptions, whoever may have made them.
@@ -251,18 +251,18 @@ func TestRenamesThatAreNotRecorded(t *testing.T) {
 	reading := func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }
 	connecting := func(o *query.FilterOptions) { o.Users, o.Kinds = []string{"alice"}, []string{"connect"} }
 	only := []string{"steno.mandatory", "connect, setting", "steno.log", "read, connect"}
-	excepts(t, small{settings: only}.write(t), reading, false, `events of class ddl were not recorded throughout: steno.log = "read, connect"`)
-	excepts(t, small{settings: only}.write(t), connecting, false, `events of class role were not recorded throughout`)
-	excepts(t, small{settings: []string{"steno.mandatory", "connect, setting", "steno.log_nested", "off"}}.write(t), connecting, false, `statements in functions were not recorded`)
-	excepts(t, small{settings: []string{"steno.log_nested", "off"}}.write(t), connecting, false, "")
+	excepts(t, small{settings: only}.write(t), reading, `events of class ddl were not recorded throughout: steno.log = "read, connect"`)
+	excepts(t, small{settings: only}.write(t), connecting, `events of class role were not recorded throughout`)
+	excepts(t, small{settings: []string{"steno.mandatory", "connect, setting", "steno.log_nested", "off"}}.write(t), connecting, `statements in functions were not recorded`)
+	excepts(t, small{settings: []string{"steno.log_nested", "off"}}.write(t), connecting, "")
 	ofRole := func(settings ...string) string {
 		return small{settings: settings, extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{5: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return []*trailtest.Record{setting(client(9, "bob"), 5, "steno.log", "all", "none", "role")}
 		}}}.write(t)
 	}
-	excepts(t, ofRole("steno.mandatory", "connect, setting"), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} }, false,
+	excepts(t, ofRole("steno.mandatory", "connect, setting"), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} },
 		`class ddl, role of user "bob" were not recorded in 1 session: steno.log = "none", set by role`)
-	excepts(t, ofRole(), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} }, false, "")
+	excepts(t, ofRole(), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} }, "")
 }
 
 // A rename before the range may take effect in it, or be seen by its own transaction there.
@@ -301,7 +301,7 @@ func TestRenamesBeforeTheRange(t *testing.T) {
 						Shape: &trailtest.Shape{Class: trail.ClassTransaction}}}
 				}
 			}
-			excepts(t, small{extra: extra}.write(t), nil, false, test.wants)
+			excepts(t, small{extra: extra}.write(t), nil, test.wants)
 		})
 	}
 }

@@ -41,6 +41,7 @@ type writer struct {
 	hash    [32]byte
 	indexed int // blocks of the segment that an index covers
 	hides   string
+	old     bool // indexes are those of a server that did not say what records leave out
 }
 
 func newWriter(t testing.TB, dir string, number uint32) *writer {
@@ -132,7 +133,10 @@ func (w *writer) index() {
 	str := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 	body := binary.AppendUvarint(nil, refs[0].Number)
 	body = binary.AppendUvarint(binary.AppendUvarint(body, uint64(len(refs))), 1)
-	for list := trail.TermsUsers; list < trail.TermsTrigrams; list++ {
+	for list := trail.TermsUsers; list <= trail.TermsOmissions; list++ {
+		if list == trail.TermsTrigrams || list == trail.TermsOmissions && w.old {
+			continue
+		}
 		one := make([]byte, size) // nothing is omitted
 		one = binary.AppendUvarint(one, uint64(len(terms[list])))
 		for _, v := range slices.Sorted(maps.Keys(terms[list])) {
@@ -212,6 +216,7 @@ func setting(s *trailtest.Session, minutes float64, name, from, to, source strin
 type small struct {
 	settings []string
 	streams  int
+	old      bool
 	extra    map[int]func(w *writer, alice *trailtest.Session) []*trailtest.Record
 	key      *[32]byte
 }
@@ -220,6 +225,7 @@ func (o small) write(t testing.TB) string {
 	dir := filepath.Join(t.TempDir(), "trail")
 	for number := range max(1, o.streams) {
 		w := newWriter(t, dir, uint32(number))
+		w.old = o.old
 		if o.key != nil {
 			w.Key = o.key
 			w.Rotate(t, at(0))

@@ -1,4 +1,5 @@
-// What an answer may lack that asks for names: records that leave out names, and those that have other ones.
+// What an answer may lack: records that do not say enough to know whether they are asked for, and those that have other
+// names than the ones that are.
 
 package query
 
@@ -46,13 +47,14 @@ type start struct {
 	id      trail.RecordID
 	time    int64
 	command string // empty: not known
+	why     string
 }
 
 // Note looks at a record, whether the filter has chosen it or not. It may be told of a record more than once.
 func (h *Hidden) Note(m *Matcher, r *trail.Record) {
 	h.rename(r, slices.Collect(m.Renames(r)))
 	why := m.Hides(r)
-	if why == "" {
+	if why == "" || why == Untimed { // of statements that are running, which start records are about
 		return
 	}
 	h.note(r, why)
@@ -66,13 +68,13 @@ func (h *Hidden) note(r *trail.Record, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case r.Kind != trail.KindStart || why != Unnamed:
+	case r.Kind != trail.KindStart:
 		h.add(id, why)
 	case len(h.started) < mostHidden:
 		if h.started == nil {
 			h.started = map[statementID]start{}
 		}
-		one := start{id: id, time: r.Time}
+		one := start{id: id, time: r.Time, why: why}
 		if r.Shape != nil {
 			one.command = string(r.Shape.Command)
 		}
@@ -139,7 +141,7 @@ func (h *Hidden) Settle(ctx context.Context, index *trail.Index) {
 		byTime = byTime[n:]
 	}
 	for _, one := range h.started {
-		h.add(one.id, Unnamed)
+		h.add(one.id, one.why)
 	}
 	h.started = nil
 }
@@ -208,7 +210,8 @@ func (e *RenamedError) Error() string {
 	return e.String()
 }
 
-// OmittedError says that an answer may lack records, because they leave out names of relations and objects.
+// OmittedError says that an answer may lack records, because they do not say enough: they leave out names of relations
+// and objects, parameters, or parts of texts, or have no certain user.
 type OmittedError struct {
 	Count int // 0: it is not known how many
 	First trail.RecordID
@@ -221,9 +224,9 @@ func (e *OmittedError) Error() string {
 	case 0:
 		return fmt.Sprintf("not all relations and objects of statements are known, such as those of %s, which %s", first, e.Why)
 	case 1:
-		return fmt.Sprintf("%s may be about what --object names, too: it %s", first, e.Why)
+		return fmt.Sprintf("%s may be asked for, too: it %s", first, e.Why)
 	case mostHidden:
-		return fmt.Sprintf("more than %d records may be about what --object names, too; the first, %s, %s", mostHidden, first, e.Why)
+		return fmt.Sprintf("more than %d records may be asked for, too; the first, %s, %s", mostHidden, first, e.Why)
 	}
-	return fmt.Sprintf("%d more records may be about what --object names; the first, %s, %s", e.Count, first, e.Why)
+	return fmt.Sprintf("%d more records may be asked for; the first, %s, %s", e.Count, first, e.Why)
 }

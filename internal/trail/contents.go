@@ -185,13 +185,16 @@ func (c *Contents) selectTerms(list Terms, match func(value []byte, shown func([
 }
 
 // SelectOmissions returns the groups that may have records that leave out something, such as relations.
-// Indexes of earlier versions do not say that: of these, there are none.
+// Indexes of earlier versions do not say that: of these, there are none. See HasOmissions.
 func (c *Contents) SelectOmissions(what ...string) Groups {
-	if c.lists[TermsOmissions].omitted == nil {
+	if !c.HasOmissions() {
 		return c.none()
 	}
 	return c.Select(TermsOmissions, func(v []byte) bool { return slices.Contains(what, string(v)) })
 }
+
+// HasOmissions says whether the index says which blocks have records that leave out something.
+func (c *Contents) HasOmissions() bool { return c.lists[TermsOmissions].omitted != nil }
 
 // SelectResult returns the groups that may have a record whose kind and outcome match.
 // Statements that ended well are in none of them.
