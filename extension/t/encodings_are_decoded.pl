@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use Encode qw(decode encode);
+use File::Basename;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
@@ -162,6 +163,31 @@ foreach my $more (0 .. 3)
 	like($shown, qr/^DO \$\$ BEGIN \/\* -*\x{8868}{40,}$/, 'as it is shown while it runs');
 	kill 'TERM', $c->{pid};
 }
+
+# What characters are converted to is what the server converts them to, there and back.
+my $table = slurp_file(dirname(__FILE__) . '/../../internal/trail/encodings.txt');
+my ($encodings, %seen) = ('');
+foreach ($table =~ /^(\S+)/mg) { $encodings .= " $_" unless $seen{$_}++; }
+is(scalar keys %seen, 30, 'encodings');
+$node->safe_psql('postgres', q{
+	CREATE FUNCTION shown(e name, b bytea) RETURNS text LANGUAGE plpgsql AS $$
+	DECLARE
+		s text;
+	BEGIN
+		s := convert_from(b, e);
+		RETURN CASE WHEN length(s) <> 1 OR ascii(s) < 128 OR convert_to(s, e) <> b THEN '-' ELSE to_hex(ascii(s)) END;
+	EXCEPTION WHEN OTHERS THEN
+		RETURN '-';
+	END $$});
+is($node->safe_psql('postgres', qq{
+	WITH encodings AS (SELECT * FROM unnest(string_to_array(trim('$encodings'), ' ')::name[]) WITH ORDINALITY AS e (e, n)),
+	leads AS (SELECT e, n, ''::bytea AS lead FROM encodings
+		UNION ALL SELECT e, n, decode(to_hex(l), 'hex') FROM encodings, generate_series(128, 255) l WHERE e LIKE 'EUC%'
+		UNION ALL SELECT e, n, decode('8f' || to_hex(l), 'hex') FROM encodings, generate_series(161, 254) l WHERE e = 'EUC_JP'),
+	lines AS (SELECT e, n, lead, r, string_agg(shown(e, lead || decode(to_hex(r * 16 + c), 'hex')), ' ' ORDER BY c) AS points
+		FROM leads, generate_series(8, 15) r, generate_series(0, 15) c GROUP BY e, n, lead, r)
+	SELECT e || ' ' || encode(lead || decode(to_hex(r * 16), 'hex'), 'hex') || ' ' || points
+	FROM lines WHERE points ~ '[0-9a-f]' ORDER BY n, lead, r}) . "\n", $table, 'they are as the server converts them');
 
 verify_ok($node);
 $node->stop;

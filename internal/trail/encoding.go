@@ -4,16 +4,14 @@ package trail
 
 import (
 	"bytes"
+	_ "embed" // encodings.txt
 	"encoding/binary"
+	"encoding/hex"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"unicode/utf8"
-
-	"golang.org/x/text/encoding"
-	"golang.org/x/text/encoding/charmap"
-	"golang.org/x/text/encoding/japanese"
-	"golang.org/x/text/encoding/korean"
-	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
 // What a session has written is in the encoding of its database. Readers are shown
@@ -21,32 +19,44 @@ import (
 // decoded is U+FFFD and its two hexadecimal digits, and a U+FFFD of the text is
 // doubled. What all databases share, such as roles, has a name in no encoding that is known.
 
-// charsets are the encodings of databases that this program decodes, by PostgreSQL's
-// names. Of others, and of SQL_ASCII, only ASCII is.
-var charsets = map[string]*charset{
-	"LATIN1": {e: charmap.ISO8859_1}, "LATIN2": {e: charmap.ISO8859_2}, "LATIN3": {e: charmap.ISO8859_3},
-	"LATIN4": {e: charmap.ISO8859_4}, "LATIN5": {e: charmap.ISO8859_9}, "LATIN6": {e: charmap.ISO8859_10},
-	"LATIN7": {e: charmap.ISO8859_13}, "LATIN8": {e: charmap.ISO8859_14}, "LATIN9": {e: charmap.ISO8859_15},
-	"LATIN10": {e: charmap.ISO8859_16}, "ISO_8859_5": {e: charmap.ISO8859_5}, "ISO_8859_6": {e: charmap.ISO8859_6},
-	"ISO_8859_7": {e: charmap.ISO8859_7}, "ISO_8859_8": {e: charmap.ISO8859_8},
-	"WIN1250": {e: charmap.Windows1250}, "WIN1251": {e: charmap.Windows1251}, "WIN1252": {e: charmap.Windows1252},
-	"WIN1253": {e: charmap.Windows1253}, "WIN1254": {e: charmap.Windows1254}, "WIN1255": {e: charmap.Windows1255},
-	"WIN1256": {e: charmap.Windows1256}, "WIN1257": {e: charmap.Windows1257}, "WIN1258": {e: charmap.Windows1258},
-	"WIN866": {e: charmap.CodePage866}, "WIN874": {e: charmap.Windows874},
-	"KOI8R": {e: charmap.KOI8R}, "KOI8U": {e: charmap.KOI8U},
-	"EUC_JP": {e: japanese.EUCJP}, "EUC_KR": {e: korean.EUCKR}, "EUC_CN": {e: simplifiedchinese.GBK, euc: true},
-}
+// encodings.txt has what PostgreSQL converts characters to, of the encodings that this
+// program decodes: the encoding, a first code, and what the 16 codes from there on are in
+// Unicode, in hexadecimal. "-": nothing, or nothing that is converted back to this code.
+// Where two codes have one character, that is the second one: it is shown by its bytes.
+// extension/t/encodings.pl compares the file with a server.
+//
+//go:embed encodings.txt
+var encodings string
+
+// charsets are these encodings, by PostgreSQL's names. Of others, and of SQL_ASCII, only
+// ASCII is decoded.
+var charsets = sync.OnceValue(func() map[string]*charset {
+	all := map[string]*charset{}
+	for line := range strings.Lines(encodings) {
+		fields := strings.Fields(line)
+		c := all[fields[0]]
+		if c == nil {
+			c = &charset{chars: map[string]string{}}
+			all[fields[0]] = c
+		}
+		code, _ := hex.DecodeString(fields[1])
+		for i, point := range fields[2:] {
+			if r, err := strconv.ParseUint(point, 16, 32); err == nil {
+				one := bytes.Clone(code)
+				one[len(one)-1] += byte(i)
+				c.chars[string(one)] = string(rune(r))
+			}
+		}
+	}
+	return all
+})
 
 // undecoded is the charset of those that are not known.
 var undecoded = &charset{}
 
 // charset decodes an encoding, character by character.
 type charset struct {
-	e   encoding.Encoding
-	euc bool // all bytes of a character are above 0xa0: the decoder knows others, too
-
-	mu    sync.Mutex
-	known map[string]string // characters that were decoded; empty: cannot be
+	chars map[string]string // of each code that is not ASCII
 }
 
 // charsetOf is the charset of an encoding's name; nil is UTF-8.
@@ -54,7 +64,7 @@ func charsetOf(name []byte) *charset {
 	if len(name) == 0 || string(name) == "UTF8" {
 		return nil
 	}
-	if c := charsets[string(name)]; c != nil {
+	if c := charsets()[string(name)]; c != nil {
 		return c
 	}
 	return undecoded
@@ -63,50 +73,14 @@ func charsetOf(name []byte) *charset {
 // maxChar is the longest character of a charset.
 const maxChar = 3
 
-// char decodes the character that bytes begin with, which are not ASCII. It counts only
-// when its code is these bytes again: several codes can have one character.
+// char decodes the character that bytes begin with, which are not ASCII.
 func (c *charset) char(b []byte) (decoded string, n int) {
-	if c.e == nil {
-		return "", 1
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for n := 1; n <= min(maxChar, len(b)); n++ {
-		s, ok := c.known[string(b[:n])]
-		if !ok {
-			s = c.decode(b[:n])
-			if c.known == nil {
-				c.known = map[string]string{}
-			}
-			// a bound for sequences of any bytes
-			if len(c.known) < 1<<17 {
-				c.known[string(b[:n])] = s
-			}
-		}
-		if s != "" {
+		if s := c.chars[string(b[:n])]; s != "" {
 			return s, n
 		}
 	}
 	return "", 1
-}
-
-func (c *charset) decode(b []byte) string {
-	if c.euc {
-		for _, one := range b {
-			if one <= 0xa0 {
-				return ""
-			}
-		}
-	}
-	s, err := c.e.NewDecoder().Bytes(b)
-	if err != nil || utf8.RuneCount(s) != 1 || bytes.ContainsRune(s, utf8.RuneError) || s[0] < utf8.RuneSelf {
-		return ""
-	}
-	back, err := c.e.NewEncoder().Bytes(s)
-	if err != nil || !bytes.Equal(back, b) {
-		return ""
-	}
-	return string(s)
 }
 
 const replacement = "\uFFFD"

@@ -60,16 +60,28 @@ func Unshown(text, name string) ([]byte, bool) {
 		_, n := utf8.DecodeRuneInString(text)
 		if c == nil || text[0] < utf8.RuneSelf {
 			out = append(out, text[:n]...)
-		} else if c.e == nil {
-			return nil, false
-		} else if b, err := c.e.NewEncoder().Bytes([]byte(text[:n])); err == nil {
-			out = append(out, b...)
+		} else if code, ok := c.code(text[:n]); ok {
+			out = append(out, code...)
 		} else {
 			return nil, false
 		}
 		text = text[n:]
 	}
 	return out, true
+}
+
+// code is the only code of a character.
+func (c *charset) code(char string) (code string, ok bool) {
+	for b, s := range c.chars {
+		if s != char {
+			continue
+		}
+		if ok {
+			return "", false
+		}
+		code, ok = b, true
+	}
+	return code, ok
 }
 
 func unhex(c byte) byte {
