@@ -5,7 +5,6 @@ package query
 
 import (
 	"encoding/binary"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -419,41 +418,4 @@ func fact(key trail.Key, list trail.Terms, values []string) []condition {
 		c.contents = selects(list, func(v []byte) bool { return slices.Contains(values, string(v)) })
 	}
 	return []condition{c}
-}
-
-// isAddress says whether a value of --client is one that a session can have.
-func isAddress(s string) bool {
-	_, address := netip.ParseAddr(s)
-	_, port := netip.ParseAddrPort(s)
-	return s == "[local]" || address == nil || port == nil
-}
-
-// clients is the condition of --client: addresses and networks.
-func clients(flag string, values []string) (condition, error) {
-	var nets []netip.Prefix
-	for _, v := range values {
-		if !strings.Contains(v, "/") {
-			if !isAddress(v) {
-				return condition{}, exit.Usagef("%s: %q is not an address, such as 10.0.0.1, 10.0.0.1:50022, [2001:db8::7]:40000 or [local]", flag, v)
-			}
-			continue
-		}
-		p, err := netip.ParsePrefix(v)
-		if err != nil {
-			return condition{}, exit.Usagef("%s: %q is not a network", flag, v)
-		}
-		nets = append(nets, p.Masked())
-	}
-	return condition{session: func(s *trail.Session) bool {
-		client := string(s.Fact(trail.KeyClient))
-		host := client
-		if i := strings.LastIndexByte(client, ':'); i >= 0 {
-			host = strings.Trim(client[:i], "[]")
-		}
-		if slices.Contains(values, client) || host != "" && slices.Contains(values, host) {
-			return true
-		}
-		addr, err := netip.ParseAddr(host)
-		return err == nil && slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(addr.Unmap().WithZone("")) })
-	}}, nil
 }
