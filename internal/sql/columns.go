@@ -39,6 +39,7 @@ const (
 	bySession
 	byShape
 	byText
+	byFingerprint // of the shape, if that has one, else of the text
 	byBlock
 	byKind
 	byOutcome
@@ -200,7 +201,7 @@ var trailColumns = []Column{
 			v.setInt64(at, int64(r.Shape.QueryID))
 		}},
 	{Name: "fingerprint", Type: typeVarchar, Doc: "what statements have in common that differ only in constants: of `query_id`, or else of the text without constants",
-		by: byText, needs: needsParts | needsTexts, set: setFingerprint},
+		by: byFingerprint, needs: needsParts | needsTexts, set: setFingerprint},
 	{Name: "rows", fields: trail.FieldRows, Type: typeBigint, Doc: "rows returned or changed",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Rows, r.Has(trail.FieldRows)) }},
 	{Name: "duration", fields: trail.FieldDuration, Type: typeInterval, Doc: "how long the statement, session or transaction lasted",

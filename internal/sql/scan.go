@@ -273,6 +273,13 @@ func (w *worker) fill() int {
 				index = r.ShapeIndex
 			case byText:
 				index = r.TextIndex
+			case byFingerprint:
+				// a text may have several query identifiers: one in each database, or search path
+				if r.Shape != nil && r.Shape.QueryID != 0 {
+					index = 2 * r.ShapeIndex
+				} else {
+					index = 2*r.TextIndex + 1
+				}
 			case byBlock:
 				index = 0
 			case byRelation:
