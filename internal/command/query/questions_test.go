@@ -1,0 +1,727 @@
+package query
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/command/cli"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/seal/sealtest"
+	"github.com/pg-steno/pg_steno/internal/sql"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// TestQuestionsHaveOneAnswer asks questions at random about trails at random.  A plain reader answers them from the
+// lines that "steno cat" shows without filters, with conditions written down from the documents; "steno cat", "steno
+// query" and "steno prove" must give the same answer, and a proof must not be complete if it may lack something.
+//
+// STENO_QUESTIONS is the number of questions, STENO_SEED that of the first trail.
+func TestQuestionsHaveOneAnswer(t *testing.T) {
+	questions, seed := fromEnvironment(t, "STENO_QUESTIONS", 200), uint64(fromEnvironment(t, "STENO_SEED", int(time.Now().Unix())))
+	answered, proofs, exceptions := 0, 0, 0
+	for ; questions > 0 && !t.Failed(); seed++ {
+		r := rand.New(rand.NewPCG(seed, 27))
+		trail := makeTrail(t, r)
+		for range 20 {
+			q := trail.question(r)
+			want := trail.answer(q)
+			trail.compareCat(q, want)
+			trail.compareQuery(q, want)
+			proved, complete := trail.compareProof(q, want)
+			questions--
+			if t.Failed() {
+				t.Fatalf("seed %d, trail %s: %q, %s", seed, trail.dir, q.args(), q.sql())
+			}
+			if len(want) > 0 {
+				answered++
+			}
+			if proved {
+				proofs++
+			}
+			if proved && !complete {
+				exceptions++
+			}
+		}
+	}
+	if answered == 0 || proofs == 0 || exceptions == 0 || exceptions == proofs {
+		t.Errorf("%d questions have an answer, %d a proof, %d of them with exceptions", answered, proofs, exceptions)
+	}
+	t.Logf("%d questions have an answer, %d a proof, %d of them with exceptions", answered, proofs, exceptions)
+}
+
+func fromEnvironment(t *testing.T, name string, otherwise int) int {
+	v := os.Getenv(name)
+	if v == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil {
+		t.Fatalf("%s: %s", name, err)
+	}
+	return n
+}
+
+// ---- trails ----
+
+// randomTrail is a trail, and what a plain reader knows of it.
+type randomTrail struct {
+	t       *testing.T
+	dir     string
+	key     string // file of the public key
+	lines   []line
+	db      *sql.DB
+	minutes int
+	sealed  int // minutes
+}
+
+// line is a record as "steno cat" shows it.
+type line struct {
+	text   string
+	record map[string]any
+}
+
+func (l *line) str(name string) string { s, _ := l.record[name].(string); return s }
+
+func (l *line) number(name string) uint64 {
+	n, _ := l.record[name].(json.Number)
+	v, _ := strconv.ParseUint(string(n), 10, 64)
+	return v
+}
+
+func (l *line) list(name string) (all []map[string]any) {
+	list, _ := l.record[name].([]any)
+	for _, v := range list {
+		all = append(all, v.(map[string]any))
+	}
+	return all
+}
+
+func (l *line) extra(name string) bool {
+	m, _ := l.record["extra"].(map[string]any)
+	return m[name] != nil
+}
+
+func (l *line) id() string { return fmt.Sprint(l.record["session"], l.record["seq"], l.record["time"]) }
+
+var (
+	users        = []string{"alice", "bob", "carol", "o'neil"}
+	databases    = []string{"hr", "crm"}
+	applications = []string{"psql", "a b", "job"}
+	roles        = []string{"", "", "admin", "alice"}
+	clients      = []string{"[local]", "10.1.2.3:4000", "10.1.9.9:4000", "192.168.0.1:77", "[::1]:4000"}
+	tables       = []string{"hr.staff", "hr.salary", "crm.staff", "crm.orders", "public.t"}
+	columns      = []string{"id", "name", "amount", "*"}
+	sqlstates    = []string{"42501", "42P01", "23505", "22P02"}
+	texts        = []string{"SELECT 4711", "update it", "INSERT secret", "drop table x", "select 'é'"}
+)
+
+func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
+
+func oneIn(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
+
+const minute = 60 * 1e6
+
+func randomSession(r *rand.Rand, pid uint32) *trailtest.Session {
+	fact := func(k trail.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
+	facts := []trailtest.Fact{
+		fact(trail.KeyBackendType, "client backend"), fact(trail.KeyUser, pick(r, users)), fact(trail.KeyDatabase, pick(r, databases)),
+		fact(trail.KeyApplication, pick(r, applications)), fact(trail.KeyClient, pick(r, clients)),
+	}
+	if role := pick(r, roles); role != "" {
+		facts = append(facts, fact(trail.KeyRole, role))
+	}
+	return trailtest.NewSession(trailtest.Epoch, pid, facts...)
+}
+
+func randomShape(r *rand.Rand) *trailtest.Shape {
+	type of struct {
+		class   trail.Class
+		command string
+		access  trail.Access
+	}
+	kind := pick(r, []of{
+		{trail.ClassRead, "SELECT", trail.AccessSelect}, {trail.ClassRead, "COPY", trail.AccessSelect}, {trail.ClassWrite, "UPDATE", trail.AccessUpdate},
+		{trail.ClassWrite, "INSERT", trail.AccessInsert}, {trail.ClassWrite, "DELETE", trail.AccessDelete}, {trail.ClassDDL, "CREATE TABLE", 0},
+		{trail.ClassMisc, "SHOW", 0},
+	})
+	s := &trailtest.Shape{Class: kind.class, Command: kind.command}
+	if kind.class == trail.ClassDDL {
+		s.Objects = []trailtest.Object{{Action: trail.ActionCreate, Type: "table", Name: pick(r, tables)}}
+	}
+	if kind.access == 0 {
+		return s
+	}
+	named := !oneIn(r, 3) // or the record does not say which columns
+	for range 1 + r.IntN(2) {
+		relation := trailtest.Relation{Type: trail.RelationTypeTable, Access: kind.access, Name: pick(r, tables)}
+		if named && kind.access != trail.AccessDelete {
+			relation.Columns = []trailtest.Column{{Access: kind.access, Name: pick(r, columns)}}
+		}
+		s.Relations = append(s.Relations, relation)
+	}
+	return s
+}
+
+func randomRecord(r *rand.Rand, s *trailtest.Session, at int64) *trailtest.Record {
+	record := &trailtest.Record{Kind: trail.KindStatement, Session: s, Time: at, Duration: uint64(1 + r.IntN(5_000_000)), Text: pick(r, texts), Shape: randomShape(r)}
+	switch r.IntN(12) {
+	case 0, 1:
+		record.Outcome, record.SQLState, record.Message = trail.OutcomeError, pick(r, sqlstates), "it failed: 4711"
+	case 2:
+		record.XID = 770 + uint64(r.IntN(3))
+	case 3:
+		if oneIn(r, 4) {
+			record.Extra = []string{"relations_omitted", "9"}
+		}
+	case 4:
+		if oneIn(r, 4) {
+			record.TextBytes = 4000
+		}
+	case 5:
+		if oneIn(r, 4) {
+			record.Outcome = trail.OutcomeInterrupted
+		}
+	case 6:
+		record.Kind, record.Shape, record.Text, record.Duration = trail.KindConnect, &trailtest.Shape{Class: trail.ClassConnect}, "", 0
+	case 7:
+		record.Kind, record.Shape, record.Text, record.Duration = trail.KindAuthFailed, &trailtest.Shape{Class: trail.ClassConnect}, "", 0
+		record.Outcome, record.SQLState, record.Message = trail.OutcomeError, "28P01", "password authentication failed"
+	case 8:
+		record.Kind, record.Shape, record.Text = trail.KindTransaction, &trailtest.Shape{Class: trail.ClassTransaction}, ""
+		record.XID = 770 + uint64(r.IntN(3))
+		if oneIn(r, 2) {
+			record.Outcome = trail.OutcomeError
+		}
+	}
+	return record
+}
+
+// makeTrail writes a trail of one or two streams: a block and a seal each minute, a segment with an index for each ten.
+// Records may be lost, and the end may not be sealed.
+func makeTrail(t *testing.T, r *rand.Rand) *randomTrail {
+	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	x := &randomTrail{t: t, dir: filepath.Join(t.TempDir(), "trail"), key: filepath.Join(t.TempDir(), "key.pub"), minutes: 20 + r.IntN(40)}
+	public, err := seal.EncodePublic(private.Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(x.key, public, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.sealed = x.minutes
+	if oneIn(r, 4) {
+		x.sealed -= 1 + r.IntN(10)
+	}
+	gaps := oneIn(r, 4)
+	streams := 1 + r.IntN(2)
+	for number := range streams {
+		w := sealtest.NewWriter(t, x.dir, uint32(number), private)
+		at := func(minutes float64) int64 { return trailtest.Epoch + int64(minutes*minute) }
+		event := "start"
+		if number > 0 {
+			event = "restart"
+		}
+		w.Put(&trailtest.Record{
+			Kind: trail.KindServer, Session: w.Session, Time: at(0),
+			Extra: []string{"event", event, "version", "15.8", "run", "4711", "steno.writers", strconv.Itoa(streams)},
+		})
+		w.Seal(at(0), seal.ReasonStart, nil)
+		var sessions []*trailtest.Session
+		for i := range 3 {
+			sessions = append(sessions, randomSession(r, uint32(4000+100*number+i)))
+		}
+		last := map[*trailtest.Session]uint64{}
+		for m := 1; m < x.minutes; m++ {
+			var records []*trailtest.Record
+			for i := range r.IntN(4) {
+				s := pick(r, sessions)
+				record := randomRecord(r, s, at(float64(m))+int64(i)*1000)
+				last[s]++
+				if gaps && oneIn(r, 20) {
+					record.Seq = last[s] + 3
+					record.Kind, record.Shape, record.Text, record.Duration = trail.KindGap, nil, "", 0
+					record.Outcome, record.SQLState, record.Message, record.XID, record.TextBytes = trail.OutcomeOk, "", "", 0, 0
+					record.Extra = []string{"count", "3", "first_seq", fmt.Sprint(last[s]), "last_seq", fmt.Sprint(last[s] + 2), "reason", "ring full"}
+					last[s] += 3
+				}
+				records = append(records, record)
+			}
+			if len(records) > 0 {
+				w.Put(records...)
+			}
+			if m < x.sealed {
+				w.Seal(at(float64(m)+0.9), "interval", nil)
+			}
+			if m%10 == 9 && m < x.sealed {
+				w.Rotate(at(float64(m) + 0.95))
+			}
+		}
+		if x.sealed == x.minutes {
+			w.Seal(at(float64(x.minutes)), seal.ReasonStop, nil)
+		}
+	}
+	out, code := x.steno(nil, "cat", "--format", "json")
+	if code != 0 {
+		t.Fatal(out)
+	}
+	for _, text := range splitLines(out) {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		l := line{text: text}
+		if err := d.Decode(&l.record); err != nil {
+			t.Fatal(err)
+		}
+		x.lines = append(x.lines, l)
+	}
+	io, _, _, _ := iostreams.Test()
+	o := &Options{IO: io, Format: "csv", CSVSafe: true, MemoryLimit: "512MiB", TimeZone: "UTC"}
+	s, err := o.open(&inputs{trails: []string{x.dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.db = s.db
+	t.Cleanup(s.db.Close)
+	return x
+}
+
+func splitLines(s string) []string {
+	if s = strings.TrimSuffix(s, "\n"); s == "" {
+		return nil
+	}
+	return strings.Split(s, "\n")
+}
+
+// steno runs a command of steno on the trail, and returns its output and its exit code: 0, 1, or 2 with what it says.
+func (x *randomTrail) steno(flags []string, command ...string) (string, int) {
+	x.t.Helper()
+	out, _, code := x.run(flags, command...)
+	return out, code
+}
+
+func (x *randomTrail) run(flags []string, command ...string) (said, warned string, code int) {
+	x.t.Helper()
+	streams, _, out, errOut := iostreams.Test()
+	root := cli.New(streams)
+	args := slices.Concat(command, flags)
+	if !slices.Contains(args, "--check") {
+		args = append(args, x.dir)
+	}
+	root.SetArgs(args)
+	err := root.ExecuteContext(context.Background())
+	if err != nil && strings.TrimSpace(err.Error()) != "" && !strings.Contains(err.Error(), "not proved") && !strings.Contains(err.Error(), "exit") {
+		return out.String() + errOut.String() + err.Error(), "", 2
+	}
+	if err != nil {
+		return out.String(), errOut.String(), 1
+	}
+	return out.String(), errOut.String(), 0
+}
+
+// ---- questions ----
+
+// question is a range of time and conditions, all of which must hold.
+type question struct {
+	since, until string
+	conditions   []condition
+}
+
+// condition is one filter with its values.
+type condition struct {
+	flag   string
+	values []string
+	not    bool
+	sql    string // empty: not asked in SQL
+	holds  func(l *line) bool
+	// one is holds for one value; nil: there is only one.
+	one func(value string) func(l *line) bool
+	// hides says that the record may be one for which it holds although it does not seem so.
+	hides func(l *line) bool
+}
+
+// with is holds for one of the values.
+func (c *condition) with(value string) func(l *line) bool {
+	if c.one == nil {
+		return c.holds
+	}
+	return c.one(value)
+}
+
+func (q *question) args() []string {
+	args := []string{"--since", q.since, "--until", q.until}
+	for _, c := range q.conditions {
+		flag := "--" + c.flag
+		if c.not {
+			flag = "--not-" + c.flag
+		}
+		if len(c.values) == 0 {
+			args = append(args, flag)
+		}
+		for _, v := range c.values {
+			args = append(args, flag, v)
+		}
+	}
+	return args
+}
+
+// sql is the question in SQL; empty: it is not asked there.
+func (q *question) sql() string {
+	out := fmt.Sprintf("SELECT session, seq, strftime(time AT TIME ZONE 'UTC', '%%Y-%%m-%%dT%%H:%%M:%%S.%%fZ') AS time FROM trail WHERE time >= '%s' AND time < '%s'", q.since, q.until)
+	for _, c := range q.conditions {
+		if c.sql == "" {
+			return ""
+		}
+		if c.not {
+			out += " AND NOT coalesce(" + c.sql + ", false)"
+		} else {
+			out += " AND (" + c.sql + ")"
+		}
+	}
+	return out
+}
+
+func quoted(values []string) string {
+	var all []string
+	for _, v := range values {
+		all = append(all, "'"+strings.ReplaceAll(v, "'", "''")+"'")
+	}
+	return strings.Join(all, ", ")
+}
+
+func some[T any](r *rand.Rand, from []T) (all []T) {
+	for range 1 + r.IntN(2) {
+		all = append(all, pick(r, from))
+	}
+	return all
+}
+
+func (x *randomTrail) question(r *rand.Rand) *question {
+	at := func(minutes int) string {
+		return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(trailtest.Epoch+int64(minutes)*minute) * time.Microsecond).Format("2006-01-02T15:04:05.000000Z")
+	}
+	since := r.IntN(x.minutes - 2)
+	q := &question{since: at(since), until: at(since + 1 + r.IntN(x.minutes-since))}
+	for range r.IntN(4) {
+		c := randomCondition(r, x)
+		if c.flag != "failed" && c.flag != "min-duration" {
+			c.not = oneIn(r, 4)
+		}
+		if !slices.ContainsFunc(q.conditions, func(o condition) bool { return o.flag == c.flag && o.not == c.not }) {
+			q.conditions = append(q.conditions, c)
+		}
+	}
+	return q
+}
+
+// anyOf holds for a line for which one of the values does.
+func anyOf(values []string, one func(string) func(*line) bool) func(*line) bool {
+	return func(l *line) bool {
+		return slices.ContainsFunc(values, func(v string) bool { return one(v)(l) })
+	}
+}
+
+// fact is a condition about a field that has one of the values.
+func fact(r *rand.Rand, flag, field, column string, from []string) condition {
+	values := some(r, from)
+	is := func(v string) func(l *line) bool { return func(l *line) bool { return l.str(field) == v } }
+	return condition{flag: flag, values: values, sql: column + " IN (" + quoted(values) + ")", one: is, holds: anyOf(values, is)}
+}
+
+func randomCondition(r *rand.Rand, x *randomTrail) condition {
+	switch r.IntN(13) {
+	case 0:
+		return fact(r, "user", "user", `"user"`, append([]string{"nobody"}, users...))
+	case 1:
+		return fact(r, "database", "database", "database", databases)
+	case 2:
+		return fact(r, "application", "application", "application", applications)
+	case 3:
+		values := some(r, []string{"admin", "alice", "bob"})
+		is := func(v string) func(l *line) bool {
+			return func(l *line) bool { return l.str("role") == v || l.str("role") == "" && l.str("user") == v }
+		}
+		return condition{flag: "role", values: values, sql: `coalesce(nullif(role, ''), "user") IN (` + quoted(values) + ")", one: is, holds: anyOf(values, is)}
+	case 4:
+		return ofClient(some(r, []string{"[local]", "10.1.2.3", "10.1.2.3:4000", "10.1.2.3:4001", "10.1.0.0/16", "::1", "[::1]:4000", "192.168.0.1"}))
+	case 5:
+		return fact(r, "class", "class", "class", []string{"read", "write", "ddl", "connect", "transaction"})
+	case 6:
+		return fact(r, "kind", "kind", "kind", []string{"statement", "connect", "auth_failed", "transaction", "gap", "server", "seal"})
+	case 7:
+		value := pick(r, []string{"SELECT", "create", "CREATE TABLE", "Insert", "COPY"})
+		return condition{flag: "command", values: []string{value}, sql: fmt.Sprintf("starts_with(command || ' ', upper('%s '))", value), holds: func(l *line) bool {
+			return strings.HasPrefix(l.str("command")+" ", strings.ToUpper(value)+" ")
+		}}
+	case 8:
+		value := pick(r, []string{"42501", "42", "23505", "28P01"})
+		return condition{flag: "sqlstate", values: []string{value}, sql: "starts_with(sqlstate, '" + value + "')", holds: func(l *line) bool {
+			return l.str("sqlstate") != "" && strings.HasPrefix(l.str("sqlstate"), value)
+		}}
+	case 9:
+		return condition{flag: "failed", sql: "failed", holds: func(l *line) bool {
+			if l.str("kind") == "transaction" {
+				return l.str("sqlstate") != ""
+			}
+			return l.str("outcome") == "error" || l.str("outcome") == "interrupted"
+		}}
+	case 10:
+		least := uint64(1+r.IntN(4)) * 1e6
+		return condition{flag: "min-duration", values: []string{fmt.Sprintf("%dms", least/1000)}, sql: fmt.Sprintf("duration_us >= %d", least), holds: func(l *line) bool {
+			return l.record["duration_us"] != nil && l.number("duration_us") >= least
+		}}
+	case 11:
+		value := pick(r, []string{"4711", "secret", "(?i)select", "é", "^it", "nothing"})
+		re := regexp.MustCompile(value)
+		return condition{
+			flag: "grep", values: []string{value}, sql: fmt.Sprintf("regexp_matches(text, '%[1]s') OR regexp_matches(message, '%[1]s')", value),
+			holds: func(l *line) bool { return re.MatchString(l.str("text")) || re.MatchString(l.str("message")) },
+			hides: func(l *line) bool { return l.record["text_bytes"] != nil },
+		}
+	default:
+		return ofObject(pick(r, []string{"hr.staff", "staff", "hr.*", "crm.orders", "hr.salary.amount", "salary.amount", "public.t.name", "hr.nothing", "*"}))
+	}
+}
+
+// ofClient is the condition of --client: hosts, hosts with a port, networks.
+func ofClient(values []string) condition {
+	var asked []string
+	for _, v := range values {
+		asked = append(asked, "client = '"+v+"' OR address = '"+v+"'")
+	}
+	c := condition{flag: "client", values: values, sql: strings.Join(asked, " OR ")}
+	if slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, "/") }) {
+		c.sql = ""
+	}
+	c.one = func(v string) func(l *line) bool {
+		return func(l *line) bool {
+			client := l.str("client")
+			host, _ := netip.ParseAddrPort(client)
+			if network, err := netip.ParsePrefix(v); err == nil {
+				return host.IsValid() && network.Contains(host.Addr())
+			}
+			return client != "" && client == v || host.IsValid() && host.Addr().String() == v
+		}
+	}
+	c.holds = anyOf(values, c.one)
+	return c
+}
+
+// ofObject is the condition of --object, as the documents have it: a relation or an object with this name, with or
+// without its schema; or a column of a relation. Who does not name columns, or names the whole row, uses each.
+func ofObject(pattern string) condition {
+	like := func(pattern string) func(string) bool {
+		re := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$")
+		return func(name string) bool {
+			_, bare, _ := strings.Cut(name, ".")
+			return re.MatchString(name) || re.MatchString(bare)
+		}
+	}
+	whole := like(pattern)
+	relation, column := func(string) bool { return false }, ""
+	if i := strings.LastIndexByte(pattern, '.'); i >= 0 {
+		relation, column = like(pattern[:i]), pattern[i+1:]
+	}
+	isColumn := func(name string) bool { return column == "*" || column == name || name == "*" }
+	usesColumn := func(used map[string]any, named bool) bool {
+		if !relation(used["name"].(string)) {
+			return false
+		}
+		if !named {
+			return strings.ContainsAny(used["access"].(string), "siu") && used["access"] != "delete"
+		}
+		names, _ := used["columns"].(map[string]any)
+		for _, list := range names {
+			if slices.ContainsFunc(list.([]any), func(v any) bool { return isColumn(v.(string)) }) {
+				return true
+			}
+		}
+		return false
+	}
+	return condition{
+		flag: "object", values: []string{pattern},
+		holds: func(l *line) bool {
+			relations := l.list("relations")
+			named := slices.ContainsFunc(relations, func(v map[string]any) bool { return v["columns"] != nil })
+			for _, v := range relations {
+				if whole(v["name"].(string)) || usesColumn(v, named) {
+					return true
+				}
+			}
+			return slices.ContainsFunc(l.list("objects"), func(v map[string]any) bool { return whole(v["name"].(string)) })
+		},
+		hides: func(l *line) bool { return l.extra("relations_omitted") },
+	}
+}
+
+// ---- answers ----
+
+func (q *question) inRange(l *line) bool { return l.str("time") >= q.since && l.str("time") < q.until }
+
+func (q *question) matches(l *line) bool {
+	return q.inRange(l) && !slices.ContainsFunc(q.conditions, func(c condition) bool { return c.holds(l) == c.not })
+}
+
+// answer are the lines that match.
+func (x *randomTrail) answer(q *question) (all []line) {
+	for i := range x.lines {
+		if q.matches(&x.lines[i]) {
+			all = append(all, x.lines[i])
+		}
+	}
+	return all
+}
+
+// lacksNothing says that nothing in the trail can make an answer incomplete: no record is lost or leaves something out,
+// and each value that is asked for is in some record.
+func (x *randomTrail) lacksNothing(q *question) bool {
+	for i := range x.lines {
+		l := &x.lines[i]
+		if l.str("kind") == "gap" || l.str("outcome") == "interrupted" || l.record["text_bytes"] != nil || l.extra("relations_omitted") {
+			return false
+		}
+	}
+	for _, c := range q.conditions {
+		for _, v := range c.values {
+			one := c.with(v)
+			if !slices.ContainsFunc(x.lines, func(l line) bool { return one(&l) }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// mayLack says why the answer may lack a record: it must not be called complete.
+func (x *randomTrail) mayLack(q *question) string {
+	for i := range x.lines {
+		l := &x.lines[i]
+		if !q.inRange(l) {
+			continue
+		}
+		for _, c := range q.conditions {
+			others := func(o condition) bool { return o.flag != c.flag && o.holds(l) == o.not }
+			if !c.not && c.hides != nil && c.hides(l) && !c.holds(l) && !slices.ContainsFunc(q.conditions, others) {
+				return "hidden in " + l.text
+			}
+		}
+	}
+	return ""
+}
+
+func linesOf(lines []line) (all []string) {
+	for _, l := range lines {
+		all = append(all, l.text)
+	}
+	return all
+}
+
+// compare reports the lines that only one of two answers has, or their order.
+func (x *randomTrail) compare(who string, got, want []string) {
+	if slices.Equal(got, want) {
+		return
+	}
+	for _, l := range got {
+		if !slices.Contains(want, l) {
+			x.t.Errorf("%s: only there: %s", who, l)
+		}
+	}
+	for _, l := range want {
+		if !slices.Contains(got, l) {
+			x.t.Errorf("%s: not there: %s", who, l)
+		}
+	}
+	x.t.Errorf("%s: %d lines, want %d", who, len(got), len(want))
+}
+
+func (x *randomTrail) compareCat(q *question, want []line) {
+	got, warned, code := x.run(q.args(), "cat", "--format", "json")
+	if code != 0 {
+		x.t.Errorf("cat: code %d: %s", code, got)
+	}
+	if why := x.mayLack(q); why != "" && !strings.Contains(warned, "incomplete:") {
+		x.t.Errorf("cat does not say that its answer may be incomplete, but a record may be %s; it says %q", why, warned)
+	}
+	x.compare("cat", splitLines(got), linesOf(want))
+}
+
+func (x *randomTrail) compareQuery(q *question, want []line) {
+	asked := q.sql()
+	if asked == "" {
+		return
+	}
+	var out bytes.Buffer
+	err := x.db.Run(context.Background(), asked, func(r *sql.Result) error {
+		return (&sql.Output{Format: "json"}).Write(&out, r)
+	})
+	if err != nil {
+		x.t.Errorf("query: %s: %s", asked, err)
+		return
+	}
+	var got, wanted []string
+	for _, text := range splitLines(out.String()) {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		var l line
+		if err := d.Decode(&l.record); err != nil {
+			x.t.Fatal(err)
+		}
+		got = append(got, l.id())
+	}
+	for _, l := range want {
+		wanted = append(wanted, l.id())
+	}
+	slices.Sort(got)
+	slices.Sort(wanted)
+	x.compare("query", got, wanted)
+}
+
+func (x *randomTrail) compareProof(q *question, want []line) (proved, complete bool) {
+	file := filepath.Join(x.t.TempDir(), "proof")
+	said, code := x.steno(q.args(), "prove", "--out", file)
+	covered := q.until <= x.lines[len(x.lines)-1].str("time") && x.sealed == x.minutes
+	if code != 0 {
+		if covered {
+			x.t.Errorf("prove: code %d: %s", code, said)
+		}
+		return false, false
+	}
+	verdict, code := x.steno(nil, "prove", "--check", file, "--key", x.key, "--format", "json")
+	var report struct {
+		Proved, Complete bool
+		Exceptions       []string
+	}
+	if err := json.Unmarshal([]byte(verdict), &report); err != nil {
+		x.t.Errorf("check: code %d: %s: %s", code, err, verdict)
+		return false, false
+	}
+	if covered && !report.Proved {
+		x.t.Errorf("check: not proved: %s", verdict)
+	}
+	if !report.Proved {
+		return false, false
+	}
+	got, _ := x.steno(nil, "prove", "--check", file, "--key", x.key, "--show", "--format", "json")
+	got = strings.ReplaceAll(got, `"rolled_back":true,`, "") // that may come later than the range
+	x.compare("proof", splitLines(got), splitLines(strings.ReplaceAll(strings.Join(linesOf(want), "\n"), `"rolled_back":true,`, "")))
+	if why := x.mayLack(q); why != "" && report.Complete {
+		x.t.Errorf("the proof is complete, but a record may be %s", why)
+	}
+	if !report.Complete && x.lacksNothing(q) {
+		x.t.Errorf("the proof has exceptions, but nothing can be missing: %q", report.Exceptions)
+	}
+	return report.Proved, report.Complete
+}
