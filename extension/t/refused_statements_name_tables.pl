@@ -17,6 +17,7 @@ $node->safe_psql('postgres', q{
 CREATE ROLE tom LOGIN;
 CREATE SCHEMA hr;
 CREATE TABLE hr.salary (name text, amount int);
+CREATE FUNCTION hr.f() RETURNS int LANGUAGE sql AS 'SELECT 1';
 CREATE TABLE z (v text);
 CREATE TABLE "Odd ""name" (v text);
 CREATE INDEX z_v ON z (v);
@@ -62,7 +63,13 @@ my @cases = (
 	[ 'CREATE TABLE pg_temp.f (v int REFERENCES hr.salary)', 'hr.salary references', 'pg_temp.f ' ],
 	[ 'CREATE TABLE pg_temp.i () INHERITS (hr.salary)', 'hr.salary ', 'pg_temp.i ' ],
 	[ 'ALTER TABLE z ADD FOREIGN KEY (v) REFERENCES hr.salary', 'hr.salary references', 'z ' ],
-	[ 'REFRESH MATERIALIZED VIEW hr.m', 'hr.m ' ]);
+	[ 'REFRESH MATERIALIZED VIEW hr.m', 'hr.m ' ],
+	# what is no relation is not named
+	[ 'DROP SCHEMA hr CASCADE' ],
+	[ 'ALTER FUNCTION hr.f() OWNER TO tom' ],
+	[ 'GRANT postgres TO tom' ],
+	[ 'SELECT hr.f()' ],
+	[ 'SELECT hr.f() FROM z', 'z select' ]);
 
 foreach my $case (@cases)
 {
