@@ -251,6 +251,7 @@ check_retention_age(char **newval, void **extra, GucSource source)
 	const char *hint = NULL;
 	int			minutes;
 	int			number;
+	double		exact;
 
 	if (!parse_int(*newval, &minutes, GUC_UNIT_MIN, &hint))
 	{
@@ -268,6 +269,12 @@ check_retention_age(char **newval, void **extra, GucSource source)
 	{
 		GUC_check_errdetail("Without a unit, this is %d minutes.", minutes);
 		GUC_check_errhint("Add the unit, such as \"%dd\" for days, or \"%dmin\".", minutes, minutes);
+		return false;
+	}
+	/* 0 would keep everything */
+	if (minutes == 0 && parse_real(*newval, &exact, GUC_UNIT_MIN, NULL) && exact != 0)
+	{
+		GUC_check_errdetail("\"steno.retention_age\" must be a minute at least, or 0 for no limit.");
 		return false;
 	}
 	*extra = steno_guc_malloc(sizeof(int));
