@@ -337,7 +337,7 @@ func (m *maker) chooseRecord() error {
 				}
 			}
 		}
-		src.last = src.indexOf(src.end.Block) + 1
+		src.last = src.after(src.end.Block)
 		src.drag()
 		if err := src.damage(); err != nil {
 			return err
@@ -355,10 +355,13 @@ func (src *source) unsealed(number uint64) error {
 	return refuse("block %d of stream %d is not sealed yet: the last seal, of %s, is of block %d", number, src.stream.Number, render.Time(last.Time), last.Block)
 }
 
-// indexOf is the index of a block that is there.
-func (src *source) indexOf(number uint64) int {
-	i, _ := slices.BinarySearchFunc(src.blocks, number, func(b block, n uint64) int { return cmp.Compare(b.ref.Number, n) })
-	return min(i, len(src.blocks)-1)
+// after is the index of the first block with a greater number; how many there are, if none has.
+func (src *source) after(number uint64) int {
+	i, found := slices.BinarySearchFunc(src.blocks, number, func(b block, n uint64) int { return cmp.Compare(b.ref.Number, n) })
+	if found {
+		i++
+	}
+	return i
 }
 
 // needParts marks the blocks with the data parts of records that may be asked for.
@@ -384,8 +387,45 @@ func (src *source) blockErrors(first, last int) (errs []error) {
 	return errs
 }
 
-// damage is why the blocks of the proof cannot be proved; nil if they are whole.
+// missing is the number of the first block that seals say was there, and that is not; 0 if all are.
+func (src *source) missing() uint64 {
+	next, existing := src.blocks[min(src.first, len(src.blocks)-1)].ref.Number, src.blocks[0].ref.Number
+	if src.begin != nil {
+		next = max(src.begin.Block+1, existing)
+	}
+	for i := src.first; i < src.last; i++ {
+		if src.blocks[i].ref.Number != next {
+			return next
+		}
+		next++
+	}
+	if next <= src.end.Block {
+		return next
+	}
+	return 0
+}
+
+// damage is why the blocks of the proof cannot be proved; nil if they are all there and whole.
 func (src *source) damage() error {
+	if err := src.damaged(); err != nil {
+		return err
+	}
+	number := src.missing()
+	if number == 0 {
+		return nil
+	}
+	at := fmt.Sprintf("stream %d", src.stream.Number)
+	for _, err := range src.errs {
+		at = err.Error()
+	}
+	return refuse("block %d, which a seal covers, is missing or damaged: %s", number, at)
+}
+
+// damaged is what is wrong with the blocks of the proof, and between them; nil if nothing is.
+func (src *source) damaged() error {
+	if src.first == src.last {
+		return nil
+	}
 	var errs []error
 	begin, end := &src.blocks[src.first].ref, &src.blocks[src.last-1].ref
 	for _, err := range src.errs {
@@ -471,10 +511,8 @@ func (m *maker) chooseRange(ctx context.Context) error {
 		}
 		src.exclude(a)
 		src.drag()
-		if src.first < src.last {
-			if err := src.damage(); err != nil {
-				return err
-			}
+		if err := src.damage(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -506,16 +544,13 @@ func (src *source) choose(from, until int64, full bool) {
 	if src.begin == nil && src.end.Block < existing {
 		src.begin = src.end // it is of a block that does not exist any more
 	}
-	src.first, src.last = 0, src.indexOf(src.end.Block)+1
+	src.first, src.last = 0, src.after(src.end.Block)
 	if src.begin != nil {
-		src.first = src.indexOf(src.begin.Block) + 1
-		if src.begin.Block+1 == existing {
-			src.first = 0
-		}
+		src.first = src.after(src.begin.Block)
 		if src.end.Block < src.begin.Block {
 			src.end = src.begin
 		}
-		src.last = max(src.first, src.indexOf(src.end.Block)+1)
+		src.last = max(src.first, src.after(src.end.Block))
 		if src.end.Block < existing {
 			src.last = src.first
 		}
