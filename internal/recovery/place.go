@@ -124,6 +124,11 @@ func (a *adoption) all(dir *private.Dir) error {
 const (
 	slotsFolder   = "slots"
 	retentionFile = "retention"
+
+	// maxSlot and maxRetention are more than a server writes into one; maxSlots is how many slots are copied.
+	maxSlot      = 64 << 10
+	maxRetention = 4 << 20
+	maxSlots     = 10_000
 )
 
 // copyRest copies these files. Without them, a server that continues with the copy would delete segments that slots
@@ -135,7 +140,7 @@ func (r *recovery) copyRest() error {
 	}
 	defer dir.Close()
 	if mode, err := dir.Lstat(retentionFile); err == nil && mode.IsRegular() {
-		if err := r.copyFile(dir, r.copy, retentionFile); err != nil {
+		if err := r.copyFile(dir, r.copy, retentionFile, maxRetention); err != nil {
 			return err
 		}
 	}
@@ -158,23 +163,33 @@ func (r *recovery) copyRest() error {
 	if err != nil {
 		return err
 	}
+	copied := 0
 	for _, e := range entries {
 		if !e.Type().IsRegular() {
 			continue
 		}
-		if err := r.copyFile(from, to, e.Name()); err != nil {
+		if copied++; copied > maxSlots {
+			r.report.Errors = append(r.report.Errors, fmt.Sprintf("%s: only the first %d slots are copied", from.Path(), maxSlots))
+			return nil
+		}
+		if err := r.copyFile(from, to, e.Name(), maxSlot); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// copyFile copies and syncs a file. If it must not be copied, that is an error in the report.
-func (r *recovery) copyFile(from, to *private.Dir, name string) error {
+// copyFile copies and syncs a file. If it must not be copied, or is longer than a server makes it, that is an error in the
+// report.
+func (r *recovery) copyFile(from, to *private.Dir, name string, most int64) error {
 	src, err := from.Open(name)
 	if err == nil {
 		defer src.Close()
-		if why := r.mayCopy(src); why != nil {
+		why := r.mayCopy(src)
+		if info, failed := src.Stat(); why == nil && failed == nil && info.Size() > most {
+			why = fmt.Errorf("it has %d bytes, and a server writes at most %d", info.Size(), most)
+		}
+		if why != nil {
 			err = &fs.PathError{Op: "copy", Path: filepath.Join(from.Path(), name), Err: why}
 		}
 	}
@@ -186,7 +201,7 @@ func (r *recovery) copyFile(from, to *private.Dir, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(dst, src)
+	_, err = io.Copy(dst, io.LimitReader(src, most)) // it may grow
 	if err == nil {
 		err = dst.Sync()
 	}

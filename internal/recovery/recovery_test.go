@@ -622,3 +622,27 @@ func FuzzDecodeDamaged(f *testing.F) {
 		}
 	})
 }
+
+// A file that is longer than a server makes it is not copied, whatever its size.
+func TestFilesThatAreTooLongAreNotCopied(t *testing.T) {
+	dir := t.TempDir()
+	blocks(t, dir, 2, trail.CodecLz4)
+	os.Mkdir(filepath.Join(dir, "slots"), 0o700)
+	for _, name := range []string{"retention", "slots/long", "slots/short"} {
+		os.WriteFile(filepath.Join(dir, name), []byte("pg_steno"), 0o600)
+	}
+	for _, name := range []string{"retention", "slots/long"} {
+		if err := os.Truncate(filepath.Join(dir, name), 8<<30); err != nil {
+			t.Skip(err)
+		}
+	}
+	r, out, _ := recovered(t, Options{}, dir)
+	if len(r.Errors) != 2 || !strings.Contains(strings.Join(r.Errors, " "), "it has 8589934592 bytes") {
+		t.Errorf("errors: %q", r.Errors)
+	}
+	for name, want := range map[string]bool{"retention": false, "slots/long": false, "slots/short": true} {
+		if _, err := os.Stat(filepath.Join(out, name)); (err == nil) != want {
+			t.Errorf("%s is copied: %t", name, !want)
+		}
+	}
+}
