@@ -204,9 +204,13 @@ func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
 		})
 	}
 	if len(o.Commands) > 0 {
+		wanted := make([]string, len(o.Commands))
+		for i, c := range o.Commands {
+			wanted[i] = strings.Join(strings.Fields(c), " ")
+		}
 		all = append(all, condition{
-			shape:    func(s *trail.Shape) bool { return s != nil && hasCommand(o.Commands, string(s.Command)) },
-			contents: selects(trail.TermsCommands, func(v []byte) bool { return hasCommand(o.Commands, string(v)) }),
+			shape:    func(s *trail.Shape) bool { return s != nil && hasCommand(wanted, string(s.Command)) },
+			contents: selects(trail.TermsCommands, func(v []byte) bool { return hasCommand(wanted, string(v)) }),
 			lacks:    lacksShape, unsure: selectUnfinished,
 		})
 	}

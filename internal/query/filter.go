@@ -450,3 +450,6 @@ func (m *Matcher) paramMatches(r *trail.Record, patterns []*regexp.Regexp) bool 
 	})
 	return found
 }
+
+// ListValue is a value as flags read it whose values have commas between them.
+func ListValue(s string) string { return strings.ReplaceAll(s, ",", `\,`) }

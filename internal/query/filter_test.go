@@ -289,6 +289,7 @@ func TestFiltersKeep(t *testing.T) {
 		{FilterOptions{Classes: []string{"read", "ddl"}, Not: &FilterOptions{Users: []string{"bob"}}}, "a"},
 		{FilterOptions{Not: &FilterOptions{Kinds: []string{"note"}}}, "abc"},
 		{FilterOptions{Not: &FilterOptions{Commands: []string{"drop"}, Grep: []string{"c"}}}, "ad"},
+		{FilterOptions{Not: &FilterOptions{Commands: []string{" drop \t table"}, Grep: []string{"c"}}}, "ad"},
 		{FilterOptions{Grep: []string{"zugriff"}}, ""},
 		{FilterOptions{Grep: []string{"zugriff"}, IgnoreCase: true}, "b"},
 		{FilterOptions{Grep: []string{"SCHLÜSSEL|strAẞ"}, IgnoreCase: true}, "ac"},

@@ -108,7 +108,7 @@ func flagsOf(o *query.FilterOptions, prefix string) (words []string) {
 		}
 		quoted := make([]string, len(l.values))
 		for i, v := range l.values {
-			quoted[i] = listValue(v)
+			quoted[i] = query.ListValue(v)
 		}
 		add(l.name, strings.Join(quoted, ","))
 	}
@@ -124,14 +124,6 @@ func flagsOf(o *query.FilterOptions, prefix string) (words []string) {
 		}
 	}
 	return words
-}
-
-// listValue is a value of a flag whose values have commas between them.
-func listValue(s string) string {
-	if s == "" || strings.ContainsAny(s, ",\"\r\n") {
-		return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
-	}
-	return s
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)

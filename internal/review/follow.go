@@ -3,8 +3,10 @@
 package review
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -12,7 +14,10 @@ import (
 // cat is a command line that shows records of the period: flags and their values.
 func (s *Source) cat(flags ...string) string {
 	words := []string{"steno", "cat"}
-	for _, f := range flags {
+	for i, f := range flags {
+		if i > 0 && slices.Contains([]string{"--role", "--user", "--app-user", "--database"}, flags[i-1]) {
+			f = query.ListValue(f)
+		}
 		words = append(words, shellWord(f))
 	}
 	if s.Since > trail.MinTime {

@@ -62,12 +62,13 @@ func AddConditions(cmd *cobra.Command, o *query.FilterOptions) {
 	f := cmd.Flags()
 	o.Not = &query.FilterOptions{}
 	for _, l := range lists {
-		add := f.StringSliceVarP
 		if l.whole {
-			add = f.StringArrayVarP
+			f.StringArrayVarP(l.of(o), l.name, l.short, nil, "only "+l.usage+"; repeatable")
+			f.StringArrayVar(l.of(o.Not), "not-"+l.name, nil, "not "+l.usage+"; repeatable")
+			continue
 		}
-		add(l.of(o), l.name, l.short, nil, "only "+l.usage)
-		add(l.of(o.Not), "not-"+l.name, "", nil, "not "+l.usage)
+		AddNames(f, l.of(o), l.name, l.short, "only "+l.usage)
+		AddNames(f, l.of(o.Not), "not-"+l.name, "", "not "+l.usage)
 	}
 	f.BoolVarP(&o.IgnoreCase, "ignore-case", "i", false, "make no difference between upper and lower case in --grep and --not-grep")
 	f.StringVar(&o.MinDuration, "min-duration", "", "only records with this `duration` or a longer one: 250ms, 2s")
@@ -83,8 +84,8 @@ func AddConditions(cmd *cobra.Command, o *query.FilterOptions) {
 // AddStatements adds the flags that choose among statements, of commands whose answers are not proved.
 func AddStatements(cmd *cobra.Command, o *query.FilterOptions) {
 	f := cmd.Flags()
-	f.StringSliceVar(&o.Fingerprints, "fingerprint", nil, "only statements with these `fingerprints`: statements that differ only in constants have the same one")
-	f.StringSliceVar(&o.Not.Fingerprints, "not-fingerprint", nil, "not statements with these `fingerprints`")
+	AddNames(f, &o.Fingerprints, "fingerprint", "", "only statements with these `fingerprints`: statements that differ only in constants have the same one")
+	AddNames(f, &o.Not.Fingerprints, "not-fingerprint", "", "not statements with these `fingerprints`")
 	f.BoolVar(&o.TopLevel, "top-level", false, "only statements that clients sent, not those that functions and triggers ran")
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/flags"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/review"
 )
@@ -48,8 +49,8 @@ that somebody has to account for.`,
 	}
 	o.add(cmd)
 	fs := cmd.Flags()
-	fs.StringSliceVarP(&o.Users, "user", "u", nil, "these session `users`")
-	fs.StringSliceVar(&o.AppUsers, "app-user", nil, "these end `users` behind a connection pool")
+	flags.AddNames(fs, &o.Users, "user", "u", "these session `users`")
+	flags.AddNames(fs, &o.AppUsers, "app-user", "", "these end `users` behind a connection pool")
 	fs.StringVar(&o.Note, "note", "", "the sessions with a note that has this `text` as a word, from the note on")
 	fs.Uint64Var(&o.Large, "large", 10_000, "a result of this many `rows` is an export")
 	return cmdutil.ReadsOnly(cmd)

@@ -145,7 +145,7 @@ script of GRANT and REVOKE that is applied to the present ones, such as that of
 	fs.StringArrayVar(&o.grants, "grants", nil, "read the grants from this `file`: JSON of \"steno review grants\", or SQL of pg_dump or pg_dumpall; repeatable")
 	fs.StringVar(&o.psql, "psql", "psql", "the `program` psql")
 	fs.StringVarP(&o.database, "database", "d", "", "the `database` that a file of pg_dump is of")
-	fs.StringSliceVar(&o.roles, "role", nil, "only these `roles`; PUBLIC for what everybody has")
+	flags.AddNames(fs, &o.roles, "role", "", "only these `roles`; PUBLIC for what everybody has")
 	fs.StringVar(&o.newSince, "new-since", "", "access is new if it began after this `time` (default: the last tenth of the period)")
 	fs.StringVar(&o.script, "script", "", "write statements of REVOKE to this `file`, readable by its owner only")
 	fs.StringVar(&o.dryRun, "dry-run", "", "try the recorded statements with the grants in this `file`, or with this script applied")
