@@ -326,6 +326,7 @@ type personSession struct {
 type personTable struct {
 	seen
 	trail.Effects
+	by      RecordID // the last one that was counted
 	access  map[string]bool
 	columns map[string]map[string]bool // by access
 	via     map[string]bool
@@ -578,16 +579,19 @@ func (d *dossier) relations(r *trail.Record, id RecordID) {
 			t = &personTable{access: map[string]bool{}, columns: map[string]map[string]bool{}, via: map[string]bool{}}
 			d.tables[key] = t
 		}
-		t.take(id, 1)
-		t.Effects.Add(r)
-		for name := range rel.Access.Names {
+		if t.by != id { // one that it uses directly and through a view is still one statement
+			t.take(id, 1)
+			t.Effects.Add(r)
+			t.by = id
+		}
+		for name := range (rel.Access &^ trail.AccessAudited).Names {
 			t.access[name] = true
 		}
 		if rel.Via > 0 && rel.Via <= len(r.Shape.Relations) {
 			t.via[string(r.Shape.Relations[rel.Via-1].Name)] = true
 		}
 		for _, c := range rel.Columns {
-			for name := range c.Access.Names {
+			for name := range (c.Access &^ trail.AccessAudited).Names {
 				if t.columns[name] == nil {
 					t.columns[name] = map[string]bool{}
 				}
