@@ -347,7 +347,9 @@ is_deeply(
 	[ sort map { "$_->{role} $_->{privilege} $_->{object}" } grep { $_->{role} ne 'PUBLIC' } @{ $from_dump->{unused} } ],
 	[ sort map { "$_->{role} $_->{privilege} $_->{object}" } grep { $_->{role} ne 'PUBLIC' } @{ $answer->{unused} } ],
 	'a dump says the same as the server');
-is_deeply($members_of->($from_dump), $members_of->($answer), 'also of memberships');
+is_deeply($members_of->($from_dump), [], 'but not what is not reviewed, to which memberships may lead');
+is((grep { $_->{role} eq 'idle_group' } @{ $from_dump->{undecided_memberships} })[0]{reason},
+	'the grants do not say who has privileges that are not reviewed: take them with "steno review grants"', 'which is said');
 
 # Its own script refuses nothing, neither in the dry run nor on the server.
 my ($fails, $may) = predicted($revoke);
@@ -387,9 +389,9 @@ foreach my $one (@scripts)
 	my @missed = grep { !$predicted->{$_} && !$unsure->{$_} } @failed;
 	is_deeply(\@extra, [], "predicted, but did not fail, after: $script") or diag(steps_text(@extra), "\n", explain $predicted);
 	is_deeply(\@missed, [], "failed, but was not predicted, after: $script") or diag(steps_text(@missed));
-	$maybes{ $steps[$_][1] } = 1 foreach keys %$unsure;
+	$maybes{ $steps[$_][1] } = 1 foreach grep { $unsure->{$_} !~ /: (records|functions|indexes) |^may need |^records / } keys %$unsure;
 }
-is_deeply([ keys %maybes ], [ grep { /HAVING false/ } map { $_->[1] } @steps ], 'the dry run is unsure only of an INSERT that names a column with a default');
+is_deeply([ keys %maybes ], [ grep { /HAVING false/ } map { $_->[1] } @steps ], 'the dry run is unsure only of an INSERT that names a column with a default, and of what records do not name');
 
 # ---- what records do not name ----
 
@@ -475,6 +477,7 @@ CREATE ROLE ivy LOGIN; CREATE ROLE jan LOGIN; CREATE ROLE kim LOGIN; CREATE ROLE
 GRANT CONNECT ON DATABASE moved TO ivy, jan, kim, leo, idle_one;
 CREATE SCHEMA a; CREATE SCHEMA old; CREATE SCHEMA named; GRANT USAGE ON SCHEMA a, old, named TO ivy; GRANT USAGE ON SCHEMA a TO jan, kim, idle_one;
 CREATE TABLE a.old (x int); GRANT SELECT ON a.old TO ivy, idle_one;
+CREATE TABLE a.gone (x int); GRANT SELECT ON a.gone TO idle_one;
 CREATE TABLE a.swapped (x int); CREATE TABLE a.swapped_new (x int); GRANT SELECT ON a.swapped, a.swapped_new TO ivy;
 CREATE TABLE a.cols (x int, y int); GRANT SELECT (x) ON a.cols TO ivy;
 CREATE TABLE old.t (x int); GRANT SELECT ON old.t TO ivy;
@@ -485,6 +488,8 @@ CREATE TABLE named.t (x int)}), '', 'what will have another name is made');
 my $early = Steno::Client->new($node, user => 'leo', database => 'moved');
 ok(!$early->query('SELECT 1')->{sqlstate}, 'a session that is there before the period');
 $moved->('leo', 'SELECT 2'); # until here, its login is in the trail
+# A setting that leaves something out, in a session that has ended when the period begins.
+is($moved->($admin, 'SET steno.log_referential_checks = off; SELECT 1'), '', 'a setting before the period');
 my $now = sub { value($node, q{SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')}) };
 my $start = $now->();
 my @before = (
@@ -539,8 +544,11 @@ is_deeply([ grep { /kimberley|ivy|jan|leo/ && !/swapped/ } map { $text_of->($_) 
 ok(!(grep { $_->{role} =~ /^kim/ } @{ $known->{dormant} }), 'a role with a new name is not dormant');
 ok((grep { $text_of->($_) eq 'idle_one SELECT a.new' } @{ $known->{unused} }), 'what is not used is found nevertheless');
 $moved->($admin, 'ALTER ROLE ivy SET search_path = a'); # nothing of which the review depends
+$moved->($admin, 'DROP TABLE a.gone');
 IPC::Run::run([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-f', "$folder/moved.sql" ], '>', \$done, '2>', \$wrong);
-is($wrong, '', 'the script runs');
+is($? >> 8, 3, 'a REVOKE that no longer applies is an error of the script');
+is(scalar(() = $wrong =~ /ERROR:/g), 2, 'the only one') or diag($wrong);
+like($wrong, qr/relation "a.gone" does not exist.*some of the statements failed, see the errors above; all others were executed/s, 'which it says');
 is($moved->('idle_one', 'SELECT 1') =~ /permission denied for database/ ? 'refused' : 'allowed', 'refused', 'it has revoked something');
 is($moved->(@$_), '', "after the script: $_->[1]") foreach @after;
 

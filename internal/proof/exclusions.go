@@ -42,6 +42,19 @@ func (e *Exclusions) Record(r *trail.Record, ref *trail.BlockRef) {
 	e.c.record(r, ref.Segment.Stream.Number, ref.Number, 0)
 }
 
+// Open are the sessions that have settings of their own, and whose end is not known.
+func (e *Exclusions) Open() map[trail.SessionID]bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	open := map[trail.SessionID]bool{}
+	for at := range e.c.settings {
+		if s := e.c.sessions[at.session]; !at.server && s != nil && s.ended == trail.MaxTime {
+			open[at.session] = true
+		}
+	}
+	return open
+}
+
 // List says what the range may lack, one sentence each. begins says that the trail was read from its beginning.
 // lacking says that there is more than times in which the server did not run.
 func (e *Exclusions) List(begins bool) (all []string, lacking bool) {

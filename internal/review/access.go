@@ -82,8 +82,9 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	}
 	out := &Access{Document: doc, policy: a.policy, lacking: lacking || wrong.bad}
 	out.describe = fmt.Sprintf("from %s until %s", text(stamp(a.from)), text(stamp(a.to)))
+	idle, kept := a.idleMembers(out)
 	doc.Sections = []*Section{
-		a.unusedGrants(out), a.unusedColumns(), a.undecided(), a.idleMembers(out), a.dormant(), a.newAccess(), a.rareAccess(), a.newAddresses(), a.refused(),
+		a.unusedGrants(out), a.unusedColumns(), a.undecided(), idle, kept, a.dormant(), a.newAccess(), a.rareAccess(), a.newAddresses(), a.refused(),
 	}
 	if o.Reduced != nil {
 		doc.Sections = append([]*Section{a.dryRun(newPolicy(o.Reduced))}, doc.Sections...)
@@ -108,6 +109,7 @@ type access struct {
 	lostRoles  map[string]bool    // that ran statements, and are not among the grants, and no record says why
 	alive      map[string]bool    // roles of statements of the period, under all their names
 	connected  map[[2]string]bool // databases and users with a login in the period
+	lost       map[string]string  // what a dry run takes from roles; see loses
 }
 
 // evaluate marks what statements have used.
@@ -179,7 +181,10 @@ func (a *access) evaluateOne(s *statement) {
 	if s.class == "role" && s.command != "GRANT" && s.command != "REVOKE" { // those are of privileges
 		p.useAdmin(s.role, s)
 	}
-	if s.givesAway() {
+	if s.command == "GRANT" || s.command == "REVOKE" {
+		p.useForGrant(s)
+	}
+	if s.givesAway() || s.command == "ALTER DEFAULT PRIVILEGES" { // of a role of which it is a member
 		for other := range p.rolesOf(s.role, s.db, true) {
 			p.useMembership(s.role, other, s.db, true, s)
 		}
@@ -404,27 +409,6 @@ func (a *access) undecided() *Section {
 
 // ---- roles ----
 
-// unseen are predefined roles whose rights do not show in records.
-func unseen(role string) bool {
-	return strings.HasPrefix(role, "pg_") && !slices.Contains([]string{"pg_read_all_data", "pg_write_all_data", "pg_database_owner"}, role)
-}
-
-func (a *access) idleMembers(out *Access) *Section {
-	s := &Section{
-		Key: "memberships", Title: "Members that never used a group's rights", Empty: "None.",
-		Note:    "Neither a privilege of the group was used, nor SET ROLE, nor any of its rights as an owner, nor ADMIN OPTION.",
-		Columns: []string{"role", "member", "admin", "earlier_use", "follow"},
-	}
-	for _, e := range a.policy.edges {
-		if len(a.elsewhere) > 0 || e.used.count > 0 || a.policy.superuser(e.Member) || !a.wanted(e.Member) && !a.wanted(e.Role) || unseen(e.Role) || strings.HasPrefix(e.Member, "pg_") || a.incomplete[e.Member] || a.policy.definer(e.Member) || len(a.lostRoles) > 0 && !a.alive[e.Member] {
-			continue
-		}
-		out.idle = append(out.idle, e)
-		s.add(e.Role, e.Member, e.Admin, e.used.lastUse(), a.cat("--role", e.Member))
-	}
-	return s
-}
-
 func (a *access) dormant() *Section {
 	s := &Section{
 		Key: "dormant", Title: "Dormant roles", Empty: "None.",
@@ -621,16 +605,7 @@ func (a *access) limits() (all []string) {
 	if in := a.Grants.Inside(); len(in) < len(a.Grants.Databases) {
 		say("Only databases %s were reviewed: the grants say nothing of the inside of others.", strings.Join(in, ", "))
 	}
-	var hidden []string
-	for _, e := range a.policy.edges {
-		if unseen(e.Role) && !strings.HasPrefix(e.Member, "pg_") && a.wanted(e.Member) {
-			hidden = append(hidden, e.Member+" in "+e.Role)
-		}
-	}
-	if slices.Sort(hidden); len(hidden) > 0 {
-		say("Whether rights of predefined roles were used does not show in records: %s", strings.Join(hidden, ", "))
-	}
-	say("Privileges on types, languages, foreign servers, tablespaces, parameters and large objects, and default privileges, are not reviewed.")
+	say("Privileges on types, languages, foreign servers, tablespaces, parameters, large objects and functions of the system, and default privileges, are not reviewed.")
 	say("Memberships may matter where no record shows it: in pg_hba.conf, and in functions that ask for them.")
 	return all
 }

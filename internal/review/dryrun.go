@@ -3,6 +3,7 @@
 package review
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -133,6 +134,11 @@ func (a *access) tried(s *statement, reduced *policy) (v verdict, why string) {
 			continue
 		}
 		worse(a.compare(&n, reduced))
+	}
+	if v == allowed && !s.plain(a.policy) {
+		if why := cmp.Or(a.needsMember(&moved, reduced), a.loses(moved.role, s.db, reduced)); why != "" {
+			return uncertain, why
+		}
 	}
 	return v, why
 }

@@ -154,6 +154,7 @@ type reading struct {
 	*Grants
 	db      string
 	role    string // of SET ROLE and SET SESSION AUTHORIZATION
+	local   bool   // it ends with the transaction
 	creates bool   // objects that are not known are added
 	words   []word
 	unknown []string          // objects of GRANT and REVOKE that are not known
@@ -267,10 +268,12 @@ func (r *reading) statement() {
 			}
 			r.db = n
 		}
-	case r.takeAll("set", "session", "authorization"), r.takeAll("set", "local", "role"), r.takeAll("set", "role"):
-		if r.role = r.name(); r.role == "none" || r.role == "default" {
-			r.role = ""
-		}
+	case r.takeAll("set", "local", "role"):
+		r.setRole(r.name(), true)
+	case r.takeAll("set", "session", "authorization"), r.takeAll("set", "role"):
+		r.setRole(r.name(), false)
+	case r.local && r.take("commit", "end", "rollback", "abort"):
+		r.setRole("", false)
 	case r.takeAll("reset", "session", "authorization"), r.takeAll("reset", "role"):
 		r.role = ""
 	case r.take("grant"):
@@ -282,6 +285,13 @@ func (r *reading) statement() {
 	case r.creates && r.take("alter"):
 		r.alter()
 	}
+}
+
+func (r *reading) setRole(role string, local bool) {
+	if role == "none" || role == "default" {
+		role = ""
+	}
+	r.role, r.local = role, local
 }
 
 // ---- GRANT and REVOKE ----
@@ -316,18 +326,36 @@ func (r *reading) grant(grants bool) {
 	}
 	letters, columns := r.privileges(r.words[:on])
 	r.words = r.words[on+1:]
+	word := r.words
 	kind, all := r.kind()
 	objects := r.objects(kind)
 	if !r.take("to", "from") {
 		return
 	}
 	grantees, options := r.grantees()
+	if kind == onOther && !grants && option == "" {
+		r.revokeUnreviewed(word[0].text, grantees)
+	}
 	for _, o := range objects {
 		if all {
 			r.change(kind, r.inSchema(kind, o), letters, nil, grantees, grants, options, option != "")
 		} else {
 			r.change(kind, []string{o}, letters, columns, grantees, grants, options, option != "")
 		}
+	}
+}
+
+// revokeUnreviewed removes what roles have on objects of a kind that is not reviewed, whichever of them a statement names:
+// a dry run then says that what needs one may fail.
+func (r *reading) revokeUnreviewed(kind string, roles []string) {
+	if kind == "domain" {
+		kind = "type"
+	}
+	for i := range r.Databases {
+		d := &r.Databases[i]
+		d.Unreviewed = slices.DeleteFunc(d.Unreviewed, func(u Unreviewed) bool {
+			return strings.Contains(u.On, " on "+kind) && slices.Contains(roles, u.Role)
+		})
 	}
 }
 

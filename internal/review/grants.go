@@ -54,6 +54,15 @@ type Database struct {
 	Schemas   []Schema   `json:"schemas,omitempty"`
 	Relations []Relation `json:"relations,omitempty"`
 	Functions []Function `json:"functions,omitempty"`
+	// Unreviewed are the rights that are not reviewed, because records do not show their use. nil: not known, because
+	// the grants are those of a dump, or of a version of this program that did not ask.
+	Unreviewed []Unreviewed `json:"unreviewed"`
+}
+
+// Unreviewed is a right of a role on something that is not reviewed, such as "SET on parameter log_duration".
+type Unreviewed struct {
+	Role string `json:"role"`
+	On   string `json:"on"`
 }
 
 // Schema is a schema.
@@ -145,7 +154,18 @@ SELECT json_build_object(
           'owner', pg_get_userbyid(p.proowner), 'acl', coalesce(p.proacl, acldefault('f', p.proowner))::text[], 'sql', l.lanname = 'sql', 'security_definer', p.prosecdef,
           'extension', EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = p.oid AND deptype = 'e')) ORDER BY n.nspname, p.proname)
         FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace JOIN pg_language l ON l.oid = p.prolang
-        WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)') END AS functions
+        WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname !~ '^pg_(toast|temp)') END AS functions,
+      CASE WHEN datname = current_database() THEN (SELECT coalesce(json_agg(DISTINCT jsonb_build_object('role', r.rolname, 'on', a.privilege_type || ' on ' || u.object)), '[]') FROM (
+          SELECT 'parameter ' || parname, paracl FROM pg_parameter_acl
+          UNION ALL SELECT 'tablespace ' || quote_ident(spcname), coalesce(spcacl, acldefault('t', spcowner)) FROM pg_tablespace
+          UNION ALL SELECT 'large object ' || oid, coalesce(lomacl, acldefault('L', lomowner)) FROM pg_largeobject_metadata
+          UNION ALL SELECT 'language ' || quote_ident(lanname), lanacl FROM pg_language
+          UNION ALL SELECT 'foreign-data wrapper ' || quote_ident(fdwname), coalesce(fdwacl, acldefault('F', fdwowner)) FROM pg_foreign_data_wrapper
+          UNION ALL SELECT 'foreign server ' || quote_ident(srvname), coalesce(srvacl, acldefault('S', srvowner)) FROM pg_foreign_server
+          UNION ALL SELECT 'type ' || quote_ident(n.nspname) || '.' || quote_ident(typname), typacl FROM pg_type t JOIN pg_namespace n ON n.oid = typnamespace
+          UNION ALL SELECT 'function ' || quote_ident(n.nspname) || '.' || quote_ident(proname), proacl FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace
+            WHERE nspname IN ('pg_catalog', 'information_schema')) u (object, acl), aclexplode(u.acl) a JOIN pg_roles r ON r.oid = a.grantee
+        WHERE NOT rolsuper AND rolname !~ '^pg_') END AS unreviewed
     FROM pg_database WHERE datallowconn) d));
 COMMIT;
 `

@@ -118,7 +118,7 @@ func (c *collector) paramSchemas(r *trail.Record, names string) string {
 }
 
 // membersAsked are functions and catalogs by which a statement depends on memberships.
-var membersAsked = [][]byte{[]byte("pg_has_role"), []byte("pg_cancel_backend"), []byte("pg_terminate_backend"), []byte("pg_auth_members"), []byte("applicable_roles"), []byte("enabled_roles")}
+var membersAsked = [][]byte{[]byte("pg_has_role"), []byte("pg_cancel_backend"), []byte("pg_terminate_backend"), []byte("pg_auth_members"), []byte("applicable_roles"), []byte("enabled_roles"), []byte("set_config")}
 
 // asksMembers adds to the names in a text that it depends on memberships.
 func asksMembers(text []byte, names string) string {

@@ -237,11 +237,17 @@ func (p *policy) useMembership(role, other, db string, set bool, u *statement) {
 	}
 }
 
-// useAdmin marks the memberships by which a role may have granted, altered or dropped others: those with ADMIN OPTION, and
-// those that lead there. For this, neither INHERIT nor SET matters.
+// useAdmin marks the memberships by which a role may have granted, altered or dropped others.
 func (p *policy) useAdmin(role string, u *statement) {
+	for _, e := range p.administers(role) {
+		e.used.take(u)
+	}
+}
+
+// administers are the memberships with ADMIN OPTION, and those that lead there. For this, neither INHERIT nor SET matters.
+func (p *policy) administers(role string) (all []*membership) {
 	if p.superuser(role) {
-		return
+		return nil
 	}
 	leads := map[string]bool{}
 	var walk func(string) bool
@@ -252,13 +258,14 @@ func (p *policy) useAdmin(role string, u *statement) {
 		leads[member] = false
 		for _, e := range p.edges {
 			if e.Member == member && (walk(e.Role) || e.Admin) {
-				e.used.take(u)
+				all = append(all, e)
 				leads[member] = true
 			}
 		}
 		return leads[member]
 	}
 	walk(role)
+	return all
 }
 
 // givesAway says whether a statement may make another role the owner of something. It must be one to which its role can

@@ -462,3 +462,35 @@ func TestPersonsTellOfRenames(t *testing.T) {
 		}
 	}
 }
+
+func TestPersonsCountAStatementOnce(t *testing.T) {
+	dir := t.TempDir()
+	stream, b := trailtest.NewStream(t, dir, 0), trailtest.NewBuilder(trailtest.Epoch)
+	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+	for i := range 2 {
+		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: alice, Time: trailtest.Epoch + int64(i), Text: "SELECT 1", Shape: &trailtest.Shape{
+			Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{
+				{Type: trail.RelationTypeTable, Name: "a.t", Access: trail.AccessSelect | trail.AccessAudited},
+				{Type: trail.RelationTypeView, Name: "a.v", Access: trail.AccessSelect},
+				{Type: trail.RelationTypeTable, Name: "a.t", Access: trail.AccessSelect, Via: 2},
+			}}})
+	}
+	stream.Write(t, b)
+	opened, err := trail.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := ReviewPerson(t.Context(), PersonOptions{
+		Source: Source{Index: opened.Index(), Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}, Users: []string{"alice"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(doc.Sections, func(s *Section) bool { return s.Key == "objects" })
+	for _, row := range doc.Sections[at].Rows {
+		statements, access := row[slices.Index(doc.Sections[at].Columns, "statements")], row[slices.Index(doc.Sections[at].Columns, "access")]
+		if statements != int64(2) || !reflect.DeepEqual(access, []string{"select"}) {
+			t.Errorf("%v", row)
+		}
+	}
+}

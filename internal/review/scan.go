@@ -6,7 +6,8 @@
 //	scan.go     a pass over a trail, by all cores
 //	uses.go     what roles did, summed up by the shape of statements; hidden.go: what records do not name
 //	renamed.go  what has another name now than in the records
-//	access.go   what of the grants was used; script.go: REVOKE for the rest; dryrun.go: what would fail
+//	access.go   what of the grants was used; memberships.go: and of memberships; script.go: REVOKE for the rest;
+//	            dryrun.go: what would fail
 //	person.go   all that somebody did
 //	subject.go  where a value was asked for; value.go: its forms
 //	change.go   who changed a row; pgoutput.go: the changes of a file
@@ -107,6 +108,43 @@ func (l *limits) Record(r *trail.Record) {
 	l.visitor.Record(r)
 }
 
+// ends tells when sessions ended.
+type ends struct {
+	nothing
+	*proof.Exclusions
+	of  map[trail.SessionID]bool
+	ref *trail.BlockRef
+}
+
+func (v *ends) Block(ref *trail.BlockRef) { v.ref = ref }
+
+func (v *ends) Record(r *trail.Record) {
+	if r.Kind == trail.KindDisconnect && v.of[r.Session.ID()] {
+		v.Exclusions.Record(r, v.ref)
+	}
+}
+
+// findEnds looks for the ends of sessions with settings of their own, which matter no more from there on.
+func (s *Source) findEnds(ctx context.Context, e *proof.Exclusions) error {
+	open := e.Open()
+	if len(open) == 0 {
+		return nil
+	}
+	since := int64(trail.MaxTime)
+	for id := range open {
+		since = min(since, id.Start)
+	}
+	isEnd := func(c *trail.Contents) trail.Groups {
+		return c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindDisconnect })
+	}
+	visitors := make([]visitor, workers())
+	for i := range visitors {
+		visitors[i] = &ends{Exclusions: e, of: open}
+	}
+	_, err := s.scan(ctx, trail.ScanOptions{Since: since, Until: trail.MaxTime, Contents: isEnd}, visitors)
+	return err
+}
+
 // nothing is a visitor that ignores records.
 type nothing struct{}
 
@@ -138,6 +176,9 @@ func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Need
 		}
 	}
 	if _, err := s.scan(ctx, o, all); err != nil {
+		return nil, false, err
+	}
+	if err := s.findEnds(ctx, e); err != nil {
 		return nil, false, err
 	}
 	exclusions, lacking = e.List(s.Since <= begin)

@@ -20,10 +20,11 @@ func (a *Access) WriteScript(w io.Writer) error {
 	for _, l := range a.Limits {
 		fmt.Fprintf(b, "--   %s\n", render.Safe(l))
 	}
-	fmt.Fprintf(b, "\\set ON_ERROR_STOP on\n")
+	fmt.Fprint(b, scriptBegin)
 	if a.lacking {
-		fmt.Fprintf(b, "%s", incompleteGuard)
+		fmt.Fprint(b, incompleteGuard)
 	}
+	fmt.Fprint(b, "\n\\set ON_ERROR_STOP off\n")
 	for _, e := range a.idle {
 		statement := "REVOKE " + QuoteName(e.Role) + " FROM " + QuoteName(e.Member)
 		if e.Grantor != "" && a.policy.Version >= 160000 {
@@ -46,8 +47,25 @@ func (a *Access) WriteScript(w io.Writer) error {
 		}
 		a.revoke(b, group)
 	}
+	fmt.Fprint(b, scriptEnd)
 	return b.Flush()
 }
+
+// scriptBegin is for psql: what ends the script before its first REVOKE, and what follows what was before it.
+const scriptBegin = `-- Each REVOKE is for itself: one that fails, because something was dropped or renamed since, does not keep the others
+-- from being executed. psql shows its error, and ends with an error after the last one.
+\set ON_ERROR_STOP on
+\set LAST_ERROR_SQLSTATE 00000
+`
+
+// scriptEnd makes psql's exit status say that a statement has failed.
+const scriptEnd = `
+\set ON_ERROR_STOP on
+SELECT :'LAST_ERROR_SQLSTATE' <> '00000' AS failed \gset
+\if :failed
+DO $$ BEGIN RAISE EXCEPTION 'some of the statements failed, see the errors above; all others were executed'; END $$;
+\endif
+`
 
 // incompleteGuard ends a script at its beginning, until somebody has removed it.
 const incompleteGuard = `
@@ -145,7 +163,7 @@ func (a *Access) revoke(b *bufio.Writer, group []*grant) {
 	}
 	fmt.Fprintf(b, "\n-- never used in the period%s\n", usedBefore(last))
 	if g.grantor != g.owner { // REVOKE takes only what the same role has granted
-		fmt.Fprintf(b, "SET ROLE %s;\n%s;\nRESET ROLE;\n", QuoteName(g.grantor), statement(names))
+		fmt.Fprintf(b, "BEGIN;\nSET LOCAL ROLE %s;\n%s;\nCOMMIT;\n", QuoteName(g.grantor), statement(names))
 	} else {
 		fmt.Fprintf(b, "%s;\n", statement(names))
 	}

@@ -4,6 +4,7 @@
 package review
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"slices"
@@ -132,6 +133,7 @@ type statement struct {
 	early      []RecordID
 	rows       uint64 // the most of one
 	incomplete bool   // a record left out relations or objects
+	calls      bool   // a text may call functions: it has a parenthesis, or is not whole
 }
 
 // shape is what a statement does, as records tell it.
@@ -166,6 +168,7 @@ func (s *statement) join(o *statement) {
 	s.fine += o.fine
 	s.rows = max(s.rows, o.rows)
 	s.incomplete = s.incomplete || o.incomplete
+	s.calls = s.calls || o.calls
 	if o.worked.count > 0 && (s.text == "" || o.worked.first.before(s.worked.first)) {
 		s.text, s.whole = o.text, o.whole
 	}
@@ -325,6 +328,7 @@ func (c *collector) one(w, shape uint32, r *trail.Record) {
 		}
 		c.statements[key] = s
 	}
+	s.calls = s.calls || len(r.Text) == 0 || r.TextBytes > 0 || bytes.IndexByte(r.Text, '(') >= 0
 	id := idOf(r)
 	switch {
 	case r.Kind == trail.KindStart: // counts only if no record of the end follows
@@ -412,7 +416,11 @@ func roleSet(text []byte) string {
 		return ""
 	}
 	r.take("session", "local")
-	if !r.take("role") || len(r.words) == 0 || r.words[0].is("none") {
+	if !r.take("role") {
+		return ""
+	}
+	r.take("to", "=")
+	if len(r.words) == 0 || r.words[0].is("none") || r.words[0].is("default") {
 		return ""
 	}
 	return "role=" + r.words[0].text

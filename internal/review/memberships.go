@@ -1,0 +1,306 @@
+// Memberships that nothing has used, and those of which no record shows whether they were used.
+
+package review
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// unseen are predefined roles whose rights do not show in records.
+func unseen(role string) bool {
+	return strings.HasPrefix(role, "pg_") && !slices.Contains([]string{"pg_read_all_data", "pg_write_all_data", "pg_maintain", databaseOwner}, role)
+}
+
+// leadsTo are the roles whose privileges a membership gives without SET ROLE, of which there are records. db is where
+// pg_database_owner has a member.
+func (p *policy) leadsTo(e *membership, db string) map[string]bool {
+	if !e.inherits {
+		return nil
+	}
+	all := maps.Clone(p.rolesOf(e.Role, db, false))
+	all[e.Role] = true
+	return all
+}
+
+// reachedBy are the roles that have the privileges of another one, and itself.
+func (p *policy) reachedBy(role string) map[string]bool {
+	all := map[string]bool{role: true}
+	for queue := []string{role}; len(queue) > 0; queue = queue[1:] {
+		for _, e := range p.edges {
+			if e.Role == queue[0] && e.inherits && !all[e.Member] {
+				all[e.Member] = true
+				queue = append(queue, e.Member)
+			}
+		}
+	}
+	return all
+}
+
+// idleMembers lists the memberships that can be revoked, and those that stay because nobody knows.
+func (a *access) idleMembers(out *Access) (idle, kept *Section) {
+	idle = &Section{
+		Key: "memberships", Title: "Members that never used a group's rights", Empty: "None.",
+		Note:    "Neither a privilege of the group was used, nor SET ROLE, nor any of its rights as an owner, nor ADMIN OPTION.",
+		Columns: []string{"role", "member", "admin", "earlier_use", "follow"},
+	}
+	kept = &Section{
+		Key: "undecided_memberships", Title: "Members of which no use was seen, but the trail cannot know", Empty: "None.",
+		Note:    "They are not in the script: what they lead to may be in use without a record.",
+		Columns: []string{"role", "member", "reason"},
+	}
+	for _, e := range a.policy.edges {
+		if e.used.count > 0 || a.policy.superuser(e.Member) || !a.wanted(e.Member) && !a.wanted(e.Role) || strings.HasPrefix(e.Member, "pg_") {
+			continue
+		}
+		if why := a.mayUse(e); why != "" {
+			kept.add(e.Role, e.Member, why)
+			continue
+		}
+		out.idle = append(out.idle, e)
+		idle.add(e.Role, e.Member, e.Admin, e.used.lastUse(), a.cat("--role", e.Member))
+	}
+	return idle, kept
+}
+
+// mayUse says why a membership may be in use although no record shows it; empty if it is not.
+func (a *access) mayUse(e *membership) string {
+	p := a.policy
+	switch {
+	case len(a.elsewhere) > 0:
+		return "statements used relations in databases of which there are no grants"
+	case a.incomplete[e.Member]:
+		return "records of the member leave out relations or objects"
+	case p.definer(e.Member):
+		return "functions with the rights of the member evaluate expressions that have no record"
+	case len(a.lostRoles) > 0 && !a.alive[e.Member]:
+		return "roles that ran statements are not among the grants: the member may be one of them"
+	}
+	users := p.reachedBy(e.Member)
+	for at := range a.active {
+		role, db, _ := strings.Cut(at, "\x00")
+		if users[role] && p.inside[db] == nil && db != "" {
+			return "statements in database " + QuoteName(db) + ", of which there are no grants"
+		}
+	}
+	for _, db := range slices.Sorted(maps.Keys(p.inside)) {
+		leads := p.leadsTo(e, db)
+		if why := a.hiddenFrom(e.Member, leads, db); why != "" {
+			return why
+		}
+		if why := p.unreviewed(leads, db); why != "" {
+			return why
+		}
+		if !a.isActive(users, db) {
+			continue
+		}
+		for _, g := range p.grants {
+			if g.db == db && leads[g.grantee] && !g.extension {
+				if why := a.doubt(g); why != "" && !a.hasOtherwise(e.Member, g) {
+					return privilegeName(g.letter) + " on " + kindName(g) + " " + g.object + " of " + QuoteName(g.grantee) + ": " + why
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// isActive says whether one of these roles, or one that has its privileges, ran statements in a database.
+func (a *access) isActive(roles map[string]bool, db string) bool {
+	for role := range roles {
+		if a.active[role+"\x00"+db] {
+			return true
+		}
+	}
+	return false
+}
+
+// hiddenFrom says why functions may be called with the rights of a role that does nothing itself.
+func (a *access) hiddenFrom(member string, leads map[string]bool, db string) string {
+	if !a.policy.inside[db].calls[member] {
+		return ""
+	}
+	for _, g := range a.policy.grants {
+		if g.db == db && g.kind == onFunction && leads[g.grantee] {
+			return "indexes and aggregates call functions with the rights of the member as their owner"
+		}
+	}
+	return ""
+}
+
+// hasOtherwise says whether a role keeps what a grant gives, because everybody or it itself has it.
+func (a *access) hasOtherwise(role string, g *grant) bool {
+	return slices.ContainsFunc(a.policy.grants, func(o *grant) bool {
+		return (o.grantee == "" || o.grantee == role) && o.db == g.db && o.kind == g.kind && o.object == g.object && o.letter == g.letter &&
+			(o.column == "" || o.column == g.column) && (o.used.count > 0 || a.doubt(o) != "" || !a.reviewed(o))
+	})
+}
+
+// unreviewed says what rights these roles have whose use records do not show; empty if none.
+func (p *policy) unreviewed(roles map[string]bool, db string) string {
+	for _, role := range slices.Sorted(maps.Keys(roles)) {
+		if unseen(role) {
+			return "records do not show the use of rights of " + role
+		}
+	}
+	d := p.database(db)
+	if d.Unreviewed == nil && len(roles) > 0 {
+		return "the grants do not say who has privileges that are not reviewed: take them with \"steno review grants\""
+	}
+	for _, u := range d.Unreviewed {
+		if roles[u.Role] {
+			return "privileges that are not reviewed: " + u.On + " of " + QuoteName(u.Role)
+		}
+	}
+	return ""
+}
+
+// useForGrant marks the grants by which a statement may have granted something on, or revoked it. Without a grant option, any
+// privilege on the object makes the server warn instead of refusing.
+func (p *policy) useForGrant(s *statement) {
+	if p.superuser(s.role) {
+		return
+	}
+	for _, g := range p.grants {
+		if g.db == s.db && p.has(s.role, g.grantee, s.db) && s.isAbout(g) {
+			g.used.take(s)
+			g.whole = true
+			p.useMembership(s.role, g.grantee, s.db, false, s)
+		}
+	}
+}
+
+// ---- dry run ----
+
+// loses says what a role would have no more of which the use does not show in records; empty if nothing.
+func (a *access) loses(role, db string, reduced *policy) string {
+	key := role + "\x00" + db
+	if why, known := a.lost[key]; known {
+		return why
+	}
+	if a.lost == nil {
+		a.lost = map[string]string{}
+	}
+	a.lost[key] = a.findLost(role, db, reduced)
+	return a.lost[key]
+}
+
+func (a *access) findLost(role, db string, reduced *policy) string {
+	p := a.policy
+	if p.superuser(role) || p.inside[db] == nil {
+		return ""
+	}
+	kept := reduced.rolesOf(role, db, false)
+	gone := maps.Clone(p.rolesOf(role, db, false))
+	maps.DeleteFunc(gone, func(r string, _ bool) bool { return kept[r] })
+	if why := p.unreviewed(gone, db); why != "" {
+		return why
+	}
+	if d := reduced.database(db); d != nil {
+		for _, u := range p.database(db).Unreviewed {
+			if p.has(role, u.Role, db) && !slices.ContainsFunc(d.Unreviewed, func(k Unreviewed) bool { return k.On == u.On && reduced.has(role, k.Role, db) }) {
+				return "privileges that are not reviewed: " + u.On + " of " + QuoteName(u.Role)
+			}
+		}
+	}
+	for _, g := range p.grants {
+		if g.db != db || !p.has(role, g.grantee, db) {
+			continue
+		}
+		n := need{role: role, db: db, kind: g.kind, object: g.object, letter: g.letter}
+		if g.kind == onFunction {
+			n.object = functionName(g.object)
+		}
+		if g.column != "" {
+			n.columns = []string{g.column}
+		}
+		if why := a.doubt(g); why != "" && reduced.check(&n, nil) != allowed {
+			return message(&n) + ": " + why
+		}
+	}
+	return ""
+}
+
+// plain says whether a statement needs nothing but what its record has: it reads tables, and calls no function.
+func (s *statement) plain(p *policy) bool {
+	if s.class == "transaction" || s.command == "connect" {
+		return true
+	}
+	if s.command != "SELECT" || s.calls || len(s.executes)+len(s.objects) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(s.relations, func(r usedRelation) bool {
+		rel := p.inside[s.db].relation(r.name)
+		return r.kind != "table" || isSystemSchema(schemaOf(r.name)) || rel == nil || len(rel.PolicyRoles) > 0
+	})
+}
+
+// needsMember says why a statement may need to be done by the owner, an administrator or a member of a role that its role
+// would not be any more; empty if it does not.
+func (a *access) needsMember(s *statement, reduced *policy) string {
+	p := a.policy
+	if p.superuser(s.role) {
+		return ""
+	}
+	member := func(role string) string { return "may need to be a member of " + QuoteName(role) }
+	if s.command == "GRANT" || s.command == "REVOKE" {
+		if why := a.losesGrant(s, reduced); why != "" {
+			return why
+		}
+	} else if s.class == "role" {
+		kept := reduced.administers(s.role)
+		for _, e := range p.administers(s.role) {
+			if !slices.ContainsFunc(kept, func(k *membership) bool { return k.Role == e.Role && k.Member == e.Member && (k.Admin || !e.Admin) }) {
+				return "may need ADMIN OPTION on " + QuoteName(e.Role)
+			}
+		}
+	}
+	owner := ""
+	for _, o := range s.objects {
+		if rel := p.inside[s.db].relation(o.name); rel != nil && owner == "" {
+			if owner = rel.Owner; p.has(s.role, owner, s.db) && !reduced.has(s.role, owner, s.db) {
+				return "may need the rights of " + QuoteName(owner) + ", the owner of " + o.name
+			}
+		}
+	}
+	lost := func(set bool) string {
+		kept := reduced.rolesOf(s.role, s.db, set)
+		for _, other := range slices.Sorted(maps.Keys(p.rolesOf(s.role, s.db, set))) {
+			if !kept[other] {
+				return other
+			}
+		}
+		return ""
+	}
+	if other := lost(false); other != "" && (s.asksMembers || owner == "" && len(s.objects) > 0) {
+		return member(other)
+	}
+	if other := lost(true); other != "" && (s.asksMembers || s.givesAway() || s.command == "ALTER DEFAULT PRIVILEGES") {
+		return member(other)
+	}
+	return ""
+}
+
+// losesGrant says what a GRANT may need of privileges on the objects that it names.
+func (a *access) losesGrant(s *statement, reduced *policy) string {
+	for _, g := range a.policy.grants {
+		if g.db != s.db || !a.policy.has(s.role, g.grantee, s.db) || !s.isAbout(g) {
+			continue
+		}
+		if !slices.ContainsFunc(reduced.grants, func(o *grant) bool {
+			return o.db == g.db && o.kind == g.kind && o.object == g.object && o.column == g.column && o.letter == g.letter && (o.option || !g.option) &&
+				reduced.has(s.role, o.grantee, s.db)
+		}) {
+			return "may need the right to grant " + privilegeName(g.letter) + " on " + g.object
+		}
+	}
+	return ""
+}
+
+// isAbout says whether a GRANT or REVOKE names the object of a grant.
+func (s *statement) isAbout(g *grant) bool {
+	return len(s.objects) == 0 || slices.ContainsFunc(s.objects, func(o usedObject) bool {
+		return o.name == g.object || o.name == QuoteName(g.object) || g.kind == onFunction && o.name == functionName(g.object)
+	})
+}
