@@ -84,6 +84,7 @@ type checker struct {
 	block   trail.Block
 	files   trail.Files
 	told    *conditions
+	names   *query.Names          // of the question, nil: none
 	part    int                   // number of parts of streams without left-out blocks so far
 	anchors map[*seal.Anchor]bool // those whose blocks are in the proof
 }
@@ -179,6 +180,9 @@ func (c *checker) file(ctx context.Context, f *os.File) error {
 		return &FormatError{first.offset, err.Error()}
 	}
 	c.told = newConditions(c.asked)
+	if q.Record == "" {
+		c.names = query.NewNames(&q.Filter)
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -450,6 +454,9 @@ func (c *checker) readBlock(st *stream, one *copied) error {
 	} else if index != nil && index.First >= by.First && c.asked.q.Record == "" {
 		// An index is about blocks of its own run. One that a later run found can be anybody's.
 		st.indexes = append(st.indexes, c.asked.selects(index, b.Header.Number))
+		if c.names != nil {
+			c.names.Index(index)
+		}
 	}
 	c.asked.reset()
 	var r trail.Record
@@ -466,6 +473,7 @@ func (c *checker) readBlock(st *stream, one *copied) error {
 			found = false
 		}
 		if r.Kind != trail.KindData {
+			c.names.Record(&r)
 			c.told.record(&r, st.number, b.Header.Number, one.part)
 		}
 	}
@@ -715,13 +723,31 @@ func (c *checker) match(ctx context.Context) error {
 	r := c.report
 	r.asked, r.index = c.asked, c.index()
 	var renamed query.Hidden
-	newCounter := func() trail.Formatter { return &counting{chosen{must(ask(c.asked.q))}, &r.matched, &renamed} }
+	newCounter := func() trail.Formatter { return &counting{chosen{must(ask(c.asked.q))}, &r.matched, &renamed, c.names} }
 	err := r.merge(ctx, newCounter, func(err error) { c.except("%s", err) }, func([]byte) error { return nil })
 	r.Matches = r.matched.Load()
 	for _, one := range renamed.Renames() {
 		c.except("%s", &one)
 	}
+	c.unknownNames()
 	return err
+}
+
+// unknownNames lists the names of the question that neither the records of the proof have nor the indexes, which are as
+// the server has sealed them. Nothing that the maker says is relied on: what the file does not show to occur is listed.
+func (c *checker) unknownNames() {
+	from, until := int64(trail.MaxTime), int64(trail.MinTime)
+	for _, st := range c.streams {
+		from, until = min(from, st.from), max(until, st.until)
+	}
+	begin := "the beginning of the trail"
+	if from != trail.MinTime {
+		begin = render.Time(from)
+	}
+	for _, missing := range c.names.Missing() {
+		missing.Where = fmt.Sprintf("in what the proof has of the trail, from %s until %s", begin, render.Time(until))
+		c.except("%s", missing)
+	}
 }
 
 func must(a *asked, err error) *asked {

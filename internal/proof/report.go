@@ -222,10 +222,12 @@ type counting struct {
 	chosen
 	to      *atomic.Int64
 	renamed *query.Hidden
+	names   *query.Names
 }
 
 func (c *counting) Keep(r *trail.Record) bool {
 	c.renamed.NoteRenames(c.filter, r)
+	c.names.Record(r)
 	return c.chosen.Keep(r)
 }
 

@@ -194,7 +194,8 @@ func IsIncomplete(err error) bool {
 	var incomplete *trail.IncompleteError
 	var omitted *OmittedError
 	var renamed *RenamedError
-	return errors.As(err, &incomplete) || errors.As(err, &omitted) || errors.As(err, &renamed)
+	var name *NameError
+	return errors.As(err, &incomplete) || errors.As(err, &omitted) || errors.As(err, &renamed) || errors.As(err, &name)
 }
 
 // RenamedError says that an answer may lack records, because they have another name.

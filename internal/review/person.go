@@ -140,6 +140,9 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 	for _, lacks := range hidden.Errs() {
 		doc.Limits = append(doc.Limits, lacks.Error())
 	}
+	for _, missing := range query.NewNames(&choose).Look(ctx, o.Index) {
+		doc.Limits = append(doc.Limits, missing.Error())
+	}
 	return doc, nil
 }
 

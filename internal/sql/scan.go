@@ -76,8 +76,9 @@ type scanning struct {
 	scan      *trail.Scan
 	projected []*Column
 	needs     need
-	fields    trail.Field // of records, that are looked at; 0: all
-	counts    bool        // records, for an export
+	fields    trail.Field  // of records, that are looked at; 0: all
+	counts    bool         // records, for an export
+	names     *query.Names // that are asked for; nil: none
 }
 
 // worker is what one of DuckDB's threads has of a scanning.
@@ -339,6 +340,7 @@ func (w *worker) next() bool {
 		if w.filter != nil && !w.filter.Keep(w.row.Record) {
 			continue
 		}
+		w.names.Record(w.row.Record)
 		if w.counts {
 			w.rows.Add(w.row.Record)
 		}

@@ -94,6 +94,7 @@ type DB struct {
 
 	// What is told of after a statement: what the filter may miss, and statements whose relations are not known.
 	hidden, unnamed query.Hidden
+	asksNames       []*query.Names // that the last statement asks for
 	used            []Use
 	rows            *Rows // counts the records of an export; else nil
 }
@@ -289,6 +290,9 @@ func both(a, b func(*trail.Contents) trail.Groups) func(*trail.Contents) trail.G
 func (db *DB) scan(s *scanning) *trail.Scan {
 	db.mu.Lock()
 	index, ctx := db.index, db.ctx
+	if s.names = s.conditions.names(); s.names != nil {
+		db.asksNames = append(db.asksNames, s.names)
+	}
 	s.counts = db.rows != nil && s.level == perRecord
 	db.mu.Unlock()
 	needs := s.needs
@@ -321,8 +325,14 @@ func (db *DB) tellOmitted(err *query.OmittedError) {
 // tellHidden tells of what answers may lack.
 func (db *DB) tellHidden(ctx context.Context) {
 	db.mu.Lock()
-	index := db.index
+	index, names := db.index, db.asksNames
+	db.asksNames = nil
 	db.mu.Unlock()
+	for _, one := range names {
+		for _, missing := range one.Look(ctx, index) {
+			db.warn(missing)
+		}
+	}
 	db.hidden.Settle(ctx, index)
 	for _, err := range db.hidden.Errs() {
 		db.warn(err)

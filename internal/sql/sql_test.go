@@ -838,3 +838,26 @@ ALTER ROLE bob SET jit = on (undone),,,
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// TestNamesThatDoNotOccurAreTold: a condition with a name that occurs nowhere finds nothing, whatever was meant.
+func TestNamesThatDoNotOccurAreTold(t *testing.T) {
+	o := options(t, trailtest.Golden(t)+"/index")
+	var told []string
+	o.Warn = func(err error) { told = append(told, err.Error()) }
+	db := open(t, o)
+	for statement, want := range map[string]string{
+		`SELECT count(*) FROM trail WHERE "user" = 'alcie'`:                        `no user of the name "alcie" occurs in the trail; nearest: "alice"`,
+		`SELECT count(*) FROM trail WHERE "user" = 'alice'`:                        "",
+		`SELECT count(*) FROM trail WHERE "user" IN ('alice', 'bobb')`:             `no user of the name "bobb" occurs in the trail; nearest: "bob"`,
+		`SELECT count(*) FROM relations WHERE relation = 'public.order'`:                `no object of the name "public.order" occurs in the trail; nearest: "public.orders"`,
+		`SELECT count(*) FROM trail WHERE database = 'shopp' AND "user" = 'alice'`: `no database of the name "shopp" occurs in the trail; nearest: "shop"`,
+	} {
+		told = nil
+		if err := db.Run(context.Background(), statement, func(*Result) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(told, "\n"); got != want {
+			t.Errorf("%s: %q, want %q", statement, got, want)
+		}
+	}
+}

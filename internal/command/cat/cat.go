@@ -132,12 +132,13 @@ func catRun(ctx context.Context, opts *Options) error {
 	}
 	shown := 0
 	var hidden query.Hidden
+	names := query.NewNames(&opts.FilterOptions)
 	order := render.NewOrder(format)
 	err = index.Merge(ctx, trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until, Blocks: blocks,
 		Contents:     contents(filter, format),
 		Want:         want(filter, format),
-		NewFormatter: newFormatter(filter, format, options, &hidden),
+		NewFormatter: newFormatter(filter, format, options, &hidden, names),
 		Rollbacks:    showsRollbacks(format, options),
 		Warn: func(err error) {
 			// What is wrong is said where it is, not before what precedes it.
@@ -165,6 +166,10 @@ func catRun(ctx context.Context, opts *Options) error {
 	for _, lacks := range hidden.Errs() {
 		out.Flush()
 		w.Warn(lacks)
+	}
+	for _, missing := range names.Look(ctx, index) {
+		out.Flush()
+		w.Warn(missing)
 	}
 	if closeErr := out.Close(); err == nil {
 		err = closeErr

@@ -193,6 +193,7 @@ type formatter struct {
 	render.Renderer
 	query.Matcher
 	hidden *query.Hidden // told of records that leave out what the filter asks for
+	names  *query.Names  // told of records that are shown
 	counts bool          // the format's order counts what is shown of each session
 }
 
@@ -203,7 +204,11 @@ func (f *formatter) Start(ref *trail.BlockRef) {
 
 func (f *formatter) Keep(r *trail.Record) bool {
 	f.hidden.Note(&f.Matcher, r)
-	return f.Matcher.Keep(r)
+	keeps := f.Matcher.Keep(r)
+	if keeps {
+		f.names.Record(r)
+	}
+	return keeps
 }
 
 func (f *formatter) Guess(r *trail.Record) bool {
@@ -224,9 +229,9 @@ func showsRollbacks(format render.Format, options render.Options) bool {
 }
 
 // newFormatter returns the maker of formatters for a merge.
-func newFormatter(filter *query.Filter, format render.Format, options render.Options, hidden *query.Hidden) func() trail.Formatter {
+func newFormatter(filter *query.Filter, format render.Format, options render.Options, hidden *query.Hidden, names *query.Names) func() trail.Formatter {
 	return func() trail.Formatter {
-		return &formatter{render.New(format, options), query.Matcher{Filter: filter}, hidden, format == render.Pgaudit}
+		return &formatter{render.New(format, options), query.Matcher{Filter: filter}, hidden, names, format == render.Pgaudit}
 	}
 }
 

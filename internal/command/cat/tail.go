@@ -133,7 +133,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		return err
 	}
 	var hidden query.Hidden
-	makeFormatter := newFormatter(filter, format, options, &hidden)
+	makeFormatter := newFormatter(filter, format, options, &hidden, nil)
 	merge := trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until, Contents: contents(filter, format), Want: want(filter, format), NewFormatter: makeFormatter,
 		Rollbacks: showsRollbacks(format, options), Servers: options.Servers,
