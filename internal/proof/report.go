@@ -90,7 +90,7 @@ func (r *Report) finish() {
 
 // WriteJSON writes the report as one line of JSON.
 func (r *Report) WriteJSON(out io.Writer) error {
-	e := json.NewEncoder(out)
+	e := json.NewEncoder(render.SafeJSON(out))
 	e.SetEscapeHTML(false)
 	return e.Encode(r)
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -20,7 +21,7 @@ var plain = func() (t [256]bool) {
 }()
 
 // appendJSON appends a JSON string. Control characters, C1 and DEL among them,
-// and characters that change the direction of text are escaped, and bytes that
+// and characters that are not seen (unsafeRune) are escaped, and bytes that
 // are not UTF-8 become U+FFFD, so that a line is always valid JSON and safe to
 // print.
 func appendJSON[S string | []byte](dst []byte, s S) []byte {
@@ -59,7 +60,7 @@ func appendJSONBody[S string | []byte](dst []byte, s S) []byte {
 			dst = append(append(dst, s[from:i]...), `\ufffd`...)
 			from = i + n
 		case unsafeRune(r):
-			dst = append(append(dst, s[from:i]...), '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+			dst = appendRune(append(dst, s[from:i]...), r)
 			from = i + n
 		}
 		i += n
@@ -73,10 +74,22 @@ func decodeRune[S string | []byte](s S) (rune, int) {
 	return utf8.DecodeRune(b[:copy(b[:], s)])
 }
 
-// unsafeRune says whether a character above ASCII must not reach a terminal: C1
-// controls, line separators, and what turns the direction of text around.
+// unsafeRune says whether a character above ASCII must not be shown as it is, because people
+// would not see it, or would take it for a blank, or because a terminal would obey it: by
+// Unicode's categories, controls, formats, separators, surrogates, private and unassigned
+// ones; by its properties, what programs may ignore; and the blank pattern of Braille. It is
+// the only function that decides that.
 func unsafeRune(r rune) bool {
-	return r < 0xa0 || r >= 0x200e && r <= 0x200f || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0xfeff || r == 0x61c
+	return !unicode.IsPrint(r) || r == 0x2800 || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// appendRune appends the escape of a character above ASCII: \uHHHH, and one beyond that in two
+// halves, as in JSON.
+func appendRune(dst []byte, r rune) []byte {
+	if high, low := utf16.EncodeRune(r); high != unicode.ReplacementChar {
+		return appendRune(appendRune(dst, high), low)
+	}
+	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
 // appendSafe appends text so that it stays on one line and leaves a terminal
@@ -113,7 +126,7 @@ func appendSafe[S string | []byte](dst []byte, s S) []byte {
 			dst = append(append(dst, s[from:i]...), '\\', 'x', hexDigits[c>>4], hexDigits[c&15])
 			from = i + n
 		case unsafeRune(r):
-			dst = append(append(dst, s[from:i]...), '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+			dst = appendRune(append(dst, s[from:i]...), r)
 			from = i + n
 		}
 		i += n
@@ -126,11 +139,13 @@ func Safe(s string) string { return string(appendSafe(nil, s)) }
 
 // Names and values in the text format are quoted when they are not one plain word, so
 // that a client that chooses them can make them look like nothing else. What is quoted
-// ends at the next quote that is not doubled.
+// ends at the next quote that is not doubled. In names whose words mix scripts, all that is not
+// ASCII is escaped.
 
 // plainWord says whether a value is one word without anything that has a meaning in a
 // line: blanks, quotes, brackets, bars, equals signs, commas, nor one of more.
 func plainWord(s []byte, more string) bool {
+	mixed := false
 	for i := 0; i < len(s); {
 		if c := s[i]; c < utf8.RuneSelf {
 			if c <= ' ' || c == 0x7f || strings.IndexByte(`"'\[]()|=,`, c) >= 0 || strings.IndexByte(more, c) >= 0 {
@@ -140,12 +155,13 @@ func plainWord(s []byte, more string) bool {
 			continue
 		}
 		r, n := utf8.DecodeRune(s[i:])
-		if r == utf8.RuneError && n == 1 || !unicode.IsPrint(r) {
+		if r == utf8.RuneError && n == 1 || unsafeRune(r) {
 			return false
 		}
+		mixed = true // perhaps
 		i += n
 	}
-	return len(s) > 0
+	return len(s) > 0 && !(mixed && mixesScripts(s))
 }
 
 // appendName appends the name of a user or a database, in double quotes when it is not
@@ -155,7 +171,7 @@ func appendName(dst, name []byte) []byte {
 	if plainWord(name, "@") && string(name) != "-" {
 		return append(dst, name...)
 	}
-	return appendInQuotes(dst, name, '"')
+	return appendInQuotes(dst, marked(name), '"')
 }
 
 // appendValue appends a value, as a string of SQL when it is not plain.
@@ -163,7 +179,7 @@ func appendValue[S string | []byte](dst []byte, value S) []byte {
 	if plainWord([]byte(value), "") {
 		return append(dst, value...)
 	}
-	return appendQuoted(dst, []byte(value))
+	return appendQuoted(dst, marked([]byte(value)))
 }
 
 // appendWord appends what is one word, though it may have brackets, as addresses have.

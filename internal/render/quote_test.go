@@ -38,7 +38,7 @@ func TestNamesThatClientsChooseForgeNothingInTheTextFormat(t *testing.T) {
 		{[]trailtest.Fact{fact(trail.KeyUser, `a"b`), fact(trail.KeyDatabase, "x@y")}, `"a""b"@"x@y" [6b0202d9.1 1] ok statement | SELECT 1`},
 		{[]trailtest.Fact{fact(trail.KeyUser, "-"), database}, `"-"@shop [6b0202d9.1 1] ok statement | SELECT 1`},
 		{[]trailtest.Fact{user, database, fact(trail.KeyRole, "dba app_user=bob")}, `eve@shop role="dba app_user=bob" [6b0202d9.1 1] ok statement | SELECT 1`},
-		{[]trailtest.Fact{user, database, fact(trail.KeyAppUser, "bob\u00a0x")}, "eve@shop app_user='bob\u00a0x' [6b0202d9.1 1] ok statement | SELECT 1"},
+		{[]trailtest.Fact{user, database, fact(trail.KeyAppUser, "bob\u00a0x")}, "eve@shop app_user='bob\\u00a0x' [6b0202d9.1 1] ok statement | SELECT 1"},
 	} {
 		if got := inText(t, trail.KindStatement, nil, c.facts...); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)

@@ -195,6 +195,9 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 			if method := r.Session.Fact(trail.KeyAuthMethod); len(method) > 0 {
 				dst = appendSafe(append(dst, " by "...), method)
 			}
+			if identity := r.Session.Fact(trail.KeyIdentity); len(identity) > 0 {
+				dst = appendValue(append(dst, " identity="...), identity)
+			}
 			if name := r.Session.Fact(trail.KeyApplication); len(name) > 0 && r.Kind != trail.KindDisconnect {
 				dst = appendValue(append(dst, " application="...), name)
 			}
@@ -242,9 +245,9 @@ func (f *textFormat) objects(dst []byte, r *trail.Record) []byte {
 		}
 		dst = append(append(append(dst, sep...), o.Action.String()...), ' ')
 		dst = append(appendSafe(dst, o.Type), ' ')
-		dst = appendBetweenBars(dst, o.Name)
+		dst = appendBetweenBars(dst, marked(o.Name))
 		if len(o.To) > 0 {
-			dst = appendBetweenBars(append(dst, " to "...), o.To)
+			dst = appendBetweenBars(append(dst, " to "...), marked(o.To))
 		}
 	}
 	return dst

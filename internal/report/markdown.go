@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/render"
 )
 
 // WriteJSON writes the report as one object.
 func (r *Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(render.SafeJSON(w))
 	e.SetIndent("", " ")
 	return e.Encode(r)
 }
@@ -20,7 +22,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 // plain is a text in Markdown: no character of it is a mark.
 func plain(s string) string {
 	var b strings.Builder
-	for _, c := range strings.Join(strings.Fields(s), " ") {
+	for _, c := range render.Safe(strings.Join(strings.Fields(s), " ")) {
 		if strings.ContainsRune("\\`*_{}[]()<>#+-!|~&$", c) {
 			b.WriteByte('\\')
 		}

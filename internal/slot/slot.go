@@ -270,7 +270,7 @@ func List(opts *Options) error {
 		answer.Slots = append(answer.Slots, st)
 	}
 	if opts.Format == "json" {
-		e := json.NewEncoder(opts.IO.Out)
+		e := json.NewEncoder(render.SafeJSON(opts.IO.Out))
 		e.SetEscapeHTML(false)
 		err = e.Encode(answer)
 	} else {

@@ -78,7 +78,7 @@ func (r *Report) Warn(format string, args ...any) {
 
 // WriteJSON writes the report as one line of JSON.
 func (r *Report) WriteJSON(out io.Writer) error {
-	e := json.NewEncoder(out)
+	e := json.NewEncoder(render.SafeJSON(out))
 	e.SetEscapeHTML(false)
 	return e.Encode(r)
 }

@@ -216,7 +216,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 		fmt.Fprintf(opts.IO.ErrOut, "steno: %s\n", render.Safe(err.Error()))
 	}
 	if opts.Format == "json" {
-		e := json.NewEncoder(opts.IO.Out)
+		e := json.NewEncoder(render.SafeJSON(opts.IO.Out))
 		e.SetEscapeHTML(false)
 		err = e.Encode(info)
 	} else {
