@@ -60,7 +60,24 @@ func TestAValueIsFoundInAllItsForms(t *testing.T) {
 		{"2026-11-24 10:00:00+02", `SELECT '2026-11-24T08:00:00Z'::timestamptz`, "literal"},
 		{"2001:db8::1", `SELECT '2001:DB8:0:0::1'::inet`, "literal"},
 		{"10.0.0.1", `SELECT '10.0.0.1/32'::inet`, "literal"},
-		{"42", `SELECT 'unterminated 42`, ""},
+		{"42", `SELECT 'unterminated 42`, "part of a string"},
+		{"4711", `SELECT 'https://shop/customers/4711/orders?x=1'`, "part of a string"},
+		{"4711", `SELECT '<customer id="4711"/>'::xml`, "part of a string"},
+		{"4711", `SELECT '"id"=>"4711"'::hstore`, "part of a string"},
+		{"4711", `SELECT 'a;4711;b', E'x\t4711'`, "part of a string"},
+		{"alice", `SELECT 'mailto:alice@example.org'`, "part of a string"},
+		{"4711", `SELECT 'see 4711', 4711`, "literal"},
+		{"42", `SELECT '2026-42-01', '1.42', '42.5', 'a42', '42:10'`, ""},
+		{"4711", `SELECT '$4,711.00'::money`, "literal"},
+		{"-4711.5", `SELECT '($4,711.50)'::money, 1`, "literal"},
+		{"4711", `SELECT '4,711'`, "literal"},
+		{"4711", `SELECT '€ 4711'`, "literal"},
+		{"4711", `SELECT '47,11'`, ""},
+		{"alice", `SELECT '\x616c696365'::bytea`, "literal"},
+		{"alice", `SELECT E'\\x616C696365'`, "literal"},
+		{"alice", `SELECT '\x3c616c6963653e'::bytea`, "part of a string"},
+		{"9999", `SELECT '\x39393939'::bytea`, "literal"},
+		{"47", `SELECT '\x3437'::bytea`, "literal"},
 		{"x", `SELECT '\`, ""},
 	} {
 		if got := newValue(c.value).inText([]byte(c.text)); got != c.where {
@@ -86,6 +103,9 @@ func TestAValueIsFoundInParameters(t *testing.T) {
 		{"1.5", trail.ReprFloat8, le.AppendUint64(nil, 0x3ff8000000000000), "value"},
 		{"2000-01-03", trail.ReprDate, le.AppendUint32(nil, 2), "value"},
 		{"alice", trail.ReprNone, nil, ""},
+		{"4711", trail.ReprText, []byte("$4,711.00"), "value"},
+		{"alice", trail.ReprText, []byte(`\x616c696365`), "value"},
+		{"4711", trail.ReprText, []byte("/customers/4711"), "part of a string"},
 	} {
 		var buf []byte
 		if got := newValue(c.value).isParam(trail.ParamType{Repr: c.repr}, c.raw, &buf); got != c.where {
@@ -492,5 +512,35 @@ func TestPersonsCountAStatementOnce(t *testing.T) {
 		if statements != int64(2) || !reflect.DeepEqual(access, []string{"select"}) {
 			t.Errorf("%v", row)
 		}
+	}
+}
+
+func TestSubjectsTellOfWhatHasNotEnded(t *testing.T) {
+	dir := t.TempDir()
+	stream, b := trailtest.NewStream(t, dir, 0), trailtest.NewBuilder(trailtest.Epoch)
+	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+	add := func(kind trail.Kind, statement uint64) {
+		b.Add(&trailtest.Record{Kind: kind, Session: alice, Time: trailtest.Epoch + int64(statement), Statement: statement, Text: "SELECT 4711", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"}})
+	}
+	add(trail.KindStart, 1)
+	add(trail.KindStatement, 1)
+	add(trail.KindStart, 2)
+	stream.Write(t, b)
+	opened, err := trail.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := ReviewSubject(t.Context(), SubjectOptions{
+		Source: Source{Index: opened.Index(), Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}, Values: []string{"4711"}, Limit: 10,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []string
+	for _, row := range doc.Sections[1].Rows {
+		outcomes = append(outcomes, row[slices.Index(doc.Sections[1].Columns, "outcome")].(string))
+	}
+	if !slices.Equal(outcomes, []string{"ok", "no end is recorded"}) {
+		t.Errorf("%q", outcomes)
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/proof"
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -43,7 +45,7 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 	visitors := make([]visitor, workers())
 	all := make([]*finder, len(visitors))
 	for i := range visitors {
-		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*subjectUses{}, started: map[execution]*startedUse{}, ended: map[execution]bool{}}
+		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*subjectUses{}, started: map[execution]*startedUse{}}
 		visitors[i] = all[i]
 	}
 	exclusions, _, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}, proof.Needs{Texts: true}, visitors)
@@ -54,7 +56,9 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 	for _, other := range all[1:] {
 		f.join(other)
 	}
-	f.takeStarted()
+	if err := o.takeStarted(ctx, f); err != nil {
+		return nil, err
+	}
 	begin, end, _ := o.bounds()
 	doc := &Document{
 		Review: "subject", Incomplete: wrong.bad,
@@ -102,7 +106,6 @@ type finder struct {
 	by     map[subjectUse]*subjectUses
 
 	started map[execution]*startedUse
-	ended   map[execution]bool
 
 	texts []uint32 // by their indexes: 1 is nothing found, 2 is the literal that textAt has, 3 is not known
 	where map[int]string
@@ -128,13 +131,7 @@ func (f *finder) Record(r *trail.Record) {
 	if r.Kind != trail.KindStart {
 		f.note(r)
 	}
-	where := f.inParams(r)
-	if where == "" {
-		where = f.inText(r)
-	}
-	if where == "" {
-		where = f.inMessage(r)
-	}
+	where := f.find(r)
 	if where == "" {
 		return
 	}
@@ -150,14 +147,23 @@ func (f *finder) Record(r *trail.Record) {
 	cells := []any{where, fact(r, trail.KeyUser), orNil(fact(r, trail.KeyAppUser)), orNil(fact(r, trail.KeyRole)), fact(r, trail.KeyDatabase),
 		fact(r, trail.KeyClient), fact(r, trail.KeyApplication), command, objects, int64(r.Rows), outcome, brief(r.Text), nil}
 	k := subjectUse{fact(r, trail.KeyUser), fact(r, trail.KeyAppUser), fact(r, trail.KeyDatabase), command, strings.Join(objects, ", ")}
-	switch r.Kind {
-	case trail.KindStart: // counts only if no record of the end follows
+	if r.Kind == trail.KindStart { // counts only if no record of the end follows
 		f.started[at] = &startedUse{event{id, cells}, k}
 		return
-	case trail.KindStatement:
-		f.ended[at] = true
 	}
 	f.take(event{id, cells}, k).Add(r)
+}
+
+// find says where a record has a value; empty for nowhere.
+func (f *finder) find(r *trail.Record) string {
+	where := f.inParams(r)
+	if where == "" {
+		where = f.inText(r)
+	}
+	if where == "" {
+		where = f.inMessage(r)
+	}
+	return where
 }
 
 func (f *finder) take(e event, k subjectUse) *subjectUses {
@@ -169,12 +175,50 @@ func (f *finder) take(e event, k subjectUse) *subjectUses {
 	return f.by[k]
 }
 
-// takeStarted takes the statements of which there is only a start record.
-func (f *finder) takeStarted() {
+// takeStarted takes the statements of which there is only a start record. Only of those that have one, the end is looked for:
+// so there is no account of all others.
+func (o *SubjectOptions) takeStarted(ctx context.Context, f *finder) error {
+	if len(f.started) == 0 {
+		return nil
+	}
+	sessions := map[string]bool{}
+	since := int64(trail.MaxTime)
 	for at, s := range f.started {
-		if !f.ended[at] {
+		sessions[at.session.String()] = true
+		since = min(since, s.id.Time)
+	}
+	filter, err := (&query.FilterOptions{Sessions: slices.Sorted(maps.Keys(sessions))}).Filter(time.Time{})
+	if err != nil {
+		return err
+	}
+	visitors := make([]visitor, workers())
+	all := make([]*endFinder, len(visitors))
+	for i := range visitors {
+		all[i] = &endFinder{finder: &finder{values: f.values}, started: f.started, ended: map[execution]bool{}}
+		visitors[i] = all[i]
+	}
+	if _, err := o.scan(ctx, trail.ScanOptions{Since: since, Until: o.Until, Contents: filter.Contents(), Parts: true}, visitors); err != nil {
+		return err
+	}
+	for at, s := range f.started {
+		if !slices.ContainsFunc(all, func(e *endFinder) bool { return e.ended[at] }) {
 			f.take(s.event, s.use)
 		}
+	}
+	return nil
+}
+
+// endFinder finds the ends of statements that have a start record: those that have the value, too.
+type endFinder struct {
+	*finder
+	started map[execution]*startedUse
+	ended   map[execution]bool
+}
+
+func (e *endFinder) Record(r *trail.Record) {
+	at := execution{r.Session.ID(), r.Statement, r.Substatement}
+	if r.Kind == trail.KindStatement && e.started[at] != nil && e.find(r) != "" {
+		e.ended[at] = true
 	}
 }
 
@@ -283,7 +327,6 @@ const redactedMark = "<redacted>"
 func (f *finder) join(o *finder) {
 	f.found.join(&o.found)
 	maps.Copy(f.started, o.started)
-	maps.Copy(f.ended, o.ended)
 	for k, s := range o.by {
 		if f.by[k] == nil {
 			f.by[k] = &subjectUses{}

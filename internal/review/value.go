@@ -65,6 +65,26 @@ func parseNumber(s string) *big.Rat {
 	return r
 }
 
+// moneyFormat is that of amounts: with a currency sign, or with commas between thousands.
+var moneyFormat = regexp.MustCompile(`^([+-]?\(?)\p{Sc}?\s?([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?\s?\p{Sc}?(\)?)$`)
+
+// parseMoney reads an amount as type money writes it where commas separate thousands: -$1,234.50, or ($1,234.50).
+func parseMoney(s string) *big.Rat {
+	const longest = 60
+	if len(s) > longest || strings.IndexByte(s, ',') < 0 && strings.IndexByte(s, '$') < 0 && !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 }) {
+		return nil
+	}
+	m := moneyFormat.FindStringSubmatch(strings.TrimSpace(s))
+	if m == nil {
+		return nil
+	}
+	n := parseNumber(strings.ReplaceAll(m[2], ",", "") + m[3])
+	if n != nil && (strings.HasPrefix(m[1], "-") || m[4] != "") {
+		n.Neg(n)
+	}
+	return n
+}
+
 // parseUUID reads the forms that PostgreSQL takes: in braces, and with hyphens after any four digits.
 func parseUUID(s string) []byte {
 	s = strings.TrimSpace(s)
@@ -108,9 +128,16 @@ func (v *value) is(s string) bool {
 	if s == v.text {
 		return true
 	}
+	if len(s) == 2+2*len(v.text) && strings.HasPrefix(s, `\x`) && strings.EqualFold(s[2:], hex.EncodeToString([]byte(v.text))) { // bytea
+		return true
+	}
 	switch {
 	case v.number != nil && strings.IndexByte(s, v.digit) >= 0:
-		if n := parseNumber(s); n != nil && n.Cmp(v.number) == 0 {
+		n := parseNumber(s)
+		if n == nil {
+			n = parseMoney(s)
+		}
+		if n != nil && n.Cmp(v.number) == 0 {
 			return true
 		}
 	case v.uuid != nil && len(s) >= 32 && bytes.Equal(parseUUID(s), v.uuid):
@@ -131,9 +158,50 @@ func (v *value) is(s string) bool {
 // deepest is how deep lists may be inside each other.
 const deepest = 8
 
-// in says whether a text is the value or a list with it: an array, a row, JSON, or values with
-// commas between. The result says where: empty for nowhere.
+// inPart is where a value is that is not the whole of a string, nor an element of a list in it.
+const inPart = "part of a string"
+
+// in says whether a text is the value, or has it: as an element, see element, or as a word. The result says where: empty
+// for nowhere.
 func (v *value) in(s string) string {
+	if where := v.element(s); where != "" {
+		return where
+	}
+	if v.text != "" && v.isPart(s) {
+		return inPart
+	}
+	return ""
+}
+
+// isPart says whether a text has the value as a word: in a URL, in XML, in a sentence. Of a number, the digits next to it are
+// not those of a date, a version or the like.
+func (v *value) isPart(s string) bool {
+	if raw, ok := strings.CutPrefix(s, `\x`); ok && len(raw)%2 == 0 { // bytea, which may be text
+		if b, err := hex.DecodeString(raw); err == nil && v.isPart(string(b)) {
+			return true
+		}
+	}
+	isDigit := func(i int) bool { return i >= 0 && i < len(s) && s[i] >= '0' && s[i] <= '9' }
+	joins := func(at, next int) bool {
+		return v.number != nil && at >= 0 && at < len(s) && strings.IndexByte(".,:-", s[at]) >= 0 && isDigit(next)
+	}
+	for from := 0; ; {
+		i := strings.Index(s[from:], v.text)
+		if i < 0 {
+			return false
+		}
+		i += from
+		end := i + len(v.text)
+		if (i == 0 || !isWordByte(s[i-1])) && (end == len(s) || !isWordByte(s[end])) && !joins(i-1, i-2) && !joins(end, end+1) {
+			return true
+		}
+		from = i + 1
+	}
+}
+
+// element says whether a text is the value or a list with it: an array, a row, JSON, or values with
+// commas between. The result says where: empty for nowhere.
+func (v *value) element(s string) string {
 	if v.is(s) {
 		return "value"
 	}
@@ -285,6 +353,15 @@ func (v *value) inBody(text []byte, depth int) string {
 		return ""
 	}
 	s := script{text: string(text)}
+	part := "" // what is found only if nothing better is
+	has := func(body string) string {
+		where := v.in(body)
+		if where == inPart {
+			part = where
+			return ""
+		}
+		return where
+	}
 	for s.at < len(s.text) {
 		rest := s.text[s.at:]
 		switch c := rest[0]; {
@@ -306,7 +383,7 @@ func (v *value) inBody(text []byte, depth int) string {
 			body, n := quotedBody(rest[2:], '\'', false)
 			s.at += n + 2
 			body = s.continued(body)
-			if v.in(unicodeEscapes(body)) != "" {
+			if has(unicodeEscapes(body)) != "" {
 				return "literal"
 			}
 		case (c == 'e' || c == 'E') && len(rest) > 1 && rest[1] == '\'':
@@ -319,7 +396,7 @@ func (v *value) inBody(text []byte, depth int) string {
 				s.at += n
 				body += rest[1:max(1, n-1)]
 			}
-			if v.in(cEscapes(body)) != "" {
+			if has(cEscapes(body)) != "" {
 				return "literal"
 			}
 		case c == '$' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
@@ -333,18 +410,21 @@ func (v *value) inBody(text []byte, depth int) string {
 				if c == '\'' {
 					w.text = s.continued(w.text)
 				}
-				switch where := v.in(w.text); {
+				switch where := has(w.text); {
 				case where == "value":
 					return "literal"
 				case where != "":
 					return where
-				case c == '$' && depth < deepest && v.inBody([]byte(w.text), depth+1) != "": // the body of a DO block
-					return "literal"
+				}
+				if c == '$' && depth < deepest { // the body of a DO block
+					if where := v.inBody([]byte(w.text), depth+1); where != "" && where != inPart {
+						return "literal"
+					}
 				}
 			}
 		}
 	}
-	return ""
+	return part
 }
 
 // continues says whether a string goes on on another line, and moves to its quote.
@@ -393,7 +473,7 @@ func (v *value) mayBeLiteral(text []byte) bool {
 	case len(text) == 0:
 		return false
 	case v.number != nil && v.digit != '0':
-		return bytes.IndexByte(text, v.digit) >= 0 || otherBases.Match(text)
+		return bytes.IndexByte(text, v.digit) >= 0 || otherBases.Match(text) || bytes.IndexByte(text, '\\') >= 0
 	case v.number != nil || v.uuid != nil || v.times != nil || v.address.IsValid():
 		return true
 	}
