@@ -168,19 +168,6 @@ held_cursor_gone(const void *portal)
 	return false;
 }
 
-/* FETCH has delivered rows of a cursor. */
-STENO_COLD void
-steno_held_cursor_fetched(const char *name, uint64 rows)
-{
-	Portal		portal = held ? GetPortalByName(name) : NULL;
-	HeldCursor *h;
-
-	if (portal == NULL)
-		return;
-	for (h = held; h != NULL; h = h->next)
-		if (h->s.portal == portal)
-			h->s.rows += rows;
-}
 
 /* ---- parked queries ---- */
 
@@ -284,10 +271,11 @@ needs_entry(const StenoStatement *s)
 
 /*
  * A statement that has a copy of its record leaves the in-flight entry to another one.  Should the process die before
- * the statement ends, this start record tells of it, and of the rows that it has delivered so far.
+ * the statement ends, this start record tells of it, and of the rows that it has delivered so far.  xid: of its
+ * transaction; 0: none.
  */
 static void
-announce_open(StenoStatement *s)
+announce_open(StenoStatement *s, uint64 xid)
 {
 	StenoRecord record;
 	bool		described;
@@ -302,7 +290,7 @@ announce_open(StenoStatement *s)
 	record.timed = false;
 	if (!steno_commits(s))
 		record.rows = steno_my.log_rows ? s->rows : STENO_NONE64;
-	steno_put_start_record(s, &record);
+	steno_put_start_record(s, xid, &record);
 	if (described)
 		steno_identity_described();
 }
@@ -322,7 +310,25 @@ steno_open_fetched(QueryDesc *query)
 		return;
 	s = steno_find_open(query);
 	if (s && s->copy != NULL && s->portal_watched && s->rows > 0 && !(s->policy & STENO_S_ANNOUNCED))
-		announce_open(s);
+		announce_open(s, steno_current_xid());
+}
+
+/* FETCH has delivered rows of a cursor.  A held one has a start record from its first rows on, as others have. */
+STENO_COLD void
+steno_held_cursor_fetched(const char *name, uint64 rows)
+{
+	Portal		portal = held ? GetPortalByName(name) : NULL;
+	HeldCursor *h;
+
+	if (portal == NULL)
+		return;
+	for (h = held; h != NULL; h = h->next)
+		if (h->s.portal == portal)
+		{
+			h->s.rows += rows;
+			if (h->s.rows > 0 && !(h->s.policy & STENO_S_ANNOUNCED))
+				announce_open(&h->s, h->xid);
+		}
 }
 
 /* Another statement takes the in-flight entry: what needs it has a start record from now on. */
@@ -336,7 +342,7 @@ steno_open_leave_entry(void)
 	steno_open_park_all();
 	for (i = 0; i < steno_my.open_count; i++)
 		if (needs_entry(&steno_my.open[i]))
-			announce_open(&steno_my.open[i]);
+			announce_open(&steno_my.open[i], steno_current_xid());
 }
 
 /* ---- ends without ExecutorEnd ---- */

@@ -808,7 +808,7 @@ put_query_start(StenoStatement *s)
 	if (!steno_start_mask_begin(s) && covered)
 		return;
 	steno_make_query_record(s, &event, false, &record, &values);
-	steno_put_start_record(s, &record);
+	steno_put_start_record(s, steno_current_xid(), &record);
 	steno_start_query_wait(s);
 }
 

@@ -265,12 +265,12 @@ steno_put_ended(const StenoStatement *s, StenoRecord *record)
 	put_ended(s, record, s->top_level && steno_my.producer.ring->inflight.statement == s->statement);
 }
 
-/* Put the start record of a statement. */
+/* Put the start record of a statement; xid: of its transaction, 0: none. */
 STENO_COLD void
-steno_put_start_record(const StenoStatement *s, StenoRecord *record)
+steno_put_start_record(const StenoStatement *s, uint64 xid, StenoRecord *record)
 {
 	record->outcome = STENO_OUTCOME_RUNNING;
-	record->xid = steno_current_xid();
+	record->xid = xid;
 	if (s->top_level)
 		STENO_STORE(steno_my.producer.ring->inflight.announced, s->statement);
 	steno_record_put(record, false);

@@ -74,7 +74,7 @@ extern void steno_make_utility_record(const StenoLevel *l, const StenoEvent *eve
 									  StenoParams *values);
 extern void steno_read_copied_record(StenoStatement *s, const ErrorData *edata, const char *message,
 									 StenoRecord *record);
-extern void steno_put_start_record(const StenoStatement *s, StenoRecord *record);
+extern void steno_put_start_record(const StenoStatement *s, uint64 xid, StenoRecord *record);
 extern void steno_put_ended(const StenoStatement *s, StenoRecord *record);
 extern void steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed);
 extern void steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows);

@@ -47,7 +47,7 @@ put_utility_start(StenoLevel *l)
 	if (!steno_start_mask_begin(l->utility) && covered && !may_commit_inside(l->utility))
 		return;
 	steno_make_utility_record(l, &event, &record, &values);
-	steno_put_start_record(l->utility, &record);
+	steno_put_start_record(l->utility, steno_current_xid(), &record);
 	steno_start_utility_wait(l);
 }
 

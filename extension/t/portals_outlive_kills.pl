@@ -165,6 +165,11 @@ my $start = -s $node->logfile;
 my $cursor = Steno::Client->new($node, application_name => 'cursor');
 $cursor->query($_) foreach 'BEGIN', "DECLARE c CURSOR FOR SELECT i FROM read_one", 'FETCH 2 FROM c', 'FETCH 1 FROM c';
 
+# one that outlives its transaction
+my $held = Steno::Client->new($node, application_name => 'held');
+$held->query($_) foreach "DECLARE c CURSOR WITH HOLD FOR SELECT i FROM read_one", "DECLARE d CURSOR WITH HOLD FOR SELECT i FROM written",
+  'MOVE 3 FROM c', 'FETCH 2 FROM c', 'FETCH 1 FROM c', 'MOVE ALL FROM d', 'FETCH 1 FROM d';
+
 kill 'KILL', $sessions{other}{pid};
 $node->wait_for_log(qr/all server processes terminated; reinitializing/, $start);
 wait_until 'the server is back', sub { can_connect($node) };
@@ -190,6 +195,9 @@ is_deeply(
 is_deeply(
 	[ map { join ' ', $_->{kind}, $_->{outcome}, $_->{rows}, map { $_->{name} } @{ $_->{relations} } } records($node, application => 'cursor', class => 'read', depth => 1) ],
 	['start running 2 public.read_one'], 'killed with an open cursor: its query has the relations');
+is_deeply(
+	[ map { join ' ', $_->{kind}, $_->{outcome}, $_->{rows}, map { $_->{name} } @{ $_->{relations} } } records($node, application => 'held', class => 'read', depth => 1) ],
+	['start running 2 public.read_one'], 'killed with a held cursor: its query has them, if it has delivered rows');
 verify_ok($node, 'the trail is whole');
 $node->stop;
 done_testing();
