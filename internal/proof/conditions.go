@@ -77,7 +77,8 @@ type run struct {
 	// notRunSince is the position in the WAL of the last stop, if the WAL and the control file show
 	// that the server did not run after it; empty if they do not.
 	notRunSince string
-	prepares    bool // a transaction may have been prepared for a two-phase commit
+	// mostPrepared is how many transactions can be prepared for a two-phase commit; empty: the record does not state it.
+	mostPrepared string
 }
 
 // event is any other server record.
@@ -233,7 +234,7 @@ func (c *conditions) setting(r *trail.Record, text func(string) string) {
 func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text func(string) string) {
 	switch name := text("event"); name {
 	case "start":
-		one := run{time: r.Time, stream: stream, block: block, writers: 1, notRunSince: text("not_run_since_wal"), prepares: text("max_prepared_transactions") != "0"}
+		one := run{time: r.Time, stream: stream, block: block, writers: 1, notRunSince: text("not_run_since_wal"), mostPrepared: text("max_prepared_transactions")}
 		if text("run") != "" {
 			one.settings = map[string]string{}
 			for name, value := range r.ExtraPairs {
@@ -317,12 +318,23 @@ func (c *conditions) recording(except func(format string, args ...any)) {
 			continue
 		}
 		for _, p := range c.periods(name) {
+			if name == "steno.log" && c.hidesPrepared(p.value, strictly(p.from)) && p.to > a.since && p.from < a.until {
+				except("commits of prepared transactions were not recorded %s: %s; one that was prepared before may have renamed what the filter asks for", p.when(a), settingText(name, p.value))
+			}
 			if what := a.leavesOut(name, p.value, strictly(p.from)); what != "" && p.to > a.since && p.from < a.until {
 				except("%s were not recorded %s: %s", what, p.when(a), settingText(name, p.value))
 			}
 		}
 	}
 	c.ofSessions(strictly, except)
+}
+
+// hidesPrepared says whether values of steno.log and steno.mandatory leave out the ends of prepared transactions, which
+// are known to be possible, and if these matter.
+func (c *conditions) hidesPrepared(log, mandatory string) bool {
+	possible := func(r run) bool { return r.mostPrepared != "" && r.mostPrepared != "0" }
+	return (c.asked.ofObjects || c.asked.ofRoles) && !listsClass(log, "transaction") && !listsClass(mandatory, "transaction") &&
+		slices.ContainsFunc(c.runs, possible)
 }
 
 func settingText(name, value string) string {
@@ -621,7 +633,7 @@ func (c *conditions) hasEnded(one *early) bool {
 	if one.xid != 0 && c.ended[one.xid] {
 		return true
 	}
-	prepares := func(r run) bool { return r.prepares }
+	prepares := func(r run) bool { return r.mostPrepared != "0" }
 	return one.by.ended < c.asked.since && (one.xid == 0 || len(c.runs) > 0 && !slices.ContainsFunc(c.runs, prepares))
 }
 

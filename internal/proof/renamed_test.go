@@ -246,6 +246,20 @@ func TestPreparedTransactionsThatAreCommitted(t *testing.T) {
 	excepts(t, small{extra: at{35: transaction(35, 3, 77, "rollback prepared")}}.write(t), nil, "")
 }
 
+// Without class transaction, it is not known whether one was committed.
+func TestPreparedTransactionsThatAreNotRecorded(t *testing.T) {
+	const wants = `commits of prepared transactions were not recorded throughout: steno.log = "all, -transaction"; one that was prepared before may have renamed`
+	quiet := []string{"steno.log", "all, -transaction"}
+	reading := func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }
+	of := func(settings ...string) string { return small{settings: settings}.write(t) }
+	excepts(t, of(append(quiet, "max_prepared_transactions", "2")...), reading, wants)
+	excepts(t, of(append(quiet, "max_prepared_transactions", "0")...), reading, "")
+	excepts(t, of(append(quiet, "max_prepared_transactions", "2", "steno.mandatory", "role, ddl, connect, setting, transaction")...), reading, "")
+	excepts(t, of("max_prepared_transactions", "2"), reading, "")
+	excepts(t, of(quiet...), reading, "")
+	excepts(t, of(append(quiet, "max_prepared_transactions", "2")...), func(o *query.FilterOptions) { o.Classes = []string{"read"} }, "")
+}
+
 // Renames that may not have been recorded are exceptions, whoever may have made them.
 func TestRenamesThatAreNotRecorded(t *testing.T) {
 	reading := func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }
