@@ -3,6 +3,7 @@
 package verify
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -253,6 +254,10 @@ func (s *sealState) finish(path string) {
 	}
 	if s.sealing() {
 		s.missed(sum.Last)
+		if s.late != nil && s.late.number == sum.Last {
+			v.warning(s.late.file, &s.late.offset, "block %d, the last one of stream %d, ended at %s, and the last seal before was made at %s, although its writer seals every %d seconds: the server wrote it just now, or was killed, or somebody else wrote it",
+				sum.Last, sum.Stream, render.Time(s.late.time), render.Time(s.last.Time), s.last.Interval)
+		}
 	}
 	if s.last != nil {
 		sum.Block, sum.Time, sum.Key, sum.Reason = s.last.Block, render.Time(s.last.Time), s.last.Key, s.last.Reason
@@ -304,6 +309,9 @@ func (s *StreamSeals) Line(checked bool) string {
 type anchorState struct {
 	*seal.Anchor
 	seen bool
+	// sealed says that the seal that signs the anchor was found in the block behind.
+	sealed bool
+	home   home // of the stream that has the block
 	// alone is the segment that has the block, if only that segment is verified.
 	alone *trail.Segment
 }
@@ -315,18 +323,40 @@ func (v *verifier) setAnchors(list []*seal.Anchor) {
 	}
 }
 
-// anchor compares a block with the anchors that name it.
-func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *trail.BlockHeader) {
+// behindAnchor checks one of the two blocks behind that of a signed anchor. The anchor was printed when its seal was in
+// the trail, in the first of them, so it must be there now. If it ended a run, the second can only have the
+// seal that begins another one.
+func (v *verifier) behindAnchor(a *anchorState, p blockPlace, f *finding) {
+	switch {
+	case f.sealed:
+		a.sealed = a.sealed || p.number == a.Block+1
+		v.unreadable(p.file, "what follows anchor %s cannot be checked without the encryption keys", a.From)
+	case p.number == a.Block+1:
+		a.sealed = true
+		if !slices.ContainsFunc(f.seals, func(one *seal.Seal) bool { return bytes.Equal(one.Signature, a.Signature) }) {
+			v.damage(p.file, &p.offset, "block %d does not have the seal of anchor %s, of %s (%s), which was there when the anchor was made: it was cut off, and something else was put in its place",
+				p.number, a.From, render.Time(a.Time), a.Reason)
+		}
+	case a.Reason == seal.ReasonStop && !(f.sealsOnly && slices.ContainsFunc(f.seals, func(one *seal.Seal) bool { return one.Reason == seal.ReasonStart && one.First == p.number })):
+		v.damage(p.file, &p.offset, "block %d follows the seal of anchor %s, which ended a run of the server at %s, and no run with seals begins with it", p.number, a.From, render.Time(a.Time))
+	}
+}
+
+// anchor compares a block with the anchors that name it, and with those that name the blocks before.
+func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *trail.BlockHeader, f *finding) {
 	stream := s.Number
 	if _, there := v.firstBlock[stream]; !there {
 		v.firstBlock[stream] = h.Number
 	}
 	end := h.FirstRecord + uint64(h.Records) - 1
 	for _, a := range v.anchors {
+		if a.Stream == stream && a.Signed && h.Number > a.Block && h.Number <= a.Block+2 {
+			v.behindAnchor(a, p, f)
+		}
 		if a.Stream != stream || a.Block != h.Number {
 			continue
 		}
-		if a.seen = true; !s.Whole {
+		if a.seen, a.home = true, homeOf(s); !s.Whole {
 			a.alone = s.Segments[0]
 		}
 		switch {
@@ -351,6 +381,8 @@ func (v *verifier) finishAnchors() {
 		case a.alone != nil && a.alone.Header.FirstBlock > 1:
 			v.unreadable(a.alone.Path, "segment %d of stream %d was named individually: blocks 1 to %d before it, which anchor %s also covers, were not checked; name the trail",
 				a.alone.Number, a.Stream, a.alone.Header.FirstBlock-1, a.From)
+		case a.seen && a.Signed && !a.sealed && a.alone == nil && v.lastBlock[a.home] == a.Block:
+			v.damage("", nil, "the seal of anchor %s, of %s (%s), does not exist in stream %d: the stream ends with block %d, and was cut off behind it", a.From, render.Time(a.Time), a.Reason, a.Stream, a.Block)
 		case a.seen:
 		case there && v.branchOf(a.Stream) != nil && a.Block > v.branchOf(a.Stream).Block:
 			b := v.branchOf(a.Stream)

@@ -221,6 +221,13 @@ var bytewise = []tampering{
 	{"a segment behind the end of the stopped run", byKey, `follows the seal that ended a run`, func(r *rand.Rand, f files) files {
 		return f.appended(uint32(r.IntN(2)), 1+r.IntN(4), true)
 	}},
+	{"the seal of a stop cut off, or replaced", byAnchor, `does not have the seal of anchor|the seal of anchor .* does not exist`, func(r *rand.Rand, f files) files {
+		s := uint32(r.IntN(2))
+		last := uint64(len(f[s]))
+		at := blocks(f[s][last])
+		f[s][last] = f[s][last][:at[len(at)-2]]
+		return f.appended(s, r.IntN(4), false)
+	}},
 	{"an older copy", byAnchor, `named by anchor .*, does not exist`, func(r *rand.Rand, f files) files {
 		return f.cut(r, 0, true).cut(r, 1, true)
 	}},
@@ -624,6 +631,11 @@ func TestSegmentEndsThatNobodyExplainsAreTold(t *testing.T) {
 // appended puts forged blocks behind the end of a stream, made right: in a segment of
 // their own, if so.
 func (f files) appended(stream uint32, count int, segment bool) files {
+	return f.appendedAt(stream, count, segment, 0)
+}
+
+// appendedAt does so some microseconds after the stream's end.
+func (f files) appendedAt(stream uint32, count int, segment bool, later int64) files {
 	le := binary.LittleEndian
 	n := uint64(len(f[stream]))
 	data := slices.Clone(f[stream][n])
@@ -641,7 +653,7 @@ func (f files) appended(stream uint32, count int, segment bool) files {
 		trailtest.SealSegment(h)
 		chain, data = sha256.Sum256(h), h
 	}
-	now := int64(le.Uint64(last[56:]))
+	now := int64(le.Uint64(last[56:])) + later
 	session := trailtest.NewSession(now, 4711)
 	for i := range count {
 		b := trailtest.NewBuilder(now)
@@ -674,6 +686,68 @@ func TestNothingFollowsTheEndOfAStoppedRun(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestTheSealOfAnAnchorIsNotReplaced cuts off the seal that ended a run, which the anchors name, and puts forged blocks
+// in its place, and behind it, with all but a seal right.
+func TestTheSealOfAnAnchorIsNotReplaced(t *testing.T) {
+	s := newSuite(t)
+	for _, a := range s.anchors {
+		if !a.Signed || a.Reason != seal.ReasonStop {
+			t.Fatalf("anchor %s is not that of a stop", a)
+		}
+	}
+	for stream := range uint32(2) {
+		for n := range 4 {
+			f := s.original.clone()
+			last := uint64(len(f[stream]))
+			at := blocks(f[stream][last])
+			f[stream][last] = f[stream][last][:at[len(at)-2]]
+			r := s.verify(t, f.appended(stream, n, false))
+			want := `does not have the seal of anchor`
+			if n == 0 {
+				want = `the seal of anchor .* does not exist in stream`
+			}
+			if !r[0].Whole || !r[1].Whole || !says(r[2], want) {
+				t.Errorf("%d blocks: %v, with the key %v, with anchors %v", n, r[0].Problems, r[1].Problems, r[2].Problems)
+			}
+			if n == 0 {
+				continue
+			}
+			f = s.original.clone().appended(stream, n, false)
+			dir := t.TempDir()
+			f.write(t, dir)
+			tr, err := trail.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			only, err := Trail(context.Background(), tr, nil, Checks{Anchors: s.anchors})
+			if err != nil || !says(only, `follows the seal of anchor .*, which ended a run`) {
+				t.Errorf("%d blocks behind the seal, without the key: %v, %v", n, only.Problems, err)
+			}
+		}
+	}
+}
+
+// TestALateLastBlockIsTold has a last block that ended long after the next seal was due: it may be right, so it is a
+// warning.
+func TestALateLastBlockIsTold(t *testing.T) {
+	s := newSuite(t)
+	told := func(later int64) bool {
+		f := s.original.clone()
+		last := uint64(len(f[0]))
+		at := blocks(f[0][last])
+		f[0][last] = f[0][last][:at[len(at)-2]] // the seal of the stop
+		f = f.appendedAt(0, 1, false, later)
+		r := s.verify(t, f)[1]
+		if !r.Whole {
+			t.Errorf("%d: %v", later, r.Problems)
+		}
+		return slices.ContainsFunc(r.Warnings, func(p Problem) bool { return strings.Contains(p.What, "the last one of stream 0, ended at") })
+	}
+	if told(0) || !told(3600*1e6) {
+		t.Errorf("told of one that came in time: %t; of one that did not: %t", told(0), told(3600*1e6))
 	}
 }
 
@@ -848,6 +922,76 @@ func TestEveryAlterationIsFound(t *testing.T) {
 	t.Logf("%d of %d alterations found; runs, found without key, with it, and with anchors:\n%s", found, runs, table.String())
 	if found != runs {
 		t.Errorf("only %d of %d alterations are found", found, runs)
+	}
+}
+
+// manualRows are the rows of the table in docs/proof.md, in their order, each with the alterations of the suite that it is
+// about: bytewise ones by their names, or all of those that a forger makes with the seals in this state.
+var manualRows = []struct {
+	row   string
+	names []string
+	how   []sealing
+}{
+	{"a bit flipped; bytes", []string{"a bit flipped", "bytes overwritten", "bytes zeroed", "bytes taken out", "bytes put in"}, nil},
+	{"a block removed, duplicated", []string{"block removed", "block doubled", "blocks swapped", "block of another stream put in"}, nil},
+	{"a segment removed, swapped", []string{"segment removed", "segments swapped", "segment copied over another"}, nil},
+	{"streams swapped or copied", []string{"stream copied over another", "stream copied beside the others", "streams swapped", "stream of another server", "first stream removed"}, nil},
+	{"a record changed, removed", nil, []sealing{sealsKept}},
+	{"the same, with all seals replaced", nil, []sealing{sealsOwn, sealsFaked}},
+	{"the same, with all later seals removed", nil, []sealing{sealsGone}},
+	{"blocks or segments appended", []string{"a block behind the end of the stopped run", "a segment behind the end of the stopped run"}, nil},
+	{"the seal that ended a run cut off", []string{"the seal of a stop cut off, or replaced"}, nil},
+	{"the end cut off; the last", []string{"end cut off", "end cut off after a block", "last segments removed", "last stream removed", "an older copy"}, nil},
+}
+
+// TestTheTableOfTheManual makes the alterations of each row of the table in docs/proof.md: what it promises without a
+// condition must be so.
+func TestTheTableOfTheManual(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/proof.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(manual), "| alteration | by itself |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	lines := strings.Split(strings.TrimSpace(table), "\n")[2:]
+	if len(lines) != len(manualRows) {
+		t.Fatalf("the table has %d rows, and %d are tested", len(lines), len(manualRows))
+	}
+	s := newSuite(t)
+	tested := map[string]bool{}
+	for i, row := range manualRows {
+		cells := strings.Split(strings.Trim(lines[i], "| "), " | ")
+		if len(cells) != 4 || !strings.HasPrefix(cells[0], row.row) {
+			t.Fatalf("row %d is %q", i, lines[i])
+		}
+		check := func(name string, reports [3]*Report) {
+			for k, cell := range cells[1:] {
+				if cell == "yes" && reports[k].Whole || cell == "no" && !reports[k].Whole {
+					t.Errorf("%s: %s: column %d says %q: %v", row.row, name, k+1, cell, reports[k].Problems)
+				}
+				if !strings.HasPrefix(cell, "yes") && !strings.HasPrefix(cell, "no") {
+					t.Errorf("%s: column %d says %q", row.row, k+1, cell)
+				}
+			}
+		}
+		r := rand.New(rand.NewPCG(7, uint64(i)))
+		for _, one := range bytewise {
+			if slices.Contains(row.names, one.name) {
+				tested[one.name] = true
+				for range 4 {
+					check(one.name, s.verify(t, one.alter(r, s.original.clone())))
+				}
+			}
+		}
+		for _, how := range row.how {
+			tested[how.String()] = true
+			for _, one := range forgings {
+				check(one.name, s.verify(t, s.forge(t, r, one, how)))
+			}
+		}
+	}
+	if len(tested) != len(bytewise)+int(sealings) {
+		t.Errorf("%d kinds of alterations are in the table, of %d", len(tested), len(bytewise)+int(sealings))
 	}
 }
 

@@ -394,7 +394,7 @@ func (st *state) take(j *job) {
 	if f.ok {
 		place := blockPlace{number: f.header.Number, file: j.ref.Segment.Path, offset: j.ref.Offset}
 		st.seals.block(f, place, seal.Seal{Hash: st.hash, Record: st.nextRecord - 1}, st.known && !j.ref.AfterDamage)
-		v.anchor(st.stream, place, j.ref.Segment.Header.SystemID, &f.header)
+		v.anchor(st.stream, place, j.ref.Segment.Header.SystemID, &f.header, f)
 	}
 	v.report.Blocks++
 	v.done += j.ref.Length()
