@@ -169,6 +169,9 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 			g.Or(a.filter.SelectRenames(c))
 			g.Or(selectPrepared(c))
 		}
+		if len(a.q.Filter.Users) > 0 {
+			g.Or(a.selectSwitches(c))
+		}
 		return g
 	}
 	if a.contents == nil || a.q.Full || (a.objects || a.grep) && !c.HasOmissions() {
@@ -179,6 +182,9 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 	if a.ofObjects || a.ofRoles {
 		g.Or(a.filter.SelectRenames(c))
 		g.Or(selectPrepared(c))
+	}
+	if len(a.q.Filter.Users) > 0 {
+		g.Or(a.selectSwitches(c))
 	}
 	return g
 }

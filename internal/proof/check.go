@@ -621,6 +621,7 @@ func (c *checker) complete() {
 	t.losses(until, c.except)
 	c.report.Sessions = t.missing(c.problem)
 	t.obscure(c.except)
+	t.switches(c.except)
 	for _, b := range t.branches {
 		c.except("stream %d was begun at %s, because stream %d was not as the server had left it (%s)", b.in, render.Time(b.Time), b.Stream, b.Reason)
 	}

@@ -44,6 +44,7 @@ type session struct {
 	user      string
 	ended     int64 // time of its end; MaxTime: not seen
 	asked     bool  // the filter is about it, at least at some time
+	switched  switched
 }
 
 // numbered are records of a session that follow each other in a part of a stream from
@@ -152,6 +153,7 @@ func (c *conditions) session(r *trail.Record) *session {
 		s.user = string(r.Session.Fact(trail.KeyUser))
 	}
 	s.asked = s.asked || c.asked.q.Record == "" && c.asked.who.Guess(r)
+	s.switched.note(c.asked, r)
 	return s
 }
 

@@ -8,6 +8,7 @@
 //	format.go      the file
 //	check.go       from a file to a verdict
 //	conditions.go  what its records tell about what the trail can lack
+//	switched.go    sessions in which somebody became somebody else
 //	report.go      the verdict, and the records
 //	exclusions.go  the same conditions, for answers that are no proofs
 //

@@ -332,6 +332,43 @@ func TestNamesThatDoNotOccurAreExceptions(t *testing.T) {
 	}
 }
 
+// What a user did in a session that got another user is not what --user finds: the session is told, whatever else is
+// asked for, whether it got that user in the range or before.
+func TestSessionsThatGotAnotherUserAreExceptions(t *testing.T) {
+	alice := func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }
+	says := func(text string, minute int, outcome trail.Outcome) small {
+		return small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{minute: func(*writer, *trailtest.Session) []*trailtest.Record {
+			s := client(77, "alice")
+			set := &trailtest.Record{Kind: trail.KindStatement, Session: s, Time: at(float64(minute)), Text: text, Outcome: outcome, Shape: &trailtest.Shape{Class: trail.ClassMiscSet, Command: "SET"}}
+			if outcome == trail.OutcomeError {
+				set.SQLState, set.Message = "42501", "permission denied"
+			}
+			return []*trailtest.Record{set}
+		}}}
+	}
+	const may = `session \S+ of user "alice" may have got another user at 2`
+	for text, wants := range map[string]string{
+		"SET SESSION AUTHORIZATION bob": may, "set session/**/authorization bob": may, "SELECT set_config('session_authorization', 'bob', false)": may,
+		"SET SESSION AUTHORIZATION DEFAULT": "", "reset  session authorization;": "", "SET search_path = x": "",
+	} {
+		for _, minute := range []int{5, 35} {
+			excepts(t, says(text, minute, trail.OutcomeOk).write(t), alice, wants)
+		}
+	}
+	excepts(t, says("SET SESSION AUTHORIZATION bob", 35, trail.OutcomeError).write(t), alice, "")
+	excepts(t, says("SET SESSION AUTHORIZATION bob", 60, trail.OutcomeOk).write(t), alice, "")
+	excepts(t, says("SET SESSION AUTHORIZATION bob", 35, trail.OutcomeOk).write(t), nil, "") // nobody is asked for
+	both := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(*writer, *trailtest.Session) []*trailtest.Record {
+		one, other := reads(client(77, "alice"), 35, "hr.staff"), reads(client(77, "bob"), 35.1, "hr.staff")
+		other.Seq = 2
+		return []*trailtest.Record{one, other}
+	}}}.write(t)
+	r := proved(t, both, question(t, 30, 50, true, alice))
+	if all := strings.Join(r.Exceptions, "\n"); !strings.Contains(all, `of user "alice" had another user, too`) {
+		t.Errorf("with all blocks: %s", all)
+	}
+}
+
 // omitting is a trail in which a record leaves out something that others have.
 func omitting(what string, old bool) small {
 	return small{old: old, extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {

@@ -1,0 +1,103 @@
+// Sessions of users that a question asks for, in which they became somebody else: SET SESSION AUTHORIZATION gives the
+// records that follow another user.
+
+package proof
+
+import (
+	"bytes"
+	"cmp"
+	"regexp"
+	"slices"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// setting is the name of the setting that does this, and word what all texts contain that do.
+const (
+	authorization = "session_authorization"
+	word          = "authorization"
+)
+
+// returns is a statement after which the user is the one who logged in.
+var returns = regexp.MustCompile(`(?i)^\s*(RESET\s+SESSION\s+AUTHORIZATION|SET\s+SESSION\s+AUTHORIZATION\s+DEFAULT)\s*;?\s*$`)
+
+// asksFor says whether the filter asks for users, and for the one that a session has.
+func (a *asked) asksFor(s *trail.Session) bool {
+	return slices.Contains(a.q.Filter.Users, string(s.Fact(trail.KeyUser)))
+}
+
+// switches says whether a statement of a user who is asked for may have made its session one of somebody else.
+func (a *asked) switches(r *trail.Record) bool {
+	if len(a.q.Filter.Users) == 0 || r.Kind != trail.KindStatement && r.Kind != trail.KindStart || r.Outcome == trail.OutcomeError || r.Time >= a.until || !a.asksFor(r.Session) {
+		return false
+	}
+	if text := bytes.ToLower(r.Text); bytes.Contains(text, []byte(word)) && bytes.Contains(text, []byte("session")) && !returns.Match(text) {
+		return true
+	}
+	found := false
+	if r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() {
+		r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+			found = !null && p.Repr != trail.ReprNone && bytes.EqualFold(trail.AppendParam(nil, p.Repr, value), []byte(authorization))
+			return !found
+		})
+	}
+	return found
+}
+
+// selectSwitches selects the groups of an index that may have such statements.
+func (a *asked) selectSwitches(c *trail.Contents) trail.Groups {
+	g := c.Select(trail.TermsUsers, func(v []byte) bool { return slices.Contains(a.q.Filter.Users, string(v)) })
+	mentions := c.SelectText(word)
+	mentions.Or(c.SelectValue(authorization))
+	g.And(mentions)
+	return g
+}
+
+// switched is what is known of a session that had different users.
+type switched struct {
+	asked, others bool // it had one that is asked for, and another one
+	user          string
+	at            int64 // the first statement that may have changed the user; 0: none
+}
+
+// note takes a record of the session.
+func (s *switched) note(a *asked, r *trail.Record) {
+	if len(a.q.Filter.Users) == 0 || r.Time >= a.until || len(r.Session.Fact(trail.KeyUser)) == 0 {
+		return
+	}
+	if !a.asksFor(r.Session) {
+		s.others = true
+		return
+	}
+	s.asked, s.user = true, string(r.Session.Fact(trail.KeyUser))
+	if a.switches(r) && (s.at == 0 || r.Time < s.at) {
+		s.at = r.Time
+	}
+}
+
+// switches lists the sessions of the range that had, or may have had, another user than the ones that are asked for.
+func (c *conditions) switches(except func(format string, args ...any)) {
+	var ids []trail.SessionID
+	for id, s := range c.sessions {
+		if s.switched.asked && s.ended >= c.asked.since && (s.switched.others || s.switched.at != 0) {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b trail.SessionID) int {
+		return cmp.Or(cmp.Compare(c.sessions[a].switched.at, c.sessions[b].switched.at), a.Compare(b))
+	})
+	const listed = 20
+	for i, id := range ids {
+		s := &c.sessions[id].switched
+		switch {
+		case i == listed:
+			except("%s more of these users had, or may have had, another user", count(len(ids)-listed, "session"))
+			return
+		case s.others:
+			except("session %s of user %q had another user, too: what it did as that one is not what the filter asks for; ask for the session", id, s.user)
+		default:
+			except("session %s of user %q may have got another user at %s: what it did as that one is not what the filter asks for; ask for the session", id, s.user, render.Time(s.at))
+		}
+	}
+}
