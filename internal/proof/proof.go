@@ -11,6 +11,7 @@
 //	switched.go    sessions in which somebody became somebody else
 //	report.go      the verdict, and the records
 //	exclusions.go  the same conditions, for answers that are no proofs
+//	recorded.go    the verdict on whether everything was recorded, for a trail
 //
 // A seal signs the hash of a chain that includes the stored payload of each block. So a
 // block is proved by all blocks from it to the next seal, as they are in the trail, and by

@@ -168,6 +168,8 @@ type figures struct {
 	works    tally[uint64, work, *work]
 
 	privileged, ddl, settings, gaps, servers latest
+	powers                                   group  // statements that give somebody powers beyond privileges
+	powerful                                 latest // the same
 	offHours                                 group
 	hours                                    [7][24]int64 // of the week, from Monday on; clients' statements
 	lost                                     map[string]int64
@@ -185,7 +187,7 @@ func newFigures(buckets int, chosen *figures) *figures {
 		hosts: newTally(maxAddresses, &chosen.hosts), states: newTally(maxStates, &chosen.states), refusals: newTally(maxStates, &chosen.refusals),
 		commands: newTally(maxCommands, &chosen.commands), pairs: newTally(maxPairs, &chosen.pairs), works: newTally(maxStatements, &chosen.works),
 	}
-	for _, l := range []*latest{&f.privileged, &f.ddl, &f.settings, &f.gaps, &f.servers} {
+	for _, l := range []*latest{&f.privileged, &f.ddl, &f.settings, &f.gaps, &f.servers, &f.powerful} {
 		l.limit = maxListed
 	}
 	return f
@@ -226,6 +228,8 @@ func (f *figures) merge(o *figures) {
 	f.settings.merge(&o.settings)
 	f.gaps.merge(&o.gaps)
 	f.servers.merge(&o.servers)
+	f.powers.merge(&o.powers)
+	f.powerful.merge(&o.powerful)
 	f.offHours.merge(&o.offHours)
 	for d := range f.hours {
 		for h := range f.hours[d] {
@@ -523,6 +527,10 @@ func (c *collector) statement(r *trail.Record, who *who, what *what, b *bucket, 
 		if failed {
 			s.failed.add(r)
 		}
+	}
+	if powers := statement.Powers(r); len(powers) > 0 && !failed {
+		c.powers.add(r)
+		c.powerful.add(r, func(s *Sample, _ *trail.Record) { s.Objects = strings.Join(powers, ", ") })
 	}
 	c.access(r, who, failed)
 	c.work(r, who, what, failed)

@@ -116,6 +116,9 @@ func (m *maker) standard(r *Report) (*Standard, error) {
 			}
 			s.Rows[i].Shows = append(s.Rows[i].Shows, shown)
 		}
+		if len(s.Rows[i].Shows) > 0 && !r.Everything() {
+			s.Rows[i].Shows = append(s.Rows[i].Shows, Shown{Text: "Not everything of the period was recorded, or that is not known: see “Was everything recorded?”", Section: "recorded"})
+		}
 	}
 	return s, nil
 }

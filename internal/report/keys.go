@@ -78,6 +78,7 @@ func (m *maker) keyReport() []Figure {
 	for i := range keyFigures {
 		all = append(all, figure(&keyFigures[i], &m.keys[i]))
 	}
+	all = append(all, figure(&keyFigure{id: "powers", name: "new superusers, and grants of predefined roles", section: "privileged", filter: none, front: true, alarm: true}, &m.powers))
 	off := query.FilterOptions{Kinds: []string{"statement"}, TopLevel: true, OffHours: true}
 	return append(all, figure(&keyFigure{id: "off_hours", name: "statements off hours", section: "off_hours", filter: off, front: true}, &m.offHours))
 }

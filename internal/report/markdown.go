@@ -67,6 +67,10 @@ func (r *Report) WriteMarkdown(out io.Writer) error {
 			w.line("- %s: %s", l.name, plain(s))
 		}
 	}
+	w.line("\n## Was everything recorded?\n")
+	for _, f := range r.RecordedLines() {
+		w.line("- %s: %s", plain(f.Name), plain(f.Text))
+	}
 	w.line("\n## Key figures\n")
 	for _, f := range r.Figures {
 		name := f.Name
@@ -92,7 +96,7 @@ func (r *Report) WriteMarkdown(out io.Writer) error {
 func (w markdown) standard(s *Standard) {
 	w.line("\n## %s\n\n%s\n", plain(s.Title), plain(s.About))
 	for _, r := range s.Rows {
-		w.line("- **%s** %s (covered: %s)", plain(r.ID), plain(r.AsksFor), plain(r.Covered))
+		w.line("- **%s** %s (can be covered: %s)", plain(r.ID), plain(r.AsksFor), plain(r.Covered))
 		for _, shown := range r.Shows {
 			w.line("  - %s", plain(shown.Text))
 		}

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -52,22 +53,24 @@ type Options struct {
 
 // Report is what a report says. All texts are plain: each format escapes them.
 type Report struct {
-	Title    string    `json:"title"`
-	Made     string    `json:"made"`
-	Version  string    `json:"version"`
-	Trails   []string  `json:"trails"`
-	Hosts    []string  `json:"hosts,omitempty"`
-	Since    string    `json:"since"` // of the period
-	Until    string    `json:"until"`
-	First    string    `json:"first_record,omitempty"`
-	Last     string    `json:"last_record,omitempty"`
-	Zone     string    `json:"time_zone"`
-	Filter   string    `json:"filter,omitempty"`
-	Verdict  Verdict   `json:"verdict"`
-	Figures  []Figure  `json:"figures"`
-	Standard *Standard `json:"compliance,omitempty"`
-	Sections []Section `json:"sections"`
-	Notes    []string  `json:"notes"`
+	Title   string   `json:"title"`
+	Made    string   `json:"made"`
+	Version string   `json:"version"`
+	Trails  []string `json:"trails"`
+	Hosts   []string `json:"hosts,omitempty"`
+	Since   string   `json:"since"` // of the period
+	Until   string   `json:"until"`
+	First   string   `json:"first_record,omitempty"`
+	Last    string   `json:"last_record,omitempty"`
+	Zone    string   `json:"time_zone"`
+	Filter  string   `json:"filter,omitempty"`
+	Verdict Verdict  `json:"verdict"`
+	// Recorded is whether everything was recorded in the period, for each server.
+	Recorded []*proof.Recording `json:"recorded"`
+	Figures  []Figure           `json:"figures"`
+	Standard *Standard          `json:"compliance,omitempty"`
+	Sections []Section          `json:"sections"`
+	Notes    []string           `json:"notes"`
 }
 
 // Verdict is what verifying the trail has found.
@@ -177,6 +180,7 @@ type maker struct {
 	stats                 trail.ScanStats
 	again                 bool // the records were read a second time
 	hidden                query.Hidden
+	recorded              []*proof.Recording
 	*figures
 }
 
@@ -220,6 +224,9 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 		m.warn(lacks)
 	}
 	if err := m.earlier(ctx, m.figures); err != nil {
+		return nil, err
+	}
+	if m.recorded, err = proof.Recorded(ctx, o.Index, m.since, m.until); err != nil {
 		return nil, err
 	}
 	if m.until == trail.MaxTime && m.total.n > 0 {
@@ -285,7 +292,7 @@ func (m *maker) report() (*Report, error) {
 	}
 	r.Filter = strings.Join(words, " ")
 	r.Hosts = m.hostNames()
-	r.Verdict = m.verdict()
+	r.Verdict, r.Recorded = m.verdict(), m.recorded
 	r.Figures = m.keyReport()
 	r.Sections = m.sections()
 	if m.o.Standard != "" {
@@ -364,6 +371,21 @@ func (m *maker) verdict() Verdict {
 		out.Facts = append(out.Facts, Fact{"Encrypted", plural(v.UnreadBlocks, "block") + " could not be decrypted: their records are missing here"})
 	}
 	return out
+}
+
+// RecordedLines are the rows of the second verdict: a name and a text each.
+func (r *Report) RecordedLines() (lines []Fact) {
+	for _, one := range r.Recorded {
+		for _, line := range one.Lines(len(r.Recorded) > 1) {
+			lines = append(lines, Fact{line[0], render.Safe(line[1])})
+		}
+	}
+	return lines
+}
+
+// Everything says that nothing is known to have been left out in the period.
+func (r *Report) Everything() bool {
+	return !slices.ContainsFunc(r.Recorded, func(one *proof.Recording) bool { return !one.Everything })
 }
 
 // notes say how the figures were computed.

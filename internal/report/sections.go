@@ -391,7 +391,8 @@ func (m *maker) privilegedAndDDL() Section {
 	cells := func(s *Sample) []Cell {
 		return []Cell{text(s.Command), text(s.Objects), {Text: render.Safe(s.Result()), Alarm: s.Result() != ""}, {Text: render.Safe(s.Text), Code: true}}
 	}
-	s.Tables = []Table{t, m.events("privileged_events", "Privileged statements", &m.privileged, "privileged statement", "command,object,not done,~text", cells),
+	s.Notes = []string{"“Powers” are SUPERUSER, CREATEROLE, CREATEDB, REPLICATION and BYPASSRLS, membership in predefined roles such as pg_read_server_files, and direct changes of the catalogs of roles. Membership in another role that is a superuser is not recognized."}
+	s.Tables = []Table{m.events("powers", "Powers that were given", &m.powerful, "statement", "command,power,not done,~text", cells), t, m.events("privileged_events", "Privileged statements", &m.privileged, "privileged statement", "command,object,not done,~text", cells),
 		m.events("ddl_events", "DDL", &m.ddl, "statement", "command,object,not done,~text", cells)}
 	return s
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
@@ -35,8 +36,10 @@ func (p Problem) String() string {
 
 // Report is the result of a verification.
 type Report struct {
-	Whole        bool     `json:"whole"`
-	Trail        []string `json:"trail"`
+	Whole bool     `json:"whole"`
+	Trail []string `json:"trail"`
+	// Servers are the system identifiers if the trails are of several servers.
+	Servers      []string `json:"servers,omitempty"`
 	Streams      int      `json:"streams"`
 	Segments     int      `json:"segments"`
 	Blocks       int64    `json:"blocks"`
@@ -52,6 +55,10 @@ type Report struct {
 
 	GapRecords  uint64 `json:"gap_records"`
 	LostRecords uint64 `json:"lost_records"`
+
+	// Recorded says, for each server, whether everything was recorded. That is another question than whether what was
+	// recorded is intact.
+	Recorded []*proof.Recording `json:"recorded,omitempty"`
 
 	Deleted  []Deleted     `json:"deleted,omitempty"`
 	Branches []Branch      `json:"branches,omitempty"`
@@ -90,6 +97,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	row("trail", "%s", render.Safe(strings.Join(r.Trail, " ")))
+	if len(r.Servers) > 0 {
+		row("servers", "%s", strings.Join(r.Servers, " "))
+	}
 	row("streams", "%s", humanize.Comma(int64(r.Streams)))
 	row("segments", "%s", humanize.Comma(int64(r.Segments)))
 	row("blocks", "%s", humanize.Comma(r.Blocks))
@@ -139,6 +149,11 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		verdict = paint + verdict + "\x1b[0m"
 	}
 	row("verdict", "%s", verdict)
+	for _, one := range r.Recorded {
+		for _, line := range one.Lines(len(r.Recorded) > 1) {
+			row(line[0], "%s", render.Safe(line[1]))
+		}
+	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }

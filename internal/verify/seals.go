@@ -22,6 +22,7 @@ const slack = 10 * 1e6
 
 // StreamSeals is what the seals of a stream prove.
 type StreamSeals struct {
+	System  string `json:"system_id,omitempty"` // if there are several servers
 	Stream  uint32 `json:"stream"`
 	Seals   int    `json:"seals"`
 	Checked int    `json:"checked"` // those with a valid signature
@@ -287,6 +288,9 @@ func (s *sealState) finish(path string) {
 // Line is a stream's row of the report for people.
 func (s *StreamSeals) Line(checked bool) string {
 	count := fmt.Sprintf("stream %d: %s", s.Stream, humanize.Comma(int64(s.Seals)))
+	if s.System != "" {
+		count = "server " + s.System + ", " + count
+	}
 	switch {
 	case !checked:
 		return count + ", not checked: no key was given"
@@ -384,6 +388,8 @@ func (v *verifier) finishAnchors() {
 		case a.seen && a.Signed && !a.sealed && a.alone == nil && v.lastBlock[a.home] == a.Block:
 			v.damage("", nil, "the seal of anchor %s, of %s (%s), does not exist in stream %d: the stream ends with block %d, and was cut off behind it", a.From, render.Time(a.Time), a.Reason, a.Stream, a.Block)
 		case a.seen:
+		case v.systemID != nil && v.systemID.Header.SystemID != a.SystemID:
+			v.damage("", nil, "anchor %s is of another server: its system identifier is %d, not %d", a.From, a.SystemID, v.systemID.Header.SystemID)
 		case there && v.branchOf(a.Stream) != nil && a.Block > v.branchOf(a.Stream).Block:
 			b := v.branchOf(a.Stream)
 			v.damage("", nil, "block %d of stream %d, named by anchor %s of %s, does not exist: here the stream continues as stream %d after block %d (%s); an anchor of the server from which it was copied proves nothing after that",

@@ -28,10 +28,28 @@ type Checks struct {
 	Anchors []*seal.Anchor // anchors whose blocks must be in the trail
 }
 
-// Trail verifies a trail.
+// Trail verifies a trail, or those of several servers.
 func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks) (*Report, error) {
+	servers := serversOf(t)
+	if len(servers) <= 1 {
+		return ofServer(ctx, t, bar, 0, checks)
+	}
+	total := &Report{Problems: []Problem{}, Warnings: []Problem{}}
+	for i, s := range servers {
+		one, its := part(t, checks, servers, i)
+		r, err := ofServer(ctx, &one, bar, total.Bytes, its)
+		if err != nil {
+			return nil, err
+		}
+		total.join(r, s.system)
+	}
+	return total, nil
+}
+
+// ofServer verifies the trails of one server. done is how many bytes of others were read before.
+func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64, checks Checks) (*Report, error) {
 	v := &verifier{
-		trail: t, bar: bar,
+		trail: t, bar: bar, done: done,
 		report:    &Report{Bytes: t.Size(), Problems: []Problem{}, Warnings: []Problem{}},
 		sessions:  map[trail.SessionID]*session{},
 		parts:     map[trail.RecordID]uint64{},

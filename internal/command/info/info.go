@@ -23,6 +23,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -45,7 +46,9 @@ func NewCmdInfo(f *cmdutil.Factory, run func(context.Context, *Options) error) *
 		Use:   "info [TRAIL|SEGMENT]...",
 		Short: "Show the streams and segments of a trail",
 		Long: `Show the streams and segments of a trail, with sizes, times and compression, and
-the ID of the key with which a segment is encrypted. Only the headers are read.
+the ID of the key with which a segment is encrypted, and whether everything was
+recorded, as "steno verify" says it. Besides the headers, only records that tell
+of the latter are read, as far as the indexes of segments show where they are.
 --detail reads all records, for which it needs the keys of encrypted segments,
 and counts them by kind, class, user and database.
 
@@ -105,7 +108,9 @@ type Info struct {
 	Totals   Totals           `json:"total"`
 	Segments []Segment        `json:"segments"`
 	Deleted  []verify.Deleted `json:"deleted,omitempty"`
-	Detail   *Detail          `json:"detail,omitempty"`
+	// Recorded says, for each server, whether everything was recorded.
+	Recorded []*proof.Recording `json:"recorded,omitempty"`
+	Detail   *Detail            `json:"detail,omitempty"`
 }
 
 // Detail counts records.
@@ -189,6 +194,9 @@ func infoRun(ctx context.Context, opts *Options) error {
 	}
 	info.Totals.finish()
 	info.Deleted = deleted(t)
+	if info.Recorded, err = proof.Recorded(ctx, t.Index(), trail.MinTime, trail.MaxTime); err != nil {
+		return err
+	}
 	if detail != nil {
 		total, errs := detail.finish()
 		for _, err := range t.Index().MissingKeys(trail.MinTime, trail.MaxTime) {
@@ -416,6 +424,11 @@ func (i *Info) writeText(out io.Writer) error {
 	}
 	for k := range i.Deleted {
 		fmt.Fprintf(&b, "deleted   %s, %s\n", &i.Deleted[k], humanize.Bytes(i.Deleted[k].Bytes))
+	}
+	for _, one := range i.Recorded {
+		for _, line := range one.Lines(len(i.Recorded) > 1) {
+			fmt.Fprintf(&b, "%-9s %s\n", line[0], render.Safe(line[1]))
+		}
 	}
 	encrypted := slices.ContainsFunc(i.Segments, func(s Segment) bool { return s.KeyID != "" })
 	b.WriteString("\n  stream    segment   blocks      records     bytes  ratio  first time                   server")

@@ -16,6 +16,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/live"
 	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -59,6 +60,11 @@ the trail was encrypted with these keys.
 
 While the server of the trail runs on this machine, its rings say what it has
 dropped. A warning names losses that the trail does not have yet.
+
+A second verdict says whether everything was recorded: it lists settings and
+rules that left something out, losses, and times in which the server was not
+recording or ended without a stop, each with its times and users, and the changes
+of pg_steno's settings. It does not change the exit code.
 
 The exit code is 0 if the trail is intact, 1 if it is damaged, and 3 if nothing
 is damaged, but something could not be read or checked, such as a file without
@@ -140,6 +146,9 @@ func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks) (*ver
 			return nil, err
 		}
 		askServer(report, t, opts.Rings)
+		if report.Recorded, err = proof.Recorded(ctx, t.Index(), trail.MinTime, trail.MaxTime); err != nil {
+			return nil, err
+		}
 		report.Trail = opts.Trails
 		if len(report.Trail) == 0 {
 			report.Trail = []string{t.Path}

@@ -1,0 +1,257 @@
+// Whether everything was recorded: the verdict that stands beside that on the integrity of a trail.
+
+package proof
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// Recording is whether everything was recorded by one server in a range of a trail.
+type Recording struct {
+	System uint64 `json:"system_id,string"`
+	Since  string `json:"since"`
+	Until  string `json:"until"`
+	// Everything says that nothing is known that was left out.
+	Everything bool `json:"everything"`
+	// Lacks are what was left out and lost, and when it was not recorded; Stopped are times in which the server did not
+	// run, as its WAL and its control file show.
+	Lacks   []string `json:"lacks"`
+	Stopped []string `json:"stopped"`
+	// Changes are those of the recorder's own settings by the server's configuration. The last ones are there.
+	Changes     []SettingChange `json:"changes"`
+	MoreChanges int             `json:"more_changes,omitempty"`
+	// Unread says that parts of the range could not be decrypted, or read.
+	Unread bool `json:"unread"`
+}
+
+// SettingChange is a change of a setting of the server.
+type SettingChange struct {
+	Time string `json:"time"`
+	Name string `json:"name"`
+	Old  string `json:"old"`
+	New  string `json:"new"`
+	// By is who ran the last ALTER SYSTEM of the setting before, and in which session; File and Line have the value.
+	By      string `json:"by,omitempty"`
+	Session string `json:"session,omitempty"`
+	File    string `json:"file,omitempty"`
+	Line    string `json:"line,omitempty"`
+
+	time int64
+}
+
+func (c *SettingChange) String() string {
+	s := fmt.Sprintf("%s: %s was %q and became %q", c.Time, c.Name, c.Old, c.New)
+	if c.File != "" {
+		s += fmt.Sprintf(", by line %s of %s", c.Line, c.File)
+	}
+	if c.By != "" {
+		s += fmt.Sprintf("; user %q had run ALTER SYSTEM in session %s", c.By, c.Session)
+	}
+	return render.Safe(s)
+}
+
+// Verdict is what it comes to, in a sentence.
+func (r *Recording) Verdict() string {
+	verdict := "yes: no setting, rule, gap, stop or unclean end is known to have left anything out"
+	switch {
+	case len(r.Lacks) > 0:
+		verdict = "NO: " + count(len(r.Lacks), "reason")
+		if r.Unread {
+			verdict += "; and parts could not be read"
+		}
+	case r.Unread:
+		verdict = "NOT KNOWN: parts could not be read"
+	}
+	return verdict
+}
+
+// mostChanges is how many changes of settings are listed.
+const mostChanges = 100
+
+// Recorded finds out whether everything was recorded, for each server that has written the trail. Blocks are read that, by
+// the indexes, have something to say of it, and those without an index.
+func Recorded(ctx context.Context, x *trail.Index, since, until int64) (all []*Recording, err error) {
+	servers := map[uint64]*span{}
+	var order []uint64
+	for i := range x.Streams {
+		for k := range x.Streams[i].Segments {
+			one := &x.Streams[i].Segments[k]
+			if one.Records == 0 {
+				continue
+			}
+			id := one.Segment.Header.SystemID
+			if servers[id] == nil {
+				servers[id] = &span{trail.MaxTime, trail.MinTime}
+				order = append(order, id)
+			}
+			b := servers[id]
+			b.begin, b.end = min(b.begin, one.FirstTime), max(b.end, one.LastEnd)
+		}
+	}
+	for _, id := range order {
+		b := servers[id]
+		r, err := recorded(ctx, x, id, span{b.begin, b.end}, max(since, b.begin), min(until, b.end+1))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// span is from the beginning of the first record of a server to the end of the last one.
+type span struct{ begin, end int64 }
+
+func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, since, until int64) (*Recording, error) {
+	r := &Recording{System: system, Since: render.Time(since), Until: render.Time(min(until, whole.end)), Lacks: []string{}, Stopped: []string{}, Changes: []SettingChange{}}
+	e := NewExclusions(since, until, Needs{Objects: true, Texts: true})
+	var mu sync.Mutex
+	var changed changes
+	scan := x.Scan(ctx, trail.ScanOptions{
+		Since: trail.MinTime, Until: until,
+		Blocks: func(ref *trail.BlockRef) bool { return ref.Segment.Header.SystemID == system },
+		Contents: func(c *trail.Contents) trail.Groups {
+			g := TellingGroups(c)
+			g.Or(c.Select(trail.TermsCommands, func(v []byte) bool { return string(v) == alterSystem }))
+			return g
+		},
+		Warn: func(error) { r.Unread = true },
+	})
+	defer scan.Close()
+	var wait sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for reader := scan.Reader(); reader.Next(); {
+				one := &reader.Record
+				if Tells(one) {
+					e.Record(one, reader.Ref)
+				}
+				if changed.is(one) {
+					mu.Lock()
+					changed.record(one)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wait.Wait()
+	e.parts(r, since <= whole.begin, until > whole.end)
+	r.Everything = len(r.Lacks) == 0 && !r.Unread
+	r.Changes = append(r.Changes, changed.list(since, until)...)
+	if n := len(r.Changes); n > mostChanges {
+		r.Changes, r.MoreChanges = r.Changes[n-mostChanges:], n-mostChanges
+	}
+	return r, ctx.Err()
+}
+
+// parts says what the range may lack, and when the server did not run. begins and ends say that the range has the
+// beginning of the trail, and its end.
+func (e *Exclusions) parts(r *Recording, begins, ends bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.c
+	to := func(list *[]string) func(string, ...any) {
+		return func(format string, args ...any) { *list = append(*list, fmt.Sprintf(format, args...)) }
+	}
+	c.finish()
+	// The record of the first start can follow others, such as those that it has recovered.
+	const soon = 10 * second
+	if begins && len(c.runs) > 0 && c.runs[0].time > c.asked.since && c.runs[0].time-c.asked.since < soon {
+		c.asked.since = c.runs[0].time
+	}
+	if n := len(c.runs); ends && n > 0 { // that the server was stopped at the end of the trail is no gap in it
+		c.events = slices.DeleteFunc(c.events, func(one event) bool { return one.name == "stop" && one.time > c.runs[n-1].time })
+	}
+	c.recording(to(&r.Lacks))
+	c.losses(c.asked.until, to(&r.Lacks))
+	c.downTimes(c.asked.until, begins, to(&r.Lacks), to(&r.Stopped))
+	r.Lacks = append(r.Lacks, c.unread...)
+}
+
+// changes are those of settings of the server, and the statements that may have made them.
+type changes struct {
+	made    []SettingChange
+	altered []alteration
+}
+
+// alteration is an ALTER SYSTEM.
+type alteration struct {
+	time                int64
+	name, user, session string
+}
+
+const alterSystem = "ALTER SYSTEM"
+
+var alteredName = regexp.MustCompile(`(?is)\bSYSTEM\s+(?:SET|RESET)\s+"?([a-z0-9_.]+)`)
+
+func (c *changes) is(r *trail.Record) bool {
+	return r.Kind == trail.KindSetting || r.Kind == trail.KindStatement && r.Outcome == trail.OutcomeOk && r.Shape != nil && string(r.Shape.Command) == alterSystem
+}
+
+// record takes such a record.
+func (c *changes) record(r *trail.Record) {
+	if r.Kind == trail.KindStatement {
+		if m := alteredName.FindSubmatch(r.Text); m != nil {
+			c.altered = append(c.altered, alteration{r.Time, strings.ToLower(string(m[1])), string(r.Session.Fact(trail.KeyUser)), r.Session.ID().String()})
+		}
+		return
+	}
+	text := func(name string) string {
+		v, _ := r.ExtraValue(name)
+		return string(v)
+	}
+	if text("source") == "server" && strings.HasPrefix(text("name"), "steno.") {
+		c.made = append(c.made, SettingChange{Time: render.Time(r.Time), Name: text("name"), Old: text("old"), New: text("new"), File: text("file"), Line: text("line"), time: r.Time})
+	}
+}
+
+// list are the changes of a range, each with the last ALTER SYSTEM of its setting since the change before.
+func (c *changes) list(since, until int64) (all []SettingChange) {
+	slices.SortStableFunc(c.made, func(a, b SettingChange) int { return cmp.Compare(a.time, b.time) })
+	slices.SortStableFunc(c.altered, func(a, b alteration) int { return cmp.Compare(a.time, b.time) })
+	before := map[string]int64{}
+	for _, one := range c.made {
+		for _, a := range c.altered {
+			if (a.name == one.Name || a.name == "all") && a.time <= one.time && a.time > before[one.Name] {
+				one.By, one.Session = a.user, a.session
+			}
+		}
+		before[one.Name] = one.time
+		if one.time >= since && one.time < until {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// Lines are the rows of the verdict for people: a name and a text each.
+func (r *Recording) Lines(many bool) (lines [][2]string) {
+	verdict := r.Verdict()
+	if many {
+		verdict = fmt.Sprintf("server %d: %s", r.System, verdict)
+	}
+	lines = append(lines, [2]string{"recorded", verdict})
+	for _, one := range r.Lacks {
+		lines = append(lines, [2]string{"lacks", one})
+	}
+	for _, one := range r.Stopped {
+		lines = append(lines, [2]string{"stopped", one})
+	}
+	if r.MoreChanges > 0 {
+		lines = append(lines, [2]string{"changed", count(r.MoreChanges, "earlier change") + " of settings"})
+	}
+	for i := range r.Changes {
+		lines = append(lines, [2]string{"changed", r.Changes[i].String()})
+	}
+	return lines
+}

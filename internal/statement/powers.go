@@ -1,0 +1,66 @@
+// Which statements give somebody powers beyond privileges on objects.
+
+package statement
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// attributes are those of roles that go beyond privileges.
+var attributes = []string{"SUPERUSER", "CREATEROLE", "CREATEDB", "REPLICATION", "BYPASSRLS"}
+
+// roleCommands are those that make roles, change them, and give memberships.
+var roleCommands = []string{"CREATE ROLE", "ALTER ROLE", "GRANT ROLE"}
+
+// roleCatalogs have the attributes and memberships of roles.
+var roleCatalogs = []string{"pg_catalog.pg_authid", "pg_catalog.pg_auth_members"}
+
+var (
+	// constants and comments have no words of the statement
+	noWords = regexp.MustCompile(`(?s)'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/`)
+	words   = regexp.MustCompile(`"(?:[^"]|"")*"|[A-Za-z_][A-Za-z0-9_$]*`)
+)
+
+// Powers are what a statement gives somebody: attributes of roles such as SUPERUSER, memberships in predefined roles such as
+// pg_read_server_files, and whatever a direct change of a catalog of roles does. It goes by the words of the statement's
+// text: the name of a role that is itself SUPERUSER without quotes counts as well.
+func Powers(r *trail.Record) (all []string) {
+	if r.Kind != trail.KindStatement || r.Shape == nil {
+		return nil
+	}
+	add := func(power string) {
+		if !slices.Contains(all, power) {
+			all = append(all, power)
+		}
+	}
+	const changes = trail.AccessInsert | trail.AccessUpdate | trail.AccessDelete
+	for i := range r.Shape.Relations {
+		if rel := &r.Shape.Relations[i]; rel.Access&changes != 0 && slices.Contains(roleCatalogs, string(rel.Name)) {
+			add("direct change of " + string(rel.Name))
+		}
+	}
+	if !slices.Contains(roleCommands, string(r.Shape.Command)) {
+		return all
+	}
+	grants := string(r.Shape.Command) == "GRANT ROLE"
+	for _, word := range words.FindAllString(noWords.ReplaceAllString(string(r.Text), " "), -1) {
+		quoted := strings.HasPrefix(word, `"`)
+		name := strings.ToLower(word)
+		if quoted {
+			name = strings.ReplaceAll(strings.Trim(word, `"`), `""`, `"`)
+		}
+		switch {
+		case strings.HasPrefix(name, "pg_"):
+			add(name)
+		case !grants && !quoted && slices.Contains(attributes, strings.ToUpper(word)):
+			add(strings.ToUpper(word))
+		case grants && !quoted && name == "to":
+			return all // those who get it follow
+		}
+	}
+	return all
+}
