@@ -1,6 +1,7 @@
 package render
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -69,5 +70,56 @@ func TestMessagesAndTextsForgeNoOtherPartOfALine(t *testing.T) {
 	}, trailtest.Fact{Key: trail.KeyUser, Value: "eve"})
 	if !strings.Contains(got, `create table public."a \x7c drop table b"`) {
 		t.Errorf("got  %s", got)
+	}
+}
+
+// Whatever clients write, the bars of a line are ours, and what stands behind the last one is, too: a text, a message,
+// a name or a parameter cannot end like a field.
+func TestPartsOfALineCannotBeForged(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(28, 5))
+	pieces := []string{" | ", "|", " ", "salvaged='stream 0'", "prepared=x", "cut from 9 bytes", "$1=1", "'", `"`, "=", "\n", "\u202e", "\u2028", "--", "a", ", drop table b", "[6b0202d9.1 1]", "\\x7c", "\x1b[31m", "\u00a0"}
+	forged := func() string {
+		var b strings.Builder
+		for range rnd.IntN(6) {
+			b.WriteString(pieces[rnd.IntN(len(pieces))])
+		}
+		return b.String()
+	}
+	harmless := func() string { return "x" }
+	for round := range 20_000 {
+		seed := rnd.Uint64()
+		line := func(word func() string) string {
+			choice := rand.New(rand.NewPCG(seed, 1))
+			r := &trailtest.Record{Kind: trail.KindStatement, Time: trailtest.Epoch, Session: trailtest.NewSession(trailtest.Epoch, 1,
+				trailtest.Fact{Key: trail.KeyUser, Value: "u" + word()}, trailtest.Fact{Key: trail.KeyDatabase, Value: "d" + word()},
+				trailtest.Fact{Key: trail.KeyAppUser, Value: "a" + word()}, trailtest.Fact{Key: trail.KeyAppContext, Value: "c" + word()})}
+			r.Text = "SELECT" + word()
+			if choice.IntN(2) == 0 {
+				r.SQLState, r.Message, r.Outcome = "42601", "m"+word(), trail.OutcomeError
+			}
+			if choice.IntN(2) == 0 {
+				value := word()
+				r.Shape = &trailtest.Shape{Command: "SELECT", Params: []trail.ParamType{{OID: 25, Repr: trail.ReprText}}}
+				r.Values = append([]byte{byte(len(value))}, value...)
+			}
+			if choice.IntN(2) == 0 {
+				r.Extra = []string{"salvaged", word()}
+			}
+			return render(t, New(Text, Options{}), r)
+		}
+		got, want := line(forged), line(harmless)
+		if strings.Count(got, " | ") != strings.Count(want, " | ") {
+			t.Fatalf("round %d: %q has other parts than %q", round, got, want)
+		}
+		ours := func(line string) bool {
+			at := strings.LastIndex(line, " | ")
+			return strings.HasPrefix(line[at+3:], "salvaged=")
+		}
+		if ours(got) != ours(want) {
+			t.Fatalf("round %d: %q ends otherwise than %q", round, got, want)
+		}
+		if strings.Count(got, "\n") != 1 || strings.ContainsAny(got, "\x1b\u202e\u2028\u00a0") {
+			t.Fatalf("round %d: %q", round, got)
+		}
 	}
 }

@@ -99,7 +99,7 @@ func TestJSONLeavesOutWhatIsAbsent(t *testing.T) {
 
 func TestTextFormat(t *testing.T) {
 	got := render(t, New(Text, Options{}), full())
-	want := "2026-11-21 20:45:13.123456Z alice@shop role=admin app_user=bob app_context='it''s 4711' [6b0202d9.abc 1] ERROR read/SELECT depth 1 1.50ms 2 rows xid 77 by session,object 42P01 no t | SELECT \"a\"\\n FROM t ... cut from 99 bytes | $1=42, $2=NULL, $3='\\xff01' | execute function public.f, rename event trigger a to b reason=x\n"
+	want := "2026-11-21 20:45:13.123456Z alice@shop role=admin app_user=bob app_context='it''s 4711' [6b0202d9.abc 1] ERROR read/SELECT depth 1 1.50ms 2 rows xid 77 by session,object 42P01 no t | SELECT \"a\"\\n FROM t | cut from 99 bytes | $1=42, $2=NULL, $3='\\xff01' | execute function public.f, rename event trigger a to b | reason=x\n"
 	if got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

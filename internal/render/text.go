@@ -101,24 +101,38 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 		}
 		if r.Has(trail.FieldCut) {
 			dst = f.on(append(dst, ' '), yellow)
-			dst = append(dst, "... cut from "...)
+			dst = append(dst, "| cut from "...)
 			dst = append(strconv.AppendUint(dst, r.TextBytes, 10), " bytes"...)
 			dst = f.on(dst, plainC)
 		}
 	}
 	dst = f.params(dst, r)
 	dst = f.objects(dst, r)
+	return append(f.pairs(dst, r), '\n')
+}
+
+// pairs appends names with their values. Behind what clients have chosen stands a bar first, which
+// they cannot imitate.
+func (f *textFormat) pairs(dst []byte, r *trail.Record) []byte {
+	sep := " "
+	if r.Text != nil || len(r.Message) > 0 || len(r.SQLState) > 0 || r.Shape != nil && len(r.Shape.Params)+len(r.Shape.Objects) > 0 {
+		sep = " | "
+	}
+	pair := func(name, value []byte) {
+		dst = append(appendValue(append(dst, sep...), name), '=')
+		dst = appendValue(dst, value)
+		sep = " "
+	}
 	if name := r.Prepared(); len(name) > 0 {
-		dst = appendValue(append(dst, " prepared="...), name)
+		pair([]byte("prepared"), name)
 	}
 	if name := r.Portal(); len(name) > 0 {
-		dst = appendValue(append(dst, " portal="...), name)
+		pair([]byte("portal"), name)
 	}
 	for name, value := range r.ExtraPairs {
-		dst = append(appendValue(append(dst, ' '), name), '=')
-		dst = appendValue(dst, value)
+		pair([]byte(name), []byte(value))
 	}
-	return append(dst, '\n')
+	return dst
 }
 
 // who appends user@database, the roles that matter, and the session.
