@@ -245,7 +245,7 @@ func (a *asked) mayBeSeals() bool {
 	if kinds := lowered(o.Kinds); len(kinds) > 0 && !slices.Contains(kinds, trail.KindSeal.String()) {
 		return false
 	}
-	for _, list := range [][]string{o.Users, o.Databases, o.Clients, o.AppUsers} {
+	for _, list := range [][]string{o.Users, o.Databases, o.Clients, o.AppUsers, o.Identities} {
 		if len(list) > 0 && !slices.Contains(list, "") {
 			return false
 		}

@@ -178,6 +178,8 @@ func flagOf(field string) string {
 		return "class"
 	case "AppUsers":
 		return "app-user"
+	case "Identities":
+		return "identity"
 	case "AppContexts":
 		return "app-context"
 	case "MinDuration":

@@ -2,6 +2,7 @@ package query
 
 import (
 	"testing"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -78,4 +79,28 @@ func session(t *testing.T, facts ...trailtest.Fact) (s *trail.Session) {
 		s = &one
 	})
 	return s
+}
+
+// --identity chooses sessions by how they authenticated, and --not-identity the others.
+func TestIdentityOfSessions(t *testing.T) {
+	of := func(identity string) *trail.Session {
+		return session(t, trailtest.Fact{Key: trail.KeyUser, Value: "app"}, trailtest.Fact{Key: trail.KeyIdentity, Value: identity})
+	}
+	subject := "CN=alice,O=Example, Inc."
+	for identity, want := range map[string]bool{subject: true, "alice@EXAMPLE.ORG": true, "bob@EXAMPLE.ORG": false, "": false} {
+		for not, options := range map[bool]FilterOptions{
+			false: {Identities: []string{subject, "alice@EXAMPLE.ORG"}},
+			true:  {Not: &FilterOptions{Identities: []string{subject, "alice@EXAMPLE.ORG"}}},
+		} {
+			f, err := options.Filter(time.Time{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := Matcher{Filter: f}
+			m.Reset()
+			if kept := m.Keep(&trail.Record{Kind: trail.KindConnect, Session: of(identity), ShapeIndex: -1, TextIndex: -1}); kept == (want == not) {
+				t.Errorf("%q, not %t: kept %t", identity, not, kept)
+			}
+		}
+	}
 }

@@ -248,7 +248,12 @@ func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
 		all = append(all, c)
 	}
 	all = append(all, fact(trail.KeyAppUser, trail.TermsAppUsers, o.AppUsers)...)
-	if len(o.AppContexts) > 0 { // which no index has
+	if len(o.Identities) > 0 { // which no index has
+		all = append(all, condition{session: func(s *trail.Session) bool {
+			return slices.Contains(o.Identities, string(s.Fact(trail.KeyIdentity)))
+		}})
+	}
+	if len(o.AppContexts) > 0 { // neither has it these
 		all = append(all, condition{session: func(s *trail.Session) bool {
 			return slices.Contains(o.AppContexts, string(s.Fact(trail.KeyAppContext)))
 		}})

@@ -21,6 +21,7 @@ type FilterOptions struct {
 	Users        []string
 	Roles        []string
 	AppUsers     []string
+	Identities   []string
 	AppContexts  []string
 	Databases    []string
 	Applications []string

@@ -93,7 +93,7 @@ func flagsOf(o *query.FilterOptions, prefix string) (words []string) {
 		whole  bool
 	}{
 		{"kind", o.Kinds, false}, {"class", o.Classes, false}, {"command", o.Commands, false}, {"user", o.Users, false}, {"role", o.Roles, false},
-		{"app-user", o.AppUsers, false}, {"app-context", o.AppContexts, true}, {"database", o.Databases, false}, {"application", o.Applications, false}, {"client", o.Clients, false},
+		{"app-user", o.AppUsers, false}, {"identity", o.Identities, true}, {"app-context", o.AppContexts, true}, {"database", o.Databases, false}, {"application", o.Applications, false}, {"client", o.Clients, false},
 		{"session", o.Sessions, false}, {"object", o.Objects, true}, {"audited", o.Audited, false}, {"grep", o.Grep, true}, {"xid", o.XIDs, false},
 		{"sqlstate", o.SQLStates, false}, {"fingerprint", o.Fingerprints, false},
 	} {

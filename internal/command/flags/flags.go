@@ -24,6 +24,7 @@ var lists = []list{
 	{"user", "u", "these session `users`", false, func(o *query.FilterOptions) *[]string { return &o.Users }},
 	{"role", "", "these current `roles`; the session user if no other role was set", false, func(o *query.FilterOptions) *[]string { return &o.Roles }},
 	{"app-user", "", "these end `users` behind a connection pool", false, func(o *query.FilterOptions) *[]string { return &o.AppUsers }},
+	{"identity", "", "this authenticated `identity`, such as a principal or the subject of a certificate", true, func(o *query.FilterOptions) *[]string { return &o.Identities }},
 	{"app-context", "", "this `context` as set by the application, such as a request ID", true, func(o *query.FilterOptions) *[]string { return &o.AppContexts }},
 	{"database", "d", "these `databases`", false, func(o *query.FilterOptions) *[]string { return &o.Databases }},
 	{"application", "a", "these `application` names", false, func(o *query.FilterOptions) *[]string { return &o.Applications }},
