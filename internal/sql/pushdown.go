@@ -28,7 +28,7 @@ func (db *DB) push(statement string) (changed string, ok bool) {
 	if d.Decode(&tree) != nil || tree["error"] != false {
 		return "", false
 	}
-	p := &pusher{db: db}
+	p := &pusher{db: db, named: namesMoment(tree)}
 	p.walk(tree)
 	if !p.found || p.hidden {
 		return "", false
@@ -45,6 +45,7 @@ type pusher struct {
 	db     *DB
 	found  bool // a condition
 	hidden bool // one of our tables is hidden by a name in WITH
+	named  bool // a column may have the name of a function of the moment
 }
 
 func (p *pusher) walk(v any) {
@@ -361,17 +362,43 @@ var constantFunctions = []string{
 
 var nowFunctions = []string{"now", "today", "current_date", "current_timestamp", "get_current_timestamp", "transaction_timestamp"}
 
+// namesMoment says whether a statement may have a column with the name of a function of the moment, such as
+// "current_timestamp": because it gives one that name, or because it has the columns of something else than our tables.
+func namesMoment(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return slices.Contains(nowFunctions, strings.ToLower(v))
+	case []any:
+		return slices.ContainsFunc(v, namesMoment)
+	case node:
+		switch v["type"] {
+		case "BASE_TABLE":
+			if tableNamed(stringOf(v["table_name"])) == nil {
+				return true
+			}
+		case "TABLE_FUNCTION", "PIVOT", "SHOW_REF":
+			return true
+		}
+		for key, one := range v {
+			if key != "column_names" && key != "function_name" && namesMoment(one) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // isConstant says whether a value does not depend on rows; moving: but on the moment.
-func isConstant(v any) (ok, moving bool) {
+func (p *pusher) isConstant(v any) (ok, moving bool) {
 	n, _ := v.(node)
 	switch n["class"] {
 	case "CONSTANT":
 		return true, false
 	case "CAST":
-		return isConstant(n["child"])
+		return p.isConstant(n["child"])
 	case "COLUMN_REF": // current_timestamp is parsed as one
 		names, _ := n["column_names"].([]any)
-		return len(names) == 1 && slices.Contains(nowFunctions, strings.ToLower(stringOf(names[0]))), true
+		return !p.named && len(names) == 1 && slices.Contains(nowFunctions, strings.ToLower(stringOf(names[0]))), true
 	case "FUNCTION":
 		name := strings.ToLower(stringOf(n["function_name"]))
 		moving = slices.Contains(nowFunctions, name)
@@ -380,7 +407,7 @@ func isConstant(v any) (ok, moving bool) {
 		}
 		children, _ := n["children"].([]any)
 		for i, c := range children {
-			one, moves := isConstant(c)
+			one, moves := p.isConstant(c)
 			// A value must not become less while the moment goes on, nor faster than it.
 			if !one || moves && (name == "*" || name == "-" && i == len(children)-1) {
 				return false, false
@@ -394,7 +421,7 @@ func isConstant(v any) (ok, moving bool) {
 
 // timeCondition is that of comparing the time of records, or its date, with a constant.
 func (p *pusher) timeCondition(comparison string, v any, date bool) (c condition, ok bool) {
-	ok, moving := isConstant(v)
+	ok, moving := p.isConstant(v)
 	lower := comparison != "COMPARE_LESSTHAN" && comparison != "COMPARE_LESSTHANOREQUALTO"
 	upper := comparison != "COMPARE_GREATERTHAN" && comparison != "COMPARE_GREATERTHANOREQUALTO"
 	// The statement will be executed a little later than this.
