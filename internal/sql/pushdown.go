@@ -56,6 +56,7 @@ func (p *pusher) walk(v any) {
 		}
 	case node:
 		if v["type"] == "SELECT_NODE" {
+			defer p.keepNames(v)()
 			p.selected(v)
 		}
 		if with, ok := v["cte_map"].(node); ok {
@@ -70,6 +71,46 @@ func (p *pusher) walk(v any) {
 			p.walk(one)
 		}
 	}
+}
+
+// keepNames notes what columns are called that are subqueries without a name, which is their text; the returned function
+// gives them these names, if the text has changed since.
+func (p *pusher) keepNames(selects node) func() {
+	list, _ := selects["select_list"].([]any)
+	names := map[int]string{}
+	for i, v := range list {
+		if n, _ := v.(node); n["alias"] == "" && hasSelect(n) {
+			if text, err := p.db.text(n); err == nil {
+				names[i] = text
+			}
+		}
+	}
+	return func() {
+		for i, name := range names {
+			n := list[i].(node)
+			if text, err := p.db.text(n); err != nil || text != name {
+				n["alias"] = name
+			}
+		}
+	}
+}
+
+// hasSelect says whether an expression has a subquery.
+func hasSelect(v any) bool {
+	switch v := v.(type) {
+	case []any:
+		return slices.ContainsFunc(v, hasSelect)
+	case node:
+		if v["type"] == "SELECT_NODE" {
+			return true
+		}
+		for _, one := range v {
+			if hasSelect(one) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func stringOf(v any) string {
@@ -465,17 +506,28 @@ func (p *pusher) timeCondition(comparison string, v any, date bool) (c condition
 	return c, true
 }
 
-// moment evaluates what a format makes of a constant expression: in microseconds of the trail's
-// time.
-func (db *DB) moment(v any, format string) (int64, error) {
+// expression is a statement that evaluates an expression.
+func (db *DB) expression(v any) (string, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	template := `{"error":false,"statements":[{"node":{"type":"SELECT_NODE","modifiers":[],"cte_map":{"map":[]},"select_list":[%s],` +
 		`"from_table":{"type":"EMPTY","alias":"","sample":null,"query_location":0},"where_clause":null,"group_expressions":[],"group_sets":[],` +
 		`"aggregate_handling":"STANDARD_HANDLING","having":null,"sample":null,"qualify":null},"named_param_map":[]}]}`
-	expression, err := db.scalar("SELECT json_deserialize_sql(CAST($1 AS JSON))", fmt.Sprintf(template, b))
+	return db.scalar("SELECT json_deserialize_sql(CAST($1 AS JSON))", fmt.Sprintf(template, b))
+}
+
+// text is an expression as DuckDB writes it.
+func (db *DB) text(v any) (string, error) {
+	s, err := db.expression(v)
+	return strings.TrimPrefix(s, "SELECT "), err
+}
+
+// moment evaluates what a format makes of a constant expression: in microseconds of the trail's
+// time.
+func (db *DB) moment(v any, format string) (int64, error) {
+	expression, err := db.expression(v)
 	if err != nil {
 		return 0, err
 	}

@@ -397,6 +397,30 @@ func TestConditionsOfStatements(t *testing.T) {
 
 // TestConditionsAreOnColumns: what a table passes down are columns of it. A name that is none
 // of them is that of a column outside of a subquery, or of one that SELECT names.
+func TestSubqueriesKeepTheirNames(t *testing.T) {
+	db := open(t, options(t, trailtest.Golden(t)+"/index"))
+	for _, statement := range []string{
+		`SELECT (SELECT count(*) FROM trail WHERE class = 'ddl')`,
+		`SELECT 1 + (SELECT count(*) FROM trail WHERE class = 'ddl'), (SELECT 1), (SELECT 2) AS a`,
+		`SELECT * FROM (SELECT EXISTS (SELECT 1 FROM failures WHERE "user" = 'bob'))`,
+	} {
+		changed, ok := db.push(statement)
+		if !ok || !strings.Contains(changed, "steno_") {
+			t.Errorf("%s: nothing is passed down: %s", statement, changed)
+		}
+		describe := func(statement string) string { // as it is
+			names, err := db.scalar("SELECT string_agg(column_name, '|') FROM (DESCRIBE " + statement + ")")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return names
+		}
+		if got, want := describe(changed), describe(statement); got != want {
+			t.Errorf("%s: columns %q instead of %q", statement, got, want)
+		}
+	}
+}
+
 func TestColumnsWithNamesOfTheMomentAreColumns(t *testing.T) {
 	db := open(t, options(t, trailtest.Golden(t)+"/index"))
 	all := values(t, db, "SELECT count(*) FROM trail")
