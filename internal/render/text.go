@@ -209,7 +209,7 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 			if method := r.Session.Fact(trail.KeyAuthMethod); len(method) > 0 {
 				dst = appendSafe(append(dst, " by "...), method)
 			}
-			if identity := r.Session.Fact(trail.KeyIdentity); len(identity) > 0 {
+			if identity := r.Session.Fact(trail.KeyIdentity); len(identity) > 0 && r.Kind != trail.KindDisconnect {
 				dst = appendValue(append(dst, " identity="...), identity)
 			}
 			if name := r.Session.Fact(trail.KeyApplication); len(name) > 0 && r.Kind != trail.KindDisconnect {
