@@ -476,6 +476,7 @@ type parquetRow struct {
 	Message            *string           `parquet:"message,optional"`
 	XID                *int64            `parquet:"xid,optional"`
 	RolledBack         *bool             `parquet:"rolled_back,optional"`
+	Effect             *string           `parquet:"effect,optional"`
 	Extra              map[string]string `parquet:"extra,optional"`
 	Audited            []*string         `parquet:"audited,list,optional"`
 	Stream             *int64            `parquet:"stream,optional"`

@@ -135,6 +135,9 @@ func TestTrailHasWhatCatShows(t *testing.T) {
 					t.Errorf("%s: %s is %v, of cat %v", name, field, g, value)
 				}
 			}
+			if undone := got["effect"] == "rolled back"; undone != (want["rolled_back"] == true) {
+				t.Errorf("%s: effect is %v, rolled_back of cat %v", name, got["effect"], want["rolled_back"])
+			}
 			for field, value := range got {
 				if want[field] == nil && value != nil && trailHas(field) {
 					t.Errorf("%s: %s is %v, which cat does not show", name, field, value)
@@ -146,7 +149,7 @@ func TestTrailHasWhatCatShows(t *testing.T) {
 		}
 	}
 	for _, c := range trailColumns {
-		if fields[c.Name] == 0 && !slices.Contains([]string{"session_start", "address", "relations", "audited", "failed", "duration", "text_bytes", "leader", "leader_substatement", "host", "cluster_name", "fingerprint", "query_command", "prepared", "portal"}, c.Name) {
+		if fields[c.Name] == 0 && !slices.Contains([]string{"session_start", "address", "relations", "audited", "failed", "duration", "text_bytes", "leader", "leader_substatement", "host", "cluster_name", "fingerprint", "query_command", "prepared", "portal", "effect"}, c.Name) {
 			t.Errorf("no record had %s", c.Name)
 		}
 	}
@@ -155,7 +158,7 @@ func TestTrailHasWhatCatShows(t *testing.T) {
 // trailHas says whether cat shows a field whenever the table has it.
 func trailHas(field string) bool {
 	switch field {
-	case "session_start", "address", "failed", "duration", "audited", "depth", "rolled_back", "backend_type", "auth_method", "identity", "fingerprint":
+	case "session_start", "address", "failed", "duration", "audited", "depth", "rolled_back", "effect", "backend_type", "auth_method", "identity", "fingerprint":
 		return false
 	}
 	return true
