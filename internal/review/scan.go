@@ -110,7 +110,6 @@ func (l *limits) Record(r *trail.Record) {
 
 // ends tells when sessions ended.
 type ends struct {
-	nothing
 	*proof.Exclusions
 	of  map[trail.SessionID]bool
 	ref *trail.BlockRef

@@ -1,3 +1,5 @@
+// The form of flags that take a list of names.
+
 package flags
 
 import (

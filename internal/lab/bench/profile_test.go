@@ -17,39 +17,39 @@ const samples = `  100
   101
 	          1a2b3c heap_getnext (/usr/lib/postgresql/15/bin/postgres)
 	          2a2b3c standard_ExecutorRun (/usr/lib/postgresql/15/bin/postgres)
-	            4f3c executor_run (/usr/lib/postgresql/15/lib/pg_steno.so)
+	            4f3c executor_run (/nowhere/lib/pg_steno.so)
 	          3a2b3c PortalRunSelect (/usr/lib/postgresql/15/bin/postgres)
 
   101
-	            4f10 executor_run (/usr/lib/postgresql/15/lib/pg_steno.so)
+	            4f10 executor_run (/nowhere/lib/pg_steno.so)
 	          3a2b3c PortalRunSelect (/usr/lib/postgresql/15/bin/postgres)
 
   102
 	ffffffff81000130 entry_SYSCALL_64_after_hwframe ([kernel.kallsyms])
 	           d4ad7 __clock_gettime (/usr/lib/x86_64-linux-gnu/libc.so.6)
-	            4aa0 steno_record_finish (/usr/lib/postgresql/15/lib/pg_steno.so)
-	            4b00 executor_end (/usr/lib/postgresql/15/lib/pg_steno.so)
+	            4aa0 steno_record_finish (/nowhere/lib/pg_steno.so)
+	            4b00 executor_end (/nowhere/lib/pg_steno.so)
 	          3a2b3c PortalDrop (/usr/lib/postgresql/15/bin/postgres)
 
   102
 	          1a2b3c SearchCatCache1 (/usr/lib/postgresql/15/bin/postgres)
-	            4aa0 steno_relations (/usr/lib/postgresql/15/lib/pg_steno.so)
-	            4b00 executor_check_perms (/usr/lib/postgresql/15/lib/pg_steno.so)
+	            4aa0 steno_relations (/nowhere/lib/pg_steno.so)
+	            4b00 executor_check_perms (/nowhere/lib/pg_steno.so)
 	          3a2b3c standard_ExecutorStart (/usr/lib/postgresql/15/bin/postgres)
-	            4c00 executor_start (/usr/lib/postgresql/15/lib/pg_steno.so)
+	            4c00 executor_start (/nowhere/lib/pg_steno.so)
 
   102
 	            2b00 pgaudit_ExecutorStart_hook (/usr/lib/postgresql/15/lib/pgaudit.so)
-	            4c00 executor_start (/usr/lib/postgresql/15/lib/pg_steno.so)
+	            4c00 executor_start (/nowhere/lib/pg_steno.so)
 
   103
 	          1a2b3c fdatasync (/usr/lib/x86_64-linux-gnu/libc.so.6)
-	            9c00 steno_stream_sync (/usr/lib/postgresql/15/lib/pg_steno.so)
+	            9c00 steno_stream_sync (/nowhere/lib/pg_steno.so)
 
   103
 
   999
-	            4c00 executor_start (/usr/lib/postgresql/15/lib/pg_steno.so)
+	            4c00 executor_start (/nowhere/lib/pg_steno.so)
 
   101
 	          1a2b3c [unknown] (/tmp/a (deleted)/postgres)
