@@ -382,10 +382,10 @@ func invented(all []section, i int, like *section) section {
 func TestExceptionsCannotBeLeftOut(t *testing.T) {
 	dir := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{
 		15: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return []*trailtest.Record{setting(w.session, 15, "steno.log", "all", "all, -write", "server")}
+			return []*trailtest.Record{setting(w.Session, 15, "steno.log", "all", "all, -write", "server")}
 		},
 		35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return []*trailtest.Record{setting(w.session, 35, "steno.log", "all", "all, -read", "server")}
+			return []*trailtest.Record{setting(w.Session, 35, "steno.log", "all", "all, -read", "server")}
 		},
 	}}.write(t)
 	path, err := makeProof(t, dir, question(t, 30, 55, false, ofSalary), nil)
@@ -463,9 +463,9 @@ func TestForgedIndexesExcludeNothing(t *testing.T) {
 	write := func(run bool) string {
 		return small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{
 			27: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-				w.hides = "salary"
-				w.index()
-				w.hides = ""
+				w.Hides = "salary"
+				w.Index()
+				w.Hides = ""
 				if run {
 					w.restarts(27.5)
 				}

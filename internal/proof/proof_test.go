@@ -118,22 +118,22 @@ func TestExceptions(t *testing.T) {
 		{name: "other class off", small: small{settings: []string{"steno.log", "read"}}, ask: func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }},
 		{name: "mandatory", small: small{settings: []string{"steno.log", "none", "steno.mandatory", "all"}}},
 		{name: "class off before", small: small{extra: extra{5: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return is(setting(w.session, 5, "steno.log", "all", "none", "server"), setting(w.session, 5.1, "steno.log", "none", "all", "server"))
+			return is(setting(w.Session, 5, "steno.log", "all", "none", "server"), setting(w.Session, 5.1, "steno.log", "none", "all", "server"))
 		}}}},
 		{name: "class off since before", small: small{extra: extra{5: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return is(setting(w.session, 5, "steno.log", "all", "all, -read", "server"))
+			return is(setting(w.Session, 5, "steno.log", "all", "all, -read", "server"))
 		}}}, wants: `class read were not recorded throughout: steno.log = "all, -read"`},
 		{name: "class off meanwhile", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return is(setting(w.session, 35, "steno.log", "all", "all, -read", "server"), setting(w.session, 35.2, "steno.log", "all, -read", "all", "server"))
+			return is(setting(w.Session, 35, "steno.log", "all", "all, -read", "server"), setting(w.Session, 35.2, "steno.log", "all, -read", "all", "server"))
 		}}}, wants: `class read were not recorded from .*20:13.000000Z until .*:25.000000Z`},
 		{name: "a long list of classes", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return is(setting(w.session, 35, "steno.log", "all", strings.Repeat("all,", 35)+"... d05fb756", "server"))
+			return is(setting(w.Session, 35, "steno.log", "all", strings.Repeat("all,", 35)+"... d05fb756", "server"))
 		}}}, wants: `class .*read.* were not recorded since .*20:13.000000Z: steno.log = "all,.* d05fb756"`},
 		{name: "a long list at the start", small: small{settings: []string{"steno.mandatory", strings.Repeat("all,", 35) + "... d05fb756"}},
 			wants: `changes of settings were not mandatory throughout`},
 		{name: "a list with quotes", small: small{settings: []string{"steno.log", `"all", -ddl,	"-function" , READ`}}, ask: func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }},
 		{name: "class off later", small: small{extra: extra{60: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return is(setting(w.session, 60, "steno.log", "all", "all, -read", "server"))
+			return is(setting(w.Session, 60, "steno.log", "all", "all, -read", "server"))
 		}}}},
 		{name: "class off in a session", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			return is(setting(alice, 5, "steno.log", "all", "none", "session"))
@@ -156,13 +156,13 @@ func TestExceptions(t *testing.T) {
 		{name: "catalogs off", small: small{settings: []string{"steno.log_catalog", "off"}}},
 		{name: "settings not mandatory", small: small{settings: []string{"steno.mandatory", "ddl"}}, wants: `changes of settings were not mandatory throughout`},
 		{name: "rules", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return is(setting(w.session, 2, "steno.rules_file", "", "3 rules", "server"))
+			return is(setting(w.Session, 2, "steno.rules_file", "", "3 rules", "server"))
 		}}}, wants: `were not recorded throughout: there were 3 rules$`},
 		{name: "a rule", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return is(setting(w.session, 2, "steno.rules_file", "", "1 rules", "server"))
+			return is(setting(w.Session, 2, "steno.rules_file", "", "1 rules", "server"))
 		}}}, wants: `were not recorded throughout: there was 1 rule$`},
 		{name: "rules without effect", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			return is(setting(w.session, 2, "steno.rules_file", "", "0 rules", "server"))
+			return is(setting(w.Session, 2, "steno.rules_file", "", "0 rules", "server"))
 		}}}},
 		{name: "drops", small: small{settings: []string{"steno.delivery", "drop"}}, wants: `found no space in their rings`},
 		{name: "killed", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
@@ -259,7 +259,7 @@ func TestExceptions(t *testing.T) {
 			return is(r)
 		}}}, ask: forLong},
 		{name: "a user without a name", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			w.put(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
+			w.Put(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
 			return is(reads(client(8, "bob"), 35.5, "hr.other")) // a block between it and the seal
 		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"carol"} }, wants: `may match: it does not state for certain which user or role it is of`},
 		{name: "a role without a name", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
@@ -577,7 +577,7 @@ func TestRotatedKeys(t *testing.T) {
 	next := privateKey(7)
 	dir := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{
 		15: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-			w.seal(at(15.5), seal.ReasonKey, next)
+			w.Seal(at(15.5), seal.ReasonKey, next)
 			return nil
 		},
 	}}.write(t)

@@ -121,7 +121,7 @@ func TestRenamesInDataPartsAreExceptions(t *testing.T) {
 	dir := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 		b := trailtest.NewBuilder(trailtest.Epoch)
 		b.Data(bob, 2, trail.PartValues, string(further))
-		w.write(b)
+		w.PutBlock(b)
 		r := renames(bob, 35, "table", "hr.a", "x.a")
 		r.Seq, r.Parts, r.Extra = 2, [3]uint64{0, uint64(len(further)), 0}, []string{"further_bytes", strconv.Itoa(len(further))}
 		return []*trailtest.Record{r}

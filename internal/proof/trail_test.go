@@ -4,20 +4,16 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/binary"
-	"fmt"
 	"hash"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/seal/sealtest"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -28,141 +24,17 @@ var (
 	trusted = seal.Keys{seal.KeyID(public): public}
 )
 
-// writer writes a stream as a server's writer does: with seals and indexes.
-type writer struct {
-	*trailtest.Stream
-	t       testing.TB
-	key     ed25519.PrivateKey
-	session *trailtest.Session
-	segment uint64
-	first   uint64 // block of the run
-	block   uint64
-	record  uint64
-	hash    [32]byte
-	indexed int // blocks of the segment that an index covers
-	hides   string
-	old     bool // indexes are those of a server that did not say what records leave out
-}
+// writer writes a stream as a server's writer does.
+type writer struct{ *sealtest.Writer }
 
 func newWriter(t testing.TB, dir string, number uint32) *writer {
-	return &writer{
-		Stream: trailtest.NewStream(t, dir, number), t: t, key: private, segment: 1, first: 1,
-		session: trailtest.NewSession(trailtest.Epoch, 100+number, trailtest.Fact{Key: trail.KeyBackendType, Value: trail.WriterBackendType}),
-	}
-}
-
-// put writes a block with records.
-func (w *writer) put(records ...*trailtest.Record) {
-	b := trailtest.NewBuilder(trailtest.Epoch)
-	for _, r := range records {
-		b.Add(r)
-	}
-	w.write(b)
-}
-
-func (w *writer) write(b *trailtest.Builder) {
-	image := w.Finish(b)
-	w.Raw(w.t, image)
-	le := binary.LittleEndian
-	w.block, w.record = le.Uint64(image[24:]), le.Uint64(image[32:])+uint64(le.Uint32(image[16:]))-1
-	copy(w.hash[:], image[72:])
-}
-
-// seal seals the last block.
-func (w *writer) seal(at int64, reason string, next ed25519.PrivateKey) {
-	s := &seal.Seal{
-		SystemID: trailtest.SystemID, Stream: w.Number, Segment: w.segment, Block: w.block, Record: w.record, First: w.first,
-		Interval: 60, Time: at, Hash: w.hash, Reason: reason, Key: seal.KeyID(w.key.Public().(ed25519.PublicKey)),
-	}
-	extra := []string{
-		"reason", reason, "block", fmt.Sprint(s.Block), "record", fmt.Sprint(s.Record), "hash", fmt.Sprintf("%x", s.Hash),
-		"first", fmt.Sprint(s.First), "interval", fmt.Sprint(s.Interval), "key", s.Key,
-	}
-	if next != nil {
-		s.NextKey = next.Public().(ed25519.PublicKey)
-		extra = append(extra, "next_key", fmt.Sprintf("%x", []byte(s.NextKey)))
-	}
-	extra = append(extra, "signature", fmt.Sprintf("%x", ed25519.Sign(w.key, s.Bytes())))
-	w.put(&trailtest.Record{Kind: trail.KindSeal, Session: w.session, Time: at, Extra: extra})
-	if next != nil {
-		w.key = next
-	}
-}
-
-// index writes an index of the segment's blocks that have none.
-func (w *writer) index() {
-	opened, err := trail.Open(w.SegmentPath(w.segment))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	refs, errs := opened.Streams[0].Segments[0].Index()
-	if len(errs) > 0 {
-		w.t.Fatal(errs)
-	}
-	refs = refs[w.indexed:]
-	size := (len(refs) + 7) / 8
-	terms := map[trail.Terms]map[string][]byte{}
-	var files trail.Files
-	defer files.Close()
-	for i := range refs {
-		var b trail.Block
-		if err := files.Read(&refs[i], &b); err != nil {
-			w.t.Fatal(err)
-		}
-		var has trail.BlockContents
-		var r trail.Record
-		for b.Next(&r) == nil {
-			has.Record(&r)
-		}
-		has.Definitions(&b)
-		for list, values := range has.Terms {
-			if terms[list] == nil {
-				terms[list] = map[string][]byte{}
-			}
-			for v := range values {
-				if w.hides != "" && strings.Contains(v, w.hides) {
-					continue
-				}
-				if terms[list][v] == nil {
-					terms[list][v] = make([]byte, size)
-				}
-				terms[list][v][i/8] |= 1 << (i % 8)
-			}
-		}
-	}
-	str := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
-	body := binary.AppendUvarint(nil, refs[0].Number)
-	body = binary.AppendUvarint(binary.AppendUvarint(body, uint64(len(refs))), 1)
-	for list := trail.TermsUsers; list <= trail.TermsOmissions; list++ {
-		if list == trail.TermsTrigrams || list == trail.TermsOmissions && w.old {
-			continue
-		}
-		one := make([]byte, size) // nothing is omitted
-		one = binary.AppendUvarint(one, uint64(len(terms[list])))
-		for _, v := range slices.Sorted(maps.Keys(terms[list])) {
-			one = append(str(one, v), terms[list][v]...)
-		}
-		body = str(binary.AppendUvarint(body, uint64(list)), string(one))
-	}
-	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Item(trail.KindDefIndex, body)
-	w.write(b)
-	w.indexed += len(refs) + 1
-}
-
-// rotate ends the segment as a writer does, and begins another.
-func (w *writer) rotate(at int64) {
-	w.index()
-	w.seal(at, seal.ReasonSegment, nil)
-	w.Rotate(w.t, at)
-	w.segment, w.indexed = w.segment+1, 0
+	return &writer{sealtest.NewWriter(t, dir, number, private)}
 }
 
 // restarts ends the run of the writer as a kill does, and begins another, which seals what it
 // finds.
 func (w *writer) restarts(minutes float64) {
-	w.first = w.block + 1
-	w.seal(at(minutes), seal.ReasonStart, nil)
+	w.Restart(at(minutes))
 }
 
 // ---- a small trail ----
@@ -186,13 +58,13 @@ func reads(s *trailtest.Session, minutes float64, table string) *trailtest.Recor
 
 func (w *writer) starts(minutes float64, settings ...string) *trailtest.Record {
 	return &trailtest.Record{
-		Kind: trail.KindServer, Session: w.session, Time: at(minutes),
+		Kind: trail.KindServer, Session: w.Session, Time: at(minutes),
 		Extra: append([]string{"event", "start", "version", "15.8", "run", "4711"}, settings...),
 	}
 }
 
 func (w *writer) event(minutes float64, name string, more ...string) *trailtest.Record {
-	return &trailtest.Record{Kind: trail.KindServer, Session: w.session, Time: at(minutes), Extra: append([]string{"event", name}, more...)}
+	return &trailtest.Record{Kind: trail.KindServer, Session: w.Session, Time: at(minutes), Extra: append([]string{"event", name}, more...)}
 }
 
 // hides is a transaction that wrote, and whose statements were not seen.
@@ -225,36 +97,36 @@ func (o small) write(t testing.TB) string {
 	dir := filepath.Join(t.TempDir(), "trail")
 	for number := range max(1, o.streams) {
 		w := newWriter(t, dir, uint32(number))
-		w.old = o.old
+		w.Old = o.old
 		if o.key != nil {
-			w.Key = o.key
-			w.Rotate(t, at(0))
-			w.segment++
+			w.Stream.Key = o.key
+			w.Stream.Rotate(t, at(0))
+			w.Segment++
 		}
 		alice := client(4001+uint32(number), "alice")
 		if number == 0 {
-			w.put(w.starts(0, o.settings...))
+			w.Put(w.starts(0, o.settings...))
 		} else {
-			w.put(w.event(0, "restart"))
+			w.Put(w.event(0, "restart"))
 		}
-		w.seal(at(0), seal.ReasonStart, nil)
+		w.Seal(at(0), seal.ReasonStart, nil)
 		for minute := 1; minute < 90; minute++ {
 			table := "hr.staff"
 			if minute == 25 && number == 0 {
 				table = "hr.salary"
 			}
-			w.put(reads(alice, float64(minute), table))
+			w.Put(reads(alice, float64(minute), table))
 			if f := o.extra[minute]; f != nil && number == 0 {
 				if records := f(w, alice); len(records) > 0 {
-					w.put(records...)
+					w.Put(records...)
 				}
 			}
-			w.seal(at(float64(minute)+0.9), "interval", nil)
+			w.Seal(at(float64(minute)+0.9), "interval", nil)
 			if minute%10 == 9 && o.key == nil {
-				w.rotate(at(float64(minute) + 0.95))
+				w.Rotate(at(float64(minute) + 0.95))
 			}
 		}
-		w.seal(at(90), seal.ReasonStop, nil)
+		w.Seal(at(90), seal.ReasonStop, nil)
 	}
 	return dir
 }

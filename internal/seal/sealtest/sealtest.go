@@ -18,14 +18,16 @@ import (
 // Writer writes a stream as a server's writer does: with seals and indexes.
 type Writer struct {
 	*trailtest.Stream
-	// Key signs the seals.
-	Key ed25519.PrivateKey
+	// Signs signs the seals.
+	Signs ed25519.PrivateKey
 	// Session is that of the writer's own records.
 	Session *trailtest.Session
 	// Segment is the number of the open segment.
 	Segment uint64
 	// Hides is part of a term that indexes do not have, though blocks do; empty: none.
 	Hides string
+	// Old makes indexes those of a server that did not say what records leave out.
+	Old bool
 
 	t       testing.TB
 	first   uint64 // block of the run
@@ -38,7 +40,7 @@ type Writer struct {
 // NewWriter begins the stream of this number in the trail in dir.
 func NewWriter(t testing.TB, dir string, number uint32, key ed25519.PrivateKey) *Writer {
 	return &Writer{
-		Stream: trailtest.NewStream(t, dir, number), Key: key, t: t, Segment: 1, first: 1,
+		Stream: trailtest.NewStream(t, dir, number), Signs: key, t: t, Segment: 1, first: 1,
 		Session: trailtest.NewSession(trailtest.Epoch, 100+number, trailtest.Fact{Key: trail.KeyBackendType, Value: trail.WriterBackendType}),
 	}
 }
@@ -65,7 +67,7 @@ func (w *Writer) PutBlock(b *trailtest.Builder) {
 func (w *Writer) Seal(at int64, reason string, next ed25519.PrivateKey) {
 	s := &seal.Seal{
 		SystemID: trailtest.SystemID, Stream: w.Number, Segment: w.Segment, Block: w.block, Record: w.record, First: w.first,
-		Interval: 60, Time: at, Hash: w.hash, Reason: reason, Key: seal.KeyID(w.Key.Public().(ed25519.PublicKey)),
+		Interval: 60, Time: at, Hash: w.hash, Reason: reason, Key: seal.KeyID(w.Signs.Public().(ed25519.PublicKey)),
 	}
 	extra := []string{
 		"reason", reason, "block", fmt.Sprint(s.Block), "record", fmt.Sprint(s.Record), "hash", fmt.Sprintf("%x", s.Hash),
@@ -75,10 +77,10 @@ func (w *Writer) Seal(at int64, reason string, next ed25519.PrivateKey) {
 		s.NextKey = next.Public().(ed25519.PublicKey)
 		extra = append(extra, "next_key", fmt.Sprintf("%x", []byte(s.NextKey)))
 	}
-	extra = append(extra, "signature", fmt.Sprintf("%x", ed25519.Sign(w.Key, s.Bytes())))
+	extra = append(extra, "signature", fmt.Sprintf("%x", ed25519.Sign(w.Signs, s.Bytes())))
 	w.Put(&trailtest.Record{Kind: trail.KindSeal, Session: w.Session, Time: at, Extra: extra})
 	if next != nil {
-		w.Key = next
+		w.Signs = next
 	}
 }
 
@@ -99,7 +101,8 @@ func (w *Writer) Index() {
 	body := binary.AppendUvarint(nil, refs[0].Number)
 	body = binary.AppendUvarint(binary.AppendUvarint(body, uint64(len(refs))), 1)
 	for list := trail.TermsUsers; list <= trail.TermsOmissions; list++ {
-		if list == trail.TermsTrigrams { // which has another form; without it, no block is excluded
+		if list == trail.TermsTrigrams || // which has another form; without it, no block is excluded
+			list == trail.TermsOmissions && w.Old {
 			continue
 		}
 		one := make([]byte, size) // nothing is omitted
