@@ -168,7 +168,6 @@ held_cursor_gone(const void *portal)
 	return false;
 }
 
-
 /* ---- parked queries ---- */
 
 /* Callback: the memory of a portal is freed, so its query is over if it has not ended before. */

@@ -25,7 +25,7 @@ our @EXPORT = qw(
   new_node rings_of ring_files trail flush lines records statements the_record
   relations_of verify_ok gapless by_statement numbers_are_there wait_until value can_connect steno_result
   without_origin has_module forced_parallel writer_pid wait_for_walsenders stop_process continue_process kill_server
-  server_is_back server_gone refuses_to_start cases_of run_cases filler recovered_copy
+  server_is_back server_gone refuses_to_start cases_of run_cases filler recovered_copy file_with
 );
 
 # Ring files of servers that a test kills must not be left in memory, even if the test fails: their
@@ -403,6 +403,17 @@ sub filler
 
 	$bytes .= Digest::MD5::md5_hex($number++) while length $bytes < $length;
 	return substr $bytes, 0, $length;
+}
+
+# A file with a text; returns its path.
+sub file_with
+{
+	my ($path, $text) = @_;
+
+	open my $f, '>', $path or die "$path: $!";
+	print $f $text;
+	close $f or die "$path: $!";
+	return $path;
 }
 
 # Polls for as long as the server's own tests wait; returns the true value.

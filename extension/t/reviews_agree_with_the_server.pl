@@ -230,16 +230,6 @@ sub split_statements
 	return split /;\s*/, $sql;
 }
 
-sub write_to
-{
-	my ($name, $text) = @_;
-
-	open my $f, '>', "$folder/$name" or die $!;
-	print $f $text;
-	close $f or die $!;
-	return "$folder/$name";
-}
-
 # What psql says of statements. They are in a file, because a psql that is refused does not read its standard input, and
 # whoever writes there fails.
 sub run_file
@@ -247,7 +237,7 @@ sub run_file
 	my ($connection, $sql) = @_;
 	my ($stdout, $stderr) = ('', '');
 
-	IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $connection, '-f', write_to('statements.sql', "$sql;\n") ], '>', \$stdout, '2>', \$stderr);
+	IPC::Run::run([ 'psql', '-XAtq', '-v', 'ON_ERROR_STOP=1', '-d', $connection, '-f', file_with("$folder/statements.sql", "$sql;\n") ], '>', \$stdout, '2>', \$stderr);
 	return $stderr;
 }
 
@@ -288,7 +278,7 @@ my $until = value($node, q{SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 
 
 my ($code, $out, $err) = steno_result('review', 'grants', '--dsn', $node->connstr('shop') . ' user=' . $node->safe_psql('shop', 'SELECT current_user'));
 is($code, 0, 'the grants are read') or diag($err);
-my $grants = write_to('grants.json', $out);
+my $grants = file_with("$folder/grants.json", $out);
 my $revoke = "$folder/revoke.sql";
 
 sub review
@@ -341,7 +331,7 @@ is_deeply($narrow->{columns_never_used}, ['"Credit"'], 'columns that were not us
 # A dump of the server says the same.
 my ($dumped) = run_command([ 'pg_dumpall', '--roles-only', '-d', $node->connstr('shop') ]);
 my ($inside) = run_command([ 'pg_dump', '--schema-only', '--create', '-d', $node->connstr('shop') ]);
-my $dump = write_to('dump.sql', "$dumped\n$inside");
+my $dump = file_with("$folder/dump.sql", "$dumped\n$inside");
 my $from_dump = review($dump);
 is_deeply(
 	[ sort map { "$_->{role} $_->{privilege} $_->{object}" } grep { $_->{role} ne 'PUBLIC' } @{ $from_dump->{unused} } ],
@@ -378,7 +368,7 @@ my %maybes;
 foreach my $one (@scripts)
 {
 	my ($script, $undo) = @$one;
-	my ($predicted, $unsure) = predicted(write_to('some.sql', $script));
+	my ($predicted, $unsure) = predicted(file_with("$folder/some.sql", $script));
 
 	$node->safe_psql('shop', $script);
 	my @failed = run_steps('again');
@@ -451,7 +441,7 @@ CREATE FUNCTION app."f(x)"(int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1;
 is($run->('hal', $_), '', "before the script: $_") foreach @hidden;
 my (undef, $odd_grants) = steno_result('review', 'grants', '--dsn', "$connect user=$admin");
 flush($node);
-my (undef, $odd_answer) = steno_result('review', 'access', '--since', $until, '--format', 'json', '--grants', write_to('hidden.json', $odd_grants), '--script', "$folder/hidden.sql", trail($node));
+my (undef, $odd_answer) = steno_result('review', 'access', '--since', $until, '--format', 'json', '--grants', file_with("$folder/hidden.json", $odd_grants), '--script', "$folder/hidden.sql", trail($node));
 $odd_answer = $json->decode($odd_answer);
 my %odd_unused = map { ("$_->{role} $_->{privilege} $_->{object}" => 1) } @{ $odd_answer->{unused} };
 ok($odd_unused{'hal SELECT unused.t'} && $odd_unused{'hal USAGE unused'}, 'what is not used is found nevertheless');
@@ -512,7 +502,7 @@ my @after = (
 is($moved->(@$_), '', "after: $_->[1]") foreach @after;
 flush($node);
 my (undef, $moved_grants) = steno_result('review', 'grants', '--dsn', $node->connstr('moved') . " user=$admin");
-write_to('moved.json', $moved_grants);
+file_with("$folder/moved.json", $moved_grants);
 
 sub moved_review
 {
@@ -533,7 +523,7 @@ ok((grep { /not among the grants.*: kim$/ } @{ $unsure->{limits} }), 'a role wit
 ok(!(grep { $_->{role} eq 'leo' && $_->{privilege} eq 'CONNECT' } @{ $unsure->{unused} }), 'a login before the period');
 ok(!(grep { $_->{object} eq 'named' } @{ $unsure->{unused} }), 'a schema that a parameter names');
 
-my ($unseen) = grep { $_->{text} eq 'SELECT 3' } @{ moved_review('--dry-run', write_to('leo.sql', "\\connect moved\nREVOKE CONNECT ON DATABASE moved FROM leo;\n"))->{dry_run} };
+my ($unseen) = grep { $_->{text} eq 'SELECT 3' } @{ moved_review('--dry-run', file_with("$folder/leo.sql", "\\connect moved\nREVOKE CONNECT ON DATABASE moved FROM leo;\n"))->{dry_run} };
 is($unseen->{verdict}, 'may fail', 'a session from before the period would not log in again');
 $early->quit;
 
@@ -553,7 +543,7 @@ is($moved->('idle_one', 'SELECT 1') =~ /permission denied for database/ ? 'refus
 is($moved->(@$_), '', "after the script: $_->[1]") foreach @after;
 
 # So does the dry run.
-my ($dry) = moved_review('--dry-run', write_to('fewer.sql', q{\connect moved
+my ($dry) = moved_review('--dry-run', file_with("$folder/fewer.sql", q{\connect moved
 REVOKE SELECT ON a.new FROM ivy; REVOKE SELECT (z) ON a.cols FROM ivy; REVOKE EXECUTE ON FUNCTION a.g() FROM ivy;
 REVOKE SELECT ON a.kims FROM kimberley;
 }))->{dry_run};

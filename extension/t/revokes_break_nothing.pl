@@ -49,16 +49,6 @@ my @texts = (
 	'PREPARE p AS SELECT a FROM S.t2; EXECUTE p; DEALLOCATE p', 'DECLARE c CURSOR FOR SELECT b FROM S.t0; FETCH c', 'WITH x AS (DELETE FROM S.t2 RETURNING a) SELECT b FROM S.t1 JOIN x USING (a)', 'UPDATE S.t1 SET b = t0.b FROM S.t0 WHERE t0.a = t1.a',
 	'ALTER TABLE S.t0 OWNER TO R', 'REASSIGN OWNED BY R TO S_own', 'SELECT a::S.ty FROM S.v0', 'ANALYZE S.t0', 'ALTER SYSTEM SET log_duration = on', 'SELECT ctid FROM S.t0', 'SELECT v0.a FROM S.v0 JOIN S.t2 USING (a)');
 
-sub write_to
-{
-	my ($name, $text) = @_;
-
-	open my $f, '>', "$folder/$name" or die $!;
-	print $f $text;
-	close $f or die $!;
-	return "$folder/$name";
-}
-
 sub run_psql
 {
 	my ($file, @more) = @_;
@@ -146,10 +136,10 @@ sub run_steps
 		$script .= "/* $mark $i */ $_;\n\\if :ERROR\n\\set failed true\n\\endif\n" foreach $text =~ /\$\$/ ? $text : split /; /, $text;
 		$script .= "ROLLBACK;\n\\echo step $i :failed\n";
 	}
-	my ($out, $err) = run_psql(write_to('steps.sql', $script));
+	my ($out, $err) = run_psql(file_with("$folder/steps.sql", $script));
 	my %failed = $out =~ /^step (\d+) (true|false)$/mg;
 	is(scalar(keys %failed), scalar(@steps), "$mark: all steps were run") or diag(substr $err, -2000);
-	write_to("$mark.err", $err);
+	file_with("$folder/$mark.err", $err);
 	return map { $_ => 1 } grep { $failed{$_} eq 'true' } keys %failed;
 }
 
@@ -177,9 +167,9 @@ foreach my $seed (@seeds)
 		push @grants, @$grants;
 		push @steps, @$steps;
 	}
-	my (undef, $wrong) = run_psql(write_to('setup.sql', $setup), '-v', 'ON_ERROR_STOP=1');
+	my (undef, $wrong) = run_psql(file_with("$folder/setup.sql", $setup), '-v', 'ON_ERROR_STOP=1');
 	is($wrong, '', "seed $seed: $graphs graphs are made");
-	(undef, $wrong) = run_psql(write_to('grants.sql', join '', map { "$_;\n" } @grants), '-v', 'ON_ERROR_STOP=1');
+	(undef, $wrong) = run_psql(file_with("$folder/grants.sql", join '', map { "$_;\n" } @grants), '-v', 'ON_ERROR_STOP=1');
 	is($wrong, '', 'and their grants');
 	my $since = value($node, q{SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')});
 	my %before = run_steps("first$seed", @steps);
@@ -188,7 +178,7 @@ foreach my $seed (@seeds)
 	my $until = value($node, q{SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')});
 	my ($code, $grants, $err) = steno_result('review', 'grants', '--dsn', $node->connstr('graphs') . " user=$admin");
 	is($code, 0, 'the grants are read') or diag($err);
-	my @of = ('--since', $since, '--until', $until, '--grants', write_to('grants.json', $grants));
+	my @of = ('--since', $since, '--until', $until, '--grants', file_with("$folder/grants.json", $grants));
 
 	# ---- what is revoked at random ----
 
@@ -202,7 +192,7 @@ foreach my $seed (@seeds)
 	}
 	%step = map { my $i = $step{$_}; map { $_ => $i } @{ $records{$_} } } keys %step;
 	my @some = grep { rand() < 0.08 && !/pg_read_file|PARAMETER|pg_authid/ } @grants;
-	my $random = write_to('random.sql', join '', map { s/^GRANT/REVOKE/r =~ s/ WITH .*//r =~ s/ TO (\S+)$/ FROM $1 CASCADE;\n/r } @some);
+	my $random = file_with("$folder/random.sql", join '', map { s/^GRANT/REVOKE/r =~ s/ WITH .*//r =~ s/ TO (\S+)$/ FROM $1 CASCADE;\n/r } @some);
 	my (%fails, %may);
 	my $answer = review(@of, '--dry-run', $random);
 	foreach my $row (@{ $answer->{dry_run} })

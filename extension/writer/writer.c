@@ -86,7 +86,6 @@ record_server_start(StenoWriter *w)
 	int			n = 3;
 
 	snprintf(prepared, sizeof(prepared), "%d", max_prepared_xacts);
-
 	n += steno_state_identity(pairs + 2 * n);
 	n += compare_last_stop(pairs + 2 * n);
 	n += steno_settings_configured(pairs + 2 * n);

@@ -459,6 +459,7 @@ func (c *checker) readBlock(st *stream, one *copied) error {
 		}
 	}
 	c.asked.reset()
+	names := c.names.Reader()
 	var r trail.Record
 	for {
 		err := b.Next(&r)
@@ -473,7 +474,7 @@ func (c *checker) readBlock(st *stream, one *copied) error {
 			found = false
 		}
 		if r.Kind != trail.KindData {
-			c.names.Record(&r)
+			names.Record(&r)
 			c.told.record(&r, st.number, b.Header.Number, one.part)
 		}
 	}
@@ -724,7 +725,7 @@ func (c *checker) match(ctx context.Context) error {
 	r := c.report
 	r.asked, r.index = c.asked, c.index()
 	var renamed query.Hidden
-	newCounter := func() trail.Formatter { return &counting{chosen{must(ask(c.asked.q))}, &r.matched, &renamed, c.names} }
+	newCounter := func() trail.Formatter { return &counting{chosen{must(ask(c.asked.q))}, &r.matched, &renamed, c.names.Reader()} }
 	err := r.merge(ctx, newCounter, func(err error) { c.except("%s", err) }, func([]byte) error { return nil })
 	r.Matches = r.matched.Load()
 	for _, one := range renamed.Renames() {

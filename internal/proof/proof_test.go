@@ -420,24 +420,16 @@ func TestBlocksWithOmissionsAreDemanded(t *testing.T) {
 // ignoring checks the proof of a maker that includes only what tells of the server.
 func ignoring(t *testing.T, dir string, q *Question) *Report {
 	t.Helper()
-	opened, err := trail.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Create(filepath.Join(t.TempDir(), "proof"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err := makeAs(context.Background(), opened, q, func() (*asked, error) {
-		none := &asked{q: q, since: must(ask(q)).since, until: must(ask(q)).until}
+	path, err := makeProofAs(t, dir, q, func() (none *asked, err error) {
+		none = &asked{q: q, since: must(ask(q)).since, until: must(ask(q)).until}
 		none.filter, err = (&query.FilterOptions{Users: []string{"nobody"}}).Filter(time.Now())
 		none.matcher.Filter, none.apart.Filter, none.who.Filter, none.contents = none.filter, none.filter, none.filter, none.filter.Contents()
 		return none, err
-	}, nil, f); err != nil {
+	}, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return checked(t, f.Name(), Checks{})
+	return checked(t, path, Checks{})
 }
 
 // Before the trail began, nothing was recorded.

@@ -222,7 +222,12 @@ type counting struct {
 	chosen
 	to      *atomic.Int64
 	renamed *query.Hidden
-	names   *query.Names
+	names   *query.NamesReader
+}
+
+func (c *counting) Start(ref *trail.BlockRef) {
+	c.chosen.Start(ref)
+	c.names.Start()
 }
 
 func (c *counting) Keep(r *trail.Record) bool {

@@ -134,6 +134,12 @@ func (o small) write(t testing.TB) string {
 // makeProof makes a proof, and returns its file.
 func makeProof(t testing.TB, dir string, q *Question, keys *trail.Keys) (string, error) {
 	t.Helper()
+	return makeProofAs(t, dir, q, func() (*asked, error) { return ask(q) }, keys)
+}
+
+// makeProofAs makes it by what of the question a maker asks.
+func makeProofAs(t testing.TB, dir string, q *Question, asks func() (*asked, error), keys *trail.Keys) (string, error) {
+	t.Helper()
 	opened, err := trail.OpenEncrypted(dir, keys)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +149,7 @@ func makeProof(t testing.TB, dir string, q *Question, keys *trail.Keys) (string,
 		t.Fatal(err)
 	}
 	defer f.Close()
-	return f.Name(), Make(context.Background(), opened, q, nil, f)
+	return f.Name(), makeAs(context.Background(), opened, q, asks, nil, f)
 }
 
 func question(t testing.TB, since, until float64, full bool, change func(*query.FilterOptions)) *Question {

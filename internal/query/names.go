@@ -5,7 +5,6 @@ package query
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,7 @@ import (
 // Names finds out which of the names that a filter asks for occur. It is told of indexes, and of the sessions and shapes
 // of records. It may be used by many goroutines.
 type Names struct {
-	done   atomic.Bool // all occur
+	left   atomic.Int32 // how many have not been found
 	mu     sync.Mutex
 	facts  []*askedFact
 	object []*askedName
@@ -87,10 +86,27 @@ func NewNames(o *FilterOptions) *Names {
 	for _, name := range o.Objects {
 		n.object = append(n.object, &askedName{what: "object", name: name, objects: objectPatterns([]string{name})})
 	}
-	if len(n.facts)+len(n.object) == 0 {
+	n.left.Store(int32(len(n.names())))
+	if n.left.Load() == 0 {
 		return nil
 	}
 	return n
+}
+
+// names are all names that are asked for.
+func (n *Names) names() (all []*askedName) {
+	for _, f := range n.facts {
+		all = append(all, f.names...)
+	}
+	return append(all, n.object...)
+}
+
+// occurs notes that a name does.
+func (n *Names) occurs(a *askedName) {
+	if !a.found {
+		a.found = true
+		n.left.Add(-1)
+	}
 }
 
 // see compares a name that occurs with one that is asked for.
@@ -99,7 +115,7 @@ func (n *Names) see(a *askedName, other string) {
 		return
 	}
 	if other == a.name {
-		a.found = true
+		n.occurs(a)
 		return
 	}
 	if d := distance(strings.ToLower(a.name), strings.ToLower(other)); a.nearest == "" || d < a.distance || d == a.distance && other < a.nearest {
@@ -118,9 +134,9 @@ func (f *askedFact) value(n *Names, value string) {
 	}
 }
 
-// Session looks at the facts of a session.
-func (n *Names) Session(s *trail.Session) {
-	if n == nil || len(n.facts) == 0 {
+// session looks at the facts of a session.
+func (n *Names) session(s *trail.Session) {
+	if len(n.facts) == 0 {
 		return
 	}
 	n.mu.Lock()
@@ -132,9 +148,9 @@ func (n *Names) Session(s *trail.Session) {
 	}
 }
 
-// Shape looks at the relations and objects of a shape, which may be nil.
-func (n *Names) Shape(s *trail.Shape) {
-	if n == nil || s == nil {
+// shape looks at the relations and objects of a shape, which may be nil.
+func (n *Names) shape(s *trail.Shape) {
+	if s == nil {
 		return
 	}
 	n.mu.Lock()
@@ -144,7 +160,9 @@ func (n *Names) Shape(s *trail.Shape) {
 		return
 	}
 	for _, a := range n.object {
-		a.found = a.found || usesObject(s, a.objects, nil)
+		if !a.found && usesObject(s, a.objects, nil) {
+			n.occurs(a)
+		}
 	}
 	for i := range s.Relations {
 		r := &s.Relations[i]
@@ -169,7 +187,9 @@ func (n *Names) shared(s *trail.Shape) {
 			case of != trail.KeyUser && of != trail.KeyDatabase || lastDot(string(o.Name)) >= 0 || lastDot(string(o.To)) >= 0:
 			default:
 				for _, a := range f.names {
-					a.found = a.found || a.name == unquoted(o.Name) || a.name == unquoted(o.To)
+					if a.name == unquoted(o.Name) || a.name == unquoted(o.To) {
+						n.occurs(a)
+					}
 				}
 			}
 		}
@@ -194,15 +214,35 @@ func (n *Names) compare(name string) {
 	}
 }
 
+// NamesReader tells Names of the records of blocks, one after the other: of each session and each shape of a block once.
+type NamesReader struct {
+	names            *Names
+	sessions, shapes map[int]bool // by their indexes in the block
+}
+
+// Reader returns a reader, for one goroutine. It has nothing to do if n is nil.
+func (n *Names) Reader() *NamesReader {
+	return &NamesReader{n, map[int]bool{}, map[int]bool{}}
+}
+
+// Start says that the records to come are those of another block.
+func (r *NamesReader) Start() {
+	clear(r.sessions)
+	clear(r.shapes)
+}
+
 // Record looks at the session and the shape of a record.
-func (n *Names) Record(r *trail.Record) {
-	if n == nil || n.done.Load() {
+func (r *NamesReader) Record(rec *trail.Record) {
+	if r.names == nil || r.names.left.Load() == 0 {
 		return
 	}
-	n.Session(r.Session)
-	n.Shape(r.Shape)
-	if len(n.Missing()) == 0 {
-		n.done.Store(true)
+	if i := rec.SessionIndex; !r.sessions[i] {
+		r.sessions[i] = true
+		r.names.session(rec.Session)
+	}
+	if i := rec.ShapeIndex; i < 0 || !r.shapes[i] { // one of no index is not that of the block, but was made of it
+		r.shapes[i] = i >= 0
+		r.names.shape(rec.Shape)
 	}
 }
 
@@ -222,14 +262,14 @@ func (n *Names) Index(c *trail.Contents) trail.Groups {
 	}
 	if len(n.object) > 0 {
 		g.Or(c.SelectShape(func(s *trail.Shape) bool {
-			n.Shape(s)
+			n.shape(s)
 			return false
 		}))
 		return g
 	}
 	c.Select(trail.TermsObjects, func(v []byte) bool {
 		if len(v) > 0 {
-			n.Shape(&trail.Shape{Objects: []trail.Object{{Name: v[1:]}}})
+			n.shape(&trail.Shape{Objects: []trail.Object{{Name: v[1:]}}})
 		}
 		return false
 	})
@@ -243,11 +283,7 @@ func (n *Names) Missing() (all []*NameError) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	names := slices.Clone(n.object)
-	for _, f := range slices.Backward(n.facts) {
-		names = slices.Concat(f.names, names)
-	}
-	for _, a := range names {
+	for _, a := range n.names() {
 		if a.found {
 			continue
 		}
@@ -263,7 +299,7 @@ func (n *Names) Missing() (all []*NameError) {
 // Look reads the indexes of a trail, and the blocks that none covers, for the names that have not been seen, and returns
 // the ones that occur nowhere.
 func (n *Names) Look(ctx context.Context, index *trail.Index) []*NameError {
-	if n == nil || len(n.Missing()) == 0 {
+	if n == nil || n.left.Load() == 0 {
 		return nil
 	}
 	scan := index.Scan(ctx, trail.ScanOptions{
@@ -272,21 +308,13 @@ func (n *Names) Look(ctx context.Context, index *trail.Index) []*NameError {
 	})
 	defer scan.Close()
 	var ref *trail.BlockRef
-	sessions, shapes := map[int]bool{}, map[int]bool{}
+	names := n.Reader()
 	for r := scan.Reader(); r.Next(); {
 		if r.Ref != ref {
 			ref = r.Ref
-			clear(sessions)
-			clear(shapes)
+			names.Start()
 		}
-		if i := r.Record.SessionIndex; !sessions[i] {
-			sessions[i] = true
-			n.Session(r.Record.Session)
-		}
-		if i := r.Record.ShapeIndex; i < 0 || !shapes[i] {
-			shapes[i] = i >= 0
-			n.Shape(r.Record.Shape)
-		}
+		names.Record(&r.Record)
 	}
 	if ctx.Err() != nil {
 		return nil

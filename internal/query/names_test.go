@@ -36,9 +36,15 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 		}
 		// The same of all blocks, without their indexes.
 		n := NewNames(&one.o)
+		names := n.Reader()
+		var ref *trail.BlockRef
 		scan := index.Scan(context.Background(), trail.ScanOptions{Since: trail.MinTime, Until: trail.MaxTime, Parts: true, Warn: func(err error) { t.Error(err) }})
 		for r := scan.Reader(); r.Next(); {
-			n.Record(&r.Record)
+			if r.Ref != ref {
+				ref = r.Ref
+				names.Start()
+			}
+			names.Record(&r.Record)
 		}
 		scan.Close()
 		if got := fmt.Sprint(n.Missing()); (one.want == "") != (got == "[]") || one.want != "" && !strings.Contains(got, one.want) {

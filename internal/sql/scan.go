@@ -91,6 +91,7 @@ type worker struct {
 	caches     []cache
 	filter     *query.Matcher // nil: all records
 	namesAsked bool           // rows are chosen by the names of relations
+	namesRead  *query.NamesReader
 	rows       Rows           // if they are counted
 
 	long int // bytes of strings in the chunk
@@ -239,6 +240,7 @@ func failing(set func(string)) {
 func (w *worker) begin(s *scanning) {
 	w.scanning, w.reader = s, s.scan.Reader()
 	w.namesAsked = s.conditions.asksRelations()
+	w.namesRead = s.names.Reader()
 	w.caches = make([]cache, len(s.projected))
 	for i, c := range s.projected {
 		w.vectors = append(w.vectors, newVector(c.Type, &w.long))
@@ -326,6 +328,7 @@ func (w *worker) next() bool {
 			if w.filter != nil {
 				w.filter.Reset()
 			}
+			w.namesRead.Start()
 		}
 		if w.needs&needsNames != 0 {
 			if why := w.row.Record.OmitsNames(); why != "" {
@@ -340,7 +343,7 @@ func (w *worker) next() bool {
 		if w.filter != nil && !w.filter.Keep(w.row.Record) {
 			continue
 		}
-		w.names.Record(w.row.Record)
+		w.namesRead.Record(w.row.Record)
 		if w.counts {
 			w.rows.Add(w.row.Record)
 		}

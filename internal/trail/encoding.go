@@ -23,7 +23,7 @@ import (
 // program decodes: the encoding, a first code, and what the 16 codes from there on are in
 // Unicode, in hexadecimal. "-": nothing, or nothing that is converted back to this code.
 // Where two codes have one character, that is the second one: it is shown by its bytes.
-// extension/t/encodings.pl compares the file with a server.
+// extension/t/encodings_are_decoded.pl compares the file with a server.
 //
 //go:embed encodings.txt
 var encodings string

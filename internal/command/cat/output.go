@@ -192,14 +192,15 @@ func (f file) Keep() error { return f.Sync() }
 type formatter struct {
 	render.Renderer
 	query.Matcher
-	hidden *query.Hidden // told of records that leave out what the filter asks for
-	names  *query.Names  // told of records that are shown
-	counts bool          // the format's order counts what is shown of each session
+	hidden *query.Hidden      // told of records that leave out what the filter asks for
+	names  *query.NamesReader // told of records that are shown
+	counts bool               // the format's order counts what is shown of each session
 }
 
 func (f *formatter) Start(ref *trail.BlockRef) {
 	f.Renderer.Start(ref)
 	f.Matcher.Reset()
+	f.names.Start()
 }
 
 func (f *formatter) Keep(r *trail.Record) bool {
@@ -231,7 +232,7 @@ func showsRollbacks(format render.Format, options render.Options) bool {
 // newFormatter returns the maker of formatters for a merge.
 func newFormatter(filter *query.Filter, format render.Format, options render.Options, hidden *query.Hidden, names *query.Names) func() trail.Formatter {
 	return func() trail.Formatter {
-		return &formatter{render.New(format, options), query.Matcher{Filter: filter}, hidden, names, format == render.Pgaudit}
+		return &formatter{render.New(format, options), query.Matcher{Filter: filter}, hidden, names.Reader(), format == render.Pgaudit}
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 // runBy is the variable that names the program that has started this one in its place.
 const runBy = "STENO_RUN_BY"
 
+// typed is that program's name, which the user has typed; empty: this one was started by itself.
+var typed string
+
 // environment is that of a program that runs in place of this one.
 func environment() []string { return append(os.Environ(), runBy+"=steno") }
 

@@ -40,6 +40,8 @@ func Main(newRoot func(*iostreams.IOStreams) *cobra.Command) int {
 	// order, rather than kill the process. Ignoring the signal would do that, too,
 	// but key commands would inherit it.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	typed = os.Getenv(runBy)
+	os.Unsetenv(runBy) // a command that gives keys may be one of these programs, too
 	ctx, stop := signalContext()
 	defer stop()
 	return Run(ctx, newRoot(iostreams.System()), os.Args[1:])
@@ -112,8 +114,8 @@ func endSoon(ctx context.Context) {
 // does.
 func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
 	errOut, name, path := cmd.ErrOrStderr(), cmd.Root().Name(), cmd.CommandPath()
-	if by := os.Getenv(runBy); by != "" { // what the user has typed
-		name, path = by, by+strings.TrimPrefix(path, name)
+	if typed != "" {
+		name, path = typed, typed+strings.TrimPrefix(path, name)
 	}
 	var signal signaled
 	var usage *exit.UsageError
