@@ -149,6 +149,7 @@ typedef struct StenoControl
 {
 	ConditionVariable answered; /* a writer has changed one of its done */
 	_Atomic uint64_t lost;		/* records for which there was no ring */
+	_Atomic uint64_t written;	/* blocks of all writers, except those of seals alone */
 	_Atomic uint32_t hooks_told;	/* a bit for each hook of another library of which the log says so */
 	_Atomic uint32_t shutdown_asked;	/* by a writer: steno.on_failure */
 	_Atomic uint64_t rules_generation;	/* counted up by writer 0 when rules change */

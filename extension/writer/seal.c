@@ -10,6 +10,9 @@
  * blocks after the last seal, except the last one, end before that seal's time plus
  * the interval that it names.  Readers check that (FORMAT.md).
  *
+ * A seal also shows that its stream had nothing more until then.  So what another
+ * writer has written is a reason for a seal, too, and each stream has a first block.
+ *
  * Only the writers have the private key: they read it after they were forked.  The
  * postmaster only checks the key file when it starts.
  */
@@ -43,6 +46,7 @@ static uint64 first_block;		/* of this run */
 static TimestampTz sealed_at;	/* time of the last seal; 0: none in this run */
 static int	promised;			/* the interval that the last seal names */
 static bool unsealed;			/* blocks were written that no seal covers */
+static uint64 written;			/* steno_control->written at the last seal */
 static uint32 alone;			/* size of the open block while it contains only seals; 0: it has
 								 * none */
 static uint64 seq_before;		/* sequence number before those seals */
@@ -342,6 +346,7 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 	alone = steno_block_bytes(w->block);
 	promised = steno_seal_interval;
 	unsealed = false;
+	written = atomic_load(&steno_control->written);
 	return true;
 }
 
@@ -350,7 +355,8 @@ is_seal_due(const StenoWriter *w)
 {
 	TimestampTz now;
 
-	if (key == NULL || !unsealed || w->stream.next_block == 1)
+	if (key == NULL || w->stream.next_block == 1 ||
+		(!unsealed && written == atomic_load(&steno_control->written)))
 		return false;
 	now = GetCurrentTimestamp();
 	return moved || sealed_at == 0 || now < sealed_at ||
@@ -366,7 +372,10 @@ void
 steno_seal_block_written(StenoWriter *w, uint32 bytes)
 {
 	if (bytes != alone)
+	{
 		unsealed = true;
+		atomic_fetch_add(&steno_control->written, 1);
+	}
 	alone = 0;
 	forget_open_seals();
 	if (is_seal_due(w))
@@ -415,6 +424,7 @@ steno_seal_put_aside(StenoWriter *w)
 	steno_writer_add(w, &w->self, m);
 	sealed_at = seal.time;
 	promised = steno_seal_interval;
+	written = atomic_load(&steno_control->written);
 	moved = false;
 }
 
@@ -566,6 +576,21 @@ steno_seal_start(StenoWriter *w)
 		return true;
 	}
 	return seal_now(w, "start", NULL, true) && steno_writer_write(w);
+}
+
+/*
+ * A stream without blocks cannot have a seal, and a proof cannot tell it from one that was
+ * removed.  That of writer 0 begins with the start of the server.
+ */
+void
+steno_seal_begin_stream(StenoWriter *w)
+{
+	char		number[12];
+
+	if (key == NULL || w->number == 0 || w->stream.next_block > 1 || steno_block_bytes(w->block) > 0)
+		return;
+	snprintf(number, sizeof(number), "%d", w->number);
+	steno_writer_event(w, "begin", "writer", number);
 }
 
 /*

@@ -233,6 +233,7 @@ open_stream(StenoWriter *w)
 				 errdetail("It is left as it is; the stream goes on in a new segment."),
 				 errhint("Run \"steno verify\".")));
 	steno_writer_report_lost(w, w->stream.number, &w->stream.lost);
+	steno_seal_begin_stream(w);
 }
 
 static StenoWriter *
@@ -486,6 +487,7 @@ make_passes(StenoWriter *w, StenoDrain *live)
 			}
 			if (!steno_seal_reload(w))
 				return;
+			steno_seal_begin_stream(w);
 			steno_key_request(w);
 			interval = steno_flush_interval;
 			continue;

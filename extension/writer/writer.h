@@ -318,6 +318,7 @@ extern uint32 steno_watched_from(const StenoDrain *drain, uint32 i);
 
 extern void steno_seal_check_key(void);
 extern bool steno_seal_start(StenoWriter *writer);
+extern void steno_seal_begin_stream(StenoWriter *writer);
 extern void steno_seal_block_written(StenoWriter *writer, uint32 bytes);
 extern void steno_seal_if_due(StenoWriter *writer);
 extern void steno_seal_segment_replaced(StenoWriter *writer);

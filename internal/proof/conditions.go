@@ -526,7 +526,7 @@ func (c *conditions) downTimes(until int64, begins bool, except, stopped func(fo
 			continue
 		}
 		switch e.name {
-		case "stop", "recover", "deleted", "restart", "salvage":
+		case "stop", "recover", "deleted", "restart", "salvage", "begin":
 		case "torn":
 			except("an unfinished block was cut off stream %d at %s (%s): records of the last moments before may be missing", e.stream, render.Time(e.time), e.detail)
 		default:
