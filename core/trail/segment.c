@@ -175,16 +175,24 @@ begin_segment(StenoStream *stream, int64_t now, StenoError *error)
 	return false;
 }
 
-/*
- * The mode of folders for files with this mode: accounts that may read the files
- * may also search the folder.
- */
-static mode_t
-folder_mode(mode_t file_mode)
+mode_t
+steno_folder_mode(mode_t file_mode)
 {
 	mode_t		read = file_mode & 0044;
 
-	return 0700 | read | read >> 2;
+	return 0700 | read | read >> 2 | (read == 0040 ? S_ISGID : 0);
+}
+
+int
+steno_make_folder(const char *path, mode_t mode)
+{
+	mode_t		before = umask(0);
+	int			result = mkdir(path, mode & 0777);
+	int			error = errno;
+
+	umask(before);
+	errno = error;
+	return result;
 }
 
 /*
@@ -194,12 +202,12 @@ folder_mode(mode_t file_mode)
 static bool
 make_stream_folder(const char *path, const char *parent, mode_t mode, StenoError *error)
 {
-	bool		made = mkdir(path, 0700) == 0;
+	bool		made = steno_make_folder(path, mode) == 0;
 	struct stat st;
 
 	if (!made && errno != EEXIST)
 		return steno_failed(error, errno, "could not create folder", path);
-	/* mkdir() applied the umask; a folder of another account is left to that account */
+	/* a folder of another account is left to that account */
 	if (mode != 0700 && stat(path, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & mode) != mode &&
 		chmod(path, (st.st_mode | mode) & 07777) != 0)
 		return steno_failed(error, errno, "could not set mode of folder", path);
@@ -209,7 +217,7 @@ make_stream_folder(const char *path, const char *parent, mode_t mode, StenoError
 static bool
 make_stream_folders(const char *trail, const char *directory, mode_t file_mode, StenoError *error)
 {
-	mode_t		mode = folder_mode(file_mode);
+	mode_t		mode = steno_folder_mode(file_mode);
 	char		parent[1024];
 	char	   *slash;
 

@@ -57,6 +57,19 @@ typedef struct StenoFound
 
 
 /*
+ * The mode of folders for files with this mode: accounts that may read the files may
+ * also search the folder.  Where only a group may, its files get that group (S_ISGID).
+ */
+extern mode_t steno_folder_mode(mode_t file_mode);
+
+/*
+ * mkdir() with exactly these permissions, whatever the umask is.  A folder in one with
+ * S_ISGID inherits that, and its group.  chmod() afterwards would take S_ISGID off again if
+ * we are not a member of that group, as the server's account often is not.
+ */
+extern int	steno_make_folder(const char *path, mode_t mode);
+
+/*
  * Open a stream for appending; creates its folder and first segment if there are
  * none.  A torn last segment is cut after its last whole block.  Fails if the last
  * segment has another system identifier or a newer format.

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
-#include "common/file_perm.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -99,7 +98,7 @@ check_trail_directory(void)
 	struct stat st;
 	int			fd;
 
-	if (mkdir(steno_directory, pg_dir_create_mode) < 0 && errno != EEXIST)
+	if (steno_make_folder(steno_directory, steno_folder_mode((mode_t) steno_file_mode)) < 0 && errno != EEXIST)
 		ereport(FATAL,
 				(errcode_for_file_access(),
 				 errmsg("could not create trail directory \"%s\": %m",

@@ -93,6 +93,8 @@ TEST(stream_file_mode_is_what_was_asked_for)
 	CHECK(steno_stream_open(&t.stream, trail, 3, TRAIL_SYSTEM, 150000, 0640, NULL, TRAIL_NOW, 0, &t.found, &t.error));
 	segment_name(path, sizeof(path), trail, 3, 1);
 	CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0640);
+	CHECK(stat(trail, &st) == 0 && (st.st_mode & 07777) == 02750);
+	CHECK(stat(t.stream.directory, &st) == 0 && (st.st_mode & 07777) == 02750);
 }
 
 /* Write a changed header over segment 1's. */
