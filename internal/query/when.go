@@ -3,6 +3,7 @@
 package query
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -20,7 +21,8 @@ func Moment(usec int64) time.Time { return time.UnixMicro(usec + epoch.UnixMicro
 // ParseWhen reads a moment as people write it: an ISO date, a time of day, or both,
 // with an offset or a time zone behind them, UTC when there is none; "now", "today",
 // "yesterday", the latter two with a time of day or without; or an age, such as 10m,
-// -10m, "2h ago", 1d12h, "3 months". The result is in microseconds since 2000-01-01 UTC.
+// -10m, "2h ago", 1d12h, "3 months", "1 year 2 days". The result is in microseconds since
+// 2000-01-01 UTC.
 func ParseWhen(s string, now time.Time) (int64, error) { return ParseWhenIn(s, now, nil) }
 
 // ParseWhenIn does the same; what names no zone is in the given one, or in UTC if that is nil.
@@ -37,19 +39,18 @@ func ParseWhenIn(s string, now time.Time, zone *time.Location) (int64, error) {
 }
 
 func parseWhen(s string, now time.Time, zone *time.Location) (time.Time, error) {
-	lower := strings.ToLower(s)
-	if lower == "now" {
+	if strings.EqualFold(s, "now") {
 		return now.UTC(), nil
 	}
-	age := strings.TrimSpace(strings.TrimSuffix(strings.TrimPrefix(lower, "-"), "ago"))
-	if d, ok := parseAge(age); ok {
-		return now.Add(-d), nil
+	before := strings.TrimPrefix(s, "-")
+	if n := len(before) - len("ago"); n > 0 && strings.EqualFold(before[n:], "ago") {
+		before = before[:n]
 	}
-	if t, ok := monthsBefore(now, age); ok {
-		return t, nil
-	}
-	if m := unitFormat.FindStringSubmatch(age); m != nil {
-		return time.Time{}, fmt.Errorf("invalid time %q: unknown unit %q; use us, ms, s, m, h, d, w, months or years", s, m[1])
+	switch a, err := parseAge(strings.TrimSpace(before)); {
+	case err == nil:
+		return a.before(now), nil
+	case !errors.Is(err, errNoAge):
+		return time.Time{}, fmt.Errorf("invalid time %q: %w", s, err)
 	}
 	wall, zone, err := cutZone(s, zone)
 	if err != nil {
@@ -152,34 +153,29 @@ func inZone(s string, wall time.Time, zone *time.Location) (time.Time, error) {
 	}
 }
 
-var (
-	monthsFormat = regexp.MustCompile(`^(\d{1,5}) ?(months?|mon|years?|y)$`)
-	unitFormat   = regexp.MustCompile(`^[\d.]+ ?([a-z]+)$`)
-)
+// age is how long ago a moment is: months, and what is always as long.
+type age struct {
+	months int
+	time.Duration
+}
 
-// monthsBefore is the same day and time of day some months or years ago, in UTC; the last day of the month if it has
-// no such day.
-func monthsBefore(now time.Time, age string) (time.Time, bool) {
-	m := monthsFormat.FindStringSubmatch(age)
-	if m == nil {
-		return time.Time{}, false
-	}
-	n, _ := strconv.Atoi(m[1])
-	if m[2][0] == 'y' {
-		n *= 12
-	}
+// before is the moment that is so much before another one, in UTC: first the same day and time of day some months ago, or
+// the last day of the month if it has no such day, and then as much earlier as the rest says.
+func (a age) before(now time.Time) time.Time {
 	now = now.UTC()
-	t := now.AddDate(0, -n, 0)
+	t := now.AddDate(0, -a.months, 0)
 	if t.Day() != now.Day() { // as far into the next month as the day is past the end of this one
 		t = t.AddDate(0, 0, -t.Day())
 	}
-	return t, true
+	return t.Add(-a.Duration)
 }
 
-// parseAge reads numbers with units, such as 1d12h. It has no unit for
-// months and years, whose lengths differ.
-func parseAge(s string) (time.Duration, bool) {
-	units := map[string]time.Duration{
+// errNoAge says that something is no age, but may be another way to write a moment.
+var errNoAge = errors.New("not an age")
+
+// The units of ages. A month, and a year, is a number of months.
+var (
+	units = map[string]time.Duration{
 		"us": time.Microsecond, "ms": time.Millisecond,
 		"s": time.Second, "sec": time.Second, "second": time.Second, "seconds": time.Second,
 		"m": time.Minute, "min": time.Minute, "minute": time.Minute, "minutes": time.Minute,
@@ -187,32 +183,59 @@ func parseAge(s string) (time.Duration, bool) {
 		"d": 24 * time.Hour, "day": 24 * time.Hour, "days": 24 * time.Hour,
 		"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour, "weeks": 7 * 24 * time.Hour,
 	}
-	var age time.Duration
+	monthUnits = map[string]int{"mo": 1, "mon": 1, "month": 1, "months": 1, "y": 12, "year": 12, "years": 12}
+)
+
+// mostMonths bounds the months of an age: so many years are before the trail's time.
+const mostMonths = 12 * 100_000
+
+// parseAge reads numbers with units, such as 1d12h. Upper and lower case are the same, but M is refused: it may be
+// meant as months.
+func parseAge(s string) (a age, err error) {
 	if s == "" {
-		return 0, false
+		return a, errNoAge
 	}
 	for s != "" {
 		digits := strings.IndexFunc(s, func(r rune) bool { return r != '.' && (r < '0' || r > '9') })
 		if digits <= 0 {
-			return 0, false
+			return a, errNoAge
 		}
-		n, err := strconv.ParseFloat(s[:digits], 64)
+		number := s[:digits]
+		n, err := strconv.ParseFloat(number, 64)
 		if err != nil {
-			return 0, false
+			return a, errNoAge
 		}
 		s = strings.TrimLeft(s[digits:], " ")
-		letters := strings.IndexFunc(s, func(r rune) bool { return r < 'a' || r > 'z' })
+		letters := strings.IndexFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
 		if letters < 0 {
 			letters = len(s)
 		}
-		unit, ok := units[s[:letters]]
-		if !ok || n*float64(unit) > float64(1<<62) {
-			return 0, false
+		unit := strings.ToLower(s[:letters])
+		months, ofMonths := monthUnits[unit]
+		length, known := units[unit]
+		switch {
+		case unit == "":
+			return a, errNoAge
+		case s[:letters] == "M":
+			return a, fmt.Errorf("M may mean minutes or months; use %sm, or %s months", number, number)
+		case ofMonths:
+			whole, err := strconv.Atoi(number)
+			if err != nil {
+				return a, fmt.Errorf("%s %s is not a whole number of them; use days", number, unit)
+			}
+			if a.months += months * min(whole, mostMonths); a.months > mostMonths {
+				return a, errors.New("too long ago")
+			}
+		case !known:
+			return a, fmt.Errorf("unknown unit %q; use us, ms, s, m, h, d, w, months or years", s[:letters])
+		case n*float64(length) > float64(1<<62-a.Duration):
+			return a, errors.New("too long ago")
+		default:
+			a.Duration += time.Duration(n * float64(length))
 		}
-		age += time.Duration(n * float64(unit))
 		s = strings.TrimLeft(s[letters:], " ")
 	}
-	return age, age >= 0
+	return a, nil
 }
 
 // ParseZone reads the time zone in which times are shown: a name of the IANA time zone
@@ -241,13 +264,16 @@ func ParseZone(s string) (*time.Location, error) {
 // ParseDuration reads a duration, such as 250ms or 1m30s, in microseconds. Without a unit, it
 // is in milliseconds, like that of log_min_duration_statement.
 func ParseDuration(s string) (uint64, error) {
-	with := strings.TrimSpace(strings.ToLower(s))
+	with := strings.TrimSpace(s)
 	if with != "" && strings.Trim(with, "0123456789.") == "" {
 		with += "ms"
 	}
-	d, ok := parseAge(with)
-	if !ok {
+	a, err := parseAge(with)
+	switch {
+	case err != nil && !errors.Is(err, errNoAge):
+		return 0, fmt.Errorf("invalid duration %q: %w", s, err)
+	case err != nil || a.months > 0:
 		return 0, fmt.Errorf("invalid duration %q: use for example 250ms, 2s or 1m30s", s)
 	}
-	return uint64(d.Microseconds()), nil
+	return uint64(a.Microseconds()), nil
 }

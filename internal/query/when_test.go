@@ -78,6 +78,13 @@ func TestMonthsEndWithTheMonth(t *testing.T) {
 		{"2024-03-30T01:00:00Z", "1 month", "2024-02-29T01:00:00.000000Z"},
 		{"2024-02-29T01:00:00Z", "1 year", "2023-02-28T01:00:00.000000Z"},
 		{"2026-01-31T01:00:00Z", "2 months", "2025-11-30T01:00:00.000000Z"},
+		// What PostgreSQL says of TIMESTAMP minus INTERVAL: months first.
+		{"2024-03-31T01:00:00Z", "1 month 2 days", "2024-02-27T01:00:00.000000Z"},
+		{"2024-03-31T01:00:00Z", "1 day 1 month", "2024-02-28T01:00:00.000000Z"},
+		{"2024-03-31T01:00:00Z", "3mo", "2023-12-31T01:00:00.000000Z"},
+		{"2026-11-21T20:45:13.5Z", "2 years 3 months 1 day 2 hours ago", "2024-08-20T18:45:13.500000Z"},
+		{"2026-01-31T01:00:00Z", "13 Months 30 minutes", "2024-12-31T00:30:00.000000Z"},
+		{"2024-03-31T01:00:00Z", "-1y1w", "2023-03-24T01:00:00.000000Z"},
 	} {
 		now, err := time.Parse(time.RFC3339, test.now)
 		if err != nil {
@@ -89,8 +96,25 @@ func TestMonthsEndWithTheMonth(t *testing.T) {
 	}
 }
 
-func TestUnknownUnitsAreNoTimeZones(t *testing.T) {
-	if _, err := ParseWhen("5 parsecs", time.Now()); err == nil || !strings.Contains(err.Error(), `unknown unit "parsecs"`) {
-		t.Error(err)
+// TestAgesThatAreNotUnderstoodAreExplained: M is a month for some, and a minute for others.
+func TestAgesThatAreNotUnderstoodAreExplained(t *testing.T) {
+	for in, want := range map[string]string{
+		"5 parsecs":       `unknown unit "parsecs"`,
+		"3M":              "M may mean minutes or months; use 3m, or 3 months",
+		"1h 30M ago":      "M may mean minutes or months; use 30m, or 30 months",
+		"1.5 months":      "1.5 months is not a whole number",
+		"0.5y":            "0.5 y is not a whole number",
+		"1 month 2 moons": `unknown unit "moons"`,
+		"99999999999999y": "too long ago",
+		"1200000mo 1mo":   "too long ago",
+	} {
+		if _, err := ParseWhen(in, time.Now()); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", in, err, want)
+		}
+	}
+	for in, want := range map[string]string{"2M": "use 2m", "1 month": "invalid duration", "1x": `unknown unit "x"`, "-1s": "invalid duration", "2H": "", "1.5": ""} {
+		if _, err := ParseDuration(in); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("duration %s: %v, want %q", in, err, want)
+		}
 	}
 }
