@@ -23,18 +23,25 @@ my %ends = (
 	undone => 'ROLLBACK',
 	failed => 'SELECT 1 / 0',
 	prepared => q{PREPARE TRANSACTION 'later'},
+	finished => q{PREPARE TRANSACTION 'finished'},
+	dropped => q{PREPARE TRANSACTION 'dropped'},
 	partly => 'ROLLBACK TO s; COMMIT');
-foreach my $name ('kept', 'undone', 'failed', 'partly', 'prepared')	# which keeps its locks
+# two are ended by another session, and after a restart, which leaves an index
+my %later = (finished => q{COMMIT PREPARED 'finished'}, dropped => q{ROLLBACK PREPARED 'dropped'});
+foreach my $name ('kept', 'undone', 'failed', 'partly', 'finished', 'dropped', 'prepared')	# which keeps its locks
 {
 	$node->safe_psql('postgres', "CREATE ROLE to_$name");
 	$node->psql('postgres', "BEGIN; SAVEPOINT s; GRANT SELECT ON secret TO to_$name; CREATE TABLE hr.$name (a int); INSERT INTO hr.$name VALUES (1); $ends{$name}",
 		extra_params => [ '-U', 'dba' ]);
+	next if !defined $later{$name};
+	$node->restart;
+	$node->safe_psql('postgres', $later{$name});
 }
 my $granted = value($node, q{SELECT string_agg(rolname, ' ' ORDER BY rolname) FROM pg_roles WHERE rolname LIKE 'to\_%' AND has_table_privilege(rolname, 'secret', 'select')});
-is($granted, 'to_kept', 'the server has one of the grants');
+is($granted, 'to_finished to_kept', 'the server has two of the grants');
 $node->stop;
 
-my %effects = (kept => 'committed', undone => 'rolled back', failed => 'rolled back', prepared => 'unknown', partly => 'rolled back');
+my %effects = (kept => 'committed', undone => 'rolled back', failed => 'rolled back', prepared => 'unknown', partly => 'rolled back', finished => 'committed', dropped => 'rolled back');
 sub answer
 {
 	my ($code, $out, $err) = steno_result(@_);
@@ -47,11 +54,11 @@ my $report = answer('report', '--format', 'json', '--since', $since, $directory)
 my %figure = map { $_->{id} => $_->{records} } @{ $report->{figures} };
 foreach my $id ('granted', 'created')
 {
-	is_deeply([ map { $figure{$id}{$_} // 0 } 'count', 'rolled_back', 'unknown' ], [ 5, 3, 1 ], "report: $id");
+	is_deeply([ map { $figure{$id}{$_} // 0 } 'count', 'rolled_back', 'unknown' ], [ 7, 4, 1 ], "report: $id");
 }
 my %tables = map { $_->{id} => $_ } map { @{ $_->{tables} // [] } } @{ $report->{sections} };
 my %commands = map { ($_->{cells}[0]{text} => [ map { $_->{text} } @{ $_->{cells} }[ -4 .. -1 ] ]) } @{ $tables{commands}{rows} };
-is_deeply($commands{GRANT}, [ 0, 3, 1, 5 ], 'report: commands');
+is_deeply($commands{GRANT}, [ 0, 4, 1, 7 ], 'report: commands');
 my %new = map { ($_->{cells}[2]{text} => $_->{cells}[7]{text}) } @{ $tables{new_pairs}{rows} };
 is_deeply([ map { $new{"hr.$_"} } sort keys %effects ], [ map { $effects{$_} eq 'committed' ? 0 : 1 } sort keys %effects ], 'report: new access');
 my %events;
@@ -64,7 +71,7 @@ is_deeply(\%events, { map { $_ => $effects{$_} eq 'committed' ? '' : $effects{$_
 
 my $person = answer('review', 'person', '--user', 'dba', '--format', 'json', $directory);
 my ($grant) = grep { ($_->{command} // '') eq 'GRANT' } @{ $person->{commands} };
-is_deeply([ @$grant{ 'statements', 'failed', 'rolled_back', 'unknown' } ], [ 5, 0, 3, 1 ], 'review person: statements');
+is_deeply([ @$grant{ 'statements', 'failed', 'rolled_back', 'unknown' } ], [ 7, 0, 4, 1 ], 'review person: statements');
 my %outcomes = map { ($_->{text} =~ /GRANT SELECT ON secret TO to_(\w+)/ ? ($1 => $_->{outcome}) : ()) } @{ $person->{changes} };
 is_deeply(\%outcomes, { map { $_ => $effects{$_} eq 'committed' ? 'ok' : $effects{$_} } keys %effects }, 'review person: changes');
 

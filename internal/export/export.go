@@ -329,7 +329,19 @@ func (r *run) files(ctx context.Context) error {
 		r.found = nil
 		r.step("noted " + name)
 	}
-	return nil
+	return r.names(ctx)
+}
+
+// names tells of names that the filters ask for and that occur nowhere.
+func (r *run) names(ctx context.Context) error {
+	for _, missing := range query.NewNames(&r.Filter).Look(ctx, r.index) {
+		r.warn(missing)
+	}
+	if len(r.found) == 0 {
+		return nil
+	}
+	defer func() { r.found = nil }()
+	return r.journal.add(entry{Problems: r.found})
 }
 
 // writeFile writes the file of a day, unless it would have no record.

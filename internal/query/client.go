@@ -57,6 +57,12 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 
 // clients is the condition of --client.
 func clients(flag string, values []string) (condition, error) {
+	is, err := isClient(flag, values)
+	return condition{session: func(s *trail.Session) bool { return is(string(s.Fact(trail.KeyClient))) }}, err
+}
+
+// isClient says of a client whether its address is one of some values, or in a network.
+func isClient(flag string, values []string) (func(client string) bool, error) {
 	var nets []netip.Prefix
 	var ends []endpoint
 	for _, v := range values {
@@ -66,24 +72,23 @@ func clients(flag string, values []string) (condition, error) {
 		if strings.Contains(v, "/") {
 			p, ok := parseNetwork(v)
 			if !ok {
-				return condition{}, exit.Usagef("%s: %q is not a network", flag, v)
+				return nil, exit.Usagef("%s: %q is not a network", flag, v)
 			}
 			nets = append(nets, p)
 			continue
 		}
 		e, ok := parseEndpoint(v)
 		if !ok {
-			return condition{}, exit.Usagef("%s: %q is not an address, such as 10.0.0.1, 10.0.0.1:50022, [2001:db8::7]:40000 or [local]", flag, v)
+			return nil, exit.Usagef("%s: %q is not an address, such as 10.0.0.1, 10.0.0.1:50022, [2001:db8::7]:40000 or [local]", flag, v)
 		}
 		ends = append(ends, e)
 	}
-	return condition{session: func(s *trail.Session) bool {
-		client := string(s.Fact(trail.KeyClient))
+	return func(client string) bool {
 		if slices.Contains(values, client) {
 			return true
 		}
 		e, ok := parseEndpoint(client)
 		return ok && (slices.ContainsFunc(ends, func(asked endpoint) bool { return asked.is(e) }) ||
 			slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(e.addr.WithZone("")) }))
-	}}, nil
+	}, nil
 }

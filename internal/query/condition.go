@@ -242,12 +242,12 @@ func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
 		}
 		all = append(all, condition{record: func(r *trail.Record) bool { return r.Reasons()&reasons != 0 }})
 	}
-	for _, c := range fact(trail.KeyUser, trail.TermsUsers, o.Users) {
+	for _, c := range hasFact(trail.KeyUser, trail.TermsUsers, o.Users) {
 		c.maybe = func(s *trail.Session) bool { return isUncertain(s.Fact(trail.KeyUser)) }
 		c.lacks, c.unsure = ofSession(c.maybe, nameless), selectUncertain(trail.TermsUsers)
 		all = append(all, c)
 	}
-	all = append(all, fact(trail.KeyAppUser, trail.TermsAppUsers, o.AppUsers)...)
+	all = append(all, hasFact(trail.KeyAppUser, trail.TermsAppUsers, o.AppUsers)...)
 	if len(o.Identities) > 0 { // which no index has
 		all = append(all, condition{session: func(s *trail.Session) bool {
 			return slices.Contains(o.Identities, string(s.Fact(trail.KeyIdentity)))
@@ -258,8 +258,8 @@ func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
 			return slices.Contains(o.AppContexts, string(s.Fact(trail.KeyAppContext)))
 		}})
 	}
-	all = append(all, fact(trail.KeyDatabase, trail.TermsDatabases, o.Databases)...)
-	all = append(all, fact(trail.KeyApplication, trail.TermsApplications, o.Applications)...)
+	all = append(all, hasFact(trail.KeyDatabase, trail.TermsDatabases, o.Databases)...)
+	all = append(all, hasFact(trail.KeyApplication, trail.TermsApplications, o.Applications)...)
 	if len(o.Roles) > 0 {
 		all = append(all, hasRole(o.Roles))
 	}
@@ -416,9 +416,9 @@ func hasCommand(wanted []string, tag string) bool {
 	})
 }
 
-// fact is the condition that a fact of the session has one of the values; none when there
+// hasFact is the condition that a fact of the session has one of the values; none when there
 // are no values.
-func fact(key trail.Key, list trail.Terms, values []string) []condition {
+func hasFact(key trail.Key, list trail.Terms, values []string) []condition {
 	if len(values) == 0 {
 		return nil
 	}

@@ -5,45 +5,108 @@ package query
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/statement"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Names finds out which of the names that a filter asks for occur. It is told of indexes, and of the sessions and shapes
-// of records. It may be used by many goroutines.
+// Names finds out which of the names that a filter or a statement asks for occur. It is told of indexes, and of the
+// sessions, shapes and SQLSTATEs of records. It may be used by many goroutines.
 type Names struct {
-	left   atomic.Int32 // how many have not been found
-	mu     sync.Mutex
-	facts  []*askedFact
-	object []*askedName
-	seen   map[string]bool // names of objects that were compared with all patterns
+	left    atomic.Int32 // how many have not been found
+	mu      sync.Mutex
+	facts   []*askedFact
+	object  []*askedName
+	unknown []*NameError    // what can occur nowhere
+	seen    map[string]bool // names of objects that were compared with all patterns
 }
 
-// askedFact are the names of one filter that asks for a fact of sessions.
+// fact is something that records name, of a kind of which a filter chooses values.
+type fact struct {
+	what    string
+	isNamed bool // its values are names, to people
+	// What records, and definitions of blocks, have of it. The empty value is none.
+	session func(s *trail.Session, see func(value []byte))
+	shape   func(s *trail.Shape, see func(value []byte))
+	record  func(r *trail.Record) []byte
+	lists   []trail.Terms // of an index; none: no index has it
+	shapes  bool          // the shapes of an index have it
+	shared  string        // the type of object that it is
+}
+
+func ofKeys(keys ...trail.Key) func(*trail.Session, func([]byte)) {
+	return func(s *trail.Session, see func([]byte)) {
+		for _, k := range keys {
+			see(s.Fact(k))
+		}
+	}
+}
+
+var (
+	userFact = fact{what: "user", isNamed: true, session: ofKeys(trail.KeyUser), lists: []trail.Terms{trail.TermsUsers}, shared: "role"}
+	roleFact = fact{
+		what: "role", isNamed: true, session: ofKeys(trail.KeyRole, trail.KeyUser), lists: []trail.Terms{trail.TermsRoles, trail.TermsUsers}, shared: "role",
+	}
+	appUserFact     = fact{what: "application user", isNamed: true, session: ofKeys(trail.KeyAppUser), lists: []trail.Terms{trail.TermsAppUsers}}
+	databaseFact    = fact{what: "database", isNamed: true, session: ofKeys(trail.KeyDatabase), lists: []trail.Terms{trail.TermsDatabases}, shared: "database"}
+	applicationFact = fact{what: "application", isNamed: true, session: ofKeys(trail.KeyApplication), lists: []trail.Terms{trail.TermsApplications}}
+	identityFact    = fact{what: "identity", session: ofKeys(trail.KeyIdentity)}
+	contextFact     = fact{what: "application context", session: ofKeys(trail.KeyAppContext)}
+	clientFact      = fact{what: "client", session: ofKeys(trail.KeyClient)}
+	addressFact     = fact{what: "address", session: func(s *trail.Session, see func([]byte)) { see(statement.Host(s.Fact(trail.KeyClient))) }}
+	sessionFact     = fact{what: "session", session: func(s *trail.Session, see func([]byte)) {
+		see(s.ID().Append(nil))
+		if client := s.ClientID(); client != s.ID() {
+			see(client.Append(nil))
+		}
+	}}
+	commandFact = fact{
+		what: "command", shape: func(s *trail.Shape, see func([]byte)) { see(s.Command) }, lists: []trail.Terms{trail.TermsCommands},
+	}
+	sqlstateFact = fact{what: "SQLSTATE", record: func(r *trail.Record) []byte { return r.SQLState }, lists: []trail.Terms{trail.TermsSqlstates}}
+	relationFact = fact{what: "relation", isNamed: true, shapes: true, shape: func(s *trail.Shape, see func([]byte)) {
+		for i := range s.Relations {
+			see(s.Relations[i].Name)
+		}
+	}}
+)
+
+// askedFact are the names of one filter that asks for a fact.
 type askedFact struct {
-	keys   []trail.Key
-	lists  []trail.Terms // of an index; none: no index has it
+	*fact
 	names  []*askedName
 	others map[string]bool // which values were compared with all names
 }
 
 // askedName is one of the names.
 type askedName struct {
-	what, name string
-	found      bool
-	objects    []objectPattern // how an object's name is matched
-	nearest    string
-	distance   int
+	NameError
+	found   bool
+	objects []objectPattern // how an object's name is matched
+	// is says whether a value is one that is asked for; nil: if it is the name.
+	is       func(value string) bool
+	alike    func(value string) []likeness // nil: the value itself
+	distance int
 }
+
+// likeness is what of a value is compared with a name that is asked for, and what is shown of it.
+type likeness struct{ compared, shown string }
 
 // NameError says that a name does not occur.
 type NameError struct {
 	What, Name string
 	Nearest    string // the one that is most like it; empty: none is
 	Where      string // in which part of the trail; empty: in all of it
+
+	isNamed   bool
+	isPattern bool
+	isList    bool // commas separate several
+	isClosed  bool // there are only certain values, and this is none of them
 }
 
 func (e *NameError) Error() string {
@@ -53,44 +116,210 @@ func (e *NameError) Error() string {
 	}
 	nearest := ""
 	if e.Nearest != "" {
-		nearest = fmt.Sprintf("; nearest: %q", e.Nearest)
+		nearest = "; nearest: " + render.Quoted(e.Nearest)
 	}
-	if strings.Contains(e.Name, "*") && e.What == "object" {
-		return fmt.Sprintf("no %s matches %q %s%s", e.What, e.Name, where, nearest)
+	if e.isList && strings.Contains(e.Nearest, ",") {
+		nearest += `, whose comma is written as \,`
 	}
-	return fmt.Sprintf("no %s of the name %q occurs %s%s", e.What, e.Name, where, nearest)
+	name := render.Quoted(e.Name)
+	switch {
+	case e.isClosed && e.isPattern:
+		return fmt.Sprintf("no %s matches %s%s", e.What, name, nearest)
+	case e.isClosed:
+		return fmt.Sprintf("there is no %s %s%s", e.What, name, nearest)
+	case e.isPattern:
+		return fmt.Sprintf("no %s matches %s %s%s", e.What, name, where, nearest)
+	case e.isNamed:
+		return fmt.Sprintf("no %s of the name %s occurs %s%s", e.What, name, where, nearest)
+	}
+	return fmt.Sprintf("no %s %s occurs %s%s", e.What, name, where, nearest)
 }
 
 // mostNames is how many names are compared; of a trail with more, the nearest one may not be found.
 const mostNames = 100_000
 
-// NewNames is for the names that a filter asks for; nil if it asks for none.
+// NewNames is for the names that a filter asks for, or excludes; nil if it asks for none.
 func NewNames(o *FilterOptions) *Names {
 	n := &Names{seen: map[string]bool{}}
-	add := func(what string, names []string, keys []trail.Key, lists ...trail.Terms) {
-		f := &askedFact{keys: keys, lists: lists, others: map[string]bool{}}
-		for _, name := range names {
-			if name != "" {
-				f.names = append(f.names, &askedName{what: what, name: name})
-			}
-		}
-		if len(f.names) > 0 {
-			n.facts = append(n.facts, f)
-		}
+	n.addFilter(o)
+	if o.Not != nil {
+		n.addFilter(o.Not)
 	}
-	add("user", o.Users, []trail.Key{trail.KeyUser}, trail.TermsUsers)
-	add("role", o.Roles, []trail.Key{trail.KeyRole, trail.KeyUser}, trail.TermsRoles, trail.TermsUsers)
-	add("application user", o.AppUsers, []trail.Key{trail.KeyAppUser}, trail.TermsAppUsers)
-	add("database", o.Databases, []trail.Key{trail.KeyDatabase}, trail.TermsDatabases)
-	add("application", o.Applications, []trail.Key{trail.KeyApplication}, trail.TermsApplications)
-	for _, name := range o.Objects {
-		n.object = append(n.object, &askedName{what: "object", name: name, objects: objectPatterns([]string{name})})
-	}
+	return n.made()
+}
+
+// made returns nil if there is nothing to look for.
+func (n *Names) made() *Names {
 	n.left.Store(int32(len(n.names())))
-	if n.left.Load() == 0 {
+	if n.left.Load() == 0 && len(n.unknown) == 0 {
 		return nil
 	}
 	return n
+}
+
+// add adds names of a fact.
+func (n *Names) add(of *fact, names ...*askedName) {
+	if len(names) > 0 {
+		n.facts = append(n.facts, &askedFact{fact: of, names: names, others: map[string]bool{}})
+	}
+}
+
+func (n *Names) addFilter(o *FilterOptions) {
+	each := func(of *fact, values []string, ask func(value string, a *askedName) bool) {
+		var names []*askedName
+		for _, v := range values {
+			a := &askedName{NameError: NameError{What: of.what, Name: v, isNamed: of.isNamed, isList: of.isNamed}}
+			if of.isNamed {
+				a.alike = inList
+			}
+			if v != "" && (ask == nil || ask(v, a)) {
+				names = append(names, a)
+			}
+		}
+		n.add(of, names...)
+	}
+	each(&userFact, o.Users, nil)
+	each(&roleFact, o.Roles, nil)
+	each(&appUserFact, o.AppUsers, nil)
+	each(&databaseFact, o.Databases, nil)
+	each(&applicationFact, o.Applications, nil)
+	each(&identityFact, o.Identities, nil)
+	each(&contextFact, o.AppContexts, nil)
+	each(&sessionFact, o.Sessions, nil)
+	each(&clientFact, o.Clients, func(value string, a *askedName) bool {
+		is, err := isClient("", []string{value})
+		a.is, a.isPattern, a.alike = is, strings.Contains(value, "/"), func(client string) []likeness {
+			host := string(statement.Host([]byte(client)))
+			return []likeness{{client, client}, {host, host}}
+		}
+		return err == nil
+	})
+	each(&commandFact, o.Commands, func(value string, a *askedName) bool {
+		words := strings.Fields(value)
+		a.Name = strings.Join(words, " ")
+		a.is = func(tag string) bool { return hasCommand([]string{a.Name}, tag) }
+		a.alike = func(tag string) []likeness {
+			all := strings.Fields(tag)
+			begin := strings.Join(all[:min(len(all), len(words))], " ")
+			return []likeness{{begin, begin}}
+		}
+		return n.addCommand(a)
+	})
+	each(&sqlstateFact, o.SQLStates, func(value string, a *askedName) bool {
+		a.is = func(state string) bool { return strings.HasPrefix(state, strings.ToUpper(value)) }
+		a.alike = func(state string) []likeness {
+			begin := state[:min(len(state), len(value))]
+			return []likeness{{begin, begin}}
+		}
+		return !slices.ContainsFunc(statement.SQLStates(), a.is)
+	})
+	for _, name := range o.Objects {
+		n.object = append(n.object, &askedName{
+			NameError: NameError{What: "object", Name: name, isNamed: true, isPattern: strings.Contains(name, "*")}, objects: objectPatterns([]string{name}),
+		})
+	}
+}
+
+// inList compares a value with the parts of a list: who asks for a name with a comma has written two.
+func inList(value string) []likeness {
+	all := []likeness{{value, value}}
+	if strings.Contains(value, ",") {
+		for part := range strings.SplitSeq(value, ",") {
+			all = append(all, likeness{part, value})
+		}
+	}
+	return all
+}
+
+// addCommand says whether a command tag must be looked for: those that PostgreSQL has are no mistakes. The nearest one
+// may also be one that does not occur.
+func (n *Names) addCommand(a *askedName) bool {
+	if slices.ContainsFunc(statement.Commands(), a.matches) {
+		return false
+	}
+	for _, tag := range statement.Commands() {
+		n.compareWith(a, tag)
+	}
+	return true
+}
+
+// Asked is a value with which a statement of SQL compares a column of records.
+type Asked struct {
+	Column string
+	Value  string
+	// Is says which values are chosen, if Value is a pattern; nil: Value alone.
+	Is func(value string) bool
+}
+
+// ofColumns are the facts in columns of SQL.
+var ofColumns = map[string]*fact{
+	"user": &userFact, "role": {what: "role", isNamed: true, session: ofKeys(trail.KeyRole), lists: []trail.Terms{trail.TermsRoles}, shared: "role"},
+	"app_user": &appUserFact, "database": &databaseFact, "application": &applicationFact,
+	"identity": &identityFact, "app_context": &contextFact, "client": &clientFact, "address": &addressFact, "session": &sessionFact,
+	"command": &commandFact, "sqlstate": &sqlstateFact, "relation": &relationFact,
+}
+
+// closed are the columns of SQL that have only certain values.
+func closed(column string) []string {
+	kinds, classes, outcomes := trail.Names()
+	switch column {
+	case "kind":
+		return kinds
+	case "class":
+		return classes
+	case "outcome":
+		return outcomes
+	case "effect":
+		return trail.EffectNames()
+	}
+	return nil
+}
+
+// HasNames says whether a column of SQL has names, or one of certain values.
+func HasNames(column string) bool { return ofColumns[column] != nil || closed(column) != nil }
+
+// NewNamesOf is NewNames for a statement.
+func NewNamesOf(asked []Asked) *Names {
+	n := &Names{seen: map[string]bool{}}
+	for _, one := range asked {
+		a := &askedName{NameError: NameError{What: one.Column, Name: one.Value, isPattern: one.Is != nil}, is: one.Is}
+		if list := closed(one.Column); list != nil {
+			n.addClosed(a, list)
+			continue
+		}
+		of := ofColumns[one.Column]
+		if of == nil || one.Value == "" {
+			continue
+		}
+		a.What, a.isNamed = of.what, of.isNamed
+		switch of {
+		case &commandFact:
+			if !n.addCommand(a) {
+				continue
+			}
+		case &sqlstateFact:
+			if slices.ContainsFunc(statement.SQLStates(), a.matches) {
+				continue
+			}
+		case &relationFact: // a name without its schema is none in SQL
+			a.alike = func(name string) []likeness {
+				return []likeness{{name, name}, {string(unqualified([]byte(name))), name}}
+			}
+		}
+		n.add(of, a)
+	}
+	return n.made()
+}
+
+// addClosed notes a value that is none of a list.
+func (n *Names) addClosed(a *askedName, list []string) {
+	for _, value := range list {
+		n.see(a, value)
+	}
+	if !a.found {
+		a.isClosed = true
+		n.unknown = append(n.unknown, a.told())
+	}
 }
 
 // names are all names that are asked for.
@@ -109,41 +338,80 @@ func (n *Names) occurs(a *askedName) {
 	}
 }
 
+// matches says whether a value is one that is asked for.
+func (a *askedName) matches(value string) bool {
+	if a.is != nil {
+		return a.is(value)
+	}
+	return value == a.Name
+}
+
 // see compares a name that occurs with one that is asked for.
 func (n *Names) see(a *askedName, other string) {
-	if a.found {
-		return
-	}
-	if other == a.name {
+	switch {
+	case a.found:
+	case a.matches(other):
 		n.occurs(a)
-		return
-	}
-	if d := distance(strings.ToLower(a.name), strings.ToLower(other)); a.nearest == "" || d < a.distance || d == a.distance && other < a.nearest {
-		a.nearest, a.distance = other, d
+	default:
+		n.compareWith(a, other)
 	}
 }
 
+// compareWith keeps the other name if none is nearer.
+func (n *Names) compareWith(a *askedName, other string) {
+	parts := []likeness{{other, other}}
+	if a.alike != nil {
+		parts = a.alike(other)
+	}
+	for _, p := range parts {
+		d := distance(strings.ToLower(a.Name), strings.ToLower(p.compared))
+		if a.Nearest == "" || d < a.distance || d == a.distance && p.shown < a.Nearest {
+			a.Nearest, a.distance = p.shown, d
+		}
+	}
+}
+
+// told is what is to be told of a name that does not occur.
+func (a *askedName) told() *NameError {
+	e := a.NameError
+	if a.distance > max(2, len(a.Name)/2) {
+		e.Nearest = ""
+	}
+	return &e
+}
+
 // value compares a value of the fact with all names.
-func (f *askedFact) value(n *Names, value string) {
-	if value == "" || isUncertain([]byte(value)) || f.others[value] || len(f.others) == mostNames {
+func (f *askedFact) value(n *Names, value []byte) {
+	if len(value) == 0 || isUncertain(value) || f.others[string(value)] || len(f.others) == mostNames {
 		return
 	}
-	f.others[value] = true
+	f.others[string(value)] = true
 	for _, a := range f.names {
-		n.see(a, value)
+		n.see(a, string(value))
 	}
 }
 
 // session looks at the facts of a session.
 func (n *Names) session(s *trail.Session) {
-	if len(n.facts) == 0 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, f := range n.facts {
+		if f.session != nil {
+			f.session(s, func(value []byte) { f.value(n, value) })
+		}
+	}
+}
+
+// record looks at what only a record itself has.
+func (n *Names) record(r *trail.Record) {
+	if r.SQLState == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, f := range n.facts {
-		for _, k := range f.keys {
-			f.value(n, string(s.Fact(k)))
+		if f.record != nil {
+			f.value(n, f.record(r))
 		}
 	}
 }
@@ -156,6 +424,11 @@ func (n *Names) shape(s *trail.Shape) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.shared(s)
+	for _, f := range n.facts {
+		if f.shape != nil {
+			f.shape(s, func(value []byte) { f.value(n, value) })
+		}
+	}
 	if len(n.object) == 0 {
 		return
 	}
@@ -181,15 +454,16 @@ func (n *Names) shape(s *trail.Shape) {
 func (n *Names) shared(s *trail.Shape) {
 	for i := range s.Objects {
 		o := &s.Objects[i]
+		if lastDot(string(o.Name)) >= 0 || lastDot(string(o.To)) >= 0 {
+			continue
+		}
 		for _, f := range n.facts {
-			switch of := f.keys[len(f.keys)-1]; {
-			case string(o.Type) != "" && !(string(o.Type) == "role" && of == trail.KeyUser || string(o.Type) == "database" && of == trail.KeyDatabase):
-			case of != trail.KeyUser && of != trail.KeyDatabase || lastDot(string(o.Name)) >= 0 || lastDot(string(o.To)) >= 0:
-			default:
-				for _, a := range f.names {
-					if a.name == unquoted(o.Name) || a.name == unquoted(o.To) {
-						n.occurs(a)
-					}
+			if f.shared == "" || string(o.Type) != "" && string(o.Type) != f.shared {
+				continue
+			}
+			for _, a := range f.names {
+				if a.matches(unquoted(o.Name)) || a.matches(unquoted(o.To)) {
+					n.occurs(a)
 				}
 			}
 		}
@@ -207,9 +481,9 @@ func (n *Names) compare(name string) {
 			continue
 		}
 		short := string(unqualified([]byte(name)))
-		d := min(distance(strings.ToLower(a.name), strings.ToLower(name)), distance(strings.ToLower(a.name), strings.ToLower(short)))
-		if a.nearest == "" || d < a.distance || d == a.distance && name < a.nearest {
-			a.nearest, a.distance = name, d
+		d := min(distance(strings.ToLower(a.Name), strings.ToLower(name)), distance(strings.ToLower(a.Name), strings.ToLower(short)))
+		if a.Nearest == "" || d < a.distance || d == a.distance && name < a.Nearest {
+			a.Nearest, a.distance = name, d
 		}
 	}
 }
@@ -244,23 +518,29 @@ func (r *NamesReader) Record(rec *trail.Record) {
 		r.shapes[i] = i >= 0
 		r.names.shape(rec.Shape)
 	}
+	r.names.record(rec)
 }
 
 // Index looks at an index, and returns the groups whose blocks must be read in addition, because it does not have all.
 func (n *Names) Index(c *trail.Contents) trail.Groups {
 	g := c.All()
 	clear(g)
+	shapes := len(n.object) > 0
 	for _, f := range n.facts {
+		shapes = shapes || f.shapes
+		if len(f.lists) == 0 && !f.shapes && f.isSought() {
+			g = c.All()
+		}
 		for _, list := range f.lists {
 			g.Or(c.Select(list, func(v []byte) bool {
 				n.mu.Lock()
 				defer n.mu.Unlock()
-				f.value(n, string(v))
+				f.value(n, v)
 				return false
 			}))
 		}
 	}
-	if len(n.object) > 0 {
+	if shapes {
 		g.Or(c.SelectShape(func(s *trail.Shape) bool {
 			n.shape(s)
 			return false
@@ -276,6 +556,11 @@ func (n *Names) Index(c *trail.Contents) trail.Groups {
 	return g
 }
 
+// isSought says whether a name has not been found.
+func (f *askedFact) isSought() bool {
+	return slices.ContainsFunc(f.names, func(a *askedName) bool { return !a.found })
+}
+
 // Missing are the names that do not occur.
 func (n *Names) Missing() (all []*NameError) {
 	if n == nil {
@@ -283,33 +568,34 @@ func (n *Names) Missing() (all []*NameError) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	all = slices.Clone(n.unknown)
 	for _, a := range n.names() {
-		if a.found {
-			continue
+		if !a.found {
+			all = append(all, a.told())
 		}
-		e := &NameError{What: a.what, Name: a.name}
-		if a.nearest != "" && a.distance <= max(2, len(a.name)/2) {
-			e.Nearest = a.nearest
-		}
-		all = append(all, e)
 	}
 	return all
 }
 
+// InIndexes says whether indexes can tell of all names that have not been found.
+func (n *Names) InIndexes() bool {
+	return n == nil || !slices.ContainsFunc(n.facts, func(f *askedFact) bool { return len(f.lists) == 0 && !f.shapes && f.isSought() })
+}
+
 // Look reads the indexes of a trail, and the blocks that none covers, for the names that have not been seen, and returns
-// the ones that occur nowhere.
+// the ones that occur nowhere. It reads all blocks for what no index has, such as clients, until all have been seen.
 func (n *Names) Look(ctx context.Context, index *trail.Index) []*NameError {
 	if n == nil || n.left.Load() == 0 {
-		return nil
+		return n.Missing()
 	}
 	scan := index.Scan(ctx, trail.ScanOptions{
-		Since: trail.MinTime, Until: trail.MaxTime, Raw: len(n.object) == 0, Parts: len(n.object) > 0, Contents: n.Index,
+		Since: trail.MinTime, Until: trail.MaxTime, Parts: len(n.object) > 0, Contents: n.Index,
 		Warn: func(error) {}, // of which the reader of the trail has told
 	})
 	defer scan.Close()
 	var ref *trail.BlockRef
 	names := n.Reader()
-	for r := scan.Reader(); r.Next(); {
+	for r := scan.Reader(); n.left.Load() > 0 && r.Next(); {
 		if r.Ref != ref {
 			ref = r.Ref
 			names.Start()

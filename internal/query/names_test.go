@@ -25,7 +25,17 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 		{FilterOptions{Objects: []string{"no_such_schema.*"}}, `no object matches "no_such_schema.*" in the trail`},
 		{FilterOptions{Users: []string{"alice", "bob"}, Databases: []string{"shop"}, Objects: []string{"Public.ORDERS", "orders.total", "ord*"}}, ""},
 		{FilterOptions{Users: []string{""}}, ""},
-		{FilterOptions{Not: &FilterOptions{Users: []string{"nobody"}}}, ""},
+		{FilterOptions{Not: &FilterOptions{Users: []string{"alcie"}}}, `no user of the name "alcie" occurs in the trail; nearest: "alice"`},
+		{FilterOptions{Sessions: []string{"1a2b3c4d.7"}}, `no session "1a2b3c4d.7" occurs in the trail`},
+		{FilterOptions{Clients: []string{"10.9.9.9"}}, `no client "10.9.9.9" occurs in the trail`},
+		{FilterOptions{Clients: []string{"203.0.113.0/24"}}, `no client matches "203.0.113.0/24" in the trail`},
+		{FilterOptions{Identities: []string{"cn=nobody"}}, `no identity "cn=nobody" occurs in the trail`},
+		{FilterOptions{AppContexts: []string{"request 7"}}, `no application context "request 7" occurs in the trail`},
+		{FilterOptions{SQLStates: []string{"4250Z"}}, `no SQLSTATE "4250Z" occurs in the trail; nearest: "42P01"`},
+		{FilterOptions{Commands: []string{"ALTRE  TABLE"}}, `no command "ALTRE TABLE" occurs in the trail; nearest: "ALTER TABLE"`},
+		{FilterOptions{Commands: []string{"selct"}}, `no command "selct" occurs in the trail; nearest: "SELECT"`},
+		// What PostgreSQL has is no mistake, even if it did not occur.
+		{FilterOptions{Commands: []string{"drop", "create text  search"}, SQLStates: []string{"57P01", "53", "28p01"}}, ""},
 	} {
 		var all []string
 		for _, missing := range NewNames(&one.o).Look(context.Background(), index) {
@@ -50,6 +60,91 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 		if got := fmt.Sprint(n.Missing()); (one.want == "") != (got == "[]") || one.want != "" && !strings.Contains(got, one.want) {
 			t.Errorf("%+v: without indexes %s, want %q", one.o, got, one.want)
 		}
+	}
+}
+
+// TestNamesThatOccurAreNotTold: what each session and record of a trail has is found, whichever way it is looked for.
+func TestNamesThatOccurAreNotTold(t *testing.T) {
+	index := openIndexed(t)
+	asked := map[string]FilterOptions{}
+	scan := index.Scan(context.Background(), trail.ScanOptions{Since: trail.MinTime, Until: trail.MaxTime, Parts: true, Warn: func(err error) { t.Error(err) }})
+	for r := scan.Reader(); r.Next(); {
+		s := r.Record.Session
+		one := func(what string, value []byte, o FilterOptions) {
+			if len(value) > 0 {
+				asked[what+" "+string(value)] = o
+			}
+		}
+		one("session", s.ID().Append(nil), FilterOptions{Sessions: []string{s.ID().String()}})
+		one("client session", s.ClientID().Append(nil), FilterOptions{Sessions: []string{s.ClientID().String()}})
+		for key, set := range map[trail.Key]func(*FilterOptions) *[]string{
+			trail.KeyUser: func(o *FilterOptions) *[]string { return &o.Users }, trail.KeyRole: func(o *FilterOptions) *[]string { return &o.Roles },
+			trail.KeyClient: func(o *FilterOptions) *[]string { return &o.Clients }, trail.KeyIdentity: func(o *FilterOptions) *[]string { return &o.Identities },
+			trail.KeyAppContext: func(o *FilterOptions) *[]string { return &o.AppContexts }, trail.KeyApplication: func(o *FilterOptions) *[]string { return &o.Applications },
+		} {
+			o := FilterOptions{}
+			*set(&o) = []string{string(s.Fact(key))}
+			one(fmt.Sprint("fact ", key), s.Fact(key), o)
+		}
+		one("SQLSTATE", r.Record.SQLState, FilterOptions{SQLStates: []string{string(r.Record.SQLState)}})
+		if r.Record.Shape != nil {
+			one("command", r.Record.Shape.Command, FilterOptions{Commands: []string{string(r.Record.Shape.Command)}})
+		}
+	}
+	scan.Close()
+	if len(asked) < 15 {
+		t.Fatalf("only %d names in the trail", len(asked))
+	}
+	for what, o := range asked {
+		for _, all := range []FilterOptions{o, {Not: &o}} {
+			if missing := NewNames(&all).Look(context.Background(), index); len(missing) > 0 {
+				t.Errorf("%s: %v", what, missing)
+			}
+		}
+	}
+}
+
+// TestNamesInOmittedTermsAreLookedFor: an index that leaves out terms of a list does not say which names occur.
+func TestNamesInOmittedTermsAreLookedFor(t *testing.T) {
+	for _, one := range []struct {
+		o    FilterOptions
+		list trail.Terms
+	}{
+		{FilterOptions{Users: []string{"bob"}}, trail.TermsUsers}, {FilterOptions{Databases: []string{"shop"}}, trail.TermsDatabases},
+		{FilterOptions{Applications: []string{"psql"}}, trail.TermsApplications}, {FilterOptions{AppUsers: []string{"eve"}}, trail.TermsAppUsers},
+		{FilterOptions{SQLStates: []string{"ZZ999"}}, trail.TermsSqlstates}, {FilterOptions{Commands: []string{"FROB"}}, trail.TermsCommands},
+	} {
+		for omitted := range byte(2) {
+			c, err := trail.ParseContents([]byte{1, 1, 1, byte(one.list), 2, omitted, 0})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := NewNames(&one.o).Index(c).Has(0); got != (omitted == 1) {
+				t.Errorf("%+v: block is read: %v, terms omitted: %d", one.o, got, omitted)
+			}
+		}
+	}
+}
+
+// TestNamesAreQuotedSafely: what is told shows names so that nobody takes them for others.
+func TestNamesAreQuotedSafely(t *testing.T) {
+	for _, one := range []struct {
+		e    NameError
+		want string
+	}{
+		{NameError{What: "user", Name: "bo\u200bb", Nearest: "bob", isNamed: true}, `no user of the name "bo\u200bb" occurs in the trail; nearest: "bob"`},
+		{NameError{What: "user", Name: `o"d`, Nearest: "\u0430lice", isNamed: true}, `no user of the name "o""d" occurs in the trail; nearest: "\u0430lice"`},
+		{NameError{What: "user", Name: "größe\n", isNamed: true}, `no user of the name "größe\n" occurs in the trail`},
+		{NameError{What: "user", Name: "acme", Nearest: "acme, inc", isNamed: true, isList: true}, `no user of the name "acme" occurs in the trail; nearest: "acme, inc", whose comma is written as \,`},
+	} {
+		if got := one.e.Error(); got != one.want {
+			t.Errorf("%s, want %s", got, one.want)
+		}
+	}
+	n := NewNames(&FilterOptions{Users: []string{"acme", " inc"}})
+	n.facts[0].value(n, []byte("acme, inc"))
+	if got := fmt.Sprint(n.Missing()); strings.Count(got, `nearest: "acme, inc", whose comma`) != 2 {
+		t.Error(got)
 	}
 }
 

@@ -63,7 +63,7 @@ type Renamed struct {
 func (r *Renamed) String() string {
 	by := ""
 	if r.User != "" {
-		by = fmt.Sprintf(" by user %q", r.User)
+		by = " by user " + render.Quoted(r.User)
 	}
 	switch {
 	case r.Name == "":
@@ -71,7 +71,7 @@ func (r *Renamed) String() string {
 	case r.To == "":
 		return fmt.Sprintf("%s was changed directly at %s%s, which may have renamed what the filter asks for", r.Name, render.Time(r.Time), by)
 	}
-	return fmt.Sprintf("%s %q was renamed to %q at %s%s: records have the names of their time", r.Type, r.Name, r.To, render.Time(r.Time), by)
+	return fmt.Sprintf("%s %s was renamed to %s at %s%s: records have the names of their time", r.Type, render.Quoted(r.Name), render.Quoted(r.To), render.Time(r.Time), by)
 }
 
 // AsksNames says whether the filter asks for names that objects, or roles, can lose and get.

@@ -225,6 +225,9 @@ func appendBetweenBars(dst, s []byte) []byte {
 // Name is a name as the text format shows it, quoted when it is not one plain word.
 func Name(s string) string { return string(appendName(nil, []byte(s))) }
 
+// Quoted is a name or value in double quotes, as messages show it.
+func Quoted(s string) string { return string(appendInQuotes(nil, marked([]byte(s)), '"')) }
+
 // AppendJSON appends a JSON string that is safe to print on a terminal.
 func AppendJSON(dst, s []byte) []byte { return appendJSON(dst, s) }
 

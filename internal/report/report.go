@@ -223,6 +223,9 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 	for _, lacks := range m.hidden.Errs() {
 		m.warn(lacks)
 	}
+	for _, missing := range query.NewNames(&o.Asked).Look(ctx, o.Index) {
+		m.warn(missing)
+	}
 	if err := m.earlier(ctx, m.figures); err != nil {
 		return nil, err
 	}

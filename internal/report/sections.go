@@ -174,7 +174,7 @@ func conditionClass(sqlstate string) string {
 }
 
 // aboutEffects explains the columns that count what did not take effect.
-const aboutEffects = "“Rolled back” statements ended well, but their transaction, or a part of it, was rolled back; of “unknown” ones, the trail does not say whether it was committed: it was prepared, or the record of its end is not there. What such a statement has read, it has read."
+const aboutEffects = "“Rolled back” statements ended well, but their transaction, or a part of it, was rolled back; of “unknown” ones, the trail does not say whether it was committed: the record of its end is not there, or it was prepared and has not ended. What such a statement has read, it has read."
 
 // aboutUncommitted is the same for tables with one column for both.
 const aboutUncommitted = "“Undone” counts statements that ended well, but were rolled back with their transaction, or of which the trail does not say whether it was committed; their records are counted apart. What they have read, they have read."

@@ -238,7 +238,7 @@ var trailColumns = []Column{
 		set: func(r *row, v *vector, at int) { present(v, at, r.XID, r.XID != 0) }},
 	{Name: "rolled_back", Type: typeBoolean, Doc: "whether a statement that succeeded was [rolled back](steno.md#statements-that-were-rolled-back) with its transaction", needs: needsRollbacks,
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.Undone()) }},
-	{Name: "effect", Type: typeVarchar, Doc: "what became of a statement that succeeded: `committed`, `rolled back`, or `unknown` if its transaction was prepared or the trail does not say how it ended; NULL: it has no `xid`", needs: needsRollbacks,
+	{Name: "effect", Type: typeVarchar, Doc: "what became of a statement that succeeded: `committed`, `rolled back`, or `unknown` if the trail does not say how its transaction ended; NULL: it has no `xid`", needs: needsRollbacks,
 		set: func(r *row, v *vector, at int) { setString(v, at, r.Effect.String()) }},
 	{Name: "extra", needs: needsTexts, Type: mapOf(), Doc: "further names and values, such as those of `setting`, `gap` and `server` records", set: setExtra},
 	{Name: "audited", Type: typeNames, Doc: "why the record was written: `session`, `object`, `mandatory`, `rule`",

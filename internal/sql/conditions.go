@@ -99,22 +99,6 @@ func (cs conditions) asksRelations() bool {
 	return slices.ContainsFunc(cs, func(c condition) bool { return c.Relations != nil || conditions(c.Any).asksRelations() })
 }
 
-// names are those that rows are chosen by; nil: none.
-func (cs conditions) names() *query.Names {
-	var o query.FilterOptions
-	var add func(cs conditions)
-	add = func(cs conditions) {
-		for _, c := range cs {
-			o.Users, o.Roles, o.AppUsers = append(o.Users, c.Users...), append(o.Roles, c.Roles...), append(o.AppUsers, c.AppUsers...)
-			o.Databases, o.Applications = append(o.Databases, c.Databases...), append(o.Applications, c.Applications...)
-			o.Objects = append(o.Objects, c.Relations...)
-			add(c.Any)
-		}
-	}
-	add(cs)
-	return query.NewNames(&o)
-}
-
 // want says which sessions and shapes records of interest have.
 func (cs conditions) want() (w trail.Want) {
 	if slices.ContainsFunc(cs, condition.selects) {

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/query"
 )
 
 // node is a node of DuckDB's parsed statements, as json_serialize_sql shows them.
@@ -30,7 +32,13 @@ func (db *DB) push(statement string) (changed string, ok bool) {
 	}
 	p := &pusher{db: db, named: namesMoment(tree)}
 	p.walk(tree)
-	if !p.found || p.hidden {
+	if p.hidden {
+		return "", false
+	}
+	db.mu.Lock()
+	db.asked = query.NewNamesOf(p.asked)
+	db.mu.Unlock()
+	if !p.found {
 		return "", false
 	}
 	b, err := json.Marshal(tree)
@@ -43,9 +51,10 @@ func (db *DB) push(statement string) (changed string, ok bool) {
 
 type pusher struct {
 	db     *DB
-	found  bool // a condition
-	hidden bool // one of our tables is hidden by a name in WITH
-	named  bool // a column may have the name of a function of the moment
+	found  bool          // a condition
+	hidden bool          // one of our tables is hidden by a name in WITH
+	named  bool          // a column may have the name of a function of the moment
+	asked  []query.Asked // with which columns are compared
 }
 
 func (p *pusher) walk(v any) {
@@ -181,6 +190,7 @@ func (p *pusher) selected(s node) {
 				found = append(found, one)
 			}
 		}
+		p.ask(s, f, len(all) == 1)
 		if len(found) == 0 {
 			continue
 		}
@@ -227,23 +237,29 @@ func conjuncts(v any) (all []node) {
 	return []node{n}
 }
 
-// column is the name of a column of the table that a node stands for.
+// column is the name of a column of the table that a node stands for, if conditions on it are passed down.
 func (f *from) column(v any, alone bool) (name string, ok bool) {
+	name = f.columnName(v, alone)
+	return name, f.table.passesOn(name)
+}
+
+// passesOn says whether conditions on a column are conditions on the records.
+func (t *Table) passesOn(column string) bool { return slices.Contains(t.passes, column) }
+
+// columnName is the name of what a node refers to, if it can be a column of the table, in lower case; else empty.
+func (f *from) columnName(v any, alone bool) string {
 	n, _ := v.(node)
 	if n["type"] != "COLUMN_REF" {
-		return "", false
+		return ""
 	}
 	names, _ := n["column_names"].([]any)
 	switch {
 	case len(names) == 1 && alone:
-		name = stringOf(names[0])
+		return strings.ToLower(stringOf(names[0]))
 	case len(names) == 2 && strings.EqualFold(stringOf(names[0]), f.alias):
-		name = stringOf(names[1])
-	default:
-		return "", false
+		return strings.ToLower(stringOf(names[1]))
 	}
-	name = strings.ToLower(name)
-	return name, slices.Contains(f.table.passes, name)
+	return ""
 }
 
 // columnOrDate is column; the time may also be cast to a date.

@@ -92,7 +92,7 @@ type worker struct {
 	filter     *query.Matcher // nil: all records
 	namesAsked bool           // rows are chosen by the names of relations
 	namesRead  *query.NamesReader
-	rows       Rows           // if they are counted
+	rows       Rows // if they are counted
 
 	long int // bytes of strings in the chunk
 

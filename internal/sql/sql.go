@@ -4,6 +4,7 @@
 //
 //	tables.go      the tables and views
 //	pushdown.go    what a statement asks of the records of each table
+//	asked.go       the names that it compares columns with
 //	conditions.go  which blocks need not be read because of that
 //	scan.go        the table functions that DuckDB calls
 //	columns.go     the columns, made of a record; types.go: their types
@@ -94,7 +95,7 @@ type DB struct {
 
 	// What is told of after a statement: what the filter may miss, and statements whose relations are not known.
 	hidden, unnamed query.Hidden
-	asksNames       []*query.Names // that the last statement asks for
+	asked           *query.Names // names that the last statement asks for; nil: none
 	used            []Use
 	rows            *Rows // counts the records of an export; else nil
 }
@@ -290,9 +291,7 @@ func both(a, b func(*trail.Contents) trail.Groups) func(*trail.Contents) trail.G
 func (db *DB) scan(s *scanning) *trail.Scan {
 	db.mu.Lock()
 	index, ctx := db.index, db.ctx
-	if s.names = s.conditions.names(); s.names != nil {
-		db.asksNames = append(db.asksNames, s.names)
-	}
+	s.names = db.asked
 	s.counts = db.rows != nil && s.level == perRecord
 	db.mu.Unlock()
 	needs := s.needs
@@ -325,13 +324,10 @@ func (db *DB) tellOmitted(err *query.OmittedError) {
 // tellHidden tells of what answers may lack.
 func (db *DB) tellHidden(ctx context.Context) {
 	db.mu.Lock()
-	index, names := db.index, db.asksNames
-	db.asksNames = nil
+	index, names := db.index, db.asked
 	db.mu.Unlock()
-	for _, one := range names {
-		for _, missing := range one.Look(ctx, index) {
-			db.warn(missing)
-		}
+	for _, missing := range names.Look(ctx, index) {
+		db.warn(missing)
 	}
 	db.hidden.Settle(ctx, index)
 	for _, err := range db.hidden.Errs() {
@@ -385,7 +381,7 @@ func (db *DB) Run(ctx context.Context, statements string, show func(*Result) err
 // prepare brings the trail up to date, and passes conditions down.
 func (db *DB) prepare(ctx context.Context, statements string) (changed string, ok bool) {
 	db.mu.Lock()
-	db.ctx, db.used = ctx, nil
+	db.ctx, db.used, db.asked = ctx, nil, nil
 	db.mu.Unlock()
 	if db.fresh {
 		db.fresh = false

@@ -899,11 +899,35 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 	o.Warn = func(err error) { told = append(told, err.Error()) }
 	db := open(t, o)
 	for statement, want := range map[string]string{
-		`SELECT count(*) FROM trail WHERE "user" = 'alcie'`:                        `no user of the name "alcie" occurs in the trail; nearest: "alice"`,
-		`SELECT count(*) FROM trail WHERE "user" = 'alice'`:                        "",
-		`SELECT count(*) FROM trail WHERE "user" IN ('alice', 'bobb')`:             `no user of the name "bobb" occurs in the trail; nearest: "bob"`,
-		`SELECT count(*) FROM relations WHERE relation = 'public.order'`:           `no object of the name "public.order" occurs in the trail; nearest: "public.orders"`,
-		`SELECT count(*) FROM trail WHERE database = 'shopp' AND "user" = 'alice'`: `no database of the name "shopp" occurs in the trail; nearest: "shop"`,
+		`SELECT count(*) FROM trail WHERE "user" = 'alcie'`:                   `no user of the name "alcie" occurs in the trail; nearest: "alice"`,
+		`SELECT count(*) FROM trail WHERE "user" = 'alice'`:                   "",
+		`SELECT count(*) FROM trail WHERE "user" IN ('alice', 'bobb')`:        `no user of the name "bobb" occurs in the trail; nearest: "bob"`,
+		`SELECT count(*) FROM relations WHERE relation = 'public.order'`:      `no relation of the name "public.order" occurs in the trail; nearest: "public.orders"`,
+		`SELECT count(*) FROM relations WHERE relation = 'orders'`:            `no relation of the name "orders" occurs in the trail; nearest: "public.orders"`,
+		`SELECT count(*) FROM columns c WHERE c.relation = 'PUBLIC.ORDERS'`:   `no relation of the name "PUBLIC.ORDERS" occurs in the trail; nearest: "public.orders"`,
+		`SELECT count(*) FROM relations WHERE relation LIKE 'public.ord%s'`:   "",
+		`SELECT count(*) FROM relations WHERE relation LIKE 'publik.%'`:       `no relation matches "publik.%" in the trail`,
+		`SELECT count(*) FROM relations WHERE relation ILIKE 'PUBLIC.Order_'`: "",
+		`SELECT count(*) FROM trail WHERE "user" NOT LIKE 'alic_'`:            "",
+		`SELECT count(*) FROM trail WHERE "user" LIKE 'alcie%'`:               `no user matches "alcie%" in the trail; nearest: "alice"`,
+		`SELECT count(*) FROM trail WHERE starts_with("user", 'ali')`:         "",
+		`SELECT count(*) FROM trail WHERE kind = 'Statement'`:                 `there is no kind "Statement"; nearest: "statement"`,
+		`SELECT count(*) FROM trail WHERE kind IN ('connect', 'disconect')`:   `there is no kind "disconect"; nearest: "disconnect"`,
+		`SELECT count(*) FROM trail WHERE class <> 'wirte'`:                   `there is no class "wirte"; nearest: "write"`,
+		`SELECT count(*) FILTER (outcome = 'failed') FROM trail`:              `there is no outcome "failed"`,
+		`SELECT count(*) FROM trail WHERE effect = 'rolled_back'`:             `there is no effect "rolled_back"; nearest: "rolled back"`,
+		`SELECT count(*) FROM trail WHERE effect = 'committed'`:               "",
+		`SELECT count(*) FROM trail WHERE command = 'drop table'`:             `no command "drop table" occurs in the trail; nearest: "DROP TABLE"`,
+		`SELECT count(*) FROM trail WHERE command = 'DROP TABLE'`:             "",
+		`SELECT count(*) FROM trail WHERE sqlstate = '4250x'`:                 `no SQLSTATE "4250x" occurs in the trail; nearest: "42P01"`,
+		`SELECT count(*) FROM trail WHERE identity = 'cn=nobody' OR seq = 1`:  `no identity "cn=nobody" occurs in the trail`,
+		`SELECT count(*) FROM trail WHERE address = '192.0.2.77'`:             `no address "192.0.2.77" occurs in the trail`,
+		`SELECT count(*) FROM trail WHERE session = 'no'`:                     `no session "no" occurs in the trail`,
+		// What is compared is no column of ours.
+		`SELECT count(*) FROM (SELECT 'x' AS kind) x WHERE kind = 'nothing'`:                                      "",
+		`SELECT count(*) FROM trail t JOIN (SELECT 'x' AS kind, 1 AS seq) x USING (seq) WHERE x.kind = 'nothing'`: "",
+		`SELECT count(*) FROM trail WHERE seq IN (SELECT seq FROM trail WHERE kind = 'conect')`:                   `there is no kind "conect"; nearest: "connect"`,
+		`SELECT count(*) FROM trail WHERE database = 'shopp' AND "user" = 'alice'`:                                `no database of the name "shopp" occurs in the trail; nearest: "shop"`,
 	} {
 		told = nil
 		if err := db.Run(context.Background(), statement, func(*Result) error { return nil }); err != nil {
@@ -911,6 +935,38 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 		}
 		if got := strings.Join(told, "\n"); got != want {
 			t.Errorf("%s: %q, want %q", statement, got, want)
+		}
+	}
+}
+
+// TestStatementsAreCountedOnce: a statement that uses a relation directly and through a view has two rows in relations, and
+// is one statement in the views that count.
+func TestStatementsAreCountedOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"})
+	both := &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{
+		{Type: trail.RelationTypeTable, Access: trail.AccessSelect, Name: "hr.staff"}, {Type: trail.RelationTypeView, Access: trail.AccessSelect, Name: "hr.names"},
+		{Type: trail.RelationTypeTable, Access: trail.AccessSelect, Name: "hr.staff", Via: 2},
+	}}
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	one := func(xid uint64, outcome trail.Outcome) {
+		r := &trailtest.Record{Kind: trail.KindStatement, Session: alice, Time: trailtest.Epoch, Text: "SELECT", Shape: both, XID: xid, Outcome: outcome}
+		if outcome == trail.OutcomeError {
+			r.SQLState, r.Message = "42501", "no"
+		}
+		b.Add(r)
+	}
+	one(0, trail.OutcomeOk)
+	one(0, trail.OutcomeError)
+	one(7, trail.OutcomeOk)
+	one(8, trail.OutcomeOk)
+	b.Add(&trailtest.Record{Kind: trail.KindTransaction, Session: alice, Time: trailtest.Epoch, XID: 8, Outcome: trail.OutcomeError})
+	s.Write(t, b)
+	for _, view := range []string{"access", "new_access"} {
+		got := values(t, open(t, options(t, dir)), `SELECT relation, statements, failures, rolled_back, unknown FROM `+view)
+		if want := "hr.names,4,1,1,1\nhr.staff,4,1,1,1"; !strings.Contains(got, want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", view, got, want)
 		}
 	}
 }

@@ -78,12 +78,17 @@ const (
 	EffectCommitted
 	// EffectRolledBack is that of a statement which was rolled back with its transaction, or a part of it.
 	EffectRolledBack
-	// EffectUnknown is that of a statement whose transaction was prepared, or has no record of its end: the trail
-	// ends before, or the record was not written or is too far away.
+	// EffectUnknown is that of a statement whose transaction has no record of its end: the trail ends before, also after
+	// it was prepared, or the record was not written or is too far away.
 	EffectUnknown
 )
 
-func (e Effect) String() string { return [...]string{"", "committed", "rolled back", "unknown"}[e] }
+var namesEffect = [...]string{"", "committed", "rolled back", "unknown"}
+
+func (e Effect) String() string { return namesEffect[e] }
+
+// EffectNames are those of effects.
+func EffectNames() []string { return namesEffect[EffectCommitted:] }
 
 // Effects counts statements that ended well, but did not take effect, as far as it is known.
 type Effects struct{ RolledBack, Unknown int64 }

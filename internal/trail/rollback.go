@@ -37,7 +37,14 @@ func (a transaction) compare(b transaction) int {
 // ended is a transaction whose record says what became of it.
 type ended struct {
 	transaction
-	effect Effect
+	fate
+}
+
+// fate is what became of a transaction, as far as its session's records say it: one that was prepared has an effect that
+// is not known to them.
+type fate struct {
+	effect   Effect
+	prepared bool
 }
 
 // lastEnd is the record of a session's last transaction in a block.
@@ -104,12 +111,12 @@ type summary struct {
 // find says what became of a transaction, and whether the block settles it. If the session has ended a
 // transaction, or itself, behind the record with that number, the transaction is over: without a record of its own
 // there is none behind.
-func (s *summary) find(t transaction, number uint64) (effect Effect, settled bool) {
+func (s *summary) find(t transaction, number uint64) (f fate, settled bool) {
 	if i, found := slices.BinarySearchFunc(s.ended, t, func(e ended, t transaction) int { return e.compare(t) }); found {
-		return s.ended[i].effect, true
+		return s.ended[i].fate, true
 	}
 	i, found := slices.BinarySearchFunc(s.ends, t.session, func(e lastEnd, id SessionID) int { return e.session.Compare(id) })
-	return EffectUnknown, found && s.ends[i].number > number
+	return fate{effect: EffectUnknown}, found && s.ends[i].number > number
 }
 
 // sum fills the summary from a block's payload. What cannot be read is for Next to tell.
@@ -144,8 +151,8 @@ func (s *summary) sum(b *Block) {
 			} else if i := c.varint(); i < uint64(len(ids)) && len(last) < maxEnds && len(s.ended) < maxEnds {
 				last[ids[i]] = number
 				if kind == KindTransaction {
-					if xid, effect := endOf(&c); effect != EffectNone {
-						s.ended = append(s.ended, ended{transaction{ids[i], xid}, effect})
+					if xid, f := endOf(&c); f.effect != EffectNone {
+						s.ended = append(s.ended, ended{transaction{ids[i], xid}, f})
 					}
 				}
 			}
@@ -177,22 +184,23 @@ func sessionOf(c *cursor) SessionID {
 
 // endOf reads what a transaction's record says: its ID, and what became of it.
 // A prepared transaction ended for its session when it was prepared. What became of it
-// may be said much later, by any session, so it is not looked for: it would
-// depend on which block says it.
-func endOf(c *cursor) (xid uint64, effect Effect) {
+// may be said much later, by any session: see preparedEnds.
+func endOf(c *cursor) (xid uint64, f fate) {
 	xid, outcome, mask := endAndMask(c)
 	if xid == 0 || c.bad {
-		return 0, EffectNone
+		return 0, f
 	}
 	switch event := eventOf(c, mask); {
 	case event == EventCommitPrepared || event == EventRollbackPrepared:
-		return 0, EffectNone // of another session, perhaps
+		return 0, f // of another session, perhaps
 	case outcome == OutcomeError:
-		return xid, EffectRolledBack
-	case outcome != OutcomeOk || event == EventPrepare:
-		return xid, EffectUnknown
+		return xid, fate{effect: EffectRolledBack}
+	case event == EventPrepare:
+		return xid, fate{EffectUnknown, true}
+	case outcome != OutcomeOk:
+		return xid, fate{effect: EffectUnknown}
 	}
-	return xid, EffectCommitted
+	return xid, fate{effect: EffectCommitted}
 }
 
 // eventOf is the event of a transaction's record; 0 if it states none. The cursor is behind the transaction ID.
@@ -292,6 +300,8 @@ type rollbacks struct {
 	kept map[blockPlace]*summary
 	old  []blockPlace // in the order in which they came
 	ends int
+
+	prepared preparedEnds
 }
 
 type blockPlace struct {
@@ -380,8 +390,8 @@ type lookup struct {
 
 // outcome is what became of a transaction, and which parts of it were rolled back before.
 type outcome struct {
-	effect Effect
-	parts  undoneParts
+	fate
+	parts undoneParts
 }
 
 type answer struct {
@@ -407,6 +417,9 @@ func (l *lookup) mark(r *Record) {
 	last := &l.last[r.SessionIndex]
 	if last.xid != r.XID {
 		*last = answer{r.XID, l.find(transaction{r.Session.ID(), r.XID}, r.Number)}
+		if last.prepared {
+			last.effect = l.all.prepared.find(l.all.index, preparedKey{l.ref.Segment.Header.SystemID, r.XID}, r.Time)
+		}
 	}
 	switch {
 	case last.parts.have(r):
@@ -420,9 +433,9 @@ func (l *lookup) mark(r *Record) {
 
 // find says what became of a transaction that a record of the block is of.
 func (l *lookup) find(t transaction, number uint64) outcome {
-	effect, settled := l.here.find(t, number)
+	f, settled := l.here.find(t, number)
 	if settled {
-		return outcome{effect, l.here.parts[t]}
+		return outcome{f, l.here.parts[t]}
 	}
 	o, found := l.later[t]
 	if !found {
@@ -437,14 +450,14 @@ func (l *lookup) find(t transaction, number uint64) outcome {
 
 func (l *lookup) search(t transaction, number uint64) outcome {
 	left := int64(maxLookAhead)
-	o := outcome{effect: EffectUnknown, parts: slices.Clone(l.here.parts[t])}
+	o := outcome{fate: fate{effect: EffectUnknown}, parts: slices.Clone(l.here.parts[t])}
 	for next := range l.all.behind(l.ref) {
 		s := l.all.of(next, nil)
 		for _, one := range s.parts[t] {
 			o.parts = o.parts.add(one)
 		}
-		effect, settled := s.find(t, number)
-		if o.effect = effect; settled {
+		f, settled := s.find(t, number)
+		if o.fate = f; settled {
 			return o
 		}
 		if left -= next.Length(); left < 0 {

@@ -119,16 +119,16 @@ func TestStatementsOfATransactionThatRolledBackAreUndone(t *testing.T) {
 	}
 }
 
-// TestPreparedTransactionsAreNotMarked has ROLLBACK PREPARED in the block of the statement, and behind it:
-// the statement is shown in the same way.
-func TestPreparedTransactionsAreNotMarked(t *testing.T) {
+// TestPreparedTransactionsAreLookedUp has COMMIT PREPARED and ROLLBACK PREPARED in the block of the statement, behind it,
+// before it in another stream, and nowhere.
+func TestPreparedTransactionsAreLookedUp(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		dir := t.TempDir()
-		s := newScript(t, dir, 0)
-		one := trailtest.NewSession(trailtest.Epoch, 1)
+		s, other := newScript(t, dir, 0), newScript(t, dir, 1)
+		one, two := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch, 2)
 		class := &trailtest.Shape{Class: trail.ClassTransaction}
-		end := func(xid uint64, outcome trail.Outcome, event trail.Event, inExtra bool) {
-			r := trailtest.Record{Kind: trail.KindTransaction, Session: one, XID: xid, Outcome: outcome, Shape: class,
+		end := func(s *script, of *trailtest.Session, xid uint64, outcome trail.Outcome, event trail.Event, inExtra bool) {
+			r := trailtest.Record{Kind: trail.KindTransaction, Session: of, XID: xid, Outcome: outcome, Shape: class,
 				Audited: trail.AuditedSession, Extra: []string{"gid", "x"}}
 			if inExtra {
 				r.Extra = append(r.Extra, "event", event.String())
@@ -137,22 +137,66 @@ func TestPreparedTransactionsAreNotMarked(t *testing.T) {
 			}
 			s.add(r)
 		}
+		other.now += 1000e6
+		var want []string
 		for i, inExtra := range []bool{false, true} {
-			xid := uint64(10 + i)
-			s.statement(one, xid, "prepared")
-			end(xid, trail.OutcomeOk, trail.EventPrepare, inExtra)
-			if cut {
-				s.cut()
+			for k, then := range []trail.Event{trail.EventRollbackPrepared, trail.EventCommitPrepared, 0} {
+				for m, by := range []*script{s, other} {
+					xid := uint64(10 + 100*i + 10*k + m)
+					s.statement(one, xid, "prepared")
+					end(s, one, xid, trail.OutcomeOk, trail.EventPrepare, inExtra)
+					if cut {
+						s.cut()
+					}
+					switch then {
+					case trail.EventRollbackPrepared:
+						end(by, two, xid, trail.OutcomeError, then, inExtra)
+						want = append(want, "prepared undone")
+					case trail.EventCommitPrepared:
+						end(by, two, xid, trail.OutcomeOk, then, inExtra)
+						want = append(want, "prepared")
+					default:
+						want = append(want, "prepared unknown")
+					}
+				}
 			}
-			end(xid, trail.OutcomeError, trail.EventRollbackPrepared, inExtra)
-			s.statement(one, xid+10, "rolled back")
-			end(xid+10, trail.OutcomeError, trail.EventAbort, inExtra)
+			xid := uint64(500 + i)
+			s.statement(one, xid, "rolled back")
+			end(s, one, xid, trail.OutcomeError, trail.EventAbort, inExtra)
+			want = append(want, "rolled back undone")
 		}
 		s.cut()
-		want := []string{"prepared unknown", "rolled back undone", "prepared unknown", "rolled back undone"}
+		other.cut()
 		if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
-			t.Errorf("cut %v: got %q", cut, got)
+			t.Errorf("cut %v: got %q, want %q", cut, got, want)
 		}
+	}
+}
+
+// TestPreparedTransactionsEndOnce: a server that was restored to an earlier time has given a transaction ID again, with
+// another end each.
+func TestPreparedTransactionsEndOnce(t *testing.T) {
+	dir := t.TempDir()
+	s := newScript(t, dir, 0)
+	one := trailtest.NewSession(trailtest.Epoch, 1)
+	end := func(outcome trail.Outcome, event trail.Event) {
+		s.add(trailtest.Record{Kind: trail.KindTransaction, Session: one, XID: 7, Outcome: outcome,
+			Shape: &trailtest.Shape{Class: trail.ClassTransaction}, Extra: []string{"event", event.String()}})
+		s.cut()
+	}
+	for _, outcome := range []trail.Outcome{trail.OutcomeError, trail.OutcomeOk, trail.OutcomeError} {
+		s.statement(one, 7, "prepared")
+		end(trail.OutcomeOk, trail.EventPrepare)
+		if outcome == trail.OutcomeError {
+			end(outcome, trail.EventRollbackPrepared)
+		} else {
+			end(outcome, trail.EventCommitPrepared)
+		}
+		one = trailtest.NewSession(s.now, 1)
+	}
+	want := []string{"prepared undone", "prepared", "prepared undone"}
+	if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

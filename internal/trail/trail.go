@@ -23,6 +23,7 @@
 //	merge.go    all streams in one order; scan.go: in no order, by many goroutines
 //	live.go     a trail that is being written; feed.go: how far a reader has got; last.go: the last records
 //	rollback.go which statements were rolled back
+//	prepared.go of those that were prepared
 //	servers.go  which server wrote a trail; branch.go: streams that begin beside others
 //	deleted.go  what the server deleted by policy
 //

@@ -133,7 +133,8 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		return err
 	}
 	var hidden query.Hidden
-	makeFormatter := newFormatter(filter, format, options, &hidden, nil)
+	names := query.NewNames(&opts.FilterOptions)
+	makeFormatter := newFormatter(filter, format, options, &hidden, names)
 	merge := trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until, Contents: contents(filter, format), Want: want(filter, format), NewFormatter: makeFormatter,
 		Rollbacks: showsRollbacks(format, options), Servers: options.Servers,
@@ -164,6 +165,14 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	}
 	if flushErr := out.Flush(); err == nil {
 		err = flushErr
+	}
+	if !opts.Follow || names.InIndexes() { // else it would take long until new records are shown
+		for _, missing := range names.Look(ctx, index) {
+			if opts.Follow {
+				missing.Where = "in the trail so far"
+			}
+			w.Warn(missing)
+		}
 	}
 	if err == nil && opts.Follow {
 		live := index.Follow(t.Path)

@@ -1,0 +1,89 @@
+// What became of transactions that were prepared for a two-phase commit.
+
+package trail
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// A prepared transaction is ended by COMMIT PREPARED or ROLLBACK PREPARED, much later perhaps, and by any session. The
+// record of that has its transaction ID. All of these records are collected, once, when the first statement of a prepared
+// transaction is met: from the blocks that may have them, by their indexes.
+
+// maxPreparedEnds bounds what is kept; what became of more transactions is not known. A server that does nothing else
+// keeps the last ones of some hours.
+const maxPreparedEnds = 256 << 10
+
+// preparedKey identifies a transaction whatever session it was of.
+type preparedKey struct {
+	system, xid uint64
+}
+
+// preparedEnd is the end of a prepared transaction. A server that was restored to an earlier time gives transaction IDs
+// again: so an ID may have several.
+type preparedEnd struct {
+	time   int64
+	effect Effect
+}
+
+type preparedEnds struct {
+	once sync.Once
+	of   map[preparedKey][]preparedEnd
+}
+
+// find returns what became of a prepared transaction that had a statement at a time.
+func (p *preparedEnds) find(x *Index, key preparedKey, after int64) Effect {
+	p.once.Do(func() { p.collect(x) })
+	next := preparedEnd{time: MaxTime, effect: EffectUnknown}
+	for _, one := range p.of[key] {
+		if one.time >= after && one.time < next.time {
+			next = one
+		}
+	}
+	return next.effect
+}
+
+func (p *preparedEnds) collect(x *Index) {
+	p.of = map[preparedKey][]preparedEnd{}
+	scan := x.Scan(context.Background(), ScanOptions{
+		Since: MinTime, Until: MaxTime, Raw: true, Contents: selectPreparedEnds,
+		Warn: func(error) {}, // of which the reader of the trail has told
+	})
+	defer scan.Close()
+	kept := 0
+	for r := scan.Reader(); kept < maxPreparedEnds && r.Next(); {
+		rec := &r.Record
+		if rec.Kind != KindTransaction || rec.XID == 0 {
+			continue
+		}
+		effect := EffectCommitted
+		switch event, _ := rec.ExtraValue("event"); string(event) {
+		case EventCommitPrepared.String():
+		case EventRollbackPrepared.String():
+			effect = EffectRolledBack
+		default:
+			continue
+		}
+		key := preparedKey{r.Ref.Segment.Header.SystemID, rec.XID}
+		p.of[key] = append(p.of[key], preparedEnd{rec.Time, effect})
+		kept++
+	}
+}
+
+// selectPreparedEnds selects the groups of an index that may have ends of prepared transactions. An index has the command
+// tags of statements. The record of the end follows that of the statement, and may be the first one of the next group, or
+// of the next index.
+func selectPreparedEnds(c *Contents) Groups {
+	g := c.Select(TermsCommands, func(v []byte) bool {
+		return slices.Contains([]string{"COMMIT PREPARED", "ROLLBACK PREPARED"}, string(v))
+	})
+	for i := c.Len() - 1; i >= 0; i-- {
+		if i == 0 || g.Has(i-1) {
+			g[i/8] |= 1 << (i % 8)
+		}
+	}
+	g.And(c.SelectResult(func(k Kind, _ Outcome) bool { return k == KindTransaction }))
+	return g
+}
