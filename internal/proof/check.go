@@ -725,7 +725,9 @@ func (c *checker) match(ctx context.Context) error {
 	r := c.report
 	r.asked, r.index = c.asked, c.index()
 	var renamed query.Hidden
-	newCounter := func() trail.Formatter { return &counting{chosen{must(ask(c.asked.q))}, &r.matched, &renamed, c.names.Reader()} }
+	newCounter := func() trail.Formatter {
+		return &counting{chosen{must(ask(c.asked.q))}, &r.matched, &renamed, c.names.Reader()}
+	}
 	err := r.merge(ctx, newCounter, func(err error) { c.except("%s", err) }, func([]byte) error { return nil })
 	r.Matches = r.matched.Load()
 	for _, one := range renamed.Renames() {
