@@ -32,22 +32,9 @@ func OpenFeed(path, name string) (*Feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	slots, err := readAll(t.Path)
+	s, err := find(t, name)
 	if err != nil {
 		return nil, err
-	}
-	i := slices.IndexFunc(slots, func(s Slot) bool { return s.Name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("slot %q does not exist; create it with \"steno slot create %s\"", name, name)
-	}
-	s := &slots[i]
-	if s.Err != nil {
-		return nil, s.Err
-	}
-	for _, stream := range t.Streams {
-		if p := s.wants(stream.Number); lost(stream, p) {
-			return nil, fmt.Errorf("slot %q is lost: it needs segment %d of stream %d, but the first existing one is %d; use \"steno slot advance --force\" to continue with what is left", name, p.Segment, stream.Number, stream.Segments[0].Number)
-		}
 	}
 	f.at = s.Positions
 	return f, nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,24 +45,35 @@ func Wants(path, name string) (func(stream uint32) uint64, error) {
 	if err != nil {
 		return nil, err
 	}
+	s, err := find(t, name)
+	if err != nil {
+		return nil, err
+	}
+	return func(stream uint32) uint64 { return s.wants(stream).Block }, nil
+}
+
+// find is a slot for a reader. One that is lost is refused, because what it needs was deleted.
+func find(t *trail.Trail, name string) (*Slot, error) {
 	slots, err := readAll(t.Path)
 	if err != nil {
 		return nil, err
 	}
-	for i := range slots {
-		s := &slots[i]
-		if s.Name != name {
-			continue
-		}
-		if s.Err != nil {
-			return nil, s.Err
-		}
-		return func(stream uint32) uint64 { return s.wants(stream).Block }, nil
+	i := slices.IndexFunc(slots, func(s Slot) bool { return s.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("slot %q does not exist; create it with \"steno slot create %s\"", name, name)
 	}
-	return nil, fmt.Errorf("slot %q does not exist", name)
+	s := &slots[i]
+	if s.Err != nil {
+		return nil, s.Err
+	}
+	for _, stream := range t.Streams {
+		if p := s.wants(stream.Number); lost(stream, p) {
+			return nil, fmt.Errorf("slot %q is lost: it needs segment %d of stream %d, but the first existing one is %d; use \"steno slot advance --force\" to continue with what is left", name, p.Segment, stream.Number, stream.Segments[0].Number)
+		}
+	}
+	return s, nil
 }
 
-// open opens the trail, which must be a whole one.
 func (o *Options) open() (*trail.Trail, error) {
 	t, err := query.OpenTrails(o.Trail)
 	if err != nil {
@@ -222,14 +234,15 @@ type StreamStatus struct {
 	Bytes    int64  `json:"bytes_behind"`
 }
 
+// Active is the state of a slot that is neither lost nor unreadable.
 const (
-	active     = "active"
+	Active     = "active"
 	isLost     = "lost"
 	unreadable = "unreadable"
 )
 
 func status(t *trail.Trail, s *Slot) Status {
-	st := Status{Name: s.Name, State: active}
+	st := Status{Name: s.Name, State: Active}
 	if s.Err != nil {
 		st.State, st.Error = unreadable, s.Err.Error()
 		return st
@@ -237,7 +250,7 @@ func status(t *trail.Trail, s *Slot) Status {
 	st.Created = render.Time(s.Created)
 	for _, stream := range t.Streams {
 		p := s.wants(stream.Number)
-		one := StreamStatus{Stream: stream.Number, State: active, Segment: p.Segment, Block: p.Block}
+		one := StreamStatus{Stream: stream.Number, State: Active, Segment: p.Segment, Block: p.Block}
 		one.Segments, one.Bytes = behind(stream, p)
 		if lost(stream, p) {
 			one.State, st.State = isLost, isLost
@@ -249,26 +262,35 @@ func status(t *trail.Trail, s *Slot) Status {
 	return st
 }
 
+// Statuses are the slots of a trail, by name.
+func Statuses(t *trail.Trail) ([]Status, error) {
+	slots, err := readAll(t.Path)
+	if err != nil {
+		return nil, err
+	}
+	all := []Status{}
+	for i := range slots {
+		all = append(all, status(t, &slots[i]))
+	}
+	return all, nil
+}
+
 // List is "steno slot list".
 func List(opts *Options) error {
 	t, err := opts.open()
 	if err != nil {
 		return err
 	}
-	slots, err := readAll(t.Path)
+	slots, err := Statuses(t)
 	if err != nil {
 		return err
 	}
 	answer := struct {
 		Trail string   `json:"trail"`
 		Slots []Status `json:"slots"`
-	}{t.Path, []Status{}}
-	failed := false
-	for i := range slots {
-		st := status(t, &slots[i])
-		failed = failed || st.State == unreadable
-		answer.Slots = append(answer.Slots, st)
-	}
+	}{t.Path, slots}
+	// a lost slot has lost something of what its reader needs
+	failed := slices.ContainsFunc(slots, func(st Status) bool { return st.State != Active })
 	if opts.Format == "json" {
 		e := json.NewEncoder(render.SafeJSON(opts.IO.Out))
 		e.SetEscapeHTML(false)
@@ -294,7 +316,7 @@ func writeText(out io.Writer, slots []Status) error {
 		}
 		for _, p := range s.Streams {
 			state := s.State
-			if state == isLost && p.State == active {
+			if state == isLost && p.State == Active {
 				state = "(lost)"
 			}
 			fmt.Fprintf(&b, "%-*s  %-10s %6d %10d %12s %8d %9s\n", width, s.Name, state, p.Stream, p.Segment, humanize.Comma(int64(p.Block)), p.Segments, humanize.Bytes(uint64(p.Bytes)))

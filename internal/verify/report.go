@@ -76,7 +76,11 @@ type Report struct {
 	MoreWarnings int       `json:"more_warnings,omitempty"`
 
 	outdated bool // segments were deleted by policy during the verification
+	ends     []Last
 }
+
+// Ends are the last blocks of the streams.
+func (r *Report) Ends() []Last { return r.ends }
 
 // Warn adds a warning that is not about the contents of the trail.
 func (r *Report) Warn(format string, args ...any) {

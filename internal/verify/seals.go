@@ -60,6 +60,7 @@ type sealState struct {
 	wrong     map[string]int // problems that are reported once, and how often they occurred
 	end       int64          // latest end of records after the last seal
 	unsealed  uint64         // blocks after it that contain more than seals
+	since     int64          // end of the first of them
 	late      *blockPlace    // the first block after it that ended after the next seal was due
 	onlySeals bool           // the last block contains only seals
 	blocks    uint64
@@ -125,7 +126,9 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 	s.onlySeals = f.sealsOnly
 	s.sum.Last = p.number
 	if !f.sealsOnly {
-		s.unsealed++
+		if s.unsealed++; s.unsealed == 1 {
+			s.since = f.header.LastEnd
+		}
 		s.end = max(s.end, f.header.LastEnd)
 	}
 	if s.late == nil && s.last != nil && s.last.Interval > 0 && f.header.LastEnd > s.last.Time+int64(s.last.Interval)*1e6+slack {
@@ -238,7 +241,7 @@ func (s *sealState) none(path string) {
 			sum.Stream, s.unread)
 	case sum.Seals == 0 && s.recovered:
 		v.damage(path, nil, "there is no seal in stream %d: it was written by steno recover, which has no key; only the hash chain proves anything about it", sum.Stream)
-	case sum.Seals == 0 && s.blocks > 0:
+	case sum.Seals == 0 && s.blocks > 0 && v.from[sum.Stream] <= 1: // else the seals can be before
 		v.damage(path, nil, "there is no seal in stream %d", sum.Stream)
 	}
 }

@@ -3,6 +3,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ const maxListed = 100
 type Checks struct {
 	Keys    seal.Keys      // keys to check seals with; without any, seals are only counted
 	Anchors []*seal.Anchor // anchors whose blocks must be in the trail
+	// From is the first segment that is read of a stream; those before it were verified earlier, and need not exist.
+	From map[uint32]uint64
 }
 
 // Trail verifies a trail, or those of several servers.
@@ -59,7 +62,7 @@ func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64
 		sealed:    map[string]int{},
 		deletions: map[home][]trail.Deletion{},
 
-		keys: checks.Keys, firstBlock: map[uint32]uint64{}, lastBlock: map[home]uint64{},
+		keys: checks.Keys, from: checks.From, firstBlock: map[uint32]uint64{}, lastBlock: map[home]uint64{},
 	}
 	v.report.Keyed = len(checks.Keys) > 0
 	v.setAnchors(checks.Anchors)
@@ -102,6 +105,7 @@ type verifier struct {
 	done        int64
 
 	keys       seal.Keys
+	from       map[uint32]uint64
 	anchors    []*anchorState
 	firstBlock map[uint32]uint64 // of each stream
 	lastBlock  map[home]uint64
@@ -266,7 +270,8 @@ func (v *verifier) run(ctx context.Context) error {
 	}
 	for _, s := range v.trail.Streams {
 		st := &state{v: v, stream: s, home: homeOf(s), seals: v.newSealState(s.Number)}
-		for i, seg := range s.Segments {
+		begin, _ := slices.BinarySearchFunc(s.Segments, v.from[s.Number], func(seg *trail.Segment, n uint64) int { return cmp.Compare(seg.Number, n) })
+		for i, seg := range s.Segments[begin:] {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -300,6 +305,7 @@ func (v *verifier) run(ctx context.Context) error {
 		}
 		pending = nil
 		st.seals.finish(s.Path)
+		v.report.ends = append(v.report.ends, st.end())
 	}
 	return nil
 }
@@ -326,13 +332,39 @@ type state struct {
 	hash       [32]byte // of the last block
 	before     *trail.Segment
 	seals      *sealState
+	last       *Last
+}
+
+// Last is the last block of a stream that is intact, and what its seals say.
+type Last struct {
+	Stream  uint32
+	Segment uint64
+	Block   uint64 // 0: there is none
+	Record  uint64 // the last one up to the end of the block
+	Hash    [32]byte
+	End     int64 // of the last record in the block
+	Sealed  *seal.Seal
+	// Unsealed counts the blocks after the seal that have more than seals, and Since is the end of the first of them.
+	Unsealed uint64
+	Since    int64
+	// Trusted are the public keys that were given, and those that seals by them have named.
+	Trusted seal.Keys
+}
+
+func (st *state) end() Last {
+	last := Last{}
+	if st.last != nil {
+		last = *st.last
+	}
+	last.Stream, last.Sealed, last.Unsealed, last.Since, last.Trusted = st.stream.Number, st.seals.last, st.seals.unsealed, st.seals.since, st.seals.keys
+	return last
 }
 
 // enter checks a segment's place in the stream.
 func (st *state) enter(seg *trail.Segment, i int, refs []trail.BlockRef, errs []error) {
 	v := st.v
 	if st.stream.Whole {
-		expected := uint64(1)
+		expected := max(1, v.from[st.stream.Number])
 		if st.before != nil {
 			expected = st.before.Number + 1
 		}
@@ -341,8 +373,8 @@ func (st *state) enter(seg *trail.Segment, i int, refs []trail.BlockRef, errs []
 		}
 		if seg.Number != expected {
 			st.known = false
-			v.partial = v.partial || i == 0
 		}
+		v.partial = v.partial || i == 0 && seg.Number > 1
 	} else {
 		v.partial = true
 		st.known = false
@@ -434,6 +466,7 @@ func (st *state) take(j *job) {
 		v.damage(j.ref.Segment.Path, &offset, "block %d begins with record %d instead of %d", h.Number, h.FirstRecord, st.nextRecord)
 	}
 	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
+	st.last = &Last{Segment: j.ref.Segment.Number, Block: h.Number, Record: st.nextRecord - 1, Hash: h.Chain, End: h.LastEnd}
 	v.lastBlock[st.home] = max(v.lastBlock[st.home], h.Number)
 	for _, b := range f.branches {
 		v.branches = append(v.branches, branched{b, st.home})

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/command/cat"
+	"github.com/pg-steno/pg_steno/internal/command/check"
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/command/info"
 	"github.com/pg-steno/pg_steno/internal/command/keygen"
@@ -62,6 +63,7 @@ head", is not an error.`,
 		cat.NewCmdCat(f, nil),
 		cat.NewCmdTail(f, nil),
 		verify.NewCmdVerify(f, nil),
+		check.NewCmdCheck(f, nil),
 		prove.NewCmdProve(f, nil),
 		report.NewCmdReport(f, nil),
 		review.NewCmdReview(f),

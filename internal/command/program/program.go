@@ -119,6 +119,7 @@ func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
 	}
 	var signal signaled
 	var usage *exit.UsageError
+	var status *exit.StatusError
 	say := func() { fmt.Fprintf(errOut, "%s: %s\n", name, err) }
 	switch {
 	case err == nil:
@@ -128,6 +129,8 @@ func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
 			fmt.Fprintf(errOut, "%s: interrupted\n", name)
 		}
 		return 128 + int(signal.Signal)
+	case errors.As(err, &status):
+		return status.Code
 	case errors.Is(err, exit.ErrFailed):
 		if err != exit.ErrFailed {
 			say()

@@ -1,0 +1,653 @@
+// Package check says whether the audit of a server is healthy: whether it is recorded and written, what was lost since
+// the last check, and whether what was written since is intact. It reads what is new of the trail, the rings and the
+// processes of the server, and needs no connection.
+//
+//	check.go    what is looked at, and in which order
+//	state.go    what is kept from one check to the next
+//	events.go   what the new records tell
+//	server.go   the processes of the server, and its rings
+//	units.go    systemd's units
+//	output.go   one line, JSON, Prometheus
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/pg-steno/pg_steno/internal/proof"
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/slot"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/verify"
+)
+
+// Level is how bad something is: an exit code of the plug-ins of Nagios.
+type Level int
+
+// The levels.
+const (
+	OK Level = iota
+	Warning
+	Critical
+	Unknown
+)
+
+var levelNames = [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}
+
+func (l Level) String() string { return levelNames[l] }
+
+// MarshalText is the level's name in lower case.
+func (l Level) MarshalText() ([]byte, error) { return []byte(strings.ToLower(l.String())), nil }
+
+// UnmarshalText reads it.
+func (l *Level) UnmarshalText(text []byte) error {
+	i := slices.Index(levelNames[:], strings.ToUpper(string(text)))
+	if i < 0 {
+		return fmt.Errorf("unknown level %s", text)
+	}
+	*l = Level(i)
+	return nil
+}
+
+// worse says which of two levels counts: critical before warning before unknown.
+func worse(a, b Level) Level {
+	order := [...]int{OK: 0, Unknown: 1, Warning: 2, Critical: 3}
+	if order[b] > order[a] {
+		return b
+	}
+	return a
+}
+
+// Options say what is checked.
+type Options struct {
+	Open    func() (*trail.Trail, error) // with its keys
+	Keys    seal.Keys                    // to check seals with
+	Rings   []string                     // where the rings of the server are
+	State   string                       // file; empty: see StatePath
+	Offline bool                         // it is a copy: no server is expected
+	Units   bool                         // look at systemd's units, if it runs
+
+	MaxAge   time.Duration // of the last block; 0: it may be old, because an idle server writes nothing
+	MaxLag   time.Duration // how long records may wait to be written
+	Keep     time.Duration // how long records must be kept; 0: not checked
+	Remember time.Duration // how long losses are reported again
+	Forget   bool          // do not report again what earlier checks found
+
+	DiskWarning, DiskCritical float64 // percent used
+	SlotWarning               float64 // percent of steno.slot_max_size
+	Expect                    []string
+
+	Now time.Time
+}
+
+// Item is one thing that was checked.
+type Item struct {
+	Name  string `json:"name"`
+	Level Level  `json:"level"`
+	What  string `json:"what"`
+}
+
+// Result is what a check has found.
+type Result struct {
+	Level  Level  `json:"level"`
+	Trail  string `json:"trail"`
+	System uint64 `json:"system_id,string,omitempty"`
+	// Since is the time of the last check; empty: this is the first one.
+	Since   string   `json:"since,omitempty"`
+	Items   []Item   `json:"items"`
+	Metrics []Metric `json:"metrics"`
+}
+
+// Metric is a number, for graphs.
+type Metric struct {
+	Name  string  `json:"name"`
+	Label string  `json:"label,omitempty"` // what distinguishes it from others with this name
+	Value float64 `json:"value"`
+
+	kind, help string
+	unit       string // of Nagios
+}
+
+func (r *Result) add(name string, level Level, format string, args ...any) {
+	r.Items = append(r.Items, Item{name, level, render.Safe(fmt.Sprintf(format, args...))})
+	r.Level = worse(r.Level, level)
+}
+
+func (r *Result) gauge(name, unit, help string, value float64) {
+	r.Metrics = append(r.Metrics, Metric{Name: name, Value: value, kind: "gauge", unit: unit, help: help})
+}
+
+func (r *Result) total(name, help string, value uint64) {
+	r.Metrics = append(r.Metrics, Metric{Name: name, Value: float64(value), kind: "counter", unit: "c", help: help})
+}
+
+// tries bounds how often a trail is read that loses segments by policy meanwhile.
+const tries = 3
+
+// checker is one check.
+type checker struct {
+	*Options
+	result *Result
+	trail  *trail.Trail
+	state  *state
+	report *verify.Report
+	events events
+	server server
+}
+
+// Run checks a trail. Its error is why nothing could be checked.
+func Run(ctx context.Context, o *Options) (*Result, error) {
+	c := &checker{Options: o, result: &Result{Items: []Item{}, Metrics: []Metric{}}}
+	t, err := o.Open()
+	if err != nil {
+		return nil, err
+	}
+	c.trail = t
+	c.result.Trail = t.Path
+	file, err := openState(o.State, t)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if c.state, err = file.read(); err != nil {
+		return nil, err
+	}
+	if !c.state.Time.IsZero() {
+		c.result.Since = c.state.Time.UTC().Format(time.RFC3339)
+	}
+	if err := c.read(ctx); err != nil {
+		return nil, err
+	}
+	c.findServer()
+	for _, look := range []func(){
+		c.serverRuns, c.writersRun, c.written, c.intact, c.sealed, c.lost, c.recorded, c.slots, c.disk, c.kept, c.units,
+	} {
+		look()
+	}
+	c.remember()
+	if err := file.write(c.state); err != nil {
+		return nil, err
+	}
+	return c.result, nil
+}
+
+// read verifies what is new, and finds out what it tells.
+func (c *checker) read(ctx context.Context) error {
+	for try := 1; ; try++ {
+		tail, from := c.tail()
+		keys := maps.Clone(c.Keys)
+		if len(keys) > 0 {
+			c.state.trust(keys)
+		}
+		report, err := verify.Trail(ctx, tail, nil, verify.Checks{Keys: keys, Anchors: c.state.anchors(), From: from})
+		if err != nil {
+			return err
+		}
+		c.report = report
+		if !report.Outdated() || try == tries {
+			break
+		}
+		if c.trail, err = c.Open(); err != nil {
+			return err
+		}
+	}
+	tail, _ := c.tail()
+	if err := c.events.read(ctx, tail, c.state); err != nil {
+		return err
+	}
+	if c.state.Settings = c.events.inEffect(c.state.Settings); c.state.Settings == nil {
+		return c.findSettings(ctx)
+	}
+	return nil
+}
+
+// tail is what is read of the trail: the segments from the positions of the last check on, and of streams that it did
+// not have, all; the first check reads the last segment of each.
+func (c *checker) tail() (*trail.Trail, map[uint32]uint64) {
+	from := map[uint32]uint64{}
+	for _, s := range c.trail.Streams {
+		if p := c.state.position(s.Number); p != nil {
+			from[s.Number] = p.Segment
+		} else if n := len(s.Segments); n > 0 && c.state.Time.IsZero() {
+			from[s.Number] = s.Segments[n-1].Number
+		}
+	}
+	return c.part(func(s *trail.Stream) int {
+		return slices.IndexFunc(s.Segments, func(seg *trail.Segment) bool { return seg.Number >= from[s.Number] })
+	}), from
+}
+
+// part is the trail with the segments from these on; -1: none.
+func (c *checker) part(first func(*trail.Stream) int) *trail.Trail {
+	t := *c.trail
+	t.Streams = nil
+	for _, s := range c.trail.Streams {
+		one := *s
+		one.Segments = nil
+		if i := first(s); i >= 0 {
+			one.Segments = s.Segments[i:]
+		}
+		t.Streams = append(t.Streams, &one)
+	}
+	return &t
+}
+
+// findSettings looks for the last record of a start, in more and more of the last segments.
+func (c *checker) findSettings(ctx context.Context) error {
+	for n, all := 2, false; !all; n *= 4 {
+		all = true
+		t := c.part(func(s *trail.Stream) int {
+			first := max(0, len(s.Segments)-n)
+			all = all && first == 0
+			return first
+		})
+		var found events
+		if err := found.read(ctx, t, &state{}); err != nil {
+			return err
+		}
+		if c.state.Settings = found.inEffect(nil); c.state.Settings != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// setting is the value of a setting of the server, as far as the trail says it.
+func (c *checker) setting(name string) string { return c.state.Settings[name] }
+
+// seconds reads a setting in seconds, which SHOW prints with a unit or without one.
+func (c *checker) seconds(name string, otherwise time.Duration) time.Duration {
+	v := c.setting(name)
+	if v == "" {
+		return otherwise
+	}
+	if n, err := strconv.Atoi(v); err == nil {
+		return time.Duration(n) * time.Second
+	}
+	for unit, one := range map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "min": time.Minute, "h": time.Hour, "d": 24 * time.Hour} {
+		if n, err := strconv.Atoi(strings.TrimSuffix(v, unit)); err == nil && strings.HasSuffix(v, unit) {
+			return time.Duration(n) * one
+		}
+	}
+	return otherwise
+}
+
+// megabytes reads a setting in MB; -1: there is no limit, or it is not known.
+func (c *checker) megabytes(name string) float64 {
+	v := c.setting(name)
+	for _, unit := range []struct {
+		name string
+		mb   float64
+	}{{"kB", 1.0 / 1024}, {"MB", 1}, {"GB", 1024}, {"TB", 1024 * 1024}, {"", 1}} {
+		if n, err := strconv.ParseFloat(strings.TrimSuffix(v, unit.name), 64); err == nil && strings.HasSuffix(v, unit.name) {
+			return n * unit.mb
+		}
+	}
+	return -1
+}
+
+func ago(d time.Duration) string {
+	if d < 0 {
+		return "in " + ago(-d) // the clock of the server is ahead
+	}
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func (c *checker) since(usec int64) time.Duration { return c.Now.Sub(fromMicros(usec)) }
+
+// fromMicros is a time of the trail.
+func fromMicros(usec int64) time.Time { return time.UnixMicro(usec + 946684800*1e6) }
+
+// written says whether records wait too long, and how old the last block is.
+func (c *checker) written() {
+	r := c.result
+	newest := int64(trail.MinTime)
+	for _, last := range c.report.Ends() {
+		if last.Block > 0 {
+			newest = max(newest, last.End)
+		}
+	}
+	if newest == trail.MinTime {
+		r.add("written", Critical, "the trail has no block")
+		return
+	}
+	age := c.since(newest)
+	r.gauge("last_record_age_seconds", "s", "Age of the last record in the trail.", age.Seconds())
+	level, what := OK, "last record "+ago(age)+" ago"
+	if age < -time.Minute {
+		level, what = Warning, "the last record is "+ago(-age)+" ahead of this machine's clock"
+	}
+	if c.MaxAge > 0 && age > c.MaxAge {
+		level, what = Critical, fmt.Sprintf("the last record is %s old, the limit is %s", ago(age), ago(c.MaxAge))
+	}
+	if c.server.oldest > 0 {
+		if lag := c.since(c.server.oldest); lag > c.MaxLag {
+			level, what = Critical, fmt.Sprintf("records wait for %s to be written, the limit is %s", ago(lag), ago(c.MaxLag))
+		}
+	}
+	if c.server.running() {
+		r.gauge("lag_bytes", "B", "Bytes in the rings that are not in the trail yet.", float64(c.server.lag))
+	}
+	r.add("written", level, "%s", what)
+}
+
+// intact says what is damaged since the last check, or was found by earlier ones.
+func (c *checker) intact() {
+	r := c.result
+	for _, p := range c.report.Problems {
+		c.state.alarm(&alarm{Item: "intact", Level: Critical, What: p.String(), File: p.File}, c.Now)
+	}
+	if n := c.report.MoreProblems; n > 0 {
+		r.add("intact", Critical, "and %d more problems", n)
+	}
+	for _, p := range c.report.Unreadable {
+		r.add("intact", Unknown, "%s", p.String())
+	}
+	if len(c.report.Problems)+len(c.report.Unreadable) > 0 {
+		return
+	}
+	what := fmt.Sprintf("%s blocks verified", humanize.Comma(c.report.Blocks))
+	if c.state.Time.IsZero() {
+		what = "first check: only the last segments were verified"
+	}
+	if c.report.UnreadBlocks > 0 {
+		r.add("intact", Unknown, "%s; %d blocks are encrypted, and their key was not given: nothing is known of what their records tell", what, c.report.UnreadBlocks)
+		return
+	}
+	r.add("intact", OK, "%s", what)
+}
+
+// sealSlack is how much later than promised a seal may be.
+const sealSlack = 10 * time.Second
+
+// sealed says whether seals are made in time.
+func (c *checker) sealed() {
+	r := c.result
+	wanted := c.setting("steno.signing_key_file") != ""
+	var oldest time.Duration
+	found, late := false, ""
+	for _, last := range c.report.Ends() {
+		if last.Block == 0 {
+			continue
+		}
+		// Without a key to check them with, seals are only seen as records.
+		at := c.events.sealed[last.Stream]
+		if p := c.state.position(last.Stream); p != nil && at == 0 {
+			at = p.Sealed
+		}
+		c.events.sealed[last.Stream] = at
+		if at == 0 {
+			if wanted {
+				late = fmt.Sprintf("stream %d has no seal, although steno.signing_key_file is set", last.Stream)
+			}
+			continue
+		}
+		found = true
+		oldest = max(oldest, c.since(at))
+		interval := c.seconds("steno.seal_interval", time.Minute)
+		if open := c.events.unsealed[last.Stream]; open > 0 && interval > 0 && c.since(open) > interval+sealSlack && !c.events.stopped() {
+			late = fmt.Sprintf("stream %d is not sealed since %s, and has records since then: it should be every %s", last.Stream, render.Time(at), interval)
+		}
+	}
+	if found {
+		r.gauge("last_seal_age_seconds", "s", "Age of the oldest of the last seals of the streams.", oldest.Seconds())
+	}
+	switch {
+	case c.report.UnreadBlocks > 0:
+	case late != "":
+		r.add("sealed", Critical, "%s", late)
+	case !found:
+		r.add("sealed", OK, "there is no signing key")
+	case len(c.Keys) == 0:
+		r.add("sealed", OK, "last seal %s ago, not checked: no key was given", ago(oldest))
+	default:
+		r.add("sealed", OK, "last seal %s ago", ago(oldest))
+	}
+}
+
+// lost says what was lost, and what ended without a stop.
+func (c *checker) lost() {
+	r, e, s := c.result, &c.events, c.state
+	s.Dropped += e.dropped
+	s.Refused += e.refused
+	s.Lost += e.lost
+	for _, what := range e.losses {
+		s.alarm(&what, c.Now)
+	}
+	if n := c.server.unrecorded; n > 0 {
+		r.add("losses", Critical, "the server has dropped %s records of which the trail does not know yet", humanize.Comma(int64(n)))
+	}
+	r.total("dropped_records_total", "Records that were dropped, since the first check.", s.Dropped)
+	r.total("refused_statements_total", "Statements that were refused because the trail could not be written, since the first check.", s.Refused)
+	r.total("lost_blocks_total", "Blocks that could not be synced and read back, since the first check.", s.Lost)
+	if len(e.losses) == 0 && c.server.unrecorded == 0 {
+		r.add("losses", OK, "nothing dropped, refused or lost since %s", c.sinceWhen())
+	}
+}
+
+func (c *checker) sinceWhen() string {
+	if c.result.Since != "" {
+		return "the last check"
+	}
+	return "the last segments began"
+}
+
+// recorded says whether the server records what it should.
+func (c *checker) recorded() {
+	r, s := c.result, c.state
+	if !s.Time.IsZero() {
+		for i := range c.events.changed {
+			s.alarm(&alarm{Item: "recorded", Level: Warning, What: c.events.changed[i].String()}, c.Now)
+		}
+	}
+	if s.Settings == nil {
+		r.add("recorded", Unknown, "no record of a start of the server says which settings are in effect")
+		return
+	}
+	level, wrong := OK, []string{}
+	if v := s.Settings["steno.log"]; strings.TrimSpace(v) == "none" && !slices.ContainsFunc(c.Expect, func(e string) bool { return strings.HasPrefix(e, "steno.log=") }) {
+		level, wrong = Critical, append(wrong, "steno.log is 'none': statements are not recorded")
+	}
+	for _, e := range c.Expect {
+		name, want, _ := strings.Cut(e, "=")
+		if have := s.Settings[name]; !sameValue(have, want) {
+			what := fmt.Sprintf("%s is '%s', expected '%s'", name, have, want)
+			if _, set := s.Settings[name]; !set {
+				what = fmt.Sprintf("%s has its default, expected '%s'", name, want)
+			}
+			level, wrong = Critical, append(wrong, what)
+		}
+	}
+	if len(wrong) > 0 {
+		r.add("recorded", level, "%s", strings.Join(wrong, ", "))
+		return
+	}
+	if len(c.events.changed) == 0 {
+		r.add("recorded", OK, "no setting of pg_steno was changed since %s", c.sinceWhen())
+	}
+}
+
+// sameValue compares values of a setting; spaces and the order of a list's elements do not matter.
+func sameValue(a, b string) bool {
+	split := func(s string) []string {
+		list := strings.Split(s, ",")
+		for i := range list {
+			list[i] = strings.ToLower(strings.TrimSpace(list[i]))
+		}
+		slices.Sort(list)
+		return list
+	}
+	return slices.Equal(split(a), split(b))
+}
+
+// slots says which readers lose something.
+func (c *checker) slots() {
+	r := c.result
+	all, err := slot.Statuses(c.trail)
+	if err != nil {
+		r.add("slots", Unknown, "%s", query.OpenError(err))
+		return
+	}
+	limit := c.megabytes("steno.slot_max_size") * 1024 * 1024
+	level, wrong := OK, []string{}
+	for i := range all {
+		s := &all[i]
+		r.Metrics = append(r.Metrics, Metric{Name: "slot_behind_bytes", Label: s.Name, Value: float64(s.Bytes), kind: "gauge", unit: "B", help: "Bytes that a slot keeps."})
+		switch {
+		case s.State != slot.Active:
+			level, wrong = Critical, append(wrong, fmt.Sprintf("slot %s is %s", s.Name, s.State))
+		case limit > 0 && float64(s.Bytes) >= limit*c.SlotWarning/100:
+			level, wrong = worse(level, Warning), append(wrong, fmt.Sprintf("slot %s keeps %s, %.0f %% of steno.slot_max_size", s.Name, humanize.IBytes(uint64(s.Bytes)), 100*float64(s.Bytes)/limit))
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		r.add("slots", level, "%s", strings.Join(wrong, ", "))
+	case len(all) > 0:
+		r.add("slots", OK, "%d", len(all))
+	}
+}
+
+// disk says how full the trail's disk is.
+func (c *checker) disk() {
+	r := c.result
+	used, free, err := usage(c.trail.Path)
+	if err != nil {
+		r.add("disk", Unknown, "%s", err)
+		return
+	}
+	r.gauge("disk_used_percent", "%", "What is used of the disk of the trail.", used)
+	r.gauge("disk_free_bytes", "B", "What is free on the disk of the trail.", free)
+	r.gauge("trail_bytes", "B", "Size of the trail.", float64(c.trail.Size()))
+	level := OK
+	switch {
+	case used >= c.DiskCritical:
+		level = Critical
+	case used >= c.DiskWarning:
+		level = Warning
+	}
+	r.add("disk", level, "%.0f %% used", used)
+}
+
+// kept says whether something was deleted that had to be kept.
+func (c *checker) kept() {
+	r := c.result
+	for _, what := range c.events.early {
+		c.state.alarm(&what, c.Now)
+	}
+	if c.Keep == 0 {
+		return
+	}
+	var wrong []string
+	oldest := int64(trail.MaxTime)
+	for _, s := range c.trail.Streams {
+		if len(s.Segments) == 0 {
+			continue
+		}
+		first := s.Segments[0]
+		if first.Err != nil || first.Number == 1 {
+			continue
+		}
+		// what was deleted was written before the first segment that exists
+		if age := c.since(first.Header.Created); age < c.Keep {
+			wrong = append(wrong, fmt.Sprintf("stream %d begins %s ago", s.Number, ago(age)))
+		}
+		oldest = min(oldest, first.Header.Created)
+	}
+	switch {
+	case len(wrong) > 0:
+		r.add("kept", Critical, "records were deleted that must be kept for %s: %s", ago(c.Keep), strings.Join(wrong, ", "))
+	case oldest == trail.MaxTime:
+		r.add("kept", OK, "nothing was ever deleted")
+	default:
+		r.add("kept", OK, "records of the last %s", ago(c.since(oldest)))
+	}
+}
+
+// remember reports what earlier checks found, and notes where this one has ended.
+func (c *checker) remember() {
+	r, s := c.result, c.state
+	s.Time = c.Now
+	if c.Forget {
+		s.Alarms = nil
+	}
+	s.Alarms = slices.DeleteFunc(s.Alarms, func(a alarm) bool {
+		if a.File != "" { // damage, as long as its file exists
+			_, err := os.Lstat(a.File)
+			return errors.Is(err, os.ErrNotExist) && !a.Seen.Equal(c.Now)
+		}
+		return c.Now.Sub(a.Seen) > c.Remember
+	})
+	for _, a := range s.Alarms {
+		when := ""
+		if !a.Seen.Equal(c.Now) {
+			when = fmt.Sprintf(" (found %s ago)", ago(c.Now.Sub(a.Seen)))
+		}
+		r.add(a.Item, a.Level, "%s%s", a.What, when)
+	}
+	for _, last := range c.report.Ends() {
+		if last.Block == 0 {
+			continue
+		}
+		s.move(&last, c.events.sealed[last.Stream])
+	}
+	for _, one := range c.trail.Streams {
+		for _, seg := range one.Segments {
+			if seg.Err == nil {
+				s.System, r.System = seg.Header.SystemID, seg.Header.SystemID
+			}
+		}
+	}
+	// The worst come first.
+	slices.SortStableFunc(r.Items, func(a, b Item) int {
+		if a.Level == b.Level {
+			return 0
+		}
+		if worse(a.Level, b.Level) == a.Level {
+			return -1
+		}
+		return 1
+	})
+}
+
+// tells selects the groups of blocks with records that a check looks at.
+func tells(c *trail.Contents) trail.Groups {
+	g := proof.TellingGroups(c)
+	g.Or(c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindSeal }))
+	return g
+}
+
+// StatePath is the file in which the state of a trail's checks is kept, if none is named: in $STATE_DIRECTORY,
+// /var/lib/steno for root, or steno in $XDG_STATE_HOME or ~/.local/state.
+func StatePath(t *trail.Trail) (string, error) {
+	dir := os.Getenv("STATE_DIRECTORY")
+	switch {
+	case dir != "":
+	case os.Geteuid() == 0:
+		dir = "/var/lib/steno"
+	case os.Getenv("XDG_STATE_HOME") != "":
+		dir = filepath.Join(os.Getenv("XDG_STATE_HOME"), "steno")
+	default:
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("no directory for the state of checks: name a file with --state: %w", err)
+		}
+		dir = filepath.Join(home, ".local", "state", "steno")
+	}
+	return filepath.Join(dir, stateName(t)), nil
+}

@@ -1,0 +1,19 @@
+//go:build unix
+
+package check
+
+import "golang.org/x/sys/unix"
+
+// usage is what is used of the file system of a path, in percent as df shows it, and what is free in bytes.
+func usage(path string) (percent, free float64, err error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return 0, 0, err
+	}
+	available, all := float64(s.Bavail), float64(s.Blocks)
+	used := all - float64(s.Bfree)
+	if used+available > 0 {
+		percent = 100 * used / (used + available)
+	}
+	return percent, available * float64(s.Bsize), nil
+}

@@ -1,0 +1,200 @@
+// What the new records tell: losses, ends without a stop, changes of settings, deletions, seals.
+
+package check
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// events are what the records tell that were written since the last check.
+type events struct {
+	dropped, refused, lost uint64
+	losses                 []alarm
+	early                  []alarm // deletions of what was not to be deleted yet
+	settings               map[string]string
+	changed                []change
+	sealed                 map[uint32]int64 // time of each stream's last seal
+	unsealed               map[uint32]int64 // end of the first block after it that has more than seals
+
+	started, stoppedAt int64
+}
+
+// change is one of a setting of pg_steno.
+type change struct {
+	time                       int64
+	name, old, new, file, line string
+	session, user              string // empty: of the server
+}
+
+func (c *change) String() string {
+	s := fmt.Sprintf("%s was '%s' and became '%s' at %s", c.name, c.old, c.new, render.Time(c.time))
+	if c.session != "" {
+		return s + fmt.Sprintf(", for session %s of user %s", c.session, c.user)
+	}
+	if c.file != "" {
+		s += fmt.Sprintf(", by line %s of %s", c.line, c.file)
+	}
+	return s
+}
+
+// inEffect are the settings of the server after these records, from those before; nil: they are not known.
+func (e *events) inEffect(before map[string]string) map[string]string {
+	settings := maps.Clone(before)
+	if e.settings != nil {
+		settings = e.settings
+	}
+	for i := range e.changed {
+		if one := &e.changed[i]; one.session == "" && settings != nil && (e.settings == nil || one.time > e.started) {
+			settings[one.name] = one.new
+		}
+	}
+	return settings
+}
+
+// stopped says whether the server was stopped since it was started last, as far as that is known.
+func (e *events) stopped() bool { return e.stoppedAt > e.started }
+
+// read reads the blocks behind the positions of the last check.
+func (e *events) read(ctx context.Context, t *trail.Trail, s *state) error {
+	*e = events{sealed: map[uint32]int64{}, unsealed: map[uint32]int64{}}
+	scan := t.Index().Scan(ctx, trail.ScanOptions{
+		Since: trail.MinTime, Until: trail.MaxTime,
+		Blocks: func(ref *trail.BlockRef) bool {
+			p := s.position(ref.Segment.Stream.Number)
+			return p == nil || ref.Number > p.Block
+		},
+		Contents: tells,
+		Warn:     func(error) {}, // the verification has said it
+	})
+	defer scan.Close()
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	ends := map[uint32]map[uint64]int64{} // of blocks with records other than seals, by stream and block
+	seals := map[uint32]uint64{}          // the last sealed block
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for reader := scan.Reader(); reader.Next(); {
+				r, stream := &reader.Record, reader.Ref.Segment.Stream.Number
+				mu.Lock()
+				if r.Kind == trail.KindSeal {
+					e.sealed[stream] = max(e.sealed[stream], r.Time)
+					seals[stream] = max(seals[stream], reader.Ref.Number-1)
+				} else {
+					if ends[stream] == nil {
+						ends[stream] = map[uint64]int64{}
+					}
+					ends[stream][reader.Ref.Number] = reader.Ref.LastEnd
+					e.record(r)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	slices.SortStableFunc(e.changed, func(a, b change) int { return cmp.Compare(a.time, b.time) })
+	for stream, blocks := range ends {
+		for number, end := range blocks {
+			if first := e.unsealed[stream]; number > seals[stream] && (first == 0 || end < first) {
+				e.unsealed[stream] = end
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (e *events) record(r *trail.Record) {
+	text := func(name string) string {
+		v, _ := r.ExtraValue(name)
+		return string(v)
+	}
+	number := func(name string) uint64 {
+		n, _ := strconv.ParseUint(text(name), 10, 64)
+		return n
+	}
+	loss := func(level Level, format string, args ...any) {
+		e.losses = append(e.losses, alarm{Item: "losses", Level: level, What: fmt.Sprintf(format, args...)})
+	}
+	at := render.Time(r.Time)
+	switch r.Kind {
+	case trail.KindGap:
+		n := max(1, number("count"))
+		e.dropped += n
+		loss(Critical, "%s records dropped at %s (%s)", humanize.Comma(int64(n)), at, text("reason"))
+	case trail.KindSetting:
+		if !strings.HasPrefix(text("name"), "steno.") {
+			return
+		}
+		one := change{time: r.Time, name: text("name"), old: text("old"), new: text("new"), file: text("file"), line: text("line")}
+		if text("source") != "server" {
+			if !hides(one.name) {
+				return
+			}
+			one.session, one.user = r.Session.ID().String(), string(r.Session.Fact(trail.KeyUser))
+		}
+		e.changed = append(e.changed, one)
+	case trail.KindServer:
+		switch event := text("event"); event {
+		case "start":
+			if r.Time < e.started {
+				return
+			}
+			e.started = r.Time
+			e.settings = map[string]string{}
+			for name, value := range r.ExtraPairs {
+				if strings.HasPrefix(string(name), "steno.") {
+					e.settings[string(name)] = string(value)
+				}
+			}
+		case "stop":
+			e.stoppedAt = max(e.stoppedAt, r.Time)
+		case "recovered":
+			e.refused += number("refused")
+			if n := number("refused"); n > 0 {
+				loss(Critical, "%s statements refused from %s until %s (%s)", humanize.Comma(int64(n)), text("since"), text("until"), text("reason"))
+			} else {
+				loss(Warning, "the trail could not be written from %s until %s (%s)", text("since"), text("until"), text("reason"))
+			}
+		case "lost":
+			first, last, _ := strings.Cut(text("blocks"), "-")
+			a, _ := strconv.ParseUint(first, 10, 64)
+			b, _ := strconv.ParseUint(last, 10, 64)
+			e.lost += max(1, b-a+1)
+			loss(Critical, "blocks %s of stream %s were lost at %s: they could not be synced", text("blocks"), text("stream"), at)
+		case "torn":
+			loss(Warning, "an unfinished block of %s bytes was cut off at %s", text("bytes"), at)
+		case "recover":
+			loss(Warning, "the server had ended without a stop before %s; %s records were recovered", at, text("records"))
+		case "restart":
+			loss(Warning, "writer %s was not running from %s until %s", text("writer"), text("since"), at)
+		case "branch":
+			loss(Critical, "stream %s was not as the server had left it at %s (%s)", text("stream"), at, text("reason"))
+		case "deleted":
+			if d, ok := trail.ParseDeletion(r); ok && text("reason") == "slot_max_size" && text("repeated") == "" {
+				e.early = append(e.early, alarm{Item: "kept", Level: Critical, What: fmt.Sprintf("segments %d to %d of stream %d were deleted at %s although a slot needed them", d.FirstSegment, d.LastSegment, d.Stream, at)})
+			}
+		}
+	}
+}
+
+// hides says whether a setting that a session can have for itself leaves something out of the trail.
+func hides(name string) bool {
+	switch name {
+	case "steno.log", "steno.log_nested", "steno.log_catalog", "steno.log_referential_checks", "steno.log_extension_scripts", "steno.log_relation",
+		"steno.log_rows", "steno.log_statement", "steno.log_parameter", "steno.log_parameter_max_size", "steno.delivery", "steno.role", "steno.sync":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,158 @@
+// The processes of the server, and its rings.
+
+package check
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/live"
+)
+
+// server is what is known of the running server.
+type server struct {
+	why        string // there are no rings
+	postmaster int    // 0: not known
+	writers    int
+	unrecorded uint64
+	lag        uint64
+	oldest     int64 // when the first record ended that is not in the trail; 0: none, or not known
+	err        error
+}
+
+func (s *server) running() bool { return s.why == "" }
+
+func (c *checker) findServer() {
+	if c.Offline {
+		c.server.why = "not looked for"
+		return
+	}
+	paths := slices.Clone(c.Rings)
+	if dir := c.setting("steno.ring_directory"); dir != "" {
+		paths = append(paths, dir)
+	}
+	f := live.New(c.trail, paths)
+	if c.server.why = f.Find(); c.server.why != "" {
+		return
+	}
+	defer f.Close()
+	s := &c.server
+	s.postmaster, s.writers = int(f.Ring.Postmaster), f.Ring.Writers
+	s.unrecorded, s.err = f.Unrecorded()
+	for i := 0; i < f.Ring.Rings && s.err == nil; i++ {
+		one, err := f.Ring.Live(i)
+		if s.err = err; err != nil {
+			break
+		}
+		s.lag += one.Used()
+		if one.Oldest != 0 && (s.oldest == 0 || one.Oldest < s.oldest) {
+			s.oldest = one.Oldest
+		}
+	}
+	if !f.InUse() { // it has ended meanwhile
+		*s = server{why: "no rings: the server has just ended"}
+	}
+}
+
+// serverRuns says whether the server runs, with pg_steno.
+func (c *checker) serverRuns() {
+	r, s := c.result, &c.server
+	switch pid := c.postmasterPid(); {
+	case c.Offline:
+	case s.running() && s.err != nil:
+		r.add("server", Unknown, "its rings cannot be read: %s", s.err)
+	case s.running():
+		r.add("server", OK, "runs with pg_steno, process %d", s.postmaster)
+	case strings.HasPrefix(s.why, "rings cannot be read"), strings.Contains(s.why, "several servers"):
+		r.add("server", Unknown, "%s", s.why)
+	case pid != 0:
+		r.add("server", Critical, "runs as process %d, but without pg_steno, or with its rings elsewhere: see --rings (%s)", pid, s.why)
+	default:
+		r.add("server", Critical, "no server that writes this trail runs here (%s); --offline checks a copy", s.why)
+	}
+}
+
+// postmasterPid is the process of the server in whose data directory the trail is, if it runs; 0: it does not, or that
+// is not known.
+func (c *checker) postmasterPid() int {
+	path, err := filepath.EvalSymlinks(c.trail.Path)
+	if err != nil {
+		return 0
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "postmaster.pid"))
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil || pid <= 0 {
+		return 0
+	}
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil && hasProc() {
+		return 0
+	}
+	return pid
+}
+
+func hasProc() bool {
+	_, err := os.Stat("/proc/self/stat")
+	return err == nil
+}
+
+var writerTitle = regexp.MustCompile(`\bsteno writer (\d+)`)
+
+// writersRun looks for the writers among the processes of the server.
+func (c *checker) writersRun() {
+	s := &c.server
+	if !s.running() || s.err != nil || !hasProc() {
+		return
+	}
+	there := map[int]string{} // state of each writer's process
+	all, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return
+	}
+	seen := false
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		// the name of a program can contain anything
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		if len(fields) < 2 || fields[1] != strconv.Itoa(s.postmaster) {
+			continue
+		}
+		seen = true
+		title, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		if m := writerTitle.FindStringSubmatch(string(title)); m != nil {
+			n, _ := strconv.Atoi(m[1])
+			there[n] = fields[0]
+		}
+	}
+	if !seen { // in another namespace of processes
+		c.result.add("writers", Unknown, "the server's processes cannot be seen from here")
+		return
+	}
+	var wrong []string
+	for n := range s.writers {
+		switch state, ok := there[n]; {
+		case !ok:
+			wrong = append(wrong, fmt.Sprintf("writer %d does not run", n))
+		case state == "T" || state == "t":
+			wrong = append(wrong, fmt.Sprintf("writer %d is stopped (by a signal or a debugger)", n))
+		case state == "Z" || state == "X":
+			wrong = append(wrong, fmt.Sprintf("writer %d has ended", n))
+		}
+	}
+	if len(wrong) > 0 {
+		c.result.add("writers", Critical, "%s", strings.Join(wrong, ", "))
+		return
+	}
+	c.result.add("writers", OK, "%d", s.writers)
+}

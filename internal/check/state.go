@@ -1,0 +1,227 @@
+// What is kept from one check to the next.
+
+package check
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/pg-steno/pg_steno/internal/private"
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/verify"
+)
+
+// stateVersion is the version of the state file.
+const stateVersion = 1
+
+// state is what the file has.
+type state struct {
+	Version   int        `json:"version"`
+	System    uint64     `json:"system_id,string"`
+	Trail     string     `json:"trail"`
+	Time      time.Time  `json:"time"` // of the last check
+	Positions []position `json:"positions"`
+	// Settings of pg_steno in the server's configuration; nil: not known.
+	Settings map[string]string `json:"settings,omitempty"`
+	Alarms   []alarm           `json:"alarms,omitempty"`
+	// since the first check
+	Dropped uint64 `json:"dropped"`
+	Refused uint64 `json:"refused"`
+	Lost    uint64 `json:"lost"`
+	// Trusted are the keys that seals have named by which later ones are made.
+	Trusted map[string]string `json:"trusted,omitempty"`
+}
+
+// position is how far a stream was read.
+type position struct {
+	Stream  uint32 `json:"stream"`
+	Segment uint64 `json:"segment"`
+	Block   uint64 `json:"block"`
+	Record  uint64 `json:"record"`
+	Hash    string `json:"hash"`
+	Sealed  int64  `json:"sealed,omitempty"` // time of the last seal; 0: there was none
+}
+
+// alarm is something that is reported again.
+type alarm struct {
+	Item  string    `json:"item"`
+	Level Level     `json:"level"`
+	What  string    `json:"what"`
+	File  string    `json:"file,omitempty"` // that is damaged
+	Seen  time.Time `json:"seen"`           // first
+}
+
+// mostAlarms bounds how many are kept: the first ones.
+const mostAlarms = 100
+
+// alarm adds one that is not there yet.
+func (s *state) alarm(a *alarm, now time.Time) {
+	if slices.ContainsFunc(s.Alarms, func(b alarm) bool { return a.Item == b.Item && a.What == b.What }) || len(s.Alarms) == mostAlarms {
+		return
+	}
+	one := *a
+	one.Seen = now
+	s.Alarms = append(s.Alarms, one)
+}
+
+func (s *state) position(stream uint32) *position {
+	for i := range s.Positions {
+		if s.Positions[i].Stream == stream {
+			return &s.Positions[i]
+		}
+	}
+	return nil
+}
+
+// move notes how far a stream was read.
+func (s *state) move(last *verify.Last, sealed int64) {
+	p := s.position(last.Stream)
+	if p == nil {
+		s.Positions = append(s.Positions, position{Stream: last.Stream})
+		p = &s.Positions[len(s.Positions)-1]
+	}
+	if last.Block < p.Block {
+		return // the end is missing: that is damage, and must be found again
+	}
+	p.Segment, p.Block, p.Record, p.Hash = last.Segment, last.Block, last.Record, hex.EncodeToString(last.Hash[:])
+	if sealed != 0 {
+		p.Sealed = sealed
+	}
+	for id, key := range last.Trusted {
+		if s.Trusted == nil {
+			s.Trusted = map[string]string{}
+		}
+		s.Trusted[id] = hex.EncodeToString(key)
+	}
+}
+
+// trust adds the keys that trusted ones have named.
+func (s *state) trust(keys seal.Keys) {
+	for id, digits := range s.Trusted {
+		if key, err := hex.DecodeString(digits); err == nil && len(key) == ed25519.PublicKeySize {
+			keys[id] = key
+		}
+	}
+}
+
+// anchors are the last blocks that were read: they must still be there.
+func (s *state) anchors() (all []*seal.Anchor) {
+	for _, p := range s.Positions {
+		a := &seal.Anchor{Seal: seal.Seal{SystemID: s.System, Stream: p.Stream, Segment: p.Segment, Block: p.Block, Record: p.Record, Time: toMicros(s.Time)}, From: "of the last check"}
+		hash, _ := hex.DecodeString(p.Hash)
+		copy(a.Hash[:], hash)
+		all = append(all, a)
+	}
+	return all
+}
+
+func toMicros(t time.Time) int64 { return t.UnixMicro() - 946684800*1e6 }
+
+// stateFile is the file while it is locked.
+type stateFile struct {
+	path  string
+	lock  *os.File
+	trail string // of the trail
+}
+
+// stateName is different for each trail.
+func stateName(t *trail.Trail) string {
+	path := t.Path
+	if p, err := filepath.Abs(path); err == nil {
+		path = p
+	}
+	if p, err := filepath.EvalSymlinks(path); err == nil {
+		path = p
+	}
+	sum := sha256.Sum256([]byte(path))
+	return "check-" + hex.EncodeToString(sum[:8]) + ".json"
+}
+
+// openState locks the state of a trail's checks; its directory is created if the path is not given.
+func openState(path string, t *trail.Trail) (*stateFile, error) {
+	if path == "" {
+		var err error
+		if path, err = StatePath(t); err != nil {
+			return nil, err
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return nil, fmt.Errorf("no directory for the state of checks: name a file with --state: %w", err)
+		}
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state of checks: %w", err)
+	}
+	ok, err := private.TryLock(lock)
+	if err == nil && !ok {
+		err = errors.New("another check of this trail is running")
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return &stateFile{path: path, lock: lock, trail: t.Path}, nil
+}
+
+func (f *stateFile) Close() { f.lock.Close() }
+
+// mostState bounds the file.
+const mostState = 4 << 20
+
+func (f *stateFile) read() (*state, error) {
+	s := &state{Version: stateVersion, Trail: f.trail}
+	file, err := os.Open(f.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return s, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("state of checks: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, mostState))
+	if err == nil {
+		err = json.Unmarshal(text, s)
+	}
+	if err == nil && s.Version != stateVersion {
+		err = fmt.Errorf("it has version %d, and this program reads version %d", s.Version, stateVersion)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state of checks: %s: %w; remove the file, and the next check is the first one", f.path, err)
+	}
+	return s, nil
+}
+
+// write replaces the file; whoever dies meanwhile leaves the old one.
+func (f *stateFile) write(s *state) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	temporary := f.path + ".new"
+	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err == nil {
+		_, err = file.Write(append(text, '\n'))
+		if e := file.Sync(); err == nil {
+			err = e
+		}
+		if e := file.Close(); err == nil {
+			err = e
+		}
+	}
+	if err == nil {
+		err = os.Rename(temporary, f.path)
+	}
+	if err != nil {
+		return fmt.Errorf("state of checks: %w", err)
+	}
+	return nil
+}
