@@ -3,12 +3,15 @@
 # script is run on the server, then the same statements again, and none may fail that did not fail before.  Then random
 # grants and memberships are revoked: what fails then, the dry run must have predicted.
 #
-# STENO_SEED and STENO_STEPS try others than those that are tried always: seeds, and how many graphs each has.
+# STENO_SEED and STENO_STEPS try others than those that are tried always: seeds, and how many graphs each has.  STENO_GRAPHS
+# is how many graphs are tried in all, in such batches, with a server and a seed each: STENO_GRAPHS=10000 tries 10,000, with
+# the seeds from STENO_SEED on.  The output names what each batch had, so that a failure can be repeated with its seed alone.
 
 use strict;
 use warnings;
 
 use JSON::PP;
+use POSIX 'ceil';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
@@ -16,10 +19,10 @@ use Test::More;
 
 my @seeds = split /,/, $ENV{STENO_SEED} // '1';
 my $graphs = $ENV{STENO_STEPS} // 100;
+@seeds = $seeds[0] .. $seeds[0] + ceil($ENV{STENO_GRAPHS} / $graphs) - 1 if $ENV{STENO_GRAPHS};
 my $json = JSON::PP->new->utf8;
 my $folder = PostgreSQL::Test::Utils::tempdir();
-my $node = new_node('main', conf => "allow_in_place_tablespaces = on\nlog_min_messages = panic\n");
-my $admin = $node->safe_psql('postgres', 'SELECT current_user');
+my $node;
 
 # What records do not show, and is reached through groups.
 my @predefined = qw(pg_monitor pg_read_server_files pg_checkpoint pg_read_all_settings pg_stat_scan_tables pg_read_all_data pg_write_all_data);
@@ -152,16 +155,18 @@ sub review
 	return $json->decode($out);
 }
 
-my $n = 0;
+my $tried = 0;
 foreach my $seed (@seeds)
 {
-	srand $seed;
+	$node = new_node("main$seed", conf => "allow_in_place_tablespaces = on\nlog_min_messages = panic\n");
+	srand $seed; # a free port is looked for at random
+	my $admin = $node->safe_psql('postgres', 'SELECT current_user');
 	$node->safe_psql('postgres', 'CREATE DATABASE graphs');
 	$node->safe_psql('postgres', 'REVOKE ALL ON DATABASE graphs FROM PUBLIC; GRANT CONNECT ON DATABASE graphs TO PUBLIC');
 	my ($setup, @grants, @steps) = ("CREATE FOREIGN DATA WRAPPER nowhere;\n");
-	foreach (1 .. $graphs)
+	foreach my $n (1 .. $graphs)
 	{
-		my ($make, $grants, $steps) = graph(++$n);
+		my ($make, $grants, $steps) = graph($n);
 
 		$setup .= $make;
 		push @grants, @$grants;
@@ -229,8 +234,10 @@ foreach my $seed (@seeds)
 	ok(scalar(@broken), 'something fails');
 	is_deeply(\@missed, [], 'failed, but was not predicted') or diag(map { "$_: @{ $steps[$_] }\n" } @missed);
 	is_deeply(\@extra, [], 'predicted, but did not fail') or diag(map { "$_: @{ $steps[$_] }: $fails{$_}\n" } @extra);
-	$node->safe_psql('postgres', 'DROP DATABASE graphs');
-	$node->safe_psql('postgres', join '', map { "DROP TABLESPACE IF EXISTS s${_}_space;\n" } $n - $graphs + 1 .. $n);
+	$tried += $graphs;
+	note("seed $seed is done: $tried graphs so far");
+	$node->stop;
+	$node->clean_node;
 }
 
 done_testing();

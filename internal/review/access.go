@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/proof"
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -24,8 +25,11 @@ type AccessOptions struct {
 	// NewSince is from when on access is new that was not there before; trail.MinTime: the last tenth
 	// of the period.
 	NewSince int64
-	// Reduced are grants with which the recorded statements are tried; nil: none.
+	// Reduced are grants with which the recorded statements are tried; nil: none. Applied says what of a script made them.
 	Reduced *Grants
+	Applied *Applied
+	// Apart are the system identifiers of other servers that have written a part of the trails; see OfServer.
+	Apart []string
 }
 
 // Access is a review of access, as far as it is needed to make a script of it.
@@ -80,16 +84,23 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 		{"period from", stamp(a.from)}, {"period until", stamp(a.to)},
 		{"databases", o.Grants.Inside()}, {"grants of", o.Grants.Taken}, {"trail", o.Trails},
 	}
-	out := &Access{Document: doc, policy: a.policy, lacking: lacking || wrong.bad}
+	if o.Grants.System != "" {
+		doc.Facts = append(doc.Facts, Fact{"server", o.Grants.System})
+	}
+	out := &Access{Document: doc, policy: a.policy, lacking: lacking || wrong.bad || len(o.Apart) > 0}
 	out.describe = fmt.Sprintf("from %s until %s", text(stamp(a.from)), text(stamp(a.to)))
 	idle, kept := a.idleMembers(out)
 	doc.Sections = []*Section{
 		a.unusedGrants(out), a.unusedColumns(), a.undecided(), idle, kept, a.dormant(), a.newAccess(), a.rareAccess(), a.newAddresses(), a.refused(),
 	}
+	if o.Applied != nil {
+		doc.Facts = append(doc.Facts, Fact{"script", o.Applied.String()})
+	}
 	if o.Reduced != nil {
-		doc.Sections = append([]*Section{a.dryRun(newPolicy(o.Reduced))}, doc.Sections...)
+		doc.Sections = append([]*Section{a.dryRun(newPolicy(o.Reduced), out.lacking)}, doc.Sections...)
 	}
 	doc.Limits = append(append(wrong.list, a.limits()...), exclusions...)
+	doc.Warnings = a.unknownRoles()
 	return out, nil
 }
 
@@ -222,6 +233,23 @@ func (a *access) noteUnknown(s *statement, variants []*statement) {
 // wanted says whether the answer is about a role.
 func (a *access) wanted(role string) bool {
 	return len(a.Roles) == 0 || slices.Contains(a.Roles, role) || role == "" && slices.Contains(a.Roles, "PUBLIC")
+}
+
+// unknownRoles tells of roles that the answer is to be about, and that are neither among the grants nor in the trail.
+func (a *access) unknownRoles() (all []string) {
+	names := a.Grants.roleNames()
+	for _, s := range a.found.statements {
+		names = append(names, s.user, s.role)
+	}
+	for l := range a.found.logins {
+		names = append(names, l.user)
+	}
+	for _, role := range a.Roles {
+		if role != "PUBLIC" && !slices.Contains(names, role) {
+			all = append(all, fmt.Sprintf("no role of the name %q is among the grants or in the trail; nearest: %q", role, query.Nearest(role, names)))
+		}
+	}
+	return all
 }
 
 // reviewed says whether the answer is about a grant: not about those of owners, superusers, the
@@ -576,6 +604,11 @@ func (a *access) limits() (all []string) {
 	const quarter = 92 * 24 * time.Hour
 	if long := time.Duration(a.to-a.from) * time.Microsecond; long < quarter {
 		say("The period is %s long: what is used once a month, a quarter or a year may be missing in it.", lengthOf(long))
+	}
+	if len(a.Apart) > 0 {
+		say("What other servers have recorded in these trails is left out, also what this one has recorded before pg_upgrade. Their system identifiers: %s", strings.Join(a.Apart, ", "))
+	} else if a.Grants.System == "" {
+		say("The grants do not say of which server they are. That the trail is of the same one is not checked.")
 	}
 	var dropped []string
 	for k := range a.unknown {

@@ -19,8 +19,8 @@ type Document struct {
 	Review   string // access, person, subject, change
 	Facts    []Fact
 	Sections []*Section
-	// Limits are what the trail cannot know, or lacks.
-	Limits []string
+	// Limits are what the trail cannot know, or lacks. Warnings are what makes the answer likely to be one to another question.
+	Limits, Warnings []string
 	// Incomplete says that the trail is damaged, or that something could not be read.
 	Incomplete bool
 }
@@ -75,19 +75,40 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// Write writes the document in a format: text, markdown or json.
-func (d *Document) Write(w io.Writer, format string) error {
+// Documents are the answers for several servers.
+type Documents []*Document
+
+// Write writes the documents in a format: text, markdown or json. Several are one JSON object.
+func (all Documents) Write(w io.Writer, format string) error {
 	b := bufio.NewWriter(w)
-	switch format {
-	case "json":
-		d.json(b)
-	case "markdown":
-		d.markdown(b)
-	default:
-		d.text(b)
+	object := len(all) > 1 && format == "json"
+	if object {
+		_, _ = fmt.Fprintf(b, `{"review":%s,"servers":[`, render.AppendJSON(nil, []byte(all[0].Review)))
+	}
+	for i, d := range all {
+		switch format {
+		case "json":
+			if i > 0 {
+				_ = b.WriteByte(',')
+			}
+			d.json(b)
+		case "markdown":
+			d.markdown(b)
+		default:
+			if i > 0 {
+				_ = b.WriteByte('\n')
+			}
+			d.text(b)
+		}
+	}
+	if object {
+		_, _ = b.WriteString("]}\n")
 	}
 	return b.Flush()
 }
+
+// Write writes the document in a format: text, markdown or json.
+func (d *Document) Write(w io.Writer, format string) error { return Documents{d}.Write(w, format) }
 
 // Formats are those of Write.
 var Formats = []string{"text", "json", "markdown"}
@@ -95,6 +116,12 @@ var Formats = []string{"text", "json", "markdown"}
 // ---- text ----
 
 func (d *Document) text(b *bufio.Writer) {
+	for _, warning := range d.Warnings {
+		fmt.Fprintf(b, "WARNING: %s\n", render.Safe(warning))
+	}
+	if len(d.Warnings) > 0 {
+		_ = b.WriteByte('\n')
+	}
 	width := 0
 	for _, f := range d.Facts {
 		width = max(width, len(f.Name))
@@ -168,6 +195,9 @@ func (s *Section) table(b *bufio.Writer) {
 
 func (d *Document) markdown(b *bufio.Writer) {
 	fmt.Fprintf(b, "# Review: %s\n\n", d.Review)
+	for _, warning := range d.Warnings {
+		fmt.Fprintf(b, "**Warning:** %s\n\n", markdownCell(warning))
+	}
 	for _, f := range d.Facts {
 		if v := text(f.Value); v != "" {
 			fmt.Fprintf(b, "- %s: %s\n", f.Name, markdownCell(v))
@@ -241,6 +271,10 @@ func (d *Document) json(b *bufio.Writer) {
 	out = append(out, '{')
 	key("review")
 	out = render.AppendJSON(out, []byte(d.Review))
+	if len(d.Warnings) > 0 {
+		key("warnings")
+		out = appendJSONValue(out, d.Warnings)
+	}
 	for _, f := range d.Facts {
 		key(strings.ReplaceAll(f.Name, " ", "_"))
 		out = appendJSONValue(out, f.Value)

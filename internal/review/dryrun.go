@@ -10,14 +10,18 @@ import (
 )
 
 // dryRun lists the statements that a reduced set of grants would have refused.
-func (a *access) dryRun(reduced *policy) *Section {
+func (a *access) dryRun(reduced *policy, lacking bool) *Section {
 	s := &Section{
-		Key: "dry_run", Title: "Dry run: statements that the reduced grants would have refused", Empty: "None: every recorded statement would have been allowed.",
+		Key: "dry_run", Title: "Dry run: statements that the reduced grants would have refused", Empty: a.nothingFails(lacking),
 		Note:    `"may fail": the record does not tell whether the statement needs it. Statements of one shape are one line.`,
 		Columns: []string{"verdict", "user", "role", "database", "reason", "statements", "records", "last_record", "text"},
 	}
 	for _, st := range a.found.statements {
-		if st.earlier || st.fine == 0 || !a.wanted(st.role) {
+		count := st.fine
+		if st.started {
+			count = st.worked.count // they had not ended
+		}
+		if st.earlier || count == 0 || !a.wanted(st.role) {
 			continue
 		}
 		v, why := a.tried(a.now(st), reduced)
@@ -32,7 +36,7 @@ func (a *access) dryRun(reduced *policy) *Section {
 		for _, id := range st.early {
 			records = append(records, id.String())
 		}
-		s.add(word, st.user, st.role, st.db, why, st.fine, records, st.worked.last, st.text)
+		s.add(word, st.user, st.role, st.db, why, count, records, st.worked.last, st.text)
 	}
 	slices.SortStableFunc(s.Rows, func(a, b []any) int {
 		if a[0] == b[0] {
@@ -43,6 +47,18 @@ func (a *access) dryRun(reduced *policy) *Section {
 		return 1
 	})
 	return s
+}
+
+// nothingFails is what a dry run says if no statement would have been refused.
+func (a *access) nothingFails(lacking bool) string {
+	of := ""
+	if len(a.Roles) > 0 {
+		of = " of these roles"
+	}
+	if lacking {
+		return "None of the statements" + of + " that were recorded; part of the period was not recorded, or cannot be read: see below."
+	}
+	return "None: every recorded statement" + of + " would have been allowed."
 }
 
 // now is a statement with the names that its role and what it uses have now.
@@ -105,6 +121,9 @@ func (a *access) tried(s *statement, reduced *policy) (v verdict, why string) {
 			v, why = to, reason
 		}
 	}
+	if v, why := a.login(s, reduced); v != allowed {
+		return v, why
+	}
 	if s.command == "connect" && len(s.relations) == 0 {
 		n := need{role: s.role, db: s.db, kind: onDatabase, object: s.db, letter: 'c'}
 		worse(a.compare(&n, reduced))
@@ -141,6 +160,25 @@ func (a *access) tried(s *statement, reduced *policy) (v verdict, why string) {
 		}
 	}
 	return v, why
+}
+
+// login says whether the user of a statement could not log in any more. Of a session that was there before the period, the
+// trail does not say when it will log in again.
+func (a *access) login(s *statement, reduced *policy) (verdict, string) {
+	had, has := a.policy.roles[s.user], reduced.roles[s.user]
+	switch {
+	case had == nil || !had.Login:
+		return allowed, ""
+	case has == nil && len(reduced.roles) > 0:
+		return denied, "role " + QuoteName(s.user) + " does not exist"
+	case has == nil || has.Login:
+		return allowed, ""
+	case s.command == "connect" && len(s.relations) == 0:
+		return denied, "role " + QuoteName(s.user) + " is not permitted to log in"
+	case !s.nested && !a.connected[[2]string{s.db, s.user}]:
+		return uncertain, "role " + QuoteName(s.user) + " is not permitted to log in"
+	}
+	return allowed, ""
 }
 
 func canSet(p *policy, user, role, db string) bool {

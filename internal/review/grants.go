@@ -3,11 +3,13 @@
 package review
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,7 +18,9 @@ import (
 // databases, which are as they are. An ACL is a list of PostgreSQL's aclitem texts; where the
 // server has no list of its own for an object, it is the default one.
 type Grants struct {
-	Format      string       `json:"format"`
+	Format string `json:"format"`
+	// System is the system identifier of the server. Dumps do not have it.
+	System      string       `json:"system_identifier,omitempty"`
 	Taken       string       `json:"taken,omitempty"`
 	Version     int          `json:"server_version_num"`
 	Roles       []Role       `json:"roles"`
@@ -117,7 +121,7 @@ SET LOCAL search_path = pg_catalog;
 SET LOCAL quote_all_identifiers = off;
 SET LOCAL client_encoding = 'UTF8';
 SELECT json_build_object(
-  'format', '` + grantsFormat + `', 'taken', now(), 'server_version_num', current_setting('server_version_num')::int,
+  'format', '` + grantsFormat + `', 'system_identifier', (SELECT system_identifier::text FROM pg_control_system()), 'taken', now(), 'server_version_num', current_setting('server_version_num')::int,
   'roles', (SELECT json_agg(json_build_object('name', rolname, 'superuser', rolsuper, 'inherit', rolinherit, 'login', rolcanlogin) ORDER BY rolname) FROM pg_roles),
   'memberships', (SELECT coalesce(json_agg(json_build_object('role', g.rolname, 'member', m.rolname, 'grantor', u.rolname, 'admin', a.admin_option,
       'inherit', to_jsonb(a)->'inherit_option', 'set', to_jsonb(a)->'set_option') ORDER BY g.rolname, m.rolname), '[]')
@@ -199,20 +203,31 @@ func ParseGrants(text []byte) (*Grants, error) {
 
 // lists are all ACLs of a database.
 func (d *Database) lists() (all [][]string) {
-	all = append(all, d.ACL)
+	d.eachACL(func(_, _ string, acl *[]string) { all = append(all, *acl) })
+	return all
+}
+
+// eachACL calls f for all objects of a database and for columns with a list of their own, with what it is and its owner.
+func (d *Database) eachACL(f func(what, owner string, acl *[]string)) {
+	f("database "+QuoteName(d.Name), d.Owner, &d.ACL)
 	for i := range d.Schemas {
-		all = append(all, d.Schemas[i].ACL)
+		f("schema "+d.Schemas[i].Name, d.Schemas[i].Owner, &d.Schemas[i].ACL)
 	}
 	for i := range d.Relations {
-		all = append(all, d.Relations[i].ACL)
-		for _, list := range d.Relations[i].ColumnACL {
-			all = append(all, list)
+		r := &d.Relations[i]
+		f("table "+r.Name, r.Owner, &r.ACL)
+		for c, list := range r.ColumnACL {
+			f("column "+r.Name+"."+c, r.Owner, &list)
+			if len(list) > 0 {
+				r.ColumnACL[c] = list
+			} else {
+				delete(r.ColumnACL, c)
+			}
 		}
 	}
 	for i := range d.Functions {
-		all = append(all, d.Functions[i].ACL)
+		f("function "+d.Functions[i].Name, d.Functions[i].Owner, &d.Functions[i].ACL)
 	}
-	return all
 }
 
 // ReadGrants reads grants in any of the forms that --grants takes: JSON, or the text of pg_dump
@@ -230,9 +245,7 @@ func ReadGrants(r io.Reader, database string) (*Grants, error) {
 		return ParseGrants(text)
 	}
 	g := &Grants{Format: grantsFormat}
-	if err := g.apply(string(text), database, true); err != nil {
-		return nil, err
-	}
+	g.readDump(string(text), database)
 	if len(g.Databases) == 0 && len(g.Roles) == 0 {
 		return nil, errors.New(`it is neither the output of "steno review grants" nor that of pg_dump or pg_dumpall`)
 	}
@@ -240,7 +253,11 @@ func ReadGrants(r io.Reader, database string) (*Grants, error) {
 }
 
 // Join adds the grants of another database of the same server.
-func (g *Grants) Join(other *Grants) {
+func (g *Grants) Join(other *Grants) error {
+	if err := g.sameServer(other); err != nil {
+		return err
+	}
+	g.System = cmp.Or(g.System, other.System)
 	for _, r := range other.Roles {
 		if !slices.ContainsFunc(g.Roles, func(o Role) bool { return o.Name == r.Name }) {
 			g.Roles = append(g.Roles, r)
@@ -259,6 +276,39 @@ func (g *Grants) Join(other *Grants) {
 		}
 	}
 	g.Version = max(g.Version, other.Version)
+	return nil
+}
+
+// sameServer refuses grants of another server.
+func (g *Grants) sameServer(other *Grants) error {
+	if g.System != "" && other.System != "" && g.System != other.System {
+		return fmt.Errorf("the grants are of different servers, with the system identifiers %s and %s", g.System, other.System)
+	}
+	return nil
+}
+
+// OfServer limits what is read to the server from which the grants are. Others are those that have written a part of the
+// trails, too.
+func OfServer(s *Source, g *Grants) (others []string, err error) {
+	servers := s.Servers()
+	var of []string
+	for _, id := range servers {
+		of = append(of, strconv.FormatUint(id, 10))
+	}
+	switch {
+	case len(servers) == 0:
+		return nil, nil
+	case g.System == "" && len(servers) > 1:
+		return nil, fmt.Errorf("the trails are of several servers (%s), and the grants do not say of which they are: name the trails of one", strings.Join(of, ", "))
+	case g.System == "":
+		return nil, nil
+	}
+	at := slices.Index(of, g.System)
+	if at < 0 {
+		return nil, fmt.Errorf("the grants are those of another server: its system identifier is %s, that of the trail is %s", g.System, strings.Join(of, ", "))
+	}
+	s.System = servers[at]
+	return slices.Delete(of, at, at+1), nil
 }
 
 func (g *Grants) database(name string) *Database {
@@ -280,178 +330,33 @@ func (g *Grants) Inside() (names []string) {
 	return names
 }
 
-// ---- ACLs ----
-
-// aclItem is an element of an ACL. An empty grantee is PUBLIC.
-type aclItem struct {
-	grantee, grantor string
-	letters          string // of privileges
-	options          string // of those with grant option
-}
-
-// privilegeLetters are the letters of aclitem.
-var privilegeLetters = []struct {
-	letter byte
-	name   string
-}{
-	{'r', "SELECT"}, {'a', "INSERT"}, {'w', "UPDATE"}, {'d', "DELETE"}, {'D', "TRUNCATE"}, {'x', "REFERENCES"}, {'t', "TRIGGER"},
-	{'m', "MAINTAIN"}, {'X', "EXECUTE"}, {'U', "USAGE"}, {'C', "CREATE"}, {'T', "TEMPORARY"}, {'c', "CONNECT"}, {'s', "SET"}, {'A', "ALTER SYSTEM"},
-}
-
-func privilegeName(letter byte) string {
-	for _, p := range privilegeLetters {
-		if p.letter == letter {
-			return p.name
-		}
-	}
-	return "privilege " + string(rune(letter))
-}
-
-func privilegeLetter(name string) byte {
-	for _, p := range privilegeLetters {
-		if p.name == name {
-			return p.letter
-		}
-	}
-	return 0
-}
-
-// parseACLItem reads an aclitem: grantee=privileges/grantor. Names that are not of letters,
-// digits and underscores are in double quotes.
-func parseACLItem(s string) (a aclItem, err error) {
-	rest := s
-	name := func() string {
-		var out []byte
-		quoted := false
-		for i := 0; i < len(rest); i++ {
-			switch c := rest[i]; {
-			case c == '"' && quoted && i+1 < len(rest) && rest[i+1] == '"':
-				out = append(out, '"')
-				i++
-			case c == '"':
-				quoted = !quoted
-			case !quoted && (c == '=' || c == '/'):
-				rest = rest[i:]
-				return string(out)
-			default:
-				out = append(out, c)
-			}
-		}
-		rest = ""
-		return string(out)
-	}
-	a.grantee = name()
-	if !strings.HasPrefix(rest, "=") {
-		return a, fmt.Errorf("%q is not an element of an ACL", s)
-	}
-	rest = rest[1:]
-	for len(rest) > 0 && rest[0] != '/' {
-		a.letters += rest[:1]
-		if len(rest) > 1 && rest[1] == '*' {
-			a.options += rest[:1]
-			rest = rest[1:]
-		}
-		rest = rest[1:]
-	}
-	if rest != "" {
-		rest = rest[1:]
-		a.grantor = name()
-	}
-	return a, nil
-}
-
-func (a aclItem) String() string {
-	b := []byte(aclName(a.grantee) + "=")
-	for _, c := range []byte(a.letters) {
-		b = append(b, c)
-		if strings.IndexByte(a.options, c) >= 0 {
-			b = append(b, '*')
-		}
-	}
-	return string(b) + "/" + aclName(a.grantor)
-}
-
-// aclName is a name in an aclitem.
-func aclName(s string) string {
-	for _, c := range []byte(s) {
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_') {
-			return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
-		}
-	}
-	return s
-}
-
-// grantACL adds privileges for a role to an ACL, and revokeACL removes them: those that the same
-// grantor has granted, as GRANT and REVOKE do.
-func grantACL(acl []string, grantee, grantor, letters string, options bool) []string {
-	for i, text := range acl {
-		a, err := parseACLItem(text)
-		if err != nil || a.grantee != grantee || a.grantor != grantor {
-			continue
-		}
-		for _, c := range letters {
-			if !strings.ContainsRune(a.letters, c) {
-				a.letters += string(c)
-			}
-			if options && !strings.ContainsRune(a.options, c) {
-				a.options += string(c)
-			}
-		}
-		acl = slices.Clone(acl)
-		acl[i] = a.String()
-		return acl
-	}
-	a := aclItem{grantee: grantee, grantor: grantor, letters: letters}
-	if options {
-		a.options = letters
-	}
-	return append(slices.Clip(acl), a.String())
-}
-
-func revokeACL(acl []string, grantee, grantor, letters string, onlyOption bool) (out []string) {
-	without := func(s string) string {
-		return strings.Map(func(c rune) rune {
-			if strings.ContainsRune(letters, c) {
-				return -1
-			}
-			return c
-		}, s)
-	}
-	for _, text := range acl {
-		a, err := parseACLItem(text)
-		if err == nil && a.grantee == grantee && a.grantor == grantor {
-			a.options = without(a.options)
-			if !onlyOption {
-				a.letters = without(a.letters)
-			}
-			if a.letters == "" {
-				continue
-			}
-			text = a.String()
-		}
-		out = append(out, text)
-	}
-	return out
-}
-
-// Reduced are the grants of a file: saved ones, or these with a script of GRANT and REVOKE applied.
-func (g *Grants) Reduced(r io.Reader, database string) (*Grants, error) {
+// Reduced are the grants of a file: saved ones, or these with a script of GRANT and REVOKE applied. applied says what of
+// the script was; it is nil if the file has saved grants.
+func (g *Grants) Reduced(r io.Reader, database string) (reduced *Grants, applied *Applied, err error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if strings.HasPrefix(strings.TrimSpace(string(text[:min(len(text), 64)])), "{") {
-		return ParseGrants(text)
+	begin := strings.TrimSpace(string(text[:min(len(text), 64)]))
+	if strings.HasPrefix(begin, "{") {
+		if reduced, err = ParseGrants(text); err == nil {
+			err = g.sameServer(reduced)
+		}
+		return reduced, nil, err
+	}
+	if words, _ := (&script{text: string(text)}).next(); len(words) == 0 {
+		return nil, nil, errors.New("it has no statement")
 	}
 	image, err := json.Marshal(g)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := &Grants{}
-	if err := json.Unmarshal(image, out); err != nil {
-		return nil, err
+	reduced = &Grants{}
+	if err := json.Unmarshal(image, reduced); err != nil {
+		return nil, nil, err
 	}
-	return out, out.apply(string(text), database, false)
+	applied, err = reduced.applyScript(string(text), database)
+	return reduced, applied, err
 }
 
 // checkNames refuses names that are not as SQL writes them: they become part of a script.

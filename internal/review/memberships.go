@@ -10,7 +10,7 @@ import (
 
 // unseen are predefined roles whose rights do not show in records.
 func unseen(role string) bool {
-	return strings.HasPrefix(role, "pg_") && !slices.Contains([]string{"pg_read_all_data", "pg_write_all_data", "pg_maintain", databaseOwner}, role)
+	return strings.HasPrefix(role, "pg_") && role != databaseOwner && !slices.Contains(onEverything, role)
 }
 
 // leadsTo are the roles whose privileges a membership gives without SET ROLE, of which there are records. db is where
@@ -169,7 +169,15 @@ func (p *policy) useForGrant(s *statement) {
 			p.useMembership(s.role, g.grantee, s.db, false, s)
 		}
 	}
+	for _, all := range onEverything {
+		if p.has(s.role, all, s.db) {
+			p.useMembership(s.role, all, s.db, false, s)
+		}
+	}
 }
+
+// onEverything are the predefined roles that have a privilege on every table, and some on every schema.
+var onEverything = []string{"pg_read_all_data", "pg_write_all_data", "pg_maintain"}
 
 // ---- dry run ----
 
@@ -188,6 +196,9 @@ func (a *access) loses(role, db string, reduced *policy) string {
 
 func (a *access) findLost(role, db string, reduced *policy) string {
 	p := a.policy
+	if p.superuser(role) && !reduced.superuser(role) {
+		return "may need to be a superuser"
+	}
 	if p.superuser(role) || p.inside[db] == nil {
 		return ""
 	}
@@ -227,7 +238,7 @@ func (s *statement) plain(p *policy) bool {
 	if s.class == "transaction" || s.command == "connect" {
 		return true
 	}
-	if s.command != "SELECT" || s.calls || len(s.executes)+len(s.objects) > 0 {
+	if s.command != "SELECT" || s.calls || s.incomplete || len(s.executes)+len(s.objects) > 0 {
 		return false
 	}
 	return !slices.ContainsFunc(s.relations, func(r usedRelation) bool {
@@ -284,6 +295,11 @@ func (a *access) needsMember(s *statement, reduced *policy) string {
 
 // losesGrant says what a GRANT may need of privileges on the objects that it names.
 func (a *access) losesGrant(s *statement, reduced *policy) string {
+	for _, all := range onEverything { // with any privilege on the object, the server warns, and does not refuse
+		if a.policy.has(s.role, all, s.db) && !reduced.has(s.role, all, s.db) {
+			return "may need the rights of " + all
+		}
+	}
 	for _, g := range a.policy.grants {
 		if g.db != s.db || !a.policy.has(s.role, g.grantee, s.db) || !s.isAbout(g) {
 			continue

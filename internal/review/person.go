@@ -141,7 +141,7 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 		doc.Limits = append(doc.Limits, lacks.Error())
 	}
 	for _, missing := range query.NewNames(&choose).Look(ctx, o.Index) {
-		doc.Limits = append(doc.Limits, missing.Error())
+		doc.Warnings = append(doc.Warnings, missing.Error())
 	}
 	return doc, nil
 }

@@ -150,9 +150,7 @@ func TestScriptsChangeGrants(t *testing.T) {
 		{`REVOKE GRANT OPTION FOR SELECT ON t FROM "Y";`, []string{"own=arwdDxtm/own", "Y=r/own", "z=r/x"}},
 		{`/* REVOKE ALL ON t FROM "Y"; */ -- REVOKE ALL ON t FROM "Y";`, []string{"own=arwdDxtm/own", "Y=r/own", "z=r/x"}},
 	} {
-		if err := g.apply(step.sql, "db", true); err != nil {
-			t.Fatal(err)
-		}
+		g.readDump(step.sql, "db")
 		if got := g.Databases[0].Relations[0].ACL; !reflect.DeepEqual(got, step.want) {
 			t.Errorf("after %s: %v instead of %v", step.sql, got, step.want)
 		}
@@ -217,11 +215,9 @@ GRANT g TO n WITH INHERIT TRUE GRANTED BY lead;`
 		for _, name := range []string{"lead", "m", "n", "o"} {
 			g.Roles = append(g.Roles, Role{Name: name, Inherit: true})
 		}
-		if err := g.apply(before, "d", true); err != nil {
-			t.Fatal(err)
-		}
+		g.readDump(before, "d")
 		g.Version = test.version
-		if err := g.apply(test.script, "d", false); err != nil {
+		if _, err := g.applyScript(test.script, "d"); err != nil {
 			t.Fatal(err)
 		}
 		p := newPolicy(g)
@@ -288,7 +284,8 @@ func FuzzScript(f *testing.F) {
 	f.Add(`GRANT SELECT (a = b) ON SCHEMA (x) TO y;`) // what cannot be a name
 	f.Fuzz(func(_ *testing.T, text string) {
 		g := &Grants{Format: grantsFormat}
-		_ = g.apply(text, "db", true)
+		g.readDump(text, "db")
+		_, _ = g.applyScript(text, "db")
 		newPolicy(g)
 	})
 }
@@ -325,9 +322,7 @@ func TestNamesOfATextAreFound(t *testing.T) {
 func TestDatabasesAreConnectedTo(t *testing.T) {
 	for _, name := range []string{"shop", `a "b"`, `host=evil dbname=x`, `postgresql://evil/x`, `a='b\c'`} {
 		g := &Grants{}
-		if err := g.apply(connectTo(name)+"\nCREATE SCHEMA s;", "other", true); err != nil {
-			t.Fatal(err)
-		}
+		g.readDump(connectTo(name)+"\nCREATE SCHEMA s;", "other")
 		if g.database(name) == nil {
 			t.Errorf("%s: %s leads to %+v", name, connectTo(name), g.Databases)
 		}
@@ -542,5 +537,25 @@ func TestSubjectsTellOfWhatHasNotEnded(t *testing.T) {
 	}
 	if !slices.Equal(outcomes, []string{"ok", "no end is recorded"}) {
 		t.Errorf("%q", outcomes)
+	}
+}
+
+// TestGrantsUsePrivilegesOnEverything: with a privilege on the object, a GRANT without its grant option warns; without one,
+// it is refused.
+func TestGrantsUsePrivilegesOnEverything(t *testing.T) {
+	g := &Grants{Version: 150000, Roles: []Role{{Name: "own"}, {Name: "g"}, {Name: "alice", Inherit: true}, {Name: "pg_read_all_data"}},
+		Memberships: []Membership{{Role: "pg_read_all_data", Member: "alice"}},
+		Databases:   []Database{{Name: "shop", Inside: true, Unreviewed: []Unreviewed{}, Relations: []Relation{{Name: "public.t", Kind: "r", Owner: "own", ACL: []string{"own=arwdDxt/own"}}}}}}
+	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "GRANT SELECT ON t TO g", shape: *newShape(&trail.Shape{Class: trail.ClassRole, Command: []byte("GRANT"),
+		Objects: []trail.Object{{Action: trail.ActionUse, Type: []byte("table"), Name: []byte("public.t")}}}, "")}
+	s.worked.take(RecordID{Seq: 1}, 1)
+	a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(g), found: &used{statements: []*statement{s}}}
+	a.evaluate()
+	if a.policy.edges[0].used.count != 1 {
+		t.Error("the membership is not used")
+	}
+	reduced := &Grants{Version: 150000, Roles: g.Roles, Databases: g.Databases}
+	if v, why := a.tried(s, newPolicy(reduced)); v != uncertain {
+		t.Errorf("%v: %q", v, why)
 	}
 }

@@ -1,7 +1,8 @@
 // Package review answers the questions of people who review access: which privileges were granted and
 // never used, what somebody did, where a value was asked for, who changed a row.
 //
-//	grants.go   the grants of a server, as JSON; dump.go: as SQL
+//	grants.go   the grants of a server, as JSON; dump.go: as SQL; acl.go: lists of privileges
+//	grant.go    GRANT and REVOKE; apply.go: scripts of them; words.go: words of SQL
 //	policy.go   what PostgreSQL would allow with them
 //	scan.go     a pass over a trail, by all cores
 //	uses.go     what roles did, summed up by the shape of statements; hidden.go: what records do not name
@@ -22,6 +23,8 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/pg-steno/pg_steno/internal/proof"
@@ -34,6 +37,8 @@ type Source struct {
 	Index        *trail.Index
 	Trails       []string // as the command line names them, for the commands in the answer
 	Since, Until int64
+	// System is the system identifier of the server that the review is about; 0: of all.
+	System uint64
 	// Warn is told what is wrong in the trail. It is called by one goroutine at a time.
 	Warn func(error)
 	// Progress is told how many blocks are read, and how many there are; it may be nil.
@@ -49,6 +54,9 @@ type visitor interface {
 // scan reads records by all cores, each with a visitor of its own.
 func (s *Source) scan(ctx context.Context, o trail.ScanOptions, visitors []visitor) (trail.ScanStats, error) {
 	o.Warn = s.Warn
+	if s.System != 0 {
+		o.Blocks = func(ref *trail.BlockRef) bool { return ref.Segment.Header.SystemID == s.System }
+	}
 	scan := s.Index.Scan(ctx, o)
 	defer scan.Close()
 	var wg sync.WaitGroup
@@ -81,12 +89,45 @@ func (s *Source) bounds() (begin, end int64, records uint64) {
 	begin, end = trail.MaxTime, trail.MinTime
 	for i := range s.Index.Streams {
 		for k := range s.Index.Streams[i].Segments {
-			if one := &s.Index.Streams[i].Segments[k]; one.Records > 0 {
+			if one := &s.Index.Streams[i].Segments[k]; one.Records > 0 && (s.System == 0 || one.Segment.Header.SystemID == s.System) {
 				begin, end, records = min(begin, one.FirstTime), max(end, one.LastEnd), records+one.Records
 			}
 		}
 	}
 	return begin, end, records
+}
+
+// Servers are the system identifiers of the servers that have written the trails.
+func (s *Source) Servers() (all []uint64) {
+	for i := range s.Index.Streams {
+		for k := range s.Index.Streams[i].Segments {
+			one := &s.Index.Streams[i].Segments[k]
+			if id := one.Segment.Header.SystemID; one.Records > 0 && !slices.Contains(all, id) {
+				all = append(all, id)
+			}
+		}
+	}
+	return all
+}
+
+// EachServer makes an answer for each of the servers that have written the trails.
+func (s *Source) EachServer(review func(Source) (*Document, error)) (all Documents, err error) {
+	servers := s.Servers()
+	if len(servers) <= 1 {
+		doc, err := review(*s)
+		return Documents{doc}, err
+	}
+	for _, id := range servers {
+		one := *s
+		one.System = id
+		doc, err := review(one)
+		if err != nil {
+			return nil, err
+		}
+		doc.Facts = slices.Insert(doc.Facts, 0, Fact{"server", strconv.FormatUint(id, 10)})
+		all = append(all, doc)
+	}
+	return all, nil
 }
 
 // limits collects what the trail may lack, and hands everything on to another visitor.

@@ -64,13 +64,15 @@ func (o *personOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Source = source
-	answer, err := review.ReviewPerson(ctx, o.PersonOptions)
+	answers, err := source.EachServer(func(one review.Source) (*review.Document, error) {
+		o.Source = one
+		return review.ReviewPerson(ctx, o.PersonOptions)
+	})
 	done()
 	if err != nil {
 		return err
 	}
-	return o.write(answer)
+	return o.write(answers...)
 }
 
 // ---- subject ----
@@ -135,13 +137,15 @@ func (o *subjectOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.Source = source
-	answer, err := review.ReviewSubject(ctx, o.SubjectOptions)
+	answers, err := source.EachServer(func(one review.Source) (*review.Document, error) {
+		o.Source = one
+		return review.ReviewSubject(ctx, o.SubjectOptions)
+	})
 	done()
 	if err != nil {
 		return err
 	}
-	return o.write(answer)
+	return o.write(answers...)
 }
 
 // ---- change ----

@@ -93,8 +93,8 @@ func (o *common) open() (s review.Source, done func(), err error) {
 }
 
 // write writes an answer, which decides about the exit code.
-func (o *common) write(d *review.Document) error {
-	return o.warner.Result(d.Write(o.io.Out, o.format))
+func (o *common) write(all ...*review.Document) error {
+	return o.warner.Result(review.Documents(all).Write(o.io.Out, o.format))
 }
 
 // ---- access ----
@@ -174,8 +174,9 @@ func (o *accessOptions) run(ctx context.Context) error {
 		return exit.Usagef("the grants say nothing of the inside of a database")
 	}
 	var reduced *review.Grants
+	var applied *review.Applied
 	if o.dryRun != "" {
-		if reduced, err = o.reduced(grants); err != nil {
+		if reduced, applied, err = o.reduced(grants); err != nil {
 			return err
 		}
 	}
@@ -183,7 +184,11 @@ func (o *accessOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := review.ReviewAccess(ctx, review.AccessOptions{Source: source, Grants: grants, Roles: o.roles, NewSince: newSince, Reduced: reduced})
+	apart, err := review.OfServer(&source, grants)
+	if err != nil {
+		return exit.Usagef("%w", err)
+	}
+	answer, err := review.ReviewAccess(ctx, review.AccessOptions{Source: source, Grants: grants, Roles: o.roles, NewSince: newSince, Reduced: reduced, Applied: applied, Apart: apart})
 	done()
 	if err != nil {
 		return err
@@ -198,12 +203,12 @@ func (o *accessOptions) run(ctx context.Context) error {
 
 // read reads all grants.
 func (o *accessOptions) read(ctx context.Context) (all *review.Grants, err error) {
-	join := func(g *review.Grants) {
+	join := func(g *review.Grants) error {
 		if all == nil {
 			all = g
-		} else {
-			all.Join(g)
+			return nil
 		}
+		return all.Join(g)
 	}
 	for _, dsn := range o.dsns {
 		text, err := askServer(ctx, o.psql, dsn, o.io.ErrOut)
@@ -214,14 +219,18 @@ func (o *accessOptions) read(ctx context.Context) (all *review.Grants, err error
 		if err != nil {
 			return nil, fmt.Errorf("what psql printed: %w", err)
 		}
-		join(g)
+		if err := join(g); err != nil {
+			return nil, exit.Usagef("%w", err)
+		}
 	}
 	for _, path := range o.grants {
 		g, err := o.readFile(path)
 		if err != nil {
 			return nil, err
 		}
-		join(g)
+		if err := join(g); err != nil {
+			return nil, exit.Usagef("%s: %w", path, err)
+		}
 	}
 	return all, nil
 }
@@ -244,21 +253,21 @@ func (o *accessOptions) readFile(path string) (*review.Grants, error) {
 }
 
 // reduced are the grants of --dry-run: saved ones, or the present ones with a script applied.
-func (o *accessOptions) reduced(grants *review.Grants) (*review.Grants, error) {
+func (o *accessOptions) reduced(grants *review.Grants) (*review.Grants, *review.Applied, error) {
 	f, err := openInput(o.dryRun)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	database := o.database
 	if in := grants.Inside(); database == "" && len(in) > 0 {
 		database = in[0]
 	}
-	g, err := grants.Reduced(f, database)
+	g, applied, err := grants.Reduced(f, database)
 	if err != nil {
-		return nil, exit.Usagef("%s: %w", o.dryRun, err)
+		return nil, nil, exit.Usagef("%s: %w", o.dryRun, err)
 	}
-	return g, nil
+	return g, applied, nil
 }
 
 // ---- grants ----

@@ -1,0 +1,174 @@
+package review
+
+import (
+	"strings"
+	"testing"
+)
+
+// shop are grants of a server of PostgreSQL 15, or of another version.
+func shop(version int) *Grants {
+	own := func(kind, name, letters string, more ...string) Relation {
+		return Relation{Name: name, Kind: kind, Owner: "own", ACL: append([]string{"own=" + letters + "/own"}, more...), Columns: []string{"a", "b"}}
+	}
+	g := &Grants{Format: grantsFormat, Version: version, Memberships: []Membership{{Role: "own", Member: "deputy", Grantor: "boss"}, {Role: "readers", Member: "alice", Grantor: "boss"}}}
+	for _, name := range []string{"boss", "own", "deputy", "readers", "alice", "bob", "carol", "lonely"} {
+		g.Roles = append(g.Roles, Role{Name: name, Inherit: true, Login: true, Superuser: name == "boss"})
+	}
+	g.Databases = []Database{
+		{Name: "shop", Owner: "boss", ACL: []string{"=Tc/boss", "boss=CTc/boss"}, Inside: true, Unreviewed: []Unreviewed{},
+			Schemas: []Schema{{Name: "public", Owner: "own"}, {Name: "hr", Owner: "own", ACL: []string{"own=UC/own", "alice=U/own"}}},
+			Relations: []Relation{
+				own("r", "hr.staff", "arwdDxt", "alice=r*/own", "bob=r/alice", "readers=a/own"), own("r", "hr.pay", "arwdDxt", "alice=r/own"),
+				own("S", "hr.seq", "rwU", "alice=rwU/own"), own("r", "public.t", "arwdDxt", "alice=r/own"), own("r", "public.pay", "arwdDxt"),
+			},
+			Functions: []Function{
+				{Name: "hr.f", Arguments: "a integer, OUT b text", Kind: "f", Owner: "own", ACL: []string{"own=X/own", "alice=X/own"}},
+				{Name: "hr.f", Arguments: "text", Kind: "f", Owner: "own", ACL: []string{"own=X/own"}},
+				{Name: "hr.p", Arguments: "", Kind: "p", Owner: "own", ACL: []string{"own=X/own", "alice=X/own"}},
+			}},
+		{Name: "other", Owner: "boss"},
+	}
+	return g
+}
+
+// rights are what a role may do, of what a test looks at.
+func rights(g *Grants, role string) string {
+	p := newPolicy(g)
+	var out []string
+	for name, n := range map[string]need{
+		"staff": {kind: onRelation, object: "hr.staff", letter: 'r'}, "pay": {kind: onRelation, object: "hr.pay", letter: 'r'},
+		"t": {kind: onRelation, object: "public.t", letter: 'r'}, "seq": {kind: onSequence, object: "hr.seq", letter: 'U'},
+		"f": {kind: onFunction, object: "hr.f", letter: 'X'}, "p": {kind: onFunction, object: "hr.p", letter: 'X'},
+		"hr": {kind: onSchema, object: "hr", letter: 'U'}, "insert": {kind: onRelation, object: "hr.staff", letter: 'a'},
+	} {
+		n.role, n.db = role, "shop"
+		if p.check(&n, nil) != denied {
+			out = append(out, name)
+		}
+	}
+	return strings.Join(sortedStrings(out), " ")
+}
+
+func sortedStrings(list []string) []string {
+	set := map[string]bool{}
+	for _, s := range list {
+		set[s] = true
+	}
+	return sorted(set)
+}
+
+func TestScriptsAreAppliedAsTheServerDoes(t *testing.T) {
+	const all = "f hr insert p pay seq staff t"
+	for _, test := range []struct{ script, alice string }{
+		{"REVOKE ALL ON ALL TABLES IN SCHEMA hr FROM alice CASCADE;", "f hr insert p seq t"},
+		{"REVOKE SELECT ON ALL TABLES IN SCHEMA hr, public FROM alice CASCADE;", "f hr insert p seq"},
+		{"REVOKE ALL ON ALL SEQUENCES IN SCHEMA hr FROM alice;", "f hr insert p pay staff t"},
+		{"REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA hr FROM alice;", "hr insert p pay seq staff t"},
+		{"REVOKE EXECUTE ON ALL PROCEDURES IN SCHEMA hr FROM alice;", "f hr insert pay seq staff t"},
+		{"REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA hr FROM alice;", "hr insert pay seq staff t"},
+		{"REVOKE ALL ON hr.seq FROM alice;", "f hr insert p pay staff t"},
+		{"REVOKE EXECUTE ON FUNCTION hr.f(int) FROM alice;", "hr insert p pay seq staff t"},
+		{"REVOKE EXECUTE ON FUNCTION hr.f(a int, OUT b text) FROM alice;", "hr insert p pay seq staff t"},
+		{"BEGIN; REVOKE ALL ON hr.pay FROM alice; ROLLBACK;", all},
+		{"BEGIN; REVOKE ALL ON hr.pay FROM alice;", all},
+		{"BEGIN; REVOKE ALL ON hr.pay FROM alice; COMMIT;", "f hr insert p seq staff t"},
+		{"\\q\nREVOKE ALL ON hr.pay FROM alice;", all},
+		{"/* /* */ REVOKE ALL ON hr.pay FROM alice; */ REVOKE ALL ON t FROM alice;", "f hr insert p pay seq staff"},
+		{"REVOKE ALL ON hr.pay FROM bob;", all},
+		{"SET ROLE deputy; REVOKE ALL ON hr.pay FROM alice;", "f hr insert p seq staff t"},
+		{"SET ROLE boss; REVOKE ALL ON hr.pay FROM alice;", "f hr insert p seq staff t"},
+		{"SET LOCAL ROLE alice; REVOKE ALL ON hr.pay FROM alice;", "f hr insert p seq staff t"},
+		{"SET SESSION AUTHORIZATION alice;\n\\c shop\nREVOKE ALL ON hr.pay FROM alice;", "f hr insert p seq staff t"},
+		{"REVOKE readers FROM alice;", "f hr p pay seq staff t"},
+		{"DROP OWNED BY alice;", "insert"},
+		{"DROP OWNED BY readers; DROP ROLE readers;", "f hr p pay seq staff t"},
+		{"CREATE ROLE new; GRANT SELECT ON hr.pay TO new; GRANT new TO alice; REVOKE SELECT ON hr.pay FROM alice;", all},
+		{"ALTER ROLE alice NOINHERIT;", "f hr p pay seq staff t"},
+		{"SELECT steno.note('why'); COMMENT ON TABLE t IS 'x'; REVOKE ALL ON DATABASE shop FROM PUBLIC, \"public\";", all},
+	} {
+		g := shop(150000)
+		if _, err := g.applyScript(test.script, "shop"); err != nil {
+			t.Errorf("%s: %v", test.script, err)
+		} else if got := rights(g, "alice"); got != test.alice {
+			t.Errorf("%s: alice has %s instead of %s", test.script, got, test.alice)
+		}
+	}
+	g := shop(150000)
+	if _, err := g.applyScript("REVOKE SELECT ON hr.staff FROM alice CASCADE;", "shop"); err != nil || rights(g, "bob") != "" {
+		t.Errorf("what alice has granted on: %v, %s", err, rights(g, "bob"))
+	}
+}
+
+// TestScriptsThatAreNotUnderstoodAreRefused: that nothing would fail is never said of them.
+func TestScriptsThatAreNotUnderstoodAreRefused(t *testing.T) {
+	for script, why := range map[string]string{
+		"REVOKE SELEC ON hr.pay FROM alice;":                                             `there is no privilege "selec"`,
+		"REVOKE SELECT ON hr.pay FROM alcie;":                                            `no role "alcie" among the grants; nearest: "alice"`,
+		"REVOKE SELECT ON hr.payment FROM alice;":                                        "not among the grants",
+		"REVOKE SELECT ON ALL TABLES IN SCHEMA hrr FROM alice;":                          "not among the grants",
+		"REVOKE SELECT ON pay FROM alice;":                                               "several schemas",
+		"REVOKE DELETE ON SCHEMA hr FROM alice;":                                         "no privilege DELETE",
+		"REVOKE SELECT (c) ON hr.pay FROM alice;":                                        "no column c",
+		"REVOKE SELECT ON hr.staff FROM alice;":                                          "without CASCADE",
+		"REVOKE GRANT OPTION FOR SELECT ON hr.staff FROM alice;":                         "without CASCADE",
+		"REVOKE EXECUTE ON FUNCTION hr.f(bigint) FROM alice;":                            "not among the grants",
+		"REVOKE EXECUTE ON FUNCTION hr.f FROM alice;":                                    "not among the grants",
+		"REVOKE SELECT ON hr.pay TO alice;":                                              "FROM was expected",
+		"REVOKE SELECT ON hr.pay FROM alice bob;":                                        "the end of the statement",
+		"REVOKE SELECT ON hr.pay FROM CURRENT_USER;":                                     "who runs the script is not known",
+		"REVOKE SELECT ON hr.pay FROM :role;":                                            "a role was expected",
+		"REVOKE USAGE ON TYPE hr.x FROM PUBLIC;":                                         "what PUBLIC has",
+		"REVOKE readers FROM PUBLIC;":                                                    "PUBLIC",
+		"SET ROLE bob; REVOKE SELECT ON hr.pay FROM alice;":                              "no right to grant",
+		"SET ROLE bob; REVOKE readers FROM alice;":                                       "no ADMIN OPTION",
+		"SET ROLE bob; DROP ROLE lonely;":                                                "not known",
+		"DROP ROLE alice;":                                                               "depends on it",
+		"DROP OWNED BY own;":                                                             "it drops what",
+		"DROP TABLE hr.pay;":                                                             "not known",
+		"ALTER TABLE hr.pay OWNER TO bob;":                                               "not known",
+		"ALTER ROLE alice SET search_path = x;":                                          "SET changes",
+		"ALTER ROLE alice CONNECTION LIMIT 0;":                                           "CONNECTION changes",
+		"ALTER ROLE ALL NOLOGIN;":                                                        "no role",
+		"ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM alice;":                   "not known",
+		"REASSIGN OWNED BY own TO boss;":                                                 "not known",
+		"DO $$BEGIN EXECUTE 'REVOKE SELECT ON hr.pay FROM alice'; END$$;":                "not known",
+		"SELECT revoke_all();":                                                           "not known",
+		"SELECT format('REVOKE SELECT ON %s FROM alice', 'hr.pay') \\gexec":              "\\gexec",
+		"REVOKE SELECT ON hr.pay FROM alice \\g":                                         "\\g",
+		"\\i other.sql":                                                                  "not followed",
+		"\\if true\n\\endif":                                                             "not followed",
+		"\\c shop somebody":                                                              "another server, or as somebody else",
+		"\\c 'host=elsewhere'":                                                           "another server",
+		"\\c nowhere":                                                                    `no database "nowhere"`,
+		"\\c other\nREVOKE SELECT ON t FROM alice;":                                      "not among the grants",
+		"\\set AUTOCOMMIT off":                                                           "transaction",
+		"SET search_path = hr; REVOKE SELECT ON pay FROM alice;":                         "what it changes is not known",
+		"BEGIN; SAVEPOINT a; REVOKE SELECT ON hr.pay FROM alice; ROLLBACK TO a; COMMIT;": "the end of the statement",
+		"PREPARE TRANSACTION 'x';":                                                       "not known",
+	} {
+		g := shop(150000)
+		if _, err := g.applyScript(script, "shop"); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", script, err)
+		}
+	}
+	if _, _, err := shop(150000).Reduced(strings.NewReader("-- nothing\n"), "shop"); err == nil {
+		t.Error("an empty script is applied")
+	}
+}
+
+// TestPassedOnMembershipsDependFrom16: a grantor's ADMIN OPTION matters from PostgreSQL 16 on.
+func TestPassedOnMembershipsDependFrom16(t *testing.T) {
+	for version, refused := range map[int]bool{150000: false, 160000: true} {
+		g := shop(version)
+		g.Memberships = append(g.Memberships, Membership{Role: "readers", Member: "bob", Grantor: "boss", Admin: true}, Membership{Role: "readers", Member: "carol", Grantor: "bob"})
+		if _, err := g.applyScript("REVOKE readers FROM bob;", "shop"); (err != nil) != refused {
+			t.Errorf("%d: %v", version, err)
+		}
+		if _, err := g.applyScript("REVOKE ADMIN OPTION FOR readers FROM bob CASCADE;", "shop"); err != nil {
+			t.Errorf("%d: %v", version, err)
+		}
+		if has := newPolicy(g).has("carol", "readers", "shop"); has == refused {
+			t.Errorf("%d: carol is a member: %v", version, has)
+		}
+	}
+}

@@ -1,0 +1,842 @@
+// GRANT and REVOKE: what they say, and what they make of grants.
+
+package review
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+)
+
+// objectKind is a kind of objects that privileges are on.
+type objectKind int
+
+const (
+	onRelation objectKind = iota
+	onSequence
+	onSchema
+	onDatabase
+	onFunction
+	onOther
+)
+
+// allPrivileges are those of ALL.
+var allPrivileges = map[objectKind]string{onRelation: "arwdDxt", onSequence: "rwU", onSchema: "UC", onDatabase: "CTc", onFunction: "X", onOther: "UCrwsA"}
+
+// all are the privileges of a kind in the version of the server.
+func (r *reading) all(kind objectKind) string {
+	if kind == onRelation && (r.Version >= 170000 || r.Version == 0) {
+		return allPrivileges[kind] + "m"
+	}
+	return allPrivileges[kind]
+}
+
+// privilegeChange is a GRANT or REVOKE of privileges.
+type privilegeChange struct {
+	grants, options bool // options: WITH GRANT OPTION, or GRANT OPTION FOR
+	cascade         bool
+	kind            objectKind
+	letters         string            // "*" is ALL
+	columns         map[string]string // letters by column
+	roles           []string          // empty: PUBLIC
+}
+
+// grant reads what follows GRANT or REVOKE.
+func (r *reading) grant(grants bool) {
+	option := ""
+	for _, o := range []string{"grant", "admin", "inherit", "set"} {
+		if !grants && r.takeAll(o, "option", "for") {
+			option = o
+		}
+	}
+	on := slices.IndexFunc(r.words, func(w word) bool { return w.is("on") })
+	if on < 0 {
+		r.membership(grants, option)
+		return
+	}
+	c := privilegeChange{grants: grants, options: option != ""}
+	if option != "" && option != "grant" {
+		r.fail("%s OPTION is one of memberships", strings.ToUpper(option))
+	}
+	rest := r.words[on+1:]
+	r.words = r.words[:on]
+	r.privileges(&c)
+	r.words = rest
+	first := word{}
+	if len(r.words) > 0 {
+		first = r.words[0]
+	}
+	var every string // of ALL ... IN SCHEMA: what there is
+	c.kind, every = r.kind()
+	objects := r.objects(c.kind, every != "")
+	if len(objects) == 0 && c.kind != onOther {
+		r.fail("it names no object")
+	}
+	if !r.toOrFrom(grants) {
+		return
+	}
+	r.grantees(&c)
+	r.checkLetters(&c)
+	if r.problem != "" && !r.creates {
+		return
+	}
+	if c.kind == onOther {
+		r.changeUnreviewed(&c, first.text)
+		return
+	}
+	for _, o := range objects {
+		names := []string{o}
+		if every != "" {
+			if names = r.inSchema(c.kind, every, o); !r.hasSchema(o) || isSystemSchema(o) && c.kind == onFunction {
+				r.unknown("schema " + o)
+			}
+		}
+		for _, name := range names {
+			r.change(&c, name)
+		}
+	}
+}
+
+// toOrFrom takes TO of GRANT, or FROM of REVOKE.
+func (r *reading) toOrFrom(grants bool) bool {
+	word := "from"
+	if grants {
+		word = "to"
+	}
+	if r.take(word) {
+		return true
+	}
+	r.unexpected(strings.ToUpper(word))
+	return false
+}
+
+// changeUnreviewed removes what roles have on objects of a kind that is not reviewed, whichever of them a statement names:
+// a dry run then says that what needs one may fail.
+func (r *reading) changeUnreviewed(c *privilegeChange, kind string) {
+	if kind == "domain" {
+		kind = "type"
+	}
+	if c.grants || c.options && !c.grants {
+		return
+	}
+	if slices.Contains(c.roles, "") {
+		r.fail("the grants do not say what PUBLIC has on objects of this kind, so what would fail is not known")
+	}
+	for i := range r.Databases {
+		d := &r.Databases[i]
+		if d.Unreviewed == nil && d.Inside {
+			r.fail("the grants do not say who has privileges of this kind: take them with \"steno review grants\"")
+			return
+		}
+		d.Unreviewed = slices.DeleteFunc(d.Unreviewed, func(u Unreviewed) bool {
+			return strings.Contains(u.On, " on "+kind) && slices.Contains(c.roles, u.Role)
+		})
+	}
+}
+
+// privileges reads the list of privileges, up to the end of the words.
+func (r *reading) privileges(c *privilegeChange) {
+	c.columns = map[string]string{}
+	for more := true; more; more = r.take(",") {
+		letter := ""
+		switch {
+		case r.take("all"):
+			r.take("privileges")
+			letter = "*"
+		case r.takeAll("alter", "system"):
+			letter = "A"
+		case len(r.words) == 0:
+			r.unexpected("a privilege")
+			return
+		default:
+			name := strings.ToUpper(r.words[0].text)
+			if name == "TEMP" {
+				name = "TEMPORARY"
+			}
+			l := privilegeLetter(name)
+			if l == 0 || r.words[0].quoted || r.words[0].str {
+				r.fail("there is no privilege %q", r.words[0].text)
+			} else {
+				letter = string(rune(l))
+			}
+			r.skip()
+		}
+		if !r.take("(") {
+			c.letters += letter
+			continue
+		}
+		for more := true; more; more = r.take(",") {
+			if column := r.name(); column != "" {
+				c.columns[QuoteName(column)] += letter
+			} else {
+				r.unexpected("a column")
+			}
+		}
+		if !r.take(")") {
+			r.unexpected(")")
+		}
+	}
+	if len(r.words) > 0 {
+		r.unexpected("ON")
+	}
+}
+
+// checkLetters refuses privileges that there are not on objects of this kind.
+func (r *reading) checkLetters(c *privilegeChange) {
+	valid := r.all(c.kind) + "*"
+	if c.kind == onRelation {
+		valid += "U" // of sequences, which are relations, too
+	}
+	if wrong := withoutLetters(c.letters, valid); wrong != "" {
+		r.fail("there is no privilege %s on objects of this kind", privilegeName(wrong[0]))
+	}
+	for _, letters := range c.columns {
+		if wrong := withoutLetters(letters, "rawx*"); wrong != "" {
+			r.fail("there is no privilege %s on columns", privilegeName(wrong[0]))
+		}
+	}
+	if len(c.columns) > 0 && c.kind != onRelation {
+		r.fail("only tables have privileges on columns")
+	}
+}
+
+// kind reads the kind of objects; every is what of a schema is meant, if it is all of that.
+func (r *reading) kind() (kind objectKind, every string) {
+	for _, k := range []struct {
+		words []string
+		kind  objectKind
+		every string
+	}{
+		{[]string{"all", "tables", "in", "schema"}, onRelation, "tables"},
+		{[]string{"all", "sequences", "in", "schema"}, onSequence, "sequences"},
+		{[]string{"all", "functions", "in", "schema"}, onFunction, "functions"},
+		{[]string{"all", "routines", "in", "schema"}, onFunction, "routines"},
+		{[]string{"all", "procedures", "in", "schema"}, onFunction, "procedures"},
+		{[]string{"table"}, onRelation, ""}, {[]string{"sequence"}, onSequence, ""}, {[]string{"schema"}, onSchema, ""},
+		{[]string{"database"}, onDatabase, ""}, {[]string{"function"}, onFunction, ""}, {[]string{"procedure"}, onFunction, ""},
+		{[]string{"routine"}, onFunction, ""}, {[]string{"foreign", "data", "wrapper"}, onOther, ""}, {[]string{"foreign", "server"}, onOther, ""},
+		{[]string{"language"}, onOther, ""}, {[]string{"large", "object"}, onOther, ""}, {[]string{"parameter"}, onOther, ""},
+		{[]string{"tablespace"}, onOther, ""}, {[]string{"type"}, onOther, ""}, {[]string{"domain"}, onOther, ""},
+	} {
+		if r.takeAll(k.words...) {
+			return k.kind, k.every
+		}
+	}
+	return onRelation, ""
+}
+
+// objects reads a list of objects, of functions with their arguments; inSchemas says that it is one of schemas.
+func (r *reading) objects(kind objectKind, inSchemas bool) (names []string) {
+	for more := true; more; more = r.take(",") {
+		name := ""
+		switch {
+		case kind == onOther:
+			for len(r.words) > 0 && !r.words[0].is("to") && !r.words[0].is("from") {
+				r.skip()
+			}
+			return nil
+		case inSchemas || kind == onSchema:
+			if name = r.name(); name != "" {
+				name = QuoteName(name)
+			}
+		case kind == onDatabase:
+			name = r.name()
+		default:
+			name = r.object(kind)
+		}
+		if name == "" {
+			r.unexpected("the name of an object")
+			return names
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// object reads the name of a relation or function. One without a schema is in public, if nothing of the name is elsewhere.
+func (r *reading) object(kind objectKind) string {
+	qualified := len(r.words) > 1 && r.words[1].is(".")
+	name := r.qualified()
+	if name != "" && !qualified && !r.creates {
+		base := strings.TrimPrefix(name, "public.")
+		d := r.here()
+		elsewhere := func(other string) bool {
+			return other != name && !isSystemSchema(schemaOf(other)) && strings.TrimPrefix(other, schemaOf(other)+".") == base
+		}
+		if kind == onFunction && slices.ContainsFunc(d.Functions, func(f Function) bool { return elsewhere(f.Name) }) ||
+			kind != onFunction && slices.ContainsFunc(d.Relations, func(o Relation) bool { return elsewhere(o.Name) }) {
+			r.fail("%s is in several schemas, or not in public: write it with its schema", base)
+		}
+	}
+	if kind == onFunction && name != "" && r.take("(") {
+		name += "(" + r.arguments() + ")"
+	}
+	return name
+}
+
+// arguments reads the arguments of a function up to the closing bracket, as words with blanks between.
+func (r *reading) arguments() string {
+	var b strings.Builder
+	for depth := 1; len(r.words) > 0; {
+		w := r.words[0]
+		r.skip()
+		if w.is("(") {
+			depth++
+		}
+		if w.is(")") {
+			if depth--; depth == 0 {
+				break
+			}
+		}
+		text := w.text
+		if w.quoted {
+			text = QuoteName(w.text)
+		}
+		b.WriteString(text + " ")
+	}
+	return strings.ReplaceAll(strings.TrimSpace(b.String()), " , ", ", ")
+}
+
+// functionName is the name of a function without its arguments, which begin with the first parenthesis that
+// is not in quotes.
+func functionName(object string) string {
+	quoted := false
+	for i := range len(object) {
+		if object[i] == '"' {
+			quoted = !quoted
+		} else if object[i] == '(' && !quoted {
+			return object[:i]
+		}
+	}
+	return object
+}
+
+// typeNames are what the server calls types that have several names.
+var typeNames = map[string]string{
+	"int": "integer", "int4": "integer", "int8": "bigint", "int2": "smallint", "bool": "boolean", "varchar": "charactervarying", "char": "character",
+	"bpchar": "character", "timestamptz": "timestampwithtimezone", "timestamp": "timestampwithouttimezone", "timetz": "timewithtimezone",
+	"float8": "doubleprecision", "float": "doubleprecision", "float4": "real", "decimal": "numeric",
+}
+
+// normalArguments makes the arguments of a function comparable, however they are spaced and their
+// types are named.
+func normalArguments(s string) string {
+	words := strings.Fields(strings.NewReplacer(",", " , ", "[", " [", "(", " (").Replace(strings.ToLower(s)))
+	for i, w := range words {
+		with := i+1 < len(words) && (words[i+1] == "with" || words[i+1] == "without" || words[i+1] == "varying")
+		if name := typeNames[w]; name != "" && !with {
+			words[i] = name
+		}
+	}
+	return strings.Join(words, "")
+}
+
+// typesOnly are the arguments of a function without their modes and names, as far as these can be told apart from types.
+func typesOnly(arguments string, names bool) string {
+	var types []string
+	for part := range strings.SplitSeq(arguments, ",") {
+		words := strings.Fields(part)
+		if len(words) > 1 && slices.Contains([]string{"in", "out", "inout", "variadic"}, strings.ToLower(words[0])) {
+			if strings.EqualFold(words[0], "out") {
+				continue
+			}
+			words = words[1:]
+		}
+		if names && len(words) > 1 {
+			words = words[1:]
+		}
+		types = append(types, strings.Join(words, " "))
+	}
+	return normalArguments(strings.Join(types, ","))
+}
+
+// sameArguments says whether a statement names a function with these arguments, with or without their names.
+func sameArguments(known, written string) bool {
+	for _, w := range []bool{false, true} {
+		for _, k := range []bool{false, true} {
+			if typesOnly(known, k) == typesOnly(written, w) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// roleName takes the name of a role; ok is false if there is none.
+func (r *reading) roleName() (name string, ok bool) {
+	if len(r.words) == 0 || !r.words[0].isName() {
+		r.unexpected("a role")
+		return "", false
+	}
+	w := r.words[0]
+	r.skip()
+	switch {
+	case w.text == "public": // in quotes, too
+		return "", true
+	case w.is("current_user"), w.is("current_role"), w.is("session_user"):
+		name = r.session
+		if !w.is("session_user") {
+			name = r.current()
+		}
+		if name == "" && !r.creates {
+			r.fail("who runs the script is not known: write the name of the role instead of %s", strings.ToUpper(w.text))
+		}
+		return name, name != ""
+	}
+	r.checkRole(w.text)
+	return w.text, true
+}
+
+// checkRole refuses a role that is not among the grants.
+func (r *reading) checkRole(name string) {
+	if !r.creates && !r.knowsRole(name) {
+		r.fail("there is no role %q among the grants; nearest: %q", name, query.Nearest(name, r.roleNames()))
+	}
+}
+
+func (r *reading) knowsRole(name string) bool {
+	return slices.ContainsFunc(r.Roles, func(o Role) bool { return o.Name == name })
+}
+
+func (g *Grants) roleNames() (names []string) {
+	for i := range g.Roles {
+		names = append(names, g.Roles[i].Name)
+	}
+	return names
+}
+
+// grantees reads roles, and what follows them.
+func (r *reading) grantees(c *privilegeChange) {
+	for more := true; more; more = r.take(",") {
+		r.take("group")
+		name, ok := r.roleName()
+		if !ok {
+			return
+		}
+		c.roles = append(c.roles, name)
+	}
+	if c.grants && r.takeAll("with", "grant", "option") {
+		c.options = true
+	}
+	if r.takeAll("granted", "by") {
+		if by, ok := r.roleName(); ok && by != r.current() && !(r.current() == "" && r.isSuperuser(by)) && !r.creates {
+			r.fail("the server takes GRANTED BY only with the current user")
+		}
+	}
+	if !c.grants && !r.take("restrict") {
+		c.cascade = r.take("cascade")
+	}
+	if len(r.words) > 0 {
+		r.unexpected("the end of the statement")
+	}
+}
+
+// inSchema are the objects of a kind in a schema. ALL FUNCTIONS are those that are no procedures.
+func (r *reading) inSchema(kind objectKind, word, schema string) (names []string) {
+	d := r.here()
+	for i := range d.Relations {
+		if rel := &d.Relations[i]; schemaOf(rel.Name) == schema && (rel.Kind == "S") == (kind == onSequence) && kind != onFunction {
+			names = append(names, rel.Name)
+		}
+	}
+	for i := range d.Functions {
+		if f := &d.Functions[i]; kind == onFunction && schemaOf(f.Name) == schema && (word == "routines" || (f.Kind == "p") == (word == "procedures")) {
+			names = append(names, f.Name+"("+f.Arguments+")")
+		}
+	}
+	return names
+}
+
+// hasSchema says whether the current database has a schema.
+func (r *reading) hasSchema(name string) bool {
+	return slices.ContainsFunc(r.here().Schemas, func(s Schema) bool { return s.Name == name })
+}
+
+// isSuperuser says whether a role is one.
+func (r *reading) isSuperuser(role string) bool {
+	return slices.ContainsFunc(r.Roles, func(o Role) bool { return o.Name == role && o.Superuser })
+}
+
+// bestGrantor is who grants or revokes, as the server's select_best_grantor() finds it, and which of the privileges it may.
+// What a superuser does counts as the owner's.
+func (r *reading) bestGrantor(acl []string, owner, letters string) (grantor, may string) {
+	role := r.current()
+	switch {
+	case role == "" || r.isSuperuser(role):
+		return owner, letters
+	case r.creates: // roles and options need not be known yet
+		return role, letters
+	}
+	has := r.has(role)
+	if has[owner] {
+		return owner, letters
+	}
+	grantor = role
+	for _, other := range append([]string{role}, slices.Sorted(maps.Keys(has))...) {
+		if can := commonLetters(letters, optionsOf(acl, map[string]bool{other: true}, owner)); len(can) > len(may) {
+			grantor, may = other, can
+		}
+	}
+	return grantor, may
+}
+
+// has are the roles whose privileges a role has, with itself.
+func (r *reading) has(role string) map[string]bool {
+	found := map[string]bool{role: true}
+	for queue := []string{role}; len(queue) > 0; queue = queue[1:] {
+		inherit := true
+		if i := slices.IndexFunc(r.Roles, func(o Role) bool { return o.Name == queue[0] }); i >= 0 {
+			inherit = r.Roles[i].Inherit
+		}
+		for _, m := range r.Memberships {
+			inherits := inherit
+			if m.InheritOption != nil {
+				inherits = *m.InheritOption
+			}
+			if m.Member == queue[0] && inherits && !found[m.Role] {
+				found[m.Role] = true
+				queue = append(queue, m.Role)
+			}
+		}
+	}
+	return found
+}
+
+// change changes the ACL of an object, and those of its columns.
+func (r *reading) change(c *privilegeChange, name string) {
+	list, owner, byColumn := r.listOf(c.kind, name)
+	if list == nil {
+		r.unknown(name)
+		return
+	}
+	every, isSequence := r.all(c.kind), false
+	if c.kind == onRelation {
+		if rel := r.find(name); rel != nil && rel.Kind == "S" {
+			every, isSequence = allPrivileges[onSequence], true
+		}
+	}
+	letters := expand(c.letters, every)
+	if isSequence { // the server leaves out the others, with a warning
+		letters = commonLetters(letters, every)
+	}
+	one := func(acl, of []string, letters string) []string {
+		if letters == "" {
+			return acl
+		}
+		grantor, may := r.bestGrantor(of, owner, letters)
+		if may == "" {
+			r.fail("role %q has no right to grant privileges on %s", r.current(), name)
+		}
+		for _, role := range c.roles {
+			if c.grants {
+				acl = grantACL(acl, role, grantor, may, c.options)
+				continue
+			}
+			what := revocation{grantee: role, grantor: grantor, letters: may, onlyOption: c.options, depends: refuseDependents, owner: owner, has: r.has}
+			switch {
+			case r.creates:
+				what.depends = keepDependents
+			case c.cascade:
+				what.depends = cascadeDependents
+			}
+			less, err := revokeACL(acl, what)
+			if err != nil {
+				r.fail("%s: %v", name, err)
+				return acl
+			}
+			acl = less
+		}
+		return acl
+	}
+	*list = one(*list, *list, letters)
+	if byColumn == nil {
+		return
+	}
+	for column, l := range c.columns {
+		if rel := r.find(name); rel != nil && !r.creates && len(rel.Columns) > 0 && !slices.Contains(rel.Columns, column) && !systemColumn(column) {
+			r.fail("%s has no column %s", name, column)
+		}
+		acl := (*byColumn)[column]
+		if acl = one(acl, slices.Concat(*list, acl), expand(l, "rawx")); len(acl) > 0 {
+			(*byColumn)[column] = acl
+		} else {
+			delete(*byColumn, column)
+		}
+	}
+	if !c.grants { // REVOKE of the table's privilege takes that of its columns, too
+		for column, acl := range *byColumn {
+			(*byColumn)[column] = one(acl, slices.Concat(*list, acl), commonLetters(letters, "rawx"))
+		}
+	}
+}
+
+// expand replaces ALL by the privileges that it is.
+func expand(letters, every string) string {
+	if strings.Contains(letters, "*") {
+		return every
+	}
+	return letters
+}
+
+// listOf is the ACL of an object, its owner, and the ACLs of its columns; nil if it is not known.
+func (r *reading) listOf(kind objectKind, name string) (list *[]string, owner string, columns *map[string][]string) {
+	if kind == onDatabase {
+		if d := r.database(name); d != nil {
+			return &d.ACL, d.Owner, nil
+		}
+		return nil, "", nil
+	}
+	d := r.here()
+	switch kind {
+	case onSchema:
+		for i := range d.Schemas {
+			if s := &d.Schemas[i]; s.Name == name {
+				return &s.ACL, s.Owner, nil
+			}
+		}
+	case onFunction:
+		if f := r.findFunction(name); f != nil {
+			return &f.ACL, f.Owner, nil
+		}
+	case onRelation, onSequence:
+		if rel := r.find(name); rel != nil && (kind == onRelation || rel.Kind == "S") {
+			if rel.ColumnACL == nil {
+				rel.ColumnACL = map[string][]string{}
+			}
+			return &rel.ACL, rel.Owner, &rel.ColumnACL
+		}
+	}
+	return nil, "", nil
+}
+
+// findFunction finds a function by its name, and by its arguments if there are several of the name; nil if it is not one.
+func (r *reading) findFunction(name string) *Function {
+	d := r.here()
+	base := functionName(name)
+	arguments := strings.TrimSuffix(strings.TrimPrefix(name[len(base):], "("), ")")
+	var all, same []*Function
+	for i := range d.Functions {
+		f := &d.Functions[i]
+		if f.Name != base {
+			continue
+		}
+		if normalArguments(f.Arguments) == normalArguments(arguments) && len(name) > len(base) {
+			return f
+		}
+		all = append(all, f)
+		if sameArguments(f.Arguments, arguments) {
+			same = append(same, f)
+		}
+	}
+	switch {
+	case len(same) == 1 && len(name) > len(base):
+		return same[0]
+	case len(all) == 1 && (len(name) == len(base) || r.creates):
+		return all[0]
+	}
+	return nil
+}
+
+// find finds a relation of the current database.
+func (r *reading) find(name string) *Relation {
+	d := r.here()
+	if r.places == nil {
+		r.places = map[[2]string]int{}
+		for k := range r.Databases {
+			for i := range r.Databases[k].Relations {
+				r.places[[2]string{r.Databases[k].Name, r.Databases[k].Relations[i].Name}] = i
+			}
+		}
+	}
+	if i, known := r.places[[2]string{d.Name, name}]; known {
+		return &d.Relations[i]
+	}
+	return nil
+}
+
+// ---- memberships ----
+
+// membership reads GRANT and REVOKE of roles; option is the one that REVOKE takes, empty if it takes the role.
+func (r *reading) membership(grants bool, option string) {
+	list := func() (names []string) {
+		for more := true; more; more = r.take(",") {
+			r.take("group")
+			name, ok := r.roleName()
+			if ok && name == "" {
+				r.fail("PUBLIC is no role that has members or is one")
+			}
+			if !ok || name == "" {
+				return nil
+			}
+			names = append(names, name)
+		}
+		return names
+	}
+	roles := list()
+	if option == "grant" {
+		r.fail("GRANT OPTION is one of privileges on objects")
+	}
+	if !r.toOrFrom(grants) {
+		return
+	}
+	members := list()
+	options, grantor, cascade := r.membershipOptions(grants)
+	if option != "" {
+		options[option] = false
+	}
+	if r.problem != "" && !r.creates {
+		return
+	}
+	for _, role := range roles {
+		for _, member := range members {
+			r.changeMembership(role, member, grantor, options, grants, option == "", cascade)
+		}
+	}
+}
+
+// membershipOptions reads what follows the members.
+func (r *reading) membershipOptions(grants bool) (options map[string]bool, grantor string, cascade bool) {
+	options = map[string]bool{}
+	if grants && r.take("with") {
+		for more := true; more; more = r.take(",") {
+			name := ""
+			for _, o := range []string{"admin", "inherit", "set"} {
+				if r.take(o) {
+					name = o
+				}
+			}
+			switch {
+			case name == "":
+				r.unexpected("an option")
+			case r.take("false"):
+				options[name] = false
+			case r.take("option", "true"):
+				options[name] = true
+			default:
+				r.unexpected("TRUE, FALSE or OPTION")
+			}
+		}
+	}
+	if r.takeAll("granted", "by") {
+		grantor, _ = r.roleName()
+	}
+	if !grants && !r.take("restrict") {
+		cascade = r.take("cascade")
+	}
+	if len(r.words) > 0 {
+		r.unexpected("the end of the statement")
+	}
+	return options, grantor, cascade
+}
+
+// changeMembership gives a role to a member, or takes it, or one of its options.
+func (r *reading) changeMembership(role, member, grantor string, options map[string]bool, grants, whole, cascade bool) {
+	if by := r.current(); !r.creates && by != "" && !r.isSuperuser(by) && !r.isAdmin(role, by) {
+		r.fail("role %q has no ADMIN OPTION on %q", by, role)
+		return
+	}
+	if grants && !r.creates && (role == member || r.isMember(role, member)) {
+		r.fail("role %q is a member of %q", role, member)
+		return
+	}
+	if !grants && whole {
+		r.revokeRole(role, member, grantor, cascade)
+	} else {
+		r.setOptions(role, member, grantor, options, grants)
+	}
+	if on, changed := options["admin"]; !grants && (whole || changed && !on) {
+		r.revokePassedOn(role, member, cascade)
+	}
+}
+
+// isMember says whether a role is a member of another one, by whatever options.
+func (r *reading) isMember(role, other string) bool {
+	found := map[string]bool{role: true}
+	for queue := []string{role}; len(queue) > 0; queue = queue[1:] {
+		for _, m := range r.Memberships {
+			if m.Member == queue[0] && !found[m.Role] {
+				found[m.Role] = true
+				queue = append(queue, m.Role)
+			}
+		}
+	}
+	return found[other]
+}
+
+// setOptions sets the options of a membership. If there is none, it is added if create says so.
+func (r *reading) setOptions(role, member, grantor string, options map[string]bool, create bool) {
+	set := func(m *Membership) {
+		for name, v := range options {
+			switch name {
+			case "admin":
+				m.Admin = v
+			case "inherit":
+				m.InheritOption = &v
+			case "set":
+				m.SetOption = &v
+			}
+		}
+	}
+	found := false
+	for i := range r.Memberships {
+		if m := &r.Memberships[i]; !r.creates && m.Role == role && m.Member == member && r.isGrantor(m, grantor) {
+			set(m)
+			found = true
+		}
+	}
+	if !found && create {
+		m := Membership{Role: role, Member: member, Grantor: grantor}
+		set(&m)
+		r.Memberships = append(r.Memberships, m)
+	}
+}
+
+// revokeRole removes memberships. With CASCADE, those that the member has granted go, too.
+func (r *reading) revokeRole(role, member, grantor string, cascade bool) {
+	r.Memberships = slices.DeleteFunc(r.Memberships, func(m Membership) bool {
+		return m.Role == role && m.Member == member && r.isGrantor(&m, grantor)
+	})
+	r.revokePassedOn(role, member, cascade)
+}
+
+// revokePassedOn removes the memberships that a member has granted who has no ADMIN OPTION any more: from PostgreSQL 16 on,
+// where each membership has a grantor that matters.
+func (r *reading) revokePassedOn(role, member string, cascade bool) {
+	if r.Version > 0 && r.Version < 160000 || r.creates || r.isAdmin(role, member) || r.isSuperuser(member) {
+		return
+	}
+	for _, m := range slices.Clone(r.Memberships) {
+		if m.Role != role || m.Grantor != member {
+			continue
+		}
+		if !cascade {
+			r.fail("role %q has granted %q on: the server refuses it without CASCADE", member, role)
+			return
+		}
+		r.revokeRole(role, m.Member, member, true)
+	}
+}
+
+// isGrantor says whether a statement is about a membership: grantor is that of GRANTED BY, or empty. Up to PostgreSQL 15,
+// a member has a role once, whoever has granted it.
+func (r *reading) isGrantor(m *Membership, grantor string) bool {
+	switch {
+	case m.Grantor == "" || r.Version > 0 && r.Version < 160000:
+		return true
+	case grantor != "":
+		return m.Grantor == grantor
+	case r.Version == 0:
+		return true
+	case r.current() != "" && !r.isSuperuser(r.current()):
+		return m.Grantor == r.current()
+	}
+	// What superusers do counts as done by the first one of the cluster, who alone needs no ADMIN OPTION to grant.
+	return !r.isAdmin(m.Role, m.Grantor)
+}
+
+// isAdmin says whether a role was granted to a member with ADMIN OPTION.
+func (r *reading) isAdmin(role, member string) bool {
+	return slices.ContainsFunc(r.Memberships, func(m Membership) bool { return m.Role == role && m.Member == member && m.Admin })
+}

@@ -1,0 +1,226 @@
+// Words of SQL and of psql's commands, and names as SQL writes them.
+
+package review
+
+import (
+	"slices"
+	"strings"
+)
+
+// word is a token of SQL: a name, which has been in quotes or is in lower case, a string, or a symbol.
+type word struct {
+	text   string
+	quoted bool   // a name in double quotes
+	str    bool   // a string
+	raw    string // as it is written, of a name without quotes
+}
+
+// is says whether it is this keyword or symbol.
+func (w word) is(s string) bool { return !w.quoted && !w.str && w.text == s }
+
+// isName says whether it can be a name.
+func (w word) isName() bool {
+	return w.quoted || !w.str && w.text != "" && (w.text[0] == '_' || w.text[0] >= 'a' && w.text[0] <= 'z' || w.text[0] >= 0x80)
+}
+
+// script splits SQL into statements.
+type script struct {
+	text  string
+	at    int
+	begin int // where the statement begins that next has returned
+}
+
+// next returns the words of the next statement, or a line of psql's, which begins with a backslash.
+func (s *script) next() (words []word, more bool) {
+	for s.at < len(s.text) {
+		c := s.text[s.at]
+		rest := s.text[s.at:]
+		switch {
+		case c == '\n' || c == ' ' || c == '\t' || c == '\r':
+			s.at++
+		case strings.HasPrefix(rest, "--"):
+			s.skipTo("\n")
+		case strings.HasPrefix(rest, "/*"):
+			s.skipNested()
+		case c == '\\':
+			line, _, _ := strings.Cut(rest, "\n")
+			if len(words) == 0 {
+				s.begin = s.at
+				s.at += len(line)
+				return lineWords(line), true
+			}
+			s.at += len(line) // it sends the statement before it
+			return append(words, word{text: strings.TrimSpace(line)}), true
+		case c == ';':
+			s.at++
+			if len(words) > 0 {
+				if words[0].is("copy") && words[len(words)-1].is("stdin") {
+					s.skipTo("\n\\.")
+				}
+				return words, true
+			}
+		default:
+			if len(words) == 0 {
+				s.begin = s.at
+			}
+			words = append(words, s.word())
+		}
+	}
+	return words, len(words) > 0
+}
+
+// skipNested skips a comment, in which there may be others.
+func (s *script) skipNested() {
+	depth := 0
+	for s.at < len(s.text) {
+		switch rest := s.text[s.at:]; {
+		case strings.HasPrefix(rest, "/*"):
+			depth++
+			s.at += 2
+		case strings.HasPrefix(rest, "*/"):
+			depth--
+			s.at += 2
+			if depth == 0 {
+				return
+			}
+		default:
+			s.at++
+		}
+	}
+}
+
+// lineWords are the words of a line of psql's.
+func lineWords(line string) []word {
+	command, rest, _ := strings.Cut(line, " ")
+	inside := script{text: rest}
+	words, _ := inside.next()
+	return append([]word{{text: command}}, words...)
+}
+
+func (s *script) skipTo(end string) {
+	if i := strings.Index(s.text[s.at:], end); i >= 0 {
+		s.at += i + len(end)
+	} else {
+		s.at = len(s.text)
+	}
+}
+
+// word reads a token, of which there is one.
+func (s *script) word() word {
+	rest := s.text[s.at:]
+	c := rest[0]
+	switch {
+	case c == '"' || c == '\'':
+		body, n := quotedBody(rest, c, false)
+		s.at += n
+		return word{text: body, quoted: c == '"', str: c == '\''}
+	case (c == 'E' || c == 'e') && len(rest) > 1 && rest[1] == '\'':
+		body, n := quotedBody(rest[1:], '\'', true)
+		s.at += n + 1
+		return word{text: body, str: true}
+	case c == '$':
+		if tag := dollarTag(rest); tag != "" {
+			body, _, _ := strings.Cut(rest[len(tag):], tag)
+			s.at += min(len(rest), len(body)+2*len(tag))
+			return word{text: body, str: true}
+		}
+	case isWordByte(c):
+		n := 1
+		for n < len(rest) && (isWordByte(rest[n]) || rest[n] == '$') {
+			n++
+		}
+		s.at += n
+		return word{text: lowerASCII(rest[:n]), raw: rest[:n]}
+	}
+	s.at++
+	return word{text: rest[:1]}
+}
+
+// lowerASCII makes a name that is not in quotes what the server makes of it.
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+func isWordByte(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+}
+
+// quotedBody reads what is in quotes at the beginning of s, and how long that is with its quotes.
+func quotedBody(s string, quote byte, escapes bool) (string, int) {
+	var b []byte
+	for i := 1; i < len(s); i++ {
+		switch {
+		case escapes && s[i] == '\\' && i+1 < len(s):
+			i++
+			b = append(b, s[i])
+		case s[i] != quote:
+			b = append(b, s[i])
+		case i+1 < len(s) && s[i+1] == quote:
+			b = append(b, quote)
+			i++
+		default:
+			return string(b), i + 1
+		}
+	}
+	return string(b), len(s)
+}
+
+// dollarTag is $tag$ at the beginning of s, empty if there is none.
+func dollarTag(s string) string {
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[i] == '$':
+			return s[:i+1]
+		case !isWordByte(s[i]) || i == 1 && s[i] >= '0' && s[i] <= '9':
+			return ""
+		}
+	}
+	return ""
+}
+
+// ---- names ----
+
+// schemaOf is the schema of a qualified name, as it is written.
+func schemaOf(name string) string {
+	quoted := false
+	for i, c := range []byte(name) {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case c == '.' && !quoted:
+			return name[:i]
+		}
+	}
+	return ""
+}
+
+// QuoteName is a name as SQL writes it: as quote_ident() does, but for keywords that some versions
+// of the server do not have.
+func QuoteName(s string) string {
+	for i, c := range []byte(s) {
+		if !(c >= 'a' && c <= 'z' || c == '_' || i > 0 && c >= '0' && c <= '9') {
+			return `"` + strings.ReplaceAll(s, `"`, `""`) + `"`
+		}
+	}
+	if s == "" || slices.Contains(reserved, s) {
+		return `"` + s + `"`
+	}
+	return s
+}
+
+// reserved are the keywords that quote_ident() puts in quotes: all that are not unreserved.
+var reserved = strings.Fields(`all analyse analyze and any array as asc asymmetric authorization between bigint binary bit boolean both case cast
+char character check coalesce collate collation column concurrently constraint create cross current_catalog current_date current_role current_schema
+current_time current_timestamp current_user dec decimal default deferrable desc distinct do else end except exists extract false fetch float for
+foreign freeze from full grant greatest group grouping having ilike in initially inner inout int integer intersect interval into is isnull join
+json_array json_arrayagg json_exists json_object json_objectagg json_query json_scalar json_serialize json_table json_value lateral leading least
+left like limit localtime localtimestamp merge_action national natural nchar none normalize not notnull null nullif numeric offset on only or order
+out outer overlaps overlay placing position precision primary real references returning right row select session_user setof similar smallint some
+substring symmetric system_user table tablesample then time timestamp to trailing treat trim true union unique user using values varchar variadic
+verbose when where window with xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable`)
