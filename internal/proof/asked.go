@@ -27,6 +27,7 @@ type asked struct {
 	who     query.Matcher // what the filter says about sessions as a whole
 
 	objects, shapes, grep bool
+	rows                  bool // numbers of rows
 	ofObjects, ofRoles    bool // names are asked for that may change
 
 	contents func(*trail.Contents) trail.Groups // nil: the filter cannot use an index
@@ -302,7 +303,7 @@ func (a *asked) ofStatements() bool {
 
 // mayBeCatalog says whether the objects that are asked for may be in pg_catalog.
 func (a *asked) mayBeCatalog() bool {
-	if !a.objects {
+	if !a.objects || len(a.q.Filter.Objects) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(a.q.Filter.Objects, func(name string) bool {
@@ -320,6 +321,7 @@ var defaults = map[string]string{
 	"steno.log": "all", "steno.mandatory": "role, ddl, connect, setting",
 	"steno.log_nested": "on", "steno.log_catalog": "on", "steno.log_referential_checks": "on", "steno.log_extension_scripts": "on",
 	"steno.log_relation": "on", "steno.log_statement": "on", "steno.log_parameter": "on", "steno.log_parameter_max_size": "0",
+	"steno.log_rows":   "on",
 	"steno.rules_file": noRules, "steno.delivery": "wait",
 }
 
@@ -365,6 +367,10 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 	case "steno.log_parameter":
 		if off && a.grep {
 			return "the parameters of statements"
+		}
+	case "steno.log_rows":
+		if off && a.rows {
+			return "the numbers of rows that statements returned, by which exports are recognized,"
 		}
 	case "steno.log_parameter_max_size":
 		if value != "0" && a.grep {

@@ -19,13 +19,14 @@ type Exclusions struct {
 
 // Needs are what an answer depends on, besides statements and connections of all classes.
 type Needs struct {
-	Objects bool // the relations of statements, but for those of pg_catalog
+	Objects bool // the relations of statements
 	Texts   bool // texts and parameters
+	Rows    bool // how many rows statements returned
 }
 
 // NewExclusions is for a range of times. Settings at its beginning are known from records before it.
 func NewExclusions(since, until int64, n Needs) *Exclusions {
-	a := &asked{q: &Question{}, since: since, until: until, objects: n.Objects, grep: n.Texts, shapes: true}
+	a := &asked{q: &Question{}, since: since, until: until, objects: n.Objects, grep: n.Texts, rows: n.Rows, shapes: true}
 	none, err := a.q.Filter.Filter(time.Time{})
 	if err != nil {
 		panic(err) // no filter is none that is wrong

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/proof"
@@ -120,7 +121,7 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 		visitors[i] = all[i]
 	}
 	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Contents: filter.Contents(), Parts: true, Rollbacks: true}
-	exclusions, _, err := o.read(ctx, options, proof.Needs{Objects: true, Texts: true}, visitors)
+	exclusions, _, err := o.read(ctx, options, proof.Needs{Objects: true, Texts: true, Rows: true}, visitors)
 	if err != nil {
 		return nil, err
 	}
@@ -153,14 +154,15 @@ func (o *PersonOptions) followSwitched(ctx context.Context, d *dossier, filter *
 	var candidates []trail.SessionID
 	first, last := int64(trail.MaxTime), int64(trail.MinTime)
 	begin, _, _ := o.bounds()
+	open := int64(trail.MaxTime)
 	for id, s := range d.sessions {
+		if !s.ended && s.ofClient {
+			open = min(open, s.last.Time)
+		}
 		if s.ofClient && (s.switched || !s.connected && id.Start >= max(o.Since, begin)) {
 			candidates = append(candidates, id)
 			first, last = min(first, id.Start-1e6), max(last, id.Start+login)
 		}
-	}
-	if len(candidates) == 0 {
-		return nil, nil
 	}
 	slices.SortFunc(candidates, trail.SessionID.Compare)
 	pass := func(options query.FilterOptions, since, until int64, visit func(*query.Filter) visitor) error {
@@ -174,6 +176,14 @@ func (o *PersonOptions) followSwitched(ctx context.Context, d *dossier, filter *
 		}
 		_, err = o.scan(ctx, trail.ScanOptions{Since: since, Until: until, Contents: f.Contents(), Parts: true, Rollbacks: true}, visitors)
 		return err
+	}
+	if open < trail.MaxTime {
+		if err := pass(query.FilterOptions{Kinds: []string{trail.KindDisconnect.String()}}, open, o.Until, d.endsOf); err != nil {
+			return nil, err
+		}
+	}
+	if len(candidates) == 0 {
+		return nil, nil
 	}
 	var names []string
 	for _, id := range candidates {
@@ -216,6 +226,28 @@ func (o *PersonOptions) followSwitched(ctx context.Context, d *dossier, filter *
 		d.join(one)
 	}
 	return limits, nil
+}
+
+// endsOf notes the ends of sessions, which may have another user by then.
+func (d *dossier) endsOf(f *query.Filter) visitor {
+	return &logoutFinder{Matcher: query.Matcher{Filter: f}, of: d}
+}
+
+type logoutFinder struct {
+	query.Matcher
+	of *dossier
+}
+
+func (e *logoutFinder) Block(*trail.BlockRef) { e.Reset() }
+
+func (e *logoutFinder) Record(r *trail.Record) {
+	if r.Kind == trail.KindDisconnect && e.Keep(r) {
+		e.of.mu.Lock()
+		defer e.of.mu.Unlock()
+		if s := e.of.sessions[r.Session.ID()]; s != nil {
+			s.ended, s.how = true, r.Outcome.String()
+		}
+	}
 }
 
 type loginFinder struct {
@@ -330,9 +362,21 @@ type personTable struct {
 	seen
 	trail.Effects
 	by      RecordID // the last one that was counted
+	failed  int64
 	access  map[string]bool
 	columns map[string]map[string]bool // by access
 	via     map[string]bool
+	tried   map[string]bool // by statements that failed: accesses, and those with columns
+}
+
+// onlyTried is what nothing but statements that failed would have done.
+func (t *personTable) onlyTried() []string {
+	tried := maps.Clone(t.tried)
+	maps.DeleteFunc(tried, func(what string, _ bool) bool {
+		access, column, _ := strings.Cut(what, " ")
+		return column == "" && t.access[access] || column != "" && t.columns[access][column]
+	})
+	return sorted(tried)
 }
 
 // commandUse is how often a command was executed.
@@ -343,6 +387,7 @@ type commandUse struct {
 
 // dossier is what one goroutine has found.
 type dossier struct {
+	mu      sync.Mutex     // of the ends that logoutFinder notes
 	except  *query.Matcher // of which records it is not
 	o       *PersonOptions
 	matcher query.Matcher
@@ -522,7 +567,11 @@ func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
 	d.relations(r, id)
 	switch {
 	case r.Shape.Class == trail.ClassRead && command == "COPY":
-		d.exports.add(id, "COPY TO", relationNames(r.Shape), int64(r.Rows), r.Result(), brief(r.Text))
+		var rows any // nil: not recorded
+		if r.Has(trail.FieldRows) {
+			rows = int64(r.Rows)
+		}
+		d.exports.add(id, "COPY TO", relationNames(r.Shape), rows, r.Result(), brief(r.Text))
 	case r.Shape.Class == trail.ClassRead && r.Depth == 0 && r.Rows >= d.o.Large:
 		d.exports.add(id, "large result", relationNames(r.Shape), int64(r.Rows), r.Result(), brief(r.Text))
 	case r.Shape.Class == trail.ClassMiscSet && (roleSet(r.Text) != "" || isRoleSwitch(r.Text)):
@@ -579,29 +628,44 @@ func (d *dossier) relations(r *trail.Record, id RecordID) {
 			if len(d.tables) >= mostSessions || i >= mostRelations {
 				return
 			}
-			t = &personTable{access: map[string]bool{}, columns: map[string]map[string]bool{}, via: map[string]bool{}}
+			t = &personTable{access: map[string]bool{}, columns: map[string]map[string]bool{}, via: map[string]bool{}, tried: map[string]bool{}}
 			d.tables[key] = t
 		}
 		if t.by != id { // one that it uses directly and through a view is still one statement
 			t.take(id, 1)
 			t.Effects.Add(r)
 			t.by = id
+			if r.Failed() {
+				t.failed++
+			}
 		}
-		for name := range (rel.Access &^ trail.AccessAudited).Names {
+		t.note(r, rel)
+	}
+}
+
+// note notes how a statement uses the relation, or would have used it if it had not failed.
+func (t *personTable) note(r *trail.Record, rel *trail.Relation) {
+	failed := r.Failed()
+	for name := range (rel.Access &^ trail.AccessAudited).Names {
+		if failed {
+			t.tried[name] = true
+		} else {
 			t.access[name] = true
 		}
-		if rel.Via > 0 && rel.Via <= len(r.Shape.Relations) {
-			t.via[string(r.Shape.Relations[rel.Via-1].Name)] = true
-		}
-		for _, c := range rel.Columns {
-			for name := range (c.Access &^ trail.AccessAudited).Names {
-				if t.columns[name] == nil {
-					t.columns[name] = map[string]bool{}
-				}
-				if !t.columns[name][string(c.Name)] {
-					t.columns[name][string(c.Name)] = true
-				}
+	}
+	if rel.Via > 0 && rel.Via <= len(r.Shape.Relations) {
+		t.via[string(r.Shape.Relations[rel.Via-1].Name)] = true
+	}
+	for _, c := range rel.Columns {
+		for name := range (c.Access &^ trail.AccessAudited).Names {
+			if failed {
+				t.tried[name+" "+string(c.Name)] = true
+				continue
 			}
+			if t.columns[name] == nil {
+				t.columns[name] = map[string]bool{}
+			}
+			t.columns[name][string(c.Name)] = true
 		}
 	}
 }
@@ -663,6 +727,8 @@ func (d *dossier) join(o *dossier) {
 		have.Merge(&t.Effects)
 		maps.Copy(have.access, t.access)
 		maps.Copy(have.via, t.via)
+		maps.Copy(have.tried, t.tried)
+		have.failed += t.failed
 		for a, c := range t.columns {
 			if have.columns[a] == nil {
 				have.columns[a] = c
@@ -784,18 +850,21 @@ func (d *dossier) commandTable() *Section {
 func (d *dossier) tableTable(flags []string) *Section {
 	s := &Section{
 		Key: "objects", Title: "Tables and columns", Empty: "None.",
-		Columns: []string{"database", "object", "access", "columns_read", "columns_written", "via", "statements", "rolled_back", "unknown", "first", "last", "record", "follow"},
+		Columns: []string{"database", "object", "access", "columns_read", "columns_written", "via", "statements", "failed", "only_tried", "rolled_back", "unknown", "first", "last", "record", "follow"},
 	}
 	keys := slices.SortedFunc(maps.Keys(d.tables), func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
 	s.Left = int64(max(0, len(keys)-listed))
 	for _, k := range keys[:min(len(keys), listed)] {
 		t := d.tables[k]
+		if t.failed > 0 {
+			s.Note = "Only tried: by statements that failed. One that was refused for lack of a privilege has read nothing of it; others may have before they failed."
+		}
 		written := maps.Clone(t.columns["insert"])
 		if written == nil {
 			written = map[string]bool{}
 		}
 		maps.Copy(written, t.columns["update"])
-		s.add(k[0], k[1], sorted(t.access), sorted(t.columns["select"]), sorted(written), sorted(t.via), t.count, t.RolledBack, t.Unknown, stamp(t.first.Time), stamp(t.last.Time), t.last,
+		s.add(k[0], k[1], sorted(t.access), sorted(t.columns["select"]), sorted(written), sorted(t.via), t.count, t.failed, t.onlyTried(), t.RolledBack, t.Unknown, stamp(t.first.Time), stamp(t.last.Time), t.last,
 			d.o.cat(append(slices.Clone(flags), "--database", k[0], "--object", k[1])...))
 	}
 	return s
