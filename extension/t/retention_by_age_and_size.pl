@@ -10,6 +10,7 @@ use PostgreSQL::Test::Utils;
 use Steno::Client;
 use Steno::Faults;
 use Steno::Retention;
+use Steno::Seals;
 use Steno;
 use Test::More;
 
@@ -225,6 +226,28 @@ use Test::More;
 	verify_ok($node, 'the trail is whole');
 
 	$node->stop;
+}
+
+# The record of a deletion is sealed before the segments go, however long the interval between two seals is.
+{
+	my $key = keygen(PostgreSQL::Test::Utils::tempdir() . '/key');
+	my $node = new_node('deletions_are_sealed', conf => "steno.compression = none\nsteno.signing_key_file = '$key'\nsteno.seal_interval = 1h\nsteno.retention_size = 1MB\n");
+	my $first = 0;
+	my @not_sealed;
+
+	foreach my $round (1 .. 4)
+	{
+		fill($node, 3);
+		wait_until 'segments have gone', sub { my ($now) = segments($node); my $gone = $now > $first + 1; $first = $now if $gone; $gone };
+		my ($code, $report) = verified($node, '--key', "$key.pub");
+		push @not_sealed, map { "$round ($code): $_->{what}" } @{ $report->{problems} }, @{ $report->{unreadable} // [] };
+	}
+	is_deeply(\@not_sealed, [], 'a deletion is proved as soon as segments are missing');
+	my ($deletion) = reverse grep { $_->{extra}{event} eq 'deleted' } records($node, kind => 'server');
+	ok(scalar(grep { $_->{extra}{block} >= $deletion->{block} } seals($node, 0)), 'its record is sealed') or diag explain $deletion;
+	$node->stop;
+	my ($code, $report) = verified($node, '--key', "$key.pub");
+	is($code, 0, 'and the trail is whole');
 }
 
 done_testing();

@@ -5,8 +5,8 @@
  * Writer 0 does this for all streams, so that deletions have one order.  It finds
  * the open segments of other writers in the control area, where each writer
  * publishes the segment that it writes.  What core/retention/retention.c plans is
- * recorded first; the files are deleted when the record is on disk and was read
- * back.  After a crash or an error in between, the next check completes the work
+ * recorded first; the files are deleted when the record is on disk, was read
+ * back, and is sealed.  After a crash or an error in between, the next check completes the work
  * from the same record.
  */
 #include "writer/writer.h"
@@ -408,6 +408,26 @@ record_plan(StenoWriter *w, const StenoPlan *plan)
 	return true;
 }
 
+/*
+ * Seal the records before the files go, so that no reader misses segments whose deletion
+ * nothing proves yet.  While the open block waits for space, its seal comes with it.
+ */
+static bool
+seal_records(StenoWriter *w)
+{
+	bool		ok;
+
+	if (aside)
+	{
+		steno_seal_request();
+		return true;
+	}
+	w->use_reserve = true;
+	ok = steno_seal_at_once(w);
+	w->use_reserve = false;		/* there may have been nothing to write */
+	return ok;
+}
+
 static void
 warn_of_lost_slots(const StenoSlots *slots, const StenoPlan *plan)
 {
@@ -528,7 +548,7 @@ apply_limits(StenoWriter *w, StenoKeptTrail *kept)
 		loaded = true;
 		report_missing_before(kept);
 	}
-	if ((is_pending && !confirm_on_disk(w)) || !delete_recorded(kept, &error))
+	if ((is_pending && (!confirm_on_disk(w) || !seal_records(w))) || !delete_recorded(kept, &error))
 		return false;
 	if (steno_retention_size == 0 && steno_retention_age == 0)
 	{
@@ -536,7 +556,8 @@ apply_limits(StenoWriter *w, StenoKeptTrail *kept)
 		return false;
 	}
 	protect_open_segments(kept);
-	if (!plan_and_record(w, kept, &more) || !confirm_on_disk(w) || !delete_recorded(kept, &error))
+	if (!plan_and_record(w, kept, &more) || !confirm_on_disk(w) || !seal_records(w) ||
+		!delete_recorded(kept, &error))
 		return false;
 	report_recovery();
 	behind = more;
@@ -668,8 +689,11 @@ steno_retention_make_space(StenoWriter *w)
 {
 	bool		done;
 
-	if (w->number != 0 || checking)
+	if (w->number != 0)
 		return false;
+	/* it is the block of a record of a deletion, or of its seal, that waits */
+	if (checking)
+		return steno_deleted_release_room(steno_directory);
 	/* nothing can be recorded without a segment, but one may fit now */
 	if (w->stream.fd < 0)
 		return steno_deleted_release_room(steno_directory);

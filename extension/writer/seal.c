@@ -5,8 +5,9 @@
  * A seal signs the chain up to the block before its own, so it is the first record
  * of a block.  Seals are made: at the beginning of a run, over what was found; when
  * steno.seal_interval has passed since the last seal and something was written,
- * which is checked after each block and at the beginning of each pass; at the end
- * of a segment and of the run; and when the key or the interval changes.  So all
+ * which is checked after each block and at the beginning of each pass; after the
+ * records of deletions; at the end of a segment and of the run; and when the key or
+ * the interval changes.  So all
  * blocks after the last seal, except the last one, end before that seal's time plus
  * the interval that it names.  Readers check that (FORMAT.md).
  *
@@ -52,6 +53,7 @@ static uint32 alone;			/* size of the open block while it contains only seals; 0
 static uint64 seq_before;		/* sequence number before those seals */
 static bool refused;			/* the last attempt to sign failed, and was
 								 * logged */
+static bool requested;			/* the next block is to be sealed at once */
 static bool moved;				/* the stream continues in another segment than planned, and no
 								 * seal states that yet */
 
@@ -342,7 +344,7 @@ put_seal(StenoWriter *w, const char *reason, const uint8 *next_key)
 		seq_before = w->self.seq;
 	steno_writer_add(w, &w->self, m);
 	remember_open_seal(&seal);
-	moved = false;
+	moved = requested = false;
 	alone = steno_block_bytes(w->block);
 	promised = steno_seal_interval;
 	unsealed = false;
@@ -359,7 +361,7 @@ is_seal_due(const StenoWriter *w)
 		(!unsealed && written == atomic_load(&steno_control->written)))
 		return false;
 	now = GetCurrentTimestamp();
-	return moved || sealed_at == 0 || now < sealed_at ||
+	return moved || requested || sealed_at == 0 || now < sealed_at ||
 		(steno_seal_interval > 0 && now - sealed_at >= steno_seal_interval * USECS_PER_SEC);
 }
 
@@ -616,6 +618,23 @@ change_key(StenoWriter *w, EVP_PKEY *pkey, const uint8 *raw)
 	ereport(LOG,
 			(errmsg("steno writer %d seals with key %s, after %s", w->number, pkey ? key_id : "none", before)));
 	return steno_writer_write(w);
+}
+
+/*
+ * Seal what was written, at once: readers cannot trust the record of a deletion before it
+ * is sealed.  Returns false if the writer is to exit and cannot write.
+ */
+bool
+steno_seal_at_once(StenoWriter *w)
+{
+	return seal_now(w, moved ? "start" : "interval", NULL, false) && steno_writer_write(w);
+}
+
+/* The same, but behind the open block, which cannot be written now. */
+void
+steno_seal_request(void)
+{
+	requested = key != NULL;
 }
 
 /* The configuration was reloaded: the key or the interval may have changed. */

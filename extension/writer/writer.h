@@ -326,6 +326,8 @@ extern bool steno_seal_is_alone(const StenoWriter *writer);
 extern bool steno_seal_may_follow(StenoWriter *writer);
 extern void steno_seal_put_aside(StenoWriter *writer);
 extern void steno_seal_block_inserted(StenoWriter *writer);
+extern bool steno_seal_at_once(StenoWriter *writer);
+extern void steno_seal_request(void);
 extern bool steno_seal_segment(StenoWriter *writer);
 extern bool steno_seal_reload(StenoWriter *writer);
 extern bool steno_seal_stop(StenoWriter *writer);
