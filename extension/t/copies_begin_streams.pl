@@ -9,6 +9,7 @@ use warnings;
 
 use File::Copy ();
 use File::Path qw(rmtree);
+use JSON::PP ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
@@ -101,6 +102,23 @@ Steno::configure($standby);
 	is(problems($primary, @key, '--anchor', $anchors), '0 ', 'standby: so is the primary\'s');
 	my ($code, $report) = verified($standby, @key);
 	is_deeply([ @{ $report->{branches}[0] }{qw(stream from_stream from_block reason)} ], [ 1, 0, $last, 'copy' ], 'standby: verify names the branch');
+
+	# together, what both have counts once
+	my %lines;
+	foreach ([$primary], [$standby], [ $primary, $standby ], [ $standby, $primary ])
+	{
+		my ($c, $out, $err) = steno_result('cat', '--format', 'json', map { trail($_) } @$_);
+
+		$lines{ join ' ', map { $_->name } @$_ } = [ sort split /\n/, $out ];
+		is("$c$err", 0, 'standby: reading is without a warning');
+	}
+	my %all = map { $_ => 1 } @{ $lines{primary} }, @{ $lines{standby} };
+	is_deeply($lines{'primary standby'}, [ sort keys %all ], 'standby: with the primary\'s trail, records of both count once');
+	is_deeply($lines{'standby primary'}, [ sort keys %all ], 'standby: whichever is named first');
+	($code, my $out) = steno_result('verify', '--format', 'json', @key, trail($primary), trail($standby));
+	$report = JSON::PP->new->utf8->decode($out);
+	is("$code $report->{records}", '0 ' . scalar(keys %all), 'standby: verify counts them once, too') or diag $out;
+	is(scalar(grep { $_->{what} =~ /^$last of its \d+ blocks are also in/ } @{ $report->{warnings} }), 1, 'standby: and says so once');
 
 	# records that the primary has written since are not in the copy, which is reported
 	append_to_file("$folder/later", seal_export($primary));

@@ -51,7 +51,7 @@ func makeAs(ctx context.Context, t *trail.Trail, q *Question, asks func() (*aske
 	for _, err := range t.Errors {
 		return err
 	}
-	for _, s := range t.Streams {
+	for _, s := range t.Once() {
 		if err := m.read(ctx, s); err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (t *Trail) Index() *Index {
 		for _, seg := range s.Segments {
 			refs, errs := seg.Index()
 			x.Errs = append(x.Errs, errs...)
-			si.Segments = append(si.Segments, summarize(seg, refs))
+			si.Segments = append(si.Segments, summarize(seg, counted(refs)))
 		}
 		x.holes = append(x.holes, si.holes()...)
 		x.Streams = append(x.Streams, si)
@@ -92,6 +92,7 @@ func (s *SegmentIndex) refs() ([]BlockRef, error) {
 	}
 	defer f.Close()
 	refs, _ := s.Segment.index(f)
+	refs = slices.DeleteFunc(refs, func(ref BlockRef) bool { return s.Segment.isTwice(ref.Offset) })
 	for len(refs) > 0 && refs[len(refs)-1].Offset >= s.end {
 		refs = refs[:len(refs)-1]
 	}

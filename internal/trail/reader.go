@@ -75,6 +75,9 @@ type Segment struct {
 	// says that it is not as it was written, and Header has only what follows from
 	// the file's name and from the other segments.
 	damaged []byte
+
+	twice []int64    // offsets of the blocks that count in another stream
+	twins []*Segment // that have blocks of this one
 }
 
 // segmentSuffix is what the name of a segment ends with.
@@ -311,6 +314,7 @@ func Join(trails ...*Trail) *Trail {
 	if len(known) > 1 {
 		all.Path = ""
 	}
+	all.markTwice()
 	return all
 }
 
@@ -418,6 +422,8 @@ type BlockRef struct {
 	// AfterDamage says that what stands before the block could not be read, so
 	// that the chain cannot be followed to it.
 	AfterDamage bool
+	// Twice says that the block counts in another stream, of a trail that has it, too.
+	Twice bool
 }
 
 // Length is the length of the block in the file.
@@ -433,6 +439,9 @@ func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 	} else {
 		defer f.Close()
 		refs, errs = seg.index(f)
+		for i := range refs {
+			refs[i].Twice = seg.isTwice(refs[i].Offset)
+		}
 	}
 	for _, err := range errs {
 		if torn := (*TornError)(nil); errors.As(err, &torn) {
@@ -714,6 +723,9 @@ var errNotRegular = errors.New("not a regular file")
 // Files keeps the most recently read segments open. It may be used by many
 // goroutines.
 type Files struct {
+	// Alone says that a block is read where it is, and nowhere else.
+	Alone bool
+
 	mu   sync.Mutex
 	open []*openFile // most recently used last
 }
@@ -769,8 +781,19 @@ func (fs *Files) Close() {
 	fs.open = nil
 }
 
-// Read reads a block into b and loads it.
+// Read reads a block into b and loads it. Of one that is damaged, and that another trail has, too, it reads that.
 func (fs *Files) Read(ref *BlockRef, b *Block) error {
+	err := fs.read(ref, b)
+	if err == nil || fs.Alone || len(ref.Segment.twins) == 0 || err == ref.Segment.KeyErr {
+		return err
+	}
+	if fs.readTwin(ref, b) {
+		return nil
+	}
+	return fs.read(ref, b)
+}
+
+func (fs *Files) read(ref *BlockRef, b *Block) error {
 	o, err := fs.acquire(ref.Segment.Path)
 	if err != nil {
 		return ref.Segment.gone(err)

@@ -25,6 +25,7 @@
 //	rollback.go which statements were rolled back
 //	prepared.go of those that were prepared
 //	servers.go  which server wrote a trail; branch.go: streams that begin beside others
+//	twice.go    blocks of trails that are read together with their copies
 //	deleted.go  what the server deleted by policy
 //
 // Nothing here trusts its input: a length is checked against the file or the

@@ -34,6 +34,7 @@ type finding struct {
 	unread    []string // what gap records report about damaged ring files
 	deletions []trail.Deletion
 	branches  []trail.Branch
+	starts    []start
 
 	unnumbered int64             // records without a sequence number
 	ended      []trail.SessionID // those with a disconnect record, and those of processes that have none
@@ -50,6 +51,20 @@ type finding struct {
 	whole       []trail.RecordID          // records that have data parts ...
 	wholeBytes  []uint64                  // ... and how many bytes these have
 	interrupted []trail.RecordID
+}
+
+// start is the start of a server that says whether it had a key for seals.
+type start struct {
+	time   int64
+	hasKey bool
+}
+
+// startOf reads the record of a start; ok says whether it is one that has the server's settings.
+func startOf(r *trail.Record) (one start, ok bool) {
+	event, _ := r.ExtraValue("event")
+	_, ok = r.ExtraValue("run")
+	key, _ := r.ExtraValue("steno.signing_key_file")
+	return start{r.Time, len(key) > 0}, ok && string(event) == "start"
 }
 
 // Limits of what is kept about the errors of one block. Sequence numbers written by a server jump only where a gap
@@ -272,6 +287,9 @@ func (c *checker) noteRareRecord(f *finding, r *trail.Record) {
 		}
 		if b, ok := trail.ParseBranch(r); ok {
 			f.branches = append(f.branches, b)
+		}
+		if one, ok := startOf(r); ok {
+			f.starts = append(f.starts, one)
 		}
 	case trail.KindDisconnect, trail.KindAuthFailed:
 		f.ended, f.closed = append(f.ended, id.Session), append(f.closed, id.Session)

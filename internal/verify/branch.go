@@ -54,10 +54,13 @@ type branched struct {
 func (v *verifier) settleBranches() {
 	for _, b := range v.branches {
 		from := home{b.in.trail, b.Stream}
-		v.report.Branches = append(v.report.Branches, Branch{
+		one := Branch{
 			Stream: b.in.stream, From: b.Stream, Block: b.Block, Reason: b.Reason, Time: render.Time(b.Time), Run: b.Run, Host: b.Host, Unused: b.Unused,
 			FromRun: b.FromRun, FromHost: b.FromHost,
-		})
+		}
+		if !slices.Contains(v.report.Branches, one) { // a copy of the trail has it, too
+			v.report.Branches = append(v.report.Branches, one)
+		}
 		i := slices.IndexFunc(v.trail.Streams, func(s *trail.Stream) bool { return homeOf(s) == from })
 		switch {
 		case i < 0 && !v.trail.Whole:

@@ -126,7 +126,9 @@ func (v *verifier) settleDeletions() {
 				missing = d
 			}
 		}
-		v.report.Deleted = append(v.report.Deleted, DeletedOf(latest))
+		if one := DeletedOf(latest); !slices.Contains(v.report.Deleted, one) { // a copy of the trail has the record, too
+			v.report.Deleted = append(v.report.Deleted, one)
+		}
 		if latest.Unread {
 			v.warning(s.Path, nil, "segments %d to %d were deleted by retention, according to the file \"retention\"; the record of it is encrypted: give the encryption keys to check it",
 				latest.SinceSegment, latest.LastSegment)

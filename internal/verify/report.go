@@ -39,16 +39,18 @@ type Report struct {
 	Whole bool     `json:"whole"`
 	Trail []string `json:"trail"`
 	// Servers are the system identifiers if the trails are of several servers.
-	Servers      []string `json:"servers,omitempty"`
-	Streams      int      `json:"streams"`
-	Segments     int      `json:"segments"`
-	Blocks       int64    `json:"blocks"`
-	Records      int64    `json:"records"`
-	Sessions     int      `json:"sessions"`
-	OpenSessions int      `json:"open_sessions"`
-	Bytes        int64    `json:"bytes"`
-	First        string   `json:"first_time,omitempty"`
-	Last         string   `json:"last_time,omitempty"`
+	Servers  []string `json:"servers,omitempty"`
+	Streams  int      `json:"streams"`
+	Segments int      `json:"segments"`
+	Blocks   int64    `json:"blocks"`
+	// Copies counts blocks that were also found in another trail, and are not in Blocks.
+	Copies       int64  `json:"copied_blocks,omitempty"`
+	Records      int64  `json:"records"`
+	Sessions     int    `json:"sessions"`
+	OpenSessions int    `json:"open_sessions"`
+	Bytes        int64  `json:"bytes"`
+	First        string `json:"first_time,omitempty"`
+	Last         string `json:"last_time,omitempty"`
 	// EncryptedBlocks counts blocks with encrypted payloads, and UnreadBlocks those of them for which there was no key.
 	EncryptedBlocks int64 `json:"encrypted_blocks,omitempty"`
 	UnreadBlocks    int64 `json:"unread_blocks,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -51,6 +52,7 @@ type blockPlace struct {
 // sealState follows the seals of one stream.
 type sealState struct {
 	v    *verifier
+	home home
 	sum  StreamSeals
 	keys seal.Keys // trusted at this point
 	last *seal.Seal
@@ -70,7 +72,25 @@ type sealState struct {
 	ends      []segmentEnd
 	runs      map[uint64]bool // first blocks of runs, by their seals
 	unread    uint64          // encrypted blocks, whose seals cannot be read without the key
-	recovered bool            // steno recover wrote it
+	unknown   *unknownKey     // of the seals after the last valid one; nil: there are none
+	older     map[string]bool // keys of seals before valid ones that were not given
+	found     []unsealedRuns
+	recovered bool // steno recover wrote it
+}
+
+// unknownKey is a key that was not given, and the first of the seals by it that no valid seal follows.
+type unknownKey struct {
+	id    string
+	place blockPlace
+	seal  *seal.Seal
+}
+
+// unsealedRuns are blocks that no seal of the run that wrote them covers.
+type unsealedRuns struct {
+	blocks uint64
+	end    int64 // latest end of records in them
+	before bool  // no seal precedes them
+	ended  bool  // sealing was ended before, by the configuration
 }
 
 // segmentEnd is the end of a segment without a seal that another segment follows. That is valid if a run begins with
@@ -81,8 +101,8 @@ type segmentEnd struct {
 	next   uint64 // block
 }
 
-func (v *verifier) newSealState(stream uint32) *sealState {
-	s := &sealState{v: v, sum: StreamSeals{Stream: stream}, keys: seal.Keys{}, wrong: map[string]int{}, runs: map[uint64]bool{}}
+func (v *verifier) newSealState(of home) *sealState {
+	s := &sealState{v: v, home: of, sum: StreamSeals{Stream: of.stream}, keys: seal.Keys{}, wrong: map[string]int{}, runs: map[uint64]bool{}}
 	for id, key := range v.keys {
 		s.keys[id] = key
 	}
@@ -131,7 +151,7 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 		}
 		s.end = max(s.end, f.header.LastEnd)
 	}
-	if s.late == nil && s.last != nil && s.last.Interval > 0 && f.header.LastEnd > s.last.Time+int64(s.last.Interval)*1e6+slack {
+	if s.late == nil && s.last != nil && s.unknown == nil && s.last.Interval > 0 && f.header.LastEnd > s.last.Time+int64(s.last.Interval)*1e6+slack {
 		p.time = f.header.LastEnd
 		s.late = &p
 	}
@@ -141,6 +161,9 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 // no server was running that could have written anything else.
 func (s *sealState) stopped(f *finding, p blockPlace, stop *seal.Seal) {
 	s.behindStop = stop
+	if s.unknown != nil && s.unknown.seal.Reason == seal.ReasonStart && s.unknown.seal.First == p.number && f.sealsOnly {
+		return // the key is not known: finish tells
+	}
 	if s.last != stop && s.last.Reason == seal.ReasonStart && s.last.First == p.number && s.last.Block == p.number-1 && f.sealsOnly {
 		return
 	}
@@ -166,7 +189,7 @@ func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known 
 	key, ok := s.keys[one.Key]
 	switch {
 	case !ok:
-		s.reportOnce("key "+one.Key, p, "seal of block %d is by key %s, which is not trusted: give its public key with --key", one.Block, one.Key)
+		s.notGiven(one, p)
 		return false
 	case !one.Verify(key):
 		s.reportOnce("signature", p, "signature of the seal of block %d at %s is not that of key %s", one.Block, render.Time(one.Time), one.Key)
@@ -175,23 +198,43 @@ func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known 
 	return true
 }
 
+// notGiven processes a seal by a key that is not trusted. It proves nothing, but it may be right: what it should prove
+// is not checked, unless a valid seal follows.
+func (s *sealState) notGiven(one *seal.Seal, p blockPlace) {
+	s.runs[one.First] = true
+	s.late = nil
+	if s.unknown == nil {
+		s.unknown = &unknownKey{one.Key, p, one}
+	}
+}
+
 // accept processes a seal with a valid signature.
 func (s *sealState) accept(one *seal.Seal) {
 	s.sum.Checked++
 	s.runs[one.First] = true
+	defer func() { s.last, s.late, s.unsealed, s.end = one, nil, 0, one.Time }()
+	if one.NextKey != nil {
+		s.keys[seal.KeyID(one.NextKey)] = one.NextKey
+	}
+	if s.unknown != nil {
+		if s.older == nil {
+			s.older = map[string]bool{}
+		}
+		s.older[s.unknown.id] = true
+		s.unknown = nil
+		return
+	}
 	from := s.begin // the first existing segment may begin in the middle of a run
 	if s.last != nil {
 		from = s.last.Block
 	}
 	if one.First > from+1 {
 		// Blocks that a killed run left unsealed were only found by the next run.
-		s.sum.Found += min(s.unsealed, one.First-1-from)
+		n := min(s.unsealed, one.First-1-from)
+		s.sum.Found += n
+		s.found = append(s.found, unsealedRuns{n, s.end, s.last == nil && s.begin == 0, s.last != nil && s.last.Reason == seal.ReasonEnd})
 		s.missed(one.First - 1)
 	}
-	if one.NextKey != nil {
-		s.keys[seal.KeyID(one.NextKey)] = one.NextKey
-	}
-	s.last, s.late, s.unsealed, s.end = one, nil, 0, one.Time
 }
 
 // missed reports a missing seal: all blocks after the last seal, except the last one of their run, must end before the
@@ -205,7 +248,9 @@ func (s *sealState) missed(end uint64) {
 }
 
 // sealing reports whether the stream's writer makes seals, by what the last valid seal states.
-func (s *sealState) sealing() bool { return s.last != nil && s.last.Reason != seal.ReasonEnd }
+func (s *sealState) sealing() bool {
+	return s.last != nil && s.last.Reason != seal.ReasonEnd && s.unknown == nil
+}
 
 // leave is called at the end of a segment that another one follows.
 func (s *sealState) leave(seg *trail.Segment) {
@@ -263,6 +308,7 @@ func (s *sealState) finish(path string) {
 				sum.Last, sum.Stream, render.Time(s.late.time), render.Time(s.last.Time), s.last.Interval)
 		}
 	}
+	s.otherKeys(path)
 	if s.last != nil {
 		sum.Block, sum.Time, sum.Key, sum.Reason = s.last.Block, render.Time(s.last.Time), s.last.Key, s.last.Reason
 		sum.Unsealed = s.unsealed
@@ -275,9 +321,7 @@ func (s *sealState) finish(path string) {
 		if s.last.Reason == seal.ReasonStop && s.behindStop != s.last && s.segment > max(s.last.Segment, s.filled) {
 			v.warning(path, nil, "segment %d of stream %d, which has no block, follows the seal that ended the run: a server was killed while it started, or somebody put it there", s.segment, sum.Stream)
 		}
-		if sum.Found > 0 {
-			v.warning(path, nil, "stream %d: %d blocks have no seal by the run of the server that wrote them, because it was killed or had not sealed them yet: they are sealed as the next run found them", sum.Stream, sum.Found)
-		}
+		s.unsealedRuns(path)
 		if s.last.Reason == seal.ReasonEnd {
 			v.warning(path, nil, "stream %d: sealing was ended by the server's configuration at %s", sum.Stream, sum.Time)
 		}
@@ -286,6 +330,48 @@ func (s *sealState) finish(path string) {
 	if s.sum.Seals > 0 || len(v.keys) > 0 {
 		v.report.Seals = append(v.report.Seals, *sum)
 	}
+}
+
+// otherKeys reports the seals by keys that were not given.
+func (s *sealState) otherKeys(path string) {
+	if len(s.older) > 0 {
+		s.v.warning(path, nil, "stream %d: seals by keys that were not given (%s) are not checked; later seals, which are valid, cover the same blocks",
+			s.sum.Stream, strings.Join(slices.Sorted(maps.Keys(s.older)), ", "))
+	}
+	if s.unknown == nil {
+		return
+	}
+	what := fmt.Sprintf("all of stream %d", s.sum.Stream)
+	if s.last != nil {
+		what = fmt.Sprintf("stream %d from block %d on", s.sum.Stream, s.last.Block+1)
+	}
+	s.v.unreadable(s.unknown.place.file, "%s is not checked: the seal of block %d is by key %s, which was not given; give its public key with --key. If the server never had this key, somebody else made the seals",
+		what, s.unknown.seal.Block, s.unknown.id)
+}
+
+// unsealedRuns reports blocks that only a later run sealed, and why.
+func (s *sealState) unsealedRuns(path string) {
+	var keyless, killed uint64
+	for _, r := range s.found {
+		if r.ended || r.before && s.v.hadNoKey(s.home, r.end) {
+			keyless += r.blocks
+		} else {
+			killed += r.blocks
+		}
+	}
+	if keyless > 0 {
+		s.v.warning(path, nil, "stream %d: %d blocks have no seal by the run of the server that wrote them, because it had no key: they are sealed as a later run found them", s.sum.Stream, keyless)
+	}
+	if killed > 0 {
+		s.v.warning(path, nil, "stream %d: %d blocks have no seal by the run of the server that wrote them, because it was killed or had not sealed them yet: they are sealed as the next run found them", s.sum.Stream, killed)
+	}
+}
+
+// hadNoKey reports whether the runs that began in a trail before a time had no key, according to the records of their
+// starts, if there is one.
+func (v *verifier) hadNoKey(of home, end int64) bool {
+	before := slices.DeleteFunc(slices.Clone(v.starts[of.trail]), func(one start) bool { return one.time > end })
+	return len(before) > 0 && !slices.ContainsFunc(before, func(one start) bool { return one.hasKey })
 }
 
 // Line is a stream's row of the report for people.
@@ -300,7 +386,7 @@ func (s *StreamSeals) Line(checked bool) string {
 	case s.Time == "" && s.Unread > 0:
 		return fmt.Sprintf("%s, of %s blocks; %s could not be decrypted", count, humanize.Comma(int64(s.Last)), humanize.Comma(int64(s.Unread)))
 	case s.Time == "":
-		return fmt.Sprintf("%s, none of them valid; %s blocks", count, humanize.Comma(int64(s.Last)))
+		return fmt.Sprintf("%s, none of them valid by a key that was given; %s blocks", count, humanize.Comma(int64(s.Last)))
 	}
 	line := fmt.Sprintf("%s, sealed up to block %s of %s at %s by key %s", count, humanize.Comma(int64(s.Block)), humanize.Comma(int64(s.Last)), s.Time, s.Key)
 	switch {

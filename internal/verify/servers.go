@@ -62,6 +62,7 @@ func (r *Report) join(o *Report, system uint64) {
 	r.Streams, r.Segments, r.Blocks, r.Records = r.Streams+o.Streams, r.Segments+o.Segments, r.Blocks+o.Blocks, r.Records+o.Records
 	r.Sessions, r.OpenSessions, r.Bytes = r.Sessions+o.Sessions, r.OpenSessions+o.OpenSessions, r.Bytes+o.Bytes
 	r.EncryptedBlocks, r.UnreadBlocks = r.EncryptedBlocks+o.EncryptedBlocks, r.UnreadBlocks+o.UnreadBlocks
+	r.Copies += o.Copies
 	r.GapRecords, r.LostRecords, r.Anchors = r.GapRecords+o.GapRecords, r.LostRecords+o.LostRecords, r.Anchors+o.Anchors
 	if r.First == "" || o.First != "" && o.First < r.First {
 		r.First = o.First

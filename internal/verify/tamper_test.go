@@ -536,7 +536,7 @@ func (s *suite) asItWas(f files) bool {
 
 func says(r *Report, what string) bool {
 	re := regexp.MustCompile(what)
-	return slices.ContainsFunc(r.Problems, func(p Problem) bool { return re.MatchString(p.What) })
+	return slices.ContainsFunc(slices.Concat(r.Problems, r.Unreadable), func(p Problem) bool { return re.MatchString(p.What) })
 }
 
 // TestUntouchedTrailIsWhole is what the tamper suite is to be measured by: no
@@ -900,8 +900,8 @@ func TestEveryAlterationIsFound(t *testing.T) {
 		count(name, reports)
 		what := map[sealing]string{
 			sealsKept:  `is not the one that was sealed|follows block|not that of key`,
-			sealsOwn:   `is by key \w+, which is not trusted`,
-			sealsFaked: `signature of the seal of block \d+ at .* is not that of key|which is not trusted`,
+			sealsOwn:   `is by key \w+, which was not given`,
+			sealsFaked: `signature of the seal of block \d+ at .* is not that of key|which was not given`,
 			sealsGone:  `there is no seal in stream \d|seals are missing|ends without a seal|is not the one of anchor|does not exist`,
 		}[how]
 		at := 1

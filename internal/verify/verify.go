@@ -61,6 +61,7 @@ func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64
 		dropped:   map[trail.RecordID]bool{},
 		sealed:    map[string]int{},
 		deletions: map[home][]trail.Deletion{},
+		starts:    map[string][]start{},
 
 		keys: checks.Keys, from: checks.From, firstBlock: map[uint32]uint64{}, lastBlock: map[home]uint64{},
 	}
@@ -71,6 +72,7 @@ func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64
 	if err != nil {
 		return nil, err
 	}
+	v.tellTwice()
 	v.settleDeletions()
 	v.settleBranches()
 	v.sequences()
@@ -110,6 +112,8 @@ type verifier struct {
 	firstBlock map[uint32]uint64 // of each stream
 	lastBlock  map[home]uint64
 	branches   []branched
+	starts     map[string][]start // of each trail's server
+	twice      twice
 }
 
 // session is what is known about a session's sequence numbers.
@@ -238,7 +242,7 @@ func (v *verifier) run(ctx context.Context) error {
 	workers := runtime.GOMAXPROCS(0)
 	jobs := make(chan *job, workers)
 	var pending []*job
-	files := &trail.Files{}
+	files := &trail.Files{Alone: true}
 	defer files.Close()
 	var wait sync.WaitGroup
 	defer wait.Wait()
@@ -269,7 +273,7 @@ func (v *verifier) run(ctx context.Context) error {
 		return nil
 	}
 	for _, s := range v.trail.Streams {
-		st := &state{v: v, stream: s, home: homeOf(s), seals: v.newSealState(s.Number)}
+		st := &state{v: v, stream: s, home: homeOf(s), seals: v.newSealState(homeOf(s))}
 		begin, _ := slices.BinarySearchFunc(s.Segments, v.from[s.Number], func(seg *trail.Segment, n uint64) int { return cmp.Compare(seg.Number, n) })
 		for i, seg := range s.Segments[begin:] {
 			if err := ctx.Err(); err != nil {
@@ -446,7 +450,10 @@ func (st *state) take(j *job) {
 		st.seals.block(f, place, seal.Seal{Hash: st.hash, Record: st.nextRecord - 1}, st.known && !j.ref.AfterDamage)
 		v.anchor(st.stream, place, j.ref.Segment.Header.SystemID, &f.header, f)
 	}
-	v.report.Blocks++
+	v.twice.note(j.ref)
+	if !j.ref.Twice {
+		v.report.Blocks++
+	}
 	v.done += j.ref.Length()
 	v.bar.Set(v.done)
 	if !f.ok {
@@ -471,12 +478,15 @@ func (st *state) take(j *job) {
 	for _, b := range f.branches {
 		v.branches = append(v.branches, branched{b, st.home})
 	}
+	v.starts[st.home.trail] = append(v.starts[st.home.trail], f.starts...)
 	for _, d := range f.deletions {
 		of := home{st.home.trail, d.Stream}
 		v.deletions[of] = append(v.deletions[of], d)
 		v.records = append(v.records, deletionRecord{of, d, st.seals, h.Number})
 	}
-	v.add(f)
+	if !j.ref.Twice {
+		v.add(f)
+	}
 }
 
 // endsBehind says whether something that is not a block stands behind the last one. Of what a crash left, only what is

@@ -280,6 +280,9 @@ func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged, u
 	}
 	for i := range refs {
 		r := &refs[i]
+		if r.Twice {
+			continue // it is counted in another trail
+		}
 		out.Totals.add(&Totals{
 			Blocks: 1, Records: int64(r.Records), PayloadBytes: int64(r.Raw), StoredBytes: int64(r.Stored),
 			first: r.FirstTime, last: r.LastEnd,
@@ -343,6 +346,9 @@ func (c *counter) add(ctx context.Context, refs []trail.BlockRef) {
 	for i := range refs {
 		if ctx.Err() != nil {
 			return
+		}
+		if refs[i].Twice {
+			continue
 		}
 		c.jobs <- refs[i]
 	}
