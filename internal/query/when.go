@@ -277,3 +277,15 @@ func ParseDuration(s string) (uint64, error) {
 	}
 	return uint64(a.Microseconds()), nil
 }
+
+// ParseAge reads a length of time that needs a unit, such as 15m, 1h30m or 2d.
+func ParseAge(s string) (time.Duration, error) {
+	switch a, err := parseAge(strings.TrimSpace(s)); {
+	case err == nil && a.months == 0 && a.Duration > 0:
+		return a.Duration, nil
+	case err != nil && !errors.Is(err, errNoAge):
+		return 0, err
+	default:
+		return 0, fmt.Errorf("invalid duration %q: use for example 15m, 1h30m or 2d", s)
+	}
+}

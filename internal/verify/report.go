@@ -19,6 +19,30 @@ type Problem struct {
 	File   string `json:"file,omitempty"`
 	Offset *int64 `json:"offset,omitempty"`
 	What   string `json:"what"`
+	// ID is what steno acknowledge calls a problem.
+	ID string `json:"id,omitempty"`
+}
+
+// Acknowledged is a problem that somebody has acknowledged.
+type Acknowledged struct {
+	Problem
+	By     string `json:"by"`
+	Time   string `json:"time"`
+	Reason string `json:"reason"`
+	Key    string `json:"key,omitempty"` // that signed it
+	// Checked says that the signature was checked.
+	Checked bool `json:"signature_checked"`
+}
+
+func (a *Acknowledged) String() string {
+	signed := "not signed"
+	switch {
+	case a.Checked:
+		signed = "signed by key " + a.Key
+	case a.Key != "":
+		signed = "its signature by key " + a.Key + " was not checked"
+	}
+	return fmt.Sprintf("%s; %s", a.Problem, render.Safe(fmt.Sprintf("by %s at %s, %s: %s", a.By, a.Time, signed, a.Reason)))
 }
 
 func (p Problem) String() string {
@@ -77,6 +101,11 @@ type Report struct {
 	Warnings     []Problem `json:"warnings"`
 	MoreWarnings int       `json:"more_warnings,omitempty"`
 
+	// Acknowledged are problems that somebody has acknowledged, as they are.
+	Acknowledged []Acknowledged `json:"acknowledged,omitempty"`
+	// Failed is what was demanded of the trail and is not so.
+	Failed []string `json:"failed,omitempty"`
+
 	outdated bool // segments were deleted by policy during the verification
 	ends     []Last
 }
@@ -87,6 +116,11 @@ func (r *Report) Ends() []Last { return r.ends }
 // Warn adds a warning that is not about the contents of the trail.
 func (r *Report) Warn(format string, args ...any) {
 	r.Warnings = append(r.Warnings, Problem{What: fmt.Sprintf(format, args...)})
+}
+
+// Fail adds a demand that is not met.
+func (r *Report) Fail(format string, args ...any) {
+	r.Failed = append(r.Failed, fmt.Sprintf(format, args...))
 }
 
 // WriteJSON writes the report as one line of JSON.
@@ -143,12 +177,18 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	}
 	list("warning", r.Warnings, r.MoreWarnings)
 	list("unreadable", r.Unreadable, r.MoreUnreadable)
+	for i := range r.Acknowledged {
+		fmt.Fprintf(&b, "acknowledged: %s\n", &r.Acknowledged[i])
+	}
 	list("damage", r.Problems, r.MoreProblems)
+	for _, what := range r.Failed {
+		fmt.Fprintf(&b, "failed: %s\n", render.Safe(what))
+	}
 	verdict, paint := r.Verdict(), "\x1b[32m"
 	switch {
 	case len(r.Problems)+r.MoreProblems > 0:
 		paint = "\x1b[31m"
-	case len(r.Unreadable)+r.MoreUnreadable > 0:
+	case len(r.Unreadable)+r.MoreUnreadable+len(r.Acknowledged)+len(r.Failed) > 0:
 		paint = "\x1b[33m"
 	}
 	if color {
@@ -172,6 +212,12 @@ func (r *Report) Verdict() string {
 	}
 	if r.UnreadBlocks > 0 {
 		verdict = "intact: every checksum and chain hash is correct; encrypted records were not checked"
+	}
+	if n := len(r.Acknowledged); n > 0 {
+		verdict = "nothing new: " + plural(n, "problem") + ", acknowledged as it is"
+		if n > 1 {
+			verdict = "nothing new: " + plural(n, "problem") + ", all acknowledged as they are"
+		}
 	}
 	switch damaged, unreadable := len(r.Problems)+r.MoreProblems, len(r.Unreadable)+r.MoreUnreadable; {
 	case damaged > 0:

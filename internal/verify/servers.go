@@ -63,6 +63,7 @@ func (r *Report) join(o *Report, system uint64) {
 	r.Sessions, r.OpenSessions, r.Bytes = r.Sessions+o.Sessions, r.OpenSessions+o.OpenSessions, r.Bytes+o.Bytes
 	r.EncryptedBlocks, r.UnreadBlocks = r.EncryptedBlocks+o.EncryptedBlocks, r.UnreadBlocks+o.UnreadBlocks
 	r.Copies += o.Copies
+	r.Failed = append(r.Failed, o.Failed...)
 	r.GapRecords, r.LostRecords, r.Anchors = r.GapRecords+o.GapRecords, r.LostRecords+o.LostRecords, r.Anchors+o.Anchors
 	if r.First == "" || o.First != "" && o.First < r.First {
 		r.First = o.First

@@ -28,7 +28,8 @@ type Checks struct {
 	Keys    seal.Keys      // keys to check seals with; without any, seals are only counted
 	Anchors []*seal.Anchor // anchors whose blocks must be in the trail
 	// From is the first segment that is read of a stream; those before it were verified earlier, and need not exist.
-	From map[uint32]uint64
+	From    map[uint32]uint64
+	Demands Demands
 }
 
 // Trail verifies a trail, or those of several servers.
@@ -79,6 +80,7 @@ func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64
 	v.dataParts()
 	v.finishAnchors()
 	v.finish()
+	v.demand(&checks.Demands)
 	return v.report, nil
 }
 
@@ -129,7 +131,7 @@ func (v *verifier) damage(file string, offset *int64, format string, args ...any
 		v.report.MoreProblems++
 		return
 	}
-	v.report.Problems = append(v.report.Problems, Problem{file, offset, fmt.Sprintf(format, args...)})
+	v.report.Problems = append(v.report.Problems, Problem{File: file, Offset: offset, What: fmt.Sprintf(format, args...)})
 }
 
 func (v *verifier) warning(file string, offset *int64, format string, args ...any) {
@@ -137,7 +139,7 @@ func (v *verifier) warning(file string, offset *int64, format string, args ...an
 		v.report.MoreWarnings++
 		return
 	}
-	v.report.Warnings = append(v.report.Warnings, Problem{file, offset, fmt.Sprintf(format, args...)})
+	v.report.Warnings = append(v.report.Warnings, Problem{File: file, Offset: offset, What: fmt.Sprintf(format, args...)})
 }
 
 // unreadable reports what could not be checked.

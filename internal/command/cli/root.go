@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pg-steno/pg_steno/internal/command/acknowledge"
 	"github.com/pg-steno/pg_steno/internal/command/cat"
 	"github.com/pg-steno/pg_steno/internal/command/check"
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
@@ -64,6 +65,7 @@ head", is not an error.`,
 		cat.NewCmdTail(f, nil),
 		verify.NewCmdVerify(f, nil),
 		check.NewCmdCheck(f, nil),
+		acknowledge.NewCmdAcknowledge(f, nil),
 		prove.NewCmdProve(f, nil),
 		report.NewCmdReport(f, nil),
 		review.NewCmdReview(f),

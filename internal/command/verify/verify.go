@@ -3,8 +3,11 @@ package verify
 
 import (
 	"context"
+	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
+	"time"
 
 	verifier "github.com/pg-steno/pg_steno/internal/verify"
 
@@ -30,6 +33,10 @@ type Options struct {
 	Keys    []string
 	Anchors []string
 	Rings   []string
+	// AcknowledgedBy are files of the public keys of those who may acknowledge problems.
+	AcknowledgedBy []string
+	FailOnLoss     bool
+	MaxAge         string
 	query.KeyOptions
 }
 
@@ -66,10 +73,18 @@ rules that left something out, losses, and times in which the server was not
 recording or ended without a stop, each with its times and users, and the changes
 of pg_steno's settings. It does not change the exit code.
 
+Problems that were acknowledged with steno acknowledge, and are as they were then,
+are printed with who acknowledged them, when and why, and do not count. With
+--key or --acknowledged-by, only acknowledgments that are signed by one of these
+keys are taken; any other line in their file is a problem itself.
+
 The exit code is 0 if the trail is intact, 1 if it is damaged, and 3 if nothing
 is damaged, but something could not be read or checked, such as a file without
 permission, or seals in encrypted segments whose key is missing. A last block
-that the server did not finish writing is a warning, not damage.`,
+that the server did not finish writing is a warning, not damage. With
+--fail-on-loss, it is also 1 if records were lost, as gap records or the rings of
+the running server tell, and with --max-age, if the last block is older: a server
+that does nothing writes nothing.`,
 		Example: `  steno verify
   steno verify /var/lib/postgresql/15/main/pg_steno
   steno verify --key /etc/pg_steno/2026.key.pub
@@ -88,6 +103,9 @@ that the server did not finish writing is a warning, not damage.`,
 	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
 	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- for standard input); repeatable")
 	cmd.Flags().StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
+	cmd.Flags().StringArrayVar(&opts.AcknowledgedBy, "acknowledged-by", nil, "take acknowledgments that are signed with the key of this `file`, or of all *.pub in this directory; repeatable")
+	cmd.Flags().BoolVar(&opts.FailOnLoss, "fail-on-loss", false, "end with 1 if records were lost")
+	cmd.Flags().StringVar(&opts.MaxAge, "max-age", "", "end with 1 if the last block is older than this `duration`, such as 15m")
 	return cmdutil.ReadsOnly(cmd)
 }
 
@@ -99,12 +117,23 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	checks := verifier.Checks{Keys: keys, Anchors: anchors}
+	checks := verifier.Checks{Keys: keys, Anchors: anchors, Demands: verifier.Demands{NoLoss: opts.FailOnLoss, Now: time.Now()}}
+	if opts.MaxAge != "" {
+		if checks.Demands.MaxAge, err = query.ParseAge(opts.MaxAge); err != nil {
+			return exit.Usagef("--max-age: %w", err)
+		}
+	}
+	by := maps.Clone(keys)
+	if len(opts.AcknowledgedBy) > 0 {
+		if by, err = seal.LoadKeys(slices.Concat(opts.AcknowledgedBy, opts.Keys)); err != nil {
+			return err
+		}
+	}
 	// Little is in memory, and most of it is thrown away at once: it would be collected every few blocks.
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(400))
 	}
-	report, err := verifyNow(ctx, opts, checks)
+	report, err := verifyNow(ctx, opts, checks, by)
 	if err != nil {
 		return err
 	}
@@ -113,19 +142,23 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	} else {
 		err = report.WriteText(opts.IO.Out, opts.IO.ColorEnabled())
 	}
-	return exit.Verdict(exit.Found(len(report.Problems) > 0, len(report.Unreadable) > 0), err)
+	return exit.Verdict(exit.Found(len(report.Problems)+len(report.Failed) > 0, len(report.Unreadable) > 0), err)
 }
 
 // askServer warns of what the running server knows and the trail does not. Where no server runs, nothing is to be said.
-func askServer(report *verifier.Report, t *trail.Trail, rings []string) {
+// It returns how many records are lost by what it knows.
+func askServer(report *verifier.Report, t *trail.Trail, rings []string) (lost int64) {
 	server := live.New(t, rings)
 	if server.Find() != "" {
-		return
+		return 0
 	}
 	defer server.Close()
-	if n, err := server.Unrecorded(); err == nil && n > 0 {
+	n, err := server.Unrecorded()
+	if err == nil && n > 0 {
 		report.Warn("the running server has dropped %d records of which the trail does not know yet: they are recorded when it can write, and their sessions have ended or go on; verify again after steno.flush()", n)
+		return int64(n)
 	}
+	return 0
 }
 
 // tries bounds how often a trail is read that loses segments by policy meanwhile.
@@ -133,7 +166,7 @@ const tries = 3
 
 // verifyNow verifies the trail as it is: when the server deletes segments in the
 // middle of it, what is left is read again.
-func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks) (*verifier.Report, error) {
+func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks, by seal.Keys) (*verifier.Report, error) {
 	for try := 1; ; try++ {
 		t, err := opts.OpenEncrypted(opts.Trails)
 		if err != nil {
@@ -145,7 +178,12 @@ func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks) (*ver
 		if err != nil {
 			return nil, err
 		}
-		askServer(report, t, opts.Rings)
+		if err := report.Acknowledge(t, by); err != nil {
+			return nil, err
+		}
+		if n := askServer(report, t, opts.Rings); n > 0 && opts.FailOnLoss {
+			report.Fail("the running server has dropped %d records", n)
+		}
 		if report.Recorded, err = proof.Recorded(ctx, t.Index(), trail.MinTime, trail.MaxTime); err != nil {
 			return nil, err
 		}

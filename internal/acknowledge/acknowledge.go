@@ -1,0 +1,195 @@
+// Package acknowledge keeps the acknowledgments of problems of a trail: who has looked at which one, when, and why it is
+// no news any more.
+//
+// They are lines of JSON in a file beside the trail. Each names a problem by its place and by the bytes concerned, has the
+// hash of the line before, and is signed, so that a line that was changed, forged or taken out of the middle is found.
+// Without the last lines, problems are only news again.
+package acknowledge
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pg-steno/pg_steno/internal/seal"
+)
+
+// Suffix is what the name of the file has more than that of the trail.
+const Suffix = ".acknowledged"
+
+// Path is the file of the acknowledgments of the trail in a directory.
+func Path(trail string) string { return filepath.Clean(trail) + Suffix }
+
+// Entry is one acknowledgment.
+type Entry struct {
+	Problem string `json:"problem"` // its ID
+	File    string `json:"file,omitempty"`
+	Offset  *int64 `json:"offset,omitempty"`
+	What    string `json:"what"`
+	Size    int64  `json:"size"`   // of the file, as far as SHA256 is of it
+	SHA256  string `json:"sha256"` // of the file up to there
+	By      string `json:"by"`
+	Time    string `json:"time"`
+	Reason  string `json:"reason"`
+	// Previous is the SHA-256 of the line before, empty for the first one.
+	Previous string `json:"previous,omitempty"`
+	// Key is the ID of the key of the signature; empty: it is not signed.
+	Key       string `json:"key,omitempty"`
+	Signature string `json:"signature,omitempty"`
+}
+
+// domain is what everything that is signed begins with.
+const domain = "pg_steno acknowledgment v1\n"
+
+// signed are the bytes that the signature is over.
+func (e *Entry) signed() ([]byte, error) {
+	bare := *e
+	bare.Signature = ""
+	b, err := json.Marshal(&bare)
+	return append([]byte(domain), b...), err
+}
+
+// ID names a problem: what it is, and where in the trail.
+func ID(file string, offset *int64, what string) string {
+	at := int64(-1)
+	if offset != nil {
+		at = *offset
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q", file, at, what))
+	return hex.EncodeToString(sum[:6])
+}
+
+// Hash is the SHA-256 of a file up to a size, and that size; -1: all of it. What is no file has none.
+func Hash(path string, size int64) (sum string, n int64, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular():
+		return "", 0, nil
+	case err != nil:
+		return "", 0, err
+	case size < 0:
+		size = info.Size()
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err = io.Copy(h, io.LimitReader(f, size))
+	return hex.EncodeToString(h.Sum(nil)), n, err
+}
+
+// Problem is something wrong with the file itself.
+type Problem struct {
+	Line int
+	What string
+}
+
+// List is what a file of acknowledgments has.
+type List struct {
+	Entries  []*Entry // those that count
+	Problems []Problem
+	last     string // hash of the last line
+}
+
+// Load reads the file of a trail. Signatures must be those of the keys; without any, they are not checked, and entries
+// without one count, too. A trail without a file has no acknowledgments.
+func Load(path string, keys seal.Keys) (*List, error) {
+	l := &List{}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	data = bytes.TrimSuffix(data, []byte("\n"))
+	n := 0
+	for line := range bytes.SplitSeq(data, []byte("\n")) {
+		n++
+		e := &Entry{}
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.DisallowUnknownFields()
+		what := ""
+		if d.Decode(e) != nil {
+			what = "it is not an acknowledgment"
+		} else {
+			what = e.check(l.last, keys)
+		}
+		if what != "" {
+			l.Problems = append(l.Problems, Problem{n, what})
+		} else {
+			l.Entries = append(l.Entries, e)
+		}
+		l.last = hashOf(line)
+	}
+	return l, nil
+}
+
+func hashOf(line []byte) string {
+	sum := sha256.Sum256(line)
+	return hex.EncodeToString(sum[:])
+}
+
+// check says what is wrong with an entry; empty: nothing.
+func (e *Entry) check(previous string, keys seal.Keys) string {
+	switch key, known := keys[e.Key]; {
+	case e.Previous != previous:
+		return "it does not follow from the line before: lines were changed, or taken out"
+	case e.Problem != ID(e.File, e.Offset, e.What):
+		return "it was changed: it does not have the ID of its problem"
+	case len(keys) == 0:
+		return ""
+	case e.Key == "":
+		return "it is not signed, and keys were given"
+	case !known:
+		return fmt.Sprintf("it is signed by key %s, which was not given", e.Key)
+	default:
+		signature, err := hex.DecodeString(e.Signature)
+		signed, failed := e.signed()
+		if err != nil || failed != nil || !ed25519.Verify(key, signed, signature) {
+			return fmt.Sprintf("it was changed or forged: its signature is not that of key %s", e.Key)
+		}
+		return ""
+	}
+}
+
+// Add appends an entry to a file, signed by a key, or without one.
+func (l *List) Add(path string, e *Entry, key ed25519.PrivateKey) error {
+	e.Previous = l.last
+	if key != nil {
+		e.Key = seal.KeyID(key.Public().(ed25519.PublicKey))
+		signed, err := e.signed()
+		if err != nil {
+			return err
+		}
+		e.Signature = hex.EncodeToString(ed25519.Sign(key, signed))
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	if err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	l.last = hashOf(line)
+	l.Entries = append(l.Entries, e)
+	return err
+}

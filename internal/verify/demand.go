@@ -1,0 +1,47 @@
+// What is demanded of a trail beyond that it is intact.
+
+package verify
+
+import (
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
+)
+
+// Demands are what makes a verification fail although nothing is damaged.
+type Demands struct {
+	NoLoss bool          // records that were lost, as gap records tell
+	MaxAge time.Duration // of the last block; 0: any
+	Now    time.Time
+}
+
+// demand checks what is demanded of the trails of one server.
+func (v *verifier) demand(d *Demands) {
+	r := v.report
+	if d.NoLoss && r.GapRecords > 0 {
+		r.Fail("%s were lost, according to %s", plural(int(r.LostRecords), "record"), plural(int(r.GapRecords), "gap record"))
+	}
+	if d.MaxAge == 0 {
+		return
+	}
+	switch last := query.Moment(v.last); {
+	case r.Records == 0:
+		r.Fail("there is no block that could be as young as %s", age(d.MaxAge))
+	case d.Now.Sub(last) > d.MaxAge:
+		r.Fail("the last block ended at %s, %s ago, which is more than %s", render.Time(v.last), age(d.Now.Sub(last)), age(d.MaxAge))
+	}
+}
+
+// age is a duration in few words.
+func age(d time.Duration) string {
+	if d < time.Minute {
+		return d.Round(time.Millisecond).String()
+	}
+	if d < 48*time.Hour {
+		return d.Round(time.Second).String()
+	}
+	return humanize.Comma(int64(d/(24*time.Hour))) + " days"
+}
