@@ -8,6 +8,7 @@
 //	server.go   the processes of the server, and its rings
 //	units.go    systemd's units
 //	output.go   one line, JSON, Prometheus
+//	disk_unix.go, disk_other.go   how full the disk is
 package check
 
 import (
