@@ -126,6 +126,66 @@ show_setting_value(const char *value, char *shown)
 		steno_secret_hide_value(value, shown);
 }
 
+/* The units of settings, each from the largest on, as the server shows them: a number that is a multiple of one has it. */
+static const struct
+{
+	int			flag;
+	const char *name;
+	int64		factor;			/* in the setting's own unit */
+}			units[] =
+{
+	{GUC_UNIT_BYTE, "TB", INT64CONST(1) << 40},
+	{GUC_UNIT_BYTE, "GB", INT64CONST(1) << 30},
+	{GUC_UNIT_BYTE, "MB", INT64CONST(1) << 20},
+	{GUC_UNIT_BYTE, "kB", INT64CONST(1) << 10},
+	{GUC_UNIT_BYTE, "B", 1},
+	{GUC_UNIT_KB, "TB", INT64CONST(1) << 30},
+	{GUC_UNIT_KB, "GB", INT64CONST(1) << 20},
+	{GUC_UNIT_KB, "MB", INT64CONST(1) << 10},
+	{GUC_UNIT_KB, "kB", 1},
+	{GUC_UNIT_MB, "TB", INT64CONST(1) << 20},
+	{GUC_UNIT_MB, "GB", INT64CONST(1) << 10},
+	{GUC_UNIT_MB, "MB", 1},
+	{GUC_UNIT_MS, "d", 86400000},
+	{GUC_UNIT_MS, "h", 3600000},
+	{GUC_UNIT_MS, "min", 60000},
+	{GUC_UNIT_MS, "s", 1000},
+	{GUC_UNIT_MS, "ms", 1},
+	{GUC_UNIT_S, "d", 86400},
+	{GUC_UNIT_S, "h", 3600},
+	{GUC_UNIT_S, "min", 60},
+	{GUC_UNIT_S, "s", 1},
+	{GUC_UNIT_MIN, "d", 1440},
+	{GUC_UNIT_MIN, "h", 60},
+	{GUC_UNIT_MIN, "min", 1}
+};
+
+/*
+ * The value of one of our settings as SHOW and records show it.  GetConfigOptionByName would do the same, but
+ * allocates memory, and this may run where nothing must fail.
+ */
+static void
+show_own_value(int i, const char *value, char *shown)
+{
+	int			unit = variables[i] != NULL ? variables[i]->flags & GUC_UNIT : 0;
+	int64		number;
+	size_t		k;
+
+	if (unit != 0 && (number = strtoll(value, NULL, 10)) > 0)
+	{
+		for (k = 0; k < lengthof(units); k++)
+			if (units[k].flag == unit && number % units[k].factor == 0)
+			{
+				snprintf(shown, STENO_SETTING_VALUE, INT64_FORMAT "%s", number / units[k].factor, units[k].name);
+				return;
+			}
+	}
+	if (strcmp(settings[i].name, "steno.file_mode") == 0)
+		snprintf(shown, STENO_SETTING_VALUE, "%04o", atoi(value));
+	else
+		show_setting_value(value, shown);
+}
+
 /* The value of any setting of the server as records show it. */
 void
 steno_setting_show(const char *name, const char *value, char *shown)
@@ -340,7 +400,7 @@ steno_settings_configured(const char **pairs)
 		if (setting_source(i) == PGC_S_DEFAULT)
 			continue;
 		current_setting_value(i, value);
-		show_setting_value(value, shown[count]);
+		show_own_value(i, value, shown[count]);
 		pairs[2 * count] = settings[i].name;
 		pairs[2 * count + 1] = shown[count];
 		count++;
@@ -374,8 +434,8 @@ steno_settings_reloaded(void (*change) (const char *name, const char *from, cons
 		any = true;
 		if (!recorded)
 			continue;
-		show_setting_value(steno_control->settings[i], old);
-		show_setting_value(value, new);
+		show_own_value(i, steno_control->settings[i], old);
+		show_own_value(i, value, new);
 		change(settings[i].name, old, new);
 	}
 	if (steno_my.scratch_used)
@@ -462,8 +522,8 @@ steno_settings_put_in_force(StenoRecordSetting record, bool failing)
 		 */
 		if (is_own_change(i) || strcmp(value, steno_control->settings[i]) != 0)
 		{
-			show_setting_value(in_force[i], old);
-			show_setting_value(value, new);
+			show_own_value(i, in_force[i], old);
+			show_own_value(i, value, new);
 			record(settings[i].name, old, new, setting_source_name(i), failing);
 		}
 		of_session[i] = !is_set_by_server(i);

@@ -305,31 +305,31 @@ $ENV{STENO_ENCRYPTION_KEY_COMMAND} = 'printf %064d 1';
 		'steno.role' => 'auditor',
 		'steno.log_catalog' => 'off',
 		'steno.log_extension_scripts' => 'off',
-		'steno.log_parameter_max_size' => '100',
+		'steno.log_parameter_max_size' => '100B',
 		'steno.log_referential_checks' => 'off',
 		'steno.log_relation' => 'off',
 		'steno.log_rows' => 'off',
 		'steno.log_start' => 'ddl',
 		'steno.log_statement' => 'off',
-		'steno.start_after' => '2000',
-		'steno.stall_timeout' => '20',
+		'steno.start_after' => '2s',
+		'steno.stall_timeout' => '20s',
 		'steno.log_nested' => 'on',
 		'steno.log_parameter' => 'off',
 		'steno.delivery' => 'drop',
 		'steno.on_failure' => 'continue',
-		'steno.disk_reserve' => '128',
+		'steno.disk_reserve' => '128MB',
 		'steno.disk_warning' => '80',
 		'steno.alert_command' => 'true',
 		'steno.sync' => 'ddl',
 		'steno.sync_start' => 'off',
-		'steno.flush_interval' => '100',
-		'steno.fsync_interval' => '500',
-		'steno.segment_size' => '2',
-		'steno.rotation_age' => '120',
-		'steno.retention_size' => '100000',
-		'steno.retention_age' => '100000',
-		'steno.slot_max_size' => '1000',
-		'steno.seal_interval' => '30',
+		'steno.flush_interval' => '100ms',
+		'steno.fsync_interval' => '500ms',
+		'steno.segment_size' => '2MB',
+		'steno.rotation_age' => '2h',
+		'steno.retention_size' => '100000MB',
+		'steno.retention_age' => '100000min',
+		'steno.slot_max_size' => '1000MB',
+		'steno.seal_interval' => '30s',
 		'steno.signing_key_file' => 'other.key',
 		'steno.compression' => 'none',
 		'steno.encryption_key_command' => 'printf %064d 1');
@@ -349,6 +349,7 @@ $ENV{STENO_ENCRYPTION_KEY_COMMAND} = 'printf %064d 1';
 		@after = @{ changes(user => undef) };
 		is($after[-1][0], $setting, "reload of $setting is recorded");
 		is($after[-1][2], $other{$setting}, "with its new value");
+		is($after[-1][2], value($node, "SHOW $setting"), 'as SHOW shows it') if $setting !~ /command/;
 		is(scalar @after, $before + 1, 'once');
 	}
 	is(value($node, "SELECT string_agg(name, ',') FROM pg_settings WHERE name LIKE 'steno.%' AND pending_restart"),
@@ -367,8 +368,12 @@ flush($node);
 
 	is_deeply(
 		[ map { [ @$_{qw(version steno.mandatory steno.log steno.start_after steno.log_rows)} ] } @starts ],
-		[ [ $starts[0]{version}, undef, undef, '-1', undef ], [ $starts[0]{version}, 'none', 'all', '2000', 'off' ] ],
+		[ [ $starts[0]{version}, undef, undef, '-1', undef ], [ $starts[0]{version}, 'none', 'all', '2s', 'off' ] ],
 		'a start says what the configuration sets');
+	foreach my $setting (grep { /^steno\./ && !/command|file$|rules/ } sort keys %{ $starts[-1] })
+	{
+		is($starts[-1]{$setting}, value($node, "SHOW $setting"), "a start has $setting as SHOW shows it");
+	}
 }
 is_deeply(
 	run(q{SET steno.log = 'all, -setting'}, 'SET steno.log_nested = off', q{SET steno.log = 'all'}, 'SET steno.log_nested = on'),

@@ -19,7 +19,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -268,37 +267,6 @@ func (c *checker) findSettings(ctx context.Context) error {
 // setting is the value of a setting of the server, as far as the trail says it.
 func (c *checker) setting(name string) string { return c.state.Settings[name] }
 
-// seconds reads a setting in seconds, which SHOW prints with a unit or without one.
-func (c *checker) seconds(name string, otherwise time.Duration) time.Duration {
-	v := c.setting(name)
-	if v == "" {
-		return otherwise
-	}
-	if n, err := strconv.Atoi(v); err == nil {
-		return time.Duration(n) * time.Second
-	}
-	for unit, one := range map[string]time.Duration{"ms": time.Millisecond, "s": time.Second, "min": time.Minute, "h": time.Hour, "d": 24 * time.Hour} {
-		if n, err := strconv.Atoi(strings.TrimSuffix(v, unit)); err == nil && strings.HasSuffix(v, unit) {
-			return time.Duration(n) * one
-		}
-	}
-	return otherwise
-}
-
-// megabytes reads a setting in MB; -1: there is no limit, or it is not known.
-func (c *checker) megabytes(name string) float64 {
-	v := c.setting(name)
-	for _, unit := range []struct {
-		name string
-		mb   float64
-	}{{"kB", 1.0 / 1024}, {"MB", 1}, {"GB", 1024}, {"TB", 1024 * 1024}, {"", 1}} {
-		if n, err := strconv.ParseFloat(strings.TrimSuffix(v, unit.name), 64); err == nil && strings.HasSuffix(v, unit.name) {
-			return n * unit.mb
-		}
-	}
-	return -1
-}
-
 func ago(d time.Duration) string {
 	if d < 0 {
 		return "in " + ago(-d) // the clock of the server is ahead
@@ -400,7 +368,10 @@ func (c *checker) sealed() {
 		}
 		found = true
 		oldest = max(oldest, c.since(at))
-		interval := c.seconds("steno.seal_interval", time.Minute)
+		interval, known := trail.SettingTime(c.setting("steno.seal_interval"), time.Second)
+		if !known {
+			interval = time.Minute
+		}
 		if open := c.events.unsealed[last.Stream]; open > 0 && interval > 0 && c.since(open) > interval+sealSlack && !c.events.stopped() {
 			late = fmt.Sprintf("stream %d is not sealed since %s, and has records since then: it should be every %s", last.Stream, render.Time(at), interval)
 		}
@@ -504,7 +475,8 @@ func (c *checker) slots() {
 		r.add("slots", Unknown, "%s", query.OpenError(err))
 		return
 	}
-	limit := c.megabytes("steno.slot_max_size") * 1024 * 1024
+	most, _ := trail.SettingSize(c.setting("steno.slot_max_size"), 1<<20)
+	limit := float64(max(0, most))
 	level, wrong := OK, []string{}
 	for i := range all {
 		s := &all[i]

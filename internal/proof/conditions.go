@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -423,8 +424,8 @@ const second = 1_000_000
 func (c *conditions) flushes() int64 {
 	most := int64(200_000)
 	for _, p := range c.periods("steno.flush_interval") {
-		if ms, err := strconv.ParseInt(p.value, 10, 32); err == nil && p.value != "" {
-			most = max(most, ms*1000)
+		if d, ok := trail.SettingTime(p.value, time.Millisecond); ok {
+			most = max(most, d.Microseconds())
 		} else if p.value != "" {
 			most = 10 * second // the most that it can be
 		}
