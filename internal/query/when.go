@@ -217,7 +217,7 @@ func parseAge(s string) (a age, err error) {
 		case unit == "":
 			return a, errNoAge
 		case s[:letters] == "M":
-			return a, fmt.Errorf("M may mean minutes or months; use %sm, or %s months", number, number)
+			return a, fmt.Errorf("unit M may mean minutes or months; use %sm, or %s months", number, number)
 		case ofMonths:
 			whole, err := strconv.Atoi(number)
 			if err != nil {

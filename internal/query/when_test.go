@@ -100,8 +100,8 @@ func TestMonthsEndWithTheMonth(t *testing.T) {
 func TestAgesThatAreNotUnderstoodAreExplained(t *testing.T) {
 	for in, want := range map[string]string{
 		"5 parsecs":       `unknown unit "parsecs"`,
-		"3M":              "M may mean minutes or months; use 3m, or 3 months",
-		"1h 30M ago":      "M may mean minutes or months; use 30m, or 30 months",
+		"3M":              "unit M may mean minutes or months; use 3m, or 3 months",
+		"1h 30M ago":      "unit M may mean minutes or months; use 30m, or 30 months",
 		"1.5 months":      "1.5 months is not a whole number",
 		"0.5y":            "0.5 y is not a whole number",
 		"1 month 2 moons": `unknown unit "moons"`,

@@ -210,21 +210,31 @@ func csvString(dst, s []byte) []byte {
 	if len(s) == 0 {
 		return append(dst, ',')
 	}
-	quote := bytes.ContainsAny(s, ",\"\r\n")
+	quote := bytes.ContainsAny(s, ",\"\r\n\t") || string(s) == endOfCopy
 	if !quote {
 		return append(appendSafe(dst, s), ',')
 	}
 	return append(csvInside(append(dst, '"'), s), '"', ',')
 }
 
-// csvInside appends what stands between the quotes of a value.
+// endOfCopy is the line at which psql ends to copy, also in the middle of a value.
+const endOfCopy = `\.`
+
+// csvInside appends what stands between the quotes of a value. A line that would end a \copy of psql is escaped.
 func csvInside(dst, s []byte) []byte {
+	begins := false // a line
 	for len(s) > 0 {
 		i := bytes.IndexAny(s, "\"\r\n\t")
 		if i < 0 {
 			return appendSafe(dst, s)
 		}
-		dst = appendSafe(dst, s[:i])
+		breaks := s[i] == '\n' || s[i] == '\r'
+		if begins && breaks && string(s[:i]) == endOfCopy {
+			dst = append(dst, `\x5c.`...)
+		} else {
+			dst = appendSafe(dst, s[:i])
+		}
+		begins = breaks
 		if s[i] == '"' {
 			dst = append(dst, '"')
 		}

@@ -67,17 +67,18 @@ func (f *csvlogFormat) Append(dst []byte, r *trail.Record) []byte {
 	return dst
 }
 
-// told is the message for records without an equivalent in the server's log.
+// told is the message for records without an equivalent in the server's log. Names and values are as in the text format,
+// so that no value looks like others; a bar stands between them and a text.
 func (f *csvlogFormat) told(r *trail.Record) []byte {
 	f.message = append(append(f.message[:0], "pg_steno "...), r.Kind.String()...)
 	sep := ": "
 	if len(r.Text) > 0 {
-		f.message = append(append(f.message, sep...), r.Text...)
-		sep = " "
+		f.message = appendBetweenBars(append(f.message, sep...), r.Text)
+		sep = " | "
 	}
 	for name, value := range r.ExtraPairs {
-		f.message = append(append(append(f.message, sep...), name...), '=')
-		f.message = append(f.message, value...)
+		f.message = append(appendValue(append(f.message, sep...), name), '=')
+		f.message = appendValue(f.message, value)
 		sep = " "
 	}
 	return f.message

@@ -280,7 +280,7 @@ func TestCSVLogOfConnections(t *testing.T) {
 		t.Errorf("a server's log has no %q", rows)
 	}
 	gap := &trailtest.Record{Kind: trail.KindGap, Session: s, Time: trailtest.Epoch, Extra: []string{"count", "3", "reason", "ring full"}}
-	if rows := csvlogRows(t, gap); len(rows) != 1 || rows[0][13] != "pg_steno gap: count=3 reason=ring full" {
+	if rows := csvlogRows(t, gap); len(rows) != 1 || rows[0][13] != "pg_steno gap: count=3 reason='ring full'" {
 		t.Errorf("gap: %q", rows)
 	}
 }
