@@ -4,6 +4,7 @@ package render
 
 import (
 	"io"
+	"slices"
 	"unicode"
 	"unicode/utf8"
 )
@@ -46,6 +47,18 @@ func mixesScripts(s []byte) bool {
 	}
 	return false
 }
+
+// MixesScripts says whether a value can be an identifier whose words have letters of several scripts that look alike.
+func MixesScripts(s []byte) bool {
+	const longest = 63 // of an identifier, in bytes
+	if len(s) > longest || !slices.ContainsFunc(s, func(c byte) bool { return c >= utf8.RuneSelf }) {
+		return false
+	}
+	return mixesScripts(s)
+}
+
+// Identifier is a name as it may be printed on a terminal: if it mixes scripts, all that is not ASCII is escaped.
+func Identifier(s string) string { return string(appendSafe(nil, marked([]byte(s)))) }
 
 // marked is an identifier in which all that is not ASCII is escaped if it mixes scripts, so
 // that everybody sees that it is not what it looks like.

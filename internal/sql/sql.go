@@ -95,7 +95,8 @@ type DB struct {
 
 	// What is told of after a statement: what the filter may miss, and statements whose relations are not known.
 	hidden, unnamed query.Hidden
-	asked           *query.Names // names that the last statement asks for; nil: none
+	asked           *query.Names     // names that the last statement asks for; nil: none
+	mixed           query.Lookalikes // values of answers
 	used            []Use
 	rows            *Rows // counts the records of an export; else nil
 }
@@ -328,6 +329,9 @@ func (db *DB) tellHidden(ctx context.Context) {
 	db.mu.Unlock()
 	for _, missing := range names.Look(ctx, index) {
 		db.warn(missing)
+	}
+	for _, one := range db.mixed.Errs() {
+		db.warn(one)
 	}
 	db.hidden.Settle(ctx, index)
 	for _, err := range db.hidden.Errs() {

@@ -970,3 +970,28 @@ func TestStatementsAreCountedOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesThatMixScriptsAreTold: values of answers stay what they are, in every format.
+func TestNamesThatMixScriptsAreTold(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	for i, user := range []string{"\u0430lice", "alice", "gr\u00f6\u00dfe"} {
+		b.Add(&trailtest.Record{Kind: trail.KindStatement, Time: trailtest.Epoch, Text: "SELECT 'these words are a sentence, in which \u0430lice is no name of somebody'",
+			Session: trailtest.NewSession(trailtest.Epoch, uint32(i+1), trailtest.Fact{Key: trail.KeyUser, Value: user})})
+	}
+	s.Write(t, b)
+	o := options(t, dir)
+	var told []string
+	o.Warn = func(err error) { told = append(told, err.Error()) }
+	for _, format := range []string{"csv", "table", "markdown"} {
+		told = nil
+		out := ask(t, open(t, o), Output{Format: format}, `SELECT "user" AS who, text FROM trail`)
+		if want := `value of column "who" "\u0430lice" mixes scripts: it may look like another name`; len(told) != 1 || told[0] != want {
+			t.Errorf("%s: %q, want %q", format, told, want)
+		}
+		if !strings.Contains(out, "\u0430lice") {
+			t.Errorf("%s: the value was changed: %s", format, out)
+		}
+	}
+}

@@ -151,7 +151,13 @@ func (r *Result) IsNull(column int) bool { return r.Columns[column].value.isNull
 
 // Append appends a value of the row as text: strings as they are.
 func (r *Result) Append(dst []byte, column int) []byte {
-	return r.Columns[column].value.append(dst, r.row)
+	from := len(dst)
+	c := &r.Columns[column]
+	dst = c.value.append(dst, r.row)
+	if c.value.id == duckdb.TypeVarchar {
+		r.db.mixed.See("value of column "+identifier(c.Name), dst[from:])
+	}
+	return dst
 }
 
 // AppendJSON appends a value of the row as JSON.

@@ -233,7 +233,7 @@ func (m *Model) time(usec int64, layout string) string {
 
 // nameOf is the name of a row as it is shown.
 func nameOf(r *Row) string {
-	name := render.Safe(r.Name)
+	name := render.Identifier(r.Name)
 	if name == "" {
 		name = "(none)"
 	}

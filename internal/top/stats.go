@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -409,15 +410,15 @@ func host(client []byte) []byte {
 
 // whose says whose session it is, in a few words.
 func whose(s *trail.Session) string {
-	user := string(s.Fact(trail.KeyUser))
+	user := render.Identifier(string(s.Fact(trail.KeyUser)))
 	if user == "" {
 		user = string(s.Fact(trail.KeyBackendType))
 	}
 	if db := s.Fact(trail.KeyDatabase); len(db) > 0 {
-		user += "@" + string(db)
+		user += "@" + render.Identifier(string(db))
 	}
 	if app := s.Fact(trail.KeyApplication); len(app) > 0 {
-		user += " " + string(app)
+		user += " " + render.Identifier(string(app))
 	}
 	return user
 }

@@ -133,12 +133,13 @@ func catRun(ctx context.Context, opts *Options) error {
 	shown := 0
 	var hidden query.Hidden
 	names := query.NewNames(&opts.FilterOptions)
+	mixed := lookalikes(format)
 	order := render.NewOrder(format)
 	err = index.Merge(ctx, trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until, Blocks: blocks,
 		Contents:     contents(filter, format),
 		Want:         want(filter, format),
-		NewFormatter: newFormatter(filter, format, options, &hidden, names),
+		NewFormatter: newFormatter(filter, format, options, &hidden, names, mixed),
 		Rollbacks:    showsRollbacks(format, options),
 		Warn: func(err error) {
 			// What is wrong is said where it is, not before what precedes it.
@@ -170,6 +171,9 @@ func catRun(ctx context.Context, opts *Options) error {
 	for _, missing := range names.Look(ctx, index) {
 		out.Flush()
 		w.Warn(missing)
+	}
+	for _, one := range mixed.Errs() {
+		w.Warn(one)
 	}
 	if closeErr := out.Close(); err == nil {
 		err = closeErr

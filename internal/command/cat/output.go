@@ -194,6 +194,7 @@ type formatter struct {
 	query.Matcher
 	hidden *query.Hidden      // told of records that leave out what the filter asks for
 	names  *query.NamesReader // told of records that are shown
+	mixed  *query.Lookalikes  // told of records that are shown; nil: the format marks names
 	counts bool               // the format's order counts what is shown of each session
 }
 
@@ -208,6 +209,7 @@ func (f *formatter) Keep(r *trail.Record) bool {
 	keeps := f.Matcher.Keep(r)
 	if keeps {
 		f.names.Record(r)
+		f.mixed.Record(r)
 	}
 	return keeps
 }
@@ -230,10 +232,18 @@ func showsRollbacks(format render.Format, options render.Options) bool {
 }
 
 // newFormatter returns the maker of formatters for a merge.
-func newFormatter(filter *query.Filter, format render.Format, options render.Options, hidden *query.Hidden, names *query.Names) func() trail.Formatter {
+func newFormatter(filter *query.Filter, format render.Format, options render.Options, hidden *query.Hidden, names *query.Names, mixed *query.Lookalikes) func() trail.Formatter {
 	return func() trail.Formatter {
-		return &formatter{render.New(format, options), query.Matcher{Filter: filter}, hidden, names.Reader(), format == render.Pgaudit}
+		return &formatter{render.New(format, options), query.Matcher{Filter: filter}, hidden, names.Reader(), mixed, format == render.Pgaudit}
 	}
+}
+
+// lookalikes collects names for formats for people that show them as they are.
+func lookalikes(format render.Format) *query.Lookalikes {
+	if format != render.CSV {
+		return nil
+	}
+	return &query.Lookalikes{}
 }
 
 // want says which records a formatter may make something of.

@@ -134,7 +134,8 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	}
 	var hidden query.Hidden
 	names := query.NewNames(&opts.FilterOptions)
-	makeFormatter := newFormatter(filter, format, options, &hidden, names)
+	mixed := lookalikes(format)
+	makeFormatter := newFormatter(filter, format, options, &hidden, names, mixed)
 	merge := trail.MergeOptions{
 		Since: filter.Since, Until: filter.Until, Contents: contents(filter, format), Want: want(filter, format), NewFormatter: makeFormatter,
 		Rollbacks: showsRollbacks(format, options), Servers: options.Servers,
@@ -145,6 +146,9 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	}
 	// taken is called when lines up to these places have been written to out.
 	taken := func(places []trail.Place) error {
+		for _, one := range mixed.Errs() {
+			w.Warn(one)
+		}
 		if feed == nil {
 			return out.Flush()
 		}
@@ -188,7 +192,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if !opts.Follow { // else the records of what runs come later
 		hidden.Settle(ctx, index)
 	}
-	for _, lacks := range hidden.Errs() {
+	for _, lacks := range append(hidden.Errs(), mixed.Errs()...) {
 		out.Flush()
 		w.Warn(lacks)
 	}

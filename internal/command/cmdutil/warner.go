@@ -30,12 +30,15 @@ func (w *Warner) Warn(err error) {
 	var torn *trail.TornError
 	var gone *trail.GoneError
 	var missing *trail.MissingKeyError
+	var lookalike *query.LookalikeError
 	level := "damaged"
 	switch {
 	case errors.As(err, &torn) && torn.Last:
 		level = "unfinished"
 	case query.IsIncomplete(err):
 		level = "incomplete"
+	case errors.As(err, &lookalike):
+		level = "note"
 	case exit.IsUnreadable(err), errors.As(err, &missing):
 		level = "unreadable"
 	case errors.As(err, &gone):

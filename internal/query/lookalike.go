@@ -1,0 +1,81 @@
+// Names that may look like others, in formats that show values as they are.
+
+package query
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// mostLookalikes is of how many names a Lookalikes tells.
+const mostLookalikes = 20
+
+// Lookalikes collects names whose words mix scripts, such as a Latin name with a Cyrillic letter. The zero value is ready;
+// nil collects nothing. It may be used by many goroutines.
+type Lookalikes struct {
+	mu  sync.Mutex
+	all []error
+}
+
+// LookalikeError says that a name mixes scripts.
+type LookalikeError struct{ What, Name string }
+
+func (e *LookalikeError) Error() string {
+	return fmt.Sprintf("%s %s mixes scripts: it may look like another name", e.What, render.Quoted(e.Name))
+}
+
+// See looks at a name.
+func (l *Lookalikes) See(what string, name []byte) {
+	if l == nil || !render.MixesScripts(name) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, known := range l.all {
+		if one := known.(*LookalikeError); one.Name == string(name) && one.What == what {
+			return
+		}
+	}
+	if len(l.all) < mostLookalikes {
+		l.all = append(l.all, &LookalikeError{what, string(name)})
+	}
+}
+
+// Record looks at the names of a record.
+func (l *Lookalikes) Record(r *trail.Record) {
+	if l == nil {
+		return
+	}
+	for _, one := range []struct {
+		what string
+		key  trail.Key
+	}{
+		{"user", trail.KeyUser}, {"role", trail.KeyRole}, {"application user", trail.KeyAppUser}, {"database", trail.KeyDatabase},
+		{"application", trail.KeyApplication}, {"identity", trail.KeyIdentity},
+	} {
+		l.See(one.what, r.Session.Fact(one.key))
+	}
+	if r.Shape == nil {
+		return
+	}
+	for i := range r.Shape.Relations {
+		l.See("relation", r.Shape.Relations[i].Name)
+	}
+	for i := range r.Shape.Objects {
+		l.See("object", r.Shape.Objects[i].Name)
+	}
+}
+
+// Errs are what is to be told, and are told once.
+func (l *Lookalikes) Errs() (all []error) {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all, l.all = l.all, nil
+	return all
+}
