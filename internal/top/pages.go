@@ -210,9 +210,9 @@ func (m *Model) fieldsOf(r *Running) (fields []Field) {
 	if r.Known {
 		add("session", r.Session.String())
 	}
-	add("user", r.User)
-	add("database", r.Database)
-	add("application", r.Application)
+	add("user", render.Identifier(r.User))
+	add("database", render.Identifier(r.Database))
+	add("application", render.Identifier(r.Application))
 	add("client", r.Client)
 	add("command", r.What)
 	add("text", r.Text)

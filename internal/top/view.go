@@ -12,6 +12,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -474,9 +475,9 @@ func (m *Model) slowLines(n int) (lines []string) {
 		}
 		line := mark + right(duration(s.duration), 7) + " " + m.left(s.when, 8) + " "
 		if m.whoWidth() > 0 {
-			who := s.user
+			who := render.Identifier(s.user)
 			if s.db != "" {
-				who += "@" + s.db
+				who += "@" + render.Identifier(s.db)
 			}
 			line += m.left(who, m.whoWidth()) + " "
 		}
