@@ -172,3 +172,20 @@ func TestPassedOnMembershipsDependFrom16(t *testing.T) {
 		}
 	}
 }
+
+// TestDroppedRolesAreNamed: a GRANT to a role fails when that role was dropped.
+func TestDroppedRolesAreNamed(t *testing.T) {
+	s := &statement{who: who{db: "shop", user: "own", role: "own"}, text: "GRANT SELECT ON hr.pay TO lonely", shape: shape{class: "role", command: "GRANT"}}
+	a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(shop(150000)), found: &used{statements: []*statement{s}}, connected: map[[2]string]bool{{"shop", "own"}: true}}
+	a.renames = newRenames(nil)
+	g := shop(150000)
+	if v, why := a.tried(s, newPolicy(g)); v != allowed {
+		t.Errorf("%v: %s", v, why)
+	}
+	if _, err := g.applyScript("DROP ROLE lonely;", "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if v, why := a.tried(s, newPolicy(g)); v != uncertain || !strings.Contains(why, "lonely") {
+		t.Errorf("%v: %q", v, why)
+	}
+}

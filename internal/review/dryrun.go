@@ -4,7 +4,9 @@ package review
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -155,7 +157,7 @@ func (a *access) tried(s *statement, reduced *policy) (v verdict, why string) {
 		worse(a.compare(&n, reduced))
 	}
 	if v == allowed && !s.plain(a.policy) {
-		if why := cmp.Or(a.needsMember(&moved, reduced), a.loses(moved.role, s.db, reduced)); why != "" {
+		if why := cmp.Or(a.needsMember(&moved, reduced), a.loses(moved.role, s.db, reduced), a.namesDropped(s, reduced)); why != "" {
 			return uncertain, why
 		}
 	}
@@ -179,6 +181,17 @@ func (a *access) login(s *statement, reduced *policy) (verdict, string) {
 		return uncertain, "role " + QuoteName(s.user) + " is not permitted to log in"
 	}
 	return allowed, ""
+}
+
+// namesDropped says that a statement may name a role that there is no more, as GRANT does.
+func (a *access) namesDropped(s *statement, reduced *policy) string {
+	text := strings.ToLower(s.full())
+	for _, name := range slices.Sorted(maps.Keys(a.policy.roles)) {
+		if len(reduced.roles) > 0 && reduced.roles[name] == nil && (text == "" || strings.HasSuffix(text, " ...") || strings.Contains(text, strings.ToLower(name))) {
+			return "may name role " + QuoteName(name) + ", which does not exist"
+		}
+	}
+	return ""
 }
 
 func canSet(p *policy, user, role, db string) bool {
