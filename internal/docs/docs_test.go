@@ -784,14 +784,47 @@ func TestPackagedFilesNameWhatExists(t *testing.T) {
 	if wrong := n.wrongNames(contents(t, "packaging/steno.conf")); len(wrong) > 0 {
 		t.Errorf("packaging/steno.conf: %q", wrong)
 	}
-	commands := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/(.*?)(?: \$\w+)?$`).FindAllStringSubmatch(contents(t, "packaging/steno-verify@.service"), -1)
-	if len(commands) != 2 {
-		t.Errorf("packaging/steno-verify@.service: got %d commands, want 2", len(commands))
-	}
-	for _, m := range commands {
-		if what := n.wrongCommand(m[1]); what != "" {
-			t.Errorf("packaging/steno-verify@.service: %s", what)
+	for path, want := range map[string]int{"packaging/steno-verify-cluster": 2} {
+		commands := regexp.MustCompile(`(?m)(?:^|\$\()(steno [a-z]+(?: [a-z]+)?)`).FindAllStringSubmatch(contents(t, path), -1)
+		if len(commands) != want {
+			t.Errorf("%s: got %d commands, want %d", path, len(commands), want)
 		}
+		for _, m := range commands {
+			if what := n.wrongCommand(m[1]); what != "" {
+				t.Errorf("%s: %s", path, what)
+			}
+		}
+	}
+}
+
+// TestLinksOfPackagedDocumentsResolve makes what the package steno has in /usr/share/doc, and follows the links between its files.
+func TestLinksOfPackagedDocumentsResolve(t *testing.T) {
+	folder := t.TempDir()
+	c := exec.Command("packaging/documents", folder, program.Release)
+	c.Dir = top
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%s\n%s", err, out)
+	}
+	links := 0
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".md") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+			target, _, _ := strings.Cut(m[1], "#")
+			if target == "" || strings.Contains(target, ":") {
+				continue
+			}
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), target)); err != nil {
+				t.Errorf("%s: %s is not in the package", strings.TrimPrefix(path, folder), m[1])
+			}
+		}
+		return err
+	})
+	if err != nil || links < 100 {
+		t.Errorf("%d links, %v", links, err)
 	}
 }
 

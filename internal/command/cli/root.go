@@ -92,16 +92,17 @@ The data directory of a server; its pg_steno is the trail when STENO_DIRECTORY i
 // links nothing of them.
 var others = []struct {
 	program  string
+	pack     string // the Debian package
 	commands []struct{ name, short string }
 }{
-	{"steno-query", []struct{ name, short string }{
+	{"steno-query", "steno", []struct{ name, short string }{
 		{"query", "Ask a trail in SQL"},
 		{"export", "Export records as Parquet, CSV, JSON lines or a DuckDB database"},
 	}},
-	{"steno-top", []struct{ name, short string }{
+	{"steno-top", "steno", []struct{ name, short string }{
 		{"top", "Show the activity of a server on a terminal, live or at a past moment"},
 	}},
-	{"steno-lab", []struct{ name, short string }{
+	{"steno-lab", "steno-lab", []struct{ name, short string }{
 		{"bench", "Measure what recording costs"},
 		{"profile", "Show where a running server's time goes, and what could be saved"},
 		{"demo", "Show pg_steno at work on throw-away servers"},
@@ -159,8 +160,7 @@ func addOthers(root *cobra.Command) {
 			root.AddCommand(program.Elsewhere(&cobra.Command{
 				Use: c.name, Short: c.short, GroupID: o.program, DisableFlagParsing: true,
 				RunE: func(*cobra.Command, []string) error {
-					return fmt.Errorf("\"%s\" is a command of %s, which is neither beside steno nor in PATH: "+
-						"run \"make install\" in the source tree of pg_steno, or \"go install github.com/pg-steno/pg_steno/cmd/%s@latest\"", c.name, o.program, o.program)
+					return fmt.Errorf("\"%s\" is a command of %s, which is neither beside steno nor in PATH: install the package %s of Debian, or all programs with \"make install\" in the sources", c.name, o.program, o.pack)
 				},
 			}))
 		}

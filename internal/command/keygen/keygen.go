@@ -37,8 +37,8 @@ ID, which is part of each seal made with the key.
 
 Run it as the server's user, or give the file to that user. Keep the public key
 on another machine, too: anybody who can replace it can forge.`,
-		Example: `  steno keygen --out /etc/pg_steno/2026.key
-  steno verify --key /etc/pg_steno/2026.key.pub`,
+		Example: `  steno keygen --out /etc/pg_steno/15-main/2026.key
+  steno verify --key /etc/pg_steno/15-main/2026.key.pub`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return exit.Usagef("unexpected argument %q: name the file with --out", args[0])

@@ -87,7 +87,7 @@ the running server tell, and with --max-age, if the last block is older: a serve
 that does nothing writes nothing.`,
 		Example: `  steno verify
   steno verify /var/lib/postgresql/15/main/pg_steno
-  steno verify --key /etc/pg_steno/2026.key.pub
+  steno verify --key /etc/pg_steno/15-main/2026.key.pub
   ssh vault cat anchors | steno verify --key keys/ --anchor -
   steno verify --format json | jq .problems`,
 		RunE: func(cmd *cobra.Command, args []string) error {
