@@ -24,6 +24,7 @@
 //	live.go     a trail that is being written; feed.go: how far a reader has got; last.go: the last records
 //	rollback.go which statements were rolled back
 //	prepared.go of those that were prepared
+//	setting.go  values of settings
 //	servers.go  which server wrote a trail; branch.go: streams that begin beside others
 //	twice.go    blocks of trails that are read together with their copies
 //	deleted.go  what the server deleted by policy
