@@ -302,6 +302,29 @@ check_ring_size(int *newval, void **extra, GucSource source)
 	return true;
 }
 
+/* As the server refuses unknown placeholders in its own commands, so that a mistake is not found in an emergency. */
+static bool
+check_alert_command(char **newval, void **extra, GucSource source)
+{
+	const char *p;
+
+	for (p = strchr(*newval, '%'); p != NULL; p = strchr(p + 2, '%'))
+	{
+		if (p[1] == '\0')
+		{
+			GUC_check_errdetail("The command ends with an incomplete placeholder \"%%\".");
+			return false;
+		}
+		if (strchr("esdm%", p[1]) == NULL)
+		{
+			GUC_check_errdetail("The command contains the unknown placeholder \"%%%.*s\".", pg_mblen(p + 1), p + 1);
+			GUC_check_errhint("Use %%e for the event, %%s for the stream, %%d for the trail directory, %%m for the message, and %%%% for a percent sign.");
+			return false;
+		}
+	}
+	return true;
+}
+
 static bool
 check_file_mode(int *newval, void **extra, GucSource source)
 {

@@ -131,6 +131,13 @@ foreach (1 .. 2)
 }
 wait_until 'all four have run', sub { said(qr/^output of the command$/m) == 4 };
 $node->wait_for_log(qr/LOG:  "steno.alert_command" failed: exit code 3/, $start);
+foreach my $wrong ('echo %z', 'date +%', 'echo %e %%%M')
+{
+	my ($code, undef, $err) = $node->psql('postgres', "ALTER SYSTEM SET steno.alert_command = '$wrong'");
+
+	isnt($code, 0, "a command with an unknown placeholder: $wrong");
+	like($err, qr/unknown placeholder "%[zM]"|ends with an incomplete placeholder "%"/, 'and it says which');
+}
 is(said(qr/"steno.alert_command" failed/), 1, 'its failure is reported once');
 
 # A command that does not end blocks nothing but later events.

@@ -355,9 +355,12 @@ warn_of_full_disk(StenoWriter *w, int used)
 		w->disk_warned = true;
 		ereport(WARNING,
 				(errmsg("file system of trail directory \"%s\" is %d percent full", steno_directory, used),
+				 w->disk_reserve > 0 ?
 				 errdetail("\"steno.disk_warning\" is %d. When less than %lld MB are free, the trail cannot be written: then %s (\"steno.on_failure\").",
 						   steno_disk_warning, (long long) (w->disk_reserve / (1024 * 1024)),
-						   steno_health_consequence()),
+						   steno_health_consequence()) :
+				 errdetail("\"steno.disk_warning\" is %d. When nothing is free, the trail cannot be written: then %s (\"steno.on_failure\").",
+						   steno_disk_warning, steno_health_consequence()),
 				 errhint("Make room, move the trail to a larger file system, or let the server delete old segments with \"steno.retention_size\" or \"steno.retention_age\".")));
 		snprintf(text, sizeof(text), "%d percent full", used);
 		steno_alert("disk_warning", w->number, text);

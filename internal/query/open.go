@@ -21,16 +21,40 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// DefaultTrail is the trail of the environment: $STENO_DIRECTORY, else pg_steno
-// in $PGDATA.
-func DefaultTrail() (string, error) {
+// usualTrails are where the packages of distributions have the trails of their clusters.
+var usualTrails = []string{"/var/lib/postgresql/*/*/pg_steno", "/var/lib/pgsql/*/data/pg_steno", "/var/lib/pgsql/data/pg_steno"}
+
+// EnvironmentTrail is the trail of the environment: $STENO_DIRECTORY, else pg_steno in $PGDATA; empty: there is none.
+func EnvironmentTrail() string {
 	if dir := os.Getenv("STENO_DIRECTORY"); dir != "" {
-		return dir, nil
+		return dir
 	}
 	if data := os.Getenv("PGDATA"); data != "" {
-		return filepath.Join(data, "pg_steno"), nil
+		return filepath.Join(data, "pg_steno")
 	}
-	return "", exit.Usagef("no trail is named, and neither STENO_DIRECTORY nor PGDATA is set")
+	return ""
+}
+
+// DefaultTrail is the trail of the environment, or else that of the only cluster of this machine that has one, where
+// the packages of distributions have their clusters.
+func DefaultTrail() (string, error) {
+	if dir := EnvironmentTrail(); dir != "" {
+		return dir, nil
+	}
+	var found []string
+	for _, pattern := range usualTrails {
+		if all, err := filepath.Glob(pattern); err == nil {
+			found = append(found, all...)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", exit.Usagef("no trail is named, and neither STENO_DIRECTORY nor PGDATA is set")
+	case 1:
+		return found[0], nil
+	default:
+		return "", exit.Usagef("no trail is named, and several clusters have one: %s", strings.Join(found, ", "))
+	}
 }
 
 // OpenTrails opens the trails and segments that a command was given, or the

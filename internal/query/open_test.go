@@ -7,6 +7,34 @@ import (
 	"testing"
 )
 
+func TestTheOnlyTrailIsTheDefault(t *testing.T) {
+	root := t.TempDir()
+	defer func(usual []string) { usualTrails = usual }(usualTrails)
+	usualTrails = []string{filepath.Join(root, "*", "*", "pg_steno")}
+	t.Setenv("STENO_DIRECTORY", "")
+	t.Setenv("PGDATA", "")
+	if _, err := DefaultTrail(); err == nil || !strings.Contains(err.Error(), "neither STENO_DIRECTORY nor PGDATA is set") {
+		t.Errorf("without any: %v", err)
+	}
+	one, other := filepath.Join(root, "15", "main", "pg_steno"), filepath.Join(root, "16", "main", "pg_steno")
+	if err := os.MkdirAll(one, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if dir, err := DefaultTrail(); dir != one || err != nil {
+		t.Errorf("with one: %q, %v", dir, err)
+	}
+	if err := os.MkdirAll(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DefaultTrail(); err == nil || !strings.Contains(err.Error(), one) || !strings.Contains(err.Error(), other) {
+		t.Errorf("with two: %v", err)
+	}
+	t.Setenv("PGDATA", filepath.Dir(other))
+	if dir, err := DefaultTrail(); dir != other || err != nil {
+		t.Errorf("with PGDATA: %q, %v", dir, err)
+	}
+}
+
 func TestKeysAreParsed(t *testing.T) {
 	key := strings.Repeat("0a", 31)
 	for _, c := range []struct {

@@ -31,6 +31,9 @@ type Branch struct {
 // line is a branch's row of the report for people.
 func (b *Branch) line() string {
 	line := fmt.Sprintf("stream %d continues beside stream %d from its block %s, since %s", b.Stream, b.From, humanize.Comma(int64(b.Block)), b.Time)
+	if b.Stream == b.From && !b.Unused {
+		line = fmt.Sprintf("stream %d was begun anew at %s, without what the server had written before, up to block %s", b.Stream, b.Time, humanize.Comma(int64(b.Block)))
+	}
 	if b.Unused {
 		line = fmt.Sprintf("stream %d, which is no longer used by any writer, counts up to block %s, as stream %d says since %s", b.From, humanize.Comma(int64(b.Block)), b.Stream, b.Time)
 	}

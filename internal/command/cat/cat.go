@@ -40,8 +40,8 @@ func NewCmdCat(f *cmdutil.Factory, run func(context.Context, *Options) error) *c
 		Short: "Show records of all streams, ordered by time",
 		Long: `Show the records of all streams of a trail, in the order in which they started.
 TRAIL is the directory named by steno.directory; the default is
-$STENO_DIRECTORY, or else pg_steno in $PGDATA. You can also name single
-segments.
+$STENO_DIRECTORY, or else pg_steno in $PGDATA, or else the trail of the only
+packaged cluster that has one. You can also name single segments.
 
 Different filters must all match. Of several values of one filter, repeated or
 separated by commas, one must match. A filter whose name begins with "not-"

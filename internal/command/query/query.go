@@ -211,7 +211,7 @@ func (o *Options) open(in *inputs) (*session, error) {
 		Files: in.parquets, AllowFiles: o.AllowFiles, MemoryLimit: o.MemoryLimit, TempDirectory: o.TempDir, Warn: s.warner.Warn,
 		Index: func() (*trail.Index, error) {
 			if len(in.trails) == 0 && len(in.parquets) > 0 {
-				if _, err := query.DefaultTrail(); err != nil {
+				if query.EnvironmentTrail() == "" {
 					return &trail.Index{}, nil // the tables of trails are empty
 				}
 			}
