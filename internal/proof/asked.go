@@ -28,6 +28,7 @@ type asked struct {
 
 	objects, shapes, grep bool
 	rows                  bool // numbers of rows
+	catalogs              bool // reads of pg_catalog may be asked for
 	ofObjects, ofRoles    bool // names are asked for that may change
 
 	contents func(*trail.Contents) trail.Groups // nil: the filter cannot use an index
@@ -59,6 +60,7 @@ func ask(q *Question) (*asked, error) {
 	o := &q.Filter
 	a.objects, a.grep = len(o.Objects) > 0, len(o.Grep) > 0
 	a.shapes = a.objects || len(o.Classes)+len(o.Commands) > 0
+	a.catalogs = a.mayBeCatalog()
 	return a, nil
 }
 
@@ -94,18 +96,23 @@ func (a *asked) hides(r *trail.Record) string {
 	return a.apart.Hides(r)
 }
 
-// renamedBefore are the renames of a record before the range that may take effect, or be seen by their own
-// transaction, only in the range: the statement waited, or its transaction had not ended.
+// renamedBefore are the renames of a record before the range: what had a name has another one in the range, or, if the
+// transaction had not ended, may get one there.
 func (a *asked) renamedBefore(r *trail.Record) []query.Renamed {
-	if r.Kind != trail.KindStatement || r.Time >= a.since || !(a.ofObjects || a.ofRoles) {
+	if r.Kind != trail.KindStatement || r.Outcome == trail.OutcomeError || r.Time >= a.since || !(a.ofObjects || a.ofRoles) {
 		return nil
 	}
-	if us, ok := r.ExtraValue("commit_us"); ok { // it was a transaction of its own
-		if commit, err := strconv.ParseInt(string(us), 10, 64); err == nil && r.End()+commit < a.since {
-			return nil
-		}
-	}
 	return a.filter.AllRenames(r)
+}
+
+// committedBefore says whether a statement was a transaction of its own, which was committed before the range.
+func (a *asked) committedBefore(r *trail.Record) bool {
+	us, ok := r.ExtraValue("commit_us")
+	if !ok {
+		return false
+	}
+	commit, err := strconv.ParseInt(string(us), 10, 64)
+	return err == nil && r.End()+commit < a.since
 }
 
 // preparedEvent is what a record says of a transaction that a PREPARE has prepared, or a later command has committed.
@@ -148,7 +155,15 @@ func (a *asked) leavesBefore(r *trail.Record) bool {
 
 // Tells says whether a record tells what the trail can lack. Such records are part of every
 // answer about a range.
-func Tells(r *trail.Record) bool { return tellingKind(r.Kind) || r.Unseen() }
+func Tells(r *trail.Record) bool { return tells(r) || quiets(r) }
+
+// tells is the same of those that are about more than their session.
+func tells(r *trail.Record) bool { return tellingKind(r.Kind) || r.Unseen() }
+
+// quiets says whether a statement may have hidden failures that are asked for.
+func (a *asked) quiets(r *trail.Record) bool {
+	return a.ofStatements() && r.Time < a.until && quiets(r)
+}
 
 func tellingKind(k trail.Kind) bool {
 	return k == trail.KindServer || k == trail.KindSetting || k == trail.KindGap
@@ -156,6 +171,12 @@ func tellingKind(k trail.Kind) bool {
 
 // TellingGroups selects the groups of an index that have such records.
 func TellingGroups(c *trail.Contents) trail.Groups {
+	g := tellingGroups(c)
+	g.Or(selectQuiets(c))
+	return g
+}
+
+func tellingGroups(c *trail.Contents) trail.Groups {
 	g := c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return tellingKind(k) })
 	g.Or(c.SelectOmissions("statements"))
 	return g
@@ -173,13 +194,19 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 		if len(a.q.Filter.Users) > 0 {
 			g.Or(a.selectSwitches(c))
 		}
+		if a.ofStatements() {
+			g.Or(selectQuiets(c))
+		}
 		return g
 	}
 	if a.contents == nil || a.q.Full || (a.objects || a.grep) && !c.HasOmissions() {
 		return c.All()
 	}
 	g := a.contents(c)
-	g.Or(TellingGroups(c))
+	g.Or(tellingGroups(c))
+	if a.ofStatements() {
+		g.Or(selectQuiets(c))
+	}
 	if a.ofObjects || a.ofRoles {
 		g.Or(a.filter.SelectRenames(c))
 		g.Or(selectPrepared(c))
@@ -301,15 +328,33 @@ func (a *asked) ofStatements() bool {
 	return slices.ContainsFunc(a.classes(), func(c string) bool { return c != "connect" && c != "setting" })
 }
 
-// mayBeCatalog says whether the objects that are asked for may be in pg_catalog.
+// mayBeCatalog says whether statements that are asked for may be reads of pg_catalog that have not failed.
 func (a *asked) mayBeCatalog() bool {
-	if !a.objects || len(a.q.Filter.Objects) == 0 {
+	o := &a.q.Filter
+	if !slices.Contains(a.classes(), trail.ClassRead.String()) || o.Failed || len(o.SQLStates) > 0 {
+		return false
+	}
+	if len(o.Commands) > 0 && !slices.ContainsFunc(o.Commands, func(c string) bool { return !neverReads(c) }) {
+		return false
+	}
+	if !a.objects || len(o.Objects) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(a.q.Filter.Objects, func(name string) bool {
+	return slices.ContainsFunc(o.Objects, func(name string) bool {
 		schema, _, qualified := strings.Cut(name, ".")
-		return !qualified || strings.ContainsAny(schema, `*"`) || schema == "pg_catalog"
+		return !qualified || strings.ContainsAny(schema, `*"`) || strings.EqualFold(schema, "pg_catalog")
 	})
+}
+
+// changing are the first words of commands that are never of class read.
+var changing = []string{
+	"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE", "ALTER", "DROP", "COMMENT", "GRANT", "REVOKE", "SET", "RESET", "BEGIN", "COMMIT", "ROLLBACK",
+}
+
+// neverReads says whether a command is one that is never of class read.
+func neverReads(command string) bool {
+	words := strings.Fields(command)
+	return len(words) > 0 && slices.ContainsFunc(changing, func(c string) bool { return strings.EqualFold(c, words[0]) })
 }
 
 // noRules is the value of steno.rules_file in the record of a change, which has the number of rules, if there are none.
@@ -322,7 +367,7 @@ var defaults = map[string]string{
 	"steno.log_nested": "on", "steno.log_catalog": "on", "steno.log_referential_checks": "on", "steno.log_extension_scripts": "on",
 	"steno.log_relation": "on", "steno.log_statement": "on", "steno.log_parameter": "on", "steno.log_parameter_max_size": "0",
 	"steno.log_rows":   "on",
-	"steno.rules_file": noRules, "steno.delivery": "wait",
+	"steno.rules_file": noRules, "steno.delivery": "wait", minMessages: "warning",
 }
 
 // leavesOut says what a value of a setting can leave out of the answer; empty if nothing.
@@ -345,7 +390,7 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 			return "statements in functions"
 		}
 	case "steno.log_catalog":
-		if off && a.ofStatements() && a.mayBeCatalog() {
+		if off && a.catalogs {
 			return "queries of system catalogs"
 		}
 	case "steno.log_referential_checks":
@@ -379,6 +424,10 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 	case "steno.delivery":
 		if value != "wait" && len(a.classes()) > 0 {
 			return "records that found no space in their rings, of which gap records may come later,"
+		}
+	case minMessages:
+		if hidesFailures(value) && len(a.classes()) > 0 {
+			return "statements that failed before they were planned, and failed logins,"
 		}
 	case "steno.rules_file":
 		if value != noRules && (a.ofStatements() || len(a.renamingClasses()) > 0) {

@@ -616,6 +616,9 @@ func (c *checker) complete() {
 		}
 	}
 	t := c.told
+	if why := t.unstated(); why != "" {
+		c.except("which settings were in effect at the beginning of the range is not proved: %s", why)
+	}
 	t.recording(c.except)
 	begins := !slices.ContainsFunc(c.streams, func(st *stream) bool { return st.from != trail.MinTime })
 	t.downTimes(until, begins, c.except, c.stopped)

@@ -31,11 +31,12 @@ type conditions struct {
 	branches  []branch
 	opaque    map[statement]opaque
 	hidden    []hidden
-	early     []early         // renames before the range
-	ended     map[uint64]bool // transactions that ended before it
-	known     map[uint64]bool // transactions that were prepared since the server's start
-	committed []prepared      // that were committed in the range
-	unread    []string        // what could not be interpreted
+	omitted   []hidden          // records that leave out something
+	early     []early           // renames before the range
+	ended     map[uint64]string // transactions that ended before it, and how: an event
+	known     map[uint64]bool   // transactions that were prepared since the server's start
+	committed []prepared        // that were committed in the range
+	unread    []string          // what could not be interpreted
 }
 
 // session is what is known about the records of a session.
@@ -46,6 +47,8 @@ type session struct {
 	ended     int64 // time of its end; MaxTime: not seen
 	asked     bool  // the filter is about it, at least at some time
 	switched  switched
+	// when it may have set log_min_messages for the first time, for itself and for later sessions; 0: never
+	quiet, quietLater int64
 }
 
 // numbered are records of a session that follow each other in a part of a stream from
@@ -108,8 +111,9 @@ type hidden struct {
 // early is a rename before the range.
 type early struct {
 	query.Renamed
-	xid uint64
-	by  *session
+	xid       uint64
+	by        *session
+	committed bool
 }
 
 // prepared is a transaction that was prepared for a two-phase commit.
@@ -139,7 +143,7 @@ type opaque struct {
 
 func newConditions(a *asked) *conditions {
 	return &conditions{
-		asked: a, sessions: map[trail.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{}, ended: map[uint64]bool{},
+		asked: a, sessions: map[trail.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{}, ended: map[uint64]string{},
 		known: map[uint64]bool{},
 	}
 }
@@ -183,7 +187,7 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 		c.setting(r, text)
 	case trail.KindTransaction:
 		if c.asked.endsBefore(r) {
-			c.ended[r.XID] = true
+			c.ended[r.XID] = text("event")
 		}
 		switch c.asked.preparedEvent(r) {
 		case trail.EventPrepare.String():
@@ -200,8 +204,18 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 }
 
 func (c *conditions) statement(r *trail.Record) {
+	if c.asked.quiets(r) {
+		s := c.session(r)
+		at := &s.quiet
+		if quietsLater(r) {
+			at = &s.quietLater
+		}
+		if *at == 0 || r.Time < *at {
+			*at = r.Time
+		}
+	}
 	for _, one := range c.asked.renamedBefore(r) {
-		c.early = append(c.early, early{one, r.XID, c.session(r)})
+		c.early = append(c.early, early{one, r.XID, c.session(r), c.asked.committedBefore(r)})
 	}
 	key := statement{r.Session.ID(), r.Statement, r.Substatement}
 	why := c.asked.hides(r)
@@ -241,7 +255,7 @@ func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text f
 		if text("run") != "" {
 			one.settings = map[string]string{}
 			for name, value := range r.ExtraPairs {
-				if strings.HasPrefix(string(name), "steno.") {
+				if strings.HasPrefix(string(name), "steno.") || string(name) == minMessages {
 					one.settings[string(name)] = string(value)
 				}
 			}
@@ -290,16 +304,20 @@ func (c *conditions) base() *run {
 
 // ---- settings ----
 
+// unstated says why it is not known which settings were in effect at the beginning of the range; empty if it is.
+func (c *conditions) unstated() string {
+	switch base := c.base(); {
+	case base == nil:
+		return "there is no record of an earlier start of the server"
+	case base.settings == nil:
+		return "the record of the server's start does not state them"
+	}
+	return ""
+}
+
 // recording lists the settings that left out something of the answer, and when.
 func (c *conditions) recording(except func(format string, args ...any)) {
 	a := c.asked
-	base := c.base()
-	switch {
-	case base == nil:
-		except("which settings were in effect at the beginning of the range is not proved: there is no record of an earlier start of the server")
-	case base.settings == nil:
-		except("which settings were in effect at the beginning of the range is not proved: the record of the server's start does not state them")
-	}
 	// the periods of each setting of the server
 	mandatory := c.periods("steno.mandatory")
 	strictly := func(at int64) string {
@@ -330,6 +348,7 @@ func (c *conditions) recording(except func(format string, args ...any)) {
 		}
 	}
 	c.ofSessions(strictly, except)
+	c.quieting(except)
 }
 
 // hidesPrepared says whether values of steno.log and steno.mandatory leave out the ends of prepared transactions, which
@@ -383,7 +402,10 @@ func (c *conditions) periods(name string) (all []period) {
 	for i := range c.runs {
 		if one := &c.runs[i]; one.settings != nil {
 			value, set := one.settings[name]
-			if !set || name == "steno.rules_file" { // the record of a start has the name of the file
+			switch {
+			case !set && name == minMessages: // which earlier versions do not state: what was changed before is kept
+				value = lastBefore(changes, one.time, defaults[name])
+			case !set || name == "steno.rules_file": // the record of a start has the name of the file
 				value = defaults[name]
 			}
 			if base == nil && len(all) == 0 && len(changes) > 0 && changes[0].time < one.time {
@@ -414,6 +436,16 @@ func (c *conditions) periods(name string) (all []period) {
 		put(changes[i].time, changes[i].new)
 	}
 	return all
+}
+
+// lastBefore is the value that the last change before a time gave to a setting; without one, the value given.
+func lastBefore(changes []change, at int64, value string) string {
+	for i := range changes {
+		if changes[i].time < at {
+			value = changes[i].new
+		}
+	}
+	return value
 }
 
 // second is one, in microseconds.
@@ -630,22 +662,43 @@ func (c *conditions) missing(problem func(format string, args ...any)) (sessions
 	return sessions
 }
 
-// hasEnded says whether it is known that the transaction of a rename before the range had ended when the range began. A
-// session ends its transaction, unless that was prepared, which is not recorded without class transaction.
-func (c *conditions) hasEnded(one *early) bool {
-	if one.xid != 0 && c.ended[one.xid] {
-		return true
+// outcome says what became of a rename before the range until the range began. A session ends its transaction, unless
+// that was prepared, which is not recorded without class transaction.
+func (c *conditions) outcome(one *early) string {
+	const open, done = "the transaction had not ended when the range began", "that was before the range, in which records have the new name: ask for both"
+	if one.committed {
+		return one.lost(done)
+	}
+	if event := c.ended[one.xid]; one.xid != 0 && event != "" {
+		if event == trail.EventAbort.String() || event == trail.EventRollbackPrepared.String() {
+			return ""
+		}
+		return one.lost(done)
 	}
 	prepares := func(r run) bool { return r.mostPrepared != "0" }
-	return one.by.ended < c.asked.since && (one.xid == 0 || len(c.runs) > 0 && !slices.ContainsFunc(c.runs, prepares))
+	if one.by.ended < c.asked.since && (one.xid == 0 || len(c.runs) > 0 && !slices.ContainsFunc(c.runs, prepares)) {
+		if one.xid == 0 {
+			return ""
+		}
+		return one.lost("whether its transaction was committed before the range is not known")
+	}
+	return open
+}
+
+// lost says something of a rename after which what had the name has another one; what has got the name is found.
+func (one *early) lost(what string) string {
+	if !one.Lost {
+		return ""
+	}
+	return what
 }
 
 // obscure lists records that may be ones that are asked for.
 func (c *conditions) obscure(except func(format string, args ...any)) {
 	slices.SortStableFunc(c.early, func(a, b early) int { return cmp.Compare(a.Time, b.Time) })
 	for i := range c.early {
-		if one := &c.early[i]; !c.hasEnded(one) {
-			except("%s; the transaction had not ended when the range began", &one.Renamed)
+		if one := &c.early[i]; c.outcome(one) != "" {
+			except("%s; %s", &one.Renamed, c.outcome(one))
 		}
 	}
 	for _, one := range c.committed {

@@ -19,14 +19,15 @@ type Exclusions struct {
 
 // Needs are what an answer depends on, besides statements and connections of all classes.
 type Needs struct {
-	Objects bool // the relations of statements
-	Texts   bool // texts and parameters
-	Rows    bool // how many rows statements returned
+	Objects  bool // the relations of statements
+	Catalogs bool // reads of nothing but pg_catalog
+	Texts    bool // texts and parameters
+	Rows     bool // how many rows statements returned
 }
 
 // NewExclusions is for a range of times. Settings at its beginning are known from records before it.
 func NewExclusions(since, until int64, n Needs) *Exclusions {
-	a := &asked{q: &Question{}, since: since, until: until, objects: n.Objects, grep: n.Texts, rows: n.Rows, shapes: true}
+	a := &asked{q: &Question{}, since: since, until: until, objects: n.Objects, grep: n.Texts, rows: n.Rows, shapes: true, catalogs: n.Catalogs}
 	none, err := a.q.Filter.Filter(time.Time{})
 	if err != nil {
 		panic(err) // no filter is none that is wrong
@@ -63,6 +64,9 @@ func (e *Exclusions) List(begins bool) (all []string, lacking bool) {
 	defer e.mu.Unlock()
 	except := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	e.c.finish()
+	if why := e.c.unstated(); why != "" {
+		except("which settings were in effect at the beginning is not known: %s", why)
+	}
 	e.c.recording(except)
 	e.c.losses(e.c.asked.until, except)
 	lacking = len(all)+len(e.c.unread) > 0

@@ -257,7 +257,7 @@ func (r *blockReader) record(rec *trail.Record, to *block) {
 			to.start = rec.Time
 		}
 	}
-	to.changes = to.changes || Tells(rec) || r.asked.preparedEvent(rec) != "" || r.asked.switches(rec)
+	to.changes = to.changes || tells(rec) || r.asked.preparedEvent(rec) != "" || r.asked.switches(rec) || r.asked.quiets(rec)
 	if len(r.asked.renamedBefore(rec)) > 0 {
 		to.changes, to.early = true, append(to.early, renaming{xid: rec.XID}, renaming{session: id.Session})
 	}

@@ -9,6 +9,8 @@
 //	check.go       from a file to a verdict
 //	conditions.go  what its records tell about what the trail can lack
 //	switched.go    sessions in which somebody became somebody else
+//	causes.go      everything that can hide an answer, in one list
+//	quiet.go       failures that leave no record
 //	report.go      the verdict, and the records
 //	exclusions.go  the same conditions, for answers that are no proofs
 //	recorded.go    the verdict on whether everything was recorded, for a trail

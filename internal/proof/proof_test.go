@@ -154,6 +154,10 @@ func TestExceptions(t *testing.T) {
 		{name: "relations off", small: small{settings: []string{"steno.log_relation", "off"}}, wants: `the relations of statements were not recorded throughout`},
 		{name: "nested off", small: small{settings: []string{"steno.log_nested", "off"}}, wants: `statements in functions were not recorded`},
 		{name: "catalogs off", small: small{settings: []string{"steno.log_catalog", "off"}}},
+		{name: "catalogs off, and a table of any schema", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.FilterOptions) { o.Objects = []string{"salary"} }, wants: `queries of system catalogs were not recorded`},
+		{name: "catalogs off, and updates", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.FilterOptions) { o.Objects, o.Commands = []string{"salary"}, []string{"update"} }},
+		{name: "catalogs off, and writes", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.FilterOptions) { o.Objects, o.Classes = []string{"salary"}, []string{"write"} }},
+		{name: "catalogs off, and failures", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.FilterOptions) { o.Objects, o.Failed = []string{"salary"}, true }},
 		{name: "settings not mandatory", small: small{settings: []string{"steno.mandatory", "ddl"}}, wants: `changes of settings were not mandatory throughout`},
 		{name: "rules", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.Session, 2, "steno.rules_file", "", "3 rules", "server"))
@@ -291,6 +295,11 @@ func excepts(t *testing.T, dir string, change func(*query.FilterOptions), wants 
 	for _, full := range []bool{false, true} {
 		r := proved(t, dir, question(t, 30, 50, full, change))
 		all := strings.Join(r.Exceptions, "\n")
+		for _, one := range r.Exceptions {
+			if len(CauseOf(one)) == 0 {
+				t.Errorf("an exception that is not in the list of causes: %s", one)
+			}
+		}
 		switch {
 		case !r.Proved:
 			t.Errorf("full %v: not proved: %+v", full, r)
@@ -369,6 +378,25 @@ func TestSessionsThatGotAnotherUserAreExceptions(t *testing.T) {
 	}
 }
 
+// A maker that ignores the statements that may have given the session another user is refused: the indexes say where
+// they are.
+func TestBlocksWithSwitchesAreDemanded(t *testing.T) {
+	alice := func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }
+	dir := func(text string, minute int) string {
+		return small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{minute: func(*writer, *trailtest.Session) []*trailtest.Record {
+			return []*trailtest.Record{{Kind: trail.KindStatement, Session: client(77, "alice"), Time: at(float64(minute)), Text: text, Shape: &trailtest.Shape{Class: trail.ClassMiscSet, Command: "SET"}}}
+		}}}.write(t)
+	}
+	for _, minute := range []int{5, 35} {
+		if r := ignoring(t, dir("SET SESSION AUTHORIZATION bob", minute), question(t, 30, 50, false, alice)); r.Proved || !strings.Contains(strings.Join(r.Problems, "\n"), "no index in the proof shows") {
+			t.Errorf("minute %d: %+v", minute, r)
+		}
+		if r := ignoring(t, dir("SET search_path = x", minute), question(t, 30, 50, false, alice)); !r.Proved {
+			t.Errorf("minute %d, nothing is switched: %+v", minute, r)
+		}
+	}
+}
+
 // omitting is a trail in which a record leaves out something that others have.
 func omitting(what string, old bool) small {
 	return small{old: old, extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
@@ -421,7 +449,7 @@ func TestBlocksWithOmissionsAreDemanded(t *testing.T) {
 func ignoring(t *testing.T, dir string, q *Question) *Report {
 	t.Helper()
 	path, err := makeProofAs(t, dir, q, func() (none *asked, err error) {
-		none = &asked{q: q, since: must(ask(q)).since, until: must(ask(q)).until}
+		none = &asked{q: &Question{Filter: query.FilterOptions{Kinds: []string{"seal"}}}, since: must(ask(q)).since, until: must(ask(q)).until}
 		none.filter, err = (&query.FilterOptions{Users: []string{"nobody"}}).Filter(time.Now())
 		none.matcher.Filter, none.apart.Filter, none.who.Filter, none.contents = none.filter, none.filter, none.filter, none.filter.Contents()
 		return none, err

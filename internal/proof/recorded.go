@@ -27,6 +27,8 @@ type Recording struct {
 	// run, as its WAL and its control file show.
 	Lacks   []string `json:"lacks"`
 	Stopped []string `json:"stopped"`
+	// Unknown is what the trail cannot tell of the range.
+	Unknown []string `json:"unknown"`
 	// Changes are those of the recorder's own settings by the server's configuration. The last ones are there.
 	Changes     []SettingChange `json:"changes"`
 	MoreChanges int             `json:"more_changes,omitempty"`
@@ -71,6 +73,8 @@ func (r *Recording) Verdict() string {
 		}
 	case r.Unread:
 		verdict = "NOT KNOWN: parts could not be read"
+	case len(r.Unknown) > 0:
+		verdict = "NOT KNOWN: the trail does not say it of its beginning; nothing is known to have been left out since"
 	}
 	return verdict
 }
@@ -113,15 +117,17 @@ func Recorded(ctx context.Context, x *trail.Index, since, until int64) (all []*R
 type span struct{ begin, end int64 }
 
 func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, since, until int64) (*Recording, error) {
-	r := &Recording{System: system, Since: render.Time(since), Until: render.Time(min(until, whole.end)), Lacks: []string{}, Stopped: []string{}, Changes: []SettingChange{}}
-	e := NewExclusions(since, until, Needs{Objects: true, Texts: true})
+	r := &Recording{System: system, Since: render.Time(since), Until: render.Time(min(until, whole.end)), Lacks: []string{}, Stopped: []string{}, Unknown: []string{}, Changes: []SettingChange{}}
+	e := NewExclusions(since, until, Needs{Objects: true, Catalogs: true, Texts: true})
 	var mu sync.Mutex
 	var changed changes
+	omitted := omissions{since: since, until: until}
 	scan := x.Scan(ctx, trail.ScanOptions{
 		Since: trail.MinTime, Until: until,
 		Blocks: func(ref *trail.BlockRef) bool { return ref.Segment.Header.SystemID == system },
 		Contents: func(c *trail.Contents) trail.Groups {
 			g := TellingGroups(c)
+			g.Or(c.SelectOmissions("relations", "objects", "parameters", "text"))
 			g.Or(c.Select(trail.TermsCommands, func(v []byte) bool { return string(v) == alterSystem }))
 			return g
 		},
@@ -136,6 +142,11 @@ func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, si
 				if Tells(one) {
 					e.Record(one, reader.Ref)
 				}
+				if omits(one) {
+					mu.Lock()
+					omitted.record(one)
+					mu.Unlock()
+				}
 				if changed.is(one) {
 					mu.Lock()
 					changed.record(one)
@@ -145,13 +156,45 @@ func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, si
 		})
 	}
 	wait.Wait()
+	if omitted.records > 0 {
+		r.Lacks = append(r.Lacks, omitted.String())
+	}
 	e.parts(r, since <= whole.begin, until > whole.end)
-	r.Everything = len(r.Lacks) == 0 && !r.Unread
+	r.Everything = len(r.Lacks)+len(r.Unknown) == 0 && !r.Unread
 	r.Changes = append(r.Changes, changed.list(since, until)...)
 	if n := len(r.Changes); n > mostChanges {
 		r.Changes, r.MoreChanges = r.Changes[n-mostChanges:], n-mostChanges
 	}
 	return r, ctx.Err()
+}
+
+// omits says whether a record leaves out something of its statement, because that is too big or cannot be shown.
+func omits(r *trail.Record) bool {
+	if r.Kind != trail.KindStatement && r.Kind != trail.KindStart {
+		return false
+	}
+	_, parameters := r.ExtraValue("parameters_omitted")
+	return parameters || r.OmitsNames() != "" || r.Has(trail.FieldCut)
+}
+
+// omissions are the records of a range that leave out something.
+type omissions struct {
+	since, until, first, last int64
+	records                   int
+}
+
+func (o *omissions) record(r *trail.Record) {
+	if r.Time < o.since || r.Time >= o.until {
+		return
+	}
+	if o.records++; o.records == 1 {
+		o.first, o.last = r.Time, r.Time
+	}
+	o.first, o.last = min(o.first, r.Time), max(o.last, r.Time)
+}
+
+func (o *omissions) String() string {
+	return fmt.Sprintf("%s leave out relations, objects, parameters or parts of texts, between %s and %s", count(o.records, "record"), render.Time(o.first), render.Time(o.last))
 }
 
 // parts says what the range may lack, and when the server did not run. begins and ends say that the range has the
@@ -171,6 +214,9 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 	}
 	if n := len(c.runs); ends && n > 0 { // that the server was stopped at the end of the trail is no gap in it
 		c.events = slices.DeleteFunc(c.events, func(one event) bool { return one.name == "stop" && one.time > c.runs[n-1].time })
+	}
+	if why := c.unstated(); why != "" {
+		to(&r.Unknown)("which settings were in effect from %s on: %s, such as one that retention has deleted", r.Since, why)
 	}
 	c.recording(to(&r.Lacks))
 	c.losses(c.asked.until, to(&r.Lacks))
@@ -243,6 +289,9 @@ func (r *Recording) Lines(many bool) (lines [][2]string) {
 	lines = append(lines, [2]string{"recorded", verdict})
 	for _, one := range r.Lacks {
 		lines = append(lines, [2]string{"lacks", one})
+	}
+	for _, one := range r.Unknown {
+		lines = append(lines, [2]string{"unknown", one})
 	}
 	for _, one := range r.Stopped {
 		lines = append(lines, [2]string{"stopped", one})

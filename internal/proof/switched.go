@@ -35,14 +35,7 @@ func (a *asked) switches(r *trail.Record) bool {
 	if text := bytes.ToLower(r.Text); bytes.Contains(text, []byte(word)) && bytes.Contains(text, []byte("session")) && !returns.Match(text) {
 		return true
 	}
-	found := false
-	if r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() {
-		r.Params(func(p trail.ParamType, value []byte, null bool) bool {
-			found = !null && p.Repr != trail.ReprNone && bytes.EqualFold(trail.AppendParam(nil, p.Repr, value), []byte(authorization))
-			return !found
-		})
-	}
-	return found
+	return hasParam(r, authorization)
 }
 
 // selectSwitches selects the groups of an index that may have such statements.

@@ -197,3 +197,16 @@ func sha(parts ...[]byte) []byte {
 	}
 	return h.Sum(nil)
 }
+
+// withoutFirstSegment deletes the first segment of a stream, as retention does.
+func withoutFirstSegment(t testing.TB, dir string, stream int) string {
+	t.Helper()
+	opened, err := trail.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(opened.Streams[stream].Segments[0].Path); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

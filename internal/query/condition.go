@@ -70,9 +70,10 @@ const (
 	// Unnamed is why a record of a statement that had not ended may be one that is asked for.
 	Unnamed = "does not state its relations, because the statement had not ended"
 	// Untimed is the same of one whose duration is asked for.
-	Untimed   = "does not state how long it took"
-	unclassed = "does not state its class and command, because the statement had not ended"
-	nameless  = "does not state for certain which user or role it is of"
+	Untimed    = "does not state how long it took"
+	unresolved = "was refused before it was known which objects it uses"
+	unclassed  = "does not state its class and command, because the statement had not ended"
+	nameless   = "does not state for certain which user or role it is of"
 )
 
 // uncertain is the beginning of what stands for the name of a role that is not certain. No role can have such a name.
@@ -126,6 +127,35 @@ func lacksNames(r *trail.Record) string {
 		why = Unnamed
 	}
 	return why
+}
+
+// isRefusedUnnamed says whether a statement was refused before it was known what it uses: its record has no names.
+func isRefusedUnnamed(r *trail.Record) bool {
+	return r.Kind == trail.KindStatement && r.Outcome == trail.OutcomeError && string(r.SQLState) == refused &&
+		(r.Shape == nil || len(r.Shape.Relations)+len(r.Shape.Objects) == 0)
+}
+
+// refused is the SQLSTATE insufficient_privilege.
+const refused = "42501"
+
+// selectRefused selects the groups of an index that may have such statements.
+func selectRefused(c *trail.Contents) trail.Groups {
+	g := SelectFailed(c)
+	g.And(c.Select(trail.TermsSqlstates, func(v []byte) bool { return string(v) == refused }))
+	return g
+}
+
+// mayMention says whether the text of a record may be about one of some names: it has a part of one, or cannot say.
+func mayMention(r *trail.Record, names []string) bool {
+	text := strings.ToLower(string(r.Text))
+	if text == "" || r.Has(trail.FieldCut) || r.Parts != [3]uint64{} || strings.Contains(text, `u&"`) || strings.Contains(text, " owned ") || strings.Contains(text, "<redacted>") {
+		return true
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		return slices.ContainsFunc(strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return strings.ContainsRune(`."()`, c) }), func(part string) bool {
+			return strings.Contains(part, "*") || strings.Contains(text, part)
+		})
+	})
 }
 
 // lacksText is what of a record is missing that --grep would have looked at.
@@ -223,10 +253,16 @@ func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
 			contents: func(c *trail.Contents) trail.Groups {
 				return c.SelectShape(func(s *trail.Shape) bool { return uses(s, nil) })
 			},
-			lacks: lacksNames,
+			lacks: func(r *trail.Record) string {
+				if why := lacksNames(r); why != "" || !isRefusedUnnamed(r) || !mayMention(r, o.Objects) {
+					return why
+				}
+				return unresolved
+			},
 			unsure: func(c *trail.Contents) trail.Groups {
 				g := c.SelectOmissions("relations", "objects")
 				g.Or(selectUnfinished(c))
+				g.Or(selectRefused(c))
 				return g
 			},
 		})

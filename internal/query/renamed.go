@@ -58,6 +58,8 @@ type Renamed struct {
 	Type, Name, To string
 	Time           int64
 	User           string
+	// Lost says that the name which the filter asks for is, or may be, the one before.
+	Lost bool
 }
 
 func (r *Renamed) String() string {
@@ -95,7 +97,7 @@ func (f *Filter) Renames(r *trail.Record) func(yield func(Renamed) bool) {
 			if o.Action != trail.ActionRename || !f.watched.differ(o, r.Session) {
 				continue
 			}
-			one.Type, one.Name, one.To = string(o.Type), string(o.Name), string(o.To)
+			one.Type, one.Name, one.To, one.Lost = string(o.Type), string(o.Name), string(o.To), f.watched.loses(o)
 			if !yield(one) {
 				return
 			}
@@ -113,7 +115,7 @@ func (f *Filter) AllRenames(r *trail.Record) []Renamed {
 		all = append(all, one)
 	}
 	if _, omits := r.ExtraValue("objects_omitted"); (omits || r.GoesOn()) && hasCommand([]string{"ALTER"}, string(r.Shape.Command)) && !f.watched.elsewhere(r.Session) {
-		all = append(all, Renamed{Time: r.Time, User: string(r.Session.Fact(trail.KeyUser))})
+		all = append(all, Renamed{Time: r.Time, User: string(r.Session.Fact(trail.KeyUser)), Lost: true})
 	}
 	return all
 }
@@ -130,7 +132,7 @@ func (f *Filter) rewritten(r *trail.Record) (one Renamed, ok bool) {
 	if i < 0 {
 		return one, false
 	}
-	return Renamed{Time: r.Time, User: string(r.Session.Fact(trail.KeyUser)), Name: string(r.Shape.Relations[i].Name)}, true
+	return Renamed{Time: r.Time, User: string(r.Session.Fact(trail.KeyUser)), Name: string(r.Shape.Relations[i].Name), Lost: true}, true
 }
 
 // MayRename says of a record whose data parts are not there yet whether it may have renamed something.
@@ -206,6 +208,26 @@ func (w *renames) differ(o *trail.Object, s *trail.Session) bool {
 		whole, parts := restsAfter(globs, o.Name, schema)
 		whole2, parts2 := restsAfter(globs, o.To, schema)
 		return whole != whole2 || !maps.Equal(parts, parts2)
+	})
+}
+
+// loses says whether something that was renamed matches under the name that it had, or what is in it does.
+func (w *renames) loses(o *trail.Object) bool {
+	was := unquoted(o.Name)
+	one := func(names []string) bool { return slices.Contains(names, was) }
+	switch string(o.Type) {
+	case "role":
+		if slices.ContainsFunc(w.roles, one) {
+			return true
+		}
+	case "database":
+		if slices.ContainsFunc(w.databases, one) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.objects, func(globs []glob) bool {
+		whole, parts := restsAfter(globs, o.Name, string(o.Type) == "schema")
+		return whole || len(parts) > 0
 	})
 }
 

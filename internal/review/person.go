@@ -121,7 +121,7 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 		visitors[i] = all[i]
 	}
 	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Contents: filter.Contents(), Parts: true, Rollbacks: true}
-	exclusions, _, err := o.read(ctx, options, proof.Needs{Objects: true, Texts: true, Rows: true}, visitors)
+	exclusions, _, err := o.read(ctx, options, proof.Needs{Objects: true, Catalogs: true, Texts: true, Rows: true}, visitors)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,7 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*subjectUses{}, started: map[execution]*startedUse{}}
 		visitors[i] = all[i]
 	}
-	exclusions, _, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}, proof.Needs{Texts: true}, visitors)
+	exclusions, _, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}, proof.Needs{Catalogs: true, Texts: true}, visitors)
 	if err != nil {
 		return nil, err
 	}

@@ -96,13 +96,16 @@ func (w *Writer) Index() {
 	}
 	refs = refs[w.indexed:]
 	size := (len(refs) + 7) / 8
-	terms := w.terms(refs, size)
+	terms, filters := w.terms(refs, size)
 	str := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 	body := binary.AppendUvarint(nil, refs[0].Number)
 	body = binary.AppendUvarint(binary.AppendUvarint(body, uint64(len(refs))), 1)
 	for list := trail.TermsUsers; list <= trail.TermsOmissions; list++ {
-		if list == trail.TermsTrigrams || // which has another form; without it, no block is excluded
-			list == trail.TermsOmissions && w.Old {
+		if list == trail.TermsOmissions && w.Old {
+			continue
+		}
+		if list == trail.TermsTrigrams {
+			body = str(binary.AppendUvarint(body, uint64(list)), string(filters))
 			continue
 		}
 		one := make([]byte, size) // nothing is omitted
@@ -118,9 +121,11 @@ func (w *Writer) Index() {
 	w.indexed += len(refs) + 1
 }
 
-// terms are what the blocks contain: for each list, its terms, and a bit for each block that has one.
-func (w *Writer) terms(refs []trail.BlockRef, size int) map[trail.Terms]map[string][]byte {
-	terms := map[trail.Terms]map[string][]byte{}
+// terms are what the blocks contain: for each list, its terms, and a bit for each block that has one; and the list of
+// filters for trigrams.
+func (w *Writer) terms(refs []trail.BlockRef, size int) (terms map[trail.Terms]map[string][]byte, filters []byte) {
+	terms = map[trail.Terms]map[string][]byte{}
+	lacking := make([]byte, size)
 	var files trail.Files
 	defer files.Close()
 	for i := range refs {
@@ -134,6 +139,10 @@ func (w *Writer) terms(refs []trail.BlockRef, size int) map[trail.Terms]map[stri
 			has.Record(&r)
 		}
 		has.Definitions(&b)
+		if has.Omitted {
+			lacking[i/8] |= 1 << (i % 8)
+		}
+		filters = append(filters, has.Trigrams[:]...)
 		for list, values := range has.Terms {
 			if terms[list] == nil {
 				terms[list] = map[string][]byte{}
@@ -149,7 +158,8 @@ func (w *Writer) terms(refs []trail.BlockRef, size int) map[trail.Terms]map[stri
 			}
 		}
 	}
-	return terms
+	length := binary.AppendUvarint(lacking, uint64(len(filters)/len(refs)))
+	return terms, append(length, filters...)
 }
 
 // Rotate ends the segment as a writer does, at a time, and begins another.

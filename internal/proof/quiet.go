@@ -1,0 +1,132 @@
+// Failures that leave no record: pg_steno sees those of statements that were not planned yet, and of logins, when the
+// server reports them to its log, which log_min_messages can prevent.
+
+package proof
+
+import (
+	"bytes"
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// minMessages is the setting.
+const minMessages = "log_min_messages"
+
+// hidesFailures says whether a value of log_min_messages hides errors of processes that run statements. From PostgreSQL 19
+// on, it is a list of levels, also by type of process.
+func hidesFailures(value string) bool {
+	level := "warning"
+	of := map[string]string{}
+	for _, one := range strings.Split(strings.ToLower(value), ",") {
+		one = strings.TrimSpace(one)
+		if process, l, found := strings.Cut(one, ":"); found {
+			of[strings.TrimSpace(process)] = strings.TrimSpace(l)
+		} else if one != "" {
+			level = one
+		}
+	}
+	return slices.ContainsFunc([]string{"backend", "walsender", "bgworker"}, func(process string) bool {
+		l := cmp.Or(of[process], level)
+		return l == "log" || !slices.Contains(harmless, l) // to a server's log, LOG stands between ERROR and FATAL
+	})
+}
+
+// harmless are the levels with which errors are logged.
+var harmless = []string{"debug", "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error"}
+
+// loud is a statement that mentions the setting, and hides nothing.
+var loud = regexp.MustCompile(`(?i)^\s*(SHOW\s+\w+|RESET\s+\w+|SET\s+(SESSION\s+|LOCAL\s+)?\w+\s*(=|\bTO\b)\s*'?(debug[1-5]?|info|notice|warning|error|default)'?)\s*;?\s*$`)
+
+// mentionsLevel says whether a text has the name of the setting, in upper or lower case.
+func mentionsLevel(text []byte) bool {
+	const begin, rest = "log", "_min_messages"
+	for from := 0; ; {
+		at := bytes.IndexByte(text[from:], '_')
+		if at < 0 {
+			return false
+		}
+		at += from
+		if at >= len(begin) && len(text)-at >= len(rest) && bytes.EqualFold(text[at-len(begin):at], []byte(begin)) && bytes.EqualFold(text[at:at+len(rest)], []byte(rest)) {
+			return true
+		}
+		from = at + 1
+	}
+}
+
+// quiets says whether a statement may have set log_min_messages, for its session or for later ones. What the server's
+// configuration sets is in the record of its start, and in those of changes.
+func quiets(r *trail.Record) bool {
+	if r.Kind != trail.KindStatement && r.Kind != trail.KindStart || r.Outcome == trail.OutcomeError {
+		return false
+	}
+	if mentionsLevel(r.Text) {
+		return !loud.Match(r.Text) && (r.Shape == nil || string(r.Shape.Command) != alterSystem)
+	}
+	return hasParam(r, minMessages) && namesByValue(r.Text)
+}
+
+// byValue are how a statement can set a setting whose name is a parameter.
+var byValue = []string{"set_config", "pg_settings"}
+
+func namesByValue(text []byte) bool {
+	lower := bytes.ToLower(text)
+	return slices.ContainsFunc(byValue, func(way string) bool { return bytes.Contains(lower, []byte(way)) })
+}
+
+// quietsLater says of such a statement whether it is about later sessions, whoever has them.
+func quietsLater(r *trail.Record) bool {
+	return r.Shape != nil && (string(r.Shape.Command) == "ALTER ROLE" || string(r.Shape.Command) == "ALTER DATABASE")
+}
+
+// hasParam says whether a statement has a parameter of a value, in upper or lower case.
+func hasParam(r *trail.Record, wanted string) (found bool) {
+	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
+		return false
+	}
+	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+		found = !null && p.Repr != trail.ReprNone && bytes.EqualFold(trail.AppendParam(nil, p.Repr, value), []byte(wanted))
+		return !found
+	})
+	return found
+}
+
+// selectQuiets selects the groups of an index that may have such statements.
+func selectQuiets(c *trail.Contents) trail.Groups {
+	g := c.SelectText(byValue[0])
+	g.Or(c.SelectText(byValue[1]))
+	g.And(c.SelectValue(minMessages))
+	g.Or(c.SelectText(minMessages))
+	return g
+}
+
+// quieting lists the sessions that may have hidden their failures so.
+func (c *conditions) quieting(except func(format string, args ...any)) {
+	type one struct {
+		id   trail.SessionID
+		at   int64
+		what string
+	}
+	var all []one
+	for id, s := range c.sessions {
+		if s.asked && s.quiet != 0 && s.ended >= c.asked.since {
+			all = append(all, one{id, s.quiet, "in it"})
+		}
+		if s.quietLater != 0 {
+			all = append(all, one{id, s.quietLater, "in later sessions"})
+		}
+	}
+	slices.SortFunc(all, func(a, b one) int { return cmp.Or(cmp.Compare(a.at, b.at), a.id.Compare(b.id)) })
+	const listed = 20
+	for i, o := range all {
+		if i == listed {
+			except("%s more may have set log_min_messages", count(len(all)-listed, "session"))
+			return
+		}
+		except("session %s of user %q may have set log_min_messages at %s: what failed %s before it was planned may have no record", o.id, c.sessions[o.id].user, render.Time(o.at), o.what)
+	}
+}

@@ -1,0 +1,73 @@
+package proof
+
+import (
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// With a high log_min_messages, what fails before it is planned leaves no record: an exception, whoever set it.
+func TestFailuresThatAreNotLoggedAreExceptions(t *testing.T) {
+	type extra = map[int]func(*writer, *trailtest.Session) []*trailtest.Record
+	is := func(r *trailtest.Record) func(*writer, *trailtest.Session) []*trailtest.Record {
+		return func(*writer, *trailtest.Session) []*trailtest.Record { return []*trailtest.Record{r} }
+	}
+	says := func(text string, minute int, outcome trail.Outcome, command string, params ...string) small {
+		r := &trailtest.Record{Kind: trail.KindStatement, Session: client(77, "bob"), Time: at(float64(minute)), Text: text, Outcome: outcome, Shape: &trailtest.Shape{Class: trail.ClassMiscSet, Command: command}}
+		if outcome == trail.OutcomeError {
+			r.SQLState, r.Message = "42501", "permission denied"
+		}
+		for _, p := range params {
+			r.Shape.Params = append(r.Shape.Params, trail.ParamType{OID: 25, Repr: trail.ReprText})
+			r.Fields |= trail.FieldValues
+			r.Values = append(append(r.Values, byte(len(p))), p...)
+		}
+		return small{extra: extra{minute: is(r)}}
+	}
+	user := func(name string) func(*query.FilterOptions) {
+		return func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{name} }
+	}
+	change := func(minute float64, to string) small {
+		return small{extra: extra{int(minute): func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return []*trailtest.Record{setting(w.Session, minute, "log_min_messages", "warning", to, "server")}
+		}}}
+	}
+	const server = `statements that failed before they were planned, and failed logins, were not recorded`
+	const may = `session \S+ of user "bob" may have set log_min_messages at 2`
+	for _, one := range []struct {
+		name string
+		small
+		ask   func(*query.FilterOptions)
+		wants string
+	}{
+		{"at the start", small{settings: []string{"log_min_messages", "fatal"}}, nil, server + ` throughout: log_min_messages = "fatal"`},
+		{"harmless at the start", small{settings: []string{"log_min_messages", "error"}}, nil, ""},
+		{"lists of PostgreSQL 19", small{settings: []string{"log_min_messages", "fatal, backend:error, walsender:warning,bgworker:error"}}, nil, ""},
+		{"lists that hide", small{settings: []string{"log_min_messages", "error, backend:panic"}}, nil, server},
+		{"changed in the range", change(35, "panic"), nil, server + " since "},
+		{"changed before", change(5, "log"), nil, server + " throughout"},
+		{"changed to a level that hides nothing", change(35, "debug1"), nil, ""},
+		{"changed later", change(60, "panic"), nil, ""},
+		{"of a role", small{extra: extra{5: is(setting(client(77, "bob"), 5, "log_min_messages", "warning", "panic", "role"))}}, user("bob"), `of user "bob" were not recorded in 1 session: log_min_messages = "panic", set by role`},
+		{"in a session", says("SET log_min_messages = panic", 35, trail.OutcomeOk, "SET"), user("bob"), may},
+		{"in a session, before", says("set local Log_Min_Messages to 'fatal'", 5, trail.OutcomeOk, "SET"), user("bob"), may},
+		{"with a function", says("SELECT set_config('log_min_messages', 'panic', false)", 35, trail.OutcomeOk, "SELECT"), nil, may},
+		{"with a parameter", says("SELECT set_config($1, $2, false)", 35, trail.OutcomeOk, "SELECT", "LOG_min_messages", "panic"), nil, may},
+		{"with another parameter", says("SELECT set_config($1, $2, false)", 35, trail.OutcomeOk, "SELECT", "work_mem", "1MB"), nil, ""},
+		{"of another user", says("SET log_min_messages = panic", 35, trail.OutcomeOk, "SET"), user("alice"), ""},
+		{"refused", says("SET log_min_messages = panic", 35, trail.OutcomeError, "SET"), user("bob"), ""},
+		{"a level that hides nothing", says("SET log_min_messages = 'warning';", 35, trail.OutcomeOk, "SET"), user("bob"), ""},
+		{"reset", says("RESET log_min_messages", 35, trail.OutcomeOk, "RESET"), user("bob"), ""},
+		{"for the server", says("ALTER SYSTEM SET log_min_messages = panic", 35, trail.OutcomeOk, "ALTER SYSTEM"), user("bob"), ""},
+		{"for a role", says("ALTER ROLE alice SET log_min_messages = panic", 35, trail.OutcomeOk, "ALTER ROLE"), user("alice"), may + `.* in later sessions before`},
+		{"nothing that can fail is asked for", says("SET log_min_messages = panic", 35, trail.OutcomeOk, "SET"), func(o *query.FilterOptions) { o.Kinds = []string{"disconnect"} }, ""},
+	} {
+		t.Run(one.name, func(t *testing.T) { excepts(t, one.small.write(t), one.ask, one.wants) })
+	}
+	q := question(t, 30, 50, false, ofSalary)
+	if r := ignoring(t, says("SET log_min_messages = panic", 35, trail.OutcomeOk, "SET").write(t), q); r.Proved {
+		t.Errorf("a maker that ignores the statement: %+v", r)
+	}
+}
