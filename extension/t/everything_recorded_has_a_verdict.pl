@@ -78,4 +78,25 @@ flush($node);
 my ($killed) = @{ answer('verify')->{recorded} };
 ok(scalar(grep { /ended without stopping/ } @{ $killed->{lacks} }), 'an unclean end') or diag($json->encode($killed));
 
+# what a session hides of itself, and a level at which the server does not report failures
+my $clean = value($node, q{SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')});
+$node->safe_psql('postgres', 'ALTER ROLE clerk SUPERUSER');
+$node->safe_psql('postgres', 'SET steno.log_catalog = off; SELECT count(*) FROM pg_authid', extra_params => [ '-U', 'clerk' ]);
+$node->psql('postgres', 'SET log_min_messages = panic; SELECT * FROM hidden', extra_params => [ '-U', 'evil' ]);
+flush($node);
+my ($start) = grep { $_->{event} eq 'start' } map { $_->{extra} } records($node, kind => 'server');
+is($start->{log_min_messages}, value($node, 'SHOW log_min_messages'), 'the record of the start has log_min_messages');
+is(scalar(grep { ($_->{text} // '') =~ /FROM hidden|pg_authid/ } records($node)), 0, 'neither statement has a record');
+my ($quiet) = @{ answer('report', '--since', $clean)->{recorded} };
+my $lacks = join("\n", @{ $quiet->{lacks} });
+like($lacks, qr/^queries of system catalogs of user "clerk" were not recorded in 1 session: steno\.log_catalog = "off", set by session$/m, 'catalogs');
+like($lacks, qr/^session \S+ of user "evil" may have set log_min_messages at /m, 'a session that hides its failures');
+
+$node->safe_psql('postgres', $_) foreach (q{ALTER SYSTEM SET log_min_messages = 'fatal'}, 'SELECT pg_reload_conf()');
+wait_until('it is reloaded', sub { return value($node, 'SHOW log_min_messages') eq 'fatal' });
+$node->restart;
+flush($node);
+my ($high) = @{ answer('verify')->{recorded} };
+like(join("\n", @{ $high->{lacks} }), qr/^statements that failed before they were planned, and failed logins, were not recorded since \S+Z: log_min_messages = "fatal"$/m, 'a high level of the server');
+
 done_testing();

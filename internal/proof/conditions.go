@@ -665,15 +665,12 @@ func (c *conditions) missing(problem func(format string, args ...any)) (sessions
 // outcome says what became of a rename before the range until the range began. A session ends its transaction, unless
 // that was prepared, which is not recorded without class transaction.
 func (c *conditions) outcome(one *early) string {
-	const open, done = "the transaction had not ended when the range began", "that was before the range, in which records have the new name: ask for both"
-	if one.committed {
+	const open, done = "the transaction had not ended when the range began", "that was before the range, whose records have the name of then: ask for both"
+	if c.wasCommitted(one) {
 		return one.lost(done)
 	}
-	if event := c.ended[one.xid]; one.xid != 0 && event != "" {
-		if event == trail.EventAbort.String() || event == trail.EventRollbackPrepared.String() {
-			return ""
-		}
-		return one.lost(done)
+	if one.xid != 0 && c.ended[one.xid] != "" {
+		return "" // it was rolled back
 	}
 	prepares := func(r run) bool { return r.mostPrepared != "0" }
 	if one.by.ended < c.asked.since && (one.xid == 0 || len(c.runs) > 0 && !slices.ContainsFunc(c.runs, prepares)) {
@@ -683,6 +680,20 @@ func (c *conditions) outcome(one *early) string {
 		return one.lost("whether its transaction was committed before the range is not known")
 	}
 	return open
+}
+
+// reversed says whether what a rename before the range has renamed had got its name back when the range began.
+func (c *conditions) reversed(i int) bool {
+	one := &c.early[i]
+	return one.To != "" && c.wasCommitted(one) && slices.ContainsFunc(c.early[i+1:], func(back early) bool {
+		return back.Type == one.Type && back.Name == one.To && back.To == one.Name && c.wasCommitted(&back)
+	})
+}
+
+// wasCommitted says whether it is known that a rename was committed before the range.
+func (c *conditions) wasCommitted(one *early) bool {
+	event := c.ended[one.xid]
+	return one.committed || one.xid != 0 && (event == trail.EventCommit.String() || event == trail.EventCommitPrepared.String())
 }
 
 // lost says something of a rename after which what had the name has another one; what has got the name is found.
@@ -697,7 +708,7 @@ func (one *early) lost(what string) string {
 func (c *conditions) obscure(except func(format string, args ...any)) {
 	slices.SortStableFunc(c.early, func(a, b early) int { return cmp.Compare(a.Time, b.Time) })
 	for i := range c.early {
-		if one := &c.early[i]; c.outcome(one) != "" {
+		if one := &c.early[i]; c.outcome(one) != "" && !c.reversed(i) {
 			except("%s; %s", &one.Renamed, c.outcome(one))
 		}
 	}

@@ -292,8 +292,10 @@ func TestRenamesBeforeTheRange(t *testing.T) {
 		names       []string
 		wants       string
 	}{
-		{"committed", "", 6, "commit", 0, []string{"table", "hr.salary", "hr.x"}, `table "hr.salary" was renamed to "hr.x" at .*; that was before the range, in which records have the new name: ask for both`},
+		{"committed", "", 6, "commit", 0, []string{"table", "hr.salary", "hr.x"}, `table "hr.salary" was renamed to "hr.x" at .*; that was before the range, whose records have the name of then: ask for both`},
 		{"committed, to the name", "", 6, "commit", 0, []string{"table", "hr.x", "hr.salary"}, ""},
+		{"and back", "", 6, "commit", 0, []string{"table", "hr.salary", "hr.x", "table", "hr.x", "hr.salary"}, ""},
+		{"and another back", "", 6, "commit", 0, []string{"table", "hr.salary", "hr.x", "view", "hr.x", "hr.salary"}, `that was before the range`},
 		{"schema, committed", "", 6, "commit", 0, []string{"schema", "hr", "x"}, `schema "hr" was renamed .*; that was before the range`},
 		{"schema, to the name", "", 6, "commit", 0, []string{"schema", "x", "hr"}, ""},
 		{"prepared transaction that was rolled back", "", 6, "rollback prepared", 0, []string{"table", "hr.salary", "hr.x"}, ""},
