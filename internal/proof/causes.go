@@ -41,6 +41,7 @@ func of(setting, hides string) Cause {
 // Why the other verdict does not have a cause.
 const (
 	yes       = "yes"
+	onlyThere = "yes, and only there: no filter asks for it"
 	isThere   = "no: the records are there"
 	notLacked = "no: it is about the question"
 	intact    = "no: the first verdict has it"
@@ -59,6 +60,7 @@ var causesOfSettings = []Cause{
 	of("steno.log_statement", "texts; with `--grep`"),
 	of("steno.log_parameter", "parameters; with `--grep`"),
 	of("steno.log_parameter_max_size", "large parameters; with `--grep`"),
+	{"`steno.log_rows`", "how many rows statements returned", onlyThere, `not recorded .*: steno\.log_rows = `},
 	of("steno.delivery", "records that found no space, of which gap records may come later"),
 	{"`steno.rules_file`", "statements that rules skip or sample, and texts that they redact", yes, `not recorded .*: there (was|were) \d+ rules?$`},
 	{"`steno.mandatory` without `setting`", "changes of settings that `steno.log` left out", yes, `^changes of settings were not mandatory`},
