@@ -126,7 +126,7 @@ show_setting_value(const char *value, char *shown)
 		steno_secret_hide_value(value, shown);
 }
 
-/* The units of settings, each from the largest on, as the server shows them: a number that is a multiple of one has it. */
+/* The units of settings, from the largest on, as the server shows them: a number that is a multiple of one has it. */
 static const struct
 {
 	int			flag;

@@ -1,3 +1,5 @@
+// How full the disk is, on systems where that is not known.
+
 //go:build !unix
 
 package check

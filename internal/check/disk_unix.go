@@ -1,3 +1,5 @@
+// How full the disk is, on systems that have statfs.
+
 //go:build unix
 
 package check

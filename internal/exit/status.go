@@ -1,3 +1,5 @@
+// Exit codes of other conventions.
+
 package exit
 
 import "fmt"
