@@ -339,13 +339,19 @@ steno_object_wholes(const ObjectAddress *part, StenoFoundObject found, void *arg
 		return;
 	catalog = table_open(part->classId, AccessShareLock);
 	tuple = catalog_row(catalog, kinds[k].index, part->objectId, &scan);
-	for (i = 0; HeapTupleIsValid(tuple) && i < lengthof(kinds[k].whole) && kinds[k].whole[i] != 0; i++)
+	if (HeapTupleIsValid(tuple))
 	{
-		bool		missing;
-		Datum		whole = heap_getattr(tuple, kinds[k].whole[i], RelationGetDescr(catalog), &missing);
+		int			natts = RelationGetNumberOfAttributes(catalog);
+		Datum	   *values = palloc(natts * sizeof(Datum));
+		bool	   *nulls = palloc(natts * sizeof(bool));
 
-		if (!missing)
-			add_found(kinds[k].whole_class, DatumGetObjectId(whole), found, arg);
+		/* heap_getattr, which is inline, calls what earlier minor releases do not have: the library would not load there */
+		heap_deform_tuple(tuple, RelationGetDescr(catalog), values, nulls);
+		for (i = 0; i < lengthof(kinds[k].whole) && kinds[k].whole[i] != 0; i++)
+			if (!nulls[kinds[k].whole[i] - 1])
+				add_found(kinds[k].whole_class, DatumGetObjectId(values[kinds[k].whole[i] - 1]), found, arg);
+		pfree(values);
+		pfree(nulls);
 	}
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
