@@ -78,6 +78,17 @@ is_deeply(
 	run(log_parameter_max_size => 19),
 	[ [ $query, $both, 2, ['<not recorded>'], undef ], $failed ],
 	'one that is longer');
+
+# An answer says that it was not recorded.
+{
+	my (undef, undef, $object) = steno_result('cat', '--object', 'public.audited', trail($node));
+	my (undef, undef, $text) = steno_result('cat', '--grep', 'audited', trail($node));
+	my %of_object = map { $_ => 1 } $object =~ /: (steno\.\w+) = /g;
+	my %of_text = map { $_ => 1 } $text =~ /: (steno\.\w+) = /g;
+
+	is(join(' ', sort keys %of_object), 'steno.log_relation', 'with --object') or diag $object;
+	is(join(' ', sort keys %of_text), 'steno.log_parameter steno.log_parameter_max_size steno.log_statement', 'with --grep') or diag $text;
+}
 $node->stop;
 verify_ok($node, 'the trail is whole');
 done_testing();

@@ -27,9 +27,10 @@ type asked struct {
 	who     query.Matcher // what the filter says about sessions as a whole
 
 	objects, shapes, grep bool
-	rows                  bool // numbers of rows
-	catalogs              bool // reads of pg_catalog may be asked for
-	ofObjects, ofRoles    bool // names are asked for that may change
+	rows                  bool     // numbers of rows
+	catalogs              bool     // reads of pg_catalog may be asked for
+	only                  []string // settings that matter; nil: all
+	ofObjects, ofRoles    bool     // names are asked for that may change
 
 	contents func(*trail.Contents) trail.Groups // nil: the filter cannot use an index
 }

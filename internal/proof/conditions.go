@@ -330,12 +330,12 @@ func (c *conditions) recording(except func(format string, args ...any)) {
 		return value
 	}
 	for _, p := range mandatory {
-		if p.to > a.since && p.from < a.until && !listsClass(p.value, "setting") {
+		if a.only == nil && p.to > a.since && p.from < a.until && !listsClass(p.value, "setting") {
 			except("changes of settings were not mandatory %s: steno.mandatory = %q; one that steno.log left out is not known", p.when(a), p.value)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(defaults)) {
-		if name == "steno.mandatory" {
+		if name == "steno.mandatory" || a.only != nil && !slices.Contains(a.only, name) {
 			continue
 		}
 		for _, p := range c.periods(name) {
@@ -348,7 +348,9 @@ func (c *conditions) recording(except func(format string, args ...any)) {
 		}
 	}
 	c.ofSessions(strictly, except)
-	c.quieting(except)
+	if a.only == nil {
+		c.quieting(except)
+	}
 }
 
 // hidesPrepared says whether values of steno.log and steno.mandatory leave out the ends of prepared transactions, which
@@ -487,7 +489,7 @@ func (c *conditions) ofSessions(mandatory func(int64) string, except func(format
 			if to <= a.since || one.time >= a.until {
 				continue
 			}
-			if _, decides := defaults[at.name]; !decides {
+			if _, decides := defaults[at.name]; !decides || a.only != nil && !slices.Contains(a.only, at.name) {
 				continue
 			}
 			leavesOut := a.leavesOut

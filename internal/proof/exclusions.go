@@ -3,10 +3,13 @@
 package proof
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -72,4 +75,50 @@ func (e *Exclusions) List(begins bool) (all []string, lacking bool) {
 	lacking = len(all)+len(e.c.unread) > 0
 	e.c.downTimes(e.c.asked.until, begins, except, except)
 	return append(all, e.c.unread...), lacking
+}
+
+// blanks are settings that leave out of records what an answer looks at. Others leave out records.
+var blanks = struct{ objects, texts []string }{
+	objects: []string{"steno.log_relation"},
+	texts:   []string{"steno.log_statement", "steno.log_parameter", "steno.log_parameter_max_size"},
+}
+
+// LeftOut says which settings have left out of records what a filter looks at, and when: relations, texts, parameters.
+// Blocks are read that, by the indexes, tell of settings. Whatever else an answer may lack, it does not say.
+func LeftOut(ctx context.Context, x *trail.Index, since, until int64, n Needs) (all []error) {
+	var only []string
+	if n.Objects {
+		only = append(only, blanks.objects...)
+	}
+	if n.Texts {
+		only = append(only, blanks.texts...)
+	}
+	if len(only) == 0 {
+		return nil
+	}
+	e := NewExclusions(since, until, n)
+	e.c.asked.only = only
+	scan := x.Scan(ctx, trail.ScanOptions{
+		Since: trail.MinTime, Until: until, Contents: TellingGroups,
+		Warn: func(error) {}, // whoever reads the answer is told
+	})
+	defer scan.Close()
+	var wait sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for reader := scan.Reader(); reader.Next(); {
+				if Tells(&reader.Record) {
+					e.Record(&reader.Record, reader.Ref)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.c.finish()
+	e.c.recording(func(format string, args ...any) {
+		all = append(all, &query.LeftOutError{What: fmt.Sprintf(format, args...)})
+	})
+	return all
 }

@@ -195,8 +195,14 @@ func IsIncomplete(err error) bool {
 	var omitted *OmittedError
 	var renamed *RenamedError
 	var name *NameError
-	return errors.As(err, &incomplete) || errors.As(err, &omitted) || errors.As(err, &renamed) || errors.As(err, &name)
+	var leftOut *LeftOutError
+	return errors.As(err, &leftOut) || errors.As(err, &incomplete) || errors.As(err, &omitted) || errors.As(err, &renamed) || errors.As(err, &name)
 }
+
+// LeftOutError says that an answer may lack records, because a setting has left out what is asked for.
+type LeftOutError struct{ What string }
+
+func (e *LeftOutError) Error() string { return e.What }
 
 // RenamedError says that an answer may lack records, because they have another name.
 type RenamedError struct {

@@ -37,6 +37,7 @@ func (db *DB) push(statement string) (changed string, ok bool) {
 	}
 	db.mu.Lock()
 	db.asked = query.NewNamesOf(p.asked)
+	db.needs.Objects = slices.ContainsFunc(p.asked, func(a query.Asked) bool { return a.Column == "relation" })
 	db.mu.Unlock()
 	if !p.found {
 		return "", false

@@ -30,6 +30,7 @@ import (
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -96,6 +97,7 @@ type DB struct {
 	// What is told of after a statement: what the filter may miss, and statements whose relations are not known.
 	hidden, unnamed query.Hidden
 	asked           *query.Names     // names that the last statement asks for; nil: none
+	needs           proof.Needs      // what else it looks at
 	mixed           query.Lookalikes // values of answers
 	used            []Use
 	rows            *Rows // counts the records of an export; else nil
@@ -325,8 +327,13 @@ func (db *DB) tellOmitted(err *query.OmittedError) {
 // tellHidden tells of what answers may lack.
 func (db *DB) tellHidden(ctx context.Context) {
 	db.mu.Lock()
-	index, names := db.index, db.asked
+	index, names, needs := db.index, db.asked, db.needs
 	db.mu.Unlock()
+	if index != nil {
+		for _, lacks := range proof.LeftOut(ctx, index, db.options.Since, db.options.Until, needs) {
+			db.warn(lacks)
+		}
+	}
 	for _, missing := range names.Look(ctx, index) {
 		db.warn(missing)
 	}
@@ -385,7 +392,7 @@ func (db *DB) Run(ctx context.Context, statements string, show func(*Result) err
 // prepare brings the trail up to date, and passes conditions down.
 func (db *DB) prepare(ctx context.Context, statements string) (changed string, ok bool) {
 	db.mu.Lock()
-	db.ctx, db.used, db.asked = ctx, nil, nil
+	db.ctx, db.used, db.asked, db.needs = ctx, nil, nil, proof.Needs{}
 	db.mu.Unlock()
 	if db.fresh {
 		db.fresh = false

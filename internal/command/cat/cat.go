@@ -13,6 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/slot"
@@ -165,6 +166,11 @@ func catRun(ctx context.Context, opts *Options) error {
 	}
 	hidden.Settle(ctx, index)
 	for _, lacks := range hidden.Errs() {
+		out.Flush()
+		w.Warn(lacks)
+	}
+	needs := proof.Needs{Objects: len(opts.Objects) > 0, Texts: len(opts.Grep) > 0}
+	for _, lacks := range proof.LeftOut(ctx, index, filter.Since, filter.Until, needs) {
 		out.Flush()
 		w.Warn(lacks)
 	}
