@@ -163,6 +163,94 @@ accept_block(StenoWalk *w, uint64_t offset, const StenoBlockHeader *h)
 	w->end = offset + STENO_BLOCK_HEADER + h->stored;
 }
 
+typedef enum
+{
+	PAYLOAD_GOOD,
+	PAYLOAD_TORN,
+	PAYLOAD_DAMAGED,
+	PAYLOAD_UNREADABLE
+} PayloadState;
+
+/* ZEROS_MIN if there are that many zeros at the offset, otherwise 0. */
+static uint64_t
+zeros_at(int fd, uint64_t offset)
+{
+	uint8_t		bytes[ZEROS_MIN];
+
+	return steno_read_at(fd, bytes, sizeof(bytes), offset) && all_zeros(bytes, sizeof(bytes)) ? ZEROS_MIN : 0;
+}
+
+static PayloadState
+check_payload(int fd, uint64_t offset, const StenoBlockHeader *h)
+{
+	uint8_t    *payload = malloc((size_t) h->stored + 1);
+	PayloadState state = PAYLOAD_DAMAGED;
+
+	offset += STENO_BLOCK_HEADER;
+	if (payload == NULL || !steno_read_at(fd, payload, h->stored, offset))
+		state = PAYLOAD_UNREADABLE;
+	else if (XXH64(payload, h->stored, 0) == h->payload_sum)
+		state = PAYLOAD_GOOD;
+	else if (steno_has_hole(payload, offset, h->stored, zeros_at(fd, offset + h->stored)))
+		state = PAYLOAD_TORN;
+	free(payload);
+	return state;
+}
+
+bool
+steno_payload_is_good(int fd, uint64_t offset, const StenoBlockHeader *h)
+{
+	return check_payload(fd, offset, h) == PAYLOAD_GOOD;
+}
+
+/*
+ * Headers that are looked at for the block behind a shortened one.  A text can have bytes that look like a header,
+ * but hardly several with the right number; forged ones must not make a start slow.
+ */
+#define INNER_MOST 8
+
+/*
+ * If bytes are missing from a block, the next one begins before it seems to end: where one with the next number and a
+ * good payload begins, between two offsets; w->size if there is none.
+ */
+static uint64_t
+find_inner(const StenoWalk *w, uint64_t from, uint64_t to, uint64_t number)
+{
+	uint8_t		bytes[STENO_BLOCK_HEADER];
+	StenoBlockHeader h;
+	int			left = INNER_MOST;
+
+	while (left > 0 && (from = steno_walk_find_block(w, from + 1)) < to)
+	{
+		if (!steno_read_at(w->fd, bytes, sizeof(bytes), from) || !steno_block_header_read(bytes, &h) || h.block != number ||
+			h.stored > w->size - from - STENO_BLOCK_HEADER)
+			continue;
+		left--;
+		if (steno_payload_is_good(w->fd, from, &h))
+			return from;
+	}
+	return w->size;
+}
+
+/*
+ * The last block that was accepted has been shortened if its payload is not good, and the next one begins inside it:
+ * then it is damaged, and the walk continues at that one.
+ */
+static bool
+is_shortened(StenoWalk *w, uint64_t *offset)
+{
+	uint64_t	inner;
+
+	if (w->last == 0 || w->end != *offset || steno_payload_is_good(w->fd, w->last, &w->last_header))
+		return false;
+	inner = find_inner(w, w->last, w->end, w->last_header.block + 1);
+	if (inner == w->size)
+		return false;
+	note_damage(w, w->last);
+	*offset = inner;
+	return true;
+}
+
 /*
  * The offsets of every stride-th block that a walk has accepted.  stride grows with
  * the number of blocks, so that any number of them fits.
@@ -211,64 +299,37 @@ walk_blocks(StenoWalk *w, uint64_t limit, Marks *marks)
 	marks->blocks = 0;
 	w->last = 0;
 	w->end = w->begin;
-	while (offset < limit)
+	for (;;)
 	{
 		if (limit - offset < STENO_BLOCK_HEADER)
+		{
+			if (is_shortened(w, &offset))
+				continue;
 			break;
+		}
 		if (!steno_read_at(w->fd, bytes, sizeof(bytes), offset))
 			return false;
 		if (!steno_block_header_read(bytes, &h))
 		{
-			offset = skip_bad_header(w, offset, bytes);
+			if (!is_shortened(w, &offset))
+				offset = skip_bad_header(w, offset, bytes);
 			continue;
 		}
 		if (h.stored > limit - offset - STENO_BLOCK_HEADER)
-			break;
+		{
+			uint64_t	inner = find_inner(w, offset, limit, h.block + 1);
+
+			if (inner == w->size)
+				break;
+			note_damage(w, offset);
+			offset = inner;
+			continue;
+		}
 		accept_block(w, offset, &h);
 		add_mark(marks, offset);
 		offset = w->end;
 	}
 	return true;
-}
-
-typedef enum
-{
-	PAYLOAD_GOOD,
-	PAYLOAD_TORN,
-	PAYLOAD_DAMAGED,
-	PAYLOAD_UNREADABLE
-} PayloadState;
-
-/* ZEROS_MIN if there are that many zeros at the offset, otherwise 0. */
-static uint64_t
-zeros_at(int fd, uint64_t offset)
-{
-	uint8_t		bytes[ZEROS_MIN];
-
-	return steno_read_at(fd, bytes, sizeof(bytes), offset) && all_zeros(bytes, sizeof(bytes)) ? ZEROS_MIN : 0;
-}
-
-static PayloadState
-check_payload(int fd, uint64_t offset, const StenoBlockHeader *h)
-{
-	uint8_t    *payload = malloc((size_t) h->stored + 1);
-	PayloadState state = PAYLOAD_DAMAGED;
-
-	offset += STENO_BLOCK_HEADER;
-	if (payload == NULL || !steno_read_at(fd, payload, h->stored, offset))
-		state = PAYLOAD_UNREADABLE;
-	else if (XXH64(payload, h->stored, 0) == h->payload_sum)
-		state = PAYLOAD_GOOD;
-	else if (steno_has_hole(payload, offset, h->stored, zeros_at(fd, offset + h->stored)))
-		state = PAYLOAD_TORN;
-	free(payload);
-	return state;
-}
-
-bool
-steno_payload_is_good(int fd, uint64_t offset, const StenoBlockHeader *h)
-{
-	return check_payload(fd, offset, h) == PAYLOAD_GOOD;
 }
 
 /*

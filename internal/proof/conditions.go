@@ -31,7 +31,6 @@ type conditions struct {
 	branches  []branch
 	opaque    map[statement]opaque
 	hidden    []hidden
-	omitted   []hidden          // records that leave out something
 	early     []early           // renames before the range
 	ended     map[uint64]string // transactions that ended before it, and how: an event
 	known     map[uint64]bool   // transactions that were prepared since the server's start

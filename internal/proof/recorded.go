@@ -216,7 +216,10 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 		c.events = slices.DeleteFunc(c.events, func(one event) bool { return one.name == "stop" && one.time > c.runs[n-1].time })
 	}
 	if why := c.unstated(); why != "" {
-		to(&r.Unknown)("which settings were in effect from %s on: %s, such as one that retention has deleted", r.Since, why)
+		if c.base() == nil && !begins {
+			why += "; retention may have deleted it"
+		}
+		to(&r.Unknown)("which settings were in effect from %s on: %s", r.Since, why)
 	}
 	c.recording(to(&r.Lacks))
 	c.losses(c.asked.until, to(&r.Lacks))

@@ -274,6 +274,36 @@ TEST(stream_keeps_a_removed_block)
 	keeps_damage(4, offsets[1]);
 }
 
+/* Bytes are missing from a block: the next one, which begins before it seems to end, is not cut off. */
+TEST(stream_keeps_a_block_behind_a_shortened_one)
+{
+	static const size_t room[] = {0, 5, 4000};
+	uint8_t    *copy;
+	size_t		len;
+	size_t		r;
+	int			cut;
+	int			from;
+
+	make(4);
+	len = whole_len;
+	copy = malloc(len);
+	memcpy(copy, whole, len);
+	whole = realloc(whole, len + 4000);
+	for (r = 0; r < sizeof(room) / sizeof(room[0]); r++)
+		for (cut = 1; cut <= 150; cut += cut < 4 ? 1 : 17)
+			for (from = 0; from + cut <= (int) (offsets[3] - offsets[2]); from += 37)
+			{
+				size_t		at = offsets[2] + from;
+
+				memcpy(whole, copy, at);
+				memcpy(whole + at, copy + at + cut, len - at - cut);
+				memset(whole + len - cut, 0, room[r]);
+				whole_len = len - cut + room[r];
+				keeps_damage(4, offsets[2]);
+			}
+	free(copy);
+}
+
 TEST(stream_keeps_blocks_in_the_wrong_order)
 {
 	uint8_t    *copy;
