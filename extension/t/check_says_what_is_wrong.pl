@@ -183,6 +183,24 @@ sub metric
 	is_well('with it again');
 }
 
+# A writer that has lost its key makes no seals, and what it writes stays unsealed, also if nothing more is written.
+{
+	my $start = -s $node->logfile;
+
+	rename $key, "$key.away";
+	kill 'KILL', writer_pid($node, 0);
+	server_is_back($node, $start);
+	$node->safe_psql('postgres', "SELECT 'unsealed'") foreach 1 .. 4;
+	flush($node);
+	like(wrong(check())->{losses} // '', qr/had ended without a stop/, 'processes that were killed');
+	check('--forget');
+	wait_until 'it is told', sub { (wrong(check())->{sealed} // '') =~ /stream 0 is not sealed since/ };
+	rename "$key.away", $key;
+	$node->reload;
+	wait_until 'it seals again', sub { check('--forget')->{code} == 0 };
+	is_well('which stays so');
+}
+
 # Slots, and what was deleted too early.
 {
 	my $log;

@@ -355,25 +355,20 @@ func (c *checker) sealed() {
 			continue
 		}
 		// Without a key to check them with, seals are only seen as records.
-		at := c.events.sealed[last.Stream]
-		if p := c.state.position(last.Stream); p != nil && at == 0 {
-			at = p.Sealed
-		}
-		c.events.sealed[last.Stream] = at
-		if at == 0 {
-			if wanted {
-				late = fmt.Sprintf("stream %d has no seal, although steno.signing_key_file is set", last.Stream)
-			}
-			continue
-		}
-		found = true
-		oldest = max(oldest, c.since(at))
+		at, open := c.events.sealed[last.Stream], c.events.unsealed[last.Stream]
 		interval, known := trail.SettingTime(c.setting("steno.seal_interval"), time.Second)
 		if !known {
 			interval = time.Minute
 		}
-		if open := c.events.unsealed[last.Stream]; open > 0 && interval > 0 && c.since(open) > interval+sealSlack && !c.events.stopped() {
+		due := open > 0 && interval > 0 && c.since(open) > interval+sealSlack && !c.events.stopped()
+		switch {
+		case at == 0 && wanted && due:
+			late = fmt.Sprintf("stream %d has no seal, although steno.signing_key_file is set", last.Stream)
+		case at != 0 && due && (wanted || c.state.Settings == nil):
 			late = fmt.Sprintf("stream %d is not sealed since %s, and has records since then: it should be every %s", last.Stream, render.Time(at), interval)
+		}
+		if at != 0 {
+			found, oldest = true, max(oldest, c.since(at))
 		}
 	}
 	if found {
@@ -383,6 +378,8 @@ func (c *checker) sealed() {
 	case c.report.UnreadBlocks > 0:
 	case late != "":
 		r.add("sealed", Critical, "%s", late)
+	case !found && wanted:
+		r.add("sealed", OK, "nothing is sealed yet")
 	case !found:
 		r.add("sealed", OK, "there is no signing key")
 	case len(c.Keys) == 0:
@@ -577,7 +574,7 @@ func (c *checker) remember() {
 		if last.Block == 0 {
 			continue
 		}
-		s.move(&last, c.events.sealed[last.Stream])
+		s.move(&last, c.events.sealed[last.Stream], c.events.unsealed[last.Stream])
 	}
 	for _, one := range c.trail.Streams {
 		for _, seg := range one.Segments {

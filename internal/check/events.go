@@ -105,6 +105,12 @@ func (e *events) read(ctx context.Context, t *trail.Trail, s *state) error {
 	}
 	wait.Wait()
 	slices.SortStableFunc(e.changed, func(a, b change) int { return cmp.Compare(a.time, b.time) })
+	// what the last check has left open is sealed by any later seal
+	for i := range s.Positions {
+		if p := &s.Positions[i]; seals[p.Stream] == 0 {
+			e.sealed[p.Stream], e.unsealed[p.Stream] = p.Sealed, p.Open
+		}
+	}
 	for stream, blocks := range ends {
 		for number, end := range blocks {
 			if first := e.unsealed[stream]; number > seals[stream] && (first == 0 || end < first) {

@@ -50,6 +50,7 @@ type position struct {
 	Record  uint64 `json:"record"`
 	Hash    string `json:"hash"`
 	Sealed  int64  `json:"sealed,omitempty"` // time of the last seal; 0: there was none
+	Open    int64  `json:"open,omitempty"`   // end of the first block after it that has more than seals; 0: there is none
 }
 
 // alarm is something that is reported again.
@@ -84,7 +85,7 @@ func (s *state) position(stream uint32) *position {
 }
 
 // move notes how far a stream was read.
-func (s *state) move(last *verify.Last, sealed int64) {
+func (s *state) move(last *verify.Last, sealed, open int64) {
 	p := s.position(last.Stream)
 	if p == nil {
 		s.Positions = append(s.Positions, position{Stream: last.Stream})
@@ -94,9 +95,7 @@ func (s *state) move(last *verify.Last, sealed int64) {
 		return // the end is missing: that is damage, and must be found again
 	}
 	p.Segment, p.Block, p.Record, p.Hash = last.Segment, last.Block, last.Record, hex.EncodeToString(last.Hash[:])
-	if sealed != 0 {
-		p.Sealed = sealed
-	}
+	p.Sealed, p.Open = sealed, open
 	for id, key := range last.Trusted {
 		if s.Trusted == nil {
 			s.Trusted = map[string]string{}
