@@ -245,7 +245,7 @@ func TestRenamesAreTold(t *testing.T) {
 		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: bob, Time: trailtest.Epoch, Text: "ALTER", Shape: shape})
 		stream.Write(t, b)
 		_, errs := asked(t, dir, test.ask)
-		want := fmt.Sprintf("%s %q was renamed to %q at ", test.what, test.from, test.to)
+		want := fmt.Sprintf(`%s "%s" was renamed to "%s" at `, test.what, strings.ReplaceAll(test.from, `"`, `""`), test.to)
 		if len(errs) > 1 || test.told != (len(errs) == 1) || test.told && !strings.HasPrefix(errs[0].Error(), want) {
 			t.Errorf("%+v: %s %s to %s: told of %v", test.ask, test.what, test.from, test.to, errs)
 		}

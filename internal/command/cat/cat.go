@@ -51,7 +51,7 @@ are case-sensitive; kinds, classes and commands are not. Times without a time
 zone are UTC, or in that of --time-zone.
 
 --slot begins at a slot, and leaves it there unless --advance is given: then it is
-advanced when all lines have been written, with --output when they are on disk.`,
+advanced when all lines have been written, with --out when they are on disk.`,
 		Example: `  steno cat --since 10m
   steno cat --failed --since yesterday /var/lib/postgresql/15/main/pg_steno
   steno cat --user alice,bob --class write,ddl --format json | jq .text
@@ -60,7 +60,7 @@ advanced when all lines have been written, with --output when they are on disk.`
   steno cat --min-duration 2s --not-user backup,etl --time-zone Europe/Berlin
   steno cat --sqlstate 42501,28 --grep iban -i --fields time,user,client,text
   steno cat --format pgaudit --pgaudit log_parameter,log_relation,log=all,-misc
-  steno cat --slot siem --advance --format json --output batch.json
+  steno cat --slot siem --advance --format json --out batch.json
   steno cat --since yesterday --format csvlog > day.csv && pgbadger -f csv day.csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()

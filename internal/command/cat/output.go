@@ -50,8 +50,8 @@ func (o *OutputFlags) Add(cmd *cobra.Command) {
 	f.StringVar(&o.TimeZone, "time-zone", "UTC", "show times in this time `zone`, and read those of --since and --until in it: Europe/Berlin, +02:00, local")
 	f.StringVar(&o.Color, "color", "auto", "`when` to color text: auto (on terminals, unless NO_COLOR is set), always or never")
 	f.BoolVar(&o.NoPager, "no-pager", false, "on a terminal, do not run $PAGER (less)")
-	f.StringVar(&o.Output, "output", "", "append to this `file` instead of writing to standard output")
-	f.StringVar(&o.RotateSize, "rotate-size", "", "rename the file of --output to FILE.1 before it becomes larger than this `size`: 100MB")
+	f.StringVar(&o.Output, "out", "", "append to this `file` instead of writing to standard output")
+	f.StringVar(&o.RotateSize, "rotate-size", "", "rename the file of --out to FILE.1 before it becomes larger than this `size`: 100MB")
 	f.IntVar(&o.RotateKeep, "rotate-keep", 5, "`number` of renamed files to keep")
 	fixed := func(flag string, values ...string) {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -66,9 +66,9 @@ func (o *OutputFlags) Add(cmd *cobra.Command) {
 func (o *OutputFlags) complete(cmd *cobra.Command) error {
 	o.prefixed = cmd.Flags().Changed("log-line-prefix")
 	if o.Output == "" && (cmd.Flags().Changed("rotate-size") || cmd.Flags().Changed("rotate-keep")) {
-		return exit.Usagef("--rotate-size and --rotate-keep require --output")
+		return exit.Usagef("--rotate-size and --rotate-keep require --out")
 	}
-	return cmdutil.RefuseEmpty(cmd, "fields", "time-zone", "output", "rotate-size")
+	return cmdutil.RefuseEmpty(cmd, "fields", "time-zone", "out", "rotate-size")
 }
 
 // options checks the flags. The filter gets the time zone.
@@ -183,7 +183,7 @@ func (s *stream) Close() error {
 	return err
 }
 
-// file is that of --output.
+// file is that of --out.
 type file struct{ *iostreams.RotatingFile }
 
 func (f file) Keep() error { return f.Sync() }

@@ -54,7 +54,7 @@ With --since, all records from that time on are shown first. The filters are
 those of "steno cat". Ctrl-C, or another signal, ends --follow.
 
 With --slot, the command begins at a slot, and advances it whenever lines have
-been written: to standard output, or with --output to the disk. So nothing is
+been written: to standard output, or with --out to the disk. So nothing is
 lost, whenever the command, the program that reads its output, or the machine
 ends, and segments that are not read yet are not deleted; after such an end, the
 last lines are written again. What cannot be read for lack of a permission or a
@@ -64,7 +64,7 @@ key ends the command, and the slot stays before it.`,
   steno tail -n 100 --user alice --format json
   steno tail -f --since 5m --kind connect,disconnect,auth_failed
   steno tail -f --slot siem --format ecs | vector --config ship.yaml
-  steno tail -f --slot agent --format json --output /var/log/steno/trail.json --rotate-size 100MB`,
+  steno tail -f --slot agent --format json --out /var/log/steno/trail.json --rotate-size 100MB`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()

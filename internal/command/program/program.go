@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
@@ -169,7 +170,20 @@ func Group(root *cobra.Command, f *cmdutil.Factory, environment string) *cobra.C
 		return &exit.UsageError{Err: err}
 	})
 	root.AddCommand(newVersionCmd(f, name), newManCmd(f, name, environment))
+	root.SetGlobalNormalizationFunc(oneName)
 	return cmdutil.Group(root)
+}
+
+// oneName is the name of a flag that had several: the same thing has one name in all commands, and the others go on
+// being understood.
+func oneName(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	switch name {
+	case "output":
+		name = "out"
+	case "pairs":
+		name = "rounds"
+	}
+	return pflag.NormalizedName(name)
 }
 
 // Release is the version that these sources are, or will be.

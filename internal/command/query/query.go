@@ -65,19 +65,19 @@ tables: FILE, or NAME if it is given. Without SQL, a shell reads it from the
 terminal, or it is read from standard input.
 
 Only what is named on the command line is read, and nothing is written except
---output, unless --allow-files allows it. If the trail is damaged, the answer is
+--out, unless --allow-files allows it. If the trail is damaged, the answer is
 made of the rest, a warning names the damage, and the exit code is 1.`,
 		Example: `  steno query "SELECT class, count(*) FROM trail GROUP BY class ORDER BY 2 DESC"
   steno query "SELECT DISTINCT \"user\", address FROM columns
     WHERE relation = 'hr.staff' AND column_name IN ('salary', '*')" --since 30d
   steno query --format csv "FROM failed_logins ORDER BY time" > failed.csv
-  steno query --format parquet --output day.parquet "FROM trail" --since yesterday
+  steno query --format parquet --out day.parquet "FROM trail" --since yesterday
   steno query --explain "FROM trail WHERE \"user\" = 'alice' ORDER BY time"
   steno query --file report.sql /var/lib/postgresql/15/main/pg_steno people.parquet
   steno query "SELECT count(*) FROM old" old=november/day=2026-11-01/trail.parquet`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Args, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "file", "output", "memory-limit", "temp-dir", "time-zone"); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "file", "out", "memory-limit", "temp-dir", "time-zone"); err != nil {
 				return err
 			}
 			if !slices.Contains(formats, opts.Format) {
@@ -85,7 +85,7 @@ made of the rest, a warning names the damage, and the exit code is 1.`,
 				return exit.Usagef("invalid format %q: use %s or %s", opts.Format, strings.Join(formats[:last], ", "), formats[last])
 			}
 			if opts.Format == "parquet" && opts.Output == "" {
-				return exit.Usagef("--format parquet requires --output")
+				return exit.Usagef("--format parquet requires --out")
 			}
 			if run != nil {
 				return run(cmd.Context(), opts)
@@ -96,7 +96,7 @@ made of the rest, a warning names the damage, and the exit code is 1.`,
 	fl := cmd.Flags()
 	fl.StringVarP(&opts.File, "file", "f", "", "read SQL from this `file`; - is standard input")
 	fl.StringVarP(&opts.Format, "format", "o", "table", "output `format`: "+strings.Join(formats, ", "))
-	fl.StringVar(&opts.Output, "output", "", "write to this `file`, which appears when it is complete")
+	fl.StringVar(&opts.Output, "out", "", "write to this `file`, which appears when it is complete")
 	fl.StringVar(&opts.Since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, yesterday, 10m, \"2h ago\"")
 	fl.StringVar(&opts.Until, "until", "", "only records that started before this `time`")
 	fl.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times in this `zone`, such as Europe/Berlin, and interpret them in SQL")
@@ -232,7 +232,7 @@ func (o *Options) open(in *inputs) (*session, error) {
 	}
 	if o.Output != "" {
 		if info, err := os.Stat(o.Output); err == nil && !info.Mode().IsRegular() {
-			return nil, exit.Usagef("--output: %s is not a regular file", o.Output)
+			return nil, exit.Usagef("--out: %s is not a regular file", o.Output)
 		}
 		file, err := os.CreateTemp(filepath.Dir(o.Output), filepath.Base(o.Output)+".*.partial")
 		if err != nil {

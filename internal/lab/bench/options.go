@@ -39,7 +39,7 @@ func NewOverhead(e measure.Environment) *Overhead { return &Overhead{Environment
 func (o *Overhead) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Load.Clients, "clients", 16, "sessions of pgbench")
 	flags.IntVar(&o.Seconds, "seconds", 1, "length of a slice")
-	flags.IntVar(&o.Rounds, "pairs", 100, "number of rounds; each server gets a slice in each")
+	flags.IntVar(&o.Rounds, "rounds", 100, "number of rounds; each server gets a slice in each")
 	flags.StringVar(&o.Load.Workload, "workload", "select", "select or tpcb")
 	flags.StringVar(&o.Load.Protocol, "protocol", "prepared", "simple, extended or prepared")
 	flags.IntVar(&o.Load.Scale, "scale", 10, "scale of pgbench's tables")
@@ -54,7 +54,7 @@ func (o *Overhead) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.DSN, "dsn", "", "connection string of a running server to measure")
 	flags.BoolVarP(&o.Yes, "yes", "y", false, "with --dsn, change the server's setting without asking")
 	measure.AddFormat(flags, &o.Format)
-	flags.StringVar(&o.Output, "output", "", "folder for the raw data and the report (report.html)")
+	flags.StringVar(&o.Output, "out", "", "folder for the raw data and the report (report.html)")
 }
 
 // Complete checks the flags and fills in what follows from them.
@@ -66,7 +66,7 @@ func (o *Overhead) Complete(func(flag string) bool) error {
 	}
 	switch {
 	case o.Rounds < 1:
-		return errors.New("--pairs must be at least 1")
+		return errors.New("--rounds must be at least 1")
 	case o.Seconds < 1:
 		return errors.New("--seconds must be at least 1")
 	case o.Renew < 0:

@@ -146,7 +146,7 @@ func TestOverheadRefusesWrongUsage(t *testing.T) {
 		"--workload insert":                 `no workload "insert"`,
 		"--protocol x":                      `no protocol "x"`,
 		"--clients 0":                       "0 clients",
-		"--pairs 0":                         "--pairs must be at least 1",
+		"--rounds 0":                         "--rounds must be at least 1",
 		"--seconds 0":                       "--seconds must be at least 1",
 		"--renew -1":                        "--renew must be at least 0",
 		"--format xml":                      `invalid format "xml"`,
@@ -154,7 +154,7 @@ func TestOverheadRefusesWrongUsage(t *testing.T) {
 		"--dsn dbname=x --compare off":      "--dsn cannot be used with --compare",
 		"--dsn dbname=x --profile 3":        "--dsn cannot be used with --compare",
 		"--profile 3 --profile-runs 0":      "--profile-runs at least 1",
-		"--compare off --scale 0 --pairs 1": "the scale must be at least 1",
+		"--compare off --scale 0 --rounds 1": "the scale must be at least 1",
 	})
 }
 

@@ -64,7 +64,7 @@ func (o *Stall) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Load.Clients, "clients", 8, "sessions of pgbench")
 	flags.Float64Var(&o.Rate, "rate", 0.25, "load, as a fraction of the maximum")
 	flags.IntVar(&o.Seconds, "seconds", 1, "length of a slice")
-	flags.IntVar(&o.Rounds, "pairs", 20, "number of rounds of three slices")
+	flags.IntVar(&o.Rounds, "rounds", 20, "number of rounds of three slices")
 	flags.StringVar(&o.Load.Workload, "workload", "select", "select or tpcb")
 	flags.StringVar(&o.Load.Protocol, "protocol", "prepared", "simple, extended or prepared")
 	flags.IntVar(&o.Load.Scale, "scale", 10, "scale of pgbench's tables")
@@ -78,7 +78,7 @@ func (o *Stall) Complete(func(flag string) bool) error {
 		return err
 	}
 	if o.Rounds < 1 || o.Seconds < 1 {
-		return errors.New("--pairs and --seconds must be at least 1")
+		return errors.New("--rounds and --seconds must be at least 1")
 	}
 	if o.Rate <= 0 || o.Rate > 1 {
 		return errors.New("--rate must be greater than 0 and at most 1")

@@ -56,9 +56,9 @@ What can be compared: ` + strings.Join(bench.VariantNames(), ", ") + `.
 The first is the base. The default of --compare is off, log_statement, pgaudit if
 it is installed, and steno.`,
 		Example: `  steno bench overhead
-  steno bench overhead --workload tpcb --pairs 20
+  steno bench overhead --workload tpcb --rounds 20
   steno bench overhead --compare off,off
-  steno bench overhead --compare off,steno --profile 8 --output bench/results/today
+  steno bench overhead --compare off,steno --profile 8 --out bench/results/today
   steno bench overhead --compare off,steno --set steno.writers=2
   steno bench overhead --dsn "host=/run/postgresql dbname=bench"`,
 	}, bench.NewOverhead(e))
@@ -84,7 +84,7 @@ there is no limit.
 
 A round consists of three slices and takes about two seconds.`,
 		Example: `  steno bench stall
-  steno bench stall --pairs 50 --clients 4
+  steno bench stall --rounds 50 --clients 4
   steno bench stall --rate 0.5 --seconds 2`,
 	}, bench.NewStall(e))
 }
@@ -116,7 +116,7 @@ func newCmdChart(f *cmdutil.Factory) *cobra.Command {
 			return os.WriteFile(output, []byte(b.String()), 0o644)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write (default standard output)")
+	cmd.Flags().StringVarP(&output, "out", "o", "", "file to write (default standard output)")
 	return cmd
 }
 
@@ -126,7 +126,7 @@ func newCmdShow(f *cmdutil.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show FOLDER",
 		Short: "Show an archived result",
-		Long: `Print the tables and findings of a result that was written with --output, or
+		Long: `Print the tables and findings of a result that was written with --out, or
 write its page with charts. Archived runs (bench/runs) have results without pages.`,
 		Example: `  steno bench show bench/runs/2026-01-31/logging
   steno bench show --page logging.html bench/runs/2026-01-31/logging`,
@@ -162,7 +162,7 @@ asks for confirmation and saves the settings to a file ($XDG_STATE_HOME/steno, o
 program itself is killed, the next "steno bench logging --dsn" restores them
 first; --restore does only that.`,
 		Example: `  steno bench logging --quick
-  steno bench logging --clients 1,16,64 --workload select,tpcb --output results
+  steno bench logging --clients 1,16,64 --workload select,tpcb --out results
   steno bench logging --workload select1 --protocol simple,extended,prepared
   steno bench logging --compare none,both,steno --rounds 30
   steno bench logging --workload file:orders.sql --setup tables.sql
@@ -205,7 +205,7 @@ therefore largest, on a throw-away server with and without track_io_timing in
 turn. Published figures are shown beside the measured ones.`,
 		Example: `  steno bench clock
   steno bench clock --quick
-  steno bench clock --mb 512 --rounds 30 --output results`,
+  steno bench clock --mb 512 --rounds 30 --out results`,
 	}, clock.New(e))
 }
 
@@ -232,7 +232,7 @@ batches of all messages, and the clock read once per batch.`,
   steno bench ipc --quick
   steno bench ipc --channels pipe,ring_each --processes 1,8,64 --sizes 200
   steno bench ipc --part wake --sleepers 64,256
-  steno bench ipc --full --output bench/results/ipc    # on a machine with many cores`,
+  steno bench ipc --full --out bench/results/ipc    # on a machine with many cores`,
 	}, ipc.New(e))
 }
 
@@ -258,7 +258,7 @@ queue for one lock. On a large machine:
 
   steno bench replication --full --clients 16,64,256 --cores all,10,16,32`,
 		Example: `  steno bench replication --quick
-  steno bench replication --clients 8,64 --inserts 1,10 --output bench/results/replication
+  steno bench replication --clients 8,64 --inserts 1,10 --out bench/results/replication
   steno bench replication --sync local,on --cores all,1 --steno off`,
 	}, replication.New(e))
 }
@@ -270,7 +270,7 @@ func newCmdCompare(e measure.Environment) *cobra.Command {
 		Use:   "compare A B",
 		Short: "Show what changed between two benchmark runs, beyond noise",
 		Long: `Compare two results of the same benchmark, named by the folders that they were
-written to with --output. The other differences between the runs come first:
+written to with --out. The other differences between the runs come first:
 machine, versions, settings, parameters. Then come the figures that have changed,
 the largest change first. ` + wrapRule + `
 
@@ -311,7 +311,7 @@ microseconds added per statement, paired within rounds, and the CPU time of the
 session's server process. "again" is the base a second time: a difference that
 is not larger than that of "again" means nothing.`,
 		Example: `  steno bench commands --quick
-  steno bench commands --ways psql,prepared --rounds 20 --output bench/results/commands
+  steno bench commands --ways psql,prepared --rounds 20 --out bench/results/commands
   steno bench commands --compare again,log_statement,steno --statements 50000`,
 	}, commands.New(e))
 }

@@ -31,7 +31,7 @@ pg_steno. Then let a few users do what users do, right and wrong, and read the
 trail back. This takes less than three minutes. The servers are removed at the
 end; the trail is kept in a separate folder.`,
 		Example: `  steno demo
-  steno demo --pairs 30`,
+  steno demo --rounds 30`,
 	}, o)
 }
 
@@ -56,7 +56,7 @@ and wait events are read, too. Nothing is changed on the server.
 Run it as root to see everything. Other users see less, and a note says what is
 missing.`,
 		Example: `  steno profile --data-dir /var/lib/postgresql/15/main
-  steno profile --pid 4711 --seconds 30 --output profile
+  steno profile --pid 4711 --seconds 30 --out profile
   steno profile --dsn "host=/run/postgresql user=postgres"
   steno profile --dsn "host=db.example.org user=monitor" --format json`,
 	}, profile.New(e))

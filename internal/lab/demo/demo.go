@@ -40,14 +40,14 @@ func New(e measure.Environment) *Options { return &Options{Environment: e} }
 // AddFlags adds the flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	measure.AddPGConfig(flags, &o.PGConfig)
-	flags.IntVar(&o.Rounds, "pairs", 8, "maximum number of rounds of each workload; each server gets a second in each")
+	flags.IntVar(&o.Rounds, "rounds", 8, "maximum number of rounds of each workload; each server gets a second in each")
 	flags.StringVar(&o.Keep, "keep", "", "new folder in which to keep the trail (default in the temporary folder)")
 }
 
 // Complete checks the flags.
 func (o *Options) Complete(func(flag string) bool) error {
 	if o.Rounds < 1 {
-		return errors.New("--pairs must be at least 1")
+		return errors.New("--rounds must be at least 1")
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ type Common struct {
 // AddFlags defines the flags.
 func (c *Common) AddFlags(flags *pflag.FlagSet) {
 	AddFormat(flags, &c.Format)
-	flags.StringVar(&c.Output, "output", "", "folder for the raw data and the report (report.html)")
+	flags.StringVar(&c.Output, "out", "", "folder for the raw data and the report (report.html)")
 	flags.BoolVar(&c.Quick, "quick", false, "a small run, under two minutes")
 	flags.BoolVar(&c.Full, "full", false, "the complete set of cases; takes long")
 }

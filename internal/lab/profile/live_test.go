@@ -163,7 +163,7 @@ func TestLogIsTheFirstCauseOfAServerThatLogs(t *testing.T) {
 	load(t, s, "--select-only", "--protocol=prepared", "--client=8")
 	dir := filepath.Join(t.TempDir(), "out")
 	r, err := runProfile(t, context.Background(), "--data-dir", s.DataDir, "--seconds", "3", "--wait-seconds", "1",
-		"--output", dir)
+		"--out", dir)
 	if err != nil {
 		t.Fatal(err)
 	}

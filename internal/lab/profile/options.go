@@ -50,7 +50,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Unwind, "unwind", "fp", "how perf walks the stack: fp or dwarf")
 	flags.BoolVar(&o.NoPerf, "no-perf", false, "do not use perf, only /proc and wait events")
 	measure.AddFormat(flags, &o.Format)
-	flags.StringVar(&o.Output, "output", "", "folder for profile.json, flame.html, folded.txt and profile.pb.gz")
+	flags.StringVar(&o.Output, "out", "", "folder for profile.json, flame.html, folded.txt and profile.pb.gz")
 }
 
 // Complete checks the flags.

@@ -288,5 +288,5 @@ func coresNote(cores int) string {
 	}
 	return fmt.Sprintf("With %d cores, at most %d of the processes run at the same time. How many cores contend for one lock or one "+
 		"cache line (the pipe's lock, the head of a shared ring) cannot be seen here: this needs %d cores or more. "+
-		"On such a machine, run: steno bench ipc --full --output bench/results/ipc", cores, cores, few)
+		"On such a machine, run: steno bench ipc --full --out bench/results/ipc", cores, cores, few)
 }

@@ -460,7 +460,7 @@ func TestLabMeasuresAllVariants(t *testing.T) {
 	streams, _, out, _ := iostreams.Test()
 	dir := t.TempDir()
 	o := parse(t, streams, "--rounds 1 --scale 1 --clients 2 --workload select --compare both --format json "+
-		"--output "+dir)
+		"--out "+dir)
 	if err := o.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
