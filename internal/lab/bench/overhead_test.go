@@ -143,17 +143,17 @@ func TestTrailSizeLeavesOutRoom(t *testing.T) {
 
 func TestOverheadRefusesWrongUsage(t *testing.T) {
 	measuretest.Refused(t, NewOverhead, map[string]string{
-		"--workload insert":                 `no workload "insert"`,
-		"--protocol x":                      `no protocol "x"`,
-		"--clients 0":                       "0 clients",
+		"--workload insert":                  `no workload "insert"`,
+		"--protocol x":                       `no protocol "x"`,
+		"--clients 0":                        "0 clients",
 		"--rounds 0":                         "--rounds must be at least 1",
-		"--seconds 0":                       "--seconds must be at least 1",
-		"--renew -1":                        "--renew must be at least 0",
-		"--format xml":                      `invalid format "xml"`,
-		"--set fsync":                       `--set expects name=value, not "fsync"`,
-		"--dsn dbname=x --compare off":      "--dsn cannot be used with --compare",
-		"--dsn dbname=x --profile 3":        "--dsn cannot be used with --compare",
-		"--profile 3 --profile-runs 0":      "--profile-runs at least 1",
+		"--seconds 0":                        "--seconds must be at least 1",
+		"--renew -1":                         "--renew must be at least 0",
+		"--format xml":                       `invalid format "xml"`,
+		"--set fsync":                        `--set expects name=value, not "fsync"`,
+		"--dsn dbname=x --compare off":       "--dsn cannot be used with --compare",
+		"--dsn dbname=x --profile 3":         "--dsn cannot be used with --compare",
+		"--profile 3 --profile-runs 0":       "--profile-runs at least 1",
 		"--compare off --scale 0 --rounds 1": "the scale must be at least 1",
 	})
 }
