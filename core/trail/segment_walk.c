@@ -222,8 +222,8 @@ find_inner(const StenoWalk *w, uint64_t from, uint64_t to, uint64_t number)
 
 	while (left > 0 && (from = steno_walk_find_block(w, from + 1)) < to)
 	{
-		if (!steno_read_at(w->fd, bytes, sizeof(bytes), from) || !steno_block_header_read(bytes, &h) || h.block != number ||
-			h.stored > w->size - from - STENO_BLOCK_HEADER)
+		if (!steno_read_at(w->fd, bytes, sizeof(bytes), from) || !steno_block_header_read(bytes, &h) ||
+			h.block != number || h.stored > w->size - from - STENO_BLOCK_HEADER)
 			continue;
 		left--;
 		if (steno_payload_is_good(w->fd, from, &h))

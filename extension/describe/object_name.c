@@ -345,7 +345,7 @@ steno_object_wholes(const ObjectAddress *part, StenoFoundObject found, void *arg
 		Datum	   *values = palloc(natts * sizeof(Datum));
 		bool	   *nulls = palloc(natts * sizeof(bool));
 
-		/* heap_getattr, which is inline, calls what earlier minor releases do not have: the library would not load there */
+		/* heap_getattr is inline and calls what earlier minor releases lack: the library would not load there */
 		heap_deform_tuple(tuple, RelationGetDescr(catalog), values, nulls);
 		for (i = 0; i < lengthof(kinds[k].whole) && kinds[k].whole[i] != 0; i++)
 			if (!nulls[kinds[k].whole[i] - 1])
