@@ -1,8 +1,9 @@
 // Package acknowledge keeps the acknowledgments of problems of a trail: who has looked at which one, when, and why it is
 // no news any more.
 //
-// They are lines of JSON in a file beside the trail. Each names a problem by its place and by the bytes concerned, has the
-// hash of the line before, and is signed, so that a line that was changed, forged or taken out of the middle is found.
+// They are lines of JSON in a file beside the trail. Each names a problem by its server, its place and the bytes concerned,
+// or, if the problem is that something is absent, by how far the streams went. It has the hash of the line before, and is
+// signed, so that a line that was changed, forged or taken out of the middle is found.
 // Without the last lines, problems are only news again.
 package acknowledge
 
@@ -18,6 +19,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/pg-steno/pg_steno/internal/seal"
 )
@@ -25,20 +27,37 @@ import (
 // Suffix is what the name of the file has more than that of the trail.
 const Suffix = ".acknowledged"
 
-// Path is the file of the acknowledgments of the trail in a directory.
-func Path(trail string) string { return filepath.Clean(trail) + Suffix }
+// Path is the file of the acknowledgments of the trail in a directory: it stands beside the directory itself, whatever
+// name or symbolic link leads there.
+func Path(trail string) (string, error) {
+	path, err := filepath.Abs(trail)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	return path + Suffix, err
+}
+
+// End is how far a stream went.
+type End struct {
+	Stream uint32 `json:"stream"`
+	Block  uint64 `json:"block"` // the last one that is intact
+	Hash   string `json:"hash"`  // its chain hash
+}
 
 // Entry is one acknowledgment.
 type Entry struct {
+	System  string `json:"system"`  // system identifier of the server of the trail
 	Problem string `json:"problem"` // its ID
 	File    string `json:"file,omitempty"`
 	Offset  *int64 `json:"offset,omitempty"`
 	What    string `json:"what"`
 	Size    int64  `json:"size"`   // of the file, as far as SHA256 is of it
 	SHA256  string `json:"sha256"` // of the file up to there
-	By      string `json:"by"`
-	Time    string `json:"time"`
-	Reason  string `json:"reason"`
+	// Ends are those of the streams of the trail, if there are no such bytes.
+	Ends   []End  `json:"ends,omitempty"`
+	By     string `json:"by"`
+	Time   string `json:"time"`
+	Reason string `json:"reason"`
 	// Previous is the SHA-256 of the line before, empty for the first one.
 	Previous string `json:"previous,omitempty"`
 	// Key is the ID of the key of the signature; empty: it is not signed.
@@ -101,8 +120,12 @@ type List struct {
 	last     string // hash of the last line
 }
 
+// unsigned is what is wrong with an entry without a signature.
+const unsigned = "it is not signed, and keys were given"
+
 // Load reads the file of a trail. Signatures must be those of the keys; without any, they are not checked, and entries
-// without one count, too. A trail without a file has no acknowledgments.
+// without one count, too. An entry without one is no problem if one of the keys has signed a later entry for the same
+// problem. A trail without a file has no acknowledgments.
 func Load(path string, keys seal.Keys) (*List, error) {
 	l := &List{}
 	data, err := os.ReadFile(path)
@@ -114,6 +137,7 @@ func Load(path string, keys seal.Keys) (*List, error) {
 	}
 	data = bytes.TrimSuffix(data, []byte("\n"))
 	n := 0
+	open := map[int]string{} // problems of the lines that are only not signed
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		n++
 		e := &Entry{}
@@ -127,8 +151,14 @@ func Load(path string, keys seal.Keys) (*List, error) {
 		}
 		if what != "" {
 			l.Problems = append(l.Problems, Problem{n, what})
+			if what == unsigned {
+				open[n] = e.Problem
+			}
 		} else {
 			l.Entries = append(l.Entries, e)
+			l.Problems = slices.DeleteFunc(l.Problems, func(p Problem) bool {
+				return p.What == unsigned && open[p.Line] == e.Problem
+			})
 		}
 		l.last = hashOf(line)
 	}
@@ -150,7 +180,7 @@ func (e *Entry) check(previous string, keys seal.Keys) string {
 	case len(keys) == 0:
 		return ""
 	case e.Key == "":
-		return "it is not signed, and keys were given"
+		return unsigned
 	case !known:
 		return fmt.Sprintf("it is signed by key %s, which was not given", e.Key)
 	default:

@@ -3,6 +3,7 @@
 package verify
 
 import (
+	"encoding/hex"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -27,21 +28,22 @@ func (r *Report) Acknowledge(t *trail.Trail, keys seal.Keys) error {
 		p.ID = acknowledge.ID(p.inTrail(homes), p.Offset, p.What)
 	}
 	for _, home := range homes {
-		path := acknowledge.Path(home)
+		path, err := acknowledge.Path(home)
+		if err != nil {
+			return err
+		}
 		list, err := acknowledge.Load(path, keys)
 		if err != nil {
 			return err
 		}
-		for _, e := range list.Entries {
-			if err := r.take(home, e, len(keys) > 0); err != nil {
-				return err
-			}
+		if err := r.take(home, list.Entries, len(keys) > 0); err != nil {
+			return err
 		}
 		for _, wrong := range list.Problems {
 			r.Problems = append(r.Problems, Problem{File: path, What: "line " + fmt.Sprint(wrong.Line) + ": " + wrong.What})
 		}
 	}
-	r.Whole = len(r.Problems) == 0 && len(r.Unreadable) == 0
+	r.judge()
 	return nil
 }
 
@@ -64,24 +66,89 @@ func InTrail(home, file string) string {
 	return filepath.ToSlash(rest)
 }
 
-// take takes the problem of an acknowledgment out, unless the file's bytes are others now.
-func (r *Report) take(home string, e *acknowledge.Entry, checked bool) error {
-	i := slices.IndexFunc(r.Problems, func(p Problem) bool {
-		return p.ID == e.Problem && (p.File == "" || p.inTrail([]string{home}) == e.File)
-	})
-	if i < 0 {
-		return nil
+// take takes the problems of a trail out that its acknowledgments are about, unless they are not as they were. Of several
+// acknowledgments of a problem, the last one counts, but a signed one before one without a signature.
+func (r *Report) take(home string, entries []*acknowledge.Entry, checked bool) error {
+	var left []Problem
+	for _, p := range r.Problems {
+		var counts *acknowledge.Entry
+		for _, e := range entries {
+			if p.ID != e.Problem || p.File != "" && p.inTrail([]string{home}) != e.File {
+				continue
+			}
+			why, err := r.outdates(home, e, &p)
+			switch {
+			case err != nil:
+				return err
+			case why != "":
+				p.Note = "it was acknowledged by " + e.By + " at " + e.Time + ", but " + why
+			case counts == nil || counts.Key == "" || e.Key != "":
+				counts = e
+			}
+		}
+		if counts == nil {
+			left = append(left, p)
+			continue
+		}
+		p.Note = ""
+		r.Acknowledged = append(r.Acknowledged, Acknowledged{
+			Problem: p, By: counts.By, Time: counts.Time, Reason: counts.Reason, Key: counts.Key, Checked: checked,
+		})
 	}
-	p := r.Problems[i]
-	sum, n, err := acknowledge.Hash(p.File, e.Size)
-	if err != nil {
-		return err
-	}
-	if sum != e.SHA256 || n != e.Size {
-		r.Problems[i].What += "; it was acknowledged by " + e.By + " at " + e.Time + ", but the file was changed since"
-		return nil
-	}
-	r.Problems = slices.Delete(r.Problems, i, i+1)
-	r.Acknowledged = append(r.Acknowledged, Acknowledged{Problem: p, By: e.By, Time: e.Time, Reason: e.Reason, Key: e.Key, Checked: checked})
+	r.Problems = append([]Problem{}, left...)
 	return nil
+}
+
+// outdates says why an acknowledgment of a problem does not count any more; empty: it does.
+func (r *Report) outdates(home string, e *acknowledge.Entry, p *Problem) (string, error) {
+	if system := fmt.Sprint(p.System); e.System != system {
+		return "in the trail of another server: its system identifier was " + e.System + ", and is " + system, nil
+	}
+	sum, n, err := acknowledge.Hash(p.File, e.Size)
+	switch {
+	case err != nil:
+		return "", err
+	case sum != e.SHA256 || n != e.Size:
+		return "the file was changed since", nil
+	case n > 0:
+		return "", nil
+	}
+	return r.recedes(home, e.Ends), nil
+}
+
+// recedes says which stream of a trail does not go as far as it did; empty: none.
+func (r *Report) recedes(home string, ends []acknowledge.End) string {
+	now := map[uint32]acknowledge.End{}
+	for _, end := range r.endsOf(home) {
+		now[end.Stream] = end
+	}
+	for _, then := range ends {
+		switch end := now[then.Stream]; {
+		case end.Block < then.Block:
+			return fmt.Sprintf("stream %d ended with block %d then, and ends with block %d", then.Stream, then.Block, end.Block)
+		case end.Block == then.Block && end.Hash != then.Hash:
+			return fmt.Sprintf("block %d of stream %d was changed since", then.Block, then.Stream)
+		}
+	}
+	return ""
+}
+
+// endsOf is how far the streams of a trail go.
+func (r *Report) endsOf(home string) (ends []acknowledge.End) {
+	for _, last := range r.ends {
+		if last.Trail == home && last.Block > 0 {
+			ends = append(ends, acknowledge.End{Stream: last.Stream, Block: last.Block, Hash: hex.EncodeToString(last.Hash[:])})
+		}
+	}
+	return ends
+}
+
+// Bind is the beginning of an acknowledgment of a problem of a trail: what it is about.
+func (r *Report) Bind(home string, p *Problem) (*acknowledge.Entry, error) {
+	e := &acknowledge.Entry{System: fmt.Sprint(p.System), Problem: p.ID, File: InTrail(home, p.File), Offset: p.Offset, What: p.What}
+	var err error
+	if e.SHA256, e.Size, err = acknowledge.Hash(p.File, -1); e.Size == 0 {
+		e.Ends = r.endsOf(home)
+	}
+	return e, err
 }

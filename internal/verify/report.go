@@ -21,6 +21,10 @@ type Problem struct {
 	What   string `json:"what"`
 	// ID is what steno acknowledge calls a problem.
 	ID string `json:"id,omitempty"`
+	// Note is why an acknowledgment of it does not count any more.
+	Note string `json:"note,omitempty"`
+	// System is the system identifier of the server of the trail.
+	System uint64 `json:"-"`
 }
 
 // Acknowledged is a problem that somebody has acknowledged.
@@ -55,13 +59,18 @@ func (p Problem) String() string {
 		fmt.Fprintf(&b, "offset %d: ", *p.Offset)
 	}
 	b.WriteString(render.Safe(p.What))
+	if p.Note != "" {
+		b.WriteString("; " + render.Safe(p.Note))
+	}
 	return b.String()
 }
 
 // Report is the result of a verification.
 type Report struct {
-	Whole bool     `json:"whole"`
-	Trail []string `json:"trail"`
+	Whole bool `json:"whole"`
+	// NothingNew says that there is no problem but those that were acknowledged.
+	NothingNew bool     `json:"nothing_new"`
+	Trail      []string `json:"trail"`
 	// Servers are the system identifiers if the trails are of several servers.
 	Servers  []string `json:"servers,omitempty"`
 	Streams  int      `json:"streams"`
@@ -108,6 +117,15 @@ type Report struct {
 
 	outdated bool // segments were deleted by policy during the verification
 	ends     []Last
+}
+
+// Damaged reports whether there are problems that were not acknowledged.
+func (r *Report) Damaged() bool { return len(r.Problems)+r.MoreProblems > 0 }
+
+// judge sets what the report comes to.
+func (r *Report) judge() {
+	r.NothingNew = !r.Damaged() && len(r.Unreadable)+r.MoreUnreadable == 0
+	r.Whole = r.NothingNew && len(r.Acknowledged) == 0
 }
 
 // Ends are the last blocks of the streams.

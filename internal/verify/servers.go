@@ -78,5 +78,6 @@ func (r *Report) join(o *Report, system uint64) {
 	r.Warnings, r.MoreWarnings = append(r.Warnings, o.Warnings...), r.MoreWarnings+o.MoreWarnings
 	r.Unreadable, r.MoreUnreadable = append(r.Unreadable, o.Unreadable...), r.MoreUnreadable+o.MoreUnreadable
 	r.Keyed, r.outdated = o.Keyed, r.outdated || o.outdated
-	r.Whole = len(r.Problems) == 0 && len(r.Unreadable) == 0
+	r.ends = append(r.ends, o.ends...)
+	r.judge()
 }

@@ -35,8 +35,15 @@ type Checks struct {
 // Trail verifies a trail, or those of several servers.
 func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks) (*Report, error) {
 	servers := serversOf(t)
-	if len(servers) <= 1 {
+	if len(servers) == 0 {
 		return ofServer(ctx, t, bar, 0, checks)
+	}
+	if len(servers) == 1 {
+		r, err := ofServer(ctx, t, bar, 0, checks)
+		if err == nil {
+			r.belongsTo(servers[0].system)
+		}
+		return r, err
 	}
 	total := &Report{Problems: []Problem{}, Warnings: []Problem{}}
 	for i, s := range servers {
@@ -45,9 +52,17 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks
 		if err != nil {
 			return nil, err
 		}
+		r.belongsTo(s.system)
 		total.join(r, s.system)
 	}
 	return total, nil
+}
+
+// belongsTo says whose trail the problems are in.
+func (r *Report) belongsTo(system uint64) {
+	for i := range r.Problems {
+		r.Problems[i].System = system
+	}
 }
 
 // ofServer verifies the trails of one server. done is how many bytes of others were read before.
@@ -343,6 +358,7 @@ type state struct {
 
 // Last is the last block of a stream that is intact, and what its seals say.
 type Last struct {
+	Trail   string // its directory, if it was found in one
 	Stream  uint32
 	Segment uint64
 	Block   uint64 // 0: there is none
@@ -362,6 +378,7 @@ func (st *state) end() Last {
 	if st.last != nil {
 		last = *st.last
 	}
+	last.Trail = st.stream.Trail
 	last.Stream, last.Sealed, last.Unsealed, last.Since, last.Trusted = st.stream.Number, st.seals.last, st.seals.unsealed, st.seals.since, st.seals.keys
 	return last
 }
@@ -783,7 +800,7 @@ func (v *verifier) dataParts() {
 func (v *verifier) finish() {
 	r := v.report
 	r.Sessions = len(v.sessions) + v.finished.count
-	r.Whole = len(r.Problems) == 0 && len(r.Unreadable) == 0
+	r.judge()
 	for _, id := range slices.Sorted(maps.Keys(v.sealed)) {
 		v.warning("", nil, "segments encrypted with key %s, which was not given: %d; only their checksums and chain were checked, not their records", id, v.sealed[id])
 	}

@@ -49,14 +49,20 @@ PROBLEM list its problems with their IDs. With PROBLEM, which is an ID or all,
 write who has acknowledged it, when and why to the file TRAIL.acknowledged.
 steno verify then prints the problem with that, and does not count it.
 
-An acknowledgment is of one problem, at one place, and of the bytes that the file
-has up to its present end: if any of them is changed, the problem counts again.
-What the server appends later is another matter. Each line of the file has the
-hash of the line before, and the signature of --sign, an Ed25519 key of steno
-keygen; give its public key to steno verify with --acknowledged-by. A line that was
-changed, forged or taken out of the middle is a problem itself. --unsigned writes
-a line that anybody who can write the file could have written: steno verify takes
-it only if it is given no key.
+An acknowledgment is of one problem, at one place, in the trail of one server, and
+of the bytes that the file has up to its present end: if any of them is changed,
+the problem counts again. What the server appends later is another matter. If
+there are no such bytes, because something is absent, it is of the present end of
+every stream: if a stream does not reach it any more, or its last block is another
+one, the problem counts again.
+
+Each line of the file has the hash of the line before, and the signature of --sign,
+an Ed25519 key of steno keygen; give its public key to steno verify with
+--acknowledged-by. A line that was changed, forged or taken out of the middle is a
+problem itself. --unsigned writes a line that anybody who can write the file could
+have written: steno verify takes it only if it is given no key. With --sign, what was
+acknowledged without a signature can be acknowledged again: then the signed line
+counts.
 
 The trail is not changed. To have the acknowledgment in a server's trail, too,
 run the statement that is printed: SELECT steno.note(...).`,
@@ -118,7 +124,7 @@ func acknowledgeRun(ctx context.Context, opts *Options) error {
 	if len(opts.Problems) == 0 {
 		return list(opts.IO.Out, report)
 	}
-	return write(opts, report, key)
+	return write(opts, t.Streams[0].Trail, report, key)
 }
 
 // list prints the problems that were not acknowledged.
@@ -133,7 +139,7 @@ func list(out io.Writer, report *verify.Report) error {
 		}
 	}
 	for _, a := range report.Acknowledged {
-		if _, err := fmt.Fprintf(out, "acknowledged  %s\n", &a); err != nil {
+		if _, err := fmt.Fprintf(out, "acknowledged  %s  %s\n", a.ID, &a); err != nil {
 			return err
 		}
 	}
@@ -141,11 +147,19 @@ func list(out io.Writer, report *verify.Report) error {
 }
 
 // write writes the acknowledgments of the named problems.
-func write(opts *Options, report *verify.Report, key ed25519.PrivateKey) error {
+func write(opts *Options, home string, report *verify.Report, key ed25519.PrivateKey) error {
+	open := slices.Clone(report.Problems)
+	if key != nil {
+		for _, a := range report.Acknowledged {
+			if a.Key == "" { // what was acknowledged without a signature can be signed later
+				open = append(open, a.Problem)
+			}
+		}
+	}
 	var chosen []verify.Problem
 	for _, id := range opts.Problems {
 		found := false
-		for _, p := range report.Problems {
+		for _, p := range open {
 			if p.ID != "" && (id == "all" || p.ID == id) {
 				found = true
 				if !slices.ContainsFunc(chosen, func(o verify.Problem) bool { return o.ID == p.ID }) {
@@ -157,16 +171,20 @@ func write(opts *Options, report *verify.Report, key ed25519.PrivateKey) error {
 			return exit.Usagef("the trail has no problem %q that was not acknowledged: see steno acknowledge %s", id, opts.Trail)
 		}
 	}
-	path := acknowledge.Path(opts.Trail)
+	path, err := acknowledge.Path(home)
+	if err != nil {
+		return err
+	}
 	entries, err := acknowledge.Load(path, nil)
 	if err != nil {
 		return err
 	}
 	for _, p := range chosen {
-		e, err := entry(opts, &p)
+		e, err := report.Bind(home, &p)
 		if err != nil {
 			return err
 		}
+		e.By, e.Time, e.Reason = who(), time.Now().UTC().Format(time.RFC3339), opts.Reason
 		if err := entries.Add(path, e, key); err != nil {
 			return err
 		}
@@ -175,16 +193,6 @@ func write(opts *Options, report *verify.Report, key ed25519.PrivateKey) error {
 		fmt.Fprintf(opts.IO.Out, "note          SELECT steno.note('%s')\n", render.Safe(strings.ReplaceAll(note, "'", "''")))
 	}
 	return nil
-}
-
-func entry(opts *Options, p *verify.Problem) (*acknowledge.Entry, error) {
-	e := &acknowledge.Entry{
-		Problem: p.ID, File: verify.InTrail(opts.Trail, p.File), Offset: p.Offset, What: p.What,
-		By: who(), Time: time.Now().UTC().Format(time.RFC3339), Reason: opts.Reason,
-	}
-	var err error
-	e.SHA256, e.Size, err = acknowledge.Hash(p.File, -1)
-	return e, err
 }
 
 // account is the name of an account, as the file of the system's own accounts has it.

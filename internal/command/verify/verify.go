@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	verifier "github.com/pg-steno/pg_steno/internal/verify"
@@ -75,8 +74,10 @@ of pg_steno's settings. It does not change the exit code.
 
 Problems that were acknowledged with steno acknowledge, and are as they were then,
 are printed with who acknowledged them, when and why, and do not count. With
---key or --acknowledged-by, only acknowledgments that are signed by one of these
-keys are taken; any other line in their file is a problem itself.
+--acknowledged-by, only acknowledgments that are signed by one of its keys are
+taken, and none by those of --key; any other line in their file is a problem
+itself. With --key alone, those that are signed by one of its keys are taken: who
+has the key that seals can then acknowledge, so give --acknowledged-by, too.
 
 The exit code is 0 if the trail is intact, 1 if it is damaged, and 3 if nothing
 is damaged, but something could not be read or checked, such as a file without
@@ -125,7 +126,7 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	}
 	by := maps.Clone(keys)
 	if len(opts.AcknowledgedBy) > 0 {
-		if by, err = seal.LoadKeys(slices.Concat(opts.AcknowledgedBy, opts.Keys)); err != nil {
+		if by, err = seal.LoadKeys(opts.AcknowledgedBy); err != nil {
 			return err
 		}
 	}
@@ -142,7 +143,7 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	} else {
 		err = report.WriteText(opts.IO.Out, opts.IO.ColorEnabled())
 	}
-	return exit.Verdict(exit.Found(len(report.Problems)+len(report.Failed) > 0, len(report.Unreadable) > 0), err)
+	return exit.Verdict(exit.Found(report.Damaged() || len(report.Failed) > 0, len(report.Unreadable) > 0), err)
 }
 
 // askServer warns of what the running server knows and the trail does not. Where no server runs, nothing is to be said.
