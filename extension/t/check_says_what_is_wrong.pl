@@ -66,6 +66,16 @@ sub is_wrong
 	return $result;
 }
 
+# Somebody sees what was found.
+sub forget
+{
+	my (@args) = @_;
+
+	check(@args);
+	check('--forget', @args);
+	return;
+}
+
 sub metric
 {
 	my ($result, $name) = @_;
@@ -90,11 +100,15 @@ sub metric
 	like($out, qr/^steno_check_level\{trail="\Q$trail\E"\} 0$/m, 'for Prometheus');
 	is(scalar(grep { !/^(?:# (?:HELP|TYPE) steno_\w+ .+|steno_\w+\{.+\} -?[\d.]+)$/ } split /\n/, $out), 0, 'in its format');
 	is_wrong(1, 'disk', qr/% used/, 'a disk that fills', '--disk-warning', 0);
-	is_wrong(2, 'disk', qr/% used/, 'a full disk', '--disk-critical', 0);
+	is_wrong(2, 'disk', qr/% used/, 'a full disk', '--disk-critical', 0, '--disk-warning', 0);
 	is_wrong(2, 'written', qr/limit is 1ms/, 'a last record that is too old', '--max-age', '1ms');
 	is_well('expected values', '--expect', 'steno.writers=2');
 	is_wrong(2, 'recorded', qr/steno.writers is '2', expected '3'/, 'another value', '--expect', 'steno.writers=3');
-	is_wrong(2, 'recorded', qr/steno.log has its default, expected 'all'/, 'a default', '--expect', 'steno.log=all');
+	is_well('a default', '--expect', 'steno.log=all', '--expect', 'steno.seal_interval=1000ms', '--expect', 'steno.ring_size=16kB');
+	is_wrong(2, 'recorded', qr/steno.log is 'all', expected 'none'/, 'another default', '--expect', 'steno.log=none');
+	is_wrong(2, 'recorded', qr/steno.block_size has its default, and '2MB' is expected/, 'a default that is not known', '--expect', 'steno.block_size=2MB');
+	like(check('--keep', '365')->{what}, qr/it needs a unit/, 'a time without a unit');
+	like(check('--disk-warning', '200')->{what}, qr/is more than --disk-critical/, 'limits in the wrong order');
 }
 
 # Writers that are stopped, and what waits for them.
@@ -130,7 +144,7 @@ sub metric
 	is_well('and then no more');
 	$c->query('SET steno.delivery = drop');
 	flush($node);
-	check('--forget');
+	forget();
 	stop_process($writer);
 	$c->query("SELECT 'dropping $_', '" . filler(500) . "'") foreach 1 .. 60;
 	$dropped = $watch->query('SELECT dropped FROM steno.status')->{rows}[0][0];
@@ -180,7 +194,29 @@ sub metric
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', q{'pg_steno'});
 	$node->start;
 	flush($node);
-	is_well('with it again');
+	is_wrong(2, 'losses', qr/may have run without pg_steno before/, 'with it again');
+	is_well('which was seen', '--forget');
+	$node->restart;
+	flush($node);
+	is_well('a restart is nothing');
+
+	# into another directory
+	$node->append_conf('postgresql.conf', "steno.directory = '$directory/elsewhere'\n");
+	$node->restart;
+	is_wrong(2, 'server', qr/runs with pg_steno, but does not write this trail/, 'a server that writes another trail');
+	$node->append_conf('postgresql.conf', "steno.directory = 'pg_steno'\n");
+	$node->restart;
+	flush($node);
+	like(wrong(check())->{losses} // '', qr/may have run without pg_steno before/, 'and then this one again');
+	is_well('which was seen', '--forget');
+
+	# what was in the rings is lost
+	kill_server($node);
+	unlink ring_files($node);
+	$node->start;
+	flush($node);
+	is_wrong(2, 'losses', qr/ended without a stop before .*nothing says that its last records were recovered/, 'rings that are lost');
+	is_well('which was seen', '--forget');
 }
 
 # A writer that has lost its key makes no seals, and what it writes stays unsealed, also if nothing more is written.
@@ -193,8 +229,8 @@ sub metric
 	$node->safe_psql('postgres', "SELECT 'unsealed'") foreach 1 .. 4;
 	flush($node);
 	like(wrong(check())->{losses} // '', qr/had ended without a stop/, 'processes that were killed');
-	check('--forget');
-	wait_until 'it is told', sub { (wrong(check())->{sealed} // '') =~ /stream 0 is not sealed since/ };
+	forget();
+	wait_until 'it is told', sub { (wrong(check())->{sealed} // '') =~ /is not sealed since|has no seal/ };
 	rename "$key.away", $key;
 	$node->reload;
 	wait_until 'it seals again', sub { check('--forget')->{code} == 0 };
@@ -212,7 +248,7 @@ sub metric
 	set_and_reload($node, 'steno.compression', 'none');
 	fill($node, 2);
 	flush($node);
-	check('--forget');
+	forget();
 	like(wrong(check())->{slots} // '', qr/^warning: slot reader keeps .*% of steno.slot_max_size/, 'a slot near its limit');
 	is_well('nothing was deleted yet', '--keep', '1h', '--slot-warning', 1e6);
 	set_and_reload($node, 'steno.retention_size', '1MB');
@@ -231,7 +267,7 @@ sub metric
 	my ($older, $stream, $file, $at, $r) = ("$directory/older", "$trail/0");
 
 	$node->stop;
-	check('--forget', '--offline');
+	forget('--offline');
 	PostgreSQL::Test::RecursiveCopy::copypath($trail, $older);
 	copy($state, "$state.older");
 	$node->start;
@@ -251,6 +287,17 @@ sub metric
 	rename $trail, $older;
 	rename "$directory/newer", $trail;
 	is_well('the trail is back', '--offline');
+
+	# a segment before what a check reads
+	my @all = sort glob "$stream/*.steno";
+	rename $all[0], "$directory/first";
+	is_wrong(2, 'intact', qr/segments before \d+ of stream 0 are missing/, 'the first segment is missing', '--offline');
+	rename "$directory/first", $all[0];
+	is_well('it is back', '--offline', '--forget');
+	rename $all[1], "$directory/second";
+	is_wrong(2, 'intact', qr/segments (\d+) to \1 of stream 0 are missing/, 'another one is missing', '--offline');
+	rename "$directory/second", $all[1];
+	is_well('it is back', '--offline', '--forget');
 
 	# damage behind what was checked: the state of before has not read it
 	copy("$state.older", $state);

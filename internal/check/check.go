@@ -72,12 +72,13 @@ func worse(a, b Level) Level {
 
 // Options say what is checked.
 type Options struct {
-	Open    func() (*trail.Trail, error) // with its keys
-	Keys    seal.Keys                    // to check seals with
-	Rings   []string                     // where the rings of the server are
-	State   string                       // file; empty: see StatePath
-	Offline bool                         // it is a copy: no server is expected
-	Units   bool                         // look at systemd's units, if it runs
+	Open       func() (*trail.Trail, error) // with its keys
+	Keys       seal.Keys                    // to check seals with
+	Rings      []string                     // where the rings of the server are
+	RingsNamed bool                         // by whoever asks: they are not looked for elsewhere
+	State      string                       // file; empty: see StatePath
+	Offline    bool                         // it is a copy: no server is expected
+	Units      bool                         // look at systemd's units, if it runs
 
 	MaxAge   time.Duration // of the last block; 0: it may be old, because an idle server writes nothing
 	MaxLag   time.Duration // how long records may wait to be written
@@ -327,6 +328,7 @@ func (c *checker) intact() {
 	for _, p := range c.report.Unreadable {
 		r.add("intact", Unknown, "%s", p.String())
 	}
+	c.segmentsThere()
 	if len(c.report.Problems)+len(c.report.Unreadable) > 0 {
 		return
 	}
@@ -339,6 +341,35 @@ func (c *checker) intact() {
 		return
 	}
 	r.add("intact", OK, "%s", what)
+}
+
+// segmentsThere says which segments before those that were verified are missing or are not segments any more, and
+// which were deleted before a check has read them.
+func (c *checker) segmentsThere() {
+	for _, s := range c.trail.Streams {
+		if len(s.Segments) == 0 {
+			continue
+		}
+		first, p := s.Segments[0], c.state.position(s.Number)
+		if first.Number > 1 && !slices.ContainsFunc(s.Deletions(), func(d trail.Deletion) bool {
+			return d.Stream == s.Number && d.SinceSegment == 1 && d.LastSegment >= first.Number-1
+		}) {
+			c.state.alarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("segments before %d of stream %d are missing, and were not deleted by retention", first.Number, s.Number)}, c.Now)
+		}
+		if p != nil && p.Segment < first.Number && first.Err == nil && first.Header.FirstBlock > p.Block+1 {
+			c.state.alarm(&alarm{Item: "losses", Level: Warning, What: fmt.Sprintf("blocks %d to %d of stream %d were deleted before a check has read them", p.Block+1, first.Header.FirstBlock-1, s.Number)}, c.Now)
+		}
+		for i, seg := range s.Segments {
+			switch {
+			case seg.Err != nil && !seg.Last:
+				c.state.alarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("%s: %s", seg.Path, seg.Err), File: seg.Path}, c.Now)
+			case i > 0 && seg.Number != s.Segments[i-1].Number+1:
+				c.state.alarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("segments %d to %d of stream %d are missing", s.Segments[i-1].Number+1, seg.Number-1, s.Number)}, c.Now)
+			case seg.Err == nil && (seg.Header.Number != seg.Number || seg.Header.Stream != s.Number):
+				c.state.alarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("%s: its header is that of segment %d of stream %d", seg.Path, seg.Header.Number, seg.Header.Stream), File: seg.Path}, c.Now)
+			}
+		}
+	}
 }
 
 // sealSlack is how much later than promised a seal may be.
@@ -395,7 +426,9 @@ func (c *checker) lost() {
 	s.Dropped += e.dropped
 	s.Refused += e.refused
 	s.Lost += e.lost
-	for _, what := range e.losses {
+	var ends []alarm
+	s.Run, ends = e.runs(s.Run)
+	for _, what := range append(e.losses, ends...) {
 		s.alarm(&what, c.Now)
 	}
 	if n := c.server.unrecorded; n > 0 {
@@ -404,7 +437,7 @@ func (c *checker) lost() {
 	r.total("dropped_records_total", "Records that were dropped, since the first check.", s.Dropped)
 	r.total("refused_statements_total", "Statements that were refused because the trail could not be written, since the first check.", s.Refused)
 	r.total("lost_blocks_total", "Blocks that could not be synced and read back, since the first check.", s.Lost)
-	if len(e.losses) == 0 && c.server.unrecorded == 0 {
+	if len(e.losses)+len(ends) == 0 && c.server.unrecorded == 0 {
 		r.add("losses", OK, "nothing dropped, refused or lost since %s", c.sinceWhen())
 	}
 }
@@ -424,22 +457,32 @@ func (c *checker) recorded() {
 			s.alarm(&alarm{Item: "recorded", Level: Warning, What: c.events.changed[i].String()}, c.Now)
 		}
 	}
+	if s.Settings == nil && len(c.Expect) == 0 {
+		r.add("recorded", OK, "changes are seen, but not which settings are in effect: no record of a start of the server is left")
+		return
+	}
 	if s.Settings == nil {
-		r.add("recorded", Unknown, "no record of a start of the server says which settings are in effect")
+		r.add("recorded", Unknown, "whether settings are as expected is not known: no record of a start of the server is left that says them")
 		return
 	}
 	level, wrong := OK, []string{}
 	if v := s.Settings["steno.log"]; strings.TrimSpace(v) == "none" && !slices.ContainsFunc(c.Expect, func(e string) bool { return strings.HasPrefix(e, "steno.log=") }) {
 		level, wrong = Critical, append(wrong, "steno.log is 'none': statements are not recorded")
 	}
+	if v := s.Settings[quiet]; slices.Contains([]string{"log", "fatal", "panic"}, v) {
+		level, wrong = worse(level, Warning), append(wrong, fmt.Sprintf("%s is '%s': statements that fail before they are planned leave no record", quiet, v))
+	}
 	for _, e := range c.Expect {
 		name, want, _ := strings.Cut(e, "=")
-		if have := s.Settings[name]; !sameValue(have, want) {
-			what := fmt.Sprintf("%s is '%s', expected '%s'", name, have, want)
-			if _, set := s.Settings[name]; !set {
-				what = fmt.Sprintf("%s has its default, expected '%s'", name, want)
-			}
-			level, wrong = Critical, append(wrong, what)
+		have, set := s.Settings[name]
+		if !set {
+			have, set = proof.Default(name)
+		}
+		switch {
+		case !set:
+			level, wrong = Critical, append(wrong, fmt.Sprintf("%s has its default, and '%s' is expected: set it in the server's configuration", name, want))
+		case !sameValue(have, want):
+			level, wrong = Critical, append(wrong, fmt.Sprintf("%s is '%s', expected '%s'", name, have, want))
 		}
 	}
 	if len(wrong) > 0 {
@@ -453,6 +496,16 @@ func (c *checker) recorded() {
 
 // sameValue compares values of a setting; spaces and the order of a list's elements do not matter.
 func sameValue(a, b string) bool {
+	if x, ok := trail.SettingSize(a, 1<<20); ok {
+		if y, ok := trail.SettingSize(b, 1<<20); ok && x == y {
+			return true
+		}
+	}
+	if x, ok := trail.SettingTime(a, time.Second); ok {
+		if y, ok := trail.SettingTime(b, time.Second); ok && x == y && strings.Trim(a, "0123456789") != "" && strings.Trim(b, "0123456789") != "" {
+			return true
+		}
+	}
 	split := func(s string) []string {
 		list := strings.Split(s, ",")
 		for i := range list {
@@ -553,10 +606,10 @@ func (c *checker) kept() {
 func (c *checker) remember() {
 	r, s := c.result, c.state
 	s.Time = c.Now
-	if c.Forget {
-		s.Alarms = nil
-	}
 	s.Alarms = slices.DeleteFunc(s.Alarms, func(a alarm) bool {
+		if c.Forget && !a.Seen.Equal(c.Now) { // nobody can have seen what this check has found
+			return true
+		}
 		if a.File != "" { // damage, as long as its file exists
 			_, err := os.Lstat(a.File)
 			return errors.Is(err, os.ErrNotExist) && !a.Seen.Equal(c.Now)
@@ -574,7 +627,7 @@ func (c *checker) remember() {
 		if last.Block == 0 {
 			continue
 		}
-		s.move(&last, c.events.sealed[last.Stream], c.events.unsealed[last.Stream])
+		s.move(&last, c.events.sealed[last.Stream], c.events.unsealed[last.Stream], c.Forget)
 	}
 	for _, one := range c.trail.Streams {
 		for _, seg := range one.Segments {

@@ -1,4 +1,4 @@
-// How full the disk is, on systems that have statfs.
+// How full the disk is, and which file a name is, on systems that have statfs and inodes.
 
 //go:build unix
 
@@ -18,4 +18,13 @@ func usage(path string) (percent, free float64, err error) {
 		percent = 100 * used / (used + available)
 	}
 	return percent, available * float64(s.Bsize), nil
+}
+
+// inodeOf is the number of a file on its disk.
+func inodeOf(path string) (inode uint64, ok bool) {
+	var s unix.Stat_t
+	if unix.Stat(path, &s) != nil {
+		return 0, false
+	}
+	return uint64(s.Ino), true
 }

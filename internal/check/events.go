@@ -30,6 +30,16 @@ type events struct {
 	unsealed               map[uint32]int64 // end of the first block after it that has more than seals
 
 	started, stoppedAt int64
+	moments            []moment // starts, stops and recoveries
+}
+
+// moment is when the server was started or stopped, or when a start recovered what the run before had left.
+type moment struct {
+	time    int64
+	event   string
+	wal     string // of a stop: its position; of a start: that of the stop since which the server was not run
+	writes  string // of a start: the trail's directory, as far as it is configured
+	records string // of a recovery
 }
 
 // change is one of a setting of pg_steno.
@@ -140,7 +150,7 @@ func (e *events) record(r *trail.Record) {
 		e.dropped += n
 		loss(Critical, "%s records dropped at %s (%s)", humanize.Comma(int64(n)), at, text("reason"))
 	case trail.KindSetting:
-		if !strings.HasPrefix(text("name"), "steno.") {
+		if !strings.HasPrefix(text("name"), "steno.") && text("name") != quiet {
 			return
 		}
 		one := change{time: r.Time, name: text("name"), old: text("old"), new: text("new"), file: text("file"), line: text("line")}
@@ -154,18 +164,20 @@ func (e *events) record(r *trail.Record) {
 	case trail.KindServer:
 		switch event := text("event"); event {
 		case "start":
+			e.moments = append(e.moments, moment{time: r.Time, event: event, wal: text("not_run_since_wal")})
 			if r.Time < e.started {
 				return
 			}
 			e.started = r.Time
 			e.settings = map[string]string{}
 			for name, value := range r.ExtraPairs {
-				if strings.HasPrefix(string(name), "steno.") {
+				if strings.HasPrefix(string(name), "steno.") || string(name) == quiet {
 					e.settings[string(name)] = string(value)
 				}
 			}
 		case "stop":
 			e.stoppedAt = max(e.stoppedAt, r.Time)
+			e.moments = append(e.moments, moment{time: r.Time, event: event, wal: text("wal")})
 		case "recovered":
 			e.refused += number("refused")
 			if n := number("refused"); n > 0 {
@@ -182,7 +194,7 @@ func (e *events) record(r *trail.Record) {
 		case "torn":
 			loss(Warning, "an unfinished block of %s bytes was cut off at %s", text("bytes"), at)
 		case "recover":
-			loss(Warning, "the server had ended without a stop before %s; %s records were recovered", at, text("records"))
+			e.moments = append(e.moments, moment{time: r.Time, event: event, records: text("records")})
 		case "restart":
 			loss(Warning, "writer %s was not running from %s until %s", text("writer"), text("since"), at)
 		case "branch":
@@ -195,10 +207,42 @@ func (e *events) record(r *trail.Record) {
 	}
 }
 
+// quiet is a setting of the server with which failures leave no record.
+const quiet = "log_min_messages"
+
+// runs finds how runs of the server ended, and whether it was run without pg_steno in between. last is what the last
+// check has seen: "" if nothing is known, "start" if the server was running, or the position of its stop in the WAL.
+func (e *events) runs(last string) (now string, all []alarm) {
+	slices.SortStableFunc(e.moments, func(a, b moment) int { return cmp.Compare(a.time, b.time) })
+	say := func(level Level, format string, args ...any) {
+		all = append(all, alarm{Item: "losses", Level: level, What: fmt.Sprintf(format, args...)})
+	}
+	for i, one := range e.moments {
+		switch one.event {
+		case "stop":
+			last = "stop " + one.wal
+		case "start":
+			// what the run before has left is recovered just before the start has its record, or just after
+			recovered := slices.IndexFunc(e.moments[max(0, i-1):], func(m moment) bool { return m.event == "recover" })
+			wal, stopped := strings.CutPrefix(last, "stop ")
+			switch {
+			case last == "start" && recovered >= 0 && recovered <= 2:
+				say(Warning, "the server had ended without a stop before %s; what was in its rings was recovered", render.Time(one.time))
+			case last == "start":
+				say(Critical, "the server had ended without a stop before %s, and nothing says that its last records were recovered", render.Time(one.time))
+			case stopped && wal != "" && wal != one.wal:
+				say(Critical, "the server may have run without pg_steno before %s: its WAL and its control file do not show that it was not run since its stop", render.Time(one.time))
+			}
+			last = "start"
+		}
+	}
+	return last, all
+}
+
 // hides says whether a setting that a session can have for itself leaves something out of the trail.
 func hides(name string) bool {
 	switch name {
-	case "steno.log", "steno.log_nested", "steno.log_catalog", "steno.log_referential_checks", "steno.log_extension_scripts", "steno.log_relation",
+	case quiet, "steno.log", "steno.log_nested", "steno.log_catalog", "steno.log_referential_checks", "steno.log_extension_scripts", "steno.log_relation",
 		"steno.log_rows", "steno.log_statement", "steno.log_parameter", "steno.log_parameter_max_size", "steno.delivery", "steno.role", "steno.sync":
 		return true
 	}

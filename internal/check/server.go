@@ -3,6 +3,7 @@
 package check
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,7 +34,7 @@ func (c *checker) findServer() {
 		return
 	}
 	paths := slices.Clone(c.Rings)
-	if dir := c.setting("steno.ring_directory"); dir != "" {
+	if dir := c.setting("steno.ring_directory"); dir != "" && !c.RingsNamed && !slices.Contains(paths, dir) {
 		paths = append(paths, dir)
 	}
 	f := live.New(c.trail, paths)
@@ -66,6 +67,8 @@ func (c *checker) serverRuns() {
 	case c.Offline:
 	case s.running() && s.err != nil:
 		r.add("server", Unknown, "its rings cannot be read: %s", s.err)
+	case s.running() && c.writesElsewhere():
+		r.add("server", Critical, "process %d runs with pg_steno, but does not write this trail", s.postmaster)
 	case s.running():
 		r.add("server", OK, "runs with pg_steno, process %d", s.postmaster)
 	case strings.HasPrefix(s.why, "rings cannot be read"), strings.Contains(s.why, "several servers"):
@@ -75,6 +78,35 @@ func (c *checker) serverRuns() {
 	default:
 		r.add("server", Critical, "no server that writes this trail runs here (%s); --offline checks a copy", s.why)
 	}
+}
+
+// writesElsewhere says whether the server is known not to write this trail: its postmaster holds a lock on the file
+// .lock of the trail's directory, which Linux shows.
+func (c *checker) writesElsewhere() bool {
+	locks, err := os.ReadFile("/proc/locks")
+	if err != nil {
+		return false
+	}
+	inode, ok := inodeOf(filepath.Join(c.trail.Path, ".lock"))
+	if !ok {
+		_, err := os.Lstat(filepath.Join(c.trail.Path, ".lock"))
+		return errors.Is(err, os.ErrNotExist)
+	}
+	seen := false
+	for line := range strings.Lines(string(locks)) {
+		// 1: POSIX  ADVISORY  WRITE 1234 fe:00:5678 0 EOF
+		fields := strings.Fields(line)
+		if len(fields) < 6 {
+			continue
+		}
+		pid, place := fields[4], fields[5]
+		own := pid == strconv.Itoa(c.server.postmaster)
+		seen = seen || own
+		if i := strings.LastIndexByte(place, ':'); i >= 0 && place[i+1:] == strconv.FormatUint(inode, 10) && own {
+			return false
+		}
+	}
+	return seen // it holds locks, but not this one; without any, its file system has none, or it is not shown
 }
 
 // postmasterPid is the process of the server in whose data directory the trail is, if it runs; 0: it does not, or that

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -33,7 +34,9 @@ type state struct {
 	Positions []position `json:"positions"`
 	// Settings of pg_steno in the server's configuration; nil: not known.
 	Settings map[string]string `json:"settings,omitempty"`
-	Alarms   []alarm           `json:"alarms,omitempty"`
+	// Run is how the last start or stop has left the server: see events.runs.
+	Run    string  `json:"run,omitempty"`
+	Alarms []alarm `json:"alarms,omitempty"`
 	// since the first check
 	Dropped uint64 `json:"dropped"`
 	Refused uint64 `json:"refused"`
@@ -65,9 +68,14 @@ type alarm struct {
 // mostAlarms bounds how many are kept: the first ones.
 const mostAlarms = 100
 
-// alarm adds one that is not there yet.
+var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
+
+// alarm adds one that is not there yet. Damage is the same if it is only told with another time of a check.
 func (s *state) alarm(a *alarm, now time.Time) {
-	if slices.ContainsFunc(s.Alarms, func(b alarm) bool { return a.Item == b.Item && a.What == b.What }) || len(s.Alarms) == mostAlarms {
+	same := func(b alarm) bool {
+		return a.Item == b.Item && (a.What == b.What || a.File == "" && a.Item == "intact" && moments.ReplaceAllString(a.What, "") == moments.ReplaceAllString(b.What, ""))
+	}
+	if slices.ContainsFunc(s.Alarms, same) || len(s.Alarms) == mostAlarms {
 		return
 	}
 	one := *a
@@ -85,13 +93,13 @@ func (s *state) position(stream uint32) *position {
 }
 
 // move notes how far a stream was read.
-func (s *state) move(last *verify.Last, sealed, open int64) {
+func (s *state) move(last *verify.Last, sealed, open int64, forget bool) {
 	p := s.position(last.Stream)
 	if p == nil {
 		s.Positions = append(s.Positions, position{Stream: last.Stream})
 		p = &s.Positions[len(s.Positions)-1]
 	}
-	if last.Block < p.Block {
+	if last.Block < p.Block && !forget {
 		return // the end is missing: that is damage, and must be found again
 	}
 	p.Segment, p.Block, p.Record, p.Hash = last.Segment, last.Block, last.Record, hex.EncodeToString(last.Hash[:])

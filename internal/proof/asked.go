@@ -483,3 +483,9 @@ func listsClass(list, class string) bool {
 func isOn(value string) bool {
 	return slices.Contains([]string{"on", "true", "yes", "1", "t", "y"}, strings.ToLower(value))
 }
+
+// Default is the default of a setting that decides what is recorded.
+func Default(name string) (value string, known bool) {
+	value, known = defaults[name]
+	return value, known
+}

@@ -71,7 +71,7 @@ could be checked, or not everything. Wrong usage is 3, too.`,
   steno check --verbose /var/lib/postgresql/15/main/pg_steno
   steno check --format prometheus > steno.prom.new && mv steno.prom.new steno.prom`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.Trails = args
+			opts.Trails, opts.RingsNamed = args, cmd.Flags().Changed("rings")
 			if run != nil {
 				return run(cmd.Context(), opts)
 			}
@@ -155,11 +155,17 @@ func (opts *Options) complete() (*checker.Options, error) {
 		if d.text == "" {
 			continue
 		}
+		if strings.Trim(d.text, "0123456789.") == "" {
+			return nil, fmt.Errorf("--%s %s: it needs a unit, such as %sd or %ss", d.name, d.text, d.text, d.text)
+		}
 		micros, err := query.ParseDuration(d.text)
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", d.name, err)
 		}
 		*d.to = time.Duration(micros) * time.Microsecond
+	}
+	if o.DiskWarning > o.DiskCritical {
+		return nil, fmt.Errorf("--disk-warning %g is more than --disk-critical %g", o.DiskWarning, o.DiskCritical)
 	}
 	for _, e := range o.Expect {
 		if name, _, ok := strings.Cut(e, "="); !ok || !strings.HasPrefix(name, "steno.") {
