@@ -158,7 +158,7 @@ sub review
 my $tried = 0;
 foreach my $seed (@seeds)
 {
-	$node = new_node("main$seed", conf => "allow_in_place_tablespaces = on\nlog_min_messages = panic\n");
+	$node = new_node("main$seed", conf => "allow_in_place_tablespaces = on\nlog_min_messages = error\n");
 	srand $seed; # a free port is looked for at random
 	my $admin = $node->safe_psql('postgres', 'SELECT current_user');
 	$node->safe_psql('postgres', 'CREATE DATABASE graphs');
