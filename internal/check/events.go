@@ -38,7 +38,6 @@ type moment struct {
 	time    int64
 	event   string
 	wal     string // of a stop: its position; of a start: that of the stop since which the server was not run
-	writes  string // of a start: the trail's directory, as far as it is configured
 	records string // of a recovery
 }
 
