@@ -13,13 +13,13 @@ use Test::More;
 my $node = new_node('main');
 my $known = 0;
 
-# The truth: name, value, file, and line of all settings that can be in a file.  A reload records our own without units.
+# The truth: name, value, file, and line of all settings that can be in a file.
 sub settings
 {
 	my %s;
 
 	foreach my $line (split /\n/, value($node,
-			q{SELECT name, CASE WHEN name ~ '^steno\.' AND context = 'sighup' THEN setting ELSE current_setting(name) END, sourcefile, sourceline FROM pg_settings
+			q{SELECT name, current_setting(name), sourcefile, sourceline FROM pg_settings
 			  WHERE context <> 'internal' AND source NOT IN ('client', 'session', 'override')}))
 	{
 		my ($name, $value, $file, $number) = split /\|/, $line, -1;
