@@ -84,6 +84,9 @@ func TestScriptsAreAppliedAsTheServerDoes(t *testing.T) {
 		{"DROP OWNED BY readers; DROP ROLE readers;", "f hr p pay seq staff t"},
 		{"CREATE ROLE new; GRANT SELECT ON hr.pay TO new; GRANT new TO alice; REVOKE SELECT ON hr.pay FROM alice;", all},
 		{"ALTER ROLE alice NOINHERIT;", "f hr p pay seq staff t"},
+		{"SET ROLE boss; BEGIN; SET LOCAL ROLE alice; COMMIT; REVOKE ALL ON hr.pay FROM alice;", "f hr insert p seq staff t"},
+		{"GRANT SELECT ON hr.pay TO deputy WITH GRANT OPTION; SET ROLE deputy; REVOKE SELECT ON hr.pay FROM alice;", "f hr insert p seq staff t"},
+		{"GRANT SELECT ON hr.staff TO carol WITH GRANT OPTION; SET ROLE carol; GRANT SELECT ON hr.staff TO alice WITH GRANT OPTION; RESET ROLE; REVOKE SELECT ON hr.staff FROM alice;", all},
 		{"SELECT steno.note('why'); COMMENT ON TABLE t IS 'x'; REVOKE ALL ON DATABASE shop FROM PUBLIC, \"public\";", all},
 	} {
 		g := shop(150000)
@@ -144,6 +147,11 @@ func TestScriptsThatAreNotUnderstoodAreRefused(t *testing.T) {
 		"\\set AUTOCOMMIT off":                                                           "transaction",
 		"SET search_path = hr; REVOKE SELECT ON pay FROM alice;":                         "what it changes is not known",
 		"BEGIN; SAVEPOINT a; REVOKE SELECT ON hr.pay FROM alice; ROLLBACK TO a; COMMIT;": "the end of the statement",
+		"BEGIN;\n\\c other\nCOMMIT;":                                                     "it connects within a transaction",
+		"\\echo `dropuser alice`":                                                        "it runs another program",
+		"GRANT alice TO readers;":                                                        `"alice" is a member of "readers"`,
+		"GRANT alice TO alice;":                                                          `"alice" is a member of "alice"`,
+		"GRANT MAINTAIN ON hr.pay TO alice;":                                             "no privilege MAINTAIN",
 		"PREPARE TRANSACTION 'x';":                                                       "not known",
 	} {
 		g := shop(150000)
@@ -185,7 +193,108 @@ func TestDroppedRolesAreNamed(t *testing.T) {
 	if _, err := g.applyScript("DROP ROLE lonely;", "shop"); err != nil {
 		t.Fatal(err)
 	}
-	if v, why := a.tried(s, newPolicy(g)); v != uncertain || !strings.Contains(why, "lonely") {
+	for _, text := range []string{s.text, "GRANT SELECT ON hr.pay TO ...", ""} { // those that are not whole may name it
+		s.text = text
+		if v, why := a.tried(s, newPolicy(g)); v != uncertain || !strings.Contains(why, "lonely") {
+			t.Errorf("%q: %v: %q", text, v, why)
+		}
+	}
+	s.text = "GRANT SELECT ON hr.pay TO bob"
+	if v, why := a.tried(s, newPolicy(g)); v != allowed {
 		t.Errorf("%v: %q", v, why)
+	}
+}
+
+// TestDroppedRolesHaveNothingLeft: DROP OWNED takes what a role has in the database and on databases, and DROP ROLE is refused
+// as long as anything is left, also what is not reviewed.
+func TestDroppedRolesHaveNothingLeft(t *testing.T) {
+	left := func(version int) *Grants {
+		g := shop(version)
+		g.Databases[0].Unreviewed = []Unreviewed{{Role: "lonely", On: "USAGE on type hr.x"}}
+		g.Databases[1].ACL = []string{"lonely=c/boss", "bob=c/boss"}
+		return g
+	}
+	if _, err := left(150000).applyScript("DROP ROLE lonely;", "shop"); err == nil || !strings.Contains(err.Error(), "depends on it") {
+		t.Errorf("privileges are left: %v", err)
+	}
+	g := left(150000)
+	g.Databases[1].ACL = nil
+	if _, err := g.applyScript("DROP ROLE lonely;", "shop"); err == nil || !strings.Contains(err.Error(), "an object that is not reviewed depends on it") {
+		t.Errorf("what is not reviewed is left: %v", err)
+	}
+	g = left(150000)
+	if _, err := g.applyScript("DROP OWNED BY lonely; DROP ROLE lonely;", "shop"); err != nil || len(g.Databases[0].Unreviewed) > 0 || strings.Join(g.Databases[1].ACL, " ") != "bob=c/boss" {
+		t.Errorf("%v: %v, %v", err, g.Databases[0].Unreviewed, g.Databases[1].ACL)
+	}
+	for version, refused := range map[int]bool{150000: false, 160000: true} {
+		g := shop(version)
+		g.Memberships = append(g.Memberships, Membership{Role: "readers", Member: "carol", Grantor: "lonely"})
+		if _, err := g.applyScript("DROP ROLE lonely;", "shop"); (err != nil) != refused || err != nil && !strings.Contains(err.Error(), "it has granted memberships") {
+			t.Errorf("%d: %v", version, err)
+		}
+	}
+}
+
+// TestPrivilegesOfColumnsGoWithThoseOfTheTable, as the server revokes them, and no others.
+func TestPrivilegesOfColumnsGoWithThoseOfTheTable(t *testing.T) {
+	g := shop(150000)
+	if _, err := g.applyScript("GRANT SELECT (a, b), UPDATE (b) ON hr.pay TO bob; REVOKE SELECT ON hr.pay FROM bob;", "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if acl := g.Databases[0].Relations[1].ColumnACL; len(acl["a"]) > 0 || strings.Join(acl["b"], " ") != "bob=w/own" {
+		t.Errorf("%v", acl)
+	}
+	if _, err := shop(170000).applyScript("GRANT MAINTAIN ON hr.pay TO bob;", "shop"); err != nil {
+		t.Errorf("MAINTAIN of PostgreSQL 17: %v", err)
+	}
+}
+
+// TestUsersWhoCannotLogInAreTold: new sessions fail; of a session that was there before the period, it is not known.
+func TestUsersWhoCannotLogInAreTold(t *testing.T) {
+	of := func(user, command string) *statement {
+		return &statement{who: who{db: "shop", user: user, role: user}, text: "SELECT 1", shape: shape{class: "read", command: command}, fine: 1}
+	}
+	for _, one := range []struct {
+		name, script string
+		s            *statement
+		connected    bool
+		want         verdict
+		why          string
+	}{
+		{"a login", "ALTER ROLE alice NOLOGIN;", of("alice", "connect"), true, denied, "role alice is not permitted to log in"},
+		{"a statement of a session of the period", "ALTER ROLE alice NOLOGIN;", of("alice", "SELECT"), true, allowed, ""},
+		{"one of an older session", "ALTER ROLE alice NOLOGIN;", of("alice", "SELECT"), false, uncertain, "role alice is not permitted to log in"},
+		{"another role", "ALTER ROLE bob NOLOGIN;", of("alice", "connect"), true, allowed, ""},
+		{"a role that is dropped", "DROP ROLE lonely;", of("lonely", "connect"), true, denied, "role lonely does not exist"},
+		{"its statements", "DROP ROLE lonely;", of("lonely", "SELECT"), true, denied, "role lonely does not exist"},
+	} {
+		a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(shop(150000)), connected: map[[2]string]bool{{"shop", one.s.user}: one.connected}, renames: newRenames(nil)}
+		a.found = &used{statements: []*statement{one.s}}
+		g := shop(150000)
+		if _, err := g.applyScript(one.script, "shop"); err != nil {
+			t.Fatal(err)
+		}
+		if v, why := a.tried(one.s, newPolicy(g)); v != one.want || why != one.why {
+			t.Errorf("%s: %v %q, want %v %q", one.name, v, why, one.want, one.why)
+		}
+	}
+}
+
+// TestDryRunsHaveStatementsThatHadNotEnded, and do not say that all would have been allowed if not all was recorded.
+func TestDryRunsHaveStatementsThatHadNotEnded(t *testing.T) {
+	running := &statement{who: who{db: "shop", user: "lonely", role: "lonely"}, text: "SELECT 1", shape: shape{class: "read", command: "SELECT"}, started: true, worked: seen{count: 2}}
+	a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(shop(150000)), connected: map[[2]string]bool{}, renames: newRenames(nil), found: &used{statements: []*statement{running}}}
+	g := shop(150000)
+	if s := a.dryRun(newPolicy(g), false); len(s.Rows) > 0 || !strings.HasPrefix(s.Empty, "None: every recorded statement") {
+		t.Errorf("%v, %s", s.Rows, s.Empty)
+	}
+	if s := a.dryRun(newPolicy(g), true); !strings.Contains(s.Empty, "part of the period was not recorded") {
+		t.Errorf("%s", s.Empty)
+	}
+	if _, err := g.applyScript("DROP ROLE lonely;", "shop"); err != nil {
+		t.Fatal(err)
+	}
+	if s := a.dryRun(newPolicy(g), false); len(s.Rows) != 1 || s.Rows[0][0] != "fails" || s.Rows[0][5] != int64(2) {
+		t.Errorf("%v", s.Rows)
 	}
 }

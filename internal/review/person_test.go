@@ -87,6 +87,37 @@ func TestPersonsTellThatRowsWereNotRecorded(t *testing.T) {
 	}
 }
 
+// TestExportsTellWhetherRowsWereCounted: no number is not 0.
+func TestExportsTellWhetherRowsWereCounted(t *testing.T) {
+	for rows, r := range map[any]trailtest.Record{nil: {}, int64(0): {Fields: trail.FieldRows}, int64(7): {Rows: 7}} {
+		doc := dossierOf(t, "alice", func(add func(trailtest.Record)) {
+			r.Kind, r.Session, r.Text = trail.KindStatement, session("alice"), "COPY hr.staff TO STDOUT"
+			r.Shape = &trailtest.Shape{Class: trail.ClassRead, Command: "COPY"}
+			add(r)
+		})
+		if got := cellOf(t, doc, "exports", 0, "rows"); got != rows {
+			t.Errorf("%v instead of %v", got, rows)
+		}
+	}
+}
+
+// TestDossiersAreJoined: what several readers have found of a table is in one line.
+func TestDossiersAreJoined(t *testing.T) {
+	o := &PersonOptions{}
+	table := func(tried string) *dossier {
+		d := newDossier(o, nil, nil)
+		d.tables[[2]string{"shop", "hr.staff"}] = &personTable{
+			access: map[string]bool{}, columns: map[string]map[string]bool{}, via: map[string]bool{}, tried: map[string]bool{tried: true}, failed: 1,
+		}
+		return d
+	}
+	d := table("delete")
+	d.join(table("select salary"))
+	if one := d.tables[[2]string{"shop", "hr.staff"}]; one.failed != 2 || !slices.Equal(one.onlyTried(), []string{"delete", "select salary"}) {
+		t.Errorf("%d failed, %v were tried", one.failed, one.onlyTried())
+	}
+}
+
 // TestSessionsOfAnotherUserEnd: a session that had become somebody is not open because it ends as somebody else.
 func TestSessionsOfAnotherUserEnd(t *testing.T) {
 	doc := dossierOf(t, "alice", func(add func(trailtest.Record)) {

@@ -15,11 +15,16 @@ import (
 // counts neither in that of another server nor where a stream goes less far, or ends with another block.
 func TestAcknowledgmentOfSomethingAbsentIsBound(t *testing.T) {
 	s := newSuite(t)
-	verify := func(dir string) *Report {
-		one, err := trail.Open(dir)
-		if err != nil {
-			t.Fatal(err)
+	verify := func(dirs ...string) *Report {
+		var trails []*trail.Trail
+		for _, dir := range dirs {
+			one, err := trail.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			trails = append(trails, one)
 		}
+		one := trail.Join(trails...)
 		r, err := Trail(context.Background(), one, nil, Checks{})
 		if err == nil {
 			err = r.Acknowledge(one, nil)
@@ -89,9 +94,15 @@ func TestAcknowledgmentOfSomethingAbsentIsBound(t *testing.T) {
 			t.Errorf("%s: %v", note, p)
 		}
 	}
-	// The file of one server beside the trail of another one.
+	// Each trail has its own ends, also if several are verified together.
 	acknowledged(dir, before, func(*acknowledge.Entry) {})
 	other := lacking(s.otherServer(t, 4711))
+	for _, r := range []*Report{verify(dir, other), verify(other, dir)} {
+		if p := missing(r); len(r.Acknowledged) != 1 || p == nil || p.Note != "" {
+			t.Errorf("with the trail of another server: %v, %v", r.Problems, r.Acknowledged)
+		}
+	}
+	// The file of one server beside the trail of another one.
 	from, _ := acknowledge.Path(dir)
 	to, _ := acknowledge.Path(other)
 	data, err := os.ReadFile(from)
@@ -103,6 +114,25 @@ func TestAcknowledgmentOfSomethingAbsentIsBound(t *testing.T) {
 	}
 	if p := missing(verify(other)); p == nil || !strings.Contains(p.Note, "another server") {
 		t.Errorf("beside the trail of another server: %v", p)
+	}
+}
+
+// TestSignedAcknowledgmentsCountFirst: a later one without a signature does not replace it; a later one with a signature does.
+func TestSignedAcknowledgmentsCountFirst(t *testing.T) {
+	dir := t.TempDir()
+	for reasons, want := range map[string]string{"a b": "b", "A b": "A", "A b C": "C", "a B c": "B"} {
+		r := &Report{Problems: []Problem{{ID: "1", What: "it is wrong"}}}
+		var entries []*acknowledge.Entry
+		for _, reason := range strings.Fields(reasons) {
+			e := &acknowledge.Entry{System: "0", Problem: "1", Reason: reason}
+			if reason < "a" {
+				e.Key = "0123456789abcdef"
+			}
+			entries = append(entries, e)
+		}
+		if err := r.take(dir, entries, false); err != nil || len(r.Acknowledged) != 1 || r.Acknowledged[0].Reason != want {
+			t.Errorf("%s: %v, %+v", reasons, err, r.Acknowledged)
+		}
 	}
 }
 
