@@ -35,14 +35,20 @@ func privateKey(first byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed)
 }
 
+// unsealed is empty, and checked without a key.
+func unsealed(t *testing.T) *checked {
+	dir := filepath.Join(t.TempDir(), "trail")
+	return &checked{
+		T: t, Writer: sealtest.NewWriter(t, dir, 0, privateKey(1)), dir: dir, state: filepath.Join(t.TempDir(), "state"),
+		now: trailtest.Epoch, open: func(dir string) (*trail.Trail, error) { return trail.Open(dir) },
+	}
+}
+
 // newChecked begins with the start of a server, sealed.
 func newChecked(t *testing.T, settings ...string) *checked {
-	dir, private := filepath.Join(t.TempDir(), "trail"), privateKey(1)
-	public := private.Public().(ed25519.PublicKey)
-	c := &checked{
-		T: t, Writer: sealtest.NewWriter(t, dir, 0, private), dir: dir, state: filepath.Join(t.TempDir(), "state"),
-		keys: seal.Keys{seal.KeyID(public): public}, now: trailtest.Epoch, open: func(dir string) (*trail.Trail, error) { return trail.Open(dir) },
-	}
+	c := unsealed(t)
+	public := c.Signs.Public().(ed25519.PublicKey)
+	c.keys = seal.Keys{seal.KeyID(public): public}
 	c.start(settings...)
 	c.Seal(c.now, seal.ReasonStart, nil)
 	return c
@@ -258,6 +264,11 @@ func TestMissingSealsAreTold(t *testing.T) {
 	c = newChecked(t, "steno.signing_key_file", "")
 	c.event("salvage")
 	c.tells("no key is set", "", c.check(time.Hour))
+
+	c = unsealed(t)
+	c.start()
+	c.tells("no seal yet", "", c.check(50*time.Second))
+	c.tells("never one", "sealed CRITICAL: stream 0 has no seal, although steno.signing_key_file is set", c.check(2*time.Minute))
 }
 
 // TestSegmentsBeforeTheNewOnesAreLookedFor: those that are not read must still be what they were.
@@ -332,6 +343,126 @@ func TestDeletedBeforeTheyWereReadIsTold(t *testing.T) {
 	if got := wrong(c.check(time.Second)); !strings.Contains(got, "losses WARNING: blocks 3 to ") || !strings.Contains(got, " of stream 0 were deleted before a check has read them") {
 		t.Errorf("%q", got)
 	}
+}
+
+// TestDeletionsInSpiteOfSlotsAreTold, once, and those of a policy are not.
+func TestDeletionsInSpiteOfSlotsAreTold(t *testing.T) {
+	for reason, want := range map[string]string{
+		"age": "", "slot_max_size": "kept CRITICAL: segments 1 to 1 of stream 0 were deleted at 2026-11-21T20:45:13.000000Z although a slot needed them", "slot_max_size repeated": "",
+	} {
+		c := newChecked(t)
+		c.Rotate(c.now)
+		c.event("salvage")
+		c.Seal(c.now, "interval", nil)
+		c.check(time.Second)
+		d := c.Delete(t, c.Session, c.Stream, 1, 1)
+		c.event("salvage")
+		c.Seal(c.now, "interval", nil)
+		c.check(time.Second)
+		first, repeated, _ := strings.Cut(reason, " ")
+		d.Reason = first
+		extra := trailtest.DeletionExtra(&d)
+		if repeated != "" {
+			extra = append(extra, repeated, "1")
+		}
+		c.Put(&trailtest.Record{Kind: trail.KindServer, Session: c.Session, Time: d.Time, Extra: extra})
+		c.Seal(c.now, "interval", nil)
+		c.tells(reason, want, c.check(2*time.Second))
+	}
+}
+
+// TestKeptRecordsAreOldEnough: the first segment that is left must be as old as what has to be kept.
+func TestKeptRecordsAreOldEnough(t *testing.T) {
+	keep := func(o *Options) { o.Keep = time.Hour }
+	c := newChecked(t)
+	c.tells("nothing was deleted", "", c.check(time.Second, keep))
+	c.Rotate(c.now)
+	c.event("salvage")
+	c.Seal(c.now, "interval", nil)
+	c.tells("there are two", "", c.check(time.Second, keep))
+	c.Delete(t, c.Session, c.Stream, 1, 1)
+	c.event("salvage")
+	c.Seal(c.now, "interval", nil)
+	if err := os.Remove(c.SegmentPath(1)); err != nil {
+		t.Fatal(err)
+	}
+	c.tells("too early", "kept CRITICAL: records were deleted that must be kept for 1h0m0s: stream 0 begins ", c.check(time.Second, keep))
+	c.tells("old enough", "", c.check(2*time.Hour, keep))
+}
+
+// TestAlarmsEnd: losses after a while, damage with its file, and neither in the check that finds it.
+func TestAlarmsEnd(t *testing.T) {
+	c := newChecked(t)
+	c.check(time.Second)
+	c.event("torn", "bytes", "77")
+	c.Seal(c.now, "interval", nil)
+	const torn = "losses WARNING: an unfinished block of 77 bytes was cut off at "
+	c.tells("found", torn, c.check(time.Second, func(o *Options) { o.Forget = true }))
+	c.tells("told for a day", torn, c.check(23*time.Hour))
+	c.tells("and no longer", "", c.check(25*time.Hour))
+	c.tells("the first check has no news", "", func() *Result {
+		c := newChecked(t)
+		c.setting(c.Session, "steno.log_rows", "on", "off", "server")
+		c.Seal(c.now, "interval", nil)
+		return c.check(time.Second)
+	}())
+
+	// damage in what is not read again
+	c.Rotate(c.now)
+	c.event("salvage")
+	c.Seal(c.now, "interval", nil)
+	image, err := os.ReadFile(c.SegmentPath(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := append([]byte{}, image...)
+	broken[len(broken)-9] ^= 1
+	write := func(image []byte) {
+		if err := os.WriteFile(c.SegmentPath(1), image, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(broken)
+	const damage = ": checksum of the payload does not match"
+	if got := wrong(c.check(26 * time.Hour)); !strings.Contains(got, damage) {
+		t.Errorf("damaged: %s", got)
+	}
+	write(image)
+	if got := wrong(c.check(100 * time.Hour)); !strings.Contains(got, damage+" (found ") {
+		t.Errorf("it was damaged: %s", got)
+	}
+	c.tells("which was seen", "", c.check(101*time.Hour, func(o *Options) { o.Forget = true }))
+}
+
+// TestOlderCopiesStayTold: a trail that ends before what was checked is told by each check, until somebody has seen it.
+func TestOlderCopiesStayTold(t *testing.T) {
+	c := newChecked(t)
+	older, err := os.ReadFile(c.SegmentPath(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.event("salvage")
+	c.Seal(c.now, "interval", nil)
+	c.tells("as it was", "", c.check(time.Second))
+	if err := os.WriteFile(c.SegmentPath(1), older, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if got := wrong(c.check(time.Duration(i) * time.Minute)); strings.Count(got, "or the trail is an older copy") != 1 {
+			t.Errorf("check %d: %s", i, got)
+		}
+	}
+	c.check(time.Hour, func(o *Options) { o.Forget = true })
+	c.tells("which was seen", "", c.check(2*time.Hour, func(o *Options) { o.Forget = true }))
+}
+
+// TestEncryptedRecordsAreNotKnown: without their key, a check says nothing of losses that they may tell.
+func TestEncryptedRecordsAreNotKnown(t *testing.T) {
+	c := newChecked(t)
+	c.Stream.Key = new([32]byte)
+	c.Rotate(c.now)
+	c.event("salvage")
+	c.tells("without the key", "intact UNKNOWN: ", c.check(time.Second))
 }
 
 // TestKeysOfLaterSealsAreKept: a key that a seal has named is trusted by the checks that do not read that seal.

@@ -2,12 +2,14 @@ package trail_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/seal/sealtest"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -169,6 +171,49 @@ func TestPreparedTransactionsAreLookedUp(t *testing.T) {
 		other.cut()
 		if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
 			t.Errorf("cut %v: got %q, want %q", cut, got, want)
+		}
+	}
+}
+
+// TestEndsOfPreparedTransactionsAreFoundByIndexes: an index has the command tag of the statement, and the record of the end
+// is behind that: in its block, in the next one, or in the first one of the next index.
+func TestEndsOfPreparedTransactionsAreFoundByIndexes(t *testing.T) {
+	for _, parts := range []string{"all", "block", "index"} {
+		for command, want := range map[string]string{"COMMIT PREPARED": "prepared", "ROLLBACK PREPARED": "prepared undone"} {
+			dir := t.TempDir()
+			w := sealtest.NewWriter(t, dir, 0, ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+			one, two, now := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch, 2), int64(trailtest.Epoch)
+			record := func(of *trailtest.Session, kind trail.Kind, text, command, event string) *trailtest.Record {
+				now += 1e6
+				r := &trailtest.Record{Kind: kind, Session: of, Time: now, Text: text, XID: 7, Shape: &trailtest.Shape{Class: trail.ClassTransaction, Command: command}}
+				if event != "" {
+					r.Extra = []string{"event", event}
+				}
+				if event == trail.EventRollbackPrepared.String() {
+					r.Outcome = trail.OutcomeError
+				}
+				return r
+			}
+			w.Put(record(one, trail.KindStatement, "prepared", "SELECT", ""), record(one, trail.KindTransaction, "", "", trail.EventPrepare.String()))
+			w.Put(record(two, trail.KindNote, "something else", "", ""))
+			ends := record(two, trail.KindStatement, "ends it", command, "")
+			ends.XID = 0
+			end := record(two, trail.KindTransaction, "", "", strings.ToLower(command))
+			switch parts {
+			case "all":
+				w.Put(ends, end)
+			case "block":
+				w.Put(ends)
+				w.Put(end)
+			case "index":
+				w.Put(ends)
+				w.Index()
+				w.Put(end)
+			}
+			w.Index()
+			if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, []string{want, "ends it"}) {
+				t.Errorf("%s, %s: %q", command, parts, got)
+			}
 		}
 	}
 }
