@@ -203,29 +203,27 @@ steno_payload_is_good(int fd, uint64_t offset, const StenoBlockHeader *h)
 	return check_payload(fd, offset, h) == PAYLOAD_GOOD;
 }
 
-/*
- * Headers that are looked at for the block behind a shortened one.  A text can have bytes that look like a header,
- * but hardly several with the right number; forged ones must not make a start slow.
- */
-#define INNER_MOST 8
+/* How much is hashed to find blocks inside shortened ones, in sizes of the file: forged headers must not make a start slow. */
+#define SEARCH_MOST 4
 
 /*
  * If bytes are missing from a block, the next one begins before it seems to end: where one with the next number and a
  * good payload begins, between two offsets; w->size if there is none.
  */
 static uint64_t
-find_inner(const StenoWalk *w, uint64_t from, uint64_t to, uint64_t number)
+find_inner(StenoWalk *w, uint64_t from, uint64_t to, uint64_t number)
 {
 	uint8_t		bytes[STENO_BLOCK_HEADER];
 	StenoBlockHeader h;
-	int			left = INNER_MOST;
 
-	while (left > 0 && (from = steno_walk_find_block(w, from + 1)) < to)
+	while ((from = steno_walk_find_block(w, from + 1)) < to)
 	{
 		if (!steno_read_at(w->fd, bytes, sizeof(bytes), from) || !steno_block_header_read(bytes, &h) ||
 			h.block != number || h.stored > w->size - from - STENO_BLOCK_HEADER)
 			continue;
-		left--;
+		w->searched += h.stored;
+		if (w->searched > SEARCH_MOST * w->size)
+			break;
 		if (steno_payload_is_good(w->fd, from, &h))
 			return from;
 	}
@@ -301,7 +299,7 @@ walk_blocks(StenoWalk *w, uint64_t limit, Marks *marks)
 	w->end = w->begin;
 	for (;;)
 	{
-		if (limit - offset < STENO_BLOCK_HEADER)
+		if (offset > limit || limit - offset < STENO_BLOCK_HEADER)
 		{
 			if (is_shortened(w, &offset))
 				continue;

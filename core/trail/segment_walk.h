@@ -30,6 +30,7 @@ typedef struct StenoWalk
 	uint64_t	end;			/* end of the last block; the rest is torn, or preallocated space */
 	bool		damaged;
 	uint64_t	damaged_offset;
+	uint64_t	searched;		/* bytes of payloads that were hashed to find blocks inside others */
 } StenoWalk;
 
 typedef enum StenoHeaderState

@@ -317,7 +317,7 @@ check_alert_command(char **newval, void **extra, GucSource source)
 		}
 		if (strchr("esdm%", p[1]) == NULL)
 		{
-			GUC_check_errdetail("The command contains the unknown placeholder \"%%%.*s\".", pg_mblen(p + 1), p + 1);
+			GUC_check_errdetail("The command contains the unknown placeholder \"%%%c\".", p[1]);
 			GUC_check_errhint("Use %%e for the event, %%s for the stream, %%d for the trail directory, %%m for the message, and %%%% for a percent sign.");
 			return false;
 		}

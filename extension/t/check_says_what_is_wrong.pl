@@ -149,6 +149,11 @@ sub metric
 	$c->query("SELECT 'dropping $_', '" . filler(500) . "'") foreach 1 .. 60;
 	$dropped = $watch->query('SELECT dropped FROM steno.status')->{rows}[0][0];
 	like(wrong(check())->{losses} // '', qr/critical: the server has dropped $dropped records of which the trail does not know/, 'drops that only the rings know');
+	is((steno_result('verify', '--fail-on-loss', '--rings', rings_of($node), $trail))[0], 1, 'steno verify --fail-on-loss finds them, too');
+	is((steno_result('verify', '--rings', rings_of($node), $trail))[0], 0, 'without it, they are a warning');
+	my ($code, $out) = steno_result('verify', '--fail-on-loss', '--rings', $directory, $trail);
+	is($code, 3, 'if it does not find the rings of the server that runs, it does not know');
+	like($out, qr/what the running server has dropped is not known: .*name its rings with --rings/, 'and says what to do');
 	continue_process($writer);
 	flush($node);    # its ring has space again: the next record is not dropped, too
 	$c->query("SELECT 'after'");
@@ -156,7 +161,7 @@ sub metric
 	$watch->quit;
 	flush($node);
 	$node->restart;
-	$result = is_wrong(2, 'losses', qr/records dropped at .*ring full/, 'drops before a restart');
+	$result = is_wrong(2, 'losses', qr/^critical: $dropped records dropped, as the trail tells at .*ring full/, 'drops before a restart');
 	is(metric($result, 'dropped_records_total'), $dropped, 'as many as the server has counted');
 	$result = is_wrong(2, 'losses', qr/found .* ago/, 'they are told again');
 	is(metric($result, 'dropped_records_total'), $dropped, 'and counted once');
@@ -288,6 +293,13 @@ sub metric
 	rename $trail, $older;
 	rename "$directory/newer", $trail;
 	is_well('the trail is back', '--offline');
+
+	# what says that segments were deleted by retention cannot be read, as by an account that may only read segments
+	rename "$trail/retention", "$directory/retention";
+	mkdir "$trail/retention";
+	is_wrong(3, 'intact', qr/whether segments before \d+ of stream 0 were deleted by retention cannot be read/, 'an unreadable file', '--offline');
+	rmdir "$trail/retention";
+	rename "$directory/retention", "$trail/retention";
 
 	# a segment before what a check reads
 	my @all = sort glob "$stream/*.steno";

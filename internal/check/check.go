@@ -24,6 +24,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -272,16 +273,17 @@ func ago(d time.Duration) string {
 	if d < 0 {
 		return "in " + ago(-d) // the clock of the server is ahead
 	}
-	if d < time.Second {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Second:
 		return d.Round(time.Millisecond).String()
+	case d >= 2*day:
+		return fmt.Sprintf("%d days", d/day)
 	}
 	return d.Round(time.Second).String()
 }
 
-func (c *checker) since(usec int64) time.Duration { return c.Now.Sub(fromMicros(usec)) }
-
-// fromMicros is a time of the trail.
-func fromMicros(usec int64) time.Time { return time.UnixMicro(usec + 946684800*1e6) }
+func (c *checker) since(usec int64) time.Duration { return c.Now.Sub(query.Moment(usec)) }
 
 // written says whether records wait too long, and how old the last block is.
 func (c *checker) written() {
@@ -346,12 +348,15 @@ func (c *checker) intact() {
 // segmentsThere says which segments before those that were verified are missing or are not segments any more, and
 // which were deleted before a check has read them.
 func (c *checker) segmentsThere() {
+	deletionsReadable := !exit.IsUnreadable(trail.DeletionsErr(c.trail.Path))
 	for _, s := range c.trail.Streams {
 		if len(s.Segments) == 0 {
 			continue
 		}
 		first, p := s.Segments[0], c.state.position(s.Number)
-		if first.Number > 1 && !slices.ContainsFunc(s.Deletions(), func(d trail.Deletion) bool {
+		if first.Number > 1 && !deletionsReadable {
+			c.result.add("intact", Unknown, "whether segments before %d of stream %d were deleted by retention cannot be read", first.Number, s.Number)
+		} else if first.Number > 1 && !slices.ContainsFunc(s.Deletions(), func(d trail.Deletion) bool {
 			return d.Stream == s.Number && d.SinceSegment == 1 && d.LastSegment >= first.Number-1
 		}) {
 			c.state.alarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("segments before %d of stream %d are missing, and were not deleted by retention", first.Number, s.Number)}, c.Now)
@@ -469,8 +474,8 @@ func (c *checker) recorded() {
 	if v := s.Settings["steno.log"]; strings.TrimSpace(v) == "none" && !slices.ContainsFunc(c.Expect, func(e string) bool { return strings.HasPrefix(e, "steno.log=") }) {
 		level, wrong = Critical, append(wrong, "steno.log is 'none': statements are not recorded")
 	}
-	if v := s.Settings[quiet]; slices.Contains([]string{"log", "fatal", "panic"}, v) {
-		level, wrong = worse(level, Warning), append(wrong, fmt.Sprintf("%s is '%s': statements that fail before they are planned leave no record", quiet, v))
+	if v := s.Settings[proof.MinMessages]; proof.HidesFailures(v) {
+		level, wrong = worse(level, Warning), append(wrong, fmt.Sprintf("%s is '%s': statements that fail before they are planned leave no record", proof.MinMessages, v))
 	}
 	for _, e := range c.Expect {
 		name, want, _ := strings.Cut(e, "=")

@@ -76,6 +76,23 @@ func TestStateIsKeptOrRefused(t *testing.T) {
 	}
 }
 
+// However many warnings there are, what is worse is kept, and so are several of the same kind.
+func TestManyAlarmsHideNoWorseOne(t *testing.T) {
+	s, now := &state{}, time.Now()
+	for i := range 3 * mostAlarms {
+		s.alarm(&alarm{Item: "recorded", Level: Warning, What: strings.Repeat("x", i)}, now)
+	}
+	for range 2 {
+		s.alarm(&alarm{Item: "losses", Level: Critical, What: "7 records dropped"}, now)
+	}
+	if len(s.Alarms) != mostAlarms+2 {
+		t.Errorf("%d alarms are kept", len(s.Alarms))
+	}
+	if last := s.Alarms[len(s.Alarms)-1]; last.Level != Critical || last.Item != "losses" {
+		t.Errorf("the last one is %+v", last)
+	}
+}
+
 // FuzzState: a state that anybody has written is read or refused.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"version":1,"positions":[{"stream":0,"segment":1,"block":2,"hash":"00"}],"alarms":[null]}`))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -22,6 +23,7 @@ import (
 // events are what the records tell that were written since the last check.
 type events struct {
 	dropped, refused, lost uint64
+	gaps                   gaps
 	losses                 []alarm
 	early                  []alarm // deletions of what was not to be deleted yet
 	settings               map[string]string
@@ -31,6 +33,32 @@ type events struct {
 
 	started, stoppedAt int64
 	moments            []moment // starts, stops and recoveries
+}
+
+// gaps are the records that were dropped: one alarm, however many gap records tell of them.
+type gaps struct {
+	count       uint64
+	first, last int64
+	reasons     []string
+}
+
+func (g *gaps) add(n uint64, at int64, reason string) {
+	if g.count == 0 {
+		g.first, g.last = at, at
+	}
+	g.count, g.first, g.last = g.count+n, min(g.first, at), max(g.last, at)
+	if !slices.Contains(g.reasons, reason) {
+		g.reasons = append(g.reasons, reason)
+	}
+}
+
+func (g *gaps) String() string {
+	slices.Sort(g.reasons)
+	when := "at " + render.Time(g.first)
+	if g.last > g.first {
+		when = fmt.Sprintf("from %s until %s", render.Time(g.first), render.Time(g.last))
+	}
+	return fmt.Sprintf("%s records dropped, as the trail tells %s (%s)", humanize.Comma(int64(g.count)), when, strings.Join(g.reasons, ", "))
 }
 
 // moment is when the server was started or stopped, or when a start recovered what the run before had left.
@@ -113,6 +141,9 @@ func (e *events) read(ctx context.Context, t *trail.Trail, s *state) error {
 		})
 	}
 	wait.Wait()
+	if e.gaps.count > 0 {
+		e.losses = append(e.losses, alarm{Item: "losses", Level: Critical, What: e.gaps.String()})
+	}
 	slices.SortStableFunc(e.changed, func(a, b change) int { return cmp.Compare(a.time, b.time) })
 	// what the last check has left open is sealed by any later seal
 	for i := range s.Positions {
@@ -147,14 +178,14 @@ func (e *events) record(r *trail.Record) {
 	case trail.KindGap:
 		n := max(1, number("count"))
 		e.dropped += n
-		loss(Critical, "%s records dropped at %s (%s)", humanize.Comma(int64(n)), at, text("reason"))
+		e.gaps.add(n, r.Time, text("reason"))
 	case trail.KindSetting:
-		if !strings.HasPrefix(text("name"), "steno.") && text("name") != quiet {
+		if !strings.HasPrefix(text("name"), "steno.") && text("name") != proof.MinMessages {
 			return
 		}
 		one := change{time: r.Time, name: text("name"), old: text("old"), new: text("new"), file: text("file"), line: text("line")}
 		if text("source") != "server" {
-			if !hides(one.name) {
+			if _, decides := proof.Default(one.name); !decides {
 				return
 			}
 			one.session, one.user = r.Session.ID().String(), string(r.Session.Fact(trail.KeyUser))
@@ -170,7 +201,7 @@ func (e *events) record(r *trail.Record) {
 			e.started = r.Time
 			e.settings = map[string]string{}
 			for name, value := range r.ExtraPairs {
-				if strings.HasPrefix(string(name), "steno.") || string(name) == quiet {
+				if strings.HasPrefix(string(name), "steno.") || string(name) == proof.MinMessages {
 					e.settings[string(name)] = string(value)
 				}
 			}
@@ -206,9 +237,6 @@ func (e *events) record(r *trail.Record) {
 	}
 }
 
-// quiet is a setting of the server with which failures leave no record.
-const quiet = "log_min_messages"
-
 // runs finds how runs of the server ended, and whether it was run without pg_steno in between. last is what the last
 // check has seen: "" if nothing is known, "start" if the server was running, or the position of its stop in the WAL.
 func (e *events) runs(last string) (now string, all []alarm) {
@@ -236,14 +264,4 @@ func (e *events) runs(last string) (now string, all []alarm) {
 		}
 	}
 	return last, all
-}
-
-// hides says whether a setting that a session can have for itself leaves something out of the trail.
-func hides(name string) bool {
-	switch name {
-	case quiet, "steno.log", "steno.log_nested", "steno.log_catalog", "steno.log_referential_checks", "steno.log_extension_scripts", "steno.log_relation",
-		"steno.log_rows", "steno.log_statement", "steno.log_parameter", "steno.log_parameter_max_size", "steno.delivery", "steno.role", "steno.sync":
-		return true
-	}
-	return false
 }

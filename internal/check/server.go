@@ -18,7 +18,8 @@ import (
 // server is what is known of the running server.
 type server struct {
 	why        string // there are no rings
-	postmaster int    // 0: not known
+	found      int    // the postmaster of the data directory that has the trail; 0: none runs, or that is not known
+	postmaster int    // that of the rings
 	writers    int
 	unrecorded uint64
 	lag        uint64
@@ -38,6 +39,7 @@ func (c *checker) findServer() {
 		paths = append(paths, dir)
 	}
 	f := live.New(c.trail, paths)
+	c.server.found = f.Postmaster()
 	if c.server.why = f.Find(); c.server.why != "" {
 		return
 	}
@@ -63,7 +65,7 @@ func (c *checker) findServer() {
 // serverRuns says whether the server runs, with pg_steno.
 func (c *checker) serverRuns() {
 	r, s := c.result, &c.server
-	switch pid := c.postmasterPid(); {
+	switch pid := s.found; {
 	case c.Offline:
 	case s.running() && s.err != nil:
 		r.add("server", Unknown, "its rings cannot be read: %s", s.err)
@@ -107,28 +109,6 @@ func (c *checker) writesElsewhere() bool {
 		}
 	}
 	return seen // it holds locks, but not this one; without any, its file system has none, or it is not shown
-}
-
-// postmasterPid is the process of the server in whose data directory the trail is, if it runs; 0: it does not, or that
-// is not known.
-func (c *checker) postmasterPid() int {
-	path, err := filepath.EvalSymlinks(c.trail.Path)
-	if err != nil {
-		return 0
-	}
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(path), "postmaster.pid"))
-	if err != nil {
-		return 0
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil || pid <= 0 {
-		return 0
-	}
-	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil && hasProc() {
-		return 0
-	}
-	return pid
 }
 
 func hasProc() bool {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/private"
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/verify"
@@ -65,7 +66,7 @@ type alarm struct {
 	Seen  time.Time `json:"seen"`           // first
 }
 
-// mostAlarms bounds how many are kept: the first ones.
+// mostAlarms bounds how many are kept: the first ones. Of further ones, there is one for each item and level.
 const mostAlarms = 100
 
 var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
@@ -75,10 +76,14 @@ func (s *state) alarm(a *alarm, now time.Time) {
 	same := func(b alarm) bool {
 		return a.Item == b.Item && (a.What == b.What || a.File == "" && a.Item == "intact" && moments.ReplaceAllString(a.What, "") == moments.ReplaceAllString(b.What, ""))
 	}
-	if slices.ContainsFunc(s.Alarms, same) || len(s.Alarms) == mostAlarms {
+	one := *a
+	if len(s.Alarms) >= mostAlarms && !slices.ContainsFunc(s.Alarms, same) {
+		one = alarm{Item: a.Item, Level: a.Level, What: "and more"}
+		same = func(b alarm) bool { return b.Item == one.Item && b.Level == one.Level && b.What == one.What }
+	}
+	if slices.ContainsFunc(s.Alarms, same) {
 		return
 	}
-	one := *a
 	one.Seen = now
 	s.Alarms = append(s.Alarms, one)
 }
@@ -124,15 +129,13 @@ func (s *state) trust(keys seal.Keys) {
 // anchors are the last blocks that were read: they must still be there.
 func (s *state) anchors() (all []*seal.Anchor) {
 	for _, p := range s.Positions {
-		a := &seal.Anchor{Seal: seal.Seal{SystemID: s.System, Stream: p.Stream, Segment: p.Segment, Block: p.Block, Record: p.Record, Time: toMicros(s.Time)}, From: "of the last check"}
+		a := &seal.Anchor{Seal: seal.Seal{SystemID: s.System, Stream: p.Stream, Segment: p.Segment, Block: p.Block, Record: p.Record, Time: query.Micros(s.Time)}, From: "of the last check"}
 		hash, _ := hex.DecodeString(p.Hash)
 		copy(a.Hash[:], hash)
 		all = append(all, a)
 	}
 	return all
 }
-
-func toMicros(t time.Time) int64 { return t.UnixMicro() - 946684800*1e6 }
 
 // stateFile is the file while it is locked.
 type stateFile struct {

@@ -85,6 +85,20 @@ func (r *Finder) postmaster() (pid uint32, none bool) {
 	return uint32(n), false
 }
 
+// Postmaster is the process of the server in whose data directory the trail is, if it runs; 0: it does not, or that is
+// not known.
+func (r *Finder) Postmaster() int {
+	pid, _ := r.postmaster()
+	const processes = "/proc/self"
+	if _, err := os.Stat(processes); pid == 0 || err != nil {
+		return int(pid)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(processes), strconv.Itoa(int(pid)))); err != nil {
+		return 0 // a crash has left the file
+	}
+	return int(pid)
+}
+
 // InUse says whether the server that uses the file still runs.
 func (r *Finder) InUse() bool {
 	now, err := os.Lstat(r.path)

@@ -368,7 +368,7 @@ var defaults = map[string]string{
 	"steno.log_nested": "on", "steno.log_catalog": "on", "steno.log_referential_checks": "on", "steno.log_extension_scripts": "on",
 	"steno.log_relation": "on", "steno.log_statement": "on", "steno.log_parameter": "on", "steno.log_parameter_max_size": "0",
 	"steno.log_rows":   "on",
-	"steno.rules_file": noRules, "steno.delivery": "wait", minMessages: "warning",
+	"steno.rules_file": noRules, "steno.delivery": "wait", MinMessages: "warning",
 }
 
 // leavesOut says what a value of a setting can leave out of the answer; empty if nothing.
@@ -426,8 +426,8 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 		if value != "wait" && len(a.classes()) > 0 {
 			return "records that found no space in their rings, of which gap records may come later,"
 		}
-	case minMessages:
-		if hidesFailures(value) && len(a.classes()) > 0 {
+	case MinMessages:
+		if HidesFailures(value) && len(a.classes()) > 0 {
 			return "statements that failed before they were planned, and failed logins,"
 		}
 	case "steno.rules_file":

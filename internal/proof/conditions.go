@@ -254,7 +254,7 @@ func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text f
 		if text("run") != "" {
 			one.settings = map[string]string{}
 			for name, value := range r.ExtraPairs {
-				if strings.HasPrefix(string(name), "steno.") || string(name) == minMessages {
+				if strings.HasPrefix(string(name), "steno.") || string(name) == MinMessages {
 					one.settings[string(name)] = string(value)
 				}
 			}
@@ -404,7 +404,7 @@ func (c *conditions) periods(name string) (all []period) {
 		if one := &c.runs[i]; one.settings != nil {
 			value, set := one.settings[name]
 			switch {
-			case !set && name == minMessages: // which earlier versions do not state: what was changed before is kept
+			case !set && name == MinMessages: // which earlier versions do not state: what was changed before is kept
 				value = lastBefore(changes, one.time, defaults[name])
 			case !set || name == "steno.rules_file": // the record of a start has the name of the file
 				value = defaults[name]

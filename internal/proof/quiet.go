@@ -14,12 +14,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// minMessages is the setting.
-const minMessages = "log_min_messages"
+// MinMessages is the setting.
+const MinMessages = "log_min_messages"
 
-// hidesFailures says whether a value of log_min_messages hides errors of processes that run statements. From PostgreSQL 19
+// HidesFailures says whether a value of log_min_messages hides errors of processes that run statements. From PostgreSQL 19
 // on, it is a list of levels, also by type of process.
-func hidesFailures(value string) bool {
+func HidesFailures(value string) bool {
 	level := "warning"
 	of := map[string]string{}
 	for _, one := range strings.Split(strings.ToLower(value), ",") {
@@ -67,7 +67,7 @@ func quiets(r *trail.Record) bool {
 	if mentionsLevel(r.Text) {
 		return !loud.Match(r.Text) && (r.Shape == nil || string(r.Shape.Command) != alterSystem)
 	}
-	return hasParam(r, minMessages) && namesByValue(r.Text)
+	return hasParam(r, MinMessages) && namesByValue(r.Text)
 }
 
 // byValue are how a statement can set a setting whose name is a parameter.
@@ -99,8 +99,8 @@ func hasParam(r *trail.Record, wanted string) (found bool) {
 func selectQuiets(c *trail.Contents) trail.Groups {
 	g := c.SelectText(byValue[0])
 	g.Or(c.SelectText(byValue[1]))
-	g.And(c.SelectValue(minMessages))
-	g.Or(c.SelectText(minMessages))
+	g.And(c.SelectValue(MinMessages))
+	g.Or(c.SelectText(MinMessages))
 	return g
 }
 

@@ -364,7 +364,7 @@ func (n *Names) compareWith(a *askedName, other string) {
 		parts = a.alike(other)
 	}
 	for _, p := range parts {
-		d := distance(strings.ToLower(a.Name), strings.ToLower(p.compared))
+		d := render.Distance(strings.ToLower(a.Name), strings.ToLower(p.compared))
 		if a.Nearest == "" || d < a.distance || d == a.distance && p.shown < a.Nearest {
 			a.Nearest, a.distance = p.shown, d
 		}
@@ -481,7 +481,7 @@ func (n *Names) compare(name string) {
 			continue
 		}
 		short := string(unqualified([]byte(name)))
-		d := min(distance(strings.ToLower(a.Name), strings.ToLower(name)), distance(strings.ToLower(a.Name), strings.ToLower(short)))
+		d := min(render.Distance(strings.ToLower(a.Name), strings.ToLower(name)), render.Distance(strings.ToLower(a.Name), strings.ToLower(short)))
 		if a.Nearest == "" || d < a.distance || d == a.distance && name < a.Nearest {
 			a.Nearest, a.distance = name, d
 		}
@@ -606,27 +606,4 @@ func (n *Names) Look(ctx context.Context, index *trail.Index) []*NameError {
 		return nil
 	}
 	return n.Missing()
-}
-
-// distance is how many characters must be inserted, removed or replaced to make one string of another (Levenshtein).
-func distance(a, b string) int {
-	x, y := []rune(a), []rune(b)
-	const most = 200 // characters that are compared
-	x, y = x[:min(len(x), most)], y[:min(len(y), most)]
-	row := make([]int, len(y)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range x {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range y {
-			cost := 1
-			if x[i] == y[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(y)]
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -163,7 +164,7 @@ func TestDistanceIsThatOfLevenshtein(t *testing.T) {
 	words := []string{"", "a", "ab", "ba", "größe", "grosse", "hr.st", "staff"}
 	for _, a := range words {
 		for _, b := range slices.Backward(words) {
-			if got, want := distance(a, b), plain([]rune(a), []rune(b)); got != want {
+			if got, want := render.Distance(a, b), plain([]rune(a), []rune(b)); got != want {
 				t.Errorf("%q and %q: %d, want %d", a, b, got, want)
 			}
 		}

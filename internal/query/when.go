@@ -18,6 +18,9 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // Moment is a time of the trail, in UTC.
 func Moment(usec int64) time.Time { return time.UnixMicro(usec + epoch.UnixMicro()).UTC() }
 
+// Micros is the reverse of Moment.
+func Micros(t time.Time) int64 { return t.UnixMicro() - epoch.UnixMicro() }
+
 // ParseWhen reads a moment as people write it: an ISO date, a time of day, or both,
 // with an offset or a time zone behind them, UTC when there is none; "now", "today",
 // "yesterday", the latter two with a time of day or without; or an age, such as 10m,

@@ -34,31 +34,36 @@ func CheckFields(names []string) error {
 func nearest(written string, names []string) string {
 	best, least := "", 1+len(written)/3
 	for _, name := range names {
-		if d := distance(strings.ToLower(written), name); d <= least && d < len(name) && (best == "" || d < least) {
+		if d := Distance(strings.ToLower(written), name); d <= least && d < len(name) && (best == "" || d < least) {
 			best, least = name, d
 		}
 	}
 	return best
 }
 
-// distance is how many characters are to be inserted, removed or replaced.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+// mostCompared is how many characters of a name Distance compares.
+const mostCompared = 200
+
+// Distance is how many characters must be inserted, removed or replaced to make one string of another (Levenshtein).
+func Distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	x, y = x[:min(len(x), mostCompared)], y[:min(len(y), mostCompared)]
+	row := make([]int, len(y)+1)
 	for j := range row {
 		row[j] = j
 	}
-	for i := range len(a) {
+	for i := range x {
 		before := row[0]
 		row[0] = i + 1
-		for j := range len(b) {
+		for j := range y {
 			d := before
-			if a[i] != b[j] {
+			if x[i] != y[j] {
 				d = 1 + min(before, row[j], row[j+1])
 			}
 			before, row[j+1] = row[j+1], d
 		}
 	}
-	return row[len(b)]
+	return row[len(y)]
 }
 
 // field is where the value of a field comes from, by what it is. One of them is set.

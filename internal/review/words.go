@@ -41,7 +41,7 @@ func (s *script) next() (words []word, more bool) {
 		case strings.HasPrefix(rest, "--"):
 			s.skipTo("\n")
 		case strings.HasPrefix(rest, "/*"):
-			s.skipNested()
+			s.skipComment()
 		case c == '\\':
 			line, _, _ := strings.Cut(rest, "\n")
 			if len(words) == 0 {
@@ -67,26 +67,6 @@ func (s *script) next() (words []word, more bool) {
 		}
 	}
 	return words, len(words) > 0
-}
-
-// skipNested skips a comment, in which there may be others.
-func (s *script) skipNested() {
-	depth := 0
-	for s.at < len(s.text) {
-		switch rest := s.text[s.at:]; {
-		case strings.HasPrefix(rest, "/*"):
-			depth++
-			s.at += 2
-		case strings.HasPrefix(rest, "*/"):
-			depth--
-			s.at += 2
-			if depth == 0 {
-				return
-			}
-		default:
-			s.at++
-		}
-	}
 }
 
 // lineWords are the words of a line of psql's.

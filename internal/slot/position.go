@@ -113,7 +113,7 @@ func parseTarget(to string, now time.Time) (target, error) {
 		return nil, exit.Usagef("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a time such as 2026-11-21T20:45:13Z or 10m", to)
 	}
 	return func(t *trail.Trail, slot *Slot, force bool) ([]Position, error) {
-		return moment(t, slot, when, when >= micros(now), force)
+		return moment(t, slot, when, when >= query.Micros(now), force)
 	}, nil
 }
 

@@ -121,8 +121,6 @@ func (o *Options) exists(folder *private.Dir) bool {
 }
 
 // micros is a time as the trail has it: microseconds since 2000-01-01 UTC.
-func micros(t time.Time) int64 { return (t.Unix()-946684800)*1e6 + int64(t.Nanosecond()/1000) }
-
 // Create is "steno slot create".
 func Create(opts *Options) error {
 	from := start
@@ -137,7 +135,7 @@ func Create(opts *Options) error {
 		if opts.exists(folder) {
 			return fmt.Errorf("slot %q already exists", opts.Name)
 		}
-		s := &Slot{Name: opts.Name, Created: micros(opts.Now)}
+		s := &Slot{Name: opts.Name, Created: query.Micros(opts.Now)}
 		for _, stream := range t.Streams {
 			if p, ok := from(stream); ok {
 				s.set(p)

@@ -135,6 +135,19 @@ func DeletionsIn(path string, keys *Keys) []Deletion {
 	return all
 }
 
+// DeletionsErr is why the file that says where the deletion records are cannot be read, of the trail in a directory; nil:
+// it can, or does not exist.
+func DeletionsErr(path string) error {
+	file, err := OpenFile(filepath.Join(path, retentionFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		file.Close()
+	}
+	return err
+}
+
 // Deletions are the latest ones that the stream's trail knows of, of all its streams.
 func (s *Stream) Deletions() []Deletion { return DeletionsIn(filepath.Dir(s.Path), s.keys) }
 

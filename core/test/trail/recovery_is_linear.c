@@ -163,3 +163,45 @@ TEST(recovery_from_torn_blocks_with_gaps_is_linear)
 	open_cheaply(2 * BLOCKS);
 	expect_end(good, 1, len - PAYLOAD - good);
 }
+
+/*
+ * Blocks that look shortened: inside each, headers have the next number, and say that most of the file is their
+ * payload.  Somebody who can write to the trail must not be able to make a start slow.
+ */
+TEST(recovery_from_forged_shortened_blocks_is_linear)
+{
+	enum
+	{
+		OUTERS = 100, INNERS = 8, TAIL = 1024 * 1024
+	};
+	StenoBlockHeader h = {0};
+	uint8_t		chain[STENO_HASH_SIZE] = {1};
+	uint64_t	number;
+	int			i;
+
+	make(2, OUTERS * ((INNERS + 1) * STENO_BLOCK_HEADER + 16) + TAIL);
+	for (number = 3; number < 3 + OUTERS; number++)
+	{
+		h = (StenoBlockHeader) {.stored = INNERS * STENO_BLOCK_HEADER, .raw = 1, .records = 1, .block = number,
+			.first_record = number + 6, .payload_sum = 1};
+		steno_block_header_write(bytes + len, &h);
+		steno_block_header_seal(bytes + len, chain);
+		len += STENO_BLOCK_HEADER;
+		h.stored = TAIL;
+		h.block = number + 1;
+		for (i = 0; i < INNERS; i++)
+		{
+			steno_block_header_write(bytes + len, &h);
+			steno_block_header_seal(bytes + len, chain);
+			len += STENO_BLOCK_HEADER;
+		}
+		memset(bytes + len, 'x', 16);
+		len += 16;
+	}
+	memset(bytes + len, 'y', TAIL);
+	len += TAIL;
+	open_cheaply(OUTERS * (INNERS + 2));
+	CHECK(t.found.damaged);
+	trail_close(&t);
+	free(bytes);
+}

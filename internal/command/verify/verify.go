@@ -84,7 +84,8 @@ is damaged, but something could not be read or checked, such as a file without
 permission, or seals in encrypted segments whose key is missing. A last block
 that the server did not finish writing is a warning, not damage. With
 --fail-on-loss, it is also 1 if records were lost, as gap records or the rings of
-the running server tell, and with --max-age, if the last block is older: a server
+the running server tell, and 3 if a server runs whose rings were not found or
+cannot be read. With --max-age, it is also 1 if the last block is older: a server
 that does nothing writes nothing.`,
 		Example: `  steno verify
   steno verify /var/lib/postgresql/15/main/pg_steno
@@ -147,19 +148,23 @@ func verifyRun(ctx context.Context, opts *Options) error {
 }
 
 // askServer warns of what the running server knows and the trail does not. Where no server runs, nothing is to be said.
-// It returns how many records are lost by what it knows.
-func askServer(report *verifier.Report, t *trail.Trail, rings []string) (lost int64) {
+// It returns how many records are lost by what it knows, or why that of a server that runs is not known.
+func askServer(report *verifier.Report, t *trail.Trail, rings []string) (lost int64, unknown string) {
 	server := live.New(t, rings)
-	if server.Find() != "" {
-		return 0
+	if why := server.Find(); why != "" && server.Postmaster() != 0 {
+		return 0, why
+	} else if why != "" {
+		return 0, ""
 	}
 	defer server.Close()
 	n, err := server.Unrecorded()
-	if err == nil && n > 0 {
-		report.Warn("the running server has dropped %d records of which the trail does not know yet: they are recorded when it can write, and their sessions have ended or go on; verify again after steno.flush()", n)
-		return int64(n)
+	if err != nil {
+		return 0, err.Error()
 	}
-	return 0
+	if n > 0 {
+		report.Warn("the running server has dropped %d records of which the trail does not know yet: they are recorded when it can write, and their sessions have ended or go on; verify again after steno.flush()", n)
+	}
+	return int64(n), ""
 }
 
 // tries bounds how often a trail is read that loses segments by policy meanwhile.
@@ -182,8 +187,12 @@ func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks, by se
 		if err := report.Acknowledge(t, by); err != nil {
 			return nil, err
 		}
-		if n := askServer(report, t, opts.Rings); n > 0 && opts.FailOnLoss {
-			report.Fail("the running server has dropped %d records", n)
+		lost, unknown := askServer(report, t, opts.Rings)
+		if lost > 0 && opts.FailOnLoss {
+			report.Fail("the running server has dropped %d records", lost)
+		}
+		if unknown != "" && opts.FailOnLoss {
+			report.Unreadable = append(report.Unreadable, verifier.Problem{What: "what the running server has dropped is not known: " + unknown + "; name its rings with --rings"})
 		}
 		if report.Recorded, err = proof.Recorded(ctx, t.Index(), trail.MinTime, trail.MaxTime); err != nil {
 			return nil, err
