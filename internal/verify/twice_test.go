@@ -10,7 +10,8 @@ import (
 // TestBlocksOfTwoTrailsCountOnce has a trail and copies of it: the same, an older one, and one that continued otherwise.
 func TestBlocksOfTwoTrailsCountOnce(t *testing.T) {
 	s := newSuite(t)
-	verify := func(all ...files) *Report {
+	join := func(all ...files) *trail.Trail {
+		t.Helper()
 		var trails []*trail.Trail
 		for _, f := range all {
 			dir := t.TempDir()
@@ -21,7 +22,11 @@ func TestBlocksOfTwoTrailsCountOnce(t *testing.T) {
 			}
 			trails = append(trails, one)
 		}
-		r, err := Trail(t.Context(), trail.Join(trails...), nil, Checks{Keys: s.keys})
+		return trail.Join(trails...)
+	}
+	verify := func(all ...files) *Report {
+		t.Helper()
+		r, err := Trail(t.Context(), join(all...), nil, Checks{Keys: s.keys})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,5 +75,28 @@ func TestBlocksOfTwoTrailsCountOnce(t *testing.T) {
 	forked := older.clone().appended(0, 1, false)
 	if r := verify(s.original, forked); r.Blocks != alone.Blocks+1 || r.Records != alone.Records+1 {
 		t.Errorf("%d blocks instead of %d: %v", r.Blocks, alone.Blocks+1, r.Problems)
+	}
+
+	// whoever reads both reads each record once, and leaves out only a trail of which the other one has all
+	for _, one := range []struct {
+		all     []files
+		more    int64
+		streams int
+	}{
+		{[]files{s.original, s.original.clone()}, 0, 2}, {[]files{older, s.original}, 0, 2}, {[]files{s.original, forked}, 1, 3}, {[]files{forked, s.original}, 1, 3},
+		{[]files{s.original, s.original.clone().appended(0, 2, false)}, 2, 2},
+	} {
+		both := join(one.all...)
+		records := int64(0)
+		scan := both.Index().Scan(t.Context(), trail.ScanOptions{Since: trail.MinTime, Until: trail.MaxTime, Parts: true, Raw: true, Warn: func(err error) { t.Error(err) }})
+		for r := scan.Reader(); r.Next(); {
+			if r.Record.Kind != trail.KindData {
+				records++
+			}
+		}
+		scan.Close()
+		if got := len(both.Once()); records != alone.Records+one.more || got != one.streams {
+			t.Errorf("%d records instead of %d, %d streams instead of %d", records, alone.Records+one.more, got, one.streams)
+		}
 	}
 }
