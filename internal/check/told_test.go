@@ -3,6 +3,7 @@ package check
 import (
 	"crypto/ed25519"
 	"fmt"
+	"github.com/pg-steno/pg_steno/internal/query"
 	"maps"
 	"os"
 	"path/filepath"
@@ -74,7 +75,7 @@ func (c *checked) check(after time.Duration, change ...func(*Options)) *Result {
 	c.Helper()
 	o := &Options{
 		Open: func() (*trail.Trail, error) { return c.open(c.dir) }, Keys: maps.Clone(c.keys), State: c.state, Offline: true,
-		Remember: 24 * time.Hour, DiskWarning: 101, DiskCritical: 101, SlotWarning: 80, Now: fromMicros(c.now).Add(after),
+		Remember: 24 * time.Hour, DiskWarning: 101, DiskCritical: 101, SlotWarning: 80, Now: query.Moment(c.now).Add(after),
 	}
 	for _, f := range change {
 		f(o)
@@ -141,7 +142,7 @@ func TestWhatRecordsTellIsReported(t *testing.T) {
 	}{
 		{"dropped", func(c *checked) {
 			c.Put(&trailtest.Record{Kind: trail.KindGap, Session: bob(), Seq: 6, Time: c.now, Extra: []string{"count", "5", "first_seq", "1", "last_seq", "5", "reason", "ring full"}})
-		}, "losses CRITICAL: 5 records dropped at ", "dropped_records_total", 5},
+		}, "losses CRITICAL: 5 records dropped, as the trail tells at ", "dropped_records_total", 5},
 		{"refused", server("recovered", "refused", "3", "since", "a", "until", "b", "reason", "disk full"), "losses CRITICAL: 3 statements refused from a until b (disk full)", "refused_statements_total", 3},
 		{"waited", server("recovered", "refused", "0", "since", "a", "until", "b", "reason", "disk full"), "losses WARNING: the trail could not be written from a until b (disk full)", "refused_statements_total", 0},
 		{"lost", server("lost", "stream", "0", "blocks", "3-5"), "losses CRITICAL: blocks 3-5 of stream 0 were lost at ", "lost_blocks_total", 3},
@@ -505,8 +506,8 @@ func TestDamageIsTheSameAtAnotherTime(t *testing.T) {
 	for i := range 2 * mostAlarms {
 		s.alarm(&alarm{Item: "losses", What: fmt.Sprint(i)}, time.Now())
 	}
-	if len(s.Alarms) != mostAlarms {
-		t.Errorf("%d are kept", len(s.Alarms))
+	if n := len(s.Alarms); n != mostAlarms+1 || s.Alarms[n-1].What != "and more" {
+		t.Errorf("%d are kept, the last one %v", n, s.Alarms[n-1])
 	}
 }
 
