@@ -203,7 +203,7 @@ steno_payload_is_good(int fd, uint64_t offset, const StenoBlockHeader *h)
 	return check_payload(fd, offset, h) == PAYLOAD_GOOD;
 }
 
-/* How much is hashed to find blocks inside shortened ones, in sizes of the file: forged headers must not make a start slow. */
+/* How much is hashed to find blocks inside shortened ones, in sizes of the file: forgeries must not slow a start. */
 #define SEARCH_MOST 4
 
 /*

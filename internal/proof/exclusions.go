@@ -26,6 +26,7 @@ type Needs struct {
 	Catalogs bool // reads of nothing but pg_catalog
 	Texts    bool // texts and parameters
 	Rows     bool // how many rows statements returned
+	Failures bool // what has failed
 }
 
 // NewExclusions is for a range of times. Settings at its beginning are known from records before it.
@@ -77,13 +78,15 @@ func (e *Exclusions) List(begins bool) (all []string, lacking bool) {
 	return append(all, e.c.unread...), lacking
 }
 
-// blanks are settings that leave out of records what an answer looks at. Others leave out records.
-var blanks = struct{ objects, texts []string }{
-	objects: []string{"steno.log_relation"},
-	texts:   []string{"steno.log_statement", "steno.log_parameter", "steno.log_parameter_max_size"},
+// blanks are settings that leave out of records what an answer looks at, or the records of failures. Others leave out
+// other records.
+var blanks = struct{ objects, failures, texts []string }{
+	objects:  []string{"steno.log_relation"},
+	failures: []string{MinMessages},
+	texts:    []string{"steno.log_statement", "steno.log_parameter", "steno.log_parameter_max_size"},
 }
 
-// LeftOut says which settings have left out of records what a filter looks at, and when: relations, texts, parameters.
+// LeftOut says which settings have left out of records what a filter looks at, and when: relations, texts, parameters, failures.
 // Blocks are read that, by the indexes, tell of settings. Whatever else an answer may lack, it does not say.
 func LeftOut(ctx context.Context, x *trail.Index, since, until int64, n Needs) (all []error) {
 	var only []string
@@ -92,6 +95,9 @@ func LeftOut(ctx context.Context, x *trail.Index, since, until int64, n Needs) (
 	}
 	if n.Texts {
 		only = append(only, blanks.texts...)
+	}
+	if n.Failures {
+		only = append(only, blanks.failures...)
 	}
 	if len(only) == 0 {
 		return nil

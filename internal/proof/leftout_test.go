@@ -31,6 +31,8 @@ func TestAnswersSayWhichSettingsHideThem(t *testing.T) {
 		{"nothing is looked at", small{settings: []string{"steno.log_statement", "off"}}, Needs{}, ""},
 		{"since a reload", off("steno.log_relation", "off", server, "server"), Needs{Objects: true}, "since "},
 		{"of a session", off("steno.log_relation", "off", bob, "session"), Needs{Objects: true}, `of user "bob" were not recorded in 1 session`},
+		{"failures", small{settings: []string{"log_min_messages", "panic"}}, Needs{Failures: true}, `statements that failed before they were planned, and failed logins, were not recorded throughout: log_min_messages = "panic"`},
+		{"failures that are logged", small{settings: []string{"log_min_messages", "error"}}, Needs{Failures: true}, ""},
 		{"other settings", small{settings: []string{"steno.log", "none"}}, Needs{Objects: true}, ""},
 	} {
 		t.Run(one.name, func(t *testing.T) {

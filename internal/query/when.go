@@ -180,17 +180,17 @@ var errNoAge = errors.New("not an age")
 var (
 	units = map[string]time.Duration{
 		"us": time.Microsecond, "ms": time.Millisecond,
-		"s": time.Second, "sec": time.Second, "second": time.Second, "seconds": time.Second,
-		"m": time.Minute, "min": time.Minute, "minute": time.Minute, "minutes": time.Minute,
-		"h": time.Hour, "hour": time.Hour, "hours": time.Hour,
+		"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
+		"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
+		"h": time.Hour, "hr": time.Hour, "hrs": time.Hour, "hour": time.Hour, "hours": time.Hour,
 		"d": 24 * time.Hour, "day": 24 * time.Hour, "days": 24 * time.Hour,
 		"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour, "weeks": 7 * 24 * time.Hour,
 	}
-	monthUnits = map[string]int{"mo": 1, "mon": 1, "month": 1, "months": 1, "y": 12, "year": 12, "years": 12}
+	monthUnits = map[string]int{"mo": 1, "mon": 1, "mons": 1, "month": 1, "months": 1, "y": 12, "yr": 12, "yrs": 12, "year": 12, "years": 12}
 )
 
-// mostMonths bounds the months of an age: so many years are before the trail's time.
-const mostMonths = 12 * 100_000
+// mostMonths bounds the months of an age: a year before the first one is no time that anybody means.
+const mostMonths = 12 * 2000
 
 // parseAge reads numbers with units, such as 1d12h. Upper and lower case are the same, but M is refused: it may be
 // meant as months.

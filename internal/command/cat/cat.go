@@ -169,7 +169,7 @@ func catRun(ctx context.Context, opts *Options) error {
 		out.Flush()
 		w.Warn(lacks)
 	}
-	needs := proof.Needs{Objects: len(opts.Objects) > 0, Texts: len(opts.Grep) > 0}
+	needs := proof.Needs{Objects: len(opts.Objects) > 0, Texts: len(opts.Grep) > 0, Failures: opts.Failed || len(opts.SQLStates) > 0}
 	for _, lacks := range proof.LeftOut(ctx, index, filter.Since, filter.Until, needs) {
 		out.Flush()
 		w.Warn(lacks)

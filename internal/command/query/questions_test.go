@@ -586,7 +586,7 @@ func (x *randomTrail) answer(q *question) (all []line) {
 }
 
 // lacksNothing says that nothing in the trail can make an answer incomplete: no record is lost or leaves something out,
-// and each value that is asked for is in some record.
+// and each value that is asked for is in some record before the end of the range: a proof has little of what comes later.
 func (x *randomTrail) lacksNothing(q *question) bool {
 	for i := range x.lines {
 		l := &x.lines[i]
@@ -597,7 +597,7 @@ func (x *randomTrail) lacksNothing(q *question) bool {
 	for _, c := range q.conditions {
 		for _, v := range c.values {
 			one := c.with(v)
-			if !slices.ContainsFunc(x.lines, func(l line) bool { return one(&l) }) {
+			if !slices.ContainsFunc(x.lines, func(l line) bool { return l.str("time") <= q.until && one(&l) }) {
 				return false
 			}
 		}
@@ -613,7 +613,7 @@ func (x *randomTrail) mayLack(q *question) string {
 			continue
 		}
 		for _, c := range q.conditions {
-			others := func(o condition) bool { return o.flag != c.flag && o.holds(l) == o.not }
+			others := func(o condition) bool { return (o.flag != c.flag || o.not) && o.holds(l) == o.not }
 			if !c.not && c.hides != nil && c.hides(l) && !c.holds(l) && !slices.ContainsFunc(q.conditions, others) {
 				return "hidden in " + l.text
 			}
