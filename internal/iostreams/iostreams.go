@@ -87,6 +87,11 @@ func (s *IOStreams) Width() int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
+	if file, ok := s.Out.(*os.File); ok { // its terminal may have another size by now
+		if now, isTerminal := terminal(file); isTerminal && now > 0 {
+			return now
+		}
+	}
 	if s.width > 0 {
 		return s.width
 	}

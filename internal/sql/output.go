@@ -1,15 +1,12 @@
-// Writes results: as a table for people, CSV and JSON for programs, Markdown for documents. DuckDB could
+// Writes results: as a table for people (table.go), CSV and JSON for programs, Markdown for documents. DuckDB could
 // write some of these, but not so that no text reaches a terminal or a spreadsheet unescaped.
 
 package sql
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/pg-steno/pg_steno/internal/render"
 )
@@ -24,6 +21,10 @@ type Output struct {
 	CSVUnsafe bool
 	// MaxWidth cuts values of a table that are longer; 0: none.
 	MaxWidth int
+	// Expanded shows a table with a line for each value: on, off, or auto, which is when its rows are longer than Width.
+	Expanded string
+	// Width is that of the terminal; 0: there is none.
+	Width int
 	// NoHeader leaves out the line of column names of CSV.
 	NoHeader bool
 }
@@ -138,110 +139,4 @@ func writeMarkdown(w *bufio.Writer, r *Result) error {
 		}
 		return append(line, '\n')
 	})
-}
-
-// What of a table is kept to find out how wide its columns are. Rows after that are as wide.
-const (
-	maxTableRows  = 1000
-	maxTableBytes = 4 << 20
-)
-
-func (o *Output) writeTable(w *bufio.Writer, r *Result) error {
-	widths := make([]int, len(r.Columns))
-	var names []string
-	for i := range r.Columns {
-		name := render.Safe(r.Columns[i].Name)
-		names = append(names, name)
-		widths[i] = utf8.RuneCountInString(name)
-	}
-	var value []byte
-	cell := func(i int) []byte {
-		value = r.Append(value[:0], i)
-		return o.cut(render.AppendSafe(nil, value))
-	}
-	var kept [][][]byte
-	size, more := 0, true
-	var err error
-	for len(kept) < maxTableRows && size < maxTableBytes {
-		if more, err = r.Next(); err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		row := make([][]byte, len(r.Columns))
-		for i := range row {
-			row[i] = cell(i)
-			size += len(row[i]) + 24
-			widths[i] = max(widths[i], utf8.RuneCount(row[i]))
-		}
-		kept = append(kept, row)
-	}
-	line := func(dst []byte, i int, text []byte) []byte {
-		if i > 0 {
-			dst = append(dst, " | "...)
-		}
-		pad := widths[i] - utf8.RuneCount(text)
-		if pad < 0 {
-			pad = 0
-		}
-		blanks := bytes.Repeat([]byte(" "), pad)
-		if r.Columns[i].Numeric {
-			return append(append(dst, blanks...), text...)
-		}
-		if dst = append(dst, text...); i < len(widths)-1 {
-			dst = append(dst, blanks...)
-		}
-		return dst
-	}
-	var buf, rule []byte
-	for i, name := range names {
-		buf = line(buf, i, []byte(name))
-		if i > 0 {
-			rule = append(rule, "-+-"...)
-		}
-		rule = append(rule, strings.Repeat("-", widths[i])...)
-	}
-	fmt.Fprintf(w, "%s\n%s\n", bytes.TrimRight(buf, " "), rule)
-	count := 0
-	for _, row := range kept {
-		buf = buf[:0]
-		for i := range row {
-			buf = line(buf, i, row[i])
-		}
-		w.Write(append(buf, '\n'))
-		count++
-	}
-	kept = nil
-	if more {
-		err = lines(w, r, func(dst []byte) []byte {
-			for i := range r.Columns {
-				dst = line(dst, i, cell(i))
-			}
-			count++
-			return append(dst, '\n')
-		})
-	}
-	if err != nil {
-		return err
-	}
-	if count == 1 {
-		_, err = fmt.Fprintf(w, "(1 row)\n")
-	} else {
-		_, err = fmt.Fprintf(w, "(%d rows)\n", count)
-	}
-	return err
-}
-
-// cut shortens a value that is too wide.
-func (o *Output) cut(s []byte) []byte {
-	if o.MaxWidth == 0 || len(s) <= o.MaxWidth || utf8.RuneCount(s) <= o.MaxWidth {
-		return s
-	}
-	n := 0
-	for range o.MaxWidth - 1 {
-		_, size := utf8.DecodeRune(s[n:])
-		n += size
-	}
-	return append(s[:n:n], "…"...)
 }

@@ -17,19 +17,22 @@ import (
 // node is a node of DuckDB's parsed statements, as json_serialize_sql shows them.
 type node = map[string]any
 
-// push returns the statements with conditions passed down; ok is false if there are none, or if
-// they are not all SELECT.
-func (db *DB) push(statement string) (changed string, ok bool) {
-	serialized, err := db.scalar("SELECT json_serialize_sql(CAST($1 AS VARCHAR))", statement)
+// parse returns parsed statements; nil if they are not all SELECT.
+func (db *DB) parse(statements string) (tree node) {
+	serialized, err := db.scalar("SELECT json_serialize_sql(CAST($1 AS VARCHAR))", statements)
 	if err != nil {
-		return "", false
+		return nil
 	}
-	var tree node
 	d := json.NewDecoder(strings.NewReader(serialized))
 	d.UseNumber()
 	if d.Decode(&tree) != nil || tree["error"] != false {
-		return "", false
+		return nil
 	}
+	return tree
+}
+
+// push returns parsed statements with conditions passed down, which it changes; ok is false if there are none.
+func (db *DB) push(tree node) (changed string, ok bool) {
 	p := &pusher{db: db, named: namesMoment(tree)}
 	p.walk(tree)
 	if p.hidden {
@@ -107,20 +110,7 @@ func (p *pusher) keepNames(selects node) func() {
 
 // hasSelect says whether an expression has a subquery.
 func hasSelect(v any) bool {
-	switch v := v.(type) {
-	case []any:
-		return slices.ContainsFunc(v, hasSelect)
-	case node:
-		if v["type"] == "SELECT_NODE" {
-			return true
-		}
-		for _, one := range v {
-			if hasSelect(one) {
-				return true
-			}
-		}
-	}
-	return false
+	return has(v, "", func(n node) bool { return n["type"] == "SELECT_NODE" })
 }
 
 func stringOf(v any) string {

@@ -4,6 +4,7 @@
 //
 //	tables.go      the tables and views
 //	pushdown.go    what a statement asks of the records of each table
+//	headings.go    how columns are headed that it gives no name
 //	asked.go       the names that it compares columns with
 //	conditions.go  which blocks need not be read because of that
 //	scan.go        the table functions that DuckDB calls
@@ -11,7 +12,7 @@
 //	vector.go      DuckDB's vectors
 //	value.go       the values of a result
 //	export.go      all records as a Parquet file or a database
-//	output.go      a result as a table, CSV, JSON or Markdown
+//	output.go      a result as CSV, JSON or Markdown; table.go: as a table, or one line for each value
 //
 // Nothing is read or written but the trail and the files that Options name, unless they allow it.
 package sql
@@ -84,8 +85,9 @@ type DB struct {
 	database duckdb.Database
 	conn     duckdb.Connection
 	failure  failure
-	fresh    bool // the index is that of a trail that no statement has read yet
-	changed  bool // a statement may have made tables that hide ours
+	fresh    bool        // the index is that of a trail that no statement has read yet
+	changed  bool        // a statement may have made tables that hide ours
+	heads    [][]heading // of the columns of the statements that are executed
 
 	mu      sync.Mutex // of what follows, which DuckDB's threads use
 	ctx     context.Context
@@ -401,10 +403,12 @@ func (db *DB) prepare(ctx context.Context, statements string) (changed string, o
 	} else {
 		db.warn(err)
 	}
-	if db.changed {
+	tree := db.parse(statements)
+	db.heads = db.headings(tree, statements)
+	if tree == nil || db.changed {
 		return "", false
 	}
-	return db.push(statements)
+	return db.push(tree)
 }
 
 // errNotPrepared says that changed statements cannot be executed, and that nothing was.
@@ -473,14 +477,9 @@ func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duck
 		}
 		return db.error(duckdb.PrepareError(prepared))
 	}
+	var names []string
 	if original != "" && slices.ContainsFunc(columnNames(prepared), showsChanges) {
-		names, shown := db.names(original, i), show
-		show = func(r *Result) error {
-			for k := range min(len(names), len(r.Columns)) {
-				r.Columns[k].Name = names[k]
-			}
-			return shown(r)
-		}
+		names = db.names(original, i)
 	}
 	if !db.options.AllowFiles {
 		switch duckdb.PreparedStatementType(prepared) {
@@ -493,7 +492,15 @@ func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duck
 	default:
 		db.changed = true
 	}
-	err := db.execute(ctx, prepared, show)
+	err := db.execute(ctx, prepared, func(r *Result) error {
+		for k := range min(len(names), len(r.Columns)) {
+			r.Columns[k].Name = names[k]
+		}
+		if int(i) < len(db.heads) {
+			apply(db.heads[i], r.Columns)
+		}
+		return show(r)
+	})
 	if original != "" {
 		return withoutLine(err)
 	}

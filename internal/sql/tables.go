@@ -34,6 +34,11 @@ var ofRelations = append(ofRecords[:len(ofRecords):len(ofRecords)], "relation")
 // who are the columns that say who did something.
 const who = `session, "user", role, app_user, database, application, client`
 
+// ordered are the columns of trail, those that people look at first before the others.
+const ordered = firstColumns + `, * EXCLUDE (` + firstColumns + `)`
+
+const firstColumns = `time, "user", database, command, text, "rows", duration, outcome, sqlstate, message, application, client, role, app_user`
+
 // Tables are all tables and views.
 var Tables = []Table{
 	{Name: "trail", Doc: "a row for each record", Columns: trailColumns, passes: ofRecords},
@@ -42,14 +47,14 @@ var Tables = []Table{
 	{Name: "columns", Doc: "a row for each column of a relation that a statement reads or writes", passes: ofRelations,
 		Columns: append(columnColumns[:len(columnColumns):len(columnColumns)], trailColumns...)},
 	{Name: "sessions", Doc: "a row for each session that has a record in the range",
-		query: `SELECT session, min(session_start) AS started, max(time) FILTER (kind = 'disconnect') AS ended,
-  max(duration) FILTER (kind = 'disconnect') AS duration, any_value(pid) AS pid,
-  arg_min("user", seq) AS "user", list(DISTINCT role) FILTER (role IS NOT NULL) AS roles,
-  list(DISTINCT app_user) FILTER (app_user IS NOT NULL) AS app_users, any_value(database) AS database,
-  list(DISTINCT application) FILTER (application IS NOT NULL) AS applications, any_value(client) AS client,
-  any_value(backend_type) AS backend_type, any_value(auth_method) AS auth_method, any_value(identity) AS identity,
+		query: `SELECT min(session_start) AS started, max(time) FILTER (kind = 'disconnect') AS ended,
+  max(duration) FILTER (kind = 'disconnect') AS duration, arg_min("user", seq) AS "user", any_value(database) AS database,
+  any_value(client) AS client, list(DISTINCT application) FILTER (application IS NOT NULL) AS applications,
   count(*) FILTER (kind = 'statement') AS statements, count(*) FILTER (failed) AS failures,
-  sum("rows") FILTER (kind = 'statement' AND depth = 0) AS "rows", min(time) AS first_seen, max(time) AS last_seen
+  sum("rows") FILTER (kind = 'statement' AND depth = 0) AS "rows", session, any_value(pid) AS pid,
+  list(DISTINCT role) FILTER (role IS NOT NULL) AS roles, list(DISTINCT app_user) FILTER (app_user IS NOT NULL) AS app_users,
+  any_value(backend_type) AS backend_type, any_value(auth_method) AS auth_method, any_value(identity) AS identity,
+  min(time) AS first_seen, max(time) AS last_seen
 FROM steno_trail(conditions) GROUP BY session`,
 		docs: [][2]string{{"session", "ID of the session"}, {"started", "when it started"}, {"ended", "when it ended; NULL: its end is not in the range"},
 			{"duration", "how long it lasted"}, {"pid", "process ID"}, {"user", "session user, of its first record"},
@@ -59,38 +64,37 @@ FROM steno_trail(conditions) GROUP BY session`,
 			{"failures", "records of what failed"}, {"rows", "rows returned or changed by the client's statements"},
 			{"first_seen", "time of its first record"}, {"last_seen", "time of its last record"}}},
 	{Name: "transactions", Doc: "a row for each end of a transaction that wrote, or was prepared", passes: []string{"user", "role", "app_user", "database", "application"},
-		query: `SELECT ` + who + `, xid, time - duration AS started, time AS ended, duration,
-  extra['event'] AS event, extra['event'] IN ('commit', 'commit prepared') AS committed,
-  TRY_CAST(extra['statements'] AS BIGINT) AS statements, extra['gid'] AS gid, extra['commit_lsn'] AS commit_lsn,
-  extra['end_lsn'] AS end_lsn, TRY_CAST(extra['timeline'] AS BIGINT) AS timeline, sqlstate, message
+		query: `SELECT time AS ended, extra['event'] AS event, extra['event'] IN ('commit', 'commit prepared') AS committed, "user", database,
+  TRY_CAST(extra['statements'] AS BIGINT) AS statements, duration, xid, sqlstate, message, time - duration AS started,
+  role, app_user, application, client, session, extra['gid'] AS gid, extra['commit_lsn'] AS commit_lsn,
+  extra['end_lsn'] AS end_lsn, TRY_CAST(extra['timeline'] AS BIGINT) AS timeline
 FROM steno_trail(conditions || '{"kinds":["transaction"]}') WHERE kind = 'transaction'`,
 		docs: [][2]string{{"started", "when it started"}, {"ended", "when it ended"}, {"duration", "how long it lasted"},
 			{"event", "`commit`, `abort`, `prepare`, `commit prepared` or `rollback prepared`"}, {"committed", "whether it took effect"},
 			{"statements", "top-level statements up to its end"}, {"gid", "name of a prepared transaction"},
 			{"commit_lsn", "where the WAL record of the commit begins"}, {"end_lsn", "and ends"}, {"timeline", "timeline of the server"}}},
 	{Name: "statements", Doc: "a row for all statements that differ only in constants", passes: []string{"class", "command"},
-		query: `SELECT fingerprint, class, command, any_value(text) AS text,
-  count(*) AS calls, count(*) FILTER (failed) AS errors, sum("rows") AS "rows",
-  to_microseconds(CAST(sum(duration_us) AS BIGINT)) AS total, to_microseconds(quantile_disc(duration_us, 0.5)) AS p50,
-  to_microseconds(quantile_disc(duration_us, 0.99)) AS p99, to_microseconds(max(duration_us)) AS longest,
-  min(time) AS first_seen, max(time) AS last_seen
+		query: `SELECT count(*) AS calls, to_microseconds(CAST(sum(duration_us) AS BIGINT)) AS total,
+  to_microseconds(quantile_disc(duration_us, 0.5)) AS p50, to_microseconds(quantile_disc(duration_us, 0.99)) AS p99,
+  to_microseconds(max(duration_us)) AS longest, count(*) FILTER (failed) AS errors, sum("rows") AS "rows",
+  class, command, any_value(text) AS text, fingerprint, min(time) AS first_seen, max(time) AS last_seen
 FROM steno_trail(conditions) WHERE kind = 'statement' GROUP BY fingerprint, class, command`,
 		docs: [][2]string{{"text", "text of one of them"},
 			{"calls", "how often it ran"}, {"errors", "how often it failed"}, {"rows", "rows returned or changed by all"}, {"total", "duration of all"},
 			{"p50", "median of the durations"}, {"p99", "99th percentile"}, {"longest", "longest duration"},
 			{"first_seen", "when it first ran"}, {"last_seen", "when it last ran"}}},
 	{Name: "failed_logins", Doc: "refused connections", passes: []string{"time", "user", "database", "application", "sqlstate", "message"},
-		query: `SELECT time, "user", database, client, address, application, auth_method, identity, sqlstate, message, session, seq
+		query: `SELECT time, "user", database, address, sqlstate, message, application, auth_method, identity, client, session, seq
 FROM steno_trail(conditions || '{"kinds":["auth_failed"]}') WHERE kind = 'auth_failed'`},
 	{Name: "failures", Doc: "what failed, was refused or was interrupted", passes: ofRecords,
-		query: `SELECT * FROM steno_trail(conditions || '{"failed":true}') WHERE failed`},
+		query: `SELECT ` + ordered + ` FROM steno_trail(conditions || '{"failed":true}') WHERE failed`},
 	{Name: "privileged", Doc: "statements about roles, privileges, policies, extensions and the server's configuration", passes: ofRecords,
-		query: `SELECT * FROM steno_trail(conditions || '{"any":[{"classes":["role","setting"]},{"kinds":["setting"]},{"commands":[` + quotedList(statement.Privileged, `"`) + `]}]}')
+		query: `SELECT ` + ordered + ` FROM steno_trail(conditions || '{"any":[{"classes":["role","setting"]},{"kinds":["setting"]},{"commands":[` + quotedList(statement.Privileged, `"`) + `]}]}')
 WHERE class IN ('role', 'setting') OR kind = 'setting' OR command IN (` + quotedList(statement.Privileged, `'`) + `)`},
 	{Name: "ddl", Doc: "statements of class `ddl`", passes: ofRecords,
-		query: `SELECT * FROM steno_trail(conditions || '{"classes":["ddl"]}') WHERE class = 'ddl'`},
+		query: `SELECT ` + ordered + ` FROM steno_trail(conditions || '{"classes":["ddl"]}') WHERE class = 'ddl'`},
 	{Name: "grants", Doc: "GRANT, REVOKE and ALTER DEFAULT PRIVILEGES", passes: ofRecords,
-		query: `SELECT * FROM steno_trail(conditions || '{"commands":[` + quotedList(statement.Grants, `"`) + `]}') WHERE command IN (` + quotedList(statement.Grants, `'`) + `)`},
+		query: `SELECT ` + ordered + ` FROM steno_trail(conditions || '{"commands":[` + quotedList(statement.Grants, `"`) + `]}') WHERE command IN (` + quotedList(statement.Grants, `'`) + `)`},
 	{Name: "settings_changed", Doc: "changes of the server's settings and of pg_steno's, with ALTER SYSTEM, ALTER ROLE … SET and ALTER DATABASE … SET",
 		passes: []string{"time", "user", "role", "app_user", "database", "application", "kind", "command", "text", "outcome"},
 		query: `WITH changes AS (SELECT time, kind, ` + who + `, command, text, extra['name'] AS name, extra['old'] AS old_value, extra['new'] AS new_value,
@@ -103,7 +107,9 @@ WINDOW before AS (PARTITION BY kind, extra['name'], extra['source'] ORDER BY tim
 altered AS (SELECT time, session, seq, regexp_matches(text, '(?i)\bSYSTEM\s+SET\s') AS sets,
   lower(regexp_extract(text, '(?i)\bSYSTEM\s+(?:SET|RESET)\s+"?([a-z0-9_.]+)', 1)) AS name
 FROM changes WHERE command = 'ALTER SYSTEM' AND outcome = 'ok')
-SELECT c.* EXCLUDE (source, previous, was_altered), CASE WHEN c.source = 'server' THEN
+SELECT c.time, c.name, c.old_value, c.new_value, c."user", c.database, c.command, c.text, c.outcome, c.rolled_back, c.file, c.line,
+  c.* EXCLUDE (source, previous, was_altered, time, name, old_value, new_value, "user", database, command, text, outcome, rolled_back, file, line),
+  CASE WHEN c.source = 'server' THEN
   (SELECT max_by(a.session || '/' || a.seq, a.time) FROM altered a
    WHERE a.time <= c.time AND a.time > coalesce(c.previous, '-infinity') AND
      CASE WHEN a.sets THEN a.name = c.name AND coalesce(c.file LIKE '%postgresql.auto.conf', true)
@@ -115,7 +121,7 @@ FROM changes c`,
 			{"file", "configuration file that has the new value"}, {"line", "its line there"},
 			{"altered_by", "session and `seq` of the `ALTER SYSTEM` that changed it: the last one since the setting changed last, if the value is, or was, in `postgresql.auto.conf`"}}},
 	{Name: "slow", Doc: "statements that took a second or longer", passes: ofRecords,
-		query: `SELECT * FROM steno_trail(conditions) WHERE kind = 'statement' AND duration_us >= 1000000`},
+		query: `SELECT ` + ordered + ` FROM steno_trail(conditions) WHERE kind = 'statement' AND duration_us >= 1000000`},
 	{Name: "access", Doc: "who uses which relation: a row for each user, role, database and relation", passes: []string{"user", "role", "database", "relation"},
 		query: `SELECT "user", role, database, relation, any_value(relation_type) AS relation_type,
   list_sort(list_distinct(flatten(list(DISTINCT access)))) AS access, count(DISTINCT (session, seq)) AS statements, count(DISTINCT (session, seq)) FILTER (failed) AS failures,
@@ -132,13 +138,13 @@ FROM steno_relations(conditions || '{"always":true}') WHERE kind = 'statement' G
 HAVING min(time) >= steno_since()`,
 		docs: accessDocs},
 	{Name: "off_hours", Doc: "clients' statements outside of Monday to Friday, 07:00 to 19:00, in the time zone of `--time-zone`", passes: ofRecords,
-		query: `SELECT * FROM steno_trail(conditions)
+		query: `SELECT ` + ordered + ` FROM steno_trail(conditions)
 WHERE kind = 'statement' AND depth = 0 AND (isodow(time) > 5 OR hour(time) < 7 OR hour(time) >= 19)`},
 	{Name: "bulk_reads", Doc: "statements of class `read` that returned 10,000 rows or more", passes: ofRecords,
-		query: `SELECT * FROM steno_trail(conditions || '{"classes":["read"]}') WHERE class = 'read' AND "rows" >= 10000`},
+		query: `SELECT ` + ordered + ` FROM steno_trail(conditions || '{"classes":["read"]}') WHERE class = 'read' AND "rows" >= 10000`},
 	{Name: "gaps", Doc: "records that could not be written, with their numbers", passes: []string{"time", "user", "role", "app_user", "database", "application"},
-		query: `SELECT time, ` + who + `, seq, TRY_CAST(extra['count'] AS BIGINT) AS count, TRY_CAST(extra['first_seq'] AS BIGINT) AS first_seq,
-  TRY_CAST(extra['last_seq'] AS BIGINT) AS last_seq, extra['reason'] AS reason, extra
+		query: `SELECT time, TRY_CAST(extra['count'] AS BIGINT) AS count, extra['reason'] AS reason, "user", database, application, client,
+  role, app_user, session, seq, TRY_CAST(extra['first_seq'] AS BIGINT) AS first_seq, TRY_CAST(extra['last_seq'] AS BIGINT) AS last_seq, extra
 FROM steno_trail(conditions || '{"kinds":["gap"]}') WHERE kind = 'gap'`,
 		docs: [][2]string{{"count", "how many records are missing"}, {"first_seq", "the first of their numbers"}, {"last_seq", "the last"}, {"reason", "why"}}},
 }

@@ -35,6 +35,7 @@ type Options struct {
 	File         string
 	Format       string
 	Output       string
+	Expanded     string
 	NoHeader     bool
 	CSVSafe      bool
 	MemoryLimit  string
@@ -47,6 +48,9 @@ type Options struct {
 }
 
 var formats = append(sql.Formats[:len(sql.Formats):len(sql.Formats)], "parquet")
+
+// expandedValues are those of --expanded, and of the shell's \x.
+var expandedValues = []string{"on", "off", "auto"}
 
 // NewCmdQuery returns the command. Tests give a run function of their own.
 func NewCmdQuery(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
@@ -66,7 +70,9 @@ terminal, or it is read from standard input.
 
 Only what is named on the command line is read, and nothing is written except
 --out, unless --allow-files allows it. If the trail is damaged, the answer is
-made of the rest, a warning names the damage, and the exit code is 1.`,
+made of the rest, a warning names the damage, and the exit code is 1.
+
+On a terminal, rows that are wider than it are shown with a line for each value.`,
 		Example: `  steno query "SELECT class, count(*) FROM trail GROUP BY class ORDER BY 2 DESC"
   steno query "SELECT DISTINCT \"user\", address FROM columns
     WHERE relation = 'hr.staff' AND column_name IN ('salary', '*')" --since 30d
@@ -87,6 +93,12 @@ made of the rest, a warning names the damage, and the exit code is 1.`,
 			if opts.Format == "parquet" && opts.Output == "" {
 				return exit.Usagef("--format parquet requires --out")
 			}
+			if !slices.Contains(expandedValues, opts.Expanded) {
+				return exit.Usagef("invalid value %q for --expanded: use on, off or auto", opts.Expanded)
+			}
+			if opts.Expanded == "on" && opts.Format != "table" {
+				return exit.Usagef("--expanded is for --format table")
+			}
 			if run != nil {
 				return run(cmd.Context(), opts)
 			}
@@ -96,6 +108,8 @@ made of the rest, a warning names the damage, and the exit code is 1.`,
 	fl := cmd.Flags()
 	fl.StringVarP(&opts.File, "file", "f", "", "read SQL from this `file`; - is standard input")
 	fl.StringVarP(&opts.Format, "format", "o", "table", "output `format`: "+strings.Join(formats, ", "))
+	fl.StringVarP(&opts.Expanded, "expanded", "x", "auto", "in a table, a line for each value: on, off, or auto, if rows are wider than the terminal")
+	fl.Lookup("expanded").NoOptDefVal = "on"
 	fl.StringVar(&opts.Output, "out", "", "write to this `file`, which appears when it is complete")
 	fl.StringVar(&opts.Since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, yesterday, 10m, \"2h ago\"")
 	fl.StringVar(&opts.Until, "until", "", "only records that started before this `time`")
@@ -108,6 +122,7 @@ made of the rest, a warning names the damage, and the exit code is 1.`,
 	fl.BoolVar(&opts.Explain, "explain", false, "show on standard error which blocks were read and skipped")
 	fl.BoolVar(&opts.NoPager, "no-pager", false, "on a terminal, do not run $PAGER (less)")
 	flags.AddKeys(cmd, &opts.KeyOptions)
+	_ = cmd.RegisterFlagCompletionFunc("expanded", cobra.FixedCompletions(expandedValues, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmdutil.ReadsOnly(cmd)
 }
@@ -279,9 +294,9 @@ func (s *session) run(ctx context.Context, statements string) error {
 		defer file.Close()
 		out = file
 	}
-	output := sql.Output{Format: o.Format, CSVUnsafe: !o.CSVSafe, NoHeader: o.NoHeader}
+	output := sql.Output{Format: o.Format, CSVUnsafe: !o.CSVSafe, NoHeader: o.NoHeader, Expanded: o.Expanded}
 	if o.IO.IsTerminal() && o.Output == "" {
-		output.MaxWidth = 200
+		output.MaxWidth, output.Width = 200, o.IO.Width()
 		if !o.NoPager {
 			p := &pager{io: o.IO}
 			defer p.close()

@@ -76,3 +76,44 @@ func TestShell(t *testing.T) {
 		t.Errorf("mode of the history: %v %v", info.Mode(), err)
 	}
 }
+
+// TestShellExpands: \x switches as in psql, and a result on a terminal is expanded by itself if it does not fit.
+func TestShellExpands(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	t.Setenv("COLUMNS", "")
+	streams, _, out, _ := iostreams.Test()
+	streams.SetTerminal(true, false, 40)
+	o := &Options{IO: streams, Format: "table", Expanded: "auto", MemoryLimit: "512MiB", TimeZone: "UTC", NoPager: true}
+	s, err := o.open(&inputs{trails: []string{trailtest.Golden(t) + "/kinds"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.db.Close()
+	run := func(keys string) string {
+		t.Helper()
+		out.Reset()
+		if err := newShell(s, strings.NewReader(keys), &bytes.Buffer{}).run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSuffix(out.String(), "\n") // of the end of the input
+	}
+	const narrow, wide = "SELECT 1 AS a, 2 AS b;\r", "SELECT 1 AS a, repeat('x', 40) AS b;\r"
+	for _, one := range []struct{ keys, want string }{
+		{narrow, "a | b\n--+--\n1 | 2\n(1 row)\n"},
+		{wide, "-[ RECORD 1 ]---------------------------\na | 1\nb | " + strings.Repeat("x", 36) + "\n  | xxxx\n"},
+		{"\\x\r" + narrow, "Expanded display is on.\n-[ RECORD 1 ]\na | 1\nb | 2\n"},
+		{"\\x\r", "Expanded display is off.\n"},
+		{wide, "a | b\n--+-" + strings.Repeat("-", 40) + "\n1 | " + strings.Repeat("x", 40) + "\n(1 row)\n"},
+		{"\\x auto;\r" + narrow, "Expanded display is used automatically.\na | b\n--+--\n1 | 2\n(1 row)\n"},
+		{"\\x on\r\\x\r\\x off\r", "Expanded display is on.\nExpanded display is off.\nExpanded display is off.\n"},
+		{"\\x never\r", shellHelp},
+	} {
+		if got := run(one.keys); got != one.want {
+			t.Errorf("%q: %q, want %q", one.keys, got, one.want)
+		}
+	}
+	streams.SetTerminal(true, false, 80) // another size
+	if got := run("\\x auto\r" + wide); !strings.HasSuffix(got, "\n(1 row)\n") {
+		t.Errorf("on a wider terminal: %q", got)
+	}
+}

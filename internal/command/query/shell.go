@@ -25,6 +25,8 @@ const shellHelp = `Statements end with a semicolon. Ctrl-C interrupts one, Ctrl-
   \d NAME    list the columns of one
   \explain   show, or do not show, which blocks were read
   \format F  table, csv, json or markdown
+  \x [WHEN]  in a table, a line for each value: on, off, or auto, if rows are
+             wider than the terminal, as at the start; without WHEN, on or off
   \q         leave the shell
 `
 
@@ -158,6 +160,7 @@ func (sh *shell) run(ctx context.Context) error {
 // command executes a command of the shell; it returns whether that is its end.
 func (sh *shell) command(ctx context.Context, words []string) (end bool) {
 	out := sh.o.IO.Out
+	words[len(words)-1] = strings.TrimSuffix(words[len(words)-1], ";")
 	switch {
 	case words[0] == `\q`, words[0][0] != '\\':
 		return true
@@ -172,10 +175,29 @@ func (sh *shell) command(ctx context.Context, words []string) (end bool) {
 		fmt.Fprintf(out, "explain is %t\n", sh.o.Explain)
 	case words[0] == `\format` && len(words) == 2 && slices.Contains(sql.Formats, words[1]):
 		sh.o.Format = words[1]
+	case words[0] == `\x` && (len(words) == 1 || len(words) == 2 && slices.Contains(expandedValues, words[1])):
+		sh.expand(words[1:])
 	default:
 		fmt.Fprint(out, shellHelp)
 	}
 	return false
+}
+
+// expand changes whether a table has a line for each value, and says so in psql's words.
+func (sh *shell) expand(when []string) {
+	switch {
+	case len(when) > 0:
+		sh.o.Expanded = when[0]
+	case sh.o.Expanded == "on":
+		sh.o.Expanded = "off"
+	default:
+		sh.o.Expanded = "on"
+	}
+	is := sh.o.Expanded
+	if is == "auto" {
+		is = "used automatically"
+	}
+	fmt.Fprintf(sh.o.IO.Out, "Expanded display is %s.\n", is)
 }
 
 // execute executes statements, until they end or are interrupted, and says what is wrong.
