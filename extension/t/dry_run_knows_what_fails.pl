@@ -1,9 +1,9 @@
 
-# steno review access --dry-run: what it says of random scripts, of all kinds of statements that revoke or drop, against the
-# server that runs them.  A script is refused, or each statement of the period that fails after it is among those that fail or
-# may fail.
+# steno review access --dry-run: what it says of scripts that are hard to read, and of random ones, of all kinds of statements
+# that revoke or drop, against psql and the server that run them.  A script is refused, or psql runs it without an error, and
+# each statement of the period that fails after it is among those that fail or may fail.
 #
-# STENO_SEED and STENO_STEPS try other scripts than those that are tried always: a seed, and how many scripts.
+# STENO_SEED and STENO_STEPS try other scripts than those that are tried always: a seed, and how many random scripts.
 
 use strict;
 use warnings;
@@ -14,10 +14,10 @@ use PostgreSQL::Test::Utils;
 use Steno;
 use Test::More;
 
-srand $ENV{STENO_SEED} // 1;
-my $scripts = $ENV{STENO_STEPS} // 20;
+my $scripts = $ENV{STENO_STEPS} // 30;
 my $folder = PostgreSQL::Test::Utils::tempdir();
 my $node = new_node('main', conf => "log_min_messages = panic\n");
+srand($ENV{STENO_SEED} // 1); # a free port is looked for at random
 
 my $roles = q{CREATE ROLE own; CREATE ROLE g; CREATE ROLE h; CREATE ROLE a LOGIN; CREATE ROLE b LOGIN; CREATE ROLE c LOGIN SUPERUSER; CREATE ROLE idle LOGIN;};
 my $members = q{GRANT g TO a; GRANT h TO g; GRANT own TO b; GRANT h TO b WITH ADMIN OPTION; GRANT pg_read_all_data TO idle;};
@@ -53,23 +53,18 @@ sub any { return $_[ int rand @_ ]; }
 
 sub run_file
 {
-	my ($name, $text) = @_;
-	my ($out, $err) = ('', '');
+	my ($name, $database, $text, @more) = @_;
 
-	IPC::Run::run([ 'psql', '-XAtq', '-d', $node->connstr('scripts'), '-f', file_with("$folder/$name.sql", $text) ], '>', \$out, '2>', \$err);
-	return ($out, $err);
+	IPC::Run::run([ 'psql', '-XAtq', @more, '-d', $node->connstr($database), '-f', file_with("$folder/$name.sql", $text) ], '>', \my $out, '2>', \my $err);
+	return ($? >> 8, $err);
 }
 
 # What the grants were, again.
 sub restore
 {
-	$node->safe_psql('postgres', 'DROP DATABASE IF EXISTS scripts');
-	foreach my $role (qw(a b c g h own idle extra))
-	{
-		$node->psql('postgres', $_) foreach "DROP OWNED BY $role", "DROP ROLE $role";
-	}
-	$node->safe_psql('postgres', $_) foreach "$roles $members", 'CREATE DATABASE scripts';
-	$node->safe_psql('scripts', $inside);
+	run_file('gone', 'postgres', join "\n", 'DROP DATABASE IF EXISTS scripts;', map { ("DROP OWNED BY $_;", "DROP ROLE $_;") } qw(a b c g h own idle extra));
+	my ($code, $err) = run_file('made', 'postgres', "$roles $members CREATE DATABASE scripts;\n\\connect scripts\nCREATE EXTENSION pg_steno;\n$inside", '-v', 'ON_ERROR_STOP=1');
+	die $err if $code != 0;
 }
 
 # The numbers of steps that failed.
@@ -113,15 +108,43 @@ foreach my $line (lines($node, '--database', 'scripts', '--until', $until))
 }
 %step = map { my $i = $step{$_}; map { $_ => $i } @{ $records{$_} } } keys %step;
 
+# What stands between a REVOKE and the GRANT that makes up for it: it may have psql or the server read something else than what
+# is to be seen, end the script or its transaction, or be refused.  true: it is not refused.
+my @between = (
+	[ '' => 1 ], [ '-- nothing' => 1 ], [ '/* ; */ -- \'' => 1 ], [ "\\echo done" => 1 ], [ 'BEGIN; COMMIT;' => 1 ], [ '\set ON_ERROR_STOP on' => 1 ], [ q{COMMENT ON TABLE s.t IS 'a;b:c';} => 1 ],
+	[ q{COMMENT ON VIEW s.v IS NULL; COMMENT ON ROLE a IS $x$'$x$;} => 1 ], [ q{SET lock_timeout = '5s'; SET application_name = 'x';} => 1 ], [ 'BEGIN; REVOKE h FROM g; ROLLBACK;' => 1 ],
+	[ "-- x\rSET ROLE a;" => 0 ], [ "BEGIN; SET LOCAL ROLE own; COMMIT; -- x\r/*\rREVOKE ALL ON s.u FROM h; */" => 1 ], [ "\\connect \"scripts\"" => 1 ], [ '\quit' => 1 ], [ 'BEGIN; \echo x' => 1 ], [ 'BEGIN;' => 1 ], [ "-- x\rREVOKE ALL ON s.u FROM h; \\quit" => 1 ],
+	[ "SELECT steno.note('x');" => 1 ],
+	map { [ $_ => 0 ] } (
+		"-- x\rDO \$\$BEGIN RAISE 'x'; END\$\$;", "-- x\r\\i other.sql",
+		'\set x \'s.u FROM h; REVOKE ALL ON s.u\'' . "\nREVOKE ALL ON :x FROM h;", "COMMENT ON TABLE s.t IS :'USER';", 'COMMENT ON TABLE s.t IS :USER;', 'SET application_name = :"USER";', 'SET application_name = :USER;',
+		'\set SINGLELINE on', '\set AUTOCOMMIT off', "\\set ON_ERROR_ROLLBACK on", '\echo x \\\\ REVOKE ALL ON s.u FROM h;', "\\echo x \\i other.sql", '\echo `echo x`', '\if false', '\connect scripts a', '\! true', '\gset', '\bind',
+		q{SELECT 'REVOKE ALL ON s.u FROM h' \gexec}, q{BEGIN; SELECT 'COMMIT' \gexec} . "\nROLLBACK;", 'BEGIN; DO $$BEGIN RAISE $x$a$x$; END$$; ROLLBACK;', 'BEGIN; CALL s.p(); ROLLBACK;',
+		q{BEGIN; REVOKE ALL ON s.u FROM h; PREPARE TRANSACTION 'x';}, q{PREPARE TRANSACTION 'x';}, 'BEGIN READ ONLY;', 'BEGIN ISOLATION LEVEL SERIALIZABLE;', 'START TRANSACTION READ ONLY;', 'COMMIT AND CHAIN;', 'COMMIT WORK WORK;',
+		q{BEGIN; COMMENT ON TABLE s.missing IS 'x';}, q{COMMENT ON TABLE s.v IS 'x';}, q{COMMENT ON ROLE missing IS 'x';}, q{SET lock_timeout = 'soon';}, 'SET lock_timeout = 5s;', 'SET statement_timeout = 1;', q{SET client_min_messages = 'loud';},
+		'SAVEPOINT x;', 'RELEASE x;', 'ROLLBACK TO x;', 'SET ROLE DEFAULT;', 'SET ROLE user;', 'SET SESSION AUTHORIZATION missing;', 'REVOKE USAGE ON s.u FROM h;', 'REVOKE USAGE ON TABLE s.t FROM h;', 'GRANT SELECT ON s.u TO PUBLIC WITH GRANT OPTION;',
+		'ALTER ROLE h NOLOGIN LOGIN;', 'ALTER ROLE h NOLOGIN NOLOGIN;', 'CREATE ROLE x INHERIT INHERIT;', 'CREATE ROLE pg_x;', 'CREATE ROLE "none";', 'CREATE ROLE user;', "COMMENT ON TABLE s.t IS 'x'", 'SET application_name = \'x\'', 'REVOKE ALL ON s.u FROM idle',
+		'BEGIN', 'RESET ROLE', "COMMENT ON TABLE s.t IS 'x;", 'COMMENT ON TABLE s.t IS $x$;', '/* ;', '/* /* */', 'REVOKE ALL ON s.u FROM "idle;', "REVOKE ALL ON s.u FROM 'idle';", 'REVOKE ALL ON s.q, FROM idle;', 'GRANT SELECT, ALL ON s.u TO idle;',
+		'GRANT ALL, SELECT ON s.u TO idle;', 'GRANT GROUP g TO idle;', 'REVOKE EXECUTE ON FUNCTION s.p() FROM idle;', 'REVOKE EXECUTE ON PROCEDURE s.f(int) FROM idle;', 'REVOKE EXECUTE ON FUNCTION s.f(inte ger) FROM idle;',
+		q{REVOKE EXECUTE ON FUNCTION s.f('int') FROM idle;}, 'REVOKE EXECUTE ON FUNCTION s.f("int") FROM idle;', 'REVOKE SELECT (y) ON s.v FROM idle;', 'REVOKE SELECT (last_value) ON s.q FROM idle;', 'DROP ROLE idle, idle;', 'DROP ROLE pg_monitor;', 'GRANT pg_database_owner TO idle;',
+		'GRANT idle TO pg_database_owner;', 'GRANT h TO idle WITH SET FALSE;', 'REVOKE INHERIT OPTION FOR h FROM g;', 'REVOKE ALL ON s.u FROM idle GRANTED BY own;', 'SET ROLE a; GRANT USAGE ON SCHEMA s TO b;', 'ALTER ROLE pg_monitor LOGIN;', "REVOKE ALL ON s.u FROM \\x61;",
+		'GRANT SELECT ON pg_class2 TO idle;', "SELECT steno.note('x'; ", "SELECT steno.note(E'x');", 'GRANT USAGE ON TYPE s.missing TO idle;', 'DROP OWNED BY ' . $node->safe_psql('postgres', 'SELECT current_user') . ';'));
+
+# What is put into random scripts, in the place of a blank.
+my @noise = (map({ ($_, $_, $_) } "\r", "\n", ' /* x */ ', ' -- x' . "\r", " -- '\n", "\t"), ' /* ', ' -- ', "'", '"', '$x$', ';', ' :x ', ' :: ', '\\', ' ( ', ' ) ', ' , ', ' BEGIN; ', ' ROLLBACK; ', " '\\' ", " E'", ' U&', ' CASCADE ', ' user ', ' ON ', "\x{b}");
+
+# Compares what a dry run says of a script with what it does.  Says whether it was refused.
 my ($tried, $refused, $broken) = (0, 0, 0);
-foreach my $n (1 .. $scripts)
+sub try_script
 {
-	my $text = join '', map { (any(@pool) =~ s/\bW\b/any(@who)/ger) =~ s/(?<!gexec|scripts| on)$/;/r . "\n" } 1 .. 1 + int rand 3;
+	my ($name, $text) = @_;
 	my ($code, $out, $err) = steno_result('review', 'access', '--format', 'json', @of, '--dry-run', file_with("$folder/script.sql", $text), trail($node));
+
 	if ($code != 0)
 	{
 		$refused++;
-		next if like($err, qr/script\.sql: /, "script $n is refused");
+		like($err, qr/script\.sql: /, "$name is refused");
+		return 1;
 	}
 	my (%told, $login);
 	foreach my $row (@{ JSON::PP->new->utf8->decode($out)->{dry_run} })
@@ -129,13 +152,32 @@ foreach my $n (1 .. $scripts)
 		$told{ $step{$_} } = 1 foreach grep { defined $step{$_} } @{ $row->{records} };
 		$told{"login $row->{user}"} = 1 if $row->{reason} =~ /log in|does not exist|for database .*CONNECT/;
 	}
-	run_file('applied', $text);
+	($code, $err) = run_file('applied', 'scripts', $text, '-v', 'ON_ERROR_STOP=1');
+	# what may fail is told as if it did not, and nothing that gives may follow
+	ok($code == 0 || $text =~ /\b(DROP|TYPE|LANGUAGE)\b/, "$name: psql runs it") or diag("$text\n$err");
 	my $failed = run_steps('again');
 	my @missed = grep { !$told{$_} && !$told{"login $steps[$_][0]"} } sort { $a <=> $b } keys %$failed;
 	$tried++;
 	$broken += keys %$failed;
-	is_deeply([ map { "@{ $steps[$_] }" } @missed ], [], "script $n: what fails was predicted") or diag($text);
-	restore() if $n < $scripts;
+	is_deeply([ map { "@{ $steps[$_] }" } @missed ], [], "$name: what fails was predicted") or diag($text);
+	restore();
+	return 0;
+}
+
+foreach my $i (0 .. $#between)
+{
+	my ($part, $read) = @{ $between[$i] };
+
+	is(try_script("script \"" . $part =~ s/[^ -~]/?/gr . '"', "REVOKE SELECT ON s.t FROM g, a CASCADE;\n$part\nGRANT SELECT ON s.t TO g WITH GRANT OPTION;\nGRANT SELECT ON s.t TO a, b;\n") ? 0 : 1, $read, '... which is expected');
+}
+
+foreach my $n (1 .. $scripts)
+{
+	my $text = join '', map { (any(@pool) =~ s/\bW\b/any(@who)/ger) =~ s/(?<!gexec|scripts| on)$/;/r . "\n" } 1 .. 1 + int rand 3;
+	my $noise = rand() < 0.5 ? 0.1 : 0;
+
+	$text =~ s/ /rand() < $noise ? any(@noise) : ' '/ge;
+	try_script("script $n", $text);
 }
 note("$tried scripts were tried and $refused refused; $broken statements failed");
 ok($tried && $broken, 'some scripts break something');

@@ -6,8 +6,10 @@ package review
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Applied is what of a script was applied.
@@ -43,11 +45,10 @@ type scriptReading struct {
 	reading
 	script
 	Applied
-	inside        bool // of a transaction block
-	inTransaction bool // the statements of one are being applied
-	pending       []pendingStatement
-	problems      []string
-	more          int // problems that are not named
+	inside   bool // of a transaction block
+	pending  []pendingStatement
+	problems []string
+	more     int // problems that are not named
 }
 
 // pendingStatement is a statement of a transaction that has not ended.
@@ -56,13 +57,26 @@ type pendingStatement struct {
 	begin int
 }
 
-// applyScript applies a script to the grants, as a superuser would run it. Of what it cannot apply, it makes an error.
+// applyScript applies a script to the grants, as a superuser would run it with psql -X. Of what it cannot apply, it makes an
+// error. No statement that is applied can fail on the server because of roles and privileges: psql may be told to stop at
+// the first error, and a transaction is rolled back by one, so what follows would not take place.
 func (g *Grants) applyScript(text, database string) (*Applied, error) {
+	if strings.Contains(text, "\x00") || !utf8.ValidString(text) {
+		return nil, errors.New("it is not a text in UTF-8, so psql may read it in another way")
+	}
 	r := &scriptReading{reading: reading{Grants: g, db: database}}
-	r.script.text = r.withoutOurs(text)
+	r.script.text = text
 	for {
+		for r.skipOurs() {
+		}
 		words, more := r.next()
-		if !more || words[0].is("\\q") || words[0].is("\\quit") {
+		if !more {
+			if r.problem = r.strange; r.problem != "" {
+				r.note(words, r.begin)
+			}
+			break
+		}
+		if line := r.line(words); line == `\q` || line == `\quit` {
 			break
 		}
 		r.one(words, r.begin)
@@ -78,46 +92,66 @@ func (g *Grants) applyScript(text, database string) (*Applied, error) {
 	return &r.Applied, nil
 }
 
-// withoutOurs blanks what scripts of WriteScript have besides statements about privileges.
-func (r *scriptReading) withoutOurs(text string) string {
-	blank := func(part string) {
-		if strings.Contains(text, part) {
-			text = strings.ReplaceAll(text, part, strings.Repeat("\n", strings.Count(part, "\n")))
+// skipOurs skips what scripts of WriteScript have besides statements about privileges: between two statements, at the
+// beginning of a line. It says whether there was such a part. The guard ends the script, so it must come first.
+func (r *scriptReading) skipOurs() bool {
+	if r.inside {
+		return false
+	}
+	for blank := r.script; ; {
+		rest := blank.text[blank.at:]
+		if blank.at == 0 || blank.text[blank.at-1] == '\n' {
+			guard, end := strings.TrimLeft(incompleteGuard, "\n"), strings.TrimLeft(scriptEnd, "\n")
+			switch {
+			case strings.HasPrefix(rest, guard) && r.Statements == 0 && len(r.problems) == 0:
+				r.Guarded = true
+				r.at = blank.at + len(guard)
+				return true
+			case strings.HasPrefix(rest, end):
+				r.at = blank.at + len(end)
+				return true
+			}
+		}
+		if !blank.skipBlank() {
+			return false
 		}
 	}
-	r.Guarded = strings.Contains(text, incompleteGuard)
-	blank(incompleteGuard)
-	blank(scriptEnd)
-	return text
+}
+
+// line is a line of psql's, as it is written; empty if it is a statement.
+func (r *scriptReading) line(words []word) string {
+	if first := words[0]; first.quoted || first.str || !strings.HasPrefix(first.text, `\`) {
+		return ""
+	}
+	return strings.TrimRight(r.script.text[r.begin:r.at], " \t\r")
 }
 
 // one takes a statement: those of a transaction are applied when it is committed.
 func (r *scriptReading) one(words []word, begin int) {
-	r.words, r.problem = words, ""
+	r.words, r.problem = words, r.strange
+	line := r.line(words)
 	switch {
-	case r.takeAll("begin"), r.takeAll("start", "transaction"):
-		r.rest("work", "transaction", "isolation", "level", "read", "write", "only", "committed", "uncommitted", "repeatable", "serializable", ",", "not", "deferrable")
+	case r.problem != "":
+	case line != "":
+		r.psql(line)
+	case r.takeAll("start", "transaction"):
+		r.endOfControl()
+		r.inside = true
+	case r.take("begin"):
+		r.take("work", "transaction")
+		r.endOfControl()
 		r.inside = true
 	case r.take("commit", "end"):
-		r.rest("work", "transaction")
-		problem := r.problem
-		r.inside = false
-		for _, p := range r.pending {
-			r.inTransaction = true
-			r.apply(p.words, p.begin)
-		}
-		r.inTransaction = false
-		r.pending, r.problem = nil, problem
-		r.endLocal()
+		r.take("work", "transaction")
+		r.endOfControl()
+		r.commit()
 	case r.take("rollback", "abort"):
-		r.rest("work", "transaction")
+		r.take("work", "transaction")
+		r.endOfControl()
 		r.rollBack()
-	case r.take("savepoint", "release"):
-	case r.inside && !strings.HasPrefix(words[0].text, "\\"):
+	case r.inside:
 		r.pending = append(r.pending, pendingStatement{words, begin})
 		return
-	case r.inside && (r.words[0].is("\\connect") || r.words[0].is("\\c")):
-		r.fail("it connects within a transaction")
 	default:
 		r.apply(words, begin)
 		return
@@ -125,18 +159,48 @@ func (r *scriptReading) one(words []word, begin int) {
 	r.note(words, begin)
 }
 
-// rest expects nothing but these words.
-func (r *scriptReading) rest(words ...string) {
-	for r.take(words...) {
-	}
+// endOfControl expects the end of a statement that begins or ends a transaction, all of whose options are refused: one that
+// only reads refuses GRANT.
+func (r *scriptReading) endOfControl() {
 	if len(r.words) > 0 {
 		r.unexpected("the end of the statement")
 	}
 }
 
+// commit applies what a transaction has done.
+func (r *scriptReading) commit() {
+	problem := r.problem
+	r.applyPending()
+	r.problem, r.inside = problem, false
+	r.endLocal()
+}
+
+// applyPending applies the statements of a transaction.
+func (r *scriptReading) applyPending() {
+	r.inTransaction = true
+	for _, p := range r.pending {
+		r.apply(p.words, p.begin)
+	}
+	r.inTransaction, r.pending = false, nil
+}
+
+// rollBack applies what a transaction has done to a copy, which is thrown away: what can leave the transaction, or is not
+// known, is refused as everywhere.
 func (r *scriptReading) rollBack() {
 	r.RolledBack += len(r.pending)
-	r.pending, r.inside = nil, false
+	r.inside = false
+	if len(r.pending) == 0 {
+		return
+	}
+	kept, applied := r.reading, r.Statements
+	image, err := r.clone()
+	if err != nil {
+		r.problems = append(r.problems, err.Error())
+		return
+	}
+	r.Grants, r.places = image, nil
+	r.applyPending()
+	r.reading, r.Statements = kept, applied
 }
 
 // endLocal ends what SET LOCAL ROLE has set.
@@ -195,24 +259,17 @@ func beginning(words []word) string {
 
 // change applies a statement, and says whether it is one about roles or privileges.
 func (r *scriptReading) change() bool {
-	if last := r.words[len(r.words)-1]; len(r.words) > 1 && !last.quoted && !last.str && strings.HasPrefix(last.text, "\\") {
-		r.fail("what %s does with its result is not known", last.text)
-		return false
-	}
 	switch {
-	case strings.HasPrefix(r.words[0].text, "\\") && !r.words[0].quoted && !r.words[0].str:
-		r.psql()
 	case r.take("set"):
 		r.set()
 	case r.take("reset"):
 		r.reset()
-	case r.take("comment"):
+	case r.takeAll("comment", "on"):
+		r.comment()
 	case r.takeAll("select", "steno", ".", "note", "("):
-		r.skip()
-		if !r.take(")") || len(r.words) > 0 {
-			r.fail("only a note is allowed")
-		}
+		r.writeNote()
 	case r.take("grant"):
+		r.gives()
 		r.grant(true)
 		return true
 	case r.take("revoke"):
@@ -239,45 +296,95 @@ func (r *scriptReading) change() bool {
 	return false
 }
 
-// quietCommands are commands of psql that change nothing on the server.
-var quietCommands = []string{"\\set", "\\unset", "\\echo", "\\qecho", "\\warn", "\\pset", "\\timing", "\\x", "\\a", "\\t", "\\conninfo", "\\encoding"}
+// ---- what changes no privilege ----
 
-// psql follows a command of psql.
-func (r *scriptReading) psql() {
-	command := r.words[0].text
+// comment reads COMMENT ON of something that is among the grants.
+func (r *scriptReading) comment() {
+	r.bySuperuser()
+	kinds := map[string]string{"table": "rp", "view": "v", "sequence": "S"}
+	kind := ""
+	if len(r.words) > 0 {
+		kind = r.words[0].text
+	}
+	known := false
 	switch {
-	case slices.ContainsFunc(r.words, func(w word) bool { return w.is("`") }):
-		r.fail("it runs another program")
-	case command == "\\connect" || command == "\\c":
-		r.skip()
-		r.connect()
-	case command == "\\set" && len(r.words) > 1 && strings.EqualFold(r.words[1].text, "autocommit"):
-		r.fail("what follows would be part of a transaction")
-	case slices.Contains(quietCommands, command):
-	default:
+	case r.take("role"):
+		name, ok := r.roleName()
+		known = ok && name != ""
+	case r.take("database"):
+		known = r.database(r.name()) != nil
+	case r.take("schema"):
+		known = r.hasSchema(QuoteName(r.name()))
+	case r.take("table", "view", "sequence"):
+		rel := r.find(r.object(onRelation))
+		known = rel != nil && strings.Contains(kinds[kind], rel.Kind)
+	}
+	if !known {
+		r.fail("whether the server takes the comment is not known")
+	}
+	if !r.take("is") || !r.take("null") && !r.takeString() {
+		r.unexpected("IS and a string")
+	}
+	if len(r.words) > 0 {
+		r.unexpected("the end of the statement")
+	}
+}
+
+// takeString takes a string.
+func (r *scriptReading) takeString() bool {
+	if len(r.words) == 0 || !r.words[0].str {
+		return false
+	}
+	r.skip()
+	return true
+}
+
+// writeNote reads the call of steno.note(), behind its parenthesis.
+func (r *scriptReading) writeNote() {
+	r.bySuperuser()
+	if r.findFunction("steno.note(text)") == nil {
+		r.fail("the extension is not in database %q", r.db)
+	}
+	if !r.takeString() || !r.take(")") || len(r.words) > 0 {
+		r.fail("only a note is allowed")
+	}
+}
+
+// The lines of psql that are followed: settings as WriteScript writes them, \echo of plain words, \connect to a database. A
+// line may have several commands, so it must be known as a whole.
+var (
+	settingLines = []string{`\set ON_ERROR_STOP on`, `\set ON_ERROR_STOP off`, `\set LAST_ERROR_SQLSTATE 00000`}
+	echoLine     = regexp.MustCompile(`^\\echo( [A-Za-z0-9_.,()=+/ -]*)?$`)
+	connectLine  = regexp.MustCompile(`^\\c(?:onnect)? (?:([A-Za-z0-9_]+)|(-reuse-previous=on )?"((?:[^"]|"")+)")$`)
+)
+
+// psql follows a line of psql.
+func (r *scriptReading) psql(line string) {
+	connect := connectLine.FindStringSubmatch(line)
+	switch {
+	case connect != nil && r.inside:
+		r.fail("it connects within a transaction")
+	case connect != nil:
+		r.connect(connect[1], strings.ReplaceAll(connect[3], `""`, `"`), connect[2] != "")
+	case strings.HasPrefix(line, `\c `) || strings.HasPrefix(line, `\connect `):
+		r.fail("it may connect to another server, or as somebody else")
+	case !slices.Contains(settingLines, line) && !echoLine.MatchString(line):
 		r.fail("this command of psql is not followed")
 	}
 }
 
-// connect follows \connect to another database of the server.
-func (r *scriptReading) connect() {
-	for _, w := range r.words {
-		if (w.quoted || w.str) && strings.ContainsAny(w.text, "=") || strings.Contains(w.text, "://") {
-			if _, ok := cutDatabase(w.text); !ok {
-				r.fail("it may connect to another server, or as somebody else")
-				return
-			}
+// connect follows \connect to a database of the server: its plain name, or what is in quotes.
+func (r *scriptReading) connect(plain, quoted string, reuse bool) {
+	name := plain + quoted
+	if reuse || strings.Contains(quoted, "=") || strings.Contains(quoted, "://") {
+		cut, ok := cutDatabase(quoted)
+		if !ok || !reuse {
+			r.fail("it may connect to another server, or as somebody else")
+			return
 		}
+		name = cut
 	}
-	name := r.connection()
-	if len(r.words) > 0 {
-		r.fail("it may connect to another server, or as somebody else")
-		return
-	}
-	if name != "" && name != "-" {
-		r.db = name
-	}
-	r.session, r.role, r.local = "", "", false
+	r.db, r.session, r.role, r.local = name, "", "", false
 	if r.database(r.db) == nil {
 		r.fail("there is no database %q among the grants", r.db)
 	}
@@ -293,8 +400,49 @@ func cutDatabase(text string) (name string, ok bool) {
 	return name, n == len(body)
 }
 
-// quietSettings change neither who may do what, nor how a script is read.
-var quietSettings = []string{"client_min_messages", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "application_name", "log_statement", "log_min_messages", "steno"}
+// Settings that change neither who may do what, nor how a script is read; setting one cannot fail.
+var (
+	quietTimeouts = []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"}
+	quietLevels   = []string{"debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"}
+	// What takes less than a second might be cancelled, and what follows not take place.
+	quietTimeout = regexp.MustCompile(`^(0|[1-9][0-9]{3,5}( ?ms)?|[1-9][0-9]{0,5} ?s|[1-9][0-9]{0,3} ?min|[1-9][0-9]? ?h)$`)
+)
+
+// quietSetting reads the name of such a setting.
+func (r *scriptReading) quietSetting() (name string, ok bool) {
+	for _, name := range append([]string{"application_name", "client_min_messages"}, quietTimeouts...) {
+		if r.take(name) {
+			return name, true
+		}
+	}
+	return "steno.app_user", r.takeAll("steno", ".", "app_user")
+}
+
+// quiet reads what SET gives such a setting.
+func (r *scriptReading) quiet(name string) {
+	if !r.take("to", "=") || len(r.words) == 0 {
+		r.unexpected("TO and a value")
+		return
+	}
+	value := r.words[0]
+	r.skip()
+	switch {
+	case value.is("default"):
+	case slices.Contains(quietTimeouts, name):
+		if !quietTimeout.MatchString(value.text) || value.quoted || !value.str && strings.Trim(value.text, "0123456789") != "" {
+			r.fail("only a timeout of a second or more is allowed")
+		}
+	case name == "client_min_messages":
+		if !slices.Contains(quietLevels, value.text) {
+			r.unexpected("a level of messages")
+		}
+	case !value.str:
+		r.unexpected("a string")
+	}
+	if len(r.words) > 0 {
+		r.unexpected("the end of the statement")
+	}
+}
 
 // set follows SET.
 func (r *scriptReading) set() {
@@ -310,11 +458,14 @@ func (r *scriptReading) set() {
 			r.fail("only SET SESSION AUTHORIZATION without LOCAL is followed")
 		}
 	case r.take("role"):
-		r.take("to", "=")
 		r.setRole(local)
-	case len(r.words) > 0 && slices.Contains(quietSettings, r.words[0].text):
 	default:
-		r.fail("what it changes is not known")
+		name, ok := r.quietSetting()
+		if !ok {
+			r.fail("what it changes is not known")
+			return
+		}
+		r.quiet(name)
 	}
 }
 
@@ -322,7 +473,7 @@ func (r *scriptReading) authorize() {
 	switch {
 	case len(r.words) == 1 && r.words[0].is("default"):
 		r.session = ""
-	case len(r.words) == 1 && (r.words[0].isName() || r.words[0].str):
+	case len(r.words) == 1 && (r.words[0].isPlainName() || r.words[0].str):
 		r.session = r.words[0].text
 		r.checkRole(r.session)
 	default:
@@ -332,16 +483,17 @@ func (r *scriptReading) authorize() {
 }
 
 func (r *scriptReading) setRole(local bool) {
-	if local && !r.inTransaction {
-		return // the server warns, and does nothing
-	}
-	if local && !r.local {
+	to := r.take("to", "=")
+	if local && !r.inTransaction { // the server warns, and does nothing
+		role, was := r.role, r.local
+		defer func() { r.role, r.local = role, was }()
+	} else if local && !r.local {
 		r.outer = r.role
 	}
 	switch {
-	case len(r.words) == 1 && (r.words[0].is("none") || r.words[0].is("default")):
+	case len(r.words) == 1 && (r.words[0].is("none") || to && r.words[0].is("default")):
 		r.role = ""
-	case len(r.words) == 1 && (r.words[0].isName() || r.words[0].str):
+	case len(r.words) == 1 && (r.words[0].isPlainName() || r.words[0].str):
 		r.role = r.words[0].text
 		if r.checkRole(r.role); r.session != "" && !r.isSuperuser(r.session) {
 			r.fail("whether the session user may do that is not known")
@@ -359,10 +511,10 @@ func (r *scriptReading) reset() {
 		r.session, r.role, r.local = "", "", false
 	case r.take("role"):
 		r.role, r.local = "", false
-	case len(r.words) > 0 && slices.Contains(quietSettings, r.words[0].text):
-		return
 	default:
-		r.fail("what it changes is not known")
+		if _, ok := r.quietSetting(); !ok {
+			r.fail("what it changes is not known")
+		}
 	}
 	if len(r.words) > 0 {
 		r.unexpected("the end of the statement")
@@ -381,7 +533,7 @@ func (r *scriptReading) bySuperuser() {
 func (r *scriptReading) newRole(login bool) {
 	r.bySuperuser()
 	name := r.name()
-	if name == "" || r.knowsRole(name) || name == "public" {
+	if name == "" || r.knowsRole(name) || name == "public" || name == "none" || strings.HasPrefix(name, "pg_") {
 		r.fail("it is no name for a new role")
 		return
 	}
@@ -400,14 +552,30 @@ func (r *scriptReading) alterRole() {
 	if len(r.words) == 0 {
 		r.unexpected("an attribute")
 	}
+	if strings.HasPrefix(name, "pg_") {
+		r.fail("the server alters no predefined role")
+	}
+	had := r.Roles[i]
 	r.roleAttributes(&r.Roles[i])
+	switch has := r.Roles[i]; {
+	case has.Superuser && !had.Superuser, has.Inherit && !had.Inherit, has.Login && !had.Login:
+		r.gives()
+	case !has.Superuser && had.Superuser && (r.Version == 0 || r.Version >= 160000):
+		r.mayFail("role " + QuoteName(name) + " may be the one that must be a superuser")
+	}
 }
 
 // roleAttributes reads those that matter here. Others decide about more than privileges.
 func (r *scriptReading) roleAttributes(o *Role) {
 	r.take("with")
+	given := map[string]bool{}
 	for len(r.words) > 0 {
 		w := r.words[0]
+		attribute := strings.TrimPrefix(w.text, "no")
+		if given[attribute] {
+			r.fail("it has %s twice", strings.ToUpper(attribute))
+		}
+		given[attribute] = true
 		switch {
 		case r.take("superuser", "nosuperuser"):
 			o.Superuser = w.text == "superuser"
@@ -446,7 +614,15 @@ func (r *scriptReading) dropRoles() {
 	if len(r.words) > 0 {
 		r.unexpected("the end of the statement")
 	}
+	r.mayFail("something that the grants do not have may depend on a role")
 	for _, name := range names {
+		if !r.knowsRole(name) {
+			r.fail("it has %q twice", name)
+			return
+		}
+		if strings.HasPrefix(name, "pg_") {
+			r.fail("the server drops no predefined role")
+		}
 		if on := r.dependsOn(name); on != "" {
 			r.fail("the server refuses to drop role %q: %s depends on it", name, on)
 			return
@@ -491,6 +667,7 @@ func (r *scriptReading) dropOwned() {
 	if len(r.words) > 0 {
 		r.unexpected("the end of the statement")
 	}
+	r.mayFail("what a role owns may be needed by the server")
 	here := r.here()
 	if !here.Inside {
 		r.fail("the grants say nothing of the inside of database %q", r.db)

@@ -3,6 +3,7 @@
 package review
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -21,6 +22,9 @@ type reading struct {
 	creates bool // it is a dump: what it names is new, and what is not understood does not matter
 	local   bool // SET LOCAL ROLE: it ends with the transaction
 	outer   string
+
+	inTransaction bool   // the statements of one are being applied
+	doubtful      string // why the server may have refused a statement, of which the grants show nothing
 }
 
 // current is the role with whose rights statements run; empty: a superuser.
@@ -51,6 +55,25 @@ func (r *reading) unexpected(wanted string) {
 func (r *reading) unknown(name string) {
 	if !r.creates {
 		r.fail("not among the grants of database %q: %s", r.db, name)
+	}
+}
+
+// mayFail notes a statement that the server may refuse for a reason that the grants do not show. What it takes counts as
+// taken. Nothing that gives may follow, or stand in a transaction with it: it may not take place.
+func (r *reading) mayFail(what string) {
+	if r.creates {
+		return
+	}
+	if r.inTransaction {
+		r.fail("the server may refuse it, and then all that is in its transaction: %s", what)
+	}
+	r.doubtful = cmp.Or(r.doubtful, what)
+}
+
+// gives refuses a statement that gives something, if it may not be reached.
+func (r *reading) gives() {
+	if r.doubtful != "" {
+		r.fail("it gives something, and is not reached if a statement before it fails: %s", r.doubtful)
 	}
 }
 
@@ -110,9 +133,16 @@ func (r *reading) name() string {
 	if len(r.words) == 0 || !r.words[0].isName() && !r.words[0].str {
 		return ""
 	}
-	n := r.words[0].text
+	w := r.words[0]
+	switch {
+	case r.creates:
+	case w.str:
+		r.fail("a string is no name")
+	case !w.isPlainName():
+		r.fail("%s is a keyword: write the name in double quotes", w.text)
+	}
 	r.skip()
-	return n
+	return w.text
 }
 
 // qualified takes a name that may have a schema, as SQL writes it.

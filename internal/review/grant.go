@@ -41,6 +41,7 @@ type privilegeChange struct {
 	letters         string            // "*" is ALL
 	columns         map[string]string // letters by column
 	roles           []string          // empty: PUBLIC
+	routine         string            // FUNCTION, PROCEDURE or ROUTINE, which are not the same
 }
 
 // grant reads what follows GRANT or REVOKE.
@@ -70,6 +71,7 @@ func (r *reading) grant(grants bool) {
 	}
 	var every string // of ALL ... IN SCHEMA: what there is
 	c.kind, every = r.kind()
+	c.routine = first.text
 	objects := r.objects(c.kind, every != "")
 	if len(objects) == 0 && c.kind != onOther {
 		r.fail("it names no object")
@@ -83,6 +85,7 @@ func (r *reading) grant(grants bool) {
 		return
 	}
 	if c.kind == onOther {
+		r.mayFail("what it names is not among the grants")
 		r.changeUnreviewed(&c, first.text)
 		return
 	}
@@ -92,6 +95,7 @@ func (r *reading) grant(grants bool) {
 			if names = r.inSchema(c.kind, every, o); !r.hasSchema(o) || isSystemSchema(o) && c.kind == onFunction {
 				r.unknown("schema " + o)
 			}
+			r.checkUsage(o)
 		}
 		for _, name := range names {
 			r.change(&c, name)
@@ -143,7 +147,9 @@ func (r *reading) privileges(c *privilegeChange) {
 		letter := ""
 		switch {
 		case r.take("all"):
-			r.take("privileges")
+			if r.take("privileges"); c.letters != "" || len(c.columns) > 0 || slices.ContainsFunc(r.words, func(w word) bool { return w.is(",") }) && !r.isOneList() {
+				r.fail("ALL stands alone")
+			}
 			letter = "*"
 		case r.takeAll("alter", "system"):
 			letter = "A"
@@ -181,6 +187,11 @@ func (r *reading) privileges(c *privilegeChange) {
 	if len(r.words) > 0 {
 		r.unexpected("ON")
 	}
+}
+
+// isOneList says whether what follows is a list in parentheses, up to the end.
+func (r *reading) isOneList() bool {
+	return r.words[0].is("(") && slices.IndexFunc(r.words, func(w word) bool { return w.is(")") }) == len(r.words)-1
 }
 
 // checkLetters refuses privileges that there are not on objects of this kind.
@@ -263,10 +274,12 @@ func (r *reading) object(kind objectKind) string {
 		base := strings.TrimPrefix(name, "public.")
 		d := r.here()
 		elsewhere := func(other string) bool {
-			return other != name && !isSystemSchema(schemaOf(other)) && strings.TrimPrefix(other, schemaOf(other)+".") == base
+			return other != name && schemaOf(other) != "information_schema" && strings.TrimPrefix(other, schemaOf(other)+".") == base
 		}
-		if kind == onFunction && slices.ContainsFunc(d.Functions, func(f Function) bool { return elsewhere(f.Name) }) ||
-			kind != onFunction && slices.ContainsFunc(d.Relations, func(o Relation) bool { return elsewhere(o.Name) }) {
+		if kind == onFunction {
+			r.fail("the server may have a function %s of its own: write it with its schema", base)
+		}
+		if slices.ContainsFunc(d.Relations, func(o Relation) bool { return elsewhere(o.Name) }) {
 			r.fail("%s is in several schemas, or not in public: write it with its schema", base)
 		}
 	}
@@ -294,6 +307,9 @@ func (r *reading) arguments() string {
 		if w.quoted {
 			text = QuoteName(w.text)
 		}
+		if !r.creates && (w.str || w.is("setof")) {
+			r.fail("%s is no type of an argument", w.text)
+		}
 		b.WriteString(text + " ")
 	}
 	return strings.ReplaceAll(strings.TrimSpace(b.String()), " , ", ", ")
@@ -315,9 +331,9 @@ func functionName(object string) string {
 
 // typeNames are what the server calls types that have several names.
 var typeNames = map[string]string{
-	"int": "integer", "int4": "integer", "int8": "bigint", "int2": "smallint", "bool": "boolean", "varchar": "charactervarying", "char": "character",
-	"bpchar": "character", "timestamptz": "timestampwithtimezone", "timestamp": "timestampwithouttimezone", "timetz": "timewithtimezone",
-	"float8": "doubleprecision", "float": "doubleprecision", "float4": "real", "decimal": "numeric",
+	"int": "integer", "int4": "integer", "int8": "bigint", "int2": "smallint", "bool": "boolean", "varchar": "character varying", "char": "character",
+	"bpchar": "character", "timestamptz": "timestamp with time zone", "timestamp": "timestamp without time zone", "timetz": "time with time zone",
+	"float8": "double precision", "float": "double precision", "float4": "real", "decimal": "numeric",
 }
 
 // normalArguments makes the arguments of a function comparable, however they are spaced and their
@@ -330,7 +346,7 @@ func normalArguments(s string) string {
 			words[i] = name
 		}
 	}
-	return strings.Join(words, "")
+	return strings.Join(words, " ")
 }
 
 // typesOnly are the arguments of a function without their modes and names, as far as these can be told apart from types.
@@ -384,6 +400,8 @@ func (r *reading) roleName() (name string, ok bool) {
 			r.fail("who runs the script is not known: write the name of the role instead of %s", strings.ToUpper(w.text))
 		}
 		return name, name != ""
+	case !r.creates && !w.isPlainName():
+		r.fail("%s is a keyword: write the name in double quotes", w.text)
 	}
 	r.checkRole(w.text)
 	return w.text, true
@@ -418,10 +436,12 @@ func (r *reading) grantees(c *privilegeChange) {
 		c.roles = append(c.roles, name)
 	}
 	if c.grants && r.takeAll("with", "grant", "option") {
-		c.options = true
+		if c.options = true; slices.Contains(c.roles, "") && !r.creates {
+			r.fail("PUBLIC cannot have a grant option")
+		}
 	}
 	if r.takeAll("granted", "by") {
-		if by, ok := r.roleName(); ok && by != r.current() && !(r.current() == "" && r.isSuperuser(by)) && !r.creates {
+		if by, ok := r.roleName(); ok && by != r.current() && !r.creates {
 			r.fail("the server takes GRANTED BY only with the current user")
 		}
 	}
@@ -521,6 +541,7 @@ func (r *reading) change(c *privilegeChange, name string) {
 	if isSequence { // the server leaves out the others, with a warning
 		letters = commonLetters(letters, every)
 	}
+	r.checkObject(c, name, letters, isSequence)
 	one := func(acl, of []string, letters string) []string {
 		if letters == "" {
 			return acl
@@ -555,8 +576,8 @@ func (r *reading) change(c *privilegeChange, name string) {
 		return
 	}
 	for column, l := range c.columns {
-		if rel := r.find(name); rel != nil && !r.creates && len(rel.Columns) > 0 && !slices.Contains(rel.Columns, column) && !systemColumn(column) {
-			r.fail("%s has no column %s", name, column)
+		if rel := r.find(name); rel != nil && !r.creates && !slices.Contains(rel.Columns, column) {
+			r.fail("%s has no column %s among the grants", name, column)
 		}
 		acl := (*byColumn)[column]
 		if acl = one(acl, slices.Concat(*list, acl), expand(l, "rawx")); len(acl) > 0 {
@@ -570,6 +591,53 @@ func (r *reading) change(c *privilegeChange, name string) {
 			(*byColumn)[column] = one(acl, slices.Concat(*list, acl), commonLetters(letters, "rawx"))
 		}
 	}
+}
+
+// checkObject refuses what the server refuses of an object that there is.
+func (r *reading) checkObject(c *privilegeChange, name, letters string, isSequence bool) {
+	if r.creates {
+		return
+	}
+	switch c.kind {
+	case onRelation:
+		if strings.Contains(letters, "U") && !isSequence {
+			r.fail("there is no privilege USAGE on tables")
+		}
+		if isSequence && len(c.columns) > 0 {
+			r.fail("sequences have no privileges on columns")
+		}
+	case onFunction:
+		if f := r.findFunction(name); c.routine == "function" && f.Kind == "p" || c.routine == "procedure" && f.Kind != "p" {
+			r.fail("%s is not a %s", name, c.routine)
+		}
+	case onDatabase, onSchema:
+		return
+	}
+	r.checkUsage(schemaOf(name))
+}
+
+// checkUsage refuses to name something in a schema that the current role may not use.
+func (r *reading) checkUsage(schema string) {
+	role := r.current()
+	if r.creates || role == "" || r.isSuperuser(role) {
+		return
+	}
+	has := r.has(role)
+	if has["pg_read_all_data"] || has["pg_write_all_data"] {
+		return
+	}
+	for _, s := range r.here().Schemas {
+		if s.Name != schema {
+			continue
+		}
+		if has[s.Owner] || slices.ContainsFunc(s.ACL, func(text string) bool {
+			a, err := parseACLItem(text)
+			return err == nil && strings.Contains(a.letters, "U") && (a.grantee == "" || has[a.grantee])
+		}) {
+			return
+		}
+	}
+	r.fail("role %q has no privilege USAGE on schema %s", role, schema)
 }
 
 // expand replaces ALL by the privileges that it is.
@@ -662,7 +730,6 @@ func (r *reading) find(name string) *Relation {
 func (r *reading) membership(grants bool, option string) {
 	list := func() (names []string) {
 		for more := true; more; more = r.take(",") {
-			r.take("group")
 			name, ok := r.roleName()
 			if ok && name == "" {
 				r.fail("PUBLIC is no role that has members or is one")
@@ -675,8 +742,11 @@ func (r *reading) membership(grants bool, option string) {
 		return names
 	}
 	roles := list()
-	if option == "grant" {
+	switch {
+	case option == "grant":
 		r.fail("GRANT OPTION is one of privileges on objects")
+	case option != "" && option != "admin":
+		r.from16(strings.ToUpper(option) + " OPTION FOR")
 	}
 	if !r.toOrFrom(grants) {
 		return
@@ -707,6 +777,9 @@ func (r *reading) membershipOptions(grants bool) (options map[string]bool, grant
 					name = o
 				}
 			}
+			if name != "admin" || len(options) > 0 || len(r.words) > 0 && !r.words[0].is("option") {
+				r.from16("options of memberships other than ADMIN OPTION")
+			}
 			switch {
 			case name == "":
 				r.unexpected("an option")
@@ -731,6 +804,13 @@ func (r *reading) membershipOptions(grants bool) (options map[string]bool, grant
 	return options, grantor, cascade
 }
 
+// from16 refuses what only PostgreSQL 16 and later have.
+func (r *reading) from16(what string) {
+	if !r.creates && r.Version > 0 && r.Version < 160000 {
+		r.fail("the server has no %s", what)
+	}
+}
+
 // changeMembership gives a role to a member, or takes it, or one of its options.
 func (r *reading) changeMembership(role, member, grantor string, options map[string]bool, grants, whole, cascade bool) {
 	if by := r.current(); !r.creates && by != "" && !r.isSuperuser(by) && !r.isAdmin(role, by) {
@@ -741,6 +821,9 @@ func (r *reading) changeMembership(role, member, grantor string, options map[str
 		r.fail("role %q is a member of %q", role, member)
 		return
 	}
+	if grants && !r.creates {
+		r.checkMembership(role, member, grantor, options)
+	}
 	if !grants && whole {
 		r.revokeRole(role, member, grantor, cascade)
 	} else {
@@ -748,6 +831,22 @@ func (r *reading) changeMembership(role, member, grantor string, options map[str
 	}
 	if on, changed := options["admin"]; !grants && (whole || changed && !on) {
 		r.revokePassedOn(role, member, cascade)
+	}
+}
+
+// checkMembership refuses a GRANT that the server refuses.
+func (r *reading) checkMembership(role, member, grantor string, options map[string]bool) {
+	switch {
+	case role == databaseOwner || member == databaseOwner:
+		r.fail("%s has no members but one, and is not one", databaseOwner)
+	case r.Version > 0 && r.Version < 160000:
+		if by := r.current(); grantor != "" && by != grantor && by != "" && !r.isSuperuser(by) {
+			r.fail("only a superuser may say who grants")
+		}
+	case grantor != "" && !r.isAdmin(role, grantor):
+		r.fail("whether role %q may grant it is not known: it has no ADMIN OPTION", grantor)
+	case options["admin"] && (grantor != "" || r.current() != "" || r.isSuperuser(member)):
+		r.fail("whether ADMIN OPTION is given back to who granted it is not known")
 	}
 }
 

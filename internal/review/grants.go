@@ -185,6 +185,8 @@ func ParseGrants(text []byte) (*Grants, error) {
 		return nil, errors.New(`it is not the output of "steno review grants"`)
 	case g.Format != grantsFormat:
 		return nil, fmt.Errorf("its format is %q: this program knows %q", g.Format, grantsFormat)
+	case g.System == "":
+		return nil, errors.New(`it does not say of which server the grants are (system_identifier): save them again with "steno review grants"`)
 	}
 	for _, d := range g.Databases {
 		if err := d.checkNames(); err != nil {
@@ -347,16 +349,21 @@ func (g *Grants) Reduced(r io.Reader, database string) (reduced *Grants, applied
 	if words, _ := (&script{text: string(text)}).next(); len(words) == 0 {
 		return nil, nil, errors.New("it has no statement")
 	}
-	image, err := json.Marshal(g)
-	if err != nil {
-		return nil, nil, err
-	}
-	reduced = &Grants{}
-	if err := json.Unmarshal(image, reduced); err != nil {
+	if reduced, err = g.clone(); err != nil {
 		return nil, nil, err
 	}
 	applied, err = reduced.applyScript(string(text), database)
 	return reduced, applied, err
+}
+
+// clone is a copy that has nothing in common with the grants.
+func (g *Grants) clone() (*Grants, error) {
+	image, err := json.Marshal(g)
+	if err != nil {
+		return nil, err
+	}
+	copied := &Grants{}
+	return copied, json.Unmarshal(image, copied)
 }
 
 // checkNames refuses names that are not as SQL writes them: they become part of a script.

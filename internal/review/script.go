@@ -4,6 +4,7 @@ package review
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -25,17 +26,6 @@ func (a *Access) WriteScript(w io.Writer) error {
 		fmt.Fprint(b, incompleteGuard)
 	}
 	fmt.Fprint(b, "\n\\set ON_ERROR_STOP off\n")
-	for _, e := range a.idle {
-		statement := "REVOKE " + QuoteName(e.Role) + " FROM " + QuoteName(e.Member)
-		if e.Grantor != "" && a.policy.Version >= 160000 {
-			statement += " GRANTED BY " + QuoteName(e.Grantor)
-		}
-		if a.dependent(e) {
-			fmt.Fprintf(b, "\n-- %s has granted this role on with ADMIN OPTION:\n-- %s;\n", render.Safe(e.Member), render.Safe(statement))
-			continue
-		}
-		fmt.Fprintf(b, "\n-- never used in the period%s\n%s;\n", usedBefore(&e.used), statement)
-	}
 	db := ""
 	for _, group := range a.groups() {
 		g := group[0]
@@ -47,8 +37,25 @@ func (a *Access) WriteScript(w io.Writer) error {
 		}
 		a.revoke(b, group)
 	}
+	a.revokeMemberships(b)
 	fmt.Fprint(b, scriptEnd)
 	return b.Flush()
+}
+
+// revokeMemberships writes the statements for memberships: behind the others, of which some change to a role that must still
+// be able to use the schema.
+func (a *Access) revokeMemberships(b *bufio.Writer) {
+	for _, e := range a.idle {
+		statement := "REVOKE " + QuoteName(e.Role) + " FROM " + QuoteName(e.Member)
+		if e.Grantor != "" && a.policy.Version >= 160000 {
+			statement += " GRANTED BY " + QuoteName(e.Grantor)
+		}
+		if a.dependent(e) {
+			fmt.Fprintf(b, "\n-- %s has granted this role on with ADMIN OPTION:\n-- %s;\n", render.Safe(e.Member), render.Safe(statement))
+			continue
+		}
+		fmt.Fprintf(b, "\n-- never used in the period%s\n%s;\n", usedBefore(&e.used), statement)
+	}
 }
 
 // scriptBegin is for psql: what ends the script before its first REVOKE, and what follows what was before it.
@@ -91,7 +98,16 @@ func usedBefore(u *uses) string {
 	return fmt.Sprintf("; last use before it: %s (%s)", render.Time(u.earlier.last.Time), u.earlier.last)
 }
 
-// groups are the unused grants that one statement revokes: of an object, from a role, by a grantor.
+// delegated says whether somebody else than the owner has granted: 1, or 0.
+func (g *grant) delegated() int {
+	if g.grantor != g.owner {
+		return 1
+	}
+	return 0
+}
+
+// groups are the unused grants that one statement revokes: of an object, from a role, by a grantor. Those that another role
+// than the owner has granted come first in a database: that role revokes them, and may lose the schema with the others.
 func (a *Access) groups() (all [][]*grant) {
 	type key struct {
 		db              string
@@ -101,7 +117,7 @@ func (a *Access) groups() (all [][]*grant) {
 	}
 	at := map[key]int{}
 	sorted := slices.Clone(a.unused)
-	slices.SortStableFunc(sorted, func(x, y *grant) int { return strings.Compare(x.db, y.db) })
+	slices.SortStableFunc(sorted, func(x, y *grant) int { return cmp.Or(strings.Compare(x.db, y.db), y.delegated()-x.delegated()) })
 	for _, g := range sorted {
 		k := key{g.db, g.kind, g.object, g.grantee, g.grantor}
 		i, ok := at[k]

@@ -368,7 +368,7 @@ func (v *value) inBody(text []byte, depth int) string {
 		case c <= ' ':
 			s.at++
 		case strings.HasPrefix(rest, "--"):
-			s.skipTo("\n")
+			s.skipLine()
 		case strings.HasPrefix(rest, "/*"):
 			s.skipComment()
 		case c >= '0' && c <= '9' || c == '.' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
@@ -438,7 +438,7 @@ func (s *script) continues() bool {
 		case rest[0] == ' ' || rest[0] == '\t' || rest[0] == '\f' || rest[0] == '\v':
 			s.at++
 		case strings.HasPrefix(rest, "--"):
-			s.skipTo("\n")
+			s.skipLine()
 			line = true
 		case rest[0] == '\'' && line:
 			return true
@@ -530,6 +530,7 @@ func (s *script) skipComment() {
 			s.at++
 		}
 	}
+	s.unlike("its comment is not closed")
 }
 
 // escapedLength is the length of a string with backslashes, with its quotes.

@@ -3,6 +3,7 @@
 package review
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -23,25 +24,28 @@ func (w word) isName() bool {
 	return w.quoted || !w.str && w.text != "" && (w.text[0] == '_' || w.text[0] >= 'a' && w.text[0] <= 'z' || w.text[0] >= 0x80)
 }
 
+// isPlainName says whether the server takes it as a name: not a keyword without quotes.
+func (w word) isPlainName() bool {
+	return w.isName() && (w.quoted || !slices.Contains(reserved, w.text))
+}
+
 // script splits SQL into statements.
 type script struct {
-	text  string
-	at    int
-	begin int // where the statement begins that next has returned
+	text    string
+	at      int
+	begin   int    // where the statement begins that next has returned
+	strange string // what of it psql and the server read in another way; see unlike
 }
 
 // next returns the words of the next statement, or a line of psql's, which begins with a backslash.
 func (s *script) next() (words []word, more bool) {
+	s.strange = ""
+	depth := 0
 	for s.at < len(s.text) {
 		c := s.text[s.at]
 		rest := s.text[s.at:]
 		switch {
-		case c == '\n' || c == ' ' || c == '\t' || c == '\r':
-			s.at++
-		case strings.HasPrefix(rest, "--"):
-			s.skipTo("\n")
-		case strings.HasPrefix(rest, "/*"):
-			s.skipComment()
+		case s.skipBlank():
 		case c == '\\':
 			line, _, _ := strings.Cut(rest, "\n")
 			if len(words) == 0 {
@@ -50,9 +54,16 @@ func (s *script) next() (words []word, more bool) {
 				return lineWords(line), true
 			}
 			s.at += len(line) // it sends the statement before it
+			s.unlike("%s stands in a statement", strings.TrimSpace(line))
 			return append(words, word{text: strings.TrimSpace(line)}), true
+		case strings.HasPrefix(rest, "::"):
+			s.at += len("::")
+			words = append(words, word{text: "::"})
 		case c == ';':
 			s.at++
+			if depth != 0 {
+				s.unlike("its parentheses do not match")
+			}
 			if len(words) > 0 {
 				if words[0].is("copy") && words[len(words)-1].is("stdin") {
 					s.skipTo("\n\\.")
@@ -63,10 +74,29 @@ func (s *script) next() (words []word, more bool) {
 			if len(words) == 0 {
 				s.begin = s.at
 			}
+			switch c {
+			case ':':
+				s.unlike("psql may put the value of a variable in the place of %s", strings.SplitN(rest, "\n", 2)[0])
+			case '(':
+				depth++
+			case ')':
+				depth--
+			}
 			words = append(words, s.word())
 		}
 	}
+	if depth != 0 {
+		s.unlike("its parentheses do not match")
+	}
 	return words, len(words) > 0
+}
+
+// unlike notes what psql and the server read in another way, or perhaps: a script whose effect must be known cannot have
+// that, while names and dumps do not have it.
+func (s *script) unlike(format string, args ...any) {
+	if s.strange == "" {
+		s.strange = fmt.Sprintf(format, args...)
+	}
 }
 
 // lineWords are the words of a line of psql's.
@@ -75,6 +105,32 @@ func lineWords(line string) []word {
 	inside := script{text: rest}
 	words, _ := inside.next()
 	return append([]word{{text: command}}, words...)
+}
+
+// skipBlank skips a blank or a comment, and says whether there was one.
+func (s *script) skipBlank() bool {
+	switch rest := s.text[s.at:]; {
+	case rest == "":
+		return false
+	case strings.IndexByte(" \t\n\r", rest[0]) >= 0:
+		s.at++
+	case strings.HasPrefix(rest, "--"):
+		s.skipLine()
+	case strings.HasPrefix(rest, "/*"):
+		s.skipComment()
+	default:
+		return false
+	}
+	return true
+}
+
+// skipLine skips the rest of a line: a carriage return ends it, too.
+func (s *script) skipLine() {
+	if i := strings.IndexAny(s.text[s.at:], "\n\r"); i >= 0 {
+		s.at += i + 1
+	} else {
+		s.at = len(s.text)
+	}
 }
 
 func (s *script) skipTo(end string) {
@@ -93,14 +149,24 @@ func (s *script) word() word {
 	case c == '"' || c == '\'':
 		body, n := quotedBody(rest, c, false)
 		s.at += n
+		if c == '\'' && strings.Contains(body, `\`) {
+			s.unlike("how the server reads a backslash in a string depends on its settings")
+		}
+		if strings.Count(rest[:n], string(c))%2 != 0 {
+			s.unlike("its quote is not closed")
+		}
 		return word{text: body, quoted: c == '"', str: c == '\''}
 	case (c == 'E' || c == 'e') && len(rest) > 1 && rest[1] == '\'':
 		body, n := quotedBody(rest[1:], '\'', true)
 		s.at += n + 1
+		s.unlike("strings with escapes are not read")
 		return word{text: body, str: true}
 	case c == '$':
 		if tag := dollarTag(rest); tag != "" {
-			body, _, _ := strings.Cut(rest[len(tag):], tag)
+			body, _, closed := strings.Cut(rest[len(tag):], tag)
+			if !closed {
+				s.unlike("its quote %s is not closed", tag)
+			}
 			s.at += min(len(rest), len(body)+2*len(tag))
 			return word{text: body, str: true}
 		}
