@@ -149,6 +149,40 @@ Steno::configure($standby);
 	is(problems($standby, @key), '0 ', 'promotion: the trail is whole');
 }
 
+# Both servers go on, and a question about the trails of both is answered of both.
+sub proof_of_both
+{
+	my ($since, $until) = @_;
+	my $proof = "$folder/proof_" . join '_', map { s/\W//gr } $since, $until;
+	my ($code, $said, $err) = steno_result('prove', '--out', $proof, '--grep', 'of both', '--since', $since, '--until', $until, map { trail($_) } $primary, $standby);
+
+	is("$code$err", 0, 'both: a proof is made of both trails') or return {};
+	(undef, $said) = steno_result('prove', '--check', $proof, @key, '--format', 'json');
+	return JSON::PP->new->utf8->decode($said);
+}
+
+{
+	my $now = "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US+00')";
+	my ($began, $ended, $report);
+
+	$began = $primary->safe_psql('postgres', $now);
+	$_->safe_psql('postgres', "SELECT 'of both', " . $_->port) foreach $primary, $standby;
+	$ended = $standby->safe_psql('postgres', $now);
+	$primary->safe_psql('postgres', 'SELECT pg_sleep(6)');	# a proof that ends later than its range is complete
+	$_->stop foreach $primary, $standby;
+	$report = proof_of_both($began, $ended);
+	ok($report->{proved}, 'both: it is proved') or diag explain $report;
+	is_deeply($report->{exceptions}, [], 'both: and complete, although one is a copy of the other');
+	is($report->{matches}, 2, 'both: it has the statements of both');
+	$report = proof_of_both('2000-01-01', $ended);
+	ok($report->{proved}, 'both: from the beginning, too') or diag explain $report;
+	is(scalar(grep { /ended without stopping/ } @{ $report->{exceptions} }), 0, 'both: the start of the copy is no end of the primary') or diag explain $report->{exceptions};
+	my (undef, $out) = steno_result('verify', '--format', 'json', @key, map { trail($_) } $primary, $standby);
+	$report = JSON::PP->new->utf8->decode($out)->{recorded};
+	is_deeply([ map { grep { /ended without stopping/ } @{ $_->{lacks} } } @$report ? @$report : {} ], [], 'both: nor does verify say so') or diag $out;
+	$_->start foreach $primary, $standby;
+}
+
 # The old primary is rewound.
 {
 	$primary->stop;

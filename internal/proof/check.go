@@ -475,7 +475,7 @@ func (c *checker) readBlock(st *stream, one *copied) error {
 		}
 		if r.Kind != trail.KindData {
 			names.Record(&r)
-			c.told.record(&r, st.number, b.Header.Number, one.part)
+			c.told.record(&r, home{stream: st.number}, one.part)
 		}
 	}
 }
@@ -505,6 +505,9 @@ func (c *checker) answer(ctx context.Context) error {
 	}()
 	r.System = c.streams[0].system
 	c.anchorsHold()
+	for _, st := range c.streams {
+		c.told.reaches(home{stream: st.number}, st.until)
+	}
 	c.told.finish()
 	c.branchesHold()
 	if r.Unread != "" || len(r.Problems) > 0 {
@@ -565,10 +568,11 @@ func (c *checker) anchorsHold() {
 func (c *checker) branchesHold() {
 	for _, b := range c.told.branches {
 		for _, st := range c.streams {
-			if st.number != b.Stream || st.number == b.in || b.Unused && b.Reason == trail.ReasonGone {
+			if st.number != b.Stream || st.number == b.in.stream || b.Unused && b.Reason == trail.ReasonGone {
 				continue
 			}
-			foreign := func(s trail.Span) bool { return s.Last > b.Block }
+			// what a copy was made of can be in the proof, too
+			foreign := func(s trail.Span) bool { return s.Last > b.Block && b.Reason != trail.ReasonCopy }
 			if slices.ContainsFunc(st.included, foreign) || slices.ContainsFunc(st.leftOut, func(l leftOut) bool { return foreign(l.Span) }) {
 				c.problem("stream %d: blocks after block %d were not written by the server, according to the record of its start at %s (%s)", st.number, b.Block, render.Time(b.Time), b.Reason)
 			}
@@ -608,13 +612,14 @@ func (c *checker) complete() {
 	if until < trail.MaxTime {
 		c.report.AsOf = render.Time(until)
 	}
-	if base := c.told.base(); base != nil {
-		for _, st := range c.streams {
-			if st.from > base.time && st.from < a.since {
+	for _, st := range c.streams {
+		for _, l := range c.told.livesOf(home{stream: st.number}) {
+			if base := l.base(); base != nil && st.from > base.time && st.from < a.since {
 				c.except("stream %d: settings that sessions changed for themselves between %s and %s are not known", st.number, render.Time(base.time), render.Time(st.from))
 			}
 		}
 	}
+	c.otherServers()
 	t := c.told
 	if why := t.unstated(); why != "" {
 		c.except("which settings were in effect at the beginning of the range is not proved: %s", why)
@@ -627,11 +632,39 @@ func (c *checker) complete() {
 	t.obscure(c.except)
 	t.switches(c.except)
 	for _, b := range t.branches {
-		c.except("stream %d was begun at %s, because stream %d was not as the server had left it (%s)", b.in, render.Time(b.Time), b.Stream, b.Reason)
+		if b.Reason != trail.ReasonCopy {
+			c.except("stream %d was begun at %s, because stream %d was not as the server had left it (%s)", b.in.stream, render.Time(b.Time), b.Stream, b.Reason)
+		} else if !c.goesOn(b.Branch) {
+			c.except("stream %d was begun at %s with a copy of the data directory: what the server that it was copied from recorded in stream %d after block %d is not proved", b.in.stream, render.Time(b.Time), b.Stream, b.Block)
+		}
 	}
 	for _, what := range t.unread {
 		c.except("%s", what)
 	}
+}
+
+// otherServers says if more streams were written when the range began than the servers of known starts had writers.
+func (c *checker) otherServers() {
+	known, written := 0, 0
+	for _, l := range c.told.lives {
+		if base := l.base(); base != nil {
+			known += base.writers
+		}
+	}
+	for _, st := range c.streams {
+		if n := len(st.seals); n > 0 && st.seals[0].Time <= c.asked.since && st.seals[n-1].Time > c.asked.since {
+			written++
+		}
+	}
+	if known > 0 && written > known {
+		c.except("which settings were in effect at the beginning of the range is not proved: %d streams were written, and the starts that the proof has are of servers with %d writers", written, known)
+	}
+}
+
+// goesOn says whether the proof has what the server that a copy was made of has recorded since, in the range.
+func (c *checker) goesOn(b trail.Branch) bool {
+	i := slices.IndexFunc(c.streams, func(st *stream) bool { return st.number == b.Stream })
+	return i >= 0 && c.streams[i].block > b.Block && c.streams[i].until >= c.asked.until
 }
 
 func (c *checker) uncovered(format string, args ...any) {

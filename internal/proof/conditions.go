@@ -26,6 +26,8 @@ type conditions struct {
 	sessions  map[trail.SessionID]*session
 	settings  map[scope][]change
 	runs      []run
+	lives     []*life        // of the servers, once all is known
+	reached   map[home]int64 // the last time of each stream that is known
 	events    []event
 	gaps      []gap
 	branches  []branch
@@ -46,6 +48,7 @@ type session struct {
 	ended     int64 // time of its end; MaxTime: not seen
 	asked     bool  // the filter is about it, at least at some time
 	switched  switched
+	home      home
 	// when it may have set log_min_messages for the first time, for itself and for later sessions; 0: never
 	quiet, quietLater int64
 }
@@ -69,13 +72,16 @@ type change struct {
 	time     int64
 	old, new string
 	source   string
+	home     home
 }
 
 // run is a start of the server.
 type run struct {
 	time     int64
-	stream   uint32
-	block    uint64
+	home     home
+	id       string
+	where    string            // its host and data directory
+	copied   bool              // with a copy of the data directory of another server, which may go on
 	settings map[string]string // nil: the record does not state them
 	writers  int
 	// notRunSince is the position in the WAL of the last stop, if the WAL and the control file show
@@ -88,7 +94,7 @@ type run struct {
 // event is any other server record.
 type event struct {
 	time   int64
-	stream uint32
+	home   home
 	name   string
 	detail string
 	wal    string // of a stop: its position in the WAL
@@ -124,7 +130,7 @@ type prepared struct {
 
 type branch struct {
 	trail.Branch
-	in uint32
+	in home
 }
 
 // statement identifies a statement of a session.
@@ -143,7 +149,7 @@ type opaque struct {
 func newConditions(a *asked) *conditions {
 	return &conditions{
 		asked: a, sessions: map[trail.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{}, ended: map[uint64]string{},
-		known: map[uint64]bool{},
+		known: map[uint64]bool{}, reached: map[home]int64{},
 	}
 }
 
@@ -162,8 +168,10 @@ func (c *conditions) session(r *trail.Record) *session {
 }
 
 // record takes a record of a block in a part of a stream.
-func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part int) {
+func (c *conditions) record(r *trail.Record, in home, part int) {
 	s := c.session(r)
+	s.home = in
+	c.reaches(in, r.Time)
 	if r.Seq != 0 {
 		if n := len(s.seen); n > 0 && s.seen[n-1].part == part && s.seen[n-1].Last+1 == r.Seq {
 			s.seen[n-1].Last++
@@ -183,7 +191,7 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 	case trail.KindGap:
 		c.gap(r, s, text)
 	case trail.KindSetting:
-		c.setting(r, text)
+		c.setting(r, in, text)
 	case trail.KindTransaction:
 		if c.asked.endsBefore(r) {
 			c.ended[r.XID] = text("event")
@@ -198,7 +206,7 @@ func (c *conditions) record(r *trail.Record, stream uint32, block uint64, part i
 			c.hidden = append(c.hidden, hidden{r.Time, s})
 		}
 	case trail.KindServer:
-		c.server(r, stream, block, text)
+		c.server(r, in, text)
 	}
 }
 
@@ -239,19 +247,22 @@ func (c *conditions) gap(r *trail.Record, s *session, text func(string) string) 
 	c.gaps = append(c.gaps, gap{r.Time, text("count"), text("reason"), s.user})
 }
 
-func (c *conditions) setting(r *trail.Record, text func(string) string) {
+func (c *conditions) setting(r *trail.Record, in home, text func(string) string) {
 	at := scope{name: text("name"), server: text("source") == "server"}
 	if !at.server {
 		at.session = r.Session.ID()
 	}
-	c.settings[at] = append(c.settings[at], change{time: r.Time, old: text("old"), new: text("new"), source: text("source")})
+	c.settings[at] = append(c.settings[at], change{time: r.Time, old: text("old"), new: text("new"), source: text("source"), home: in})
 }
 
-func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text func(string) string) {
+func (c *conditions) server(r *trail.Record, in home, text func(string) string) {
 	switch name := text("event"); name {
 	case "start":
-		one := run{time: r.Time, stream: stream, block: block, writers: 1, notRunSince: text("not_run_since_wal"), mostPrepared: text("max_prepared_transactions")}
-		if text("run") != "" {
+		one := run{
+			time: r.Time, home: in, id: text("run"), where: text("host") + ", " + text("data_directory"), writers: 1,
+			notRunSince: text("not_run_since_wal"), mostPrepared: text("max_prepared_transactions"),
+		}
+		if one.id != "" {
 			one.settings = map[string]string{}
 			for name, value := range r.ExtraPairs {
 				if strings.HasPrefix(string(name), "steno.") || string(name) == MinMessages {
@@ -265,7 +276,7 @@ func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text f
 		c.runs = append(c.runs, one)
 	case "branch":
 		if b, ok := trail.ParseBranch(r); ok {
-			c.branches = append(c.branches, branch{b, stream})
+			c.branches = append(c.branches, branch{b, in})
 		} else {
 			c.unread = append(c.unread, "the record of a branch at "+render.Time(r.Time)+" cannot be interpreted")
 		}
@@ -276,7 +287,7 @@ func (c *conditions) server(r *trail.Record, stream uint32, block uint64, text f
 				detail = append(detail, n+"="+string(value))
 			}
 		}
-		c.events = append(c.events, event{r.Time, stream, name, strings.Join(detail, " "), text("wal")})
+		c.events = append(c.events, event{r.Time, in, name, strings.Join(detail, " "), text("wal")})
 	}
 }
 
@@ -288,76 +299,7 @@ func (c *conditions) finish() {
 	for _, changes := range c.settings {
 		slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.time, b.time) })
 	}
-}
-
-// base is the last start before the range; nil if it is not known.
-func (c *conditions) base() *run {
-	var base *run
-	for i := range c.runs {
-		if c.runs[i].time <= c.asked.since {
-			base = &c.runs[i]
-		}
-	}
-	return base
-}
-
-// ---- settings ----
-
-// unstated says why it is not known which settings were in effect at the beginning of the range; empty if it is.
-func (c *conditions) unstated() string {
-	switch base := c.base(); {
-	case base == nil:
-		return "there is no record of an earlier start of the server"
-	case base.settings == nil:
-		return "the record of the server's start does not state them"
-	}
-	return ""
-}
-
-// recording lists the settings that left out something of the answer, and when.
-func (c *conditions) recording(except func(format string, args ...any)) {
-	a := c.asked
-	// the periods of each setting of the server
-	mandatory := c.periods("steno.mandatory")
-	strictly := func(at int64) string {
-		value := ""
-		for _, p := range mandatory {
-			if p.from <= at {
-				value = p.value
-			}
-		}
-		return value
-	}
-	for _, p := range mandatory {
-		if a.only == nil && p.to > a.since && p.from < a.until && !listsClass(p.value, "setting") {
-			except("changes of settings were not mandatory %s: steno.mandatory = %q; one that steno.log left out is not known", p.when(a), p.value)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(defaults)) {
-		if name == "steno.mandatory" || a.only != nil && !slices.Contains(a.only, name) {
-			continue
-		}
-		for _, p := range c.periods(name) {
-			if name == "steno.log" && c.hidesPrepared(p.value, strictly(p.from)) && p.to > a.since && p.from < a.until {
-				except("commits of prepared transactions were not recorded %s: %s; one that was prepared before may have renamed what the filter asks for", p.when(a), settingText(name, p.value))
-			}
-			if what := a.leavesOut(name, p.value, strictly(p.from)); what != "" && p.to > a.since && p.from < a.until {
-				except("%s were not recorded %s: %s", what, p.when(a), settingText(name, p.value))
-			}
-		}
-	}
-	c.ofSessions(strictly, except)
-	if a.only == nil {
-		c.quieting(except)
-	}
-}
-
-// hidesPrepared says whether values of steno.log and steno.mandatory leave out the ends of prepared transactions, which
-// are known to be possible, and if these matter.
-func (c *conditions) hidesPrepared(log, mandatory string) bool {
-	possible := func(r run) bool { return r.mostPrepared != "" && r.mostPrepared != "0" }
-	return (c.asked.ofObjects || c.asked.ofRoles) && !listsClass(log, "transaction") && !listsClass(mandatory, "transaction") &&
-		slices.ContainsFunc(c.runs, possible)
+	c.tellApart()
 }
 
 func settingText(name, value string) string {
@@ -389,56 +331,6 @@ func (p *period) when(a *asked) string {
 	return "from " + render.Time(p.from) + " until " + render.Time(p.to)
 }
 
-// periods are the values that the configuration gave a setting, from the last start before
-// the range on. Without a record of one, the first value is what the first change says.
-func (c *conditions) periods(name string) (all []period) {
-	put := func(from int64, value string) {
-		if n := len(all); n > 0 {
-			all[n-1].to = from
-		}
-		all = append(all, period{from, trail.MaxTime, value})
-	}
-	base := c.base()
-	changes := c.settings[scope{server: true, name: name}]
-	for i := range c.runs {
-		if one := &c.runs[i]; one.settings != nil {
-			value, set := one.settings[name]
-			switch {
-			case !set && name == MinMessages: // which earlier versions do not state: what was changed before is kept
-				value = lastBefore(changes, one.time, defaults[name])
-			case !set || name == "steno.rules_file": // the record of a start has the name of the file
-				value = defaults[name]
-			}
-			if base == nil && len(all) == 0 && len(changes) > 0 && changes[0].time < one.time {
-				put(trail.MinTime, changes[0].old)
-			}
-			put(one.time, value)
-		}
-	}
-	if len(all) == 0 && len(changes) > 0 {
-		put(trail.MinTime, changes[0].old)
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	if len(changes) == 0 {
-		return all
-	}
-	merged := all
-	all = nil
-	i := 0
-	for _, p := range merged {
-		for ; i < len(changes) && changes[i].time < p.from; i++ {
-			put(changes[i].time, changes[i].new)
-		}
-		put(p.from, p.value)
-	}
-	for ; i < len(changes); i++ {
-		put(changes[i].time, changes[i].new)
-	}
-	return all
-}
-
 // lastBefore is the value that the last change before a time gave to a setting; without one, the value given.
 func lastBefore(changes []change, at int64, value string) string {
 	for i := range changes {
@@ -456,18 +348,20 @@ const second = 1_000_000
 // writer keeps up: steno.flush_interval, in microseconds.
 func (c *conditions) flushes() int64 {
 	most := int64(200_000)
-	for _, p := range c.periods("steno.flush_interval") {
-		if d, ok := trail.SettingTime(p.value, time.Millisecond); ok {
-			most = max(most, d.Microseconds())
-		} else if p.value != "" {
-			most = 10 * second // the most that it can be
+	for _, l := range c.lives {
+		for _, p := range l.periods("steno.flush_interval") {
+			if d, ok := trail.SettingTime(p.value, time.Millisecond); ok {
+				most = max(most, d.Microseconds())
+			} else if p.value != "" {
+				most = 10 * second // the most that it can be
+			}
 		}
 	}
 	return most
 }
 
 // ofSessions lists values that sessions had of their own.
-func (c *conditions) ofSessions(mandatory func(int64) string, except func(format string, args ...any)) {
+func (c *conditions) ofSessions(except func(format string, args ...any)) {
 	a := c.asked
 	type group struct{ name, value, source, user, what string }
 	counted := map[group]int{}
@@ -495,10 +389,13 @@ func (c *conditions) ofSessions(mandatory func(int64) string, except func(format
 			if one.source != "session" && !s.asked {
 				leavesOut = a.leavesOutRenames
 			}
-			if what := leavesOut(at.name, one.new, mandatory(one.time)); what != "" {
-				g := group{at.name, one.new, one.source, s.user, what}
-				if counted[g]++; counted[g] == 1 {
-					order = append(order, g)
+			for _, l := range c.livesOf(s.home) {
+				if what := leavesOut(at.name, one.new, l.mandatory(one.time)); what != "" {
+					g := group{at.name, one.new, one.source, s.user, what}
+					if counted[g]++; counted[g] == 1 {
+						order = append(order, g)
+					}
+					break
 				}
 			}
 		}
@@ -513,61 +410,6 @@ func compareScopes(a, b scope) int {
 }
 
 // ---- when the server was not recording ----
-
-// downTimes lists when no server wrote the trail, and how runs ended. begins says that the
-// proof has the trail from its beginning. stopped gets the times in which it is known that
-// the server did not run, so that nothing could be recorded.
-func (c *conditions) downTimes(until int64, begins bool, except, stopped func(format string, args ...any)) {
-	a := c.asked
-	ended := func(after, before int64, names ...string) (found *event) {
-		for i := range c.events {
-			if e := &c.events[i]; after < e.time && e.time <= before && slices.Contains(names, e.name) {
-				found = e
-			}
-		}
-		return found
-	}
-	previous := int64(trail.MinTime)
-	for i, one := range c.runs {
-		next := int64(trail.MaxTime)
-		if i+1 < len(c.runs) {
-			next = c.runs[i+1].time
-		}
-		if one.time > a.since && one.time < until {
-			stop := ended(previous, one.time, "stop")
-			recovered := ended(previous, min(next, one.time+3600*1e6), "recover")
-			switch {
-			case i == 0 && begins && stop == nil:
-				except("nothing was recorded before %s: the trail begins with this start of the server", render.Time(one.time))
-			case stop != nil && stop.time < a.until && stop.wal != "" && stop.wal == one.notRunSince:
-				stopped("the server did not run from %s until %s: its WAL and its control file agree that it was not started in between", render.Time(stop.time), render.Time(one.time))
-			case stop != nil && stop.time < a.until:
-				except("nothing was recorded from %s until %s: the server was not running, or ran without pg_steno", render.Time(stop.time), render.Time(one.time))
-			case stop != nil:
-			case recovered != nil && one.time < a.until:
-				except("the server ended without stopping before %s; what its sessions had recorded until then was recovered", render.Time(one.time))
-			case one.time < a.until:
-				except("the server ended without stopping before %s, and nothing says that the last records were recovered", render.Time(one.time))
-			}
-		}
-		previous = one.time
-	}
-	if stop := ended(previous, until, "stop"); stop != nil && stop.time < a.until {
-		except("nothing was recorded since %s: the server was stopped", render.Time(stop.time))
-	}
-	for _, e := range c.events {
-		if e.time < a.since || e.time >= until {
-			continue
-		}
-		switch e.name {
-		case "stop", "recover", "deleted", "restart", "salvage", "begin":
-		case "torn":
-			except("an unfinished block was cut off stream %d at %s (%s): records of the last moments before may be missing", e.stream, render.Time(e.time), e.detail)
-		default:
-			except("the server reported %q at %s (%s)", e.name, render.Time(e.time), e.detail)
-		}
-	}
-}
 
 // unseen lists transactions whose statements were not seen, of the users that the filter is about.
 func (c *conditions) unseen(until int64, except func(format string, args ...any)) {

@@ -16,8 +16,9 @@ import (
 // Exclusions collects what the records of a trail tell about what a range of it may lack, as the
 // verdict of a proof does. It may be used by many goroutines.
 type Exclusions struct {
-	mu sync.Mutex
-	c  *conditions
+	mu    sync.Mutex
+	c     *conditions
+	homes map[*trail.Stream]home
 }
 
 // Needs are what an answer depends on, besides statements and connections of all classes.
@@ -37,7 +38,7 @@ func NewExclusions(since, until int64, n Needs) *Exclusions {
 		panic(err) // no filter is none that is wrong
 	}
 	a.who.Filter, a.apart.Filter = none, none
-	return &Exclusions{c: newConditions(a)}
+	return &Exclusions{c: newConditions(a), homes: map[*trail.Stream]home{}}
 }
 
 // Record takes a record that tells something.
@@ -45,7 +46,27 @@ func (e *Exclusions) Record(r *trail.Record, ref *trail.BlockRef) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.c.asked.who.Reset()
-	e.c.record(r, ref.Segment.Stream.Number, ref.Number, 0)
+	e.c.record(r, e.home(ref.Segment.Stream), 0)
+}
+
+func (e *Exclusions) home(s *trail.Stream) home {
+	h, known := e.homes[s]
+	if !known {
+		h = homeOf(s)
+		e.homes[s] = h
+	}
+	return h
+}
+
+// reach notes until when streams of a server were written, which tells servers apart that wrote at the same time.
+func (e *Exclusions) reach(x *trail.Index) {
+	for i := range x.Streams {
+		for k := range x.Streams[i].Segments {
+			if one := &x.Streams[i].Segments[k]; one.Records > 0 {
+				e.c.reaches(e.home(x.Streams[i].Stream), one.LastEnd)
+			}
+		}
+	}
 }
 
 // Open are the sessions that have settings of their own, and whose end is not known.
@@ -104,6 +125,7 @@ func LeftOut(ctx context.Context, x *trail.Index, since, until int64, n Needs) (
 	}
 	e := NewExclusions(since, until, n)
 	e.c.asked.only = only
+	e.reach(x)
 	scan := x.Scan(ctx, trail.ScanOptions{
 		Since: trail.MinTime, Until: until, Contents: TellingGroups,
 		Warn: func(error) {}, // whoever reads the answer is told

@@ -465,20 +465,7 @@ func (src *source) emitKeys() {
 
 func (m *maker) chooseRange(ctx context.Context) error {
 	a := m.asked
-	// Settings are known from the last start before the range on.
-	base := int64(trail.MinTime)
-	var baseAt place
-	for _, src := range m.sources {
-		for i := range src.blocks {
-			if t := src.blocks[i].start; t <= a.since && t > base {
-				base, baseAt = t, place{src, i}
-			}
-		}
-	}
-	from := min(base, a.since-1)
-	if baseAt.source == nil {
-		from = a.since - 1
-	}
+	bases, from := m.bases(a.since)
 	for _, src := range m.sources {
 		if len(src.blocks) == 0 {
 			continue
@@ -487,8 +474,10 @@ func (m *maker) chooseRange(ctx context.Context) error {
 			return src.unsealed(src.blocks[0].ref.Number)
 		}
 		src.choose(from, a.until, a.q.Full)
-		if baseAt.source == src && src.begin != nil && src.begin.Block >= src.blocks[baseAt.block].ref.Number {
-			src.choose(from-1, a.until, a.q.Full)
+		for _, at := range bases {
+			if at.source == src && src.begin != nil && src.begin.Block >= src.blocks[at.block].ref.Number {
+				src.choose(from-1, a.until, a.q.Full)
+			}
 		}
 		for i := src.first; i < src.last; i++ {
 			b := &src.blocks[i]
@@ -516,6 +505,32 @@ func (m *maker) chooseRange(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// bases are the blocks with the starts from which on the settings of the range are known: the last one before it, and that
+// of each other server that has recorded since. The proof begins before the first of them.
+func (m *maker) bases(since int64) (all []place, from int64) {
+	last := int64(trail.MinTime)
+	of := map[*source]place{}
+	for _, src := range m.sources {
+		for i := range src.blocks {
+			if t := src.blocks[i].start; t > trail.MinTime && t <= since {
+				of[src], last = place{src, i}, max(last, t)
+			}
+		}
+	}
+	from = since - 1
+	for _, src := range m.sources {
+		at, found := of[src]
+		if !found {
+			continue
+		}
+		start, end := src.blocks[at.block].start, src.blocks[len(src.blocks)-1].ref.LastEnd
+		if start == last || end > last {
+			all, from = append(all, at), min(from, start)
+		}
+	}
+	return all, from
 }
 
 // choose finds the seals between which the proof has the stream.

@@ -8,6 +8,7 @@
 //	format.go      the file
 //	check.go       from a file to a verdict
 //	conditions.go  what its records tell about what the trail can lack
+//	lives.go       that of each server, if a server and its copy were recorded
 //	switched.go    sessions in which somebody became somebody else
 //	causes.go      everything that can hide an answer, in one list
 //	quiet.go       failures that leave no record

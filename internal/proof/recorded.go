@@ -119,6 +119,7 @@ type span struct{ begin, end int64 }
 func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, since, until int64) (*Recording, error) {
 	r := &Recording{System: system, Since: render.Time(since), Until: render.Time(min(until, whole.end)), Lacks: []string{}, Stopped: []string{}, Unknown: []string{}, Changes: []SettingChange{}}
 	e := NewExclusions(since, until, Needs{Objects: true, Catalogs: true, Texts: true, Rows: true})
+	e.reach(x)
 	var mu sync.Mutex
 	var changed changes
 	omitted := omissions{since: since, until: until}
@@ -212,11 +213,13 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 	if begins && len(c.runs) > 0 && c.runs[0].time > c.asked.since && c.runs[0].time-c.asked.since < soon {
 		c.asked.since = c.runs[0].time
 	}
-	if n := len(c.runs); ends && n > 0 { // that the server was stopped at the end of the trail is no gap in it
-		c.events = slices.DeleteFunc(c.events, func(one event) bool { return one.name == "stop" && one.time > c.runs[n-1].time })
+	for _, l := range c.lives {
+		if n := len(l.runs); ends && n > 0 { // that the server was stopped at the end of the trail is no gap in it
+			l.stops = slices.DeleteFunc(l.stops, func(one event) bool { return one.name == "stop" && one.time > l.runs[n-1].time })
+		}
 	}
 	if why := c.unstated(); why != "" {
-		if c.base() == nil && !begins {
+		if !c.hasBase() && !begins {
 			why += "; retention may have deleted it"
 		}
 		to(&r.Unknown)("which settings were in effect from %s on: %s", r.Since, why)

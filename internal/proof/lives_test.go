@@ -1,0 +1,94 @@
+// Trails of a server and of a copy of it that are read together.
+
+package proof
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// twins writes the trails of a server and of a copy of it, which begins in minute 20 and starts again in minute 35; both
+// go on until minute 90. The settings are those of all starts of each.
+func twins(t *testing.T, original, copied []string) string {
+	dir := filepath.Join(t.TempDir(), "trail")
+	tables := []string{"hr.staff", "hr.salary"}
+	for number, settings := range [][]string{original, copied} {
+		w := newWriter(t, dir, uint32(number))
+		reader := client(4001+uint32(number), "alice")
+		start := func(minutes float64) *trailtest.Record {
+			r := w.starts(minutes, append([]string{"host", []string{"one", "two"}[number], "data_directory", "/data"}, settings...)...)
+			r.Extra[5] = []string{"4711", "4712"}[number]
+			return r
+		}
+		first := 20 * number
+		if number == 1 {
+			w.Put(w.event(20, "branch", "reason", "copy", "stream", "0", "block", "20", "found", "20", "hash", strings.Repeat("00", 32), "run", "4712"))
+		}
+		w.Put(start(float64(first)))
+		w.Seal(at(float64(first)), seal.ReasonStart, nil)
+		for minute := first + 1; minute < 90; minute++ {
+			if number == 1 && minute == 35 {
+				w.Put(w.event(34.95, "stop"), start(34.96))
+			}
+			w.Put(reads(reader, float64(minute), tables[minute%2]))
+			w.Seal(at(float64(minute)+0.9), "interval", nil)
+			if minute%10 == 9 {
+				w.Rotate(at(float64(minute) + 0.95))
+			}
+		}
+		w.Seal(at(90), seal.ReasonStop, nil)
+	}
+	return dir
+}
+
+func TestServersThatWroteAtTheSameTimeAreToldApart(t *testing.T) {
+	off := []string{"steno.log_relation", "off"}
+	const relations = "the relations of statements were not recorded throughout: steno.log_relation = \"off\""
+	for _, test := range []struct {
+		name             string
+		original, copied []string
+		since            float64
+		want             []string
+	}{
+		{"nothing is left out", nil, nil, 50, nil},
+		{"the original leaves out something", off, nil, 50, []string{relations + ` (server: one, /data)`}},
+		{"the copy does", nil, off, 50, []string{relations + ` (server: two, /data)`}},
+		{"both do", off, off, 50, []string{relations + ` (server: one, /data)`, relations + ` (server: two, /data)`}},
+		{"the copy does, and was stopped", nil, off, 30, []string{
+			"the relations of statements were not recorded until " + when(34.96), "the relations of statements were not recorded since " + when(34.96),
+			"nothing was recorded from " + when(34.95) + " until " + when(34.96) + ": the server was not running, or ran without pg_steno (server: two, /data)",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := proved(t, twins(t, test.original, test.copied), question(t, test.since, 60, false, ofSalary))
+			if len(r.Problems)+len(r.Uncovered) > 0 {
+				t.Fatalf("not proved: %q, %q", r.Problems, r.Uncovered)
+			}
+			if len(r.Exceptions) != len(test.want) {
+				t.Errorf("%d exceptions, want %d: %q", len(r.Exceptions), len(test.want), r.Exceptions)
+			}
+			for _, want := range test.want {
+				if !slices.ContainsFunc(r.Exceptions, func(e string) bool { return strings.HasPrefix(e, want) }) {
+					t.Errorf("no exception %q in %q", want, r.Exceptions)
+				}
+			}
+		})
+	}
+}
+
+func TestSettingsOfEachServerAreAskedFor(t *testing.T) {
+	dir := withoutFirstSegment(t, twins(t, []string{"steno.log_relation", "off"}, nil), 0)
+	r := proved(t, dir, question(t, 50, 60, false, ofSalary))
+	if len(r.Problems)+len(r.Uncovered) > 0 {
+		t.Fatalf("not proved: %q, %q", r.Problems, r.Uncovered)
+	}
+	const want = "which settings were in effect at the beginning of the range is not proved: 2 streams were written"
+	if !slices.ContainsFunc(r.Exceptions, func(e string) bool { return strings.HasPrefix(e, want) }) {
+		t.Errorf("no exception %q in %q", want, r.Exceptions)
+	}
+}
