@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pg-steno/pg_steno/internal/progress"
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -47,6 +48,9 @@ func makeAs(ctx context.Context, t *trail.Trail, q *Question, asks func() (*aske
 		return err
 	}
 	m := &maker{asked: a, asks: asks, bar: bar, parts: map[trail.RecordID][]place{}}
+	if q.Record == "" {
+		m.names = query.NewUnindexedNames(&q.Filter)
+	}
 	defer m.files.Close()
 	for _, err := range t.Errors {
 		return err
@@ -94,6 +98,7 @@ type maker struct {
 	wanted []trail.RecordID           // records that may be asked for, and have data parts
 	opaque map[statement]bool         // that only start records tell about, and too little
 	early  map[renaming]bool          // transactions that have renamed something before the range, and their sessions
+	names  *query.Names               // those of which no index tells; nil: there are none
 }
 
 // renaming is a transaction, or with xid 0 a session, that has renamed something.
@@ -168,7 +173,7 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
-			r := &blockReader{files: &m.files, asked: must(m.asks())}
+			r := &blockReader{files: &m.files, asked: must(m.asks()), names: m.names.Reader()}
 			for i := int(next.Add(1)) - 1; i < len(src.blocks) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				r.read(&src.blocks[i])
 				m.bar.Set(m.done.Add(src.blocks[i].ref.Length()))
@@ -212,6 +217,7 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 type blockReader struct {
 	files *trail.Files
 	asked *asked
+	names *query.NamesReader
 	block trail.Block
 }
 
@@ -227,6 +233,7 @@ func (r *blockReader) read(to *block) {
 		to.index = &s
 	}
 	r.asked.reset()
+	r.names.Start()
 	var rec trail.Record
 	for {
 		err := b.Next(&rec)
@@ -242,6 +249,9 @@ func (r *blockReader) read(to *block) {
 
 func (r *blockReader) record(rec *trail.Record, to *block) {
 	id := trail.RecordID{Session: rec.Session.ID(), Seq: rec.Seq}
+	if rec.Kind != trail.KindData {
+		r.names.Record(rec)
+	}
 	switch rec.Kind {
 	case trail.KindData:
 		if !slices.Contains(to.parts, id) {
@@ -494,6 +504,9 @@ func (m *maker) chooseRange(ctx context.Context) error {
 	if err := m.needEnds(ctx); err != nil {
 		return err
 	}
+	if err := m.needNames(ctx); err != nil {
+		return err
+	}
 	for _, src := range m.sources {
 		if src.end == nil {
 			continue
@@ -505,6 +518,45 @@ func (m *maker) chooseRange(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// needNames marks blocks that show that names occur, for which no index does and no other block of the proof: that a client
+// occurs is no exception of an answer that has nothing of it.
+func (m *maker) needNames(ctx context.Context) error {
+	if m.names == nil {
+		return nil
+	}
+	names := query.NewUnindexedNames(&m.asked.q.Filter)
+	r := &blockReader{files: &m.files, names: names.Reader()}
+	for _, needed := range []bool{true, false} {
+		for _, src := range m.sources {
+			for i := src.first; i < src.last && src.end != nil && names.Left() > m.names.Left(); i++ {
+				if b := &src.blocks[i]; b.needed == needed && b.err == nil {
+					b.needed = r.finds(b) || needed
+				}
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finds says whether a block has names that were not found before.
+func (r *blockReader) finds(b *block) bool {
+	before := r.names.Left()
+	if r.files.Read(&b.ref, &r.block) != nil {
+		return false
+	}
+	r.names.Start()
+	var rec trail.Record
+	for r.block.Next(&rec) == nil {
+		if rec.Kind != trail.KindData {
+			r.names.Record(&rec)
+		}
+	}
+	return r.names.Left() < before
 }
 
 // bases are the blocks with the starts from which on the settings of the range are known: the last one before it, and that

@@ -148,6 +148,25 @@ func NewNames(o *FilterOptions) *Names {
 	return n.made()
 }
 
+// NewUnindexedNames is NewNames for those names of which indexes cannot tell whether they occur, such as clients.
+func NewUnindexedNames(o *FilterOptions) *Names {
+	n := NewNames(o)
+	if n == nil {
+		return nil
+	}
+	n.object, n.unknown = nil, nil
+	n.facts = slices.DeleteFunc(n.facts, func(f *askedFact) bool { return !f.unindexed() })
+	return n.made()
+}
+
+// Left is how many names have not been found.
+func (n *Names) Left() int {
+	if n == nil {
+		return 0
+	}
+	return int(n.left.Load())
+}
+
 // made returns nil if there is nothing to look for.
 func (n *Names) made() *Names {
 	n.left.Store(int32(len(n.names())))
@@ -505,6 +524,9 @@ func (r *NamesReader) Start() {
 	clear(r.shapes)
 }
 
+// Left is how many names have not been found.
+func (r *NamesReader) Left() int { return r.names.Left() }
+
 // Record looks at the session and the shape of a record.
 func (r *NamesReader) Record(rec *trail.Record) {
 	if r.names == nil || r.names.left.Load() == 0 {
@@ -528,7 +550,7 @@ func (n *Names) Index(c *trail.Contents) trail.Groups {
 	shapes := len(n.object) > 0
 	for _, f := range n.facts {
 		shapes = shapes || f.shapes
-		if len(f.lists) == 0 && !f.shapes && f.isSought() {
+		if f.unindexed() && f.isSought() {
 			g = c.All()
 		}
 		for _, list := range f.lists {
@@ -556,6 +578,9 @@ func (n *Names) Index(c *trail.Contents) trail.Groups {
 	return g
 }
 
+// unindexed says whether no index has the fact.
+func (f *askedFact) unindexed() bool { return len(f.lists) == 0 && !f.shapes }
+
 // isSought says whether a name has not been found.
 func (f *askedFact) isSought() bool {
 	return slices.ContainsFunc(f.names, func(a *askedName) bool { return !a.found })
@@ -579,7 +604,7 @@ func (n *Names) Missing() (all []*NameError) {
 
 // InIndexes says whether indexes can tell of all names that have not been found.
 func (n *Names) InIndexes() bool {
-	return n == nil || !slices.ContainsFunc(n.facts, func(f *askedFact) bool { return len(f.lists) == 0 && !f.shapes && f.isSought() })
+	return n == nil || !slices.ContainsFunc(n.facts, func(f *askedFact) bool { return f.unindexed() && f.isSought() })
 }
 
 // Look reads the indexes of a trail, and the blocks that none covers, for the names that have not been seen, and returns

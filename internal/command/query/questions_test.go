@@ -34,7 +34,14 @@ import (
 func TestQuestionsHaveOneAnswer(t *testing.T) {
 	questions, seed := fromEnvironment(t, "STENO_QUESTIONS", 200), uint64(fromEnvironment(t, "STENO_SEED", int(time.Now().Unix())))
 	answered, proofs, exceptions := 0, 0, 0
-	for ; questions > 0 && !t.Failed(); seed++ {
+	again := []uint64{1795907427, 1795907470, 1795907693} // of which an answer, or this test, was wrong
+	questions += 20 * len(again)
+	for next := seed; questions > 0 && !t.Failed(); {
+		if len(again) > 0 {
+			seed, again = again[0], again[1:]
+		} else {
+			seed, next = next, next+1
+		}
 		r := rand.New(rand.NewPCG(seed, 27))
 		trail := makeTrail(t, r)
 		for range 20 {
