@@ -45,9 +45,20 @@ func OfText(text []byte, scratch *[]byte) uint64 {
 	return xxhash.Sum64(*scratch)
 }
 
-func isWord(c byte) bool {
-	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
-}
+// inWords has for each byte of words the one in lower case; 0 for others.
+var inWords = func() (t [256]byte) {
+	for c := range 256 {
+		switch b := byte(c); {
+		case b >= 'A' && b <= 'Z':
+			t[c] = b + 'a' - 'A'
+		case b == '_' || isDigit(b) || b >= 'a' && b <= 'z' || b >= 0x80:
+			t[c] = b
+		}
+	}
+	return t
+}()
+
+func isWord(c byte) bool { return inWords[c] != 0 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
@@ -106,7 +117,7 @@ func appendPlain(dst, s []byte) []byte {
 			dst = append(dst, c)
 			i++
 		case isDigit(c) || c == '.' && i+1 < len(s) && isDigit(s[i+1]) && !(i > 0 && isWord(s[i-1])):
-			if n := len(dst); n > 0 && dst[n-1] == '$' { // a parameter
+			if n := len(dst); n > 0 && dst[n-1] == '$' && isDigit(c) { // a parameter
 				for ; i < len(s) && isDigit(s[i]); i++ {
 					dst = append(dst, s[i])
 				}
@@ -121,10 +132,13 @@ func appendPlain(dst, s []byte) []byte {
 				dst = append(dst, ' ')
 			}
 			blank = false
-			for ; i < len(s) && (isWord(s[i]) || s[i] == '$'); i++ {
-				b := s[i]
-				if b >= 'A' && b <= 'Z' {
-					b += 'a' - 'A'
+			for ; i < len(s); i++ {
+				b := inWords[s[i]]
+				if b == 0 {
+					if s[i] != '$' {
+						break
+					}
+					b = '$'
 				}
 				dst = append(dst, b)
 			}
@@ -139,39 +153,48 @@ func appendPlain(dst, s []byte) []byte {
 // afterQuote is the position after the quoted text that begins at i.
 func afterQuote(s []byte, i int, escapes bool) int {
 	quote := s[i]
-	for i++; i < len(s); i++ {
-		switch {
-		case escapes && s[i] == '\\':
-			i++
-		case s[i] != quote:
-		case i+1 < len(s) && s[i+1] == quote:
-			i++
-		default:
-			return i + 1
+	for i++; i < len(s); {
+		n := bytes.IndexByte(s[i:], quote)
+		if n < 0 {
+			n = len(s) - i
 		}
+		if escapes {
+			if k := bytes.IndexByte(s[i:i+n], '\\'); k >= 0 {
+				i += k + 2
+				continue
+			}
+		}
+		if i += n; i+1 < len(s) && s[i+1] == quote {
+			i += 2
+			continue
+		}
+		return min(i+1, len(s))
 	}
 	return len(s)
 }
 
 // afterComment is the position after a comment, which may contain others.
 func afterComment(s []byte, i int) int {
-	depth := 0
-	for i < len(s) {
-		switch {
-		case bytes.HasPrefix(s[i:], []byte("/*")):
+	depth := 1
+	for i += len("/*"); i < len(s); {
+		n := bytes.IndexByte(s[i:], '*') // each end, and each beginning, has one
+		if n < 0 {
+			break
+		}
+		switch at := i + n; {
+		case n > 0 && s[at-1] == '/': // whose bar belongs to nothing before it
 			depth++
-			i += 2
-		case bytes.HasPrefix(s[i:], []byte("*/")):
-			depth--
-			i += 2
-			if depth == 0 {
-				return i
+			i = at + 1
+		case at+1 < len(s) && s[at+1] == '/':
+			if depth--; depth == 0 {
+				return at + 2
 			}
+			i = at + 2
 		default:
-			i++
+			i = at + 1
 		}
 	}
-	return i
+	return len(s)
 }
 
 // afterDollars is the position after a string in dollar quotes that begins at i; 0 if none does.
