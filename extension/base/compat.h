@@ -128,6 +128,24 @@ typedef struct JumbleState StenoJumble;
 #define STENO_LOG_MIN_MESSAGES(type) (log_min_messages)
 #endif
 
+/*
+ * So the setting is a list of levels, and not one of them.  The same version has the types of settings in a union
+ * (a13833c35f9).  The level that a value has for this process is known in an assign hook once the server's own has run.
+ */
+#if PG_VERSION_NUM >= 190000
+typedef GucStringAssignHook StenoLogLevelHook;
+#define STENO_LOG_LEVEL_TYPE const char *
+#define STENO_LOG_LEVEL_HOOK(setting) ((setting)->_string.assign_hook)
+#define STENO_LOG_LEVEL_OF(value) ((void) (value), STENO_LOG_MIN_MESSAGES(MyBackendType))
+#define STENO_LOG_LEVEL_TEXT(setting, value) (value)
+#else
+typedef GucEnumAssignHook StenoLogLevelHook;
+#define STENO_LOG_LEVEL_TYPE int
+#define STENO_LOG_LEVEL_HOOK(setting) (((struct config_enum *) (setting))->assign_hook)
+#define STENO_LOG_LEVEL_OF(value) (value)
+#define STENO_LOG_LEVEL_TEXT(setting, value) config_enum_lookup_by_value((struct config_enum *) (setting), value)
+#endif
+
 /* PostgreSQL 19 moved get_database_name (325fc0ab14d). */
 #if PG_VERSION_NUM >= 190000
 #include "utils/lsyscache.h"

@@ -268,6 +268,9 @@ describe_process(void)
 	static bool hooks_checked STENO_SESSION_DATA;
 
 	steno_session_learn();
+	/* at the end of the transaction in which the session begins: the next statement may fail, and not be seen */
+	if (steno_log_level_is_due())
+		steno_settings_record();
 	steno_watch_background();
 	/* in the first transaction after the libraries of the session have been loaded */
 	if (!hooks_checked && IsNormalProcessingMode() && steno_active() && IsUnderPostmaster)

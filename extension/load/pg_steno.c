@@ -17,6 +17,7 @@
 #include "policy/secret.h"
 #include "session/role.h"
 #include "session/session.h"
+#include "session/settings_in_force.h"
 #include "writer/writer.h"
 
 STENO_MODULE_MAGIC;
@@ -41,6 +42,7 @@ _PG_init(void)
 	steno_shmem_install();
 	steno_secret_install();
 	steno_session_install();
+	steno_log_level_install();
 	steno_role_install();
 	steno_statement_install();
 	steno_copy_install();

@@ -362,9 +362,8 @@ warn_of_log_min_messages(void)
 	int			level = STENO_LOG_MIN_MESSAGES(MyBackendType);
 	bool		hides = false;
 
-	/* to a server's log, LOG stands between ERROR and FATAL */
 	for (int i = 0; i < (int) lengthof(types); i++)
-		hides |= STENO_LOG_MIN_MESSAGES(types[i]) > ERROR || STENO_LOG_MIN_MESSAGES(types[i]) == LOG;
+		hides |= steno_hides_errors(STENO_LOG_MIN_MESSAGES(types[i]));
 	if (!hides)
 		return;
 	STENO_LOG_MIN_MESSAGES(MyBackendType) = WARNING;

@@ -534,6 +534,8 @@ end_session(int code, Datum arg)
 	StenoRecord record;
 	bool		end_dropped = false;
 
+	if (unlikely(steno_log_level_assigned))
+		steno_settings_record_failing();
 	/* if nothing of it has found room, not even its description, the disconnection is counted with the rest */
 	if (MyProcPort != NULL && steno_class_logged(STENO_CLASS_CONNECT) && steno_my.state != STENO_DEAD &&
 		(steno_my.described || steno_my.dropped > 0))

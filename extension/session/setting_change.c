@@ -24,7 +24,8 @@
  * catalogs: this is also called for statements that are refused.
  */
 static void
-record_setting(const char *name, const char *old, const char *new, const char *source, bool failing)
+record_setting_at(TimestampTz time, const char *name, const char *old, const char *new, const char *source,
+				  bool failing)
 {
 	/* class; no query id, command tag, relations, parameters */
 	static const uint8 shape[5] = {STENO_CLASS_SETTING};
@@ -43,7 +44,7 @@ record_setting(const char *name, const char *old, const char *new, const char *s
 	else
 		steno_session_check(InvalidOid);
 	steno_record_init(&record, STENO_KIND_SETTING);
-	record.time = GetCurrentTimestamp();
+	record.time = time;
 	record.audited = steno_audit_reason(STENO_CLASS_SETTING, 0);
 	record.shape = shape;
 	record.shape_len = sizeof(shape);
@@ -51,6 +52,12 @@ record_setting(const char *name, const char *old, const char *new, const char *s
 	record.extra_len = p - extra;
 	record.extra_count = lengthof(pairs);
 	steno_record_put(&record, false);
+}
+
+static void
+record_setting(const char *name, const char *old, const char *new, const char *source, bool failing)
+{
+	record_setting_at(GetCurrentTimestamp(), name, old, new, source, failing);
 }
 
 /*
@@ -61,7 +68,11 @@ void
 steno_settings_record(void)
 {
 	if (steno_session_ready())
+	{
+		if (unlikely(steno_log_level_assigned))
+			steno_log_level_record(record_setting_at, false);
 		steno_settings_put_in_force(record_setting, false);
+	}
 	else if (steno_my.state == STENO_DEAD)
 		steno_my.settings_dirty = STENO_SETTINGS_SAME;
 }
@@ -70,6 +81,9 @@ steno_settings_record(void)
 void
 steno_settings_record_failing(void)
 {
-	if (steno_session_ready())
-		steno_settings_put_in_force(record_setting, true);
+	if (!steno_session_ready())
+		return;
+	if (unlikely(steno_log_level_assigned))
+		steno_log_level_record(record_setting_at, true);
+	steno_settings_put_in_force(record_setting, true);
 }

@@ -88,8 +88,8 @@ is_recorded_setting(int i)
 #define CUT_AT (STENO_SETTING_VALUE - 20)
 #define CUT_LEN (CUT_AT + 4 + 8)
 
-static void
-cut_value(const char *v, char *value)
+void
+steno_setting_cut(const char *v, char *value)
 {
 	size_t		len;
 
@@ -109,7 +109,7 @@ current_setting_value(int i, char *value)
 {
 	const char *v = GetConfigOption(settings[i].name, true, false);
 
-	cut_value(v == NULL ? "" : v, value);
+	steno_setting_cut(v == NULL ? "" : v, value);
 }
 
 /*
@@ -192,7 +192,7 @@ steno_setting_show(const char *name, const char *value, char *shown)
 {
 	char		cut[STENO_SETTING_VALUE];
 
-	cut_value(value, cut);
+	steno_setting_cut(value, cut);
 	if (value[0] != '\0' && steno_secret_setting(name))
 		strlcpy(shown, STENO_REDACTED, STENO_SETTING_VALUE);
 	else
@@ -229,10 +229,11 @@ is_set_by_server(int i)
 	return setting_source(i) <= PGC_S_ARGV;
 }
 
-static const char *
-setting_source_name(int i)
+/* Where a value comes from, as records show it; of_session: the one before was set in this session. */
+const char *
+steno_setting_source_name(GucSource source, bool was_of_session)
 {
-	switch (setting_source(i))
+	switch (source)
 	{
 		case PGC_S_DATABASE:
 			return "database";
@@ -244,7 +245,7 @@ setting_source_name(int i)
 			return "connection";
 		default:
 			/* a reset to the server's value was made by the session */
-			return is_set_by_server(i) && !of_session[i] ? "server" : "session";
+			return source <= PGC_S_ARGV && !was_of_session ? "server" : "session";
 	}
 }
 
@@ -524,7 +525,7 @@ steno_settings_put_in_force(StenoRecordSetting record, bool failing)
 		{
 			show_own_value(i, in_force[i], old);
 			show_own_value(i, value, new);
-			record(settings[i].name, old, new, setting_source_name(i), failing);
+			record(settings[i].name, old, new, steno_setting_source_name(setting_source(i), of_session[i]), failing);
 		}
 		of_session[i] = !is_set_by_server(i);
 		strlcpy(in_force[i], value, STENO_SETTING_VALUE);

@@ -8,6 +8,9 @@
 
 #include "base/steno.h"
 
+#include "datatype/timestamp.h"
+#include "utils/guc.h"
+
 #pragma GCC visibility push(hidden)
 
 /* For the postmaster and writer 0. */
@@ -17,6 +20,12 @@ extern bool steno_settings_reloaded(void (*change) (const char *name, const char
 
 /* Find our settings whose changes by a reload steno_settings_reloaded reports. */
 extern bool steno_setting_is_recorded(const char *name);
+
+/* A value that is too long, cut as all processes cut it; value has STENO_SETTING_VALUE bytes. */
+extern void steno_setting_cut(const char *v, char *value);
+
+/* Where a value comes from, as records show it. */
+extern const char *steno_setting_source_name(GucSource source, bool was_of_session);
 
 /* A value as records show it; shown has STENO_SETTING_VALUE bytes. */
 extern void steno_setting_show(const char *name, const char *value, char *shown);
@@ -38,6 +47,25 @@ typedef void (*StenoServerSettingChange) (const char *name, const char *from, co
 
 extern bool steno_server_settings_compare(bool ours, StenoServerSettingChange change);
 extern void steno_server_settings_save(void);
+
+/* ---- log_level.c ---- */
+
+typedef void (*StenoRecordSettingAt) (TimestampTz time, const char *name, const char *old, const char *new,
+									  const char *source, bool failing);
+
+/* log_min_messages was assigned, and steno_log_level_record is to be called. */
+extern bool steno_log_level_assigned;
+
+extern void steno_log_level_install(void);
+extern bool steno_log_level_is_due(void);
+extern void steno_log_level_record(StenoRecordSettingAt record, bool failing);
+
+/* Whether errors are not reported to the server's log: to that, LOG stands between ERROR and FATAL. */
+static inline bool
+steno_hides_errors(int level)
+{
+	return level > ERROR || level == LOG;
+}
 
 /* ---- setting_change.c ---- */
 

@@ -195,9 +195,6 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 		if len(a.q.Filter.Users) > 0 {
 			g.Or(a.selectSwitches(c))
 		}
-		if a.ofStatements() {
-			g.Or(selectQuiets(c))
-		}
 		return g
 	}
 	if a.contents == nil || a.q.Full || (a.objects || a.grep) && !c.HasOmissions() {
@@ -205,9 +202,6 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 	}
 	g := a.contents(c)
 	g.Or(tellingGroups(c))
-	if a.ofStatements() {
-		g.Or(selectQuiets(c))
-	}
 	if a.ofObjects || a.ofRoles {
 		g.Or(a.filter.SelectRenames(c))
 		g.Or(selectPrepared(c))
@@ -222,26 +216,37 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 type selection struct {
 	first, blocks, group uint64
 	inRange, before      trail.Groups
+	quiets               trail.Groups // with statements that may have hidden failures, if texts are searched for them
 
 	at uint64 // number of the block that is the index
 }
 
 func (a *asked) selects(c *trail.Contents, at uint64) selection {
-	return selection{c.First, c.Blocks, c.Group, a.wanted(c, false), a.wanted(c, true), at}
+	s := selection{c.First, c.Blocks, c.Group, a.wanted(c, false), a.wanted(c, true), nil, at}
+	if a.ofStatements() {
+		s.quiets = selectQuiets(c)
+	}
+	return s
+}
+
+// sought is where blocks are looked for that an answer needs.
+type sought struct {
+	before bool // before the range
+	quiets bool // texts are searched for what may have hidden failures
 }
 
 // excludes says whether a block has nothing that the answer needs, and up to which block,
 // exclusively, the same is true.
-func (s *selection) excludes(block uint64, before bool) (end uint64, ok bool) {
+func (s *selection) excludes(block uint64, where sought) (end uint64, ok bool) {
 	if block < s.first || block-s.first >= s.blocks {
 		return 0, false
 	}
 	group := (block - s.first) / s.group
 	wanted := s.inRange
-	if before {
+	if where.before {
 		wanted = s.before
 	}
-	if wanted.Has(int(group)) {
+	if wanted.Has(int(group)) || where.quiets && s.quiets != nil && s.quiets.Has(int(group)) {
 		return 0, false
 	}
 	return min(s.first+(group+1)*s.group, s.first+s.blocks), true
@@ -256,7 +261,7 @@ func (all selections) sort() {
 
 // excludes says the same for any of them. Those of a server do not overlap; of others, one
 // that is not looked at excludes nothing.
-func (all selections) excludes(block uint64, before bool) (end uint64, ok bool) {
+func (all selections) excludes(block uint64, where sought) (end uint64, ok bool) {
 	i, found := slices.BinarySearchFunc(all, block, func(s selection, block uint64) int { return cmp.Compare(s.first, block) })
 	if !found {
 		i--
@@ -264,7 +269,7 @@ func (all selections) excludes(block uint64, before bool) (end uint64, ok bool) 
 	if i < 0 {
 		return 0, false
 	}
-	return all[i].excludes(block, before)
+	return all[i].excludes(block, where)
 }
 
 // mayBeSeals says whether the filter may choose seals. They are of a writer's session, which

@@ -65,7 +65,7 @@ var causesOfSettings = []Cause{
 	{"`steno.rules_file`", "statements that rules skip or sample, and texts that they redact", yes, `not recorded .*: there (was|were) \d+ rules?( \(server: .*\))?$`},
 	{"`steno.mandatory` without `setting`", "changes of settings that `steno.log` left out", yes, `^changes of settings were not mandatory`},
 	of("log_min_messages", "statements that failed before they were planned, and failed logins"),
-	{"a statement that may have set `log_min_messages`", "the same, in its session or in later ones", yes, `may have set log_min_messages`},
+	{"a statement to an earlier version that may have set `log_min_messages`", "the same, in its session or in later ones", yes, `may have set log_min_messages`},
 	{"settings at the beginning of the range that no record states", "whatever they left out", "yes: *not known*", `^which settings were in effect`},
 	{"sessions that had begun before the first seal of the proof", "what their own settings left out", notLacked, `settings that sessions changed for themselves`},
 }

@@ -88,12 +88,12 @@ func hidings() map[string]hiding {
 		"`steno.rules_file`": {small: in(5, func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.Session, 5, "steno.rules_file", "", "3 rules", "server"))
 		})},
-		"a statement that may have set `log_min_messages`":                      says("alice", "SET log_min_messages = panic"),
-		"settings at the beginning of the range that no record states":          {deleted: 1},
-		"another user of a session: `SET SESSION AUTHORIZATION`":                says("alice", "SET SESSION AUTHORIZATION bob"),
-		"a rename in the range, of an object, its schema, a role or a database": {small: renaming(35, 36)},
-		"a rename before the range, since the last start before it":             {small: renaming(5, 6)},
-		"a rename whose transaction had not ended when the range began":         {small: renaming(5, 40)},
+		"a statement to an earlier version that may have set `log_min_messages`": says("alice", "SET log_min_messages = panic"),
+		"settings at the beginning of the range that no record states":           {deleted: 1},
+		"another user of a session: `SET SESSION AUTHORIZATION`":                 says("alice", "SET SESSION AUTHORIZATION bob"),
+		"a rename in the range, of an object, its schema, a role or a database":  {small: renaming(35, 36)},
+		"a rename before the range, since the last start before it":              {small: renaming(5, 6)},
+		"a rename whose transaction had not ended when the range began":          {small: renaming(5, 40)},
 		"a direct change of a catalog that has names, or an `ALTER` that leaves out objects": changed(35, func(r *trailtest.Record) {
 			r.XID, r.Shape.Class, r.Shape.Command, r.Text = 77, trail.ClassWrite, "UPDATE", "UPDATE pg_class SET relname = 'x'"
 			r.Shape.Relations = []trailtest.Relation{{Type: trail.RelationTypeTable, Access: trail.AccessUpdate, Name: "pg_catalog.pg_class"}}

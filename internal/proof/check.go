@@ -702,6 +702,7 @@ func (c *checker) excluded(st *stream) bool {
 			ends[s.Block] = true
 		}
 	}
+	quiets := c.told.searchesTexts()
 	for _, l := range st.leftOut {
 		before := l.sealed < len(st.seals) && st.seals[l.sealed].Time < c.asked.since
 		if !before {
@@ -712,7 +713,7 @@ func (c *checker) excluded(st *stream) bool {
 			if ends[block-1] && c.asked.skipsSealsAtEnds(before) {
 				next = block + 1 // it has only the seal for the end of the segment
 			}
-			if end, ok := st.indexes.excludes(block, before); ok {
+			if end, ok := st.indexes.excludes(block, sought{before, quiets}); ok {
 				next = max(next, end)
 			}
 			if next == block {

@@ -87,6 +87,8 @@ type run struct {
 	// notRunSince is the position in the WAL of the last stop, if the WAL and the control file show
 	// that the server did not run after it; empty if they do not.
 	notRunSince string
+	// levels says that each session whose own log_min_messages hid failures has a record of that.
+	levels bool
 	// mostPrepared is how many transactions can be prepared for a two-phase commit; empty: the record does not state it.
 	mostPrepared string
 }
@@ -260,7 +262,7 @@ func (c *conditions) server(r *trail.Record, in home, text func(string) string) 
 	case "start":
 		one := run{
 			time: r.Time, home: in, id: text("run"), where: text("host") + ", " + text("data_directory"), writers: 1,
-			notRunSince: text("not_run_since_wal"), mostPrepared: text("max_prepared_transactions"),
+			notRunSince: text("not_run_since_wal"), mostPrepared: text("max_prepared_transactions"), levels: recordsLevels(r),
 		}
 		if one.id != "" {
 			one.settings = map[string]string{}

@@ -127,7 +127,7 @@ func LeftOut(ctx context.Context, x *trail.Index, since, until int64, n Needs) (
 	e.c.asked.only = only
 	e.reach(x)
 	scan := x.Scan(ctx, trail.ScanOptions{
-		Since: trail.MinTime, Until: until, Contents: TellingGroups,
+		Since: trail.MinTime, Until: until, Contents: tellingGroups,
 		Warn: func(error) {}, // whoever reads the answer is told
 	})
 	defer scan.Close()
@@ -135,7 +135,7 @@ func LeftOut(ctx context.Context, x *trail.Index, since, until int64, n Needs) (
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
 			for reader := scan.Reader(); reader.Next(); {
-				if Tells(&reader.Record) {
+				if tells(&reader.Record) {
 					e.Record(&reader.Record, reader.Ref)
 				}
 			}

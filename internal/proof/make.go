@@ -99,6 +99,8 @@ type maker struct {
 	opaque map[statement]bool         // that only start records tell about, and too little
 	early  map[renaming]bool          // transactions that have renamed something before the range, and their sessions
 	names  *query.Names               // those of which no index tells; nil: there are none
+	runs   []run                      // the starts of the server
+	quiets bool                       // texts are searched for what may have hidden failures
 }
 
 // renaming is a transaction, or with xid 0 a session, that has renamed something.
@@ -137,6 +139,7 @@ type block struct {
 	match   bool // a record that may be asked for
 	changes bool // a record of what the trail can lack
 	hides   bool // a record that says too little
+	quiets  bool // a statement that may have hidden failures
 	start   int64
 	needed  bool
 
@@ -147,6 +150,7 @@ type block struct {
 	wanted []trail.RecordID
 	opaque []statement
 	early  []renaming
+	runs   []run
 }
 
 // read reads all blocks of a stream.
@@ -207,7 +211,8 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 			}
 			m.early[one] = true
 		}
-		b.seals, b.index, b.parts, b.wanted, b.opaque, b.early = nil, nil, nil, nil, nil, nil
+		m.runs = append(m.runs, b.runs...)
+		b.seals, b.index, b.parts, b.wanted, b.opaque, b.early, b.runs = nil, nil, nil, nil, nil, nil, nil
 	}
 	src.index.sort()
 	return nil
@@ -265,9 +270,11 @@ func (r *blockReader) record(rec *trail.Record, to *block) {
 	case trail.KindServer:
 		if event, _ := rec.ExtraValue("event"); string(event) == "start" {
 			to.start = rec.Time
+			to.runs = append(to.runs, run{time: rec.Time, levels: recordsLevels(rec)})
 		}
 	}
-	to.changes = to.changes || tells(rec) || r.asked.preparedEvent(rec) != "" || r.asked.switches(rec) || r.asked.quiets(rec)
+	to.changes = to.changes || tells(rec) || r.asked.preparedEvent(rec) != "" || r.asked.switches(rec)
+	to.quiets = to.quiets || r.asked.quiets(rec)
 	if len(r.asked.renamedBefore(rec)) > 0 {
 		to.changes, to.early = true, append(to.early, renaming{xid: rec.XID}, renaming{session: id.Session})
 	}
@@ -476,6 +483,7 @@ func (src *source) emitKeys() {
 func (m *maker) chooseRange(ctx context.Context) error {
 	a := m.asked
 	bases, from := m.bases(a.since)
+	m.quiets = len(bases) == 0 || searchesTexts(m.runs, from, a.until)
 	for _, src := range m.sources {
 		if len(src.blocks) == 0 {
 			continue
@@ -511,7 +519,7 @@ func (m *maker) chooseRange(ctx context.Context) error {
 		if src.end == nil {
 			continue
 		}
-		src.exclude(a)
+		src.exclude(a, m.quiets)
 		src.drag()
 		if err := src.damage(); err != nil {
 			return err
@@ -634,10 +642,10 @@ func (src *source) choose(from, until int64, full bool) {
 // needs says whether the answer needs a block.
 func (m *maker) needs(src *source, b *block) bool {
 	a := m.asked
-	if src.sealedBy(b.ref.Number).Time < a.since {
-		return b.changes || b.hides || b.match
+	if src.sealedBy(b.ref.Number).Time >= a.since && a.q.Full {
+		return true
 	}
-	return a.q.Full || b.match || b.changes || b.hides
+	return b.match || b.changes || b.hides || b.quiets && m.quiets
 }
 
 // needEnds marks the blocks with the statements of which only start records are known that
@@ -668,7 +676,7 @@ func (m *maker) needEnds(ctx context.Context) error {
 }
 
 // exclude marks the blocks that no index excludes, and the seals that it takes to show it.
-func (src *source) exclude(a *asked) {
+func (src *source) exclude(a *asked, quiets bool) {
 	var previous, early *seal.Seal
 	ends := map[uint64]bool{}
 	for _, s := range src.seals {
@@ -698,7 +706,7 @@ func (src *source) exclude(a *asked) {
 		if b.needed || ends[b.ref.Number-1] && a.skipsSealsAtEnds(before) {
 			continue
 		}
-		_, excluded := index.excludes(b.ref.Number, before)
+		_, excluded := index.excludes(b.ref.Number, sought{before, quiets})
 		b.needed = !excluded
 	}
 }

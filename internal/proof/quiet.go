@@ -104,6 +104,44 @@ func selectQuiets(c *trail.Contents) trail.Groups {
 	return g
 }
 
+// recordsLevels says whether the record of a start states that each session whose own log_min_messages hides failures has
+// a record of that. Then texts need not be searched for what may have set it. Earlier versions do not state it.
+func recordsLevels(start *trail.Record) bool {
+	v, _ := start.ExtraValue(MinMessages + "_of_sessions")
+	return string(v) == "recorded"
+}
+
+// searchesTexts says whether texts must be searched for what may have set log_min_messages, because a run of the server
+// that began in a range of times has no records of that of sessions. The range begins with a start.
+func searchesTexts(runs []run, from, until int64) bool {
+	return slices.ContainsFunc(runs, func(one run) bool { return from <= one.time && one.time < until && !one.levels })
+}
+
+// searchesTexts says the same of the range that is asked for, as the records of the starts tell: of each server, from the
+// last start before the range on.
+func (c *conditions) searchesTexts() bool {
+	return !c.hasBase() || slices.ContainsFunc(c.lives, func(l *life) bool {
+		from := int64(trail.MinTime)
+		if base := l.base(); base != nil {
+			from = base.time
+		}
+		return searchesTexts(l.runs, from, c.asked.until)
+	})
+}
+
+// searched says whether the run of the server that a time of a session belongs to is one of which texts must be searched.
+func (c *conditions) searched(s *session, at int64) bool {
+	return slices.ContainsFunc(c.livesOf(s.home), func(l *life) bool {
+		levels := false
+		for i := range l.runs {
+			if l.runs[i].time <= at {
+				levels = l.runs[i].levels
+			}
+		}
+		return !levels
+	})
+}
+
 // quieting lists the sessions that may have hidden their failures so.
 func (c *conditions) quieting(except func(format string, args ...any)) {
 	type one struct {
@@ -113,10 +151,10 @@ func (c *conditions) quieting(except func(format string, args ...any)) {
 	}
 	var all []one
 	for id, s := range c.sessions {
-		if s.asked && s.quiet != 0 && s.ended >= c.asked.since {
+		if s.asked && s.quiet != 0 && s.ended >= c.asked.since && c.searched(s, s.quiet) {
 			all = append(all, one{id, s.quiet, "in it"})
 		}
-		if s.quietLater != 0 {
+		if s.quietLater != 0 && c.searched(s, s.quietLater) {
 			all = append(all, one{id, s.quietLater, "in later sessions"})
 		}
 	}

@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/query"
@@ -69,5 +70,56 @@ func TestFailuresThatAreNotLoggedAreExceptions(t *testing.T) {
 	q := question(t, 30, 50, false, ofSalary)
 	if r := ignoring(t, says("SET log_min_messages = panic", 35, trail.OutcomeOk, "SET").write(t), q); r.Proved {
 		t.Errorf("a maker that ignores the statement: %+v", r)
+	}
+}
+
+// Where each session whose own level hides failures has a record of that, texts are not searched for what may have set it.
+func TestRecordsOfLevelsSpareTheTexts(t *testing.T) {
+	says := func(w *writer, alice *trailtest.Session) []*trailtest.Record {
+		return []*trailtest.Record{{Kind: trail.KindStatement, Session: alice, Time: at(12), Text: "SELECT 'log_min_messages'", Shape: &trailtest.Shape{Class: trail.ClassMisc, Command: "SELECT"}}}
+	}
+	has := func(w *writer, alice *trailtest.Session) []*trailtest.Record {
+		return []*trailtest.Record{setting(alice, 12, MinMessages, "warning", "panic", "session")}
+	}
+	starts := func(minute float64, settings ...string) func(*writer, *trailtest.Session) []*trailtest.Record {
+		return func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return []*trailtest.Record{w.starts(minute, settings...)}
+		}
+	}
+	type extra = map[int]func(*writer, *trailtest.Session) []*trailtest.Record
+	records := []string{MinMessages + "_of_sessions", "recorded"}
+	const may, hid = `may have set log_min_messages at`, `of user "alice" were not recorded in 1 session: log_min_messages = "panic", set by session`
+	for _, one := range []struct {
+		name string
+		small
+		says, lacks string
+	}{
+		{"an earlier version", small{extra: extra{12: says}}, may, hid},
+		{"each session has its record", small{settings: records, extra: extra{12: says}}, "", "log_min_messages"},
+		{"and one hides failures", small{settings: records, extra: extra{12: has}}, hid, may},
+		{"an earlier version before the last start", small{extra: extra{12: says, 20: starts(20, records...)}}, "", "log_min_messages"},
+		{"an earlier version in the range", small{settings: records, extra: extra{12: says, 40: starts(40)}}, "", "log_min_messages"},
+		{"an earlier version at its beginning", small{extra: extra{12: says, 40: starts(40, records...)}}, may, hid},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			r := proved(t, one.small.write(t), question(t, 30, 50, false, nil))
+			said := strings.Join(r.Exceptions, "\n")
+			if !r.Proved || !strings.Contains(said, one.says) || strings.Contains(said, one.lacks) {
+				t.Errorf("%v %q %q, want %q", r.Proved, r.Problems, said, one.says)
+			}
+		})
+	}
+	blocks := func(dir string) (n uint64) {
+		r := proved(t, dir, question(t, 30, 50, false, ofSalary))
+		for _, st := range r.Streams {
+			n += st.Blocks
+		}
+		return n
+	}
+	if with, without := blocks(small{settings: records, extra: extra{12: says}}.write(t)), blocks(small{settings: records}.write(t)); with != without {
+		t.Errorf("%d blocks with the text, %d without", with, without)
+	}
+	if with, searched := blocks(small{settings: records, extra: extra{12: says}}.write(t)), blocks(small{extra: extra{12: says}}.write(t)); with >= searched {
+		t.Errorf("%d blocks, but %d where texts are searched", with, searched)
 	}
 }
