@@ -122,6 +122,9 @@ func (e *NameError) Error() string {
 		nearest += `, whose comma is written as \,`
 	}
 	name := render.Quoted(e.Name)
+	if n := len(e.Name); e.isNamed && e.What != "object" && n > 2 && e.Name[0] == '"' && e.Name[n-1] == '"' {
+		nearest += "; names are given as they are, without the quotes of SQL"
+	}
 	switch {
 	case e.isClosed && e.isPattern:
 		return fmt.Sprintf("no %s matches %s%s", e.What, name, nearest)

@@ -20,6 +20,7 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 	}{
 		{FilterOptions{Users: []string{"alcie"}}, `no user of the name "alcie" occurs in the trail; nearest: "alice"`},
 		{FilterOptions{Users: []string{"Alice", "bob"}}, `no user of the name "Alice" occurs in the trail; nearest: "alice"`},
+		{FilterOptions{Users: []string{`"alice"`}}, `no user of the name """alice""" occurs in the trail; nearest: "alice"; names are given as they are, without the quotes of SQL`},
 		{FilterOptions{Databases: []string{"shopp"}}, `no database of the name "shopp" occurs in the trail; nearest: "shop"`},
 		{FilterOptions{Roles: []string{"ownr"}}, `no role of the name "ownr" occurs in the trail; nearest: "owner"`},
 		{FilterOptions{Objects: []string{"public.order"}}, `no object of the name "public.order" occurs in the trail; nearest: "public.orders"`},

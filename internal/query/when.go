@@ -237,6 +237,9 @@ func parseAge(s string) (a age, err error) {
 			a.Duration += time.Duration(n * float64(length))
 		}
 		s = strings.TrimLeft(s[letters:], " ")
+		if more, found := strings.CutPrefix(s, ", "); found { // as in "1 month, 2 days"
+			s = strings.TrimLeft(more, " ")
+		}
 	}
 	return a, nil
 }
