@@ -25,6 +25,7 @@ const (
 	maxStates     = 2000
 	maxCommands   = 2000
 	maxPairs      = 20000
+	maxExports    = 5000
 	maxStatements = 10000
 	maxListed     = 100
 )
@@ -166,11 +167,14 @@ type figures struct {
 	commands tally[string, state, *state] // of privileged statements and DDL
 	pairs    tally[string, pair, *pair]
 	works    tally[uint64, work, *work]
+	taken    tally[string, export, *export]
 
 	privileged, ddl, settings, gaps, servers latest
 	powers                                   group  // statements that give somebody powers beyond privileges
 	powerful                                 latest // the same
 	offHours                                 group
+	exports                                  group
+	exportedRows                             uint64
 	hours                                    [7][24]int64 // of the week, from Monday on; clients' statements
 	lost                                     map[string]int64
 	lostRecords                              int64
@@ -185,7 +189,7 @@ func newFigures(buckets int, chosen *figures) *figures {
 		buckets: make([]bucket, buckets), keys: make([]group, len(keyFigures)), lost: map[string]int64{},
 		users: newTally(maxActors, &chosen.users), dbs: newTally(maxActors, &chosen.dbs), apps: newTally(maxActors, &chosen.apps),
 		hosts: newTally(maxAddresses, &chosen.hosts), states: newTally(maxStates, &chosen.states), refusals: newTally(maxStates, &chosen.refusals),
-		commands: newTally(maxCommands, &chosen.commands), pairs: newTally(maxPairs, &chosen.pairs), works: newTally(maxStatements, &chosen.works),
+		commands: newTally(maxCommands, &chosen.commands), pairs: newTally(maxPairs, &chosen.pairs), works: newTally(maxStatements, &chosen.works), taken: newTally(maxExports, &chosen.taken),
 	}
 	for _, l := range []*latest{&f.privileged, &f.ddl, &f.settings, &f.gaps, &f.servers, &f.powerful} {
 		l.limit = maxListed
@@ -223,6 +227,9 @@ func (f *figures) merge(o *figures) {
 	f.commands.merge(&o.commands)
 	f.pairs.merge(&o.pairs)
 	f.works.merge(&o.works)
+	f.taken.merge(&o.taken)
+	f.exports.merge(&o.exports)
+	f.exportedRows += o.exportedRows
 	f.privileged.merge(&o.privileged)
 	f.ddl.merge(&o.ddl)
 	f.settings.merge(&o.settings)
@@ -262,8 +269,9 @@ func (f *figures) choose() bool {
 	f.commands.leave(4*rowsShown, (*state).weight)
 	f.pairs.leave(2*pairsShown, (*pair).weight)
 	f.works.leave(20*rowsShown, (*work).weight)
+	f.taken.leave(4*rowsShown, (*export).weight)
 	return f.users.pruned || f.dbs.pruned || f.apps.pruned || f.hosts.pruned || f.states.pruned || f.refusals.pruned ||
-		f.commands.pruned || f.pairs.pruned || f.works.pruned
+		f.commands.pruned || f.pairs.pruned || f.works.pruned || f.taken.pruned
 }
 
 func (t *tally[K, V, P]) leave(n int, weight func(P) int64) {
@@ -314,9 +322,10 @@ type collector struct {
 
 // who is a session as the figures have it. What is nil is not counted.
 type who struct {
-	name, database string
-	user, db, app  *actor
-	host           *address
+	name, database, application string
+	user, db, app               *actor
+	host                        *address
+	isDump                      bool
 }
 
 // what is a shape as the figures have it.
@@ -325,6 +334,7 @@ type what struct {
 	known      bool
 	privileged bool
 	ddl        bool
+	copies     bool // COPY, in any direction
 	command    *state
 	work       *work
 }
@@ -392,7 +402,8 @@ func find[V any, P mergeable[V]](t *tally[string, V, P], key []byte) P {
 func (c *collector) who(r *trail.Record) *who {
 	return at(&c.sessions, r.SessionIndex, func() *who {
 		s := r.Session
-		w := &who{name: string(s.Fact(trail.KeyUser)), database: string(s.Fact(trail.KeyDatabase))}
+		w := &who{name: string(s.Fact(trail.KeyUser)), database: string(s.Fact(trail.KeyDatabase)), application: string(s.Fact(trail.KeyApplication))}
+		w.isDump = isDump(w.application)
 		w.user, w.db, w.app = find(&c.users, s.Fact(trail.KeyUser)), find(&c.dbs, s.Fact(trail.KeyDatabase)), find(&c.apps, s.Fact(trail.KeyApplication))
 		return w
 	})
@@ -404,7 +415,7 @@ func (c *collector) what(r *trail.Record) *what {
 	}
 	return at(&c.shapes, r.ShapeIndex, func() *what {
 		s := r.Shape
-		w := &what{ddl: s.Class == trail.ClassDDL, privileged: s.Class == trail.ClassRole || slices.Contains(statement.Privileged, string(s.Command))}
+		w := &what{ddl: s.Class == trail.ClassDDL, copies: string(s.Command) == "COPY", privileged: s.Class == trail.ClassRole || slices.Contains(statement.Privileged, string(s.Command))}
 		if w.ddl || w.privileged {
 			if w.command = find(&c.commands, s.Command); w.command != nil {
 				w.command.class = s.Class
@@ -534,6 +545,9 @@ func (c *collector) statement(r *trail.Record, who *who, what *what, b *bucket, 
 	}
 	c.access(r, who, failed)
 	c.work(r, who, what, failed)
+	if r.Shape != nil {
+		c.export(r, who, what, failed)
+	}
 }
 
 // clockAt sets what clocks show in the time zone.

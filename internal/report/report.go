@@ -7,7 +7,8 @@
 //	collect.go     the pass over the records
 //	command.go     the "steno cat" command that shows all records behind a figure
 //	keys.go        the key figures
-//	sections.go    the sections, made of what was counted
+//	exports.go     exports of data: what of it is counted, and its section
+//	sections.go    the other sections, made of what was counted
 //	compliance.go  the same, in the order of the requirements of a standard
 //	chart.go       pictures
 //	html.go        the page; markdown.go: the same as Markdown

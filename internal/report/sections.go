@@ -25,7 +25,7 @@ const (
 // sections are all of them, in the order of the report.
 func (m *maker) sections() []Section {
 	return []Section{
-		m.activity(), m.logins(), m.failures(), m.privilegedAndDDL(), m.accessed(), m.newAccess(),
+		m.activity(), m.logins(), m.failures(), m.privilegedAndDDL(), m.accessed(), m.exportsSection(), m.newAccess(),
 		m.offHoursSection(), m.settingsSection(), m.gapsSection(), m.topStatements(),
 	}
 }
@@ -427,10 +427,11 @@ func (p *pair) row(m *maker, id string) Row {
 var pairColumns = columns("@user", "@database", "relation", "access", "first", "last", "#failed", "#undone", "#as object", "#statements")
 
 func (m *maker) accessed() Section {
-	all := m.used(func(*pair) bool { return true })
+	every := m.used(func(*pair) bool { return true })
+	all, catalogs := m.used(func(p *pair) bool { return !isCatalog(p.relation) }), m.used(func(p *pair) bool { return isCatalog(p.relation) })
 	relations, users := m.matrixNames(all)
-	s := Section{ID: "access", Title: "Table and user", About: "Who uses which relation: statements that read, write or lock it, views and sequences included. “As object” counts statements that only create, alter, rename or drop it; the command shows these, too. " + aboutUncommitted,
-		Summary: fmt.Sprintf("%s and %s; %s.", plural(m.key("reads"), "read"), plural(m.key("writes"), "write"), m.distinct(len(all), m.pairs.pruned, "different use")+" of a relation by a user")}
+	s := Section{ID: "access", Title: "Table and user", About: "Who uses which relation: statements that read, write or lock it, views and sequences included; system catalogs have a table of their own. “As object” counts statements that only create, alter, rename or drop it; the command shows these, too. " + aboutUncommitted,
+		Summary: fmt.Sprintf("%s and %s; %s.", plural(m.key("reads"), "read"), plural(m.key("writes"), "write"), m.distinct(len(every), m.pairs.pruned, "different use")+" of a relation by a user")}
 	matrix := Table{ID: "matrix", Caption: "Statements by relation and user", Columns: columns("relation"), Matrix: true}
 	for _, u := range users {
 		matrix.Columns = append(matrix.Columns, Column{Name: render.Safe(u), Number: true})
@@ -469,7 +470,20 @@ func (m *maker) accessed() Section {
 	if len(all) > 0 {
 		s.Tables = []Table{matrix, list}
 	}
+	if len(catalogs) > 0 {
+		t := Table{ID: "catalogs", Caption: "Uses of system catalogs by user", Columns: pairColumns, Folded: true, Others: others(pairsShown, len(catalogs), m.pairs.pruned, "uses")}
+		for _, p := range catalogs[:min(len(catalogs), pairsShown)] {
+			t.Rows = append(t.Rows, p.row(m, ""))
+		}
+		s.Tables = append(s.Tables, t)
+	}
 	return s
+}
+
+// isCatalog says whether a relation is one of the server's own.
+func isCatalog(relation string) bool {
+	schema, _, qualified := strings.Cut(relation, ".")
+	return qualified && (schema == "pg_catalog" || schema == "information_schema" || schema == "pg_toast")
 }
 
 // heat gives the cells of a matrix shades, by the logarithm of their numbers.

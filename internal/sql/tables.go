@@ -4,6 +4,7 @@ package sql
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/statement"
@@ -141,7 +142,7 @@ HAVING min(time) >= steno_since()`,
 		query: `SELECT ` + ordered + ` FROM steno_trail(conditions)
 WHERE kind = 'statement' AND depth = 0 AND (isodow(time) > 5 OR hour(time) < 7 OR hour(time) >= 19)`},
 	{Name: "bulk_reads", Doc: "statements of class `read` that returned 10,000 rows or more", passes: ofRecords,
-		query: `SELECT ` + ordered + ` FROM steno_trail(conditions || '{"classes":["read"]}') WHERE class = 'read' AND "rows" >= 10000`},
+		query: `SELECT ` + ordered + ` FROM steno_trail(conditions || '{"classes":["read"]}') WHERE class = 'read' AND "rows" >= ` + strconv.Itoa(statement.BulkRows)},
 	{Name: "gaps", Doc: "records that could not be written, with their numbers", passes: []string{"time", "user", "role", "app_user", "database", "application"},
 		query: `SELECT time, TRY_CAST(extra['count'] AS BIGINT) AS count, extra['reason'] AS reason, "user", database, application, client,
   role, app_user, session, seq, TRY_CAST(extra['first_seq'] AS BIGINT) AS first_seq, TRY_CAST(extra['last_seq'] AS BIGINT) AS last_seq, extra

@@ -20,6 +20,9 @@ var Privileged = []string{
 	"CREATE PUBLICATION", "ALTER PUBLICATION", "DROP PUBLICATION", "CREATE SUBSCRIPTION", "ALTER SUBSCRIPTION", "DROP SUBSCRIPTION",
 }
 
+// BulkRows is how many rows a read returns at least that takes many: as in the view bulk_reads of steno query.
+const BulkRows = 10_000
+
 // OffHours says whether clocks show a time outside of working hours: Monday to Friday, from 07:00
 // up to 19:00.
 func OffHours(t time.Time) bool {

@@ -1,0 +1,140 @@
+// The section on exports: who took how many rows of which table, and how.
+
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/statement"
+	"github.com/pg-steno/pg_steno/internal/trail"
+)
+
+// How rows are taken.
+const (
+	byCopy      = "COPY TO"
+	byCopyWrite = "COPY TO of a write"
+	byCursor    = "cursor"
+	byQuery     = "query"
+)
+
+// export is the rows of a relation that a user took in one way, with one application.
+type export struct {
+	how, user, database, application, relation string
+
+	uses           group
+	failed         int64
+	rows, mostRows uint64
+	when           span
+}
+
+func (e *export) weight() int64 { return int64(min(e.rows, 1<<40)) + e.uses.n }
+
+func (e *export) merge(o *export) {
+	e.how, e.user, e.database, e.application, e.relation = o.how, o.user, o.database, o.application, o.relation
+	e.uses.merge(&o.uses)
+	e.failed += o.failed
+	e.rows += o.rows
+	e.mostRows = max(e.mostRows, o.mostRows)
+	e.when.merge(&o.when)
+}
+
+// isDump says whether an application says that it is pg_dump or pg_dumpall.
+func isDump(application string) bool {
+	return application == "pg_dump" || application == "pg_dumpall"
+}
+
+// exported says how a statement takes rows out of the database; empty: it does not, or takes few.
+func exported(r *trail.Record, who *who, what *what) string {
+	class := r.Shape.Class
+	if what.copies {
+		switch {
+		case class == trail.ClassRead:
+			return byCopy
+		case len(r.Shape.Query) > 0:
+			return byCopyWrite
+		}
+		return "" // COPY FROM
+	}
+	if class != trail.ClassRead || r.Rows == 0 || r.Rows < statement.BulkRows && !(who.isDump && len(r.Portal()) > 0) {
+		return ""
+	}
+	switch {
+	case len(r.Portal()) > 0:
+		return byCursor
+	case r.Depth == 0:
+		return byQuery
+	}
+	return "" // rows for a function
+}
+
+// export counts what a statement takes out of the database, for each relation that it uses.
+func (c *collector) export(r *trail.Record, who *who, what *what, failed bool) {
+	how := exported(r, who, what)
+	if how == "" {
+		return
+	}
+	c.exports.add(r)
+	c.exportedRows += r.Rows
+	seen := map[string]bool{}
+	for i := range r.Shape.Relations {
+		relation := string(r.Shape.Relations[i].Name)
+		if !seen[relation] {
+			seen[relation] = true
+			c.exportOf(r, who, how, relation, failed)
+		}
+	}
+	if len(seen) == 0 {
+		c.exportOf(r, who, how, "", failed)
+	}
+}
+
+func (c *collector) exportOf(r *trail.Record, who *who, how, relation string, failed bool) {
+	key := how + "\x00\x00" + pairKey(who.database, relation, who.name) + "\x00\x00" + strings.ReplaceAll(who.application, "\x00", "\x00\x01")
+	e := find(&c.taken, []byte(key))
+	if e == nil {
+		return
+	}
+	e.how, e.user, e.database, e.application, e.relation = how, who.name, who.database, who.application, relation
+	e.uses.add(r)
+	if failed {
+		e.failed++
+	}
+	e.rows += r.Rows
+	e.mostRows = max(e.mostRows, r.Rows)
+	e.when.add(r.Time)
+}
+
+// filter is that of the statements; no command tells queries by how many rows they returned.
+func (e *export) filter() query.FilterOptions {
+	if e.how != byCopy || e.application == "" || strings.ContainsAny(e.application, "\r\x00") {
+		return none
+	}
+	o := byPair(&pair{database: e.database, relation: e.relation, user: e.user})
+	if e.relation == "" {
+		return none
+	}
+	o.Applications, o.Classes, o.Commands = []string{e.application}, []string{trail.ClassRead.String()}, []string{"COPY"}
+	return o
+}
+
+func (m *maker) exportsSection() Section {
+	s := Section{ID: "exports", Title: "Exports of data", About: fmt.Sprintf("Rows that statements took out of the database: COPY TO, queries of clients that returned %s rows or more, cursors from which as many were fetched, and cursors of pg_dump (--inserts). Rows are those that the record has; a statement that reads several tables counts for each of them, with all rows that it returned. An application is what the client called itself.", number(statement.BulkRows)),
+		Summary: fmt.Sprintf("%s took %s.", plural(m.exports.n, "statement"), plural(int64(min(m.exportedRows, 1<<62)), "row")),
+		Notes:   []string{"Of a statement that failed, the record has no rows; the client may have received some. Many small queries are not recognized, nor is a copy of the database's files or of its WAL (pg_basebackup, replication)."}}
+	if m.exports.n == 0 {
+		s.Summary = "No exports were recorded."
+		return s
+	}
+	t := Table{ID: "taken", Caption: "By user, table, application and way", Columns: columns("relation", "@user", "@database", "application", "how", "first", "last", "#failed", "#statements", "#most rows", "#rows")}
+	keys := m.taken.heaviest((*export).weight)
+	t.Others = others(2*rowsShown, len(keys), m.taken.pruned, "exports")
+	for _, key := range keys[:min(len(keys), 2*rowsShown)] {
+		e := m.taken.of[key]
+		t.Rows = append(t.Rows, Row{Cells: []Cell{name(e.relation), name(e.user), name(e.database), name(e.application), {Text: e.how}, m.moment(e.when.first), m.moment(e.when.last),
+			alarm(e.failed), count(e.uses.n), count(int64(min(e.mostRows, 1<<62))), count(int64(min(e.rows, 1<<62)))}, Records: []Records{m.records("", &e.uses, e.filter())}})
+	}
+	s.Tables = []Table{t}
+	return s
+}
