@@ -89,6 +89,7 @@ func fromEnvironment(t *testing.T, name string, otherwise int) int {
 type randomTrail struct {
 	t       *testing.T
 	dir     string
+	copied  string // trail of another server, whose data directory is a copy; empty: there is none
 	key     string // file of the public key
 	lines   []line
 	db      *sql.DB
@@ -219,7 +220,8 @@ func randomRecord(r *rand.Rand, s *trailtest.Session, at int64) *trailtest.Recor
 }
 
 // makeTrail writes a trail of one or two streams: a block and a seal each minute, a segment with an index for each ten.
-// Records may be lost, and the end may not be sealed.
+// Records may be lost, and the end may not be sealed. The second stream may be that of another server, whose data directory
+// is a copy: its trail has what the first stream had then.
 func makeTrail(t *testing.T, r *rand.Rand) *randomTrail {
 	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	x := &randomTrail{t: t, dir: filepath.Join(t.TempDir(), "trail"), key: filepath.Join(t.TempDir(), "key.pub"), minutes: 20 + r.IntN(40)}
@@ -235,25 +237,45 @@ func makeTrail(t *testing.T, r *rand.Rand) *randomTrail {
 		x.sealed -= 1 + r.IntN(10)
 	}
 	gaps := oneIn(r, 4)
-	streams := 1 + r.IntN(2)
+	streams, first, writers := 1+r.IntN(2), 0, 0
+	branch := []string{"event", "branch", "reason", "copy", "stream", "0", "run", "4712"}
+	if writers = streams; streams == 2 && oneIn(r, 2) {
+		x.copied, first, writers = filepath.Join(t.TempDir(), "copy"), 2+r.IntN(15), 1
+	}
 	for number := range streams {
-		w := sealtest.NewWriter(t, x.dir, uint32(number), private)
+		dir, run := x.dir, "4711"
+		if number > 0 && x.copied != "" {
+			dir, run = x.copied, "4712"
+		}
+		w := sealtest.NewWriter(t, dir, uint32(number), private)
 		at := func(minutes float64) int64 { return trailtest.Epoch + int64(minutes*minute) }
-		event := "start"
-		if number > 0 {
+		event, begins := "start", 0
+		switch {
+		case number == 0:
+		case x.copied == "":
 			event = "restart"
+		default:
+			begins = first
+			w.Put(&trailtest.Record{Kind: trail.KindServer, Session: w.Session, Time: at(float64(begins)), Extra: branch})
 		}
 		w.Put(&trailtest.Record{
-			Kind: trail.KindServer, Session: w.Session, Time: at(0),
-			Extra: []string{"event", event, "version", "15.8", "run", "4711", "steno.writers", strconv.Itoa(streams)},
+			Kind: trail.KindServer, Session: w.Session, Time: at(float64(begins)),
+			Extra: []string{"event", event, "version", "15.8", "run", run, "steno.writers", strconv.Itoa(writers)},
 		})
-		w.Seal(at(0), seal.ReasonStart, nil)
+		w.Seal(at(float64(begins)), seal.ReasonStart, nil)
 		var sessions []*trailtest.Session
 		for i := range 3 {
 			sessions = append(sessions, randomSession(r, uint32(4000+100*number+i)))
 		}
 		last := map[*trailtest.Session]uint64{}
-		for m := 1; m < x.minutes; m++ {
+		for m := 1 + begins; m < x.minutes; m++ {
+			if number == 0 && m == first {
+				if err := os.CopyFS(x.copied, os.DirFS(x.dir)); err != nil {
+					t.Fatal(err)
+				}
+				block, chain := w.Last()
+				branch = append(branch, "block", fmt.Sprint(block), "found", fmt.Sprint(block), "hash", fmt.Sprintf("%x", chain))
+			}
 			var records []*trailtest.Record
 			for i := range r.IntN(4) {
 				s := pick(r, sessions)
@@ -295,15 +317,35 @@ func makeTrail(t *testing.T, r *rand.Rand) *randomTrail {
 		}
 		x.lines = append(x.lines, l)
 	}
+	if x.copied != "" {
+		whole := x.linesOf(x.dir) + x.linesOf(filepath.Join(x.copied, "1"))
+		if len(x.lines) != whole {
+			t.Fatalf("seed of trail %s: %d lines with the copy's trail, want %d", x.dir, len(x.lines), whole)
+		}
+	}
 	io, _, _, _ := iostreams.Test()
 	o := &Options{IO: io, Format: "csv", CSVSafe: true, MemoryLimit: "512MiB", TimeZone: "UTC"}
-	s, err := o.open(&inputs{trails: []string{x.dir}})
+	s, err := o.open(&inputs{trails: x.dirs()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	x.db = s.db
 	t.Cleanup(s.db.Close)
 	return x
+}
+
+// linesOf is how many records a part of the trail has.
+func (x *randomTrail) linesOf(path string) int {
+	one := &randomTrail{t: x.t, dir: path}
+	out, _ := one.steno(nil, "cat", "--format", "json")
+	return len(splitLines(out))
+}
+
+func (x *randomTrail) dirs() []string {
+	if x.copied == "" {
+		return []string{x.dir}
+	}
+	return []string{x.dir, x.copied}
 }
 
 func splitLines(s string) []string {
@@ -326,7 +368,7 @@ func (x *randomTrail) run(flags []string, command ...string) (said, warned strin
 	root := cli.New(streams)
 	args := slices.Concat(command, flags)
 	if !slices.Contains(args, "--check") {
-		args = append(args, x.dir)
+		args = append(args, x.dirs()...)
 	}
 	root.SetArgs(args)
 	err := root.ExecuteContext(context.Background())

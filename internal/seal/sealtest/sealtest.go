@@ -63,6 +63,9 @@ func (w *Writer) PutBlock(b *trailtest.Builder) {
 	copy(w.hash[:], image[72:])
 }
 
+// Last is the last block, and its chain hash.
+func (w *Writer) Last() (block uint64, chain [32]byte) { return w.block, w.hash }
+
 // Seal seals the last block at a time; with next, the seal names the key of the later ones.
 func (w *Writer) Seal(at int64, reason string, next ed25519.PrivateKey) {
 	s := &seal.Seal{
