@@ -112,6 +112,7 @@ type Model struct {
 	below         bool // the statements have the focus
 	sort          int  // column
 	rows, slow    list
+	mostRows      [dimensions]int // that there have been, on a screen of this size
 	filter        string
 	typing        bool
 	pages         []*page // the last one is shown
@@ -149,6 +150,7 @@ func (m *Model) Once(width, height int) (string, error) {
 			return "", m.err
 		}
 	}
+	m.noteRows()
 	return m.Screen(), nil
 }
 
@@ -194,6 +196,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = max(msg.Width, 1), max(msg.Height, 1)
+		m.mostRows = [dimensions]int{}
+		m.noteRows()
 	case tea.KeyPressMsg:
 		return m, m.press(msg)
 	case ticked:
@@ -208,6 +212,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.asking = false
 		if m.err = msg.err; m.err == nil {
 			m.snapshot = msg.snapshot
+			m.noteRows()
 		}
 		if m.again || m.err == nil && m.snapshot.Pending {
 			return m, m.ask()

@@ -390,3 +390,32 @@ func TestFailureIsShownAndTriedAgain(t *testing.T) {
 		t.Error("it is not tried again")
 	}
 }
+
+// TestListsUseTheHeight: lines that the rows do not need show more statements, and the other way round, at every size.
+func TestListsUseTheHeight(t *testing.T) {
+	rows := func(n int) (all []Row) {
+		for i := range n {
+			all = append(all, Row{Name: fmt.Sprintf("name%d", i), Count: Count{Statements: uint64(100 - i)}})
+		}
+		return all
+	}
+	for _, one := range []struct{ rows, statements, height, wantRows, wantStatements int }{
+		{1, 50, 60, 1, 47}, {1, 50, 24, 1, 11}, {40, 50, 60, 33, 17}, {40, 2, 60, 40, 2}, {60, 2, 60, 47, 2}, {1, 2, 60, 1, 2}, {0, 0, 60, 0, 0},
+	} {
+		s := &Snapshot{Now: noon, From: noon - 60e6, To: noon, Slot: 1e6, Covered: 60e6, Rows: rows(one.rows)}
+		for i := range one.statements {
+			s.Slowest = append(s.Slowest, Slow{Seq: uint64(i), Duration: 1000, Text: fmt.Sprintf("SELECT %d", i)})
+		}
+		m := New(&fake{snapshot: s}, Question{Window: time.Minute, At: noon}, Settings{Trail: "trail", Plain: true})
+		screen, err := m.Once(100, one.height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Count(screen, "\n") + 1; lines != one.height {
+			t.Errorf("%+v: %d lines", one, lines)
+		}
+		if r, n := strings.Count(screen, "name"), strings.Count(screen, "SELECT"); r != one.wantRows || n != one.wantStatements {
+			t.Errorf("%+v: %d rows and %d statements:\n%s", one, r, n, screen)
+		}
+	}
+}

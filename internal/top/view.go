@@ -129,13 +129,45 @@ func (m *Model) layout() (l layout) {
 	take(5, &l.tabs)
 	take(6, &l.spark)
 	if left >= 8 {
-		l.slow = max(left/3, 3)
+		l.slow = m.slowOf(left - 1)
 		left -= l.slow + 1
 	} else if m.below { // one list at a time
 		l.slow, left = max(left, 0), 0
 	}
 	l.rows = max(left, 0)
 	return l
+}
+
+// leastRows is how many lines a list has at least, if both are shown.
+const leastRows = 3
+
+// slowOf divides lines between the rows and the statements, which get a third, and what the rows do not need. Of a moment
+// of the past, the rows also get what the statements do not need; live, there may be more of these in a moment.
+func (m *Model) slowOf(lines int) int {
+	slow := max((lines+1)/3, leastRows)
+	if m.snapshot == nil || m.snapshot.By != m.question.By {
+		return slow
+	}
+	statements := len(m.statementsShown())
+	needed := max(m.mostRows[m.question.By], leastRows)
+	if surplus := lines - slow - needed; surplus > 0 {
+		return slow + max(0, min(surplus, statements-slow))
+	}
+	if surplus := slow - max(statements, leastRows); surplus > 0 && m.question.At != 0 {
+		return slow - min(surplus, needed-(lines-slow))
+	}
+	return slow
+}
+
+// noteRows notes how many rows there are, so that lists do not move whenever there are a few less.
+func (m *Model) noteRows() {
+	if s := m.snapshot; s != nil {
+		n := len(s.Rows)
+		if s.Other != (Count{}) {
+			n++
+		}
+		m.mostRows[s.By] = max(m.mostRows[s.By], n)
+	}
 }
 
 // shownOf is how many rows the list with the focus shows.
