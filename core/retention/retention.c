@@ -221,8 +221,8 @@ steno_slot_is_lost(const StenoSlot *slot, const StenoKeptTrail *kept,
 	return false;
 }
 
-static uint64_t
-slot_bytes(const StenoSlot *slot, const StenoKeptTrail *kept)
+uint64_t
+steno_slot_bytes(const StenoSlot *slot, const StenoKeptTrail *kept)
 {
 	uint64_t	bytes = 0;
 	uint32_t	i;
@@ -329,7 +329,7 @@ slots_agree(const Planning *p, uint32_t stream, const Turn *t, StenoReason *reas
 		if (p->holds_nothing[i] || steno_slot_wants(slot, stream) >= t->header.segment)
 			continue;
 		if (p->limits->slot_max_size < 0 ||
-			slot_bytes(slot, p->kept) <= (uint64_t) p->limits->slot_max_size)
+			steno_slot_bytes(slot, p->kept) <= (uint64_t) p->limits->slot_max_size)
 			return false;
 		*reason = STENO_REASON_SLOT_MAX_SIZE;
 	}

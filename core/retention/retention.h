@@ -156,6 +156,9 @@ typedef struct StenoPlan
 extern bool steno_slot_is_lost(const StenoSlot *slot, const StenoKeptTrail *kept,
 							   const StenoDeleted deleted[STENO_RETENTION_STREAMS]);
 
+/* Total size of the segments from the first one that a slot needs on. */
+extern uint64_t steno_slot_bytes(const StenoSlot *slot, const StenoKeptTrail *kept);
+
 /* Forget those segments of a list that were deleted by policy. */
 extern void steno_kept_forget(StenoKeptTrail *kept, const StenoDeleted deleted[STENO_RETENTION_STREAMS]);
 

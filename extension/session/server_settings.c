@@ -137,7 +137,7 @@ steno_server_settings_save(void)
 		close(fd);
 	if (ok && rename(SETTINGS_FILE ".new", SETTINGS_FILE) == 0 && steno_sync_folder(".", &error))
 		return;
-	ereport(LOG,
+	ereport(WARNING,
 			(errcode_for_file_access(),
 			 errmsg("could not write file \"%s\": %m", SETTINGS_FILE),
 			 errdetail("Changes of settings may be recorded again.")));

@@ -86,7 +86,7 @@ disk(96, 63);
 wait_until 'it is seen', sub { value($node, 'SELECT round(disk_free_percent) FROM steno.writers') eq '4' };
 $c->query(q{SELECT 'in reserve'});
 $node->wait_for_log(
-	qr/LOG:  steno writer 0 could not write the trail: no more than "steno.disk_reserve" is free for "pg_steno\/0": No space left on device/,
+	qr/WARNING:  steno writer 0 could not write the trail: no more than "steno.disk_reserve" is free for "pg_steno\/0": No space left on device/,
 	$start);
 is($c->query('SELECT state FROM steno.writers')->{rows}[0][0], 'failing', 'shown in the view');
 
@@ -130,7 +130,7 @@ foreach (1 .. 2)
 	flush($node);
 }
 wait_until 'all four have run', sub { said(qr/^output of the command$/m) == 4 };
-$node->wait_for_log(qr/LOG:  "steno.alert_command" failed: exit code 3/, $start);
+$node->wait_for_log(qr/WARNING:  "steno.alert_command" failed: exit code 3/, $start);
 foreach my $wrong ('echo %z', 'date +%', 'echo %e %%%M')
 {
 	my ($code, undef, $err) = $node->psql('postgres', "ALTER SYSTEM SET steno.alert_command = '$wrong'");

@@ -94,7 +94,7 @@ foreach my $case ([ 'plain', 'Segments go on unencrypted', qr/no$/ ],
 	value($node, "SELECT 'after the failure'") for 1 .. 3;
 	flush($node);
 	$log = slurp_file($node->logfile, $start);
-	like($log, qr/LOG:  $refused\n.*DETAIL:  The command failed: child process exited with exit code 3\.\n.*HINT:  $hint; the command is run again every 10 seconds\./,
+	like($log, qr/WARNING:  $refused\n.*DETAIL:  The command failed: child process exited with exit code 3\.\n.*HINT:  $hint; the command is run again every 10 seconds\./,
 		"$what: a command that fails at a reload is logged");
 	like($log, qr/^not today$/m, "$what: and so is what it says");
 	like(encrypted($node), $segment, "$what: and segments go on as before");
@@ -168,7 +168,7 @@ SKIP:
 	$node->reload;
 	rename "$base/key", "$base/hidden" or die;
 	kill 'KILL', $c->{pid};
-	$node->wait_for_log(qr/LOG:  $refused\n.*DETAIL:  The command failed: [^\n]*\n.*HINT:  Records stay in the rings; the command is run again every 10 seconds\./, $start);
+	$node->wait_for_log(qr/WARNING:  $refused\n.*DETAIL:  The command failed: [^\n]*\n.*HINT:  Records stay in the rings; the command is run again every 10 seconds\./, $start);
 	wait_until 'one can connect', sub { can_connect($node) };
 	$node->safe_psql('postgres', "SELECT 'while there is no key'");
 	is(encrypted($node), $segments, 'without the key, no segment is begun');

@@ -87,7 +87,7 @@ append_to_file("$trail/0", "in the way\n");
 
 	$node->start;
 	wait_until 'a file for the folder of a stream: reported in the log', sub {
-		slurp_file($node->logfile, $from) =~ m{LOG:  steno writer 0 could not write the trail: .* "[^"]*/0": Not a directory\n.*DETAIL:  .*\n.*HINT:  A file is in the place of a directory of the trail\. Move it away};
+		slurp_file($node->logfile, $from) =~ m{WARNING:  steno writer 0 could not write the trail: .* "[^"]*/0": Not a directory\n.*DETAIL:  .*\n.*HINT:  A file is in the place of a directory of the trail\. Move it away};
 	};
 	is(value($node, 'SELECT stream IS NULL, state FROM steno.writers'), 't|failing', 'a file for the folder of a stream: the view shows it');
 	unlink "$trail/0" or die;

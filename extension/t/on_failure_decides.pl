@@ -175,7 +175,7 @@ sub check_told
 	my $message = $faults{$fault}[2];
 	my $log = slurp_file($node->logfile, $start);
 
-	is(scalar(() = $log =~ /LOG:  steno writer 0 could not write the trail: $message/g),
+	is(scalar(() = $log =~ /WARNING:  steno writer 0 could not write the trail: $message/g),
 		1, "$what: reported in the log once");
 	is(scalar(() = $log =~ /LOG:  steno writer 0 can (?:write|sync) the trail again/g), 1, "$what: and that it is over");
 	like(event('failure')->{extra}{reason}, $message, "$what: the trail says what was the matter");
@@ -381,7 +381,7 @@ foreach my $fault (@names)
 	wait_until "$what: the server has stopped", sub { !-e $node->data_dir . '/postmaster.pid' };
 	$node->{_pid} = undef;
 	$log = slurp_file($node->logfile, $start);
-	is(scalar(() = $log =~ /LOG:  steno writer 0 requests a fast shutdown of the server/g), 1, "$what: reported in the log once");
+	is(scalar(() = $log =~ /WARNING:  steno writer 0 requests a fast shutdown of the server/g), 1, "$what: reported in the log once");
 	like($log, qr/HINT:  Start the server again when the cause is mended: /, "$what: and the way out");
 	like($log, qr/received fast shutdown request.*database system is shut down/s, "$what: the server stops");
 	if (-d "$stream.away")

@@ -133,7 +133,7 @@ foreach my $policy (qw(wait error continue))
 	fill($node, 6);
 	set_and_reload($node, 'steno.retention_size', '1MB');
 	wait_until 'the log says that a slot keeps segments',
-	  sub { slurp_file($node->logfile) =~ /LOG:  the trail takes \d+ MB, which is more than "steno.retention_size"/ };
+	  sub { slurp_file($node->logfile) =~ /WARNING:  the trail takes \d+ MB, which is more than "steno.retention_size"/ };
 	$c = fill_disk($node);
 	is((segments($node))[0], 7, 'a slot keeps segments');
 	set_and_reload($node, 'steno.slot_max_size', '1MB');

@@ -165,8 +165,8 @@ sub load
 	chmod 0640, $new or die;
 	$start = -s $node->logfile;
 	$node->reload;
-	$node->wait_for_log(qr/LOG:  signing key file "\Q$new\E" has group or world access/, $start);
-	$node->wait_for_log(qr/LOG:  steno writer $_ goes on with the signing key that it has/, $start) foreach (0, 1);
+	$node->wait_for_log(qr/WARNING:  signing key file "\Q$new\E" has group or world access/, $start);
+	$node->wait_for_log(qr/WARNING:  steno writer $_ goes on with the signing key that it has/, $start) foreach (0, 1);
 	chmod 0600, $new or die;
 	load('still the new key');
 	is((seals($node, 0))[-1]{extra}{key}, $new_id, 'the old key is in force');

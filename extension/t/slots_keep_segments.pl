@@ -109,6 +109,30 @@ is(scalar @said, 2, 'no more is said');
 	like(slurp_file($other->logfile, $start), qr/ segments with $kb kB of /, 'with its size');
 	$other->stop;
 }
+
+# A slot that is near its limit is told of, in the log and to whom steno.alert_command tells, and so is its loss.
+{
+	my $near = new_node('near', conf => "steno.compression = none\nsteno.retention_size = '1MB'\nsteno.slot_max_size = '5MB'\n");
+	my $told = $near->data_dir . '/told';
+	my $said = sub { my $log = slurp_file($near->logfile); return scalar(() = $log =~ /WARNING: +slot "reader" of the trail $_[0]/g) };
+	my $kept = sub { return value($near, q{SELECT retained_bytes FROM steno.slots WHERE slot_name = 'reader'}) / 1024 / 1024 };
+
+	set_and_reload($near, 'steno.alert_command', q{'echo %e %m >>told'});
+	steno_result('slot', 'create', 'reader', trail($near));
+	fill($near, 1) while $kept->() < 3;
+	is($said->('keeps'), 0, 'a slot that is not near its limit');
+	fill($near, 1) while $kept->() < 4.1;
+	wait_until 'a slot near its limit is warned of', sub { $said->('keeps \d MB, [89]\d percent of "steno.slot_max_size"') };
+	wait_until 'and told', sub { -e $told && slurp_file($told) =~ /^slot_warning slot "reader" of the trail keeps /m };
+	is($said->('is lost'), 0, 'before it is lost');
+	fill($near, 1) while $kept->() < 5.1 && !$said->('is lost');
+	wait_until 'the loss is warned of', sub { $said->('is lost') };
+	wait_until 'and told', sub { slurp_file($told) =~ /^slot_lost slot "reader" of the trail is lost: /m };
+	fill($near, 3);
+	is(join(' ', map { $said->($_) } 'keeps', 'is lost'), '1 1', 'each once');
+	is(scalar(() = slurp_file($told) =~ /^slot_/mg), 2, 'nor is more told');
+	$near->stop;
+}
 verify_ok($node, 'the trail is whole');
 ($code, $out, $err) = steno_result('slot', 'advance', 'reader', '--to', '1h', $trail);
 is($code, 3, 'a lost slot does not go on by chance');

@@ -79,7 +79,7 @@ sub run_until_waiting
 	die 'no statement ever waited';
 }
 
-my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": File too large/;
+my $failed = qr/WARNING:  steno writer 0 could not write the trail: [^"]*"[^"]*": File too large/;
 
 # Statements wait, and continue.
 {
@@ -137,7 +137,7 @@ my $failed = qr/LOG:  steno writer 0 could not write the trail: [^"]*"[^"]*": Fi
 	my $stream = trail($node) . '/0';
 	my $start = -s $node->logfile;
 	my $segments = () = glob "$stream/*.steno";
-	my $refused = qr/LOG:  steno writer 0 could not write the trail: could not create segment "[^"]*": Permission denied/;
+	my $refused = qr/WARNING:  steno writer 0 could not write the trail: could not create segment "[^"]*": Permission denied/;
 	my ($errors, $log);
 
 	$c->query(statement());

@@ -119,7 +119,7 @@ static void
 report_command_failure(const char *how)
 {
 	if (!failure_reported)
-		ereport(LOG,
+		ereport(WARNING,
 				(errmsg("\"steno.alert_command\" failed: %s", how),
 				 errdetail("The command was: %s", steno_alert_command)));
 	failure_reported = true;
@@ -246,7 +246,7 @@ steno_alert(const char *event, int stream, const char *message)
 	if (count == WAITING)
 	{
 		if (!overflow_reported)
-			ereport(LOG,
+			ereport(WARNING,
 					(errmsg("\"steno.alert_command\" takes too long: an event was dropped")));
 		overflow_reported = true;
 		return;

@@ -69,7 +69,7 @@ write_holder(int fd, const char *path)
 {
 	if (ftruncate(fd, 0) != 0 || pwrite(fd, DataDir, strlen(DataDir), 0) < 0 ||
 		pwrite(fd, "\n", 1, strlen(DataDir)) < 0)
-		ereport(LOG,
+		ereport(WARNING,
 				(errcode_for_file_access(),
 				 errmsg("could not write lock file \"%s\": %m", path)));
 }
@@ -108,7 +108,7 @@ steno_trail_claim(void)
 		if (errno == EACCES || errno == EAGAIN)
 			refuse_claim(fd);
 		/* the file system does not support locks */
-		ereport(LOG,
+		ereport(WARNING,
 				(errcode_for_file_access(),
 				 errmsg("could not lock file \"%s\": %m", path),
 				 errdetail("A second server with this trail directory would not be refused.")));

@@ -50,12 +50,12 @@ request_shutdown(const StenoWriter *w)
 {
 	if (ShutdownRequestPending || atomic_exchange(&steno_control->shutdown_asked, 1) != 0)
 		return;
-	ereport(LOG,
+	ereport(WARNING,
 			(errmsg("steno writer %d requests a fast shutdown of the server", w->number),
 			 errdetail("The trail cannot be written, and \"steno.on_failure\" is \"shutdown\"."),
 			 errhint("Records that are not in the trail yet are in the ring file. The next start writes them.")));
 	if (kill(PostmasterPid, SIGINT) != 0)
-		ereport(LOG,
+		ereport(WARNING,
 				(errmsg("could not send signal to the postmaster: %m")));
 }
 
@@ -158,14 +158,14 @@ log_failure(const StenoWriter *w, StenoAction action, const StenoError *error)
 {
 	errno = error->error;
 	if (error->error != 0)
-		ereport(LOG,
+		ereport(WARNING,
 				(errcode_for_file_access(),
 				 errmsg("steno writer %d could not write the trail: %s \"%s\": %m",
 						w->number, error->what, error->path),
 				 errdetail_internal("%s", consequence_of_failure(action)),
 				 errhint("%s", advice_after_failure(action, error))));
 	else
-		ereport(LOG,
+		ereport(WARNING,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("steno writer %d could not write the trail: %s \"%s\"",
 						w->number, error->what, error->path),

@@ -281,7 +281,7 @@ report_refusal(const StenoWriter *w)
 		return;
 	failing = true;
 	steno_health_set_problem(w, STENO_PROBLEM_ENCRYPTION, true);
-	ereport(LOG,
+	ereport(WARNING,
 			(errcode(ERRCODE_CONFIG_FILE_ERROR),
 			 errmsg("could not get the encryption key of the trail from \"steno.encryption_key_command\""),
 			 errdetail_internal("%s", asked.reason),

@@ -118,7 +118,7 @@ postmaster_stops(void)
 
 	if (len < 0)
 	{
-		ereport(LOG,
+		ereport(WARNING,
 				(errcode_for_file_access(),
 				 errmsg("steno writer could not read file \"%s\": %m", "postmaster.pid"),
 				 errdetail("It cannot find out whether the server stops, and assumes that it does not.")));

@@ -43,6 +43,13 @@
  */
 #define LOCK_TRIES 10
 
+/*
+ * A slot that keeps this share of steno.slot_max_size is warned of, once; so many are known to be near it.  Others are
+ * warned of when one of these has gone on.
+ */
+#define NEAR_PERCENT 80
+#define NEAR_MOST 64
+
 StaticAssertDecl(STENO_RETENTION_STREAMS == STENO_MAX_WRITERS, "a stream for each writer");
 
 /*
@@ -80,14 +87,14 @@ report_obstacle(const StenoError *error, const char *consequence)
 	strlcpy(obstacle, now, sizeof(obstacle));
 	errno = error->error;
 	if (error->error != 0)
-		ereport(LOG,
+		ereport(WARNING,
 				(errcode_for_file_access(),
 				 errmsg("could not delete old segments of the trail: %s \"%s\": %m",
 						error->what, error->path),
 				 errdetail_internal("%s", consequence),
 				 errhint("The writer tries again every minute and goes on by itself.")));
 	else
-		ereport(LOG,
+		ereport(WARNING,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("could not delete old segments of the trail: %s \"%s\"",
 						error->what, error->path),
@@ -429,18 +436,87 @@ seal_records(StenoWriter *w)
 }
 
 static void
-warn_of_lost_slots(const StenoSlots *slots, const StenoPlan *plan)
+warn_of_lost_slots(StenoWriter *w, const StenoSlots *slots, const StenoPlan *plan)
 {
+	char		message[STENO_FAILURE_TEXT];
 	uint32		i;
 
 	for (i = 0; i < slots->count; i++)
-		if (plan->lost[i])
-			ereport(WARNING,
-					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-					 errmsg("slot \"%s\" of the trail is lost: it wanted more than \"steno.slot_max_size\"",
-							slots->list[i].name),
-					 errdetail("Segments that it had not read yet are deleted."),
-					 errhint("Use \"steno slot advance --force\" to go on from what is left, or \"steno slot drop\".")));
+	{
+		if (!plan->lost[i])
+			continue;
+		snprintf(message, sizeof(message),
+				 "slot \"%s\" of the trail is lost: it wanted more than \"steno.slot_max_size\"", slots->list[i].name);
+		ereport(WARNING,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg_internal("%s", message),
+				 errdetail("Segments that it had not read yet are deleted."),
+				 errhint("Use \"steno slot advance --force\" to go on from what is left, or \"steno slot drop\".")));
+		steno_alert("slot_lost", w->number, message);
+	}
+}
+
+/* The slots that are near their limit, and were warned of; empty: none. */
+static char near_limit[NEAR_MOST][STENO_SLOT_NAME];
+
+/* Where a name is among them; NULL: nowhere. */
+static char *
+find_near(const char *name)
+{
+	int			i;
+
+	for (i = 0; i < NEAR_MOST; i++)
+		if (strcmp(near_limit[i], name) == 0)
+			return near_limit[i];
+	return NULL;
+}
+
+static void
+warn_of_near_slot(StenoWriter *w, const char *name, uint64 bytes, uint64 most)
+{
+	char		message[STENO_FAILURE_TEXT];
+
+	snprintf(message, sizeof(message), "slot \"%s\" of the trail keeps %llu MB, %llu percent of \"steno.slot_max_size\"",
+			 name, (unsigned long long) bytes / (1024 * 1024), (unsigned long long) (bytes * 100 / most));
+	ereport(WARNING,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg_internal("%s", message),
+			 errdetail("If it keeps more than that, segments that it has not read are deleted when other limits of the trail require it, and it is lost."),
+			 errhint("Let its reader go on, raise \"steno.slot_max_size\", or use \"steno slot drop\".")));
+	steno_alert("slot_warning", w->number, message);
+}
+
+/* Say once of each slot that it is near steno.slot_max_size, which is "most"; 0 or less: there is no limit. */
+static void
+warn_of_near_slots(StenoWriter *w, const StenoKeptTrail *kept, const StenoSlots *slots, int64 most)
+{
+	uint32		i;
+	int			k;
+
+	for (k = 0; k < NEAR_MOST; k++)
+	{
+		for (i = 0; i < slots->count && strcmp(slots->list[i].name, near_limit[k]) != 0; i++)
+			;
+		if (i == slots->count)
+			near_limit[k][0] = '\0';	/* it was dropped */
+	}
+	for (i = 0; i < slots->count; i++)
+	{
+		const StenoSlot *slot = &slots->list[i];
+		uint64		bytes = steno_slot_bytes(slot, kept);
+		bool		is_near = most > 0 && bytes >= (uint64) most / 100 * NEAR_PERCENT &&
+			!steno_slot_is_lost(slot, kept, deleted);
+		char	   *known = find_near(slot->name);
+		char	   *room = find_near("");
+
+		if (!is_near && known)
+			known[0] = '\0';
+		else if (is_near && !known && room)
+		{
+			strlcpy(room, slot->name, STENO_SLOT_NAME);
+			warn_of_near_slot(w, slot->name, bytes, (uint64) most);
+		}
+	}
 }
 
 /* Say once that the limit is exceeded because of slots. */
@@ -454,7 +530,7 @@ report_excess(const StenoPlan *plan)
 	if (plan->more)
 		return;
 	if (exceeded && !reported)
-		ereport(LOG,
+		ereport(WARNING,
 				(errmsg("the trail takes %llu MB, which is more than \"steno.retention_size\"",
 						(unsigned long long) (plan->left / (1024 * 1024))),
 				 errdetail("Slots need segments that would be deleted otherwise."),
@@ -522,7 +598,9 @@ plan_and_record(StenoWriter *w, const StenoKeptTrail *kept, bool *more)
 		announce_limits(kept, &slots, &limits);
 		recorded = plan.files > 0 && record_plan(w, &plan);
 		if (recorded)
-			warn_of_lost_slots(&slots, &plan);
+			warn_of_lost_slots(w, &slots, &plan);
+		else
+			warn_of_near_slots(w, kept, &slots, limits.slot_max_size);
 		*more = plan.more;
 		report_excess(&plan);
 		if (plan.files == 0)

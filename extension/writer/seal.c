@@ -646,12 +646,12 @@ steno_seal_reload(StenoWriter *w)
 
 	if (steno_signing_key_file[0] != '\0')
 	{
-		pkey = load_key(LOG);
+		pkey = load_key(WARNING);
 		if (pkey == NULL || !steno_key_public(pkey, raw))
 		{
 			EVP_PKEY_free(pkey);
 			steno_health_set_problem(w, STENO_PROBLEM_SIGNING, true);
-			ereport(LOG,
+			ereport(WARNING,
 					(errmsg("steno writer %d goes on with %s", w->number,
 							key ? "the signing key that it has" : "no signing key")));
 			return true;

@@ -616,7 +616,7 @@ save_entry(int writer, bool sync)
 		return;
 	}
 	if (!write_failed)
-		ereport(LOG,
+		ereport(WARNING,
 				(errcode_for_file_access(),
 				 errmsg("could not write state file \"%s\" of the trail: %m", STATE_FILE),
 				 errdetail("The next start may take stream %u for altered, and begin a new one.", entry.stream)));
