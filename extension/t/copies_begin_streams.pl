@@ -163,7 +163,7 @@ sub proof_of_both
 
 {
 	my $now = "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US+00')";
-	my ($began, $ended, $report);
+	my ($began, $ended, $report, $code);
 
 	$began = $primary->safe_psql('postgres', $now);
 	$_->safe_psql('postgres', "SELECT 'of both', " . $_->port) foreach $primary, $standby;
@@ -177,9 +177,12 @@ sub proof_of_both
 	$report = proof_of_both('2000-01-01', $ended);
 	ok($report->{proved}, 'both: from the beginning, too') or diag explain $report;
 	is(scalar(grep { /ended without stopping/ } @{ $report->{exceptions} }), 0, 'both: the start of the copy is no end of the primary') or diag explain $report->{exceptions};
-	my (undef, $out) = steno_result('verify', '--format', 'json', @key, map { trail($_) } $primary, $standby);
+	(undef, my $out) = steno_result('verify', '--format', 'json', @key, map { trail($_) } $primary, $standby);
 	$report = JSON::PP->new->utf8->decode($out)->{recorded};
 	is_deeply([ map { grep { /ended without stopping/ } @{ $_->{lacks} } } @$report ? @$report : {} ], [], 'both: nor does verify say so') or diag $out;
+	is($report->[0]{copied}, undef, 'both: what the original has recorded is there');
+	($code, $out) = steno_result('verify', @key, trail($standby));
+	like($out, qr/^copied +a copy of the data directory, of "\Q@{[ $primary->data_dir ]}\E" on host .*in its own trail$/m, 'copy alone: verify says that the original went on elsewhere');
 	$_->start foreach $primary, $standby;
 }
 

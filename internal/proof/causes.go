@@ -88,7 +88,7 @@ var causesOfTimes = []Cause{
 	{"an end without a stop", "the last records, unless they were recovered", yes, `ended without stopping`},
 	{"an unfinished block that was cut off", "records of the last moments before", yes, `unfinished block was cut off`},
 	{"what else the server has reported, such as `failure`", "records of that time", yes, `^the server reported`},
-	{"a branch: a stream that was altered, cut off or copied", "what it had", intact, `was begun at .* (because stream|with a copy)|the record of a branch`},
+	{"a branch: a stream that was altered, cut off or copied", "what it had", intact, `was begun at .* (because stream|with a copy)|began to record at|the record of a branch`},
 	{"blocks that only the next run sealed", "what was there before", intact, `were sealed only at`},
 	{"a last seal soon after the range", "records of the last moments", notLacked, `its last seal in the proof`},
 	{"a number of streams that nothing states", "whole streams", intact, `^how many streams`},

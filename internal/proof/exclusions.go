@@ -94,6 +94,7 @@ func (e *Exclusions) List(begins bool) (all []string, lacking bool) {
 	}
 	e.c.recording(except)
 	e.c.losses(e.c.asked.until, except)
+	e.c.copies(except)
 	lacking = len(all)+len(e.c.unread) > 0
 	e.c.downTimes(e.c.asked.until, begins, except, except)
 	return append(all, e.c.unread...), lacking

@@ -175,6 +175,24 @@ func (c *conditions) downTimes(until int64, begins bool, except, stopped func(fo
 	c.reported(until, except)
 }
 
+// copies lists the copies of data directories that began to record in the range, of servers of whose later records there are
+// none.
+func (c *conditions) copies(say func(format string, args ...any)) {
+	said := map[string]bool{} // each stream of a copy has such a record
+	for _, b := range c.branches {
+		goesOn := func(h home) bool { return h.stream == b.Stream && c.reached[h] > b.Time }
+		if b.Reason != trail.ReasonCopy || b.Time < c.asked.since || b.Time >= c.asked.until || said[b.Run] || slices.ContainsFunc(slices.Collect(maps.Keys(c.reached)), goesOn) {
+			continue
+		}
+		said[b.Run] = true
+		of := ""
+		if b.FromHost != "" || b.FromDirectory != "" {
+			of = fmt.Sprintf(", of %s on host %s", render.Quoted(b.FromDirectory), render.Quoted(b.FromHost))
+		}
+		say("a copy of the data directory%s, began to record at %s: what the original has recorded since is in its own trail", of, render.Time(b.Time))
+	}
+}
+
 // named says which server a sentence is about.
 func (l *life) named(say func(format string, args ...any)) func(format string, args ...any) {
 	return func(format string, args ...any) { say("%s", fmt.Sprintf(format, args...)+l.name) }

@@ -27,6 +27,9 @@ type Recording struct {
 	// run, as its WAL and its control file show.
 	Lacks   []string `json:"lacks"`
 	Stopped []string `json:"stopped"`
+	// Copied are the times from which on a copy of the data directory of a server recorded, if what that server itself has
+	// recorded since is not there. What it lacks of the copy does not depend on that.
+	Copied []string `json:"copied,omitempty"`
 	// Unknown is what the trail cannot tell of the range.
 	Unknown []string `json:"unknown"`
 	// Changes are those of the recorder's own settings by the server's configuration. The last ones are there.
@@ -224,6 +227,7 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 		}
 		to(&r.Unknown)("which settings were in effect from %s on: %s", r.Since, why)
 	}
+	c.copies(to(&r.Copied))
 	c.recording(to(&r.Lacks))
 	c.losses(c.asked.until, to(&r.Lacks))
 	c.downTimes(c.asked.until, begins, to(&r.Lacks), to(&r.Stopped))
@@ -301,6 +305,9 @@ func (r *Recording) Lines(many bool) (lines [][2]string) {
 	}
 	for _, one := range r.Stopped {
 		lines = append(lines, [2]string{"stopped", one})
+	}
+	for _, one := range r.Copied {
+		lines = append(lines, [2]string{"copied", one})
 	}
 	if r.MoreChanges > 0 {
 		lines = append(lines, [2]string{"changed", count(r.MoreChanges, "earlier change") + " of settings"})
