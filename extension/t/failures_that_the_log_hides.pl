@@ -153,6 +153,27 @@ is_deeply(
 		['error 57P01'], 'a statement whose session is terminated');
 }
 
+# a login that is refused behind the authentication looks like a session: dossiers and reports say that they cannot know
+{
+	my ($code, $out, $err);
+
+	value($node, 'CREATE ROLE refused LOGIN');
+	isnt($node->psql('postgres', 'SELECT 1', extra_params => [ '-d', $node->connstr('nowhere') . ' user=refused' ]), 0, 'a login is refused');
+	isnt($node->psql('postgres', 'SELECT 1', extra_params => [ '-d', $node->connstr('postgres') . ' user=missing' ]), 0, 'and another one');
+	flush($node);
+	foreach my $who ('refused', 'missing')
+	{
+		($code, $out, $err) = steno_result('review', 'person', '--user', $who, trail($node));
+		is($code, 0, "review person $who") or diag($err);
+		like($out, qr/^REFUSED LOGINS\n  None was recorded\. Refused logins may have no record: log_min_messages = "panic" throughout\.\n/m, '... does not say that there was none');
+		like($out, qr/^FAILURES\n  None was recorded\. Statements that failed before they were planned may have no record: log_min_messages = "panic"/m, '... nor of failures');
+	}
+	($code, $out, $err) = steno_result('review', 'person', '--user', 'refused', trail($node));
+	like($out, qr/^SESSIONS\n  A login that the server refused after it had authenticated the user may look like a session that did nothing: log_min_messages = "panic"/m, 'nor that it was a session');
+	($code, $out, $err) = steno_result('report', '--format', 'markdown', trail($node));
+	like($out, qr/Refused logins may have no record, and some then look like a login: log.{0,2}_min.{0,2}_messages = "panic" throughout/, 'so does a report') or diag($err);
+}
+
 gapless($node, 'numbers without gaps');
 verify_ok($node, 'the trail is whole');
 done_testing();

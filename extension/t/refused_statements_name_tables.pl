@@ -81,7 +81,7 @@ foreach my $case (@cases)
 {
 	my ($sql, @want) = @$case;
 	my $r = $record{$sql};
-	my @seen = map { my %a = map { $_ => 1 } split /,/, $_->{access}; delete $a{written}; "$_->{name} " . join ',', sort keys %a }
+	my @seen = map { my %a = map { $_ => 1 } split /,/, $_->{access}; delete $a{named}; "$_->{name} " . join ',', sort keys %a }
 	  @{ $r->{relations} // [] };
 
 	is($r->{outcome}, 'error', "$sql: it failed");
@@ -183,7 +183,7 @@ foreach my $case (
 	my ($sql, $names, $path) = @$case;
 	my ($r, @more) = grep { $_->{depth} } statements($node, text => qr/^\Q$sql\E$/, outcome => 'error');
 
-	is(join('; ', map { "$_->{name} " . join ',', grep { $_ ne 'written' } split /,/, $_->{access} } @{ $r->{relations} // [] }),
+	is(join('; ', map { "$_->{name} " . join ',', grep { $_ ne 'named' } split /,/, $_->{access} } @{ $r->{relations} // [] }),
 		$names, "$sql: what it names");
 	is($r->{extra}{search_path}, $path, "$sql: where it was looked for");
 	is(scalar(@more), 0, "$sql: it has one record");

@@ -100,6 +100,21 @@ func (e *Exclusions) List(begins bool) (all []string, lacking bool) {
 	return append(all, e.c.unread...), lacking
 }
 
+// HidesFailures says with which value of log_min_messages the configuration has hidden refused logins and failures in the
+// range, and when; empty: with none that is known. List must have been called.
+func (e *Exclusions) HidesFailures() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.c.lives {
+		for _, p := range l.periods(MinMessages) {
+			if a := e.c.asked; HidesFailures(p.value) && p.to > a.since && p.from < a.until {
+				return settingText(MinMessages, p.value) + " " + p.when(a)
+			}
+		}
+	}
+	return ""
+}
+
 // blanks are settings that leave out of records what an answer looks at, or the records of failures. Others leave out
 // other records.
 var blanks = struct{ objects, failures, texts []string }{

@@ -37,6 +37,8 @@ type Recording struct {
 	MoreChanges int             `json:"more_changes,omitempty"`
 	// Unread says that parts of the range could not be decrypted, or read.
 	Unread bool `json:"unread"`
+	// FailuresHidden says with which value of log_min_messages refused logins and failures may have left no record.
+	FailuresHidden string `json:"-"`
 }
 
 // SettingChange is a change of a setting of the server.
@@ -164,6 +166,7 @@ func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, si
 		r.Lacks = append(r.Lacks, omitted.String())
 	}
 	e.parts(r, since <= whole.begin, until > whole.end)
+	r.FailuresHidden = e.HidesFailures()
 	r.Everything = len(r.Lacks)+len(r.Unknown) == 0 && !r.Unread
 	r.Changes = append(r.Changes, changed.list(since, until)...)
 	if n := len(r.Changes); n > mostChanges {

@@ -291,8 +291,18 @@ func (m *maker) times() Table {
 	return t
 }
 
+// unlogged adds to what a section is about that the server's log has hidden a part of it; empty if nothing is known that has.
+func (m *maker) unlogged(what string) string {
+	for _, r := range m.recorded {
+		if r.FailuresHidden != "" {
+			return " " + what + ": " + r.FailuresHidden + "."
+		}
+	}
+	return ""
+}
+
 func (m *maker) logins() Section {
-	s := Section{ID: "logins", Title: "Logins", About: "Connections that were authenticated (logins), and connections that were refused, by the client's address. A connection that was refused after it was authenticated, for example because its database does not exist, is both.",
+	s := Section{ID: "logins", Title: "Logins", About: "Connections that were authenticated (logins), and connections that were refused, by the client's address. A connection that was refused after it was authenticated, for example because its database does not exist, is both." + m.unlogged("Refused logins may have no record, and some then look like a login"),
 		Summary: fmt.Sprintf("%s and %s from %s.", plural(m.key("logins"), "login"), plural(m.key("refused"), "refused login"), m.distinct(len(m.hosts.of), m.hosts.pruned, "address"))}
 	s.Charts = []Chart{m.chart("Logins over time", m.series("logins", seriesLogins, false), m.series("refused", seriesRefused, true))}
 	t := Table{ID: "addresses", Caption: "By address", Columns: columns("address", "@users", "first", "last", "#refused", "#logins")}
@@ -342,7 +352,7 @@ func (m *maker) stateTable(id, caption, what string, t *tally[string, state, *st
 }
 
 func (m *maker) failures() Section {
-	s := Section{ID: "failures", Title: "Failures", About: "What failed, was refused or was interrupted, refused logins included. The ends of transactions that were rolled back on request are no failures.",
+	s := Section{ID: "failures", Title: "Failures", About: "What failed, was refused or was interrupted, refused logins included. The ends of transactions that were rolled back on request are no failures." + m.unlogged("Statements that failed before they were planned, and refused logins, may have no record"),
 		Summary: fmt.Sprintf("%s, %s of them because permission was denied (42501).", plural(m.key("failed"), "failure"), number(m.key("denied")))}
 	s.Charts = []Chart{m.chart("Failures over time", m.series("failures", seriesFailed, true))}
 	users := Table{ID: "failed_users", Caption: "By user", Columns: columns("user", "#statements", "#failures")}

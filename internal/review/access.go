@@ -66,7 +66,7 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	}
 	// What is before the period tells when something unused was used last.
 	whole := o.Source
-	exclusions, lacking, err := whole.read(ctx, trail.ScanOptions{Since: trail.MinTime, Until: o.Until}, proof.Needs{Objects: true}, visitors)
+	lack, err := whole.read(ctx, trail.ScanOptions{Since: trail.MinTime, Until: o.Until}, proof.Needs{Objects: true}, visitors)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	if o.Grants.System != "" {
 		doc.Facts = append(doc.Facts, Fact{"server", o.Grants.System})
 	}
-	out := &Access{Document: doc, policy: a.policy, lacking: lacking || wrong.bad || len(o.Apart) > 0}
+	out := &Access{Document: doc, policy: a.policy, lacking: lack.lacking || wrong.bad || len(o.Apart) > 0}
 	out.describe = fmt.Sprintf("from %s until %s", text(stamp(a.from)), text(stamp(a.to)))
 	idle, kept := a.idleMembers(out)
 	doc.Sections = []*Section{
@@ -99,7 +99,7 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	if o.Reduced != nil {
 		doc.Sections = append([]*Section{a.dryRun(newPolicy(o.Reduced), out.lacking)}, doc.Sections...)
 	}
-	doc.Limits = append(append(wrong.list, a.limits()...), exclusions...)
+	doc.Limits = append(append(wrong.list, a.limits()...), lack.exclusions...)
 	doc.Warnings = a.unknownRoles()
 	return out, nil
 }

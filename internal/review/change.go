@@ -59,8 +59,8 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 		visitors[i] = all[i]
 	}
 	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}
-	var exclusions []string
-	if exclusions, _, err = o.Source.read(ctx, options, proof.Needs{Objects: true}, visitors); err != nil {
+	lack, err := o.Source.read(ctx, options, proof.Needs{Objects: true}, visitors)
+	if err != nil {
 		return nil, err
 	}
 	j := all[0]
@@ -84,7 +84,7 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 	doc.Limits = append(doc.Limits,
 		"Changes and records are joined by transaction. If several statements of a transaction have written to the table, all of them are named: which one changed the row is not recorded.",
 		"The file of changes is believed as it is: it has no signature.")
-	doc.Limits = append(doc.Limits, exclusions...)
+	doc.Limits = append(doc.Limits, lack.exclusions...)
 	return doc, nil
 }
 

@@ -121,7 +121,7 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 		visitors[i] = all[i]
 	}
 	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Contents: filter.Contents(), Parts: true, Rollbacks: true}
-	exclusions, _, err := o.read(ctx, options, proof.Needs{Objects: true, Catalogs: true, Texts: true, Rows: true}, visitors)
+	lack, err := o.read(ctx, options, proof.Needs{Objects: true, Catalogs: true, Texts: true, Rows: true}, visitors)
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +135,10 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 			return nil, err
 		}
 	}
+	d.failuresHidden = lack.failures
 	doc := d.document(choose.Sessions)
 	doc.Incomplete = wrong.bad
-	doc.Limits = append(append(append(wrong.list, personLimits(&o)...), foreign...), exclusions...)
+	doc.Limits = append(append(append(wrong.list, personLimits(&o)...), foreign...), lack.exclusions...)
 	for _, lacks := range hidden.Errs() {
 		doc.Limits = append(doc.Limits, lacks.Error())
 	}
@@ -389,6 +390,8 @@ type commandUse struct {
 type dossier struct {
 	mu      sync.Mutex     // of the ends that logoutFinder notes
 	except  *query.Matcher // of which records it is not
+	// failuresHidden is why refused logins and failures may have no record.
+	failuresHidden string
 	o       *PersonOptions
 	matcher query.Matcher
 	hidden  *query.Hidden             // told of roles of these names that were renamed
@@ -565,15 +568,14 @@ func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
 		return
 	}
 	d.relations(r, id)
-	switch {
-	case r.Shape.Class == trail.ClassRead && command == "COPY":
+	if how := d.exported(r, command); how != "" {
 		var rows any // nil: not recorded
 		if r.Has(trail.FieldRows) {
 			rows = int64(r.Rows)
 		}
-		d.exports.add(id, "COPY TO", relationNames(r.Shape), rows, r.Result(), brief(r.Text))
-	case r.Shape.Class == trail.ClassRead && r.Depth == 0 && r.Rows >= d.o.Large:
-		d.exports.add(id, "large result", relationNames(r.Shape), int64(r.Rows), r.Result(), brief(r.Text))
+		d.exports.add(id, how, relationNames(r.Shape), rows, r.Result(), brief(r.Text))
+	}
+	switch {
 	case r.Shape.Class == trail.ClassMiscSet && (roleSet(r.Text) != "" || isRoleSwitch(r.Text)):
 		d.switches.add(id, brief(r.Text), r.Result())
 	case r.Shape.Class == trail.ClassMiscSet, strings.HasPrefix(command, "ALTER SYSTEM"), command == "DISCARD ALL":
@@ -581,6 +583,33 @@ func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
 	case r.Shape.Class == trail.ClassDDL, r.Shape.Class == trail.ClassRole:
 		d.changes.add(id, class, command, objectNames(r.Shape), r.Result(), brief(r.Text))
 	}
+}
+
+// exported says how a statement has sent many rows to its client, or may have; empty if it has not. A record of the query
+// of a cursor has all rows that were fetched, whatever the size of each FETCH, which has a record of its own.
+func (d *dossier) exported(r *trail.Record, command string) string {
+	cursor, read := r.Portal() != nil, r.Shape.Class == trail.ClassRead
+	switch large := r.Rows >= d.o.Large; {
+	case read && command == "COPY":
+		return "COPY TO"
+	case command == "FETCH" && r.Depth == 0 && (large || r.Failed() && ranBefore(r)):
+		return "FETCH"
+	case read && r.Depth == 0 && large:
+		return "large result"
+	case read && cursor && large:
+		return "cursor"
+	case read && (r.Depth == 0 || cursor) && r.Failed() && len(r.Shape.Relations) > 0 && ranBefore(r):
+		return "failed result"
+	}
+	return ""
+}
+
+// ranBefore says of a statement that failed whether it may have run before, and sent rows: it was not refused, and what it
+// names had been looked up.
+func ranBefore(r *trail.Record) bool {
+	before := []string{"25", "34", "42"} // the state of the transaction, no cursor of the name, syntax and access rules
+	named := func(rel trail.Relation) bool { return rel.Access&trail.AccessWritten != 0 }
+	return !slices.Contains(before, string(r.SQLState[:min(len(r.SQLState), 2)])) && !slices.ContainsFunc(r.Shape.Relations, named)
 }
 
 // isRoleSwitch says whether a statement sets or resets the role or the session user.
@@ -812,7 +841,31 @@ func (d *dossier) document(sessions []string) *Document {
 		follow(d.transactions.section("transactions", "Transactions that wrote", "event", "xid", "statements", "commit_lsn"), "--kind", "transaction"),
 		d.gaps.section("gaps", "Records that were lost", "count", "reason"),
 	}
+	d.tellHidden(doc)
 	return doc
+}
+
+// tellHidden says in the lists of what failed that they may lack something, and in that of sessions what looks like one.
+func (d *dossier) tellHidden(doc *Document) {
+	if d.failuresHidden == "" {
+		return
+	}
+	notes := map[string]string{
+		"sessions":       "A login that the server refused after it had authenticated the user may look like a session that did nothing",
+		"refused_logins": "Refused logins may have no record",
+		"failures":       "Statements that failed before they were planned may have no record",
+	}
+	for _, s := range doc.Sections {
+		note := notes[s.Key]
+		if note == "" {
+			continue
+		}
+		note += ": " + d.failuresHidden + "."
+		if len(s.Rows) == 0 && s.Key != "sessions" {
+			s.Empty = "None was recorded. " + note
+		}
+		s.Note = strings.TrimSpace(note + " " + s.Note)
+	}
 }
 
 func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }

@@ -191,10 +191,16 @@ type nothing struct{}
 func (nothing) Block(*trail.BlockRef) {}
 func (nothing) Record(*trail.Record)  {}
 
+// lacks is what the records of a range may lack.
+type lacks struct {
+	exclusions []string
+	lacking    bool   // it is more than times in which the server did not run
+	failures   string // why refused logins and failures may have no record; empty: nothing is known that hides them
+}
+
 // read makes a pass over the range, and finds what it may lack. Blocks without wanted records are left
-// out, except those that tell what may be lacking; lacking says that it is more than times in which the server did
-// not run.
-func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Needs, visitors []visitor) (exclusions []string, lacking bool, err error) {
+// out, except those that tell what may be lacking.
+func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Needs, visitors []visitor) (lack lacks, err error) {
 	begin, _, _ := s.bounds()
 	from := max(s.Since, begin)
 	e := proof.NewExclusions(from, s.Until, needs)
@@ -212,17 +218,18 @@ func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Need
 	if o.Since > trail.MinTime { // what was set before
 		before := trail.ScanOptions{Since: trail.MinTime, Until: o.Since, Contents: proof.TellingGroups}
 		if _, err := s.scan(ctx, before, []visitor{&limits{visitor: nothing{}, Exclusions: e}}); err != nil {
-			return nil, false, err
+			return lack, err
 		}
 	}
 	if _, err := s.scan(ctx, o, all); err != nil {
-		return nil, false, err
+		return lack, err
 	}
 	if err := s.findEnds(ctx, e); err != nil {
-		return nil, false, err
+		return lack, err
 	}
-	exclusions, lacking = e.List(s.Since <= begin)
-	return exclusions, lacking, nil
+	lack.exclusions, lack.lacking = e.List(s.Since <= begin)
+	lack.failures = e.HidesFailures()
+	return lack, nil
 }
 
 // once is a Warn that collects what is wrong, each thing once.

@@ -48,7 +48,7 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*subjectUses{}, started: map[execution]*startedUse{}}
 		visitors[i] = all[i]
 	}
-	exclusions, _, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}, proof.Needs{Catalogs: true, Texts: true}, visitors)
+	lack, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}, proof.Needs{Catalogs: true, Texts: true}, visitors)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 			f.summary(),
 			f.found.section("found", "Statements with the value", "where", "user", "end_user", "role", "database", "address", "application", "command", "objects", "rows", "outcome", "text", "follow"),
 		},
-		Limits: append(append(wrong.list, f.limits()...), exclusions...),
+		Limits: append(append(wrong.list, f.limits()...), lack.exclusions...),
 	}
 	for _, row := range doc.Sections[1].Rows {
 		row[len(row)-1] = o.cat("--session", row[1].(RecordID).Session.String())

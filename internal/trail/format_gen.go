@@ -226,7 +226,7 @@ var namesAccess = [...]string{
 	4: "truncate",
 	5: "references",
 	6: "audited",
-	7: "written",
+	7: "named",
 }
 
 // Audited is a bit of why a record was written.
