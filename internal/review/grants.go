@@ -300,10 +300,8 @@ func OfServer(s *Source, g *Grants) (others []string, err error) {
 	switch {
 	case len(servers) == 0:
 		return nil, nil
-	case g.System == "" && len(servers) > 1:
-		return nil, fmt.Errorf("the trails are of several servers (%s), and the grants do not say of which they are: name the trails of one", strings.Join(of, ", "))
 	case g.System == "":
-		return nil, nil
+		return nil, s.OneServer("the grants do not say of which they are")
 	}
 	at := slices.Index(of, g.System)
 	if at < 0 {

@@ -388,14 +388,14 @@ type commandUse struct {
 
 // dossier is what one goroutine has found.
 type dossier struct {
-	mu      sync.Mutex     // of the ends that logoutFinder notes
-	except  *query.Matcher // of which records it is not
+	mu     sync.Mutex     // of the ends that logoutFinder notes
+	except *query.Matcher // of which records it is not
 	// failuresHidden is why refused logins and failures may have no record.
 	failuresHidden string
-	o       *PersonOptions
-	matcher query.Matcher
-	hidden  *query.Hidden             // told of roles of these names that were renamed
-	from    map[trail.SessionID]noted // nil: all records
+	o              *PersonOptions
+	matcher        query.Matcher
+	hidden         *query.Hidden             // told of roles of these names that were renamed
+	from           map[trail.SessionID]noted // nil: all records
 
 	sessions map[trail.SessionID]*personSession
 	// moreSessions are those of which there is no account.

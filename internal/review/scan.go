@@ -25,6 +25,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/pg-steno/pg_steno/internal/proof"
@@ -108,6 +109,18 @@ func (s *Source) Servers() (all []uint64) {
 		}
 	}
 	return all
+}
+
+// OneServer refuses trails of several servers, if what they are compared with is of one, and does not say of which.
+func (s *Source) OneServer(what string) error {
+	var of []string
+	for _, id := range s.Servers() {
+		of = append(of, strconv.FormatUint(id, 10))
+	}
+	if len(of) > 1 {
+		return fmt.Errorf("the trails are of several servers (%s), and %s: name the trails of one", strings.Join(of, ", "), what)
+	}
+	return nil
 }
 
 // EachServer makes an answer for each of the servers that have written the trails.

@@ -210,6 +210,10 @@ func (o *changeOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := source.OneServer("a file of changes does not say of which it is"); err != nil {
+		done()
+		return exit.Usagef("%w", err)
+	}
 	o.Source = source
 	answer, err := review.ReviewChange(ctx, o.ChangeOptions)
 	done()
