@@ -74,6 +74,13 @@ var (
 			see(s.Relations[i].Name)
 		}
 	}}
+	columnFact = fact{what: "column", isNamed: true, shapes: true, shape: func(s *trail.Shape, see func([]byte)) {
+		for i := range s.Relations {
+			for k := range s.Relations[i].Columns {
+				see(s.Relations[i].Columns[k].Name)
+			}
+		}
+	}}
 )
 
 // askedFact are the names of one filter that asks for a fact.
@@ -278,7 +285,7 @@ var ofColumns = map[string]*fact{
 	"user": &userFact, "role": {what: "role", isNamed: true, session: ofKeys(trail.KeyRole), lists: []trail.Terms{trail.TermsRoles}, shared: "role"},
 	"app_user": &appUserFact, "database": &databaseFact, "application": &applicationFact,
 	"identity": &identityFact, "app_context": &contextFact, "client": &clientFact, "address": &addressFact, "session": &sessionFact,
-	"command": &commandFact, "sqlstate": &sqlstateFact, "relation": &relationFact,
+	"command": &commandFact, "sqlstate": &sqlstateFact, "relation": &relationFact, "column_name": &columnFact,
 }
 
 // closed are the columns of SQL that have only certain values.
@@ -321,6 +328,10 @@ func NewNamesOf(asked []Asked) *Names {
 			}
 		case &sqlstateFact:
 			if slices.ContainsFunc(statement.SQLStates(), a.matches) {
+				continue
+			}
+		case &columnFact:
+			if one.Value == "*" { // the row as a whole: no mistake
 				continue
 			}
 		case &relationFact: // a name without its schema is none in SQL

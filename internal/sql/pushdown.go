@@ -40,7 +40,7 @@ func (db *DB) push(tree node) (changed string, ok bool) {
 	}
 	db.mu.Lock()
 	db.asked = query.NewNamesOf(p.asked)
-	db.needs.Objects = slices.ContainsFunc(p.asked, func(a query.Asked) bool { return a.Column == "relation" })
+	db.needs.Objects = slices.ContainsFunc(p.asked, func(a query.Asked) bool { return a.Column == "relation" || a.Column == "column_name" })
 	db.mu.Unlock()
 	if !p.found {
 		return "", false
