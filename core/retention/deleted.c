@@ -299,7 +299,7 @@ steno_deleted_parse(const char *text, size_t len, StenoDeletedFound found, void 
  * which would block.
  */
 static bool
-write_file(const char *path, const char *text, size_t len, const char *folder, const char *name,
+write_file(const char *path, mode_t mode, const char *text, size_t len, const char *folder, const char *name,
 		   StenoError *error)
 {
 	int			fd;
@@ -309,7 +309,7 @@ write_file(const char *path, const char *text, size_t len, const char *folder, c
 	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return steno_failed(error, errno, "could not create file", path);
-	ok = steno_write_at(fd, text, len, 0) && fsync(fd) == 0;
+	ok = fchmod(fd, mode) == 0 && steno_write_at(fd, text, len, 0) && fsync(fd) == 0;
 	if (!ok)
 		steno_failed(error, errno, "could not write file", path);
 	close(fd);
@@ -358,7 +358,7 @@ steno_deleted_release_room(const char *trail)
 }
 
 bool
-steno_deleted_store(const char *trail, const StenoDeleted now[STENO_RETENTION_STREAMS],
+steno_deleted_store(const char *trail, mode_t mode, const StenoDeleted now[STENO_RETENTION_STREAMS],
 					const StenoDeleted before[STENO_RETENTION_STREAMS], StenoError *error)
 {
 	char		name[1100];
@@ -380,7 +380,7 @@ steno_deleted_store(const char *trail, const StenoDeleted now[STENO_RETENTION_ST
 		if (before != NULL && before[i].last > 0 && memcmp(&before[i], &now[i], sizeof(now[i])) != 0)
 			len += put_line(text + len, MAX_FILE - len, i, &before[i]);
 	}
-	ok = write_file(temporary, text, len, trail, name, error);
+	ok = write_file(temporary, mode, text, len, trail, name, error);
 	free(text);
 	return ok;
 }

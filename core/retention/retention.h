@@ -99,10 +99,10 @@ typedef struct StenoDeletedPairs
 extern void steno_deleted_describe(uint32_t stream, const StenoDeleted *deleted, StenoDeletedPairs *out);
 
 /*
- * Write the state file: the current state of all streams and, in case its records
+ * Write the state file, with the mode of the segments: the current state of all streams and, in case its records
  * never reach the trail, the previous one (NULL: none).
  */
-extern bool steno_deleted_store(const char *trail, const StenoDeleted now[STENO_RETENTION_STREAMS],
+extern bool steno_deleted_store(const char *trail, mode_t mode, const StenoDeleted now[STENO_RETENTION_STREAMS],
 								const StenoDeleted before[STENO_RETENTION_STREAMS], StenoError *error);
 
 /*

@@ -8,6 +8,7 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
+use Steno::Retention;
 use Test::More;
 
 sub modes
@@ -32,6 +33,11 @@ $node->restart;
 value($node, 'SELECT steno.rotate()');
 is(modes($trail, "$trail/0", "$trail/1", (sort glob "$trail/0/*.steno")[-1]),
 	'2750 2750 2750 0640', 'with 0640, the group can look for segments and read them');
+$node->append_conf('postgresql.conf', "steno.retention_size = 1MB\nsteno.compression = none");
+$node->reload;
+fill($node, 5);
+wait_until 'segments are deleted', sub { -e "$trail/retention" };
+is(modes("$trail/retention"), '0640', 'and which ones were deleted');
 $node->stop;
 
 # A directory of its own, for everybody.

@@ -312,7 +312,7 @@ confirm_on_disk(StenoWriter *w)
 		return false;			/* the disk has lost them: plan again */
 	memcpy(before, deleted, sizeof(before));
 	memcpy(deleted, pending, sizeof(deleted));
-	if (!steno_deleted_store(steno_directory, deleted, NULL, &error))
+	if (!steno_deleted_store(steno_directory, (mode_t) steno_file_mode, deleted, NULL, &error))
 	{
 		/* not fatal: the file that record_plan stored also leads to the records */
 		report_obstacle(&error, kept_all);
@@ -403,7 +403,7 @@ record_plan(StenoWriter *w, const StenoPlan *plan)
 	 * the previous ones: a crash may lose the new records, but not the way to the
 	 * latest that are on disk.
 	 */
-	if (!steno_deleted_store(steno_directory, pending, deleted, &error))
+	if (!steno_deleted_store(steno_directory, (mode_t) steno_file_mode, pending, deleted, &error))
 		return report_obstacle(&error, kept_all);
 	if (!write_records(w))
 		return false;

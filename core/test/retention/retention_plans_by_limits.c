@@ -342,7 +342,7 @@ TEST(retention_state_is_not_believed_without_the_record)
 	plan.next[0].at_segment = 6;
 	plan.next[0].at_offset = STENO_SEGMENT_HEADER;
 	plan.next[0].at_block = 6;
-	CHECK(steno_deleted_store(trail, plan.next, NULL, &error));
+	CHECK(steno_deleted_store(trail, 0600, plan.next, NULL, &error));
 	CHECK(steno_deleted_load(trail, loaded, &error) && loaded[0].last == 0);
 }
 
@@ -373,7 +373,7 @@ TEST(retention_state_is_written_and_read)
 	limits.age = 7 * DAY;
 	make_plan();
 	plan.next[0].at_offset = UINT32_MAX + UINT64_C(5);
-	CHECK(steno_deleted_store(trail, plan.next, before, &error));
+	CHECK(steno_deleted_store(trail, 0600, plan.next, before, &error));
 	snprintf(path, sizeof(path), "%s/retention", trail);
 	bytes = file_read(path, &len);
 	CHECK(steno_deleted_parse((char *) bytes, len, count_line, &plan.next[0]) && lines == 2);
