@@ -150,6 +150,7 @@ sub metric
 	$dropped = $watch->query('SELECT dropped FROM steno.status')->{rows}[0][0];
 	like(wrong(check())->{losses} // '', qr/critical: the server has dropped $dropped records of which the trail does not know/, 'drops that only the rings know');
 	is((steno_result('verify', '--fail-on-loss', '--rings', rings_of($node), $trail))[0], 1, 'steno verify --fail-on-loss finds them, too');
+	is((steno_result('verify', '--fail-on-loss', $trail))[0], 1, 'also where the trail says that they are');
 	is((steno_result('verify', '--rings', rings_of($node), $trail))[0], 0, 'without it, they are a warning');
 	my ($code, $out) = steno_result('verify', '--fail-on-loss', '--rings', $directory, $trail);
 	is($code, 3, 'if it does not find the rings of the server that runs, it does not know');

@@ -37,9 +37,14 @@ type Recording struct {
 	MoreChanges int             `json:"more_changes,omitempty"`
 	// Unread says that parts of the range could not be decrypted, or read.
 	Unread bool `json:"unread"`
+
+	rings []string
 	// FailuresHidden says with which value of log_min_messages refused logins and failures may have left no record.
 	FailuresHidden string `json:"-"`
 }
+
+// RingDirectories are where the servers keep their rings, as the trail says; empty if it does not.
+func (r *Recording) RingDirectories() []string { return r.rings }
 
 // SettingChange is a change of a setting of the server.
 type SettingChange struct {
@@ -229,6 +234,11 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 			why += "; retention may have deleted it"
 		}
 		to(&r.Unknown)("which settings were in effect from %s on: %s", r.Since, why)
+	}
+	for _, l := range c.lives {
+		if all := l.periods("steno.ring_directory"); len(all) > 0 && all[len(all)-1].value != "" {
+			r.rings = append(r.rings, all[len(all)-1].value)
+		}
 	}
 	c.copies(to(&r.Copied))
 	c.recording(to(&r.Lacks))

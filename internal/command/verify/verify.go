@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	verifier "github.com/pg-steno/pg_steno/internal/verify"
@@ -37,6 +38,8 @@ type Options struct {
 	FailOnLoss     bool
 	MaxAge         string
 	query.KeyOptions
+
+	ringsNamed bool // by whoever asks: they are not looked for elsewhere
 }
 
 // NewCmdVerify returns the command. Tests give a run function of their own.
@@ -93,7 +96,7 @@ that does nothing writes nothing.`,
   ssh vault cat anchors | steno verify --key keys/ --anchor -
   steno verify --format json | jq .problems`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.Trails = args
+			opts.Trails, opts.ringsNamed = args, cmd.Flags().Changed("rings")
 			if run != nil {
 				return run(cmd.Context(), opts)
 			}
@@ -147,6 +150,22 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	return exit.Verdict(exit.Found(report.Damaged() || len(report.Failed) > 0, len(report.Unreadable) > 0), err)
 }
 
+// rings are where the rings of the server are looked for: where the trail says that they are, too, unless they are named.
+func (o *Options) rings(report *verifier.Report) []string {
+	paths := slices.Clone(o.Rings)
+	for _, one := range report.Recorded {
+		if o.ringsNamed {
+			break
+		}
+		for _, dir := range one.RingDirectories() {
+			if !slices.Contains(paths, dir) {
+				paths = append(paths, dir)
+			}
+		}
+	}
+	return paths
+}
+
 // askServer warns of what the running server knows and the trail does not. Where no server runs, nothing is to be said.
 // It returns how many records are lost by what it knows, or why that of a server that runs is not known.
 func askServer(report *verifier.Report, t *trail.Trail, rings []string) (lost int64, unknown string) {
@@ -187,15 +206,15 @@ func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks, by se
 		if err := report.Acknowledge(t, by); err != nil {
 			return nil, err
 		}
-		lost, unknown := askServer(report, t, opts.Rings)
+		if report.Recorded, err = proof.Recorded(ctx, t.Index(), trail.MinTime, trail.MaxTime); err != nil {
+			return nil, err
+		}
+		lost, unknown := askServer(report, t, opts.rings(report))
 		if lost > 0 && opts.FailOnLoss {
 			report.Fail("the running server has dropped %d records", lost)
 		}
 		if unknown != "" && opts.FailOnLoss {
 			report.Unreadable = append(report.Unreadable, verifier.Problem{What: "what the running server has dropped is not known: " + unknown + "; name its rings with --rings"})
-		}
-		if report.Recorded, err = proof.Recorded(ctx, t.Index(), trail.MinTime, trail.MaxTime); err != nil {
-			return nil, err
 		}
 		report.Trail = opts.Trails
 		if len(report.Trail) == 0 {

@@ -15,7 +15,7 @@ var numbered = map[string]string{
 	"EVENT":       "1 commit, 2 abort, 3 prepare, 4 commit prepared, 5 rollback prepared",
 	"CLASS":       "1 read, 2 write, 3 function, 4 role, 5 ddl, 6 misc, 7 misc_set, 8 connect, 9 error, 10 transaction, 11 setting",
 	"SESSION_KEY": "1 backend_type, 2 user, 3 database, 4 role, 5 application, 6 app_user, 7 client, 8 auth_method, 9 identity, 10 app_context, 11 leader, 12 leader_substatement, 13 encoding",
-	"ACCESS":      "0 select, 1 insert, 2 update, 3 delete, 4 truncate, 5 references, 6 audited, 7 written",
+	"ACCESS":      "0 select, 1 insert, 2 update, 3 delete, 4 truncate, 5 references, 6 audited, 7 named",
 	"AUDITED":     "0 session, 1 object, 2 mandatory, 3 rule",
 	"ACTION":      "0 use, 1 create, 2 alter, 3 drop, 4 rename, 5 execute",
 	"LIST":        "1 columns, 2 prepared, 3 query",
