@@ -266,6 +266,14 @@ sub metric
 	is((steno_result('slot', 'list', $trail))[0], 1, 'the list of slots has exit code 1');
 	steno_result('slot', 'drop', 'reader', $trail);
 	set_and_reload($node, 'steno.retention_size', '0');
+	wait_until 'there are segments between others', sub
+	{
+		my @there = segments($node);
+
+		return 1 if @there >= 4;
+		fill($node, 1);
+		return 0;
+	};
 	wait_until 'all is sealed', sub { check('--forget')->{code} == 0 };
 }
 
