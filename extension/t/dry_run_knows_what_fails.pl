@@ -115,6 +115,7 @@ my @between = (
 	[ q{COMMENT ON VIEW s.v IS NULL; COMMENT ON ROLE a IS $x$'$x$;} => 1 ], [ q{SET lock_timeout = '5s'; SET application_name = 'x';} => 1 ], [ 'BEGIN; REVOKE h FROM g; ROLLBACK;' => 1 ],
 	[ "-- x\rSET ROLE a;" => 0 ], [ "BEGIN; SET LOCAL ROLE own; COMMIT; -- x\r/*\rREVOKE ALL ON s.u FROM h; */" => 1 ], [ "\\connect \"scripts\"" => 1 ], [ '\quit' => 1 ], [ 'BEGIN; \echo x' => 1 ], [ 'BEGIN;' => 1 ], [ "-- x\rREVOKE ALL ON s.u FROM h; \\quit" => 1 ],
 	[ "SELECT steno.note('x');" => 1 ],
+	map({ [ $_ => $node->pg_version >= 16 ? 1 : 0 ] } 'GRANT h TO idle WITH SET FALSE;', 'REVOKE INHERIT OPTION FOR h FROM g;'),
 	map { [ $_ => 0 ] } (
 		"-- x\rDO \$\$BEGIN RAISE 'x'; END\$\$;", "-- x\r\\i other.sql",
 		'\set x \'s.u FROM h; REVOKE ALL ON s.u\'' . "\nREVOKE ALL ON :x FROM h;", "COMMENT ON TABLE s.t IS :'USER';", 'COMMENT ON TABLE s.t IS :USER;', 'SET application_name = :"USER";', 'SET application_name = :USER;',
@@ -127,7 +128,7 @@ my @between = (
 		'BEGIN', 'RESET ROLE', "COMMENT ON TABLE s.t IS 'x;", 'COMMENT ON TABLE s.t IS $x$;', '/* ;', '/* /* */', 'REVOKE ALL ON s.u FROM "idle;', "REVOKE ALL ON s.u FROM 'idle';", 'REVOKE ALL ON s.q, FROM idle;', 'GRANT SELECT, ALL ON s.u TO idle;',
 		'GRANT ALL, SELECT ON s.u TO idle;', 'GRANT GROUP g TO idle;', 'REVOKE EXECUTE ON FUNCTION s.p() FROM idle;', 'REVOKE EXECUTE ON PROCEDURE s.f(int) FROM idle;', 'REVOKE EXECUTE ON FUNCTION s.f(inte ger) FROM idle;',
 		q{REVOKE EXECUTE ON FUNCTION s.f('int') FROM idle;}, 'REVOKE EXECUTE ON FUNCTION s.f("int") FROM idle;', 'REVOKE SELECT (y) ON s.v FROM idle;', 'REVOKE SELECT (last_value) ON s.q FROM idle;', 'DROP ROLE idle, idle;', 'DROP ROLE pg_monitor;', 'GRANT pg_database_owner TO idle;',
-		'GRANT idle TO pg_database_owner;', 'GRANT h TO idle WITH SET FALSE;', 'REVOKE INHERIT OPTION FOR h FROM g;', 'REVOKE ALL ON s.u FROM idle GRANTED BY own;', 'SET ROLE a; GRANT USAGE ON SCHEMA s TO b;', 'ALTER ROLE pg_monitor LOGIN;', "REVOKE ALL ON s.u FROM \\x61;",
+		'GRANT idle TO pg_database_owner;', 'REVOKE ALL ON s.u FROM idle GRANTED BY own;', 'SET ROLE a; GRANT USAGE ON SCHEMA s TO b;', 'ALTER ROLE pg_monitor LOGIN;', "REVOKE ALL ON s.u FROM \\x61;",
 		'GRANT SELECT ON pg_class2 TO idle;', "SELECT steno.note('x'; ", "SELECT steno.note(E'x');", 'GRANT USAGE ON TYPE s.missing TO idle;', 'DROP OWNED BY ' . $node->safe_psql('postgres', 'SELECT current_user') . ';'));
 
 # What is put into random scripts, in the place of a blank.
