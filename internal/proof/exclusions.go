@@ -30,15 +30,23 @@ type Needs struct {
 	Failures bool // what has failed
 }
 
-// NewExclusions is for a range of times. Settings at its beginning are known from records before it.
-func NewExclusions(since, until int64, n Needs) *Exclusions {
+// NewExclusions is for a range of times of trails. Settings at its beginning are known from records before it.
+func NewExclusions(x *trail.Index, since, until int64, n Needs) *Exclusions {
 	a := &asked{q: &Question{}, since: since, until: until, objects: n.Objects, grep: n.Texts, rows: n.Rows, shapes: true, catalogs: n.Catalogs}
 	none, err := a.q.Filter.Filter(time.Time{})
 	if err != nil {
 		panic(err) // no filter is none that is wrong
 	}
 	a.who.Filter, a.apart.Filter = none, none
-	return &Exclusions{c: newConditions(a), homes: map[*trail.Stream]home{}}
+	e := &Exclusions{c: newConditions(a), homes: map[*trail.Stream]home{}}
+	for i := range x.Streams {
+		for k := range x.Streams[i].Segments {
+			if one := &x.Streams[i].Segments[k]; one.Records > 0 {
+				e.c.reaches(e.home(x.Streams[i].Stream), one.LastEnd)
+			}
+		}
+	}
+	return e
 }
 
 // Record takes a record that tells something.
@@ -56,17 +64,6 @@ func (e *Exclusions) home(s *trail.Stream) home {
 		e.homes[s] = h
 	}
 	return h
-}
-
-// reach notes until when streams of a server were written, which tells servers apart that wrote at the same time.
-func (e *Exclusions) reach(x *trail.Index) {
-	for i := range x.Streams {
-		for k := range x.Streams[i].Segments {
-			if one := &x.Streams[i].Segments[k]; one.Records > 0 {
-				e.c.reaches(e.home(x.Streams[i].Stream), one.LastEnd)
-			}
-		}
-	}
 }
 
 // Open are the sessions that have settings of their own, and whose end is not known.
@@ -139,9 +136,8 @@ func LeftOut(ctx context.Context, x *trail.Index, since, until int64, n Needs) (
 	if len(only) == 0 {
 		return nil
 	}
-	e := NewExclusions(since, until, n)
+	e := NewExclusions(x, since, until, n)
 	e.c.asked.only = only
-	e.reach(x)
 	scan := x.Scan(ctx, trail.ScanOptions{
 		Since: trail.MinTime, Until: until, Contents: tellingGroups,
 		Warn: func(error) {}, // whoever reads the answer is told

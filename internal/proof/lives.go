@@ -43,7 +43,7 @@ type life struct {
 	name     string   // in sentences; empty: there is no other one
 }
 
-// reaches notes that a stream has something of a time.
+// reaches notes that a stream has something of a time, which tells servers apart that wrote at the same time.
 func (c *conditions) reaches(in home, at int64) {
 	if last, known := c.reached[in]; !known || at > last {
 		c.reached[in] = at

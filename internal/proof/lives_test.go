@@ -3,12 +3,14 @@
 package proof
 
 import (
+	"context"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -90,5 +92,17 @@ func TestSettingsOfEachServerAreAskedFor(t *testing.T) {
 	const want = "which settings were in effect at the beginning of the range is not proved: 2 streams were written"
 	if !slices.ContainsFunc(r.Exceptions, func(e string) bool { return strings.HasPrefix(e, want) }) {
 		t.Errorf("no exception %q in %q", want, r.Exceptions)
+	}
+}
+
+// Few records of the original tell of settings: when its stream ends is known from the index.
+func TestAnswersTellServersApart(t *testing.T) {
+	opened, err := trail.Open(twins(t, []string{"steno.log_relation", "off"}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := LeftOut(context.Background(), opened.Index(), at(50), at(60), Needs{Objects: true})
+	if len(all) != 1 || !strings.Contains(all[0].Error(), "(server: one, /data)") {
+		t.Errorf("%q, want one sentence about the original", all)
 	}
 }

@@ -128,8 +128,7 @@ type span struct{ begin, end int64 }
 
 func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, since, until int64) (*Recording, error) {
 	r := &Recording{System: system, Since: render.Time(since), Until: render.Time(min(until, whole.end)), Lacks: []string{}, Stopped: []string{}, Unknown: []string{}, Changes: []SettingChange{}}
-	e := NewExclusions(since, until, Needs{Objects: true, Catalogs: true, Texts: true, Rows: true})
-	e.reach(x)
+	e := NewExclusions(x, since, until, Needs{Objects: true, Catalogs: true, Texts: true, Rows: true})
 	var mu sync.Mutex
 	var changed changes
 	omitted := omissions{since: since, until: until}

@@ -216,7 +216,7 @@ type lacks struct {
 func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Needs, visitors []visitor) (lack lacks, err error) {
 	begin, _, _ := s.bounds()
 	from := max(s.Since, begin)
-	e := proof.NewExclusions(from, s.Until, needs)
+	e := proof.NewExclusions(s.Index, from, s.Until, needs)
 	all := make([]visitor, len(visitors))
 	for i, v := range visitors {
 		all[i] = &limits{visitor: v, Exclusions: e}

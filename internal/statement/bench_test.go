@@ -21,6 +21,7 @@ func BenchmarkOfText(b *testing.B) {
 	for name, text := range map[string]string{
 		"constant": "SELECT length('" + of(letters+"      ,.;-") + "')", "words": "SELECT " + of("abcdefghijklmnopqrstuvwxyz        "),
 		"comment": "SELECT /* " + strings.ReplaceAll(of(letters+"    *"), "*/", "") + " */ 1", "all": of(letters + "     ,.-_()[]+*/=<>$'"),
+		"escapes": "SELECT E'" + strings.Repeat(`\\`, size/2) + "'",
 		"dollars": "DO $x$" + of(letters+"$   ") + "$x$", "list": "SELECT a IN (" + strings.Repeat("12345, ", size/7) + "0)",
 	} {
 		b.Run(name, func(b *testing.B) {

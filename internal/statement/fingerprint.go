@@ -152,19 +152,22 @@ func appendPlain(dst, s []byte) []byte {
 
 // afterQuote is the position after the quoted text that begins at i.
 func afterQuote(s []byte, i int, escapes bool) int {
-	quote := s[i]
+	quote, end := s[i], 0 // end is where the next quote is
 	for i++; i < len(s); {
-		n := bytes.IndexByte(s[i:], quote)
-		if n < 0 {
-			n = len(s) - i
+		if i > end || end == 0 {
+			n := bytes.IndexByte(s[i:], quote)
+			if n < 0 {
+				n = len(s) - i
+			}
+			end = i + n
 		}
-		if escapes {
-			if k := bytes.IndexByte(s[i:i+n], '\\'); k >= 0 {
+		if escapes && i < end {
+			if k := bytes.IndexByte(s[i:end], '\\'); k >= 0 {
 				i += k + 2
 				continue
 			}
 		}
-		if i += n; i+1 < len(s) && s[i+1] == quote {
+		if i = end; i+1 < len(s) && s[i+1] == quote {
 			i += 2
 			continue
 		}

@@ -1,6 +1,60 @@
 package statement
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// A quote, or a comment, ends where a reader of one character after the other says.
+func TestQuotesAndCommentsEnd(t *testing.T) {
+	quote := func(s []byte, escapes bool) int {
+		for i := 1; i < len(s); i++ {
+			switch {
+			case escapes && s[i] == '\\':
+				i++
+			case s[i] != s[0]:
+			case i+1 < len(s) && s[i+1] == s[0]:
+				i++
+			default:
+				return i + 1
+			}
+		}
+		return len(s)
+	}
+	comment := func(s []byte) int {
+		for i, depth := 0, 0; i+1 < len(s); i++ {
+			switch string(s[i : i+2]) {
+			case "/*":
+				depth++
+				i++
+			case "*/":
+				i++
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+		}
+		return len(s)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	of := func(begin, alphabet string) []byte {
+		s := []byte(begin)
+		for range r.IntN(20) {
+			s = append(s, alphabet[r.IntN(len(alphabet))])
+		}
+		return s
+	}
+	for range 100_000 {
+		for _, escapes := range []bool{false, true} {
+			if s := of("'", `'\ab`); afterQuote(s, 0, escapes) != quote(s, escapes) {
+				t.Fatalf("%s, escapes %t: ends at %d, want %d", s, escapes, afterQuote(s, 0, escapes), quote(s, escapes))
+			}
+		}
+		if s := of("/*", "/* a"); afterComment(s, 0) != comment(s) {
+			t.Fatalf("%s: ends at %d, want %d", s, afterComment(s, 0), comment(s))
+		}
+	}
+}
 
 func TestFingerprintsIgnoreConstants(t *testing.T) {
 	var scratch []byte

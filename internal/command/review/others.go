@@ -15,6 +15,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/flags"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/review"
+	"github.com/pg-steno/pg_steno/internal/statement"
 )
 
 // ---- person ----
@@ -52,7 +53,7 @@ that somebody has to account for.`,
 	flags.AddNames(fs, &o.Users, "user", "u", "these session `users`")
 	flags.AddNames(fs, &o.AppUsers, "app-user", "", "these end `users` behind a connection pool")
 	fs.StringVar(&o.Note, "note", "", "the sessions with a note that has this `text` as a word, from the note on")
-	fs.Uint64Var(&o.Large, "large", 10_000, "a result of this many `rows` is an export")
+	fs.Uint64Var(&o.Large, "large", statement.BulkRows, "a result of this many `rows` is an export")
 	return cmdutil.ReadsOnly(cmd)
 }
 
