@@ -21,6 +21,8 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 		{FilterOptions{Users: []string{"alcie"}}, `no user of the name "alcie" occurs in the trail; nearest: "alice"`},
 		{FilterOptions{Users: []string{"Alice", "bob"}}, `no user of the name "Alice" occurs in the trail; nearest: "alice"`},
 		{FilterOptions{Users: []string{`"alice"`}}, `no user of the name """alice""" occurs in the trail; nearest: "alice"; names are given as they are, without the quotes of SQL`},
+		{FilterOptions{Users: []string{`"`}}, `no user of the name """" occurs in the trail`},
+		{FilterOptions{Objects: []string{`"orderz"`}}, `no object of the name """orderz""" occurs in the trail; nearest: "public.orders"`},
 		{FilterOptions{Databases: []string{"shopp"}}, `no database of the name "shopp" occurs in the trail; nearest: "shop"`},
 		{FilterOptions{Roles: []string{"ownr"}}, `no role of the name "ownr" occurs in the trail; nearest: "owner"`},
 		{FilterOptions{Objects: []string{"public.order"}}, `no object of the name "public.order" occurs in the trail; nearest: "public.orders"`},
@@ -62,6 +64,18 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 		if got := fmt.Sprint(n.Missing()); (one.want == "") != (got == "[]") || one.want != "" && !strings.Contains(got, one.want) {
 			t.Errorf("%+v: without indexes %s, want %q", one.o, got, one.want)
 		}
+	}
+}
+
+// TestUnindexedNamesAreThoseOfNoIndex: of clients, and not of what indexes tell.
+func TestUnindexedNamesAreThoseOfNoIndex(t *testing.T) {
+	indexed := FilterOptions{Users: []string{"alcie"}, Databases: []string{"shopp"}, Objects: []string{"public.order"}, Commands: []string{"selct"}}
+	if n := NewUnindexedNames(&indexed); n.Left() != 0 {
+		t.Errorf("%d names, of which indexes tell", n.Left())
+	}
+	indexed.Clients = []string{"10.9.9.9", "10.9.9.8"}
+	if n := NewUnindexedNames(&indexed); n.Left() != 2 || n.InIndexes() {
+		t.Errorf("%d names, want those of two clients", n.Left())
 	}
 }
 

@@ -83,6 +83,7 @@ func TestMonthsEndWithTheMonth(t *testing.T) {
 		{"2024-03-31T01:00:00Z", "1 day 1 month", "2024-02-28T01:00:00.000000Z"},
 		{"2024-03-31T01:00:00Z", "3mo", "2023-12-31T01:00:00.000000Z"},
 		{"2026-11-21T20:45:13.5Z", "2 yrs 3 mons, 1 day, 2 hrs ago", "2024-08-20T18:45:13.500000Z"},
+		{"2026-11-21T20:45:13.5Z", "1 yr 1 hr, 2 mins 3 secs", "2025-11-21T19:43:10.500000Z"},
 		{"2026-11-21T20:45:13.5Z", "2 years 3 months 1 day 2 hours ago", "2024-08-20T18:45:13.500000Z"},
 		{"2026-01-31T01:00:00Z", "13 Months 30 minutes", "2024-12-31T00:30:00.000000Z"},
 		{"2024-03-31T01:00:00Z", "-1y1w", "2023-03-24T01:00:00.000000Z"},
@@ -97,6 +98,15 @@ func TestMonthsEndWithTheMonth(t *testing.T) {
 	}
 }
 
+// TestMicrosIsTheReverseOfMoment, also before the trail's epoch.
+func TestMicrosIsTheReverseOfMoment(t *testing.T) {
+	for _, usec := range []int64{0, 1, -1, 848_000_000_123_456, -848_000_000_123_456} {
+		if got := Micros(Moment(usec)); got != usec {
+			t.Errorf("%d became %d", usec, got)
+		}
+	}
+}
+
 // TestAgesThatAreNotUnderstoodAreExplained: M is a month for some, and a minute for others.
 func TestAgesThatAreNotUnderstoodAreExplained(t *testing.T) {
 	for in, want := range map[string]string{
@@ -107,7 +117,8 @@ func TestAgesThatAreNotUnderstoodAreExplained(t *testing.T) {
 		"0.5y":            "0.5 y is not a whole number",
 		"1 month 2 moons": `unknown unit "moons"`,
 		"99999999999999y": "too long ago",
-		"1200000mo 1mo":   "too long ago",
+		"24000mo 1mo":     "too long ago",
+		"2001 years":      "too long ago", // before the first year
 	} {
 		if _, err := ParseWhen(in, time.Now()); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", in, err, want)

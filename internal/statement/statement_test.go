@@ -63,7 +63,9 @@ func TestFingerprintsIgnoreConstants(t *testing.T) {
 		{"SELECT * FROM t WHERE a IN (1)", "SELECT * FROM t WHERE a IN (1, 2, 'x')"},
 		{"SELECT * FROM t WHERE a = $1"}, {"SELECT * FROM t WHERE a = $2"}, {"SELECT * FROM t1 WHERE a = 1"}, {`SELECT * FROM "T" WHERE a = 1`}, {`SELECT * FROM "t" WHERE a = 1`},
 		{"SELECT * FROM t WHERE a = 1 + 1"}, {"SELECT * FROM tWHERE a = 1"}, {"SELECT a b FROM t"}, {"SELECT ab FROM t"}, {"SELECT 'unfinished", "SELECT 1", "SELECT $x$unfinished"}, {""}, {"$", "$;"}, {"SELECT e 'x'"},
-		{"SELECT $.5", "SELECT $.75;"}, // no parameter: that ended in an endless loop
+		{"SELECT $.5", "SELECT $.75;"},                                                      // no parameter: that ended in an endless loop
+		{"SELECT a FROM t", "SELECT a /* x /* y */* z */ FROM t"},                           // the star behind a comment begins none
+		{"SELECT f(E'a') + g('\\')", "SELECT f(E'b') + g('x')", "SELECT f('') + g(E'\\'')"}, // each string has its own escapes
 	} {
 		for i, text := range same {
 			if OfText([]byte(text), &scratch) != OfText([]byte(same[0]), &scratch) {
@@ -77,7 +79,7 @@ func TestFingerprintsIgnoreConstants(t *testing.T) {
 		}
 	}
 	known := map[uint64]string{}
-	for _, text := range []string{"SELECT * FROM t WHERE a = $1", "SELECT * FROM t WHERE a = $2", "SELECT * FROM t1 WHERE a = 1", `SELECT * FROM "T" WHERE a = 1`, `SELECT * FROM "t" WHERE a = 1`, "SELECT a b FROM t", "SELECT ab FROM t", "SELECT * FROM t WHERE a = 1 + 1", "SELECT 1a"} {
+	for _, text := range []string{"SELECT * FROM t WHERE a = $1", "SELECT * FROM t WHERE a = $2", "SELECT * FROM t1 WHERE a = 1", `SELECT * FROM "T" WHERE a = 1`, `SELECT * FROM "t" WHERE a = 1`, "SELECT a b FROM t", "SELECT ab FROM t", "SELECT * FROM t WHERE a = 1 + 1", "SELECT 1a", "SELECT ä b", "SELECT äb"} {
 		n := OfText([]byte(text), &scratch)
 		if known[n] != "" {
 			t.Errorf("%s is as %s", text, known[n])
