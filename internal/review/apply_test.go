@@ -94,6 +94,9 @@ func TestScriptsAreAppliedAsTheServerDoes(t *testing.T) {
 		{"\\set ON_ERROR_STOP on\r\n\\echo begin (1)\r\n\\connect \"shop\"\r\nREVOKE SELECT ON hr.pay FROM alice;\r\n", "f hr insert p seq staff t"},
 		{"SET LOCAL lock_timeout = '5 s'; SET client_min_messages TO warning; RESET lock_timeout; SET statement_timeout = 0; SET steno.app_user = 'me'; SET lock_timeout = 5000;", all},
 		{"\n-- the end\n" + strings.TrimLeft(scriptEnd, "\n"), all},
+		{"BEGIN; SET ROLE boss; SET LOCAL ROLE alice; SET LOCAL ROLE bob; COMMIT; REVOKE SELECT ON hr.pay FROM alice;", "f hr insert p seq staff t"},
+		{"SET ROLE alice; SET SESSION AUTHORIZATION own; REVOKE SELECT ON hr.pay FROM alice;", "f hr insert p seq staff t"},
+		{"DROP ROLE IF EXISTS nobody; REVOKE SELECT ON hr.pay FROM alice;", "f hr insert p seq staff t"},
 		{"SELECT steno.note('why'); COMMENT ON TABLE t IS 'x'; REVOKE ALL ON DATABASE shop FROM PUBLIC, \"public\";", all},
 	} {
 		g := shop(150000)
@@ -189,6 +192,10 @@ func TestScriptsThatAreNotUnderstoodAreRefused(t *testing.T) {
 		"REVOKE SELECT ON hr.pay FROM alice;" + incompleteGuard: "not known",
 		"COMMENT ON TABLE hr.pay IS '" + scriptEnd + "';":       "depends on its settings",
 
+		"REVOKE SELECT ON hr.pay FROM alice; " + strings.TrimLeft(scriptEnd, "\n"):                     "not followed",
+		"BEGIN; REVOKE SELECT ON hr.pay FROM alice;\n" + strings.TrimLeft(scriptEnd, "\n") + "COMMIT;": "not followed",
+		"\\connect \"dbname=shop\"": "another server",
+
 		// What ends the script or its transaction, so that what follows does not take place.
 		"BEGIN READ ONLY; GRANT SELECT ON hr.pay TO bob; COMMIT;": "the end of the statement",
 		"START TRANSACTION ISOLATION LEVEL SERIALIZABLE; COMMIT;": "the end of the statement",
@@ -206,7 +213,27 @@ func TestScriptsThatAreNotUnderstoodAreRefused(t *testing.T) {
 		"REVOKE USAGE ON TYPE hr.x FROM alice; GRANT SELECT ON hr.pay TO bob;":     "not reached",
 		"BEGIN; GRANT SELECT ON hr.pay TO bob; DROP ROLE lonely; COMMIT;":          "all that is in its transaction",
 
+		"ALTER ROLE alice NOLOGIN; DROP ROLE lonely; ALTER ROLE alice LOGIN;":     "not reached",
+		"ALTER ROLE alice NOINHERIT; DROP ROLE lonely; ALTER ROLE alice INHERIT;": "not reached",
+
+		// What is not tried, or not by everybody.
+		"CREATE USER MAPPING FOR bob SERVER s;":              "what it does to roles and privileges is not known",
+		"SET ROLE bob; COMMENT ON TABLE t IS 'x';":           `whether "bob" may do that`,
+		"SET ROLE bob; SELECT steno.note('x');":              `whether "bob" may do that`,
+		"\\c other\nSELECT steno.note('x');":                 "the extension is not in database",
+		"\\c other\nDROP OWNED BY lonely;":                   "say nothing of the inside",
+		"SET application_name = x;":                          "a string",
+		"SET LOCAL SESSION AUTHORIZATION boss;":              "without LOCAL",
+		"SET SESSION AUTHORIZATION alice; SET ROLE readers;": "whether the session user may do that",
+		"RESET ROLE boss;":                                   "the end of the statement",
+		"DROP ROLE lonely lonely;":                           "the end of the statement",
+
 		// What the server refuses.
+		"CREATE ROLE \"public\";":                                                          "no name for a new role",
+		"CREATE ROLE \"none\";":                                                            "no name for a new role",
+		"ALTER ROLE pg_database_owner NOLOGIN;":                                            "alters no predefined role",
+		"DROP ROLE pg_database_owner;":                                                     "drops no predefined role",
+		"REVOKE EXECUTE ON FUNCTION hr.f(setof int) FROM alice;":                           "no type of an argument",
 		"REVOKE USAGE ON hr.pay FROM alice;":                                               "no privilege USAGE on tables",
 		"REVOKE USAGE ON ALL TABLES IN SCHEMA hr FROM alice;":                              "no privilege USAGE on tables",
 		"REVOKE SELECT (a) ON hr.seq FROM alice;":                                          "sequences have no privileges on columns",
@@ -288,6 +315,32 @@ func TestDroppedRolesAreNamed(t *testing.T) {
 	s.text = "GRANT SELECT ON hr.pay TO bob"
 	if v, why := a.tried(s, newPolicy(g)); v != allowed {
 		t.Errorf("%v: %q", v, why)
+	}
+}
+
+// TestAppliedScriptsAreCounted: what is in force, what the script takes back, and that a guard must be removed.
+func TestAppliedScriptsAreCounted(t *testing.T) {
+	for script, want := range map[string]string{
+		"REVOKE SELECT ON hr.pay FROM alice;": "1 statement applied",
+		"BEGIN; REVOKE SELECT ON hr.pay FROM alice; ROLLBACK; REVOKE readers FROM alice; BEGIN; REVOKE SELECT ON t FROM alice;": "1 statement applied, 2 not, because the script does not commit their transactions",
+		strings.TrimLeft(incompleteGuard, "\n") + "\nREVOKE SELECT ON hr.pay FROM alice;":                                       "1 statement applied, as if the exception at its beginning were removed",
+	} {
+		if applied, err := shop(150000).applyScript(script, "shop"); err != nil || applied.String() != want {
+			t.Errorf("%s: %v, %v, want %s", script, applied, err, want)
+		}
+	}
+	if _, err := shop(150000).applyScript(strings.Repeat("DROP TABLE t;", mostProblems+2), "shop"); err == nil || !strings.Contains(err.Error(), "; and 2 more. Remove that") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestTheLastSuperuserMayStay: from PostgreSQL 16 on, the server may refuse to take it from the first one.
+func TestTheLastSuperuserMayStay(t *testing.T) {
+	for version, want := range map[int]string{150000: "", 160000: "not reached"} {
+		_, err := shop(version).applyScript("ALTER ROLE boss NOSUPERUSER; GRANT SELECT ON hr.pay TO bob;", "shop")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: %v", version, err)
+		}
 	}
 }
 
