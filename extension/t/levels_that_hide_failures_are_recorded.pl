@@ -58,16 +58,22 @@ is_deeply(
 	run([ 'SET log_min_messages = fatal', 'SET log_min_messages = panic', 'SET log_min_messages = debug1' ]),
 	[ [ 'warning', 'fatal', 'session' ], [ 'fatal', 'panic', 'session' ], [ 'panic', 'debug1', 'session' ] ],
 	'one level after the other');
+is_deeply(run([ ('SET log_min_messages = panic') x 3 ]), \@set, 'the same level again has no record');
+is_deeply(
+	run([ 'SET log_min_messages = panic', q{SELECT set_config('log_min_messages', 'debug1', false), set_config('log_min_messages', 'fatal', false)} ]),
+	[ @set, [ 'panic', 'fatal', 'session' ] ], 'one that nothing came between');
 
 value($node, <<'SQL');
 CREATE FUNCTION quiet() RETURNS int LANGUAGE plpgsql SET log_min_messages = panic AS $$ BEGIN RETURN 1; END $$;
 CREATE FUNCTION doomed() RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN PERFORM set_config('log_min_' || 'messages', 'panic', false); RAISE 'hidden'; END $$;
+CREATE FUNCTION brief() RETURNS int LANGUAGE internal SET log_min_messages = panic AS 'pg_backend_pid';
 CREATE ROLE evil SUPERUSER LOGIN;
 CREATE ROLE granted LOGIN;
 GRANT SET ON PARAMETER log_min_messages TO granted;
 SQL
 is_deeply(run([ 'SELECT quiet()' ]), \@reset, 'a function with the setting');
+is_deeply(run([ 'SELECT brief()' ]), \@reset, 'a function in which no statement runs');
 is_deeply(run([ 'SELECT doomed()' ]), \@reset, 'a function that the planner calls, and that fails');
 is_deeply(run([ 'SET log_min_messages = panic', $fails ], user => 'granted'), \@set, 'a role that may');
 is_deeply(run([ $fails ], options => '-c log_min_messages=panic'), [ [ 'warning', 'panic', 'connection' ] ], 'the connection');
@@ -93,6 +99,16 @@ my ($hid, $shown) = sort { $a->{seq} <=> $b->{seq} } records($node, kind => 'set
 is(value($node, "SELECT '$hid->{time}'::timestamptz BETWEEN '$before' AND '$after'"), 't', 'the time of the assignment');
 is(value($node, "SELECT '$shown->{time}'::timestamptz > '$after'::timestamptz"), 't', 'until a statement was seen again');
 is(scalar(grep { ($_->{text} // '') =~ /nowhere/ } records($node)), 1, 'only the failure after a RESET was seen');
+
+# of several levels in one statement, the record has the last one, and the time of the first
+$c = Steno::Client->new($node, application_name => 'twice');
+my $times = $c->query(
+	q{SELECT set_config('log_min_messages', 'panic', false), pg_sleep(0.01), clock_timestamp(), set_config('log_min_messages', 'fatal', false)});
+$c->quit;
+flush($node);
+my ($twice) = records($node, kind => 'setting', application => 'twice');
+is_deeply(changes(application => 'twice'), [ [ 'warning', 'fatal', 'session' ] ], 'two levels in one statement');
+is(value($node, "SELECT '$twice->{time}'::timestamptz < '$times->{rows}[0][2]'::timestamptz"), 't', 'since the first one');
 
 # what the server's configuration sets is no session's
 my $idle = Steno::Client->new($node, application_name => 'waits');
