@@ -25,18 +25,20 @@ type asked struct {
 	matcher query.Matcher
 	apart   query.Matcher // the same, of records whose data parts are not joined
 	who     query.Matcher // what the filter says about sessions as a whole
+	fixed   query.Matcher // what of that a session cannot change: not its user
 
 	objects, shapes, grep bool
 	rows                  bool     // numbers of rows
 	catalogs              bool     // reads of pg_catalog may be asked for
 	only                  []string // settings that matter; nil: all
+	proves                bool     // that nothing is missing, even of what ran for longer than anything should
 	ofObjects, ofRoles    bool     // names are asked for that may change
 
 	contents func(*trail.Contents) trail.Groups // nil: the filter cannot use an index
 }
 
 func ask(q *Question) (*asked, error) {
-	a := &asked{q: q, since: trail.MinTime, until: trail.MaxTime}
+	a := &asked{q: q, since: trail.MinTime, until: trail.MaxTime, proves: true}
 	if q.Record != "" {
 		var err error
 		if a.session, a.seq, err = q.record(); err != nil {
@@ -57,6 +59,10 @@ func ask(q *Question) (*asked, error) {
 	if a.who.Filter, err = who.Filter(time.Time{}); err != nil {
 		return nil, err
 	}
+	who.Users = nil
+	if a.fixed.Filter, err = who.Filter(time.Time{}); err != nil {
+		return nil, err
+	}
 	a.ofObjects, a.ofRoles = f.AsksNames()
 	o := &q.Filter
 	a.objects, a.grep = len(o.Objects) > 0, len(o.Grep) > 0
@@ -67,7 +73,7 @@ func ask(q *Question) (*asked, error) {
 
 // reset is called before the records of another block.
 func (a *asked) reset() {
-	for _, m := range []*query.Matcher{&a.matcher, &a.apart, &a.who} {
+	for _, m := range []*query.Matcher{&a.matcher, &a.apart, &a.who, &a.fixed} {
 		m.Reset()
 	}
 }
@@ -433,7 +439,7 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 		}
 	case MinMessages:
 		if HidesFailures(value) && len(a.classes()) > 0 {
-			return "statements that failed before they were planned, and failed logins,"
+			return hiddenStatements + ", and failed logins,"
 		}
 	case "steno.rules_file":
 		if value != noRules && (a.ofStatements() || len(a.renamingClasses()) > 0) {
@@ -458,6 +464,9 @@ func (a *asked) renamingClasses() (classes []string) {
 func (a *asked) mayMissRenames(mandatory string) bool {
 	return slices.ContainsFunc(a.renamingClasses(), func(class string) bool { return !listsClass(mandatory, class) })
 }
+
+// hiddenStatements are those that leave no record with a high log_min_messages.
+const hiddenStatements = "statements that failed before they were planned"
 
 // leavesOutRenames is leavesOut for sessions that the filter is not about: what they rename matters.
 func (a *asked) leavesOutRenames(name, value, mandatory string) string {

@@ -35,7 +35,7 @@ func CauseOf(sentence string) (all []string) {
 
 // of is the cause of a setting, whether of the server or of sessions.
 func of(setting, hides string) Cause {
-	return Cause{"`" + setting + "`", hides, yes, `not recorded (throughout|until|since|from|in \d).*: ` + regexp.QuoteMeta(setting) + " = "}
+	return Cause{"`" + setting + "`", hides, yes, `not recorded (throughout|until|since|from|in \d|in session).*: ` + regexp.QuoteMeta(setting) + " = "}
 }
 
 // Why the other verdict does not have a cause.
@@ -90,6 +90,7 @@ var causesOfTimes = []Cause{
 	{"what else the server has reported, such as `failure`", "records of that time", yes, `^the server reported`},
 	{"a branch: a stream that was altered, cut off or copied", "what it had", intact, `was begun at .* (because stream|with a copy)|began to record at|the record of a branch`},
 	{"blocks that only the next run sealed", "what was there before", intact, `were sealed only at`},
+	{"the stop of one of several servers", "what it recorded later, if it was started again", notLacked, `its server was stopped at`},
 	{"a last seal soon after the range", "records of the last moments", notLacked, `its last seal in the proof`},
 	{"a number of streams that nothing states", "whole streams", intact, `^how many streams`},
 }

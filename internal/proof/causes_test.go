@@ -136,7 +136,8 @@ func hidings() map[string]hiding {
 
 // notMade are causes of which the small trail has none; other tests have them.
 var notMade = map[string]string{
-	"a last seal soon after the range": "TestASealSoonAfterTheRange",
+	"a last seal soon after the range":   "TestASealSoonAfterTheRange",
+	"the stop of one of several servers": "TestTheOriginalStopsAndItsCopyGoesOn",
 }
 
 // Each cause in the list is an exception of a proof of a trail that has it, and of no other; and the verdict on whether

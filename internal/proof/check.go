@@ -597,6 +597,10 @@ func (c *checker) complete() {
 		if st.from >= a.since {
 			c.uncovered("stream %d: nothing is proved about records that were written before %s", st.number, render.Time(st.from))
 		}
+		if at, stopped := c.stoppedAt(st); st.until < a.until && stopped {
+			c.except("stream %d: its server was stopped at %s: nothing is proved about what it recorded after that, if it was started again", st.number, render.Time(at))
+			continue
+		}
 		if st.until < a.until && !c.unused(st) {
 			c.uncovered("stream %d: nothing is proved about records that were written after its last seal in the proof, at %s", st.number, render.Time(st.until))
 			continue
@@ -724,6 +728,13 @@ func (c *checker) excluded(st *stream) bool {
 		}
 	}
 	return true
+}
+
+// stoppedAt says when the server of a stream was stopped, if the proof ends there with the stream, and has another server
+// that went on, as after a failover.
+func (c *checker) stoppedAt(st *stream) (at int64, stopped bool) {
+	last := st.seals[len(st.seals)-1]
+	return last.Time, len(c.told.lives) > 1 && last.Reason == seal.ReasonStop
 }
 
 // unused says whether no writer used a stream after its last seal: in all runs from then on,

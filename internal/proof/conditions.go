@@ -47,6 +47,7 @@ type session struct {
 	user      string
 	ended     int64 // time of its end; MaxTime: not seen
 	asked     bool  // the filter is about it, at least at some time
+	here      bool  // it would be, if it were of another user, which it can become
 	switched  switched
 	home      home
 	// when it may have set log_min_messages for the first time, for itself and for later sessions; 0: never
@@ -81,7 +82,7 @@ type run struct {
 	home     home
 	id       string
 	where    string            // its host and data directory
-	copied   bool              // with a copy of the data directory of another server, which may go on
+	first    bool              // of its server, as far as it matters: there is nothing before it that it continues
 	settings map[string]string // nil: the record does not state them
 	writers  int
 	// notRunSince is the position in the WAL of the last stop, if the WAL and the control file show
@@ -165,6 +166,7 @@ func (c *conditions) session(r *trail.Record) *session {
 		s.user = string(r.Session.Fact(trail.KeyUser))
 	}
 	s.asked = s.asked || c.asked.q.Record == "" && c.asked.who.Guess(r)
+	s.here = s.here || c.asked.q.Record == "" && c.asked.fixed.Guess(r)
 	s.switched.note(c.asked, r)
 	return s
 }
@@ -318,6 +320,7 @@ func settingText(name, value string) string {
 type period struct {
 	from, to int64
 	value    string
+	reloaded bool // a reload has ended it, which reaches sessions at the end of what they are running
 }
 
 // when is a period in words, as far as it is in the range.
@@ -326,11 +329,18 @@ func (p *period) when(a *asked) string {
 	case begins && ends:
 		return "throughout"
 	case begins:
-		return "until " + render.Time(p.to)
+		return "until " + render.Time(p.to) + p.after()
 	case ends:
 		return "since " + render.Time(p.from)
 	}
-	return "from " + render.Time(p.from) + " until " + render.Time(p.to)
+	return "from " + render.Time(p.from) + " until " + render.Time(p.to) + p.after()
+}
+
+func (p *period) after() string {
+	if p.reloaded {
+		return ", nor later in what sessions were running then"
+	}
+	return ""
 }
 
 // lastBefore is the value that the last change before a time gave to a setting; without one, the value given.
@@ -366,7 +376,12 @@ func (c *conditions) flushes() int64 {
 func (c *conditions) ofSessions(except func(format string, args ...any)) {
 	a := c.asked
 	type group struct{ name, value, source, user, what string }
-	counted := map[group]int{}
+	type found struct {
+		sessions int
+		first    trail.SessionID
+		since    int64
+	}
+	counted := map[group]*found{}
 	var order []group
 	for _, at := range slices.SortedFunc(maps.Keys(c.settings), compareScopes) {
 		s := c.sessions[at.session]
@@ -388,14 +403,24 @@ func (c *conditions) ofSessions(except func(format string, args ...any)) {
 				continue
 			}
 			leavesOut := a.leavesOut
-			if one.source != "session" && !s.asked {
+			switch {
+			case at.name == MinMessages && !a.ofStatements(): // a session hides no login
+				continue
+			case !s.here || one.source != "session" && !s.asked:
 				leavesOut = a.leavesOutRenames
 			}
 			for _, l := range c.livesOf(s.home) {
 				if what := leavesOut(at.name, one.new, l.mandatory(one.time)); what != "" {
+					if at.name == MinMessages {
+						what = hiddenStatements
+					}
 					g := group{at.name, one.new, one.source, s.user, what}
-					if counted[g]++; counted[g] == 1 {
+					if counted[g] == nil {
+						counted[g] = &found{first: at.session, since: one.time}
 						order = append(order, g)
+					}
+					if counted[g].sessions++; one.time < counted[g].since {
+						counted[g].first, counted[g].since = at.session, one.time
 					}
 					break
 				}
@@ -403,7 +428,12 @@ func (c *conditions) ofSessions(except func(format string, args ...any)) {
 		}
 	}
 	for _, g := range order {
-		except("%s of user %q were not recorded in %s: %s, set by %s", g.what, g.user, count(counted[g], "session"), settingText(g.name, g.value), g.source)
+		f := counted[g]
+		in := fmt.Sprintf("session %s (%s)", f.first, render.Time(f.since))
+		if f.sessions > 1 {
+			in = fmt.Sprintf("%s, first in %s", count(f.sessions, "session"), in)
+		}
+		except("%s of user %q were not recorded in %s: %s, set by %s", g.what, g.user, in, settingText(g.name, g.value), g.source)
 	}
 }
 

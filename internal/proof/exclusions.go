@@ -37,7 +37,7 @@ func NewExclusions(x *trail.Index, since, until int64, n Needs) *Exclusions {
 	if err != nil {
 		panic(err) // no filter is none that is wrong
 	}
-	a.who.Filter, a.apart.Filter = none, none
+	a.who.Filter, a.fixed.Filter, a.apart.Filter = none, none, none
 	e := &Exclusions{c: newConditions(a), homes: map[*trail.Stream]home{}}
 	for i := range x.Streams {
 		for k := range x.Streams[i].Segments {
@@ -54,6 +54,7 @@ func (e *Exclusions) Record(r *trail.Record, ref *trail.BlockRef) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.c.asked.who.Reset()
+	e.c.asked.fixed.Reset()
 	e.c.record(r, e.home(ref.Segment.Stream), 0)
 }
 

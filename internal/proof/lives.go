@@ -59,7 +59,7 @@ func (c *conditions) tellApart() {
 	begun := map[home]int64{}
 	for i := range c.runs {
 		one := &c.runs[i]
-		one.copied = slices.ContainsFunc(c.branches, func(b branch) bool {
+		one.first = slices.ContainsFunc(c.branches, func(b branch) bool {
 			return b.Reason == trail.ReasonCopy && b.Run != "" && b.Run == one.id && b.in.trail == one.home.trail
 		})
 		if _, known := begun[one.home]; !known {
@@ -189,7 +189,7 @@ func (c *conditions) copies(say func(format string, args ...any)) {
 		if b.FromHost != "" || b.FromDirectory != "" {
 			of = fmt.Sprintf(", of %s on host %s", render.Quoted(b.FromDirectory), render.Quoted(b.FromHost))
 		}
-		say("a copy of the data directory%s, began to record at %s: what the original has recorded since is in its own trail", of, render.Time(b.Time))
+		say("a copy of the data directory%s, began to record at %s: what the original has recorded since is not in this trail", of, render.Time(b.Time))
 	}
 }
 
@@ -212,7 +212,7 @@ func (l *life) base() *run {
 // unstated says why it is not known which settings were in effect at the beginning of the range; empty if it is.
 func (l *life) unstated() string {
 	switch base := l.base(); {
-	case base == nil && len(l.runs) > 0 && l.runs[0].copied && l.name != "": // it began in the range
+	case base == nil && len(l.runs) > 0 && l.runs[0].first && l.name != "": // it began in the range
 		return ""
 	case base == nil:
 		return "there is no record of an earlier start of the server"
@@ -239,11 +239,17 @@ func (l *life) recording(except func(format string, args ...any)) {
 			if name == "steno.log" && l.hidesPrepared(p.value, l.mandatory(p.from)) && p.to > a.since && p.from < a.until {
 				except("commits of prepared transactions were not recorded %s: %s; one that was prepared before may have renamed what the filter asks for", p.when(a), settingText(name, p.value))
 			}
-			if what := a.leavesOut(name, p.value, l.mandatory(p.from)); what != "" && p.to > a.since && p.from < a.until {
+			if what := a.leavesOut(name, p.value, l.mandatory(p.from)); what != "" && (p.to > a.since || l.outlasts(&p)) && p.from < a.until {
 				except("%s were not recorded %s: %s", what, p.when(a), settingText(name, p.value))
 			}
 		}
 	}
+}
+
+// outlasts says whether what has begun in a period that ended before the range can have gone on in it.
+func (l *life) outlasts(p *period) bool {
+	base := l.base()
+	return p.reloaded && (base == nil || p.to > base.time)
 }
 
 // mandatory is the value of steno.mandatory at a time.
@@ -267,12 +273,14 @@ func (l *life) hidesPrepared(log, mandatory string) bool {
 // periods are the values that the configuration gave a setting, from the last start before
 // the range on. Without a record of one, the first value is what the first change says.
 func (l *life) periods(name string) (all []period) {
-	put := func(from int64, value string) {
+	add := func(from int64, value string, reloaded bool) {
 		if n := len(all); n > 0 {
-			all[n-1].to = from
+			all[n-1].to, all[n-1].reloaded = from, reloaded
 		}
-		all = append(all, period{from, trail.MaxTime, value})
+		all = append(all, period{from, trail.MaxTime, value, false})
 	}
+	put := func(from int64, value string) { add(from, value, false) }
+	reload := func(one *change) { add(one.time, one.new, l.asked.proves) }
 	base := l.base()
 	changes := l.settings[name]
 	for i := range l.runs {
@@ -304,12 +312,12 @@ func (l *life) periods(name string) (all []period) {
 	i := 0
 	for _, p := range merged {
 		for ; i < len(changes) && changes[i].time < p.from; i++ {
-			put(changes[i].time, changes[i].new)
+			reload(&changes[i])
 		}
 		put(p.from, p.value)
 	}
 	for ; i < len(changes); i++ {
-		put(changes[i].time, changes[i].new)
+		reload(&changes[i])
 	}
 	return all
 }
@@ -335,13 +343,13 @@ func (l *life) downTimes(until int64, begins bool, except, stopped func(format s
 			stop := ended(previous, one.time, "stop")
 			recovered := ended(previous, min(next, one.time+3600*1e6), "recover")
 			switch {
-			case i == 0 && begins && stop == nil && !one.copied:
+			case i == 0 && begins && stop == nil && !one.first:
 				except("nothing was recorded before %s: the trail begins with this start of the server", render.Time(one.time))
 			case stop != nil && stop.time < a.until && stop.wal != "" && stop.wal == one.notRunSince:
 				stopped("the server did not run from %s until %s: its WAL and its control file agree that it was not started in between", render.Time(stop.time), render.Time(one.time))
 			case stop != nil && stop.time < a.until:
 				except("nothing was recorded from %s until %s: the server was not running, or ran without pg_steno", render.Time(stop.time), render.Time(one.time))
-			case stop != nil || one.copied: // a copy has not the end of what it was made of
+			case stop != nil || one.first:
 			case recovered != nil && one.time < a.until:
 				except("the server ended without stopping before %s; what its sessions had recorded until then was recovered", render.Time(one.time))
 			case one.time < a.until:

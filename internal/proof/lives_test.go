@@ -5,6 +5,7 @@ package proof
 import (
 	"context"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,11 @@ import (
 // twins writes the trails of a server and of a copy of it, which begins in minute 20 and starts again in minute 35; both
 // go on until minute 90. The settings are those of all starts of each.
 func twins(t *testing.T, original, copied []string) string {
+	return twinsUntil(t, original, copied, 90)
+}
+
+// twinsUntil is twins with another minute in which the original stops.
+func twinsUntil(t *testing.T, original, copied []string, stops int) string {
 	dir := filepath.Join(t.TempDir(), "trail")
 	tables := []string{"hr.staff", "hr.salary"}
 	for number, settings := range [][]string{original, copied} {
@@ -33,7 +39,8 @@ func twins(t *testing.T, original, copied []string) string {
 		}
 		w.Put(start(float64(first)))
 		w.Seal(at(float64(first)), seal.ReasonStart, nil)
-		for minute := first + 1; minute < 90; minute++ {
+		last := []int{stops, 90}[number]
+		for minute := first + 1; minute < last; minute++ {
 			if number == 1 && minute == 35 {
 				w.Put(w.event(34.95, "stop"), start(34.96))
 			}
@@ -43,9 +50,28 @@ func twins(t *testing.T, original, copied []string) string {
 				w.Rotate(at(float64(minute) + 0.95))
 			}
 		}
-		w.Seal(at(90), seal.ReasonStop, nil)
+		w.Put(w.event(float64(last)-0.01, "stop"))
+		w.Seal(at(float64(last)), seal.ReasonStop, nil)
 	}
 	return dir
+}
+
+func TestTheOriginalStopsAndItsCopyGoesOn(t *testing.T) {
+	dir := twinsUntil(t, nil, nil, 42)
+	r := proved(t, dir, question(t, 30, 60, false, ofSalary))
+	if !r.Proved || r.Complete || r.Matches != 21 { // in each second minute, of both until 42
+		t.Errorf("%+v", r)
+	}
+	said := strings.Join(r.Exceptions, "\n")
+	for _, want := range []string{"nothing was recorded since .*: the server was stopped \\(server: one, /data\\)", "stream 0: its server was stopped at " + when(42)} {
+		if !regexp.MustCompile(want).MatchString(said) {
+			t.Errorf("no exception %q in %q", want, said)
+		}
+	}
+	// Before the copy began, there is one server, whose trail must reach beyond the range.
+	if r := proved(t, twinsUntil(t, nil, nil, 15), question(t, 10, 17, false, ofSalary)); r.Proved {
+		t.Errorf("proved: %+v", r)
+	}
 }
 
 func TestServersThatWroteAtTheSameTimeAreToldApart(t *testing.T) {

@@ -55,7 +55,13 @@ func makeAs(ctx context.Context, t *trail.Trail, q *Question, asks func() (*aske
 	for _, err := range t.Errors {
 		return err
 	}
-	for _, s := range t.Once() {
+	once := t.Once()
+	for i, s := range once {
+		if k := slices.IndexFunc(once[:i], func(o *trail.Stream) bool { return o.Number == s.Number }); k >= 0 {
+			return refuse("both %s and %s are a stream %d: a proof can have one of each number; prove the trails one by one", once[k].Path, s.Path, s.Number)
+		}
+	}
+	for _, s := range once {
 		if err := m.read(ctx, s); err != nil {
 			return err
 		}

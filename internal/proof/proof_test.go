@@ -119,6 +119,9 @@ func TestExceptions(t *testing.T) {
 		{name: "mandatory", small: small{settings: []string{"steno.log", "none", "steno.mandatory", "all"}}},
 		{name: "class off before", small: small{extra: extra{5: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.Session, 5, "steno.log", "all", "none", "server"), setting(w.Session, 5.1, "steno.log", "none", "all", "server"))
+		}}}, wants: `were not recorded until \S+, nor later in what sessions were running then: steno.log = "none"`},
+		{name: "class off before the last start", small: small{extra: extra{5: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(setting(w.Session, 5, "steno.log", "all", "none", "server"), setting(w.Session, 5.1, "steno.log", "none", "all", "server"), w.event(5.2, "stop"), w.starts(5.3))
 		}}}},
 		{name: "class off since before", small: small{extra: extra{5: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.Session, 5, "steno.log", "all", "all, -read", "server"))
@@ -137,7 +140,7 @@ func TestExceptions(t *testing.T) {
 		}}}},
 		{name: "class off in a session", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			return is(setting(alice, 5, "steno.log", "all", "none", "session"))
-		}}}, wants: `of user "alice" were not recorded in 1 session: steno.log = "none", set by session`},
+		}}}, wants: `of user "alice" were not recorded in session 6b0202d9\.\w+ \(2026-11-21T\S+Z\): steno.log = "none", set by session`},
 		{name: "class off for another role", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			return is(setting(client(9, "bob"), 5, "steno.log", "all", "none", "role"))
 		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"alice"} }},
@@ -150,7 +153,7 @@ func TestExceptions(t *testing.T) {
 				r.Seq = 2
 				return is(r)
 			},
-		}}, ask: func(o *query.FilterOptions) { o.Users = []string{"alice"} }, wants: `of user "bob" were not recorded in 1 session: steno.log = "none", set by role`},
+		}}, ask: func(o *query.FilterOptions) { o.Users = []string{"alice"} }, wants: `of user "bob" were not recorded in session 6b0202d9\.\w+ \(2026-11-21T\S+Z\): steno.log = "none", set by role`},
 		{name: "relations off", small: small{settings: []string{"steno.log_relation", "off"}}, wants: `the relations of statements were not recorded throughout`},
 		{name: "nested off", small: small{settings: []string{"steno.log_nested", "off"}}, wants: `statements in functions were not recorded`},
 		{name: "catalogs off", small: small{settings: []string{"steno.log_catalog", "off"}}},

@@ -51,7 +51,7 @@ func TestFailuresThatAreNotLoggedAreExceptions(t *testing.T) {
 		{"changed before", change(5, "log"), nil, server + " throughout"},
 		{"changed to a level that hides nothing", change(35, "debug1"), nil, ""},
 		{"changed later", change(60, "panic"), nil, ""},
-		{"of a role", small{extra: extra{5: is(setting(client(77, "bob"), 5, "log_min_messages", "warning", "panic", "role"))}}, user("bob"), `of user "bob" were not recorded in 1 session: log_min_messages = "panic", set by role`},
+		{"of a role", small{extra: extra{5: is(setting(client(77, "bob"), 5, "log_min_messages", "warning", "panic", "role"))}}, user("bob"), `of user "bob" were not recorded in session 6b0202d9\.\w+ \(2026-11-21T\S+Z\): log_min_messages = "panic", set by role`},
 		{"in a session", says("SET log_min_messages = panic", 35, trail.OutcomeOk, "SET"), user("bob"), may},
 		{"in a session, before", says("set local Log_Min_Messages to 'fatal'", 5, trail.OutcomeOk, "SET"), user("bob"), may},
 		{"with a function", says("SELECT set_config('log_min_messages', 'panic', false)", 35, trail.OutcomeOk, "SELECT"), nil, may},
@@ -88,7 +88,7 @@ func TestRecordsOfLevelsSpareTheTexts(t *testing.T) {
 	}
 	type extra = map[int]func(*writer, *trailtest.Session) []*trailtest.Record
 	records := []string{MinMessages + "_of_sessions", "recorded"}
-	const may, hid = `may have set log_min_messages at`, `of user "alice" were not recorded in 1 session: log_min_messages = "panic", set by session`
+	const may, hid = `may have set log_min_messages at`, `of user "alice" were not recorded in session 6b0202d9.fa1 (2026-11-21T20:57:13.000000Z): log_min_messages = "panic", set by session`
 	for _, one := range []struct {
 		name string
 		small

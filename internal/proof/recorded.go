@@ -223,7 +223,10 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 	if begins && len(c.runs) > 0 && c.runs[0].time > c.asked.since && c.runs[0].time-c.asked.since < soon {
 		c.asked.since = c.runs[0].time
 	}
-	for _, l := range c.lives {
+	for i, l := range c.lives {
+		if i > 0 && len(l.runs) > 0 {
+			l.runs[0].first = true // another server's trail begins with it
+		}
 		if n := len(l.runs); ends && n > 0 { // that the server was stopped at the end of the trail is no gap in it
 			l.stops = slices.DeleteFunc(l.stops, func(one event) bool { return one.name == "stop" && one.time > l.runs[n-1].time })
 		}

@@ -277,7 +277,7 @@ func TestRenamesThatAreNotRecorded(t *testing.T) {
 		}}}.write(t)
 	}
 	excepts(t, ofRole("steno.mandatory", "connect, setting"), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} },
-		`class ddl, role of user "bob" were not recorded in 1 session: steno.log = "none", set by role`)
+		`class ddl, role of user "bob" were not recorded in session 6b0202d9\.\w+ \(2026-11-21T\S+Z\): steno.log = "none", set by role`)
 	excepts(t, ofRole(), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} }, "")
 }
 

@@ -22,7 +22,7 @@ type Demands struct {
 func (v *verifier) demand(d *Demands) {
 	r := v.report
 	if d.NoLoss && r.GapRecords > 0 {
-		r.Fail("%s were lost, according to %s", plural(int(r.LostRecords), "record"), plural(int(r.GapRecords), "gap record"))
+		r.Fail("%s lost, according to %s", plural(int(r.LostRecords), "record"), plural(int(r.GapRecords), "gap record"))
 	}
 	if d.MaxAge == 0 {
 		return
