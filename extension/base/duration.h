@@ -39,6 +39,23 @@ steno_wall(uint64 ticks)
 	return steno_my.wall_time + (TimestampTz) steno_clock_us(&steno_my.clock, steno_my.wall_ticks, ticks);
 }
 
+/*
+ * Microseconds from a message to some ticks, which are those of now; 0 if the clock was set back meanwhile.  What
+ * looks like a long time may be a clock that was set after the wall's time was read.
+ */
+static inline uint64
+steno_us_since(TimestampTz message, uint64 ticks)
+{
+	uint64		us = (uint64) (steno_wall(ticks) - message);
+
+	if (unlikely(us > STENO_WALL_US))
+	{
+		steno_wall_read(ticks);
+		us = (uint64) Max(steno_wall(ticks) - message, 0);
+	}
+	return us;
+}
+
 /* Whether so many ticks are certainly too few to be told apart.  A limit is known from the first statement on. */
 static inline bool
 steno_are_few(uint64 ticks)

@@ -73,7 +73,7 @@ static struct
 {
 	const char *text;			/* that of the message, in whose memory it is; NULL: there is none */
 	TimestampTz time;
-	TimestampTz logged;			/* when its duration was logged; 0: it was not */
+	uint64		took;			/* until its duration was logged; STENO_NONE64: it was not */
 }			parse STENO_SESSION_DATA;
 
 /* The entry of a text; -1: none. */
@@ -88,11 +88,11 @@ find_analyzed(uint64 hash)
 	return -1;
 }
 
-/* The time on the wall now. */
-static inline TimestampTz
-wall_now(void)
+/* Microseconds since the Parse has come. */
+static inline uint64
+since_parse(void)
 {
-	return steno_wall(steno_clock_ticks(&steno_my.clock));
+	return steno_us_since(parse.time, steno_clock_ticks(&steno_my.clock));
 }
 
 /*
@@ -102,7 +102,7 @@ wall_now(void)
 STENO_HOT static void
 parse_ended(void *arg)
 {
-	TimestampTz us = (parse.logged != 0 ? parse.logged : wall_now()) - parse.time;
+	uint64		us = parse.took != STENO_NONE64 ? parse.took : since_parse();
 	const char *text = parse.text;
 	uint64		hash;
 	int			i;
@@ -113,7 +113,7 @@ parse_ended(void *arg)
 	hash = hash_of(text);
 	i = find_analyzed(hash);
 	if (i >= 0)
-		analyzed[i].us = steno_short_us((uint64) analyzed[i].us + Max(us, 0));
+		analyzed[i].us = steno_short_us((uint64) analyzed[i].us + us);
 	if (i >= 0 || us < WORTH_US)
 		return;
 	last_analyzed = (last_analyzed + 1) % ANALYZED;
@@ -131,7 +131,7 @@ steno_parse_logged(const ErrorData *edata)
 {
 	if (unlikely(parse.text != NULL) && edata->elevel == LOG && edata->message_id != NULL &&
 		strncmp(edata->message_id, "duration: ", strlen("duration: ")) == 0)
-		parse.logged = wall_now();
+		parse.took = since_parse();
 }
 
 static MemoryContextCallback parse_callback = {.func = parse_ended};
@@ -148,7 +148,7 @@ analyzed_parse(const char *text)
 		MemoryContextRegisterResetCallback(MessageContext, &parse_callback);
 	parse.text = text;
 	parse.time = steno_private.statement_start();
-	parse.logged = 0;
+	parse.took = STENO_NONE64;
 }
 
 /*
@@ -215,9 +215,9 @@ add_planning(StenoStatement *s)
 	else if (steno_private.ahead.message != steno_my.begun_message)
 	{
 		/* in a Bind, which has read the parameters before */
-		TimestampTz us = steno_wall(s->start) - steno_private.ahead.message;
+		int64		us = (int64) steno_us_since(steno_private.ahead.message, s->start);
 
-		us -= steno_clock_us(&steno_my.clock, steno_private.ahead.end, s->start);
+		us -= (int64) steno_clock_us(&steno_my.clock, steno_private.ahead.end, s->start);
 		s->ahead = steno_short_us(Max(us, 0));
 	}
 	if (took >= STENO_TOLD_APART)

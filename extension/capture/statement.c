@@ -268,7 +268,6 @@ static pg_attribute_always_inline void
 take_time(StenoStatement *s, bool of_client)
 {
 	TimestampTz message = steno_private.statement_start();
-	TimestampTz now;
 
 	s->start = steno_clock_ticks(&steno_my.clock);
 	s->stopped = 0;
@@ -279,18 +278,17 @@ take_time(StenoStatement *s, bool of_client)
 	s->plan = 0;
 	s->commit = 0;
 	s->pauses = false;
-	now = steno_wall(s->start);
 	steno_my.anchor_time = message;
 	if (likely(of_client && steno_my.begun_message != message))
 	{
 		steno_my.begun_message = message;
 		s->time = message;
-		s->before = steno_short_us(Max(now - message, 0));
+		s->before = steno_short_us(steno_us_since(message, s->start));
 		return;
 	}
 	if (of_client && steno_my.ended_message == message)
 		s->before = steno_short_us(steno_clock_us(&steno_my.clock, steno_my.ended_ticks, s->start));
-	s->time = Max(now - s->before, message);
+	s->time = Max(steno_wall(s->start) - s->before, message);
 }
 
 /* Number the next statement of a client. */
