@@ -71,8 +71,9 @@ steno_open_commits_alone(const StenoStatement *s)
 
 /*
  * A statement has ended, and commits next.  Its record is staged already, or is
- * passed as record and staged now or, if it is too big, copied.  False if there is
- * no space for it: the caller must wait, and a canceled wait fails the statement.
+ * passed as record and staged now, when there is room, or, if it is too big, copied.
+ * False if there is none: the wait was canceled, which fails the statement, or it is
+ * not waited for.
  */
 STENO_HOT bool
 steno_open_defer_record(StenoStatement *s, const StenoRecord *record)
@@ -80,7 +81,7 @@ steno_open_defer_record(StenoStatement *s, const StenoRecord *record)
 	if (unlikely(record != NULL))
 	{
 		StenoCopy  *copy = NULL;
-		bool		staged = steno_stage_record(record);
+		bool		staged = steno_stage_ended(record);
 
 		if (!staged)
 		{

@@ -36,6 +36,7 @@ extern void steno_gap_save(const StenoRecord *end);
 /* ---- staged.c ---- */
 
 extern bool steno_stage_record(const StenoRecord *record);
+extern bool steno_stage_ended(const StenoRecord *record);
 extern bool steno_stage_query(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
 							  const StenoParams *params);
 extern bool steno_stage_repeated(const StenoStatement *s, StenoKept *k, const StenoParams *params);
