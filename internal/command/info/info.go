@@ -35,7 +35,9 @@ type Options struct {
 	IO     *iostreams.IOStreams
 	Trails []string
 	Format string
-	Detail bool
+	// TimeZone is that in which text shows times.
+	TimeZone string
+	Detail   bool
 	query.KeyOptions
 }
 
@@ -67,6 +69,7 @@ The exit code is 1 if a header is damaged, and 3 if a file cannot be read. Only
 	}
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	cmdutil.AddFormat(cmd, &opts.Format)
+	flags.AddZone(cmd, &opts.TimeZone)
 	cmd.Flags().BoolVar(&opts.Detail, "detail", false, "read all records and count them by kind, class, user and database")
 	return cmdutil.ReadsOnly(cmd)
 }
@@ -167,6 +170,10 @@ func infoRun(ctx context.Context, opts *Options) error {
 	if err := iostreams.CheckFormat(opts.Format); err != nil {
 		return err
 	}
+	text, err := flags.TextWriter(opts.IO.Out, opts.TimeZone, opts.Format)
+	if err != nil {
+		return err
+	}
 	t, err := opts.OpenEncrypted(opts.Trails)
 	if err != nil {
 		return err
@@ -228,7 +235,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 		e.SetEscapeHTML(false)
 		err = e.Encode(info)
 	} else {
-		err = info.writeText(opts.IO.Out)
+		err = info.writeText(text, text != opts.IO.Out)
 	}
 	if err == nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -418,7 +425,7 @@ func countBlock(files *trail.Files, ref *trail.BlockRef, b *trail.Block, d *Deta
 	return err
 }
 
-func (i *Info) writeText(out io.Writer) error {
+func (i *Info) writeText(out io.Writer, zoned bool) error {
 	var b strings.Builder
 	t := &i.Totals
 	fmt.Fprintf(&b, "trail     %s\n", render.Safe(strings.Join(i.Trail, " ")))
@@ -437,7 +444,11 @@ func (i *Info) writeText(out io.Writer) error {
 		}
 	}
 	encrypted := slices.ContainsFunc(i.Segments, func(s Segment) bool { return s.KeyID != "" })
-	b.WriteString("\n  stream    segment   blocks      records     bytes  ratio  first time                   server")
+	width := len(render.Time(0))
+	if zoned {
+		width += len("+00:00") - len("Z")
+	}
+	fmt.Fprintf(&b, "\n  stream    segment   blocks      records     bytes  ratio  %-*s  server", width, "first time")
 	if encrypted {
 		b.WriteString("   encrypted with")
 	}
@@ -445,7 +456,7 @@ func (i *Info) writeText(out io.Writer) error {
 	for _, s := range i.Segments {
 		first := s.First
 		if first == "" {
-			first = "-"
+			first = fmt.Sprintf("%-*s", width, "-")
 		}
 		server := s.ServerVersion
 		if server == "" {
@@ -458,7 +469,7 @@ func (i *Info) writeText(out io.Writer) error {
 			}
 			server = fmt.Sprintf("%-7s  %s", server, key)
 		}
-		fmt.Fprintf(&b, "%8d %10d %8s %12s %9s %6.2f  %-27s  %s\n", s.Stream, s.Segment, humanize.Comma(s.Blocks), humanize.Comma(s.Records), humanize.Bytes(uint64(s.Bytes)), s.Ratio, first, server)
+		fmt.Fprintf(&b, "%8d %10d %8s %12s %9s %6.2f  %s  %s\n", s.Stream, s.Segment, humanize.Comma(s.Blocks), humanize.Comma(s.Records), humanize.Bytes(uint64(s.Bytes)), s.Ratio, first, server)
 		for _, e := range s.Errors {
 			fmt.Fprintf(&b, "         ! %s\n", render.Safe(e))
 		}

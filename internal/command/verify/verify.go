@@ -27,12 +27,14 @@ import (
 
 // Options are verify's.
 type Options struct {
-	IO      *iostreams.IOStreams
-	Trails  []string
-	Format  string
-	Keys    []string
-	Anchors []string
-	Rings   []string
+	IO     *iostreams.IOStreams
+	Trails []string
+	Format string
+	// TimeZone is that in which text shows times.
+	TimeZone string
+	Keys     []string
+	Anchors  []string
+	Rings    []string
 	// AcknowledgedBy are files of the public keys of those who may acknowledge problems.
 	AcknowledgedBy []string
 	FailOnLoss     bool
@@ -105,6 +107,7 @@ that does nothing writes nothing.`,
 	}
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	cmdutil.AddFormat(cmd, &opts.Format)
+	flags.AddZone(cmd, &opts.TimeZone)
 	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
 	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- for standard input); repeatable")
 	cmd.Flags().StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
@@ -116,6 +119,10 @@ that does nothing writes nothing.`,
 
 func verifyRun(ctx context.Context, opts *Options) error {
 	if err := iostreams.CheckFormat(opts.Format); err != nil {
+		return err
+	}
+	text, err := flags.TextWriter(opts.IO.Out, opts.TimeZone, opts.Format)
+	if err != nil {
 		return err
 	}
 	keys, anchors, err := seal.LoadTrust(opts.Keys, opts.Anchors, opts.IO.In)
@@ -145,7 +152,7 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	if opts.Format == "json" {
 		err = report.WriteJSON(opts.IO.Out)
 	} else {
-		err = report.WriteText(opts.IO.Out, opts.IO.ColorEnabled())
+		err = report.WriteText(text, opts.IO.ColorEnabled())
 	}
 	return exit.Verdict(exit.Found(report.Damaged() || len(report.Failed) > 0, len(report.Unreadable) > 0), err)
 }
