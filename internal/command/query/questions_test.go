@@ -87,7 +87,7 @@ func fromEnvironment(t *testing.T, name string, otherwise int) int {
 
 // randomTrail is a trail, and what a plain reader knows of it.
 type randomTrail struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string
 	copied  string // trail of another server, whose data directory is a copy; empty: there is none
 	key     string // file of the public key
@@ -223,8 +223,41 @@ func randomRecord(r *rand.Rand, s *trailtest.Session, at int64) *trailtest.Recor
 // Records may be lost, and the end may not be sealed. The second stream may be that of another server, whose data directory
 // is a copy: its trail has what the first stream had then.
 func makeTrail(t *testing.T, r *rand.Rand) *randomTrail {
+	x := writeTrail(t, r, filepath.Join(t.TempDir(), "trail"), false)
+	out, code := x.steno(nil, "cat", "--format", "json")
+	if code != 0 {
+		t.Fatal(out)
+	}
+	for _, text := range splitLines(out) {
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		l := line{text: text}
+		if err := d.Decode(&l.record); err != nil {
+			t.Fatal(err)
+		}
+		x.lines = append(x.lines, l)
+	}
+	if x.copied != "" {
+		whole := x.linesOf(x.dir) + x.linesOf(filepath.Join(x.copied, "1"))
+		if len(x.lines) != whole {
+			t.Fatalf("seed of trail %s: %d lines with the copy's trail, want %d", x.dir, len(x.lines), whole)
+		}
+	}
+	io, _, _, _ := iostreams.Test()
+	o := &Options{IO: io, Format: "csv", CSVSafe: true, MemoryLimit: "512MiB", TimeZone: "UTC"}
+	s, err := o.open(&inputs{trails: x.dirs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.db = s.db
+	t.Cleanup(s.db.Close)
+	return x
+}
+
+// writeTrail writes the trail of makeTrail; whole: verify finds nothing wrong with it.
+func writeTrail(t testing.TB, r *rand.Rand, dir string, whole bool) *randomTrail {
 	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	x := &randomTrail{t: t, dir: filepath.Join(t.TempDir(), "trail"), key: filepath.Join(t.TempDir(), "key.pub"), minutes: 20 + r.IntN(40)}
+	x := &randomTrail{t: t, dir: dir, key: filepath.Join(t.TempDir(), "key.pub"), minutes: 20 + r.IntN(40)}
 	public, err := seal.EncodePublic(private.Public().(ed25519.PublicKey))
 	if err != nil {
 		t.Fatal(err)
@@ -280,6 +313,9 @@ func makeTrail(t *testing.T, r *rand.Rand) *randomTrail {
 			for i := range r.IntN(4) {
 				s := pick(r, sessions)
 				record := randomRecord(r, s, at(float64(m))+int64(i)*1000)
+				for whole && (record.Outcome == trail.OutcomeInterrupted || record.Kind == trail.KindAuthFailed) { // its session goes on
+					record = randomRecord(r, s, record.Time)
+				}
 				last[s]++
 				if gaps && oneIn(r, 20) {
 					record.Seq = last[s] + 3
@@ -304,33 +340,6 @@ func makeTrail(t *testing.T, r *rand.Rand) *randomTrail {
 			w.Seal(at(float64(x.minutes)), seal.ReasonStop, nil)
 		}
 	}
-	out, code := x.steno(nil, "cat", "--format", "json")
-	if code != 0 {
-		t.Fatal(out)
-	}
-	for _, text := range splitLines(out) {
-		d := json.NewDecoder(strings.NewReader(text))
-		d.UseNumber()
-		l := line{text: text}
-		if err := d.Decode(&l.record); err != nil {
-			t.Fatal(err)
-		}
-		x.lines = append(x.lines, l)
-	}
-	if x.copied != "" {
-		whole := x.linesOf(x.dir) + x.linesOf(filepath.Join(x.copied, "1"))
-		if len(x.lines) != whole {
-			t.Fatalf("seed of trail %s: %d lines with the copy's trail, want %d", x.dir, len(x.lines), whole)
-		}
-	}
-	io, _, _, _ := iostreams.Test()
-	o := &Options{IO: io, Format: "csv", CSVSafe: true, MemoryLimit: "512MiB", TimeZone: "UTC"}
-	s, err := o.open(&inputs{trails: x.dirs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x.db = s.db
-	t.Cleanup(s.db.Close)
 	return x
 }
 
