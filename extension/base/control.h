@@ -145,10 +145,19 @@ typedef struct StenoRoleChanges
  * What all processes of the server share, beside the rings: in PostgreSQL's shared memory,
  * created by the postmaster, and made anew when it restarts its processes after a crash.
  */
+/* What is not in the trail, and nothing else may tell of: steno.status. */
+typedef struct StenoLosses
+{
+	uint64		refused;		/* statements */
+	uint64		dropped;		/* records, by sessions */
+	uint64		lost;			/* records of processes without a ring */
+} StenoLosses;
+
 typedef struct StenoControl
 {
 	ConditionVariable answered; /* a writer has changed one of its done */
 	_Atomic uint64_t lost;		/* records for which there was no ring */
+	StenoLosses losses_before;	/* in earlier runs of the server: set by the postmaster */
 	_Atomic uint64_t written;	/* blocks of all writers, except those of seals alone */
 	_Atomic uint32_t hooks_told;	/* a bit for each hook of another library of which the log says so */
 	_Atomic uint32_t shutdown_asked;	/* by a writer: steno.on_failure */
@@ -193,6 +202,8 @@ steno_writer_runs(const StenoWriterControl *control)
 }
 
 extern StenoRings steno_rings;
+
+extern void steno_losses(StenoLosses *losses);
 
 /*
  * Run steno.alert_command in a process that is not a writer; set by writer/alert.c in the

@@ -159,3 +159,17 @@ steno_require_active(void)
 				 errmsg("pg_steno is not active"),
 				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" and restart the server.")));
 }
+
+/* What was lost so far, in all runs of this server. */
+void
+steno_losses(StenoLosses *losses)
+{
+	uint32		i;
+
+	*losses = steno_control->losses_before;
+	losses->lost += atomic_load(&steno_control->lost);
+	for (i = 0; i < steno_rings.nwriters; i++)
+		losses->refused += atomic_load(&steno_control->writers[i].health.refused);
+	for (i = 0; i < steno_rings.nrings; i++)
+		losses->dropped += atomic_load(&steno_ring_at(&steno_rings, i)->drops);
+}

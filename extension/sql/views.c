@@ -130,8 +130,7 @@ steno_sql_status(PG_FUNCTION_ARGS)
 	char		worst[STENO_FAILURE_TEXT] = "";
 	WriterState state = WRITER_OK;
 	uint32		disk_free = 0;
-	uint64		refused = 0;
-	uint64		dropped = 0;
+	StenoLosses losses;
 	Datum		values[8];
 	bool		nulls[8] = {0};
 	int			n = 0;
@@ -144,7 +143,6 @@ steno_sql_status(PG_FUNCTION_ARGS)
 		char		text[STENO_FAILURE_TEXT];
 		WriterState its = writer_state(i, text);
 
-		refused += atomic_load(&t->refused);
 		if (disk_free == 0)
 			disk_free = atomic_load(&t->disk_free);
 		if (its > state)
@@ -153,14 +151,13 @@ steno_sql_status(PG_FUNCTION_ARGS)
 			memcpy(worst, text, sizeof(worst));
 		}
 	}
-	for (i = 0; i < steno_rings.nrings; i++)
-		dropped += atomic_load(&steno_ring_at(&steno_rings, i)->drops);
+	steno_losses(&losses);
 	values[n++] = CStringGetTextDatum(state_names[state]);
 	nulls[n] = worst[0] == '\0';
 	values[n++] = CStringGetTextDatum(worst);
-	values[n++] = Int64GetDatum(refused);
-	values[n++] = Int64GetDatum(dropped);
-	values[n++] = Int64GetDatum(atomic_load(&steno_control->lost));
+	values[n++] = Int64GetDatum(losses.refused);
+	values[n++] = Int64GetDatum(losses.dropped);
+	values[n++] = Int64GetDatum(losses.lost);
 	nulls[n] = disk_free == 0;
 	values[n++] = Float8GetDatum((disk_free - 1.0) / 100);
 	values[n++] = CStringGetTextDatum(steno_directory);

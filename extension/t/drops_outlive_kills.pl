@@ -227,7 +227,7 @@ use Test::More;
 
 	foreach my $how ('stop', 'kill_before_write.0', 'kill_after_write.0')
 	{
-		my ($watch, $client, $dropped, @gaps, %last);
+		my ($watch, $client, $before, $dropped, @gaps, %last);
 		my $named = 0;
 
 		$faults->start($node);
@@ -236,6 +236,8 @@ use Test::More;
 		$client = Steno::Client->new($node, application_name => 'drops');
 		$client->query("SELECT 'before'");
 		$watch->query('SELECT steno.flush()') if $how ne 'stop' || $watch->query('CREATE EXTENSION pg_steno');
+		# of the runs before
+		$before = $how eq 'stop' ? 0 : $watch->value('SELECT dropped FROM steno.status');
 		$faults->set('write_fails');
 		wait_until 'the writer cannot write', sub {
 			$client->query("SELECT '" . filler(500) . "'");
@@ -245,7 +247,7 @@ use Test::More;
 		$client->query("SELECT '" . filler(500) . "'") foreach 1 .. 100;
 		$client->quit;
 		wait_until 'it has gone', sub { !kill 0, $client->{pid} };
-		$dropped = $watch->query('SELECT dropped FROM steno.status')->{rows}[0][0];
+		$dropped = $watch->value('SELECT dropped FROM steno.status') - $before;
 		if ($how eq 'stop')
 		{
 			$faults->unset('write_fails');

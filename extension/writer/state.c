@@ -19,7 +19,8 @@
  *	 last block that was surely on disk; how many came after it is unknown.
  *
  * The sector after the entries has where the server's WAL ended at its last stop
- * (base/last_stop.c), and the last one of which trail's directory all of this is.  When a
+ * (base/last_stop.c), the next one of which trail's directory all of this is, and the last
+ * one what was lost in all runs; writer 0 writes that once a second, if it has changed.  When a
  * run begins with another directory, the state of the former one is kept in a file of its
  * own, until that trail is used again (use_state_of_trail).
  *
@@ -55,7 +56,9 @@
 #define STOP_SECTOR (1 + STENO_MAX_WRITERS)
 /* Sector of the trail, after that. */
 #define TRAIL_SECTOR (STOP_SECTOR + 1)
-#define STATE_SIZE (STATE_SECTOR * (TRAIL_SECTOR + 1))
+/* Sector of losses. */
+#define LOSSES_SECTOR (TRAIL_SECTOR + 1)
+#define STATE_SIZE (STATE_SECTOR * (LOSSES_SECTOR + 1))
 
 /*
  * The first sector: which server has written the trail.  The postmaster writes it
@@ -121,6 +124,14 @@ typedef struct StateStop
 	StenoStop	stop;
 	uint64		sum;
 } StateStop;
+
+/* What was lost in the runs of this server. */
+typedef struct StateLosses
+{
+	uint64		magic;
+	StenoLosses losses;
+	uint64		sum;
+} StateLosses;
 
 StaticAssertDecl(sizeof(StateHeader) <= STATE_SECTOR && sizeof(StateEntry) <= STATE_SECTOR &&
 				 sizeof(StateTrail) <= STATE_SECTOR, "one sector each");
@@ -212,6 +223,26 @@ write_state_trail(int fd, const StenoTrailPlace *place)
 	StateTrail	s = {.place = *place};
 
 	return write_state_sector(fd, TRAIL_SECTOR, &s, sizeof(s), offsetof(StateTrail, sum));
+}
+
+/* None if there is no such sector yet. */
+static void
+read_state_losses(int fd, StenoLosses *losses)
+{
+	StateLosses s;
+
+	if (read_state_sector(fd, LOSSES_SECTOR, &s, sizeof(s), offsetof(StateLosses, sum)))
+		*losses = s.losses;
+	else
+		memset(losses, 0, sizeof(*losses));
+}
+
+static bool
+write_state_losses(int fd, const StenoLosses *losses)
+{
+	StateLosses s = {.losses = *losses};
+
+	return write_state_sector(fd, LOSSES_SECTOR, &s, sizeof(s), offsetof(StateLosses, sum));
 }
 
 static bool
@@ -455,6 +486,7 @@ make_state_file(int from, const StateHeader *was, bool elsewhere, const StenoSto
 				const char *path)
 {
 	StateHeader h = *was;
+	StenoLosses losses;
 	char		new[MAXPGPATH];
 	int			fd;
 	int			i;
@@ -474,7 +506,9 @@ make_state_file(int from, const StateHeader *was, bool elsewhere, const StenoSto
 		if (!write_state_entry(fd, i, &s))
 			refuse_state_file(new);
 	}
-	if (!write_state_stop(fd, stop) || !write_state_trail(fd, place) || !write_state_header(fd, &h) ||
+	read_state_losses(from, &losses);
+	if (!write_state_stop(fd, stop) || !write_state_trail(fd, place) || !write_state_losses(fd, &losses) ||
+		!write_state_header(fd, &h) ||
 		ftruncate(fd, STATE_SIZE) != 0 || pg_fsync(fd) != 0)
 		refuse_state_file(new);
 	close(fd);
@@ -594,6 +628,11 @@ steno_state_begin_run(uint64 ring_file, bool first)
 			refuse_state_file(path);
 	}
 	if (reason != STENO_BRANCH_NONE && !write_state_stop(fd, &no_stop))
+		refuse_state_file(path);
+	/* those of a server whose copy this is are its own */
+	if (reason == STENO_BRANCH_NONE)
+		read_state_losses(fd, &steno_control->losses_before);
+	if (!write_state_losses(fd, &steno_control->losses_before))
 		refuse_state_file(path);
 	if (place.hash != 0 && !write_state_trail(fd, &place))
 		refuse_state_file(path);
@@ -838,6 +877,26 @@ steno_state_stop(const StenoStop *stop)
 {
 	if (state_file >= 0)
 		(void) (write_state_stop(state_file, stop) && pg_fdatasync(state_file) == 0);
+}
+
+/*
+ * Keep what was lost so far, by writer 0: each second, if it has changed; now 0: at once, because it ends.  If that
+ * fails, the next run counts from what was kept before.
+ */
+void
+steno_state_losses(TimestampTz now)
+{
+	static StenoLosses kept;
+	static TimestampTz last;
+	StenoLosses losses;
+
+	/* the clock may have been set back */
+	if (state_file < 0 || (now != 0 && now >= last && now - last < USECS_PER_SEC))
+		return;
+	last = now;
+	steno_losses(&losses);
+	if (memcmp(&losses, &kept, sizeof(losses)) != 0 && write_state_losses(state_file, &losses))
+		kept = losses;
 }
 
 /* Where the WAL ended at the last stop, which only one start may be told; false if that is not known. */

@@ -447,7 +447,10 @@ make_pass(StenoWriter *w, StenoDrain *live)
 	if (!w->stream.dirty)
 		answer_request(&w->served_flush, flush, &w->control->flush_done);
 	if (w->number == 0 && !steno_process_must_end())
+	{
 		steno_retention(w);
+		steno_state_losses(now);
+	}
 	return atomic_load(&w->control->blocks) != blocks;
 }
 
@@ -565,6 +568,8 @@ steno_writer_main(Datum main_arg)
 	make_passes(w, &live);
 
 	record_outage(w);
+	if (w->number == 0)
+		steno_state_losses(0);
 	if (steno_process_run_ends())
 		steno_process_end_lingering(w);
 	if (w->number == 0 && steno_process_run_ends())

@@ -267,6 +267,7 @@ extern bool steno_state_settle_unused(int writer, const StenoBranch *branch, Ste
 #define STENO_IDENTITY_PAIRS 6
 extern int	steno_state_identity(const char **pairs);
 
+extern void steno_state_losses(TimestampTz now);
 extern void steno_state_stop(const StenoStop *stop);
 extern bool steno_state_take_stop(StenoStop *stop);
 

@@ -1,3 +1,5 @@
+// Times in the text of commands, in another zone.
+
 package render
 
 import (

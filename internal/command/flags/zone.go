@@ -1,3 +1,5 @@
+// The zone in which commands show times.
+
 package flags
 
 import (
