@@ -141,10 +141,6 @@ typedef struct StenoRoleChanges
 	_Atomic uint32_t dropped[STENO_ROLE_COUNTERS];	/* by number: how often a role was dropped */
 } StenoRoleChanges;
 
-/*
- * What all processes of the server share, beside the rings: in PostgreSQL's shared memory,
- * created by the postmaster, and made anew when it restarts its processes after a crash.
- */
 /* What is not in the trail, and nothing else may tell of: steno.status. */
 typedef struct StenoLosses
 {
@@ -153,6 +149,10 @@ typedef struct StenoLosses
 	uint64		lost;			/* records of processes without a ring */
 } StenoLosses;
 
+/*
+ * What all processes of the server share, beside the rings: in PostgreSQL's shared memory,
+ * created by the postmaster, and made anew when it restarts its processes after a crash.
+ */
 typedef struct StenoControl
 {
 	ConditionVariable answered; /* a writer has changed one of its done */

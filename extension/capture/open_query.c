@@ -484,15 +484,19 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 /* ---- how long the commit takes ---- */
 
 /*
- * A statement has ended, and its record waits for the commit.  With the simple protocol, that comes at once.
- * With the extended one, it comes with the client's Sync, for which nothing says when it has arrived.
+ * A statement has ended, and its record waits for the commit.  With the simple protocol, that comes at once, or, if
+ * the record was made only now, when there was room for it: to wait for that is no part of the commit.  With the
+ * extended one, it comes with the client's Sync, for which nothing says when it has arrived.
  */
 STENO_HOT void
-steno_open_defers(const StenoStatement *s)
+steno_open_defers(const StenoStatement *s, bool made)
 {
 	Portal		portal = *steno_private.active_portal;
 
-	commit_begun = portal != NULL && portal->visible ? 0 : s->stopped;
+	if (portal != NULL && portal->visible)
+		commit_begun = 0;
+	else
+		commit_begun = unlikely(made) ? steno_clock_ticks(&steno_my.clock) : s->stopped;
 }
 
 /* The transaction is about to commit: what its deferred triggers run comes first, if they run anything. */

@@ -104,7 +104,7 @@ steno_open_defer_record(StenoStatement *s, const StenoRecord *record)
 	s->portal_watched = false;
 	if (s->stopped == 0)
 		s->stopped = steno_my.ended_ticks;
-	steno_open_defers(s);
+	steno_open_defers(s, record != NULL);
 	return true;
 }
 

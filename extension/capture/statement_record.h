@@ -227,7 +227,7 @@ extern void steno_open_begin(void);
 extern void steno_open_leave_entry(void);
 extern void steno_open_fetched(QueryDesc *query);
 extern void steno_open_keep(StenoStatement *s);
-extern void steno_open_defers(const StenoStatement *s);
+extern void steno_open_defers(const StenoStatement *s, bool made);
 extern void steno_open_commits(void);
 extern void steno_open_committed(void);
 extern bool steno_open_fail_waiting(const ErrorData *edata);

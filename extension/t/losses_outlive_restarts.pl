@@ -9,6 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
 use Steno::Client;
+use Steno::Faults;
 use Test::More;
 
 my $node = new_node(
@@ -25,6 +26,19 @@ sub losses
 	return Steno::Client->new($of)->value('SELECT dropped FROM steno.status');
 }
 
+# Drops records until there are more than so many.
+sub drop_until
+{
+	my ($c, $more) = @_;
+
+	foreach (1 .. 1000)
+	{
+		$c->value("SELECT '" . 'x' x 500 . "'");
+		return if $c->value('SELECT dropped FROM steno.status') > $more;
+	}
+	die 'nothing is dropped';
+}
+
 # Drops some records; returns how many in all runs.
 sub drop
 {
@@ -35,11 +49,7 @@ sub drop
 	$c->query(q{SET steno.delivery = 'drop'});
 	$before = $c->value('SELECT dropped FROM steno.status');
 	stop_process($writer);
-	foreach (1 .. 1000)
-	{
-		$c->value("SELECT '" . 'x' x 500 . "'");
-		last if $c->value('SELECT dropped FROM steno.status') > $before + 10;
-	}
+	drop_until($c, $before + 10);
 	continue_process($writer);
 	$c->query(q{SET steno.delivery = 'wait'});
 	$c->value('SELECT steno.flush()');
@@ -52,10 +62,10 @@ sub drop
 # Waits until the state file, whose last sector it is, has this number of dropped records.
 sub is_kept
 {
-	my ($dropped) = @_;
+	my ($dropped, $of) = @_;
 
 	return wait_until 'it is kept',
-	  sub { (unpack 'x8 Q Q', substr slurp_file($node->data_dir . '/pg_steno.state'), -512)[1] == $dropped };
+	  sub { (unpack 'x8 Q Q', substr slurp_file(($of // $node)->data_dir . '/pg_steno.state'), -512)[1] == $dropped };
 }
 
 is(losses($node), 0, 'a new server has lost nothing');
@@ -91,4 +101,24 @@ $node->append_conf('postgresql.conf', "steno.directory = '$other'");
 $node->restart;
 is(losses($node), $n, 'and with another directory of the trail, the server has lost what it had');
 $node->stop;
+
+# While the trail cannot be written, more is lost than ever.
+my $faults = Steno::Faults->new;
+my $failing = new_node('failing', start => 0, conf => "steno.ring_size = 16kB\n");
+
+$faults->start($failing);
+value($failing, 'CREATE EXTENSION pg_steno');
+my $c = Steno::Client->new($failing);
+$c->query(q{SET steno.delivery = 'drop'});
+$faults->set('write_fails');
+drop_until($c, 10);
+$c->query(q{SET steno.log = 'none'});
+$n = $c->value('SELECT dropped FROM steno.status');
+is_kept($n, $failing);
+is($c->value('SELECT state FROM steno.status'), 'failing', 'it is kept while the trail cannot be written');
+kill_server($failing);
+$faults->unset('write_fails');
+$faults->start($failing);
+is(losses($failing), $n, 'and known after a kill');
+$failing->stop;
 done_testing();

@@ -493,6 +493,8 @@ serve_while_failing(StenoWriter *w)
 	end_stall(w);
 	publish_failing(w);
 	steno_alert_check();
+	if (w->number == 0)
+		steno_state_losses(GetCurrentTimestamp());
 }
 
 /*

@@ -134,7 +134,7 @@ typedef struct StateLosses
 } StateLosses;
 
 StaticAssertDecl(sizeof(StateHeader) <= STATE_SECTOR && sizeof(StateEntry) <= STATE_SECTOR &&
-				 sizeof(StateTrail) <= STATE_SECTOR, "one sector each");
+				 sizeof(StateTrail) <= STATE_SECTOR && sizeof(StateLosses) <= STATE_SECTOR, "one sector each");
 StaticAssertDecl(offsetof(StateEntry, from) == 136 && offsetof(StateEntry, sum) == 456, "layout of the state file");
 
 static const StenoStop no_stop;

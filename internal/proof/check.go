@@ -665,10 +665,11 @@ func (c *checker) otherServers() {
 	}
 }
 
-// goesOn says whether the proof has what the server that a copy was made of has recorded since, in the range.
+// goesOn says whether the proof has what the server that a copy was made of has recorded in the range: that stream was
+// sealed after it. If that seal is one of those that were copied, the range had ended before.
 func (c *checker) goesOn(b trail.Branch) bool {
 	i := slices.IndexFunc(c.streams, func(st *stream) bool { return st.number == b.Stream })
-	return i >= 0 && c.streams[i].block > b.Block && c.streams[i].until >= c.asked.until
+	return i >= 0 && c.streams[i].until >= c.asked.until
 }
 
 func (c *checker) uncovered(format string, args ...any) {

@@ -338,7 +338,7 @@ func (p *period) when(a *asked) string {
 
 func (p *period) after() string {
 	if p.reloaded {
-		return ", nor later in what sessions were running then"
+		return ", and in sessions that were running a statement then until that had ended"
 	}
 	return ""
 }

@@ -4,6 +4,8 @@ package proof
 
 import (
 	"context"
+	"encoding/hex"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -71,6 +73,43 @@ func TestTheOriginalStopsAndItsCopyGoesOn(t *testing.T) {
 	// Before the copy began, there is one server, whose trail must reach beyond the range.
 	if r := proved(t, twinsUntil(t, nil, nil, 15), question(t, 10, 17, false, ofSalary)); r.Proved {
 		t.Errorf("proved: %+v", r)
+	}
+}
+
+// TestACopyHasNotWhatItsOriginalRecorded: the trail of a copy alone proves nothing of the original after the last seal that
+// was copied, and everything before it.
+func TestACopyHasNotWhatItsOriginalRecorded(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "trail")
+	var branch []string
+	for number, minutes := range [][2]int{{0, 20}, {25, 60}} {
+		w := newWriter(t, dir, uint32(number))
+		if number == 1 {
+			w.Put(w.event(25, "branch", branch...))
+		}
+		w.Put(w.starts(float64(minutes[0])))
+		w.Seal(at(float64(minutes[0])), seal.ReasonStart, nil)
+		reader := client(4001+uint32(number), "alice")
+		for minute := minutes[0] + 1; minute < minutes[1]; minute++ {
+			w.Put(reads(reader, float64(minute), "hr.salary"))
+			w.Seal(at(float64(minute)+0.9), "interval", nil)
+			if minute%10 == 9 {
+				w.Rotate(at(float64(minute) + 0.95))
+			}
+		}
+		block, chain := w.Last()
+		branch = []string{"reason", "copy", "stream", "0", "block", fmt.Sprint(block), "found", fmt.Sprint(block), "hash", hex.EncodeToString(chain[:]), "run", "4712"}
+	}
+	for _, test := range []struct {
+		since, until float64
+		lacks        bool
+	}{{5, 10, false}, {15, 19.5, false}, {15, 22, true}, {22, 24, true}, {22, 28, true}, {30, 40, true}} {
+		r := proved(t, dir, question(t, test.since, test.until, false, ofSalary))
+		lacks := slices.ContainsFunc(r.Exceptions, func(e string) bool {
+			return strings.Contains(e, "what the server that it was copied from recorded in stream 0 after block ")
+		})
+		if lacks != test.lacks || r.Complete == test.lacks || len(r.Problems) > 0 {
+			t.Errorf("minutes %g to %g: complete %t, problems %q, exceptions %q", test.since, test.until, r.Complete, r.Problems, r.Exceptions)
+		}
 	}
 }
 

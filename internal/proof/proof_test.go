@@ -119,7 +119,7 @@ func TestExceptions(t *testing.T) {
 		{name: "mandatory", small: small{settings: []string{"steno.log", "none", "steno.mandatory", "all"}}},
 		{name: "class off before", small: small{extra: extra{5: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.Session, 5, "steno.log", "all", "none", "server"), setting(w.Session, 5.1, "steno.log", "none", "all", "server"))
-		}}}, wants: `were not recorded until \S+, nor later in what sessions were running then: steno.log = "none"`},
+		}}}, wants: `were not recorded until \S+, and in sessions that were running a statement then until that had ended: steno.log = "none"`},
 		{name: "class off before the last start", small: small{extra: extra{5: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.Session, 5, "steno.log", "all", "none", "server"), setting(w.Session, 5.1, "steno.log", "none", "all", "server"), w.event(5.2, "stop"), w.starts(5.3))
 		}}}},

@@ -20,9 +20,6 @@ func AddZone(cmd *cobra.Command, to *string) {
 
 // TextWriter is out, or what shows the times in its text in the zone of --time-zone, which other formats than text refuse.
 func TextWriter(out io.Writer, zone, format string) (io.Writer, error) {
-	if zone == "" {
-		return nil, exit.Usagef("--time-zone is empty")
-	}
 	location, err := query.ParseZone(zone)
 	if err != nil {
 		return nil, exit.Usagef("--time-zone: %w", err)
