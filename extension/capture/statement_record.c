@@ -81,8 +81,12 @@ steno_open_defer_record(StenoStatement *s, const StenoRecord *record)
 	if (unlikely(record != NULL))
 	{
 		StenoCopy  *copy = NULL;
-		bool		staged = steno_stage_ended(record);
+		bool		staged;
 
+		/* before a wait for room */
+		if (s->stopped == 0)
+			s->stopped = steno_my.ended_ticks;
+		staged = steno_stage_ended(record);
 		if (!staged)
 		{
 			copy = steno_record_is_big(record) ? steno_copy_record(record) : NULL;

@@ -218,6 +218,9 @@ wait_for_room(uint32 len)
 		latch_was_set |= sleep_for_room(&nap);
 	}
 	stop_statement_timeout(timed);
+	/* the next statement of the message has not begun before */
+	if (steno_my.ended_message == steno_my.begun_message)
+		steno_my.ended_ticks = steno_clock_ticks(&steno_my.clock);
 	steno_patience_end(&patience, steno_my.writer);
 	if (latch_was_set)
 		SetLatch(MyLatch);

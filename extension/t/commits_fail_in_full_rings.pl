@@ -106,10 +106,11 @@ foreach my $way (sort keys %ways)
 	}
 }
 $watch->value('CREATE TABLE t (a int)');
+$ways{several} = sub { my ($c, $sql) = @_; $c->put('Q', "$sql\n; SELECT 'next'; INSERT INTO t VALUES (0)\0") };
 foreach my $way (sort keys %ways)
 {
 	my $c = Steno::Client->new($node, application_name => "waits $way");
-	my ($last, $r);
+	my ($last, @r);
 
 	$c->value(q{SELECT 'ready'});
 	$watch->value('SELECT steno.flush()');
@@ -119,9 +120,10 @@ foreach my $way (sort keys %ways)
 	continue_process($writer);
 	ok(!$c->finish->{sqlstate}, "$way: a statement that has waited succeeds");
 	$c->quit;
-	($r) = grep { $_->{text} =~ /^INSERT INTO t VALUES \($last\)/ } records($node, kind => 'statement', application => "waits $way");
-	is($r->{outcome}, 'ok', "$way: so says its record");
-	cmp_ok($r->{duration_us} + ($r->{commit_us} // 0), '<', 1e6, "$way: the wait is no work for it");
+	@r = records($node, kind => 'statement', application => "waits $way");
+	is((grep { $_->{text} =~ /^INSERT INTO t VALUES \($last\)/ } @r)[0]{outcome}, 'ok', "$way: so says its record");
+	@r = grep { $_->{duration_us} + ($_->{commit_us} // 0) >= 1e6 } @r;
+	is_deeply([ map { $_->{text} } @r ], [], "$way: the wait is no work for a statement");
 }
 ok($seen{57014}, 'waits of statements were canceled');
 gapless($node, 'no session has gaps');

@@ -100,6 +100,10 @@ my $other = PostgreSQL::Test::Utils::tempdir() . '/trail';
 $node->append_conf('postgresql.conf', "steno.directory = '$other'");
 $node->restart;
 is(losses($node), $n, 'and with another directory of the trail, the server has lost what it had');
+$n = drop();
+$node->append_conf('postgresql.conf', "steno.directory = 'pg_steno'");
+$node->restart;
+is(losses($node), $n, 'and back in the former directory, what it lost in the other one, too');
 $node->stop;
 
 # While the trail cannot be written, more is lost than ever.

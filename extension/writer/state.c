@@ -486,7 +486,6 @@ make_state_file(int from, const StateHeader *was, bool elsewhere, const StenoSto
 				const char *path)
 {
 	StateHeader h = *was;
-	StenoLosses losses;
 	char		new[MAXPGPATH];
 	int			fd;
 	int			i;
@@ -506,9 +505,7 @@ make_state_file(int from, const StateHeader *was, bool elsewhere, const StenoSto
 		if (!write_state_entry(fd, i, &s))
 			refuse_state_file(new);
 	}
-	read_state_losses(from, &losses);
-	if (!write_state_stop(fd, stop) || !write_state_trail(fd, place) || !write_state_losses(fd, &losses) ||
-		!write_state_header(fd, &h) ||
+	if (!write_state_stop(fd, stop) || !write_state_trail(fd, place) || !write_state_header(fd, &h) ||
 		ftruncate(fd, STATE_SIZE) != 0 || pg_fsync(fd) != 0)
 		refuse_state_file(new);
 	close(fd);
@@ -569,9 +566,12 @@ use_state_of_trail(int fd, const StenoTrailPlace *now, bool first)
 			 errdetail("What the server has written in \"%s\" is kept in \"%s\".", t.place.path, kept)));
 }
 
-/* Open the state file of the trail in this directory; create it if there is none. */
+/*
+ * Open the state file of the trail in this directory; create it if there is none.  Also returns what the server has
+ * lost, whichever trail it wrote last.
+ */
 static int
-open_state_of_trail(const StenoTrailPlace *now, bool first)
+open_state_of_trail(const StenoTrailPlace *now, bool first, StenoLosses *losses)
 {
 	char		path[MAXPGPATH];
 	char		kept[MAXPGPATH];
@@ -580,10 +580,15 @@ open_state_of_trail(const StenoTrailPlace *now, bool first)
 	state_path(path);
 	kept_path(kept, now);
 	if (now->hash == 0)
-		return open_or_create_state(path);
+	{
+		fd = open_or_create_state(path);
+		read_state_losses(fd, losses);
+		return fd;
+	}
 	if (access(path, F_OK) != 0 && errno == ENOENT && access(kept, F_OK) == 0)
 		rename_state_file(kept, path);
 	fd = open_or_create_state(path);
+	read_state_losses(fd, losses);
 	use_state_of_trail(fd, now, first);
 	close(fd);
 	return open_or_create_state(path);
@@ -608,7 +613,7 @@ steno_state_begin_run(uint64 ring_file, bool first)
 
 	state_path(path);
 	steno_place_of_trail(&place);
-	fd = open_state_of_trail(&place, first);
+	fd = open_state_of_trail(&place, first, &steno_control->losses_before);
 	identify_self(fd, ring_file, &now);
 	if (!read_state_header(fd, &was))
 		reason = STENO_BRANCH_UNKNOWN;
@@ -630,8 +635,8 @@ steno_state_begin_run(uint64 ring_file, bool first)
 	if (reason != STENO_BRANCH_NONE && !write_state_stop(fd, &no_stop))
 		refuse_state_file(path);
 	/* those of a server whose copy this is are its own */
-	if (reason == STENO_BRANCH_NONE)
-		read_state_losses(fd, &steno_control->losses_before);
+	if (reason != STENO_BRANCH_NONE)
+		memset(&steno_control->losses_before, 0, sizeof(StenoLosses));
 	if (!write_state_losses(fd, &steno_control->losses_before))
 		refuse_state_file(path);
 	if (place.hash != 0 && !write_state_trail(fd, &place))

@@ -97,7 +97,7 @@ var causesOfTimes = []Cause{
 
 var causesOfRecords = []Cause{
 	{"a record that leaves out relations or objects", "what else the statement used; with `--object`", yes, `leaves? out (relations|objects)|lacks relations and objects`},
-	{"a record that leaves out parameters or part of its text", "what they contain; with `--grep`", yes, `leaves out parameters|only the beginning of its text|the value of a parameter|leave out relations, objects, parameters`},
+	{"a record that leaves out parameters or part of its text", "what they contain; with `--grep`", yes, `leaves out parameters|only the beginning of its text|the value of a parameter|leaves? out relations, objects, parameters`},
 	{"a statement that was interrupted, or still running", "its relations, class and duration", isThere, `because the statement had not ended|does not state how long`},
 	{"a statement that was refused before its objects were known", "which they are; with `--object`", isThere, `was refused before it was known`},
 	{"a user or role without a certain name", "whose record it is; with `--user` or `--role`", isThere, `for certain which user or role`},

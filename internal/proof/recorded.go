@@ -205,7 +205,11 @@ func (o *omissions) record(r *trail.Record) {
 }
 
 func (o *omissions) String() string {
-	return fmt.Sprintf("%s leave out relations, objects, parameters or parts of texts, between %s and %s", count(o.records, "record"), render.Time(o.first), render.Time(o.last))
+	leave := "leave"
+	if o.records == 1 {
+		leave = "leaves"
+	}
+	return fmt.Sprintf("%s %s out relations, objects, parameters or parts of texts, between %s and %s", count(o.records, "record"), leave, render.Time(o.first), render.Time(o.last))
 }
 
 // parts says what the range may lack, and when the server did not run. begins and ends say that the range has the

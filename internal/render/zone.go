@@ -3,35 +3,44 @@
 package render
 
 import (
-	"io"
 	"regexp"
+	"strings"
 	"time"
 )
 
-// timeOrQuoted is a time as Time shows it, or what is quoted, which is not ours.
-var timeOrQuoted = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"|\b\d{4,6}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z`)
+// timeOrQuoted is a time as Time shows it, also without microseconds, or what is quoted, which is not ours.
+var timeOrQuoted = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"|\b\d{4,6}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{6})?Z`)
 
-// InZone returns a writer of text for people that shows the times in it, which Time has written, in another zone, with its
-// offset: 2026-11-06T17:00:00.249343+01:00. What is in double quotes stays as it is. Each Write has whole lines.
-func InZone(out io.Writer, zone *time.Location) io.Writer {
-	if zone == nil || zone == time.UTC {
-		return out
+// Zone is the time zone in which text for people shows times; the zero value is UTC.
+type Zone struct{ location *time.Location }
+
+// InZone is a time zone.
+func InZone(location *time.Location) Zone {
+	if location == time.UTC {
+		location = nil
 	}
-	return &zoned{out, clock{zone: zone}}
+	return Zone{location}
 }
 
-type zoned struct {
-	out   io.Writer
-	clock clock
-}
-
-func (z *zoned) Write(text []byte) (int, error) {
-	_, err := z.out.Write(timeOrQuoted.ReplaceAllFunc(text, func(found []byte) []byte {
-		t, err := time.Parse(time.RFC3339Nano, string(found))
+// Times is a sentence of ours with its times in the zone, with its offset: 2026-11-06T17:00:00.249343+01:00. What is in
+// double quotes, such as a name, stays as it is; so must be kept apart whatever else is not ours, such as a path.
+func (z Zone) Times(text string) string {
+	if z.location == nil {
+		return text
+	}
+	return timeOrQuoted.ReplaceAllStringFunc(text, func(found string) string {
+		t, err := time.Parse(time.RFC3339Nano, found)
 		if err != nil { // it is quoted
 			return found
 		}
-		return z.clock.stamp(nil, t.UnixMicro()-unixEpoch*1e6, 'T')
-	}))
-	return len(text), err
+		c := clock{zone: z.location}
+		shown := string(c.stamp(nil, t.UnixMicro()-unixEpoch*1e6, 'T'))
+		if !strings.Contains(found, ".") {
+			shown = strings.Replace(shown, ".000000", "", 1)
+		}
+		return shown
+	})
 }
+
+// Width is that of a time in the zone, as a column of a table.
+func (z Zone) Width() int { return len(z.Times(Time(0))) }

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"strings"
 	"testing"
 	"time"
 )
@@ -22,12 +21,14 @@ func TestTimesAreShownInAnotherZone(t *testing.T) {
 		time.FixedZone("", -5400): "time      2026-10-24T21:00:00.000001-01:30 to 2026-10-25T22:00:00.249343-01:30\n" +
 			`warning: user "2026-10-24T22:30:00.000001Z\" x" since 1999-12-31T22:29:59.999999-01:30` + "\n",
 	} {
-		var b strings.Builder
-		if n, err := InZone(&b, zone).Write([]byte(text)); err != nil || n != len(text) {
-			t.Error(n, err)
+		if got := InZone(zone).Times(text); got != want {
+			t.Errorf("in %s:\n%swant:\n%s", zone, got, want)
 		}
-		if b.String() != want {
-			t.Errorf("in %s:\n%swant:\n%s", zone, b.String(), want)
-		}
+	}
+	if got := InZone(berlin).Times("since=2026-11-29T09:02:02Z"); got != "since=2026-11-29T10:02:02+01:00" {
+		t.Errorf("without microseconds: %s", got)
+	}
+	if got := InZone(berlin).Width(); got != len("2000-01-01T01:00:00.000000+01:00") {
+		t.Errorf("a column has %d characters", got)
 	}
 }

@@ -38,7 +38,7 @@ type Acknowledged struct {
 	Checked bool `json:"signature_checked"`
 }
 
-func (a *Acknowledged) String() string {
+func (a *Acknowledged) line(zone render.Zone) string {
 	signed := "not signed"
 	switch {
 	case a.Checked:
@@ -46,10 +46,12 @@ func (a *Acknowledged) String() string {
 	case a.Key != "":
 		signed = "its signature by key " + a.Key + " was not checked"
 	}
-	return fmt.Sprintf("%s; %s", a.Problem, render.Safe(fmt.Sprintf("by %s at %s, %s: %s", a.By, a.Time, signed, a.Reason)))
+	return fmt.Sprintf("%s; %s", a.Problem.line(zone), render.Safe(fmt.Sprintf("by %s at %s, %s: %s", a.By, zone.Times(a.Time), signed, a.Reason)))
 }
 
-func (p Problem) String() string {
+func (p Problem) String() string { return p.line(render.Zone{}) }
+
+func (p *Problem) line(zone render.Zone) string {
 	var b strings.Builder
 	if p.File != "" {
 		b.WriteString(render.Safe(p.File))
@@ -58,9 +60,9 @@ func (p Problem) String() string {
 	if p.Offset != nil {
 		fmt.Fprintf(&b, "offset %d: ", *p.Offset)
 	}
-	b.WriteString(render.Safe(p.What))
+	b.WriteString(zone.Times(render.Safe(p.What)))
 	if p.Note != "" {
-		b.WriteString("; " + render.Safe(p.Note))
+		b.WriteString("; " + zone.Times(render.Safe(p.Note)))
 	}
 	return b.String()
 }
@@ -149,7 +151,7 @@ func (r *Report) WriteJSON(out io.Writer) error {
 }
 
 // WriteText writes the report for people.
-func (r *Report) WriteText(out io.Writer, color bool) error {
+func (r *Report) WriteText(out io.Writer, color bool, zone render.Zone) error {
 	var b strings.Builder
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
@@ -165,7 +167,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	row("sessions", "%s, %s of them open", humanize.Comma(int64(r.Sessions)), humanize.Comma(int64(r.OpenSessions)))
 	row("bytes", "%s (%s)", humanize.Comma(r.Bytes), humanize.Bytes(uint64(r.Bytes)))
 	if r.First != "" {
-		row("time", "%s to %s", r.First, r.Last)
+		row("time", "%s to %s", zone.Times(r.First), zone.Times(r.Last))
 	}
 	if r.EncryptedBlocks > 0 {
 		row("encrypted", "%s blocks, %s of them not decrypted", humanize.Comma(r.EncryptedBlocks), humanize.Comma(r.UnreadBlocks))
@@ -174,20 +176,20 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		row("dropped", "%s records, counted by gap records: %s", humanize.Comma(int64(r.LostRecords)), humanize.Comma(int64(r.GapRecords)))
 	}
 	for i := range r.Deleted {
-		row("deleted", "%s", &r.Deleted[i])
+		row("deleted", "%s", zone.Times(r.Deleted[i].String()))
 	}
 	for i := range r.Branches {
-		row("branch", "%s", r.Branches[i].line())
+		row("branch", "%s", zone.Times(r.Branches[i].line()))
 	}
 	for i := range r.Seals {
-		row("seals", "%s", r.Seals[i].Line(r.Keyed))
+		row("seals", "%s", zone.Times(r.Seals[i].Line(r.Keyed)))
 	}
 	if r.Anchors > 0 {
 		row("anchors", "%s", humanize.Comma(int64(r.Anchors)))
 	}
 	list := func(title string, problems []Problem, more int) {
-		for _, p := range problems {
-			fmt.Fprintf(&b, "%s: %s\n", title, p)
+		for i := range problems {
+			fmt.Fprintf(&b, "%s: %s\n", title, problems[i].line(zone))
 		}
 		if more > 0 {
 			fmt.Fprintf(&b, "%s: and %s more\n", title, humanize.Comma(int64(more)))
@@ -196,11 +198,11 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	list("warning", r.Warnings, r.MoreWarnings)
 	list("unreadable", r.Unreadable, r.MoreUnreadable)
 	for i := range r.Acknowledged {
-		fmt.Fprintf(&b, "acknowledged: %s\n", &r.Acknowledged[i])
+		fmt.Fprintf(&b, "acknowledged: %s\n", r.Acknowledged[i].line(zone))
 	}
 	list("damage", r.Problems, r.MoreProblems)
 	for _, what := range r.Failed {
-		fmt.Fprintf(&b, "failed: %s\n", render.Safe(what))
+		fmt.Fprintf(&b, "failed: %s\n", zone.Times(render.Safe(what)))
 	}
 	verdict, paint := r.Verdict(), "\x1b[32m"
 	switch {
@@ -215,7 +217,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	row("verdict", "%s", verdict)
 	for _, one := range r.Recorded {
 		for _, line := range one.Lines(len(r.Recorded) > 1) {
-			row(line[0], "%s", render.Safe(line[1]))
+			row(line[0], "%s", zone.Times(render.Safe(line[1])))
 		}
 	}
 	_, err := io.WriteString(out, b.String())

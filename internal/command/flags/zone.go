@@ -3,7 +3,6 @@
 package flags
 
 import (
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,19 +12,19 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// AddZone defines the flag for the zone in which a command shows the times of its text; see TextWriter.
+// AddZone defines the flag for the zone in which a command shows the times of its text; see Zone.
 func AddZone(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "time-zone", "UTC", "show times in this time `zone`: Europe/Berlin, +02:00, local")
 }
 
-// TextWriter is out, or what shows the times in its text in the zone of --time-zone, which other formats than text refuse.
-func TextWriter(out io.Writer, zone, format string) (io.Writer, error) {
+// Zone is the zone of --time-zone, which other formats than text refuse.
+func Zone(zone, format string) (render.Zone, error) {
 	location, err := query.ParseZone(zone)
 	if err != nil {
-		return nil, exit.Usagef("--time-zone: %w", err)
+		return render.Zone{}, exit.Usagef("--time-zone: %w", err)
 	}
 	if format != "text" && location != time.UTC {
-		return nil, exit.Usagef("--time-zone requires --format text: the times of %s are in UTC", format)
+		return render.Zone{}, exit.Usagef("--time-zone requires --format text: the times of %s are in UTC", format)
 	}
-	return render.InZone(out, location), nil
+	return render.InZone(location), nil
 }

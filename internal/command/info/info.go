@@ -170,7 +170,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 	if err := iostreams.CheckFormat(opts.Format); err != nil {
 		return err
 	}
-	text, err := flags.TextWriter(opts.IO.Out, opts.TimeZone, opts.Format)
+	zone, err := flags.Zone(opts.TimeZone, opts.Format)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 		e.SetEscapeHTML(false)
 		err = e.Encode(info)
 	} else {
-		err = info.writeText(text, text != opts.IO.Out)
+		err = info.writeText(opts.IO.Out, zone)
 	}
 	if err == nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -425,7 +425,7 @@ func countBlock(files *trail.Files, ref *trail.BlockRef, b *trail.Block, d *Deta
 	return err
 }
 
-func (i *Info) writeText(out io.Writer, zoned bool) error {
+func (i *Info) writeText(out io.Writer, zone render.Zone) error {
 	var b strings.Builder
 	t := &i.Totals
 	fmt.Fprintf(&b, "trail     %s\n", render.Safe(strings.Join(i.Trail, " ")))
@@ -433,31 +433,24 @@ func (i *Info) writeText(out io.Writer, zoned bool) error {
 	fmt.Fprintf(&b, "records   %s, %.1f bytes each\n", humanize.Comma(t.Records), t.BytesPerRecord)
 	fmt.Fprintf(&b, "bytes     %s (%s), payload compressed %.2f : 1\n", humanize.Comma(t.Bytes), humanize.Bytes(uint64(t.Bytes)), t.Ratio)
 	if t.First != "" {
-		fmt.Fprintf(&b, "time      %s to %s\n", t.First, t.Last)
+		fmt.Fprintf(&b, "time      %s to %s\n", zone.Times(t.First), zone.Times(t.Last))
 	}
 	for k := range i.Deleted {
-		fmt.Fprintf(&b, "deleted   %s, %s\n", &i.Deleted[k], humanize.Bytes(i.Deleted[k].Bytes))
+		fmt.Fprintf(&b, "deleted   %s, %s\n", zone.Times(i.Deleted[k].String()), humanize.Bytes(i.Deleted[k].Bytes))
 	}
 	for _, one := range i.Recorded {
 		for _, line := range one.Lines(len(i.Recorded) > 1) {
-			fmt.Fprintf(&b, "%-9s %s\n", line[0], render.Safe(line[1]))
+			fmt.Fprintf(&b, "%-9s %s\n", line[0], zone.Times(render.Safe(line[1])))
 		}
 	}
 	encrypted := slices.ContainsFunc(i.Segments, func(s Segment) bool { return s.KeyID != "" })
-	width := len(render.Time(0))
-	if zoned {
-		width += len("+00:00") - len("Z")
-	}
-	fmt.Fprintf(&b, "\n  stream    segment   blocks      records     bytes  ratio  %-*s  server", width, "first time")
+	fmt.Fprintf(&b, "\n  stream    segment   blocks      records     bytes  ratio  %-*s  server", zone.Width(), "first time")
 	if encrypted {
 		b.WriteString("   encrypted with")
 	}
 	b.WriteString("\n")
 	for _, s := range i.Segments {
-		first := s.First
-		if first == "" {
-			first = fmt.Sprintf("%-*s", width, "-")
-		}
+		first := zone.Times(cmp.Or(s.First, "-"))
 		server := s.ServerVersion
 		if server == "" {
 			server = "-"
@@ -469,7 +462,7 @@ func (i *Info) writeText(out io.Writer, zoned bool) error {
 			}
 			server = fmt.Sprintf("%-7s  %s", server, key)
 		}
-		fmt.Fprintf(&b, "%8d %10d %8s %12s %9s %6.2f  %s  %s\n", s.Stream, s.Segment, humanize.Comma(s.Blocks), humanize.Comma(s.Records), humanize.Bytes(uint64(s.Bytes)), s.Ratio, first, server)
+		fmt.Fprintf(&b, "%8d %10d %8s %12s %9s %6.2f  %-*s  %s\n", s.Stream, s.Segment, humanize.Comma(s.Blocks), humanize.Comma(s.Records), humanize.Bytes(uint64(s.Bytes)), s.Ratio, zone.Width(), first, server)
 		for _, e := range s.Errors {
 			fmt.Fprintf(&b, "         ! %s\n", render.Safe(e))
 		}

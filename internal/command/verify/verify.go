@@ -121,7 +121,7 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	if err := iostreams.CheckFormat(opts.Format); err != nil {
 		return err
 	}
-	text, err := flags.TextWriter(opts.IO.Out, opts.TimeZone, opts.Format)
+	zone, err := flags.Zone(opts.TimeZone, opts.Format)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	if opts.Format == "json" {
 		err = report.WriteJSON(opts.IO.Out)
 	} else {
-		err = report.WriteText(text, opts.IO.ColorEnabled())
+		err = report.WriteText(opts.IO.Out, opts.IO.ColorEnabled(), zone)
 	}
 	return exit.Verdict(exit.Found(report.Damaged() || len(report.Failed) > 0, len(report.Unreadable) > 0), err)
 }
