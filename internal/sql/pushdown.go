@@ -534,11 +534,16 @@ func (db *DB) text(v any) (string, error) {
 // moment evaluates what a format makes of a constant expression: in microseconds of the trail's
 // time.
 func (db *DB) moment(v any, format string) (int64, error) {
-	expression, err := db.expression(v)
-	if err != nil {
-		return 0, err
+	evaluates := func(expression string) string {
+		return "SELECT CAST(epoch_us(" + strings.ReplaceAll(format, "%s", expression) + ") AS VARCHAR)"
 	}
-	s, err := db.scalar("SELECT CAST(epoch_us(" + strings.ReplaceAll(format, "%s", expression) + ") AS VARCHAR)")
+	var s string
+	var err error
+	if text, ok := constant(v); ok {
+		s, err = db.scalar(evaluates("CAST($1 AS VARCHAR)"), text)
+	} else if s, err = db.expression(v); err == nil {
+		s, err = db.scalar(evaluates(s))
+	}
 	if err != nil {
 		return 0, err
 	}

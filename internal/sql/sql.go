@@ -84,6 +84,7 @@ type DB struct {
 	options  Options
 	database duckdb.Database
 	conn     duckdb.Connection
+	prepared map[string]duckdb.PreparedStatement // of scalar, by their text
 	failure  failure
 	fresh    bool        // the index is that of a trail that no statement has read yet
 	changed  bool        // a statement may have made tables that hide ours
@@ -114,7 +115,7 @@ type Use struct {
 
 // Open makes a database.
 func Open(o Options) (*DB, error) {
-	db := &DB{options: o, warned: map[string]bool{}, ctx: context.Background()}
+	db := &DB{options: o, prepared: map[string]duckdb.PreparedStatement{}, warned: map[string]bool{}, ctx: context.Background()}
 	var config duckdb.Config
 	duckdb.CreateConfig(&config)
 	defer duckdb.DestroyConfig(&config)
@@ -145,6 +146,10 @@ func Open(o Options) (*DB, error) {
 
 // Close ends the database.
 func (db *DB) Close() {
+	for _, prepared := range db.prepared {
+		duckdb.DestroyPrepare(&prepared)
+	}
+	clear(db.prepared)
 	if db.conn.Ptr != nil {
 		duckdb.Disconnect(&db.conn)
 	}
@@ -221,12 +226,19 @@ func (db *DB) exec(statement string) error {
 }
 
 // scalar executes a statement of the program's own with strings as parameters, and returns its
-// one value, a string.
+// one value, a string. A statement with parameters is one of a few, and is prepared once.
 func (db *DB) scalar(statement string, args ...string) (value string, err error) {
-	var prepared duckdb.PreparedStatement
-	defer duckdb.DestroyPrepare(&prepared)
-	if duckdb.Prepare(db.conn, statement, &prepared) == duckdb.StateError {
-		return "", errors.New(reason(duckdb.PrepareError(prepared)))
+	prepared, ok := db.prepared[statement]
+	if !ok {
+		state := duckdb.Prepare(db.conn, statement, &prepared)
+		if state == duckdb.StateError || len(args) == 0 {
+			defer duckdb.DestroyPrepare(&prepared)
+		} else {
+			db.prepared[statement] = prepared
+		}
+		if state == duckdb.StateError {
+			return "", errors.New(reason(duckdb.PrepareError(prepared)))
+		}
 	}
 	for i, a := range args {
 		if duckdb.BindVarchar(prepared, duckdb.IdxT(i+1), a) == duckdb.StateError {

@@ -2,7 +2,10 @@
 
 package trail
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // name is the name of n in a list of records.def, or prefix_n for a number that
 // this program does not know: a newer writer may use it.
@@ -69,8 +72,10 @@ func (a Audited) Names(yield func(string) bool) {
 // IsRecord says whether the kind is a record's: counted, and with a number.
 func (k Kind) IsRecord() bool { return k >= 1 && k <= 63 }
 
-// Names of all kinds, classes and outcomes that can stand in a filter.
-func Names() (kinds, classes, outcomes []string) {
+// Names of all kinds, classes and outcomes that can stand in a filter. They are for all callers: do not change them.
+func Names() (kinds, classes, outcomes []string) { return filterKinds, filterClasses, namesOutcome[:] }
+
+var filterKinds, filterClasses = func() (kinds, classes []string) {
 	for k := Kind(1); k <= 63; k++ {
 		if int(k) < len(namesKind) && namesKind[k] != "" {
 			kinds = append(kinds, namesKind[k])
@@ -81,8 +86,8 @@ func Names() (kinds, classes, outcomes []string) {
 			classes = append(classes, c)
 		}
 	}
-	return kinds, classes, namesOutcome[:]
-}
+	return slices.Clip(kinds), slices.Clip(classes)
+}()
 
 // Reasons are the names of why a record can have been written.
 func Reasons() []string { return namesAudited[:] }

@@ -197,6 +197,7 @@ func (w *window) payloadWhole(offset int64, h *BlockHeader) bool {
 		return false
 	}
 	sum := xxhash.New()
-	n, err := io.Copy(sum, io.NewSectionReader(w.r, offset+BlockHeaderSize, int64(h.Stored)))
+	buf := make([]byte, max(1, min(h.Stored, 32<<10))) // most payloads are smaller than what io.Copy would take
+	n, err := io.CopyBuffer(sum, io.NewSectionReader(w.r, offset+BlockHeaderSize, int64(h.Stored)), buf)
 	return err == nil && n == int64(h.Stored) && sum.Sum64() == h.PayloadSum
 }

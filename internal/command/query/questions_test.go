@@ -11,11 +11,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pg-steno/pg_steno/internal/command/cli"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
@@ -26,44 +30,48 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
-// TestQuestionsHaveOneAnswer asks questions at random about trails at random.  A plain reader answers them from the
+// TestQuestionsHaveOneAnswer asks questions at random about trails at random. A plain reader answers them from the
 // lines that "steno cat" shows without filters, with conditions written down from the documents; "steno cat", "steno
 // query" and "steno prove" must give the same answer, and a proof must not be complete if it may lack something.
 //
 // STENO_QUESTIONS is the number of questions, STENO_SEED that of the first trail.
 func TestQuestionsHaveOneAnswer(t *testing.T) {
-	questions, seed := fromEnvironment(t, "STENO_QUESTIONS", 200), uint64(fromEnvironment(t, "STENO_SEED", int(time.Now().Unix())))
+	const perTrail = 100                              // to make a trail takes as long as ten questions
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // what lives is small, what is made of each question is not
+	questions := fromEnvironment(t, "STENO_QUESTIONS", 600)
+	seed := uint64(fromEnvironment(t, "STENO_SEED", int(time.Now().Unix())))
 	answered, proofs, exceptions := 0, 0, 0
 	again := []uint64{1795907427, 1795907470, 1795907693, 2200000150} // of which an answer, or this test, was wrong
-	questions += 20 * len(again)
-	for next := seed; questions > 0 && !t.Failed(); {
+	questions += perTrail * len(again)
+	for next := seed; questions > 0 && !t.Failed(); questions -= perTrail {
 		if len(again) > 0 {
 			seed, again = again[0], again[1:]
 		} else {
 			seed, next = next, next+1
 		}
-		r := rand.New(rand.NewPCG(seed, 27))
-		trail := makeTrail(t, r)
-		for range 20 {
-			q := trail.question(r)
-			want := trail.answer(q)
-			trail.compareCat(q, want)
-			trail.compareQuery(q, want)
-			proved, complete := trail.compareProof(q, want)
-			questions--
-			if t.Failed() {
-				t.Fatalf("seed %d, trail %s: %q, %s", seed, trail.dir, q.args(), q.sql())
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { // its files are removed, and its database is closed
+			r := rand.New(rand.NewPCG(seed, 27))
+			trail := makeTrail(t, r)
+			for range perTrail {
+				q := trail.question(r)
+				want := trail.answer(q)
+				trail.compareCat(q, want)
+				trail.compareQuery(q, want)
+				proved, complete := trail.compareProof(q, want)
+				if t.Failed() {
+					t.Fatalf("seed %d, trail %s: %q, %s", seed, trail.dir, q.args(), q.sql())
+				}
+				if len(want) > 0 {
+					answered++
+				}
+				if proved {
+					proofs++
+				}
+				if proved && !complete {
+					exceptions++
+				}
 			}
-			if len(want) > 0 {
-				answered++
-			}
-			if proved {
-				proofs++
-			}
-			if proved && !complete {
-				exceptions++
-			}
-		}
+		})
 	}
 	if answered == 0 || proofs == 0 || exceptions == 0 || exceptions == proofs {
 		t.Errorf("%d questions have an answer, %d a proof, %d of them with exceptions", answered, proofs, exceptions)
@@ -95,6 +103,10 @@ type randomTrail struct {
 	db      *sql.DB
 	minutes int
 	sealed  int // minutes
+	asked   int // proofs
+
+	program     *cobra.Command // steno; nil: it has not run yet
+	out, errOut *bytes.Buffer  // its streams
 }
 
 // line is a record as "steno cat" shows it.
@@ -373,14 +385,20 @@ func (x *randomTrail) steno(flags []string, command ...string) (string, int) {
 
 func (x *randomTrail) run(flags []string, command ...string) (said, warned string, code int) {
 	x.t.Helper()
-	streams, _, out, errOut := iostreams.Test()
-	root := cli.New(streams)
+	if x.program == nil {
+		streams, _, out, errOut := iostreams.Test()
+		x.program, x.out, x.errOut = cli.New(streams), out, errOut
+	}
+	root, out, errOut := x.program, x.out, x.errOut
+	out.Reset()
+	errOut.Reset()
 	args := slices.Concat(command, flags)
 	if !slices.Contains(args, "--check") {
 		args = append(args, x.dirs()...)
 	}
 	root.SetArgs(args)
-	err := root.ExecuteContext(context.Background())
+	ran, err := root.ExecuteContextC(context.Background())
+	forget(x.t, ran)
 	if err != nil && strings.TrimSpace(err.Error()) != "" && !strings.Contains(err.Error(), "not proved") && !strings.Contains(err.Error(), "exit") {
 		return out.String() + errOut.String() + err.Error(), "", 2
 	}
@@ -388,6 +406,23 @@ func (x *randomTrail) run(flags []string, command ...string) (said, warned strin
 		return out.String(), errOut.String(), 1
 	}
 	return out.String(), errOut.String(), 0
+}
+
+// forget sets the flags of a command that has run to their defaults, as they are in a program that starts. To make the
+// whole program anew for each question takes longer than to answer it.
+func forget(t testing.TB, ran *cobra.Command) {
+	ran.Flags().VisitAll(func(f *pflag.Flag) {
+		var err error
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			err = list.Replace(nil)
+		} else {
+			err = f.Value.Set(f.DefValue)
+		}
+		if err != nil {
+			t.Fatalf("--%s: %s", f.Name, err)
+		}
+		f.Changed = false
+	})
 }
 
 // ---- questions ----
@@ -438,7 +473,7 @@ func (q *question) args() []string {
 
 // sql is the question in SQL; empty: it is not asked there.
 func (q *question) sql() string {
-	out := fmt.Sprintf("SELECT session, seq, strftime(time AT TIME ZONE 'UTC', '%%Y-%%m-%%dT%%H:%%M:%%S.%%fZ') AS time FROM trail WHERE time >= '%s' AND time < '%s'", q.since, q.until)
+	out := fmt.Sprintf("SELECT session, seq, time FROM trail WHERE time >= '%s' AND time < '%s'", q.since, q.until)
 	for _, c := range q.conditions {
 		if c.sql == "" {
 			return ""
@@ -748,7 +783,7 @@ func (x *randomTrail) compareQuery(q *question, want []line) {
 }
 
 func (x *randomTrail) compareProof(q *question, want []line) (proved, complete bool) {
-	file := filepath.Join(x.t.TempDir(), "proof")
+	file := filepath.Join(filepath.Dir(x.key), "proof")
 	said, code := x.steno(q.args(), "prove", "--out", file)
 	covered := q.until <= x.lines[len(x.lines)-1].str("time") && x.sealed == x.minutes
 	if code != 0 {
@@ -757,6 +792,31 @@ func (x *randomTrail) compareProof(q *question, want []line) (proved, complete b
 		}
 		return false, false
 	}
+	got, verdict, code := x.run(nil, "prove", "--check", file, "--key", x.key, "--show", "--format", "json")
+	proved = code == 0 && strings.Contains(verdict, "\nverdict   PROVED, ")
+	complete = proved && strings.Contains(verdict, "\nverdict   PROVED, complete: ")
+	if x.asked++; x.asked%16 == 1 { // the verdict of a program that reads it is the same
+		x.compareVerdict(file, proved, complete)
+	}
+	if covered && !proved {
+		x.t.Errorf("check: code %d: not proved: %s", code, verdict)
+	}
+	if !proved {
+		return false, false
+	}
+	got = strings.ReplaceAll(got, `"rolled_back":true,`, "") // that may come later than the range
+	x.compare("proof", splitLines(got), splitLines(strings.ReplaceAll(strings.Join(linesOf(want), "\n"), `"rolled_back":true,`, "")))
+	if why := x.mayLack(q); why != "" && complete {
+		x.t.Errorf("the proof is complete, but a record may be %s", why)
+	}
+	if !complete && x.lacksNothing(q) {
+		x.t.Errorf("the proof has exceptions, but nothing can be missing: %s", verdict)
+	}
+	return proved, complete
+}
+
+// compareVerdict compares the verdict in JSON with the one for people.
+func (x *randomTrail) compareVerdict(file string, proved, complete bool) {
 	verdict, code := x.steno(nil, "prove", "--check", file, "--key", x.key, "--format", "json")
 	var report struct {
 		Proved, Complete bool
@@ -764,22 +824,10 @@ func (x *randomTrail) compareProof(q *question, want []line) (proved, complete b
 	}
 	if err := json.Unmarshal([]byte(verdict), &report); err != nil {
 		x.t.Errorf("check: code %d: %s: %s", code, err, verdict)
-		return false, false
+		return
 	}
-	if covered && !report.Proved {
-		x.t.Errorf("check: not proved: %s", verdict)
+	without := report.Proved && len(report.Exceptions) == 0
+	if report.Proved != proved || report.Complete != complete || complete != without || proved != (code == 0) {
+		x.t.Errorf("check: proved %t, complete %t, but in JSON, code %d: %s", proved, complete, code, verdict)
 	}
-	if !report.Proved {
-		return false, false
-	}
-	got, _ := x.steno(nil, "prove", "--check", file, "--key", x.key, "--show", "--format", "json")
-	got = strings.ReplaceAll(got, `"rolled_back":true,`, "") // that may come later than the range
-	x.compare("proof", splitLines(got), splitLines(strings.ReplaceAll(strings.Join(linesOf(want), "\n"), `"rolled_back":true,`, "")))
-	if why := x.mayLack(q); why != "" && report.Complete {
-		x.t.Errorf("the proof is complete, but a record may be %s", why)
-	}
-	if !report.Complete && x.lacksNothing(q) {
-		x.t.Errorf("the proof has exceptions, but nothing can be missing: %q", report.Exceptions)
-	}
-	return report.Proved, report.Complete
 }
