@@ -10,7 +10,9 @@
 #ifndef STENO_MESSAGE_H
 #define STENO_MESSAGE_H
 
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "codec.h"
 #include "ring/ring.h"
@@ -34,6 +36,18 @@ typedef struct StenoSessionMessage
 #define STENO_SESSION_START 0	/* int64: start time */
 #define STENO_SESSION_PID 8		/* uint32 */
 #define STENO_SESSION_FACTS 12	/* key, string ... */
+
+/* Room for a session's id: 16 and 8 hexadecimal digits, a dot, and the end. */
+#define STENO_SESSION_ID 26
+
+/* The text that names a session, as %c of log_line_prefix shows it.  start: microseconds since 2000. */
+static inline void
+steno_session_id(char to[STENO_SESSION_ID], int64_t start, uint32_t pid)
+{
+	int64_t		second = start / 1000000 - (start % 1000000 < 0);
+
+	snprintf(to, STENO_SESSION_ID, "%" PRIx64 ".%" PRIx32, second + 946684800, pid);
+}
 
 /*
  * Bits of StenoRecordMessage.m.flags.  PARTS, CUT and ENDING announce optional fixed

@@ -14,7 +14,6 @@
  */
 #include "base/steno.h"
 
-#include <inttypes.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -83,7 +82,7 @@ struct StenoIdentity
 static StenoIdentity *identity STENO_SESSION_DATA;	/* that of known; NULL: nobody has asked for it */
 
 /* In a parallel worker: its leader's session and substatement, as text; otherwise empty. */
-static char leader_session[8 + 1 + 8 + 1] STENO_SESSION_DATA;
+static char leader_session[STENO_SESSION_ID] STENO_SESSION_DATA;
 static char leader_substatement[11] STENO_SESSION_DATA;
 
 /*
@@ -670,8 +669,7 @@ join_leader(void)
 	steno_my.outside = leader.depth + 1;
 	if (leader.start == 0)
 		return;
-	snprintf(leader_session, sizeof(leader_session), "%" PRIx64 ".%x",
-			 (int64) timestamptz_to_time_t(leader.start), leader.pid);
+	steno_session_id(leader_session, leader.start, leader.pid);
 	if (leader.substatement > 0)
 		snprintf(leader_substatement, sizeof(leader_substatement), "%u", leader.substatement);
 }

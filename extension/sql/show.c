@@ -5,8 +5,6 @@
  */
 #include "base/steno.h"
 
-#include <inttypes.h>
-
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
@@ -201,9 +199,9 @@ steno_show_audited(uint8 audited)
 Datum
 steno_show_session(int64 start, uint32 pid)
 {
-	char		id[48];
+	char		id[STENO_SESSION_ID];
 
-	snprintf(id, sizeof(id), "%" PRIx64 ".%x", (int64) timestamptz_to_time_t(start), pid);
+	steno_session_id(id, start, pid);
 	return CStringGetTextDatum(id);
 }
 

@@ -198,6 +198,7 @@ is($node->safe_psql('postgres', 'SELECT count(*) > 0 FROM t'), 't', 'the table h
 my @recoveries = records($node, kind => 'server');
 cmp_ok(scalar(grep { $_->{extra}{event} eq 'recover' } @recoveries),
 	'>=', 4, 'recoveries are recorded');
+is(scalar(grep { $_->{extra}{event} eq 'other_trail' } @recoveries), 0, 'each recovery finds the trail that the run had recorded in');
 $node->stop;
 is_deeply([ ring_files($node) ], [], 'a clean stop leaves no ring file');
 verify_ok($node, 'the trail is whole');

@@ -7,8 +7,12 @@
  * It states the reason, and up to which block the other stream is this server's.
  * For streams that are no longer used by a writer, writer 0 records the differences
  * in its own stream.
+ *
+ * Besides, ring files of runs that had recorded in another trail than this one.
  */
 #include "writer/writer.h"
+
+#include "access/xlog.h"
 
 static const char *const reason_names[] = {
 	[STENO_BRANCH_NONE] = "",
@@ -192,4 +196,108 @@ steno_branch_record_unused(StenoWriter *w)
 						branch.stream, error.what, error.path),
 				 errhint("The next start tries again. Run \"steno verify\".")));
 	}
+}
+
+/* ---- ring files of another trail ---- */
+
+/*
+ * A server that has crashed leaves its ring file behind, which is drained into whatever
+ * trail the next start finds: pg_rewind or a restored backup can have replaced it together
+ * with the data directory, and steno.directory can have been changed.  The first records of
+ * sessions that are in the ring file are missing then, and nothing was altered.  The trail
+ * says so before it has the rest: records of the event "other_trail" (format/FORMAT.md).
+ *
+ * Whether it is another trail is what the trail itself shows.  The intent of each writer has
+ * the last block that it wrote, or was about to write (ring/ring.h).  If the stream of that
+ * block does not end as the server left it, no writer goes on with it, so that its end is
+ * still where it was at the start.
+ */
+
+/* Whether the trail has what a writer wrote by its intent.  If that cannot be found out, it is believed to. */
+static bool
+has_what_was_written(const StenoIntent *intent)
+{
+	static const uint8 unknown[STENO_HASH_SIZE];
+	uint64		system = GetSystemIdentifier();
+	StenoError	error;
+	StenoEnd	end;
+	bool		has;
+
+	if (intent->block == 0)
+		return true;
+	if (steno_segment_has_block(steno_directory, intent->stream, intent->segment,
+								intent->offset, intent->block, intent->hash, &error))
+		return true;
+	if (error.what[0] != '\0')
+		return true;
+	if (intent->valid == 0 && memcmp(intent->hash, unknown, STENO_HASH_SIZE) != 0)
+		return !steno_stream_has(steno_directory, intent->stream, system, intent->block, intent->hash, &has,
+								 &error) || has;
+
+	/* the block itself may not have been written, but all before it were */
+	return !steno_stream_end(steno_directory, intent->stream, system, &end, &error) ||
+		end.damaged || end.block + 1 >= intent->block;
+}
+
+/* Say which records of the session at the ring's tail were written before: all up to that tail. */
+static void
+record_session(StenoWriter *w, const StenoRing *ring)
+{
+	char		session[STENO_SESSION_ID];
+	char		last[32];
+	const char *pairs[] = {"event", "other_trail", "version", PG_VERSION, "session", session, "last_seq", last};
+	TimestampTz start;
+	uint32		pid;
+
+	if (ring->session_len < STENO_SESSION_FACTS || ring->session_len > STENO_SESSION_MAX || ring->session_seq == 0)
+		return;
+	memcpy(&start, ring->session + STENO_SESSION_START, sizeof(start));
+	memcpy(&pid, ring->session + STENO_SESSION_PID, sizeof(pid));
+	steno_session_id(session, start, pid);
+	snprintf(last, sizeof(last), UINT64_FORMAT, ring->session_seq);
+	steno_writer_server(w, pairs, lengthof(pairs) / 2);
+}
+
+/* Say which stream of the other trail had what, at least, and warn. */
+static void
+record_stream(StenoWriter *w, const StenoRings *rings, const StenoIntent *intent)
+{
+	char		since[64];
+	char		stream[16];
+	char		block[32];
+	const char *pairs[] = {"event", "other_trail", "version", PG_VERSION, "since", since, "stream", stream, "block", block};
+
+	steno_format_utc_us(since, sizeof(since), rings->file->created);
+	snprintf(stream, sizeof(stream), "%u", intent->stream);
+	snprintf(block, sizeof(block), UINT64_FORMAT, intent->valid == 0 ? intent->block : intent->block - 1);
+	steno_writer_server(w, pairs, lengthof(pairs) / 2);
+	ereport(WARNING,
+			(errmsg("the run of the server that began at %s and did not stop had recorded in another trail", since),
+			 errdetail("Its stream %s had block %s, which \"%s\" does not have.", stream, block, steno_directory),
+			 errhint("pg_rewind or a restored backup may have replaced the trail, or \"steno.directory\" was changed. What that run has left in its ring file is recovered into this trail.")));
+}
+
+/*
+ * Before the intents of a ring file are resolved: whether its run had recorded in another trail,
+ * which is then recorded.  The file is not changed.
+ */
+void
+steno_other_trail_record(StenoWriter *w, const StenoRings *rings)
+{
+	bool		lacks[STENO_MAX_WRITERS];
+	bool		any = false;
+	uint32		i;
+
+	for (i = 0; i < STENO_MAX_WRITERS; i++)
+	{
+		lacks[i] = !has_what_was_written(&rings->file->intents[i]);
+		if (lacks[i])
+			record_stream(w, rings, &rings->file->intents[i]);
+		any |= lacks[i];
+	}
+	if (!any)
+		return;
+	for (i = 0; i < rings->nrings; i++)
+		if (lacks[i % rings->nwriters] || lacks[STENO_MAX_WRITERS - 1])
+			record_session(w, steno_ring_at(rings, i));
 }

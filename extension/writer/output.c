@@ -485,6 +485,17 @@ steno_format_utc(char *to, size_t size, TimestampTz t)
 	strftime(to, size, "%Y-%m-%dT%H:%M:%SZ", &utc);
 }
 
+/* The same with microseconds. */
+void
+steno_format_utc_us(char *to, size_t size, TimestampTz t)
+{
+	size_t		len;
+
+	steno_format_utc(to, size, t);
+	len = strlen(to) - 1;
+	snprintf(to + len, size - len, ".%06dZ", (int) (t % USECS_PER_SEC));
+}
+
 /* The same with the event's name and at most one other pair (none if name is NULL). */
 void
 steno_writer_event(StenoWriter *w, const char *event, const char *name, const char *value)

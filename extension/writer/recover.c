@@ -142,6 +142,8 @@ resolve_intent(StenoWriter *writer, StenoRings *rings, uint32 w)
 			for (i = w == RECOVERY_INTENT ? 0 : w; i < rings->nrings; i += step)
 				skip_written(rings, i, w == RECOVERY_INTENT);
 	}
+	else
+		memset(intent->hash, 0, STENO_HASH_SIZE);	/* it is not the last block that was written (branch.c) */
 	intent->valid = 0;
 	return false;
 }
@@ -474,6 +476,8 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 	uint64		before = atomic_load(&w->control->records);
 	int			interrupted;
 	char		number[32];
+	char		since[64];
+	const char *pairs[] = {"event", "recover", "version", PG_VERSION, "since", since, "records", number};
 
 	switch (steno_rings_open(&rings, folder, name, GetSystemIdentifier(), what))
 	{
@@ -490,6 +494,7 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 					 errhint("It is left unchanged, and examined again at each start. Read it with \"steno recover --rings\", and remove it when it is no longer needed.")));
 			return;
 	}
+	steno_other_trail_record(w, &rings);
 	if (resolve_intents(w, &rings))
 	{
 		unlinkat(folder, name, 0);
@@ -506,7 +511,8 @@ recover_file(StenoWriter *w, int folder, const char *name, const char *path)
 	drain.ended = rings.nrings;
 	snprintf(number, sizeof(number), UINT64_FORMAT,
 			 atomic_load(&w->control->records) - before + steno_block_records(w->block));
-	steno_writer_event(w, "recover", "records", number);
+	steno_format_utc_us(since, sizeof(since), rings.file->created);
+	steno_writer_server(w, pairs, lengthof(pairs) / 2);
 	report_damage(path, &rings, &damage);
 	ereport(LOG,
 			(errmsg("steno writer %d recovered %s records of an earlier run, %d of them of interrupted statements",

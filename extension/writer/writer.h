@@ -286,6 +286,7 @@ extern bool steno_writer_record(StenoWriter *writer, int kind, int class,
 extern void steno_writer_server(StenoWriter *writer, const char *const *pairs, int count);
 extern void steno_writer_report_lost(StenoWriter *writer, uint32 stream, StenoLost *lost);
 extern void steno_format_utc(char *to, size_t size, TimestampTz t);
+extern void steno_format_utc_us(char *to, size_t size, TimestampTz t);
 extern void steno_writer_event(StenoWriter *writer, const char *event,
 							   const char *name, const char *value);
 extern void steno_writer_announce_synced(StenoWriter *writer);
@@ -337,6 +338,7 @@ extern bool steno_seal_stop(StenoWriter *writer);
 
 extern bool steno_branch_record(StenoWriter *writer);
 extern void steno_branch_record_unused(StenoWriter *writer);
+extern void steno_other_trail_record(StenoWriter *writer, const StenoRings *rings);
 
 /* ---- announce.c ---- */
 

@@ -225,10 +225,18 @@ func (e *events) record(r *trail.Record) {
 			loss(Warning, "an unfinished block of %s bytes was cut off at %s", text("bytes"), at)
 		case "recover":
 			e.moments = append(e.moments, moment{time: r.Time, event: event, records: text("records")})
+		case "other_trail":
+			if text("session") == "" {
+				loss(Warning, "a run of the server that began at %s had recorded in another trail, of which this one has only what was in its ring file", text("since"))
+			}
 		case "restart":
 			loss(Warning, "writer %s was not running from %s until %s", text("writer"), text("since"), at)
 		case "branch":
-			loss(Critical, "stream %s was not as the server had left it at %s (%s)", text("stream"), at, text("reason"))
+			if text("reason") == trail.ReasonCopy {
+				loss(Warning, "a copy of the data directory began to record at %s, beside stream %s", at, text("stream"))
+			} else {
+				loss(Critical, "stream %s was not as the server had left it at %s (%s)", text("stream"), at, text("reason"))
+			}
 		case "deleted":
 			if d, ok := trail.ParseDeletion(r); ok && text("reason") == "slot_max_size" && text("repeated") == "" {
 				e.early = append(e.early, alarm{Item: "kept", Level: Critical, What: fmt.Sprintf("segments %d to %d of stream %d were deleted at %s although a slot needed them", d.FirstSegment, d.LastSegment, d.Stream, at)})

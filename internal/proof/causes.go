@@ -87,6 +87,7 @@ var causesOfTimes = []Cause{
 	{"a time in which the server was stopped, or ran without pg_steno", "everything", yes, `^nothing was recorded (from|since)`},
 	{"an end without a stop", "the last records, unless they were recovered", yes, `ended without stopping`},
 	{"an unfinished block that was cut off", "records of the last moments before", yes, `unfinished block was cut off`},
+	{"a run that had recorded in another trail", "what it had recorded, but for what was in its ring file", yes, `^a run of the server that did not stop had recorded in another trail`},
 	{"what else the server has reported, such as `failure`", "records of that time", yes, `^the server reported`},
 	{"a branch: a stream that was altered, cut off or copied", "what it had", intact, `was begun at .* (because stream|with a copy)|began to record at|the record of a branch`},
 	{"blocks that only the next run sealed", "what was there before", intact, `were sealed only at`},

@@ -2,6 +2,8 @@ package proof
 
 import (
 	"context"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -108,7 +110,10 @@ func hidings() map[string]hiding {
 		"a time in which the server was stopped, or ran without pg_steno": event(func(w *writer) []*trailtest.Record { return is(w.event(35.1, "stop"), w.starts(35.4)) }),
 		"an end without a stop":                                           event(func(w *writer) []*trailtest.Record { return is(w.starts(35.4)) }),
 		"an unfinished block that was cut off":                            event(func(w *writer) []*trailtest.Record { return is(w.event(35.4, "torn", "bytes", "100")) }),
-		"what else the server has reported, such as `failure`":            event(func(w *writer) []*trailtest.Record { return is(w.event(35.4, "failure", "reason", "disk full")) }),
+		"a run that had recorded in another trail": event(func(w *writer) []*trailtest.Record {
+			return is(w.event(35.4, "other_trail", "since", "2026-11-29T12:00:00Z", "stream", "0", "block", "9"))
+		}),
+		"what else the server has reported, such as `failure`": event(func(w *writer) []*trailtest.Record { return is(w.event(35.4, "failure", "reason", "disk full")) }),
 		"a branch: a stream that was altered, cut off or copied": event(func(w *writer) []*trailtest.Record {
 			return is(w.event(35.4, "branch", "stream", "7", "block", "1", "hash", strings.Repeat("00", 32), "reason", "gone", "unused", "true", "found", "0"))
 		}),
@@ -212,6 +217,33 @@ func TestEachSettingIsACause(t *testing.T) {
 	for name := range defaults {
 		if !slices.ContainsFunc(Causes, func(c Cause) bool { return strings.HasPrefix(c.What, "`"+name+"`") }) {
 			t.Errorf("%s is not in the list", name)
+		}
+	}
+}
+
+// What was lost before the first start in a trail is lost: that start follows what the server has recovered.
+func TestLossesBeforeTheFirstStartCount(t *testing.T) {
+	for what, lost := range map[string]func(w *writer) *trailtest.Record{
+		`^4 records were lost`: func(*writer) *trailtest.Record {
+			return &trailtest.Record{Kind: trail.KindGap, Session: client(7, "alice"), Seq: 5, Time: at(0), Extra: []string{"count", "4", "first_seq", "1", "last_seq", "4", "reason", "ring full"}}
+		},
+		`^a run of the server that did not stop had recorded in another trail`: func(w *writer) *trailtest.Record {
+			return w.event(0, "other_trail", "since", "2026-11-29T12:00:00Z", "stream", "0", "block", "9")
+		},
+	} {
+		dir := filepath.Join(t.TempDir(), "trail")
+		w := newWriter(t, dir, 0)
+		w.Put(lost(w), w.starts(0.05), w.event(1, "note"))
+		tr, err := trail.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := Recorded(context.Background(), tr.Index(), trail.MinTime, trail.MaxTime)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%+v %v", all, err)
+		}
+		if r := all[0]; r.Everything || !slices.ContainsFunc(r.Lacks, regexp.MustCompile(what).MatchString) {
+			t.Errorf("%s %+v", r.Verdict(), r)
 		}
 	}
 }

@@ -631,6 +631,7 @@ func (c *checker) complete() {
 	t.recording(c.except)
 	begins := !slices.ContainsFunc(c.streams, func(st *stream) bool { return st.from != trail.MinTime })
 	t.downTimes(until, begins, c.except, c.stopped)
+	t.reported(until, c.except)
 	t.losses(until, c.except)
 	c.report.Sessions = t.missing(c.problem)
 	t.obscure(c.except)

@@ -101,6 +101,7 @@ type event struct {
 	name   string
 	detail string
 	wal    string // of a stop: its position in the WAL
+	since  int64  // of a recovery: when the run had begun whose ring file it was; 0: not known
 }
 
 type gap struct {
@@ -284,6 +285,11 @@ func (c *conditions) server(r *trail.Record, in home, text func(string) string) 
 		} else {
 			c.unread = append(c.unread, "the record of a branch at "+render.Time(r.Time)+" cannot be interpreted")
 		}
+	case "other_trail":
+		// records of sessions say the rest, and verify takes them
+		if o, ok := trail.ParseOtherTrail(r); !ok || o.Last == 0 {
+			c.events = append(c.events, event{r.Time, in, name, fmt.Sprintf("since %s, stream %d, block %d", o.Since, o.Stream, o.Block), "", 0})
+		}
 	default:
 		var detail []string
 		for name, value := range r.ExtraPairs {
@@ -291,7 +297,11 @@ func (c *conditions) server(r *trail.Record, in home, text func(string) string) 
 				detail = append(detail, n+"="+string(value))
 			}
 		}
-		c.events = append(c.events, event{r.Time, in, name, strings.Join(detail, " "), text("wal")})
+		var since int64
+		if t, err := time.Parse(time.RFC3339, text("since")); err == nil {
+			since = query.Micros(t)
+		}
+		c.events = append(c.events, event{r.Time, in, name, strings.Join(detail, " "), text("wal"), since})
 	}
 }
 

@@ -95,6 +95,7 @@ func (e *Exclusions) List(begins bool) (all []string, lacking bool) {
 	e.c.copies(except)
 	lacking = len(all)+len(e.c.unread) > 0
 	e.c.downTimes(e.c.asked.until, begins, except, except)
+	e.c.reported(e.c.asked.until, except)
 	return append(all, e.c.unread...), lacking
 }
 

@@ -172,7 +172,6 @@ func (c *conditions) downTimes(until int64, begins bool, except, stopped func(fo
 	for _, l := range c.lives {
 		l.downTimes(until, begins, l.named(except), l.named(stopped))
 	}
-	c.reported(until, except)
 }
 
 // copies lists the copies of data directories that began to record in the range, of servers of whose later records there are
@@ -333,7 +332,19 @@ func (l *life) downTimes(until int64, begins bool, except, stopped func(format s
 		}
 		return found
 	}
-	previous := int64(trail.MinTime)
+	previous, before := int64(trail.MinTime), int64(trail.MinTime) // the two starts before
+	// Versions up to 0.9.0 do not say whose ring file was recovered; it was about when the next run began.
+	wasRecovered := func(by int64) bool {
+		return slices.ContainsFunc(l.stops, func(e event) bool {
+			if e.name != "recover" || e.time <= previous {
+				return false
+			}
+			if e.since == 0 {
+				return e.time <= by
+			}
+			return before < e.since && e.since <= previous
+		})
+	}
 	for i, one := range l.runs {
 		next := int64(trail.MaxTime)
 		if i+1 < len(l.runs) {
@@ -341,7 +352,7 @@ func (l *life) downTimes(until int64, begins bool, except, stopped func(format s
 		}
 		if one.time > a.since && one.time < until {
 			stop := ended(previous, one.time, "stop")
-			recovered := ended(previous, min(next, one.time+3600*1e6), "recover")
+			recovered := wasRecovered(min(next, one.time+3600*1e6))
 			switch {
 			case i == 0 && begins && stop == nil && !one.first:
 				except("nothing was recorded before %s: the trail begins with this start of the server", render.Time(one.time))
@@ -350,13 +361,13 @@ func (l *life) downTimes(until int64, begins bool, except, stopped func(format s
 			case stop != nil && stop.time < a.until:
 				except("nothing was recorded from %s until %s: the server was not running, or ran without pg_steno", render.Time(stop.time), render.Time(one.time))
 			case stop != nil || one.first:
-			case recovered != nil && one.time < a.until:
+			case recovered && one.time < a.until:
 				except("the server ended without stopping before %s; what its sessions had recorded until then was recovered", render.Time(one.time))
 			case one.time < a.until:
 				except("the server ended without stopping before %s, and nothing says that the last records were recovered", render.Time(one.time))
 			}
 		}
-		previous = one.time
+		previous, before = one.time, previous
 	}
 	if stop := ended(previous, until, "stop"); stop != nil && stop.time < a.until {
 		except("nothing was recorded since %s: the server was stopped", render.Time(stop.time))
@@ -373,6 +384,8 @@ func (c *conditions) reported(until int64, except func(format string, args ...an
 		case "stop", "recover", "deleted", "restart", "salvage", "begin":
 		case "torn":
 			except("an unfinished block was cut off stream %d at %s (%s): records of the last moments before may be missing", e.home.stream, render.Time(e.time), e.detail)
+		case "other_trail":
+			except("a run of the server that did not stop had recorded in another trail, and only what it had left in its ring file was recovered into this one, at %s (%s)", render.Time(e.time), e.detail)
 		default:
 			except("the server reported %q at %s (%s)", e.name, render.Time(e.time), e.detail)
 		}

@@ -206,6 +206,12 @@ func TestExceptions(t *testing.T) {
 		{name: "crashed", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(w.starts(35.4), w.event(35.41, "recover"))
 		}}}, wants: `ended without stopping before .* was recovered`},
+		{name: "crashed, and recovered later", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(w.starts(34.9), w.starts(35.4), w.event(35.45, "recover", "since", when(34.89)))
+		}}}, wants: `ended without stopping before .*:20:37.000000Z; what its sessions had recorded until then was recovered`},
+		{name: "crashed, and another run was recovered", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
+			return is(w.starts(34.8), w.starts(35.1), w.starts(35.4), w.event(35.45, "recover", "since", when(34.79)))
+		}}}, wants: `ended without stopping before .*:20:37.000000Z, and nothing says`},
 		{name: "lost power", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(w.starts(35.4))
 		}}}, wants: `ended without stopping before .* nothing says`},

@@ -224,6 +224,7 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 	c.finish()
 	// The record of the first start can follow others, such as those that it has recovered.
 	const soon = 10 * second
+	since := c.asked.since
 	if begins && len(c.runs) > 0 && c.runs[0].time > c.asked.since && c.runs[0].time-c.asked.since < soon {
 		c.asked.since = c.runs[0].time
 	}
@@ -248,8 +249,10 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 	}
 	c.copies(to(&r.Copied))
 	c.recording(to(&r.Lacks))
-	c.losses(c.asked.until, to(&r.Lacks))
 	c.downTimes(c.asked.until, begins, to(&r.Lacks), to(&r.Stopped))
+	c.asked.since = since // what was lost is lost also if it was recorded before the start
+	c.losses(c.asked.until, to(&r.Lacks))
+	c.reported(c.asked.until, to(&r.Lacks))
 	r.Lacks = append(r.Lacks, c.unread...)
 }
 

@@ -26,6 +26,7 @@
 //	prepared.go of those that were prepared
 //	setting.go  values of settings
 //	servers.go  which server wrote a trail; branch.go: streams that begin beside others
+//	other_trail.go runs that had recorded in another trail
 //	twice.go    blocks of trails that are read together with their copies
 //	deleted.go  what the server deleted by policy
 //

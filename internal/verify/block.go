@@ -34,6 +34,7 @@ type finding struct {
 	unread    []string // what gap records report about damaged ring files
 	deletions []trail.Deletion
 	branches  []trail.Branch
+	others    []trail.OtherTrail
 	starts    []start
 
 	unnumbered int64             // records without a sequence number
@@ -284,6 +285,9 @@ func (c *checker) noteRareRecord(f *finding, r *trail.Record) {
 	case trail.KindServer:
 		if d, ok := trail.ParseDeletion(r); ok {
 			f.deletions = append(f.deletions, d)
+		}
+		if o, ok := trail.ParseOtherTrail(r); ok {
+			f.others = append(f.others, o)
 		}
 		if b, ok := trail.ParseBranch(r); ok {
 			f.branches = append(f.branches, b)

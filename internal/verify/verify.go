@@ -91,6 +91,7 @@ func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64
 	v.tellTwice()
 	v.settleDeletions()
 	v.settleBranches()
+	v.elsewhere.tell(v)
 	v.sequences()
 	v.dataParts()
 	v.finishAnchors()
@@ -129,6 +130,7 @@ type verifier struct {
 	firstBlock map[uint32]uint64 // of each stream
 	lastBlock  map[home]uint64
 	branches   []branched
+	elsewhere  elsewhere
 	starts     map[string][]start // of each trail's server
 	twice      twice
 }
@@ -497,6 +499,9 @@ func (st *state) take(j *job) {
 	for _, b := range f.branches {
 		v.branches = append(v.branches, branched{b, st.home})
 	}
+	for _, o := range f.others {
+		v.elsewhere.note(o)
+	}
 	v.starts[st.home.trail] = append(v.starts[st.home.trail], f.starts...)
 	for _, d := range f.deletions {
 		of := home{st.home.trail, d.Stream}
@@ -703,6 +708,11 @@ func (v *verifier) sequences() {
 		}
 		slices.SortFunc(s.seen, trail.Span.Compare)
 		slices.SortFunc(s.explained, trail.Span.Compare)
+		explained := s.explained
+		if last := v.elsewhere.last(id); last > 0 {
+			explained = append(slices.Clone(explained), trail.Span{First: 1, Last: last})
+			slices.SortFunc(explained, trail.Span.Compare)
+		}
 		next := uint64(1)
 		if v.partial && len(s.seen) > 0 && s.seen[0].First > 1 {
 			next = s.seen[0].First
@@ -716,7 +726,7 @@ func (v *verifier) sequences() {
 			if v.report.UnreadBlocks > 0 {
 				next = span.First
 			}
-			for _, hole := range trail.Uncovered(s.explained, next, span.First) {
+			for _, hole := range trail.Uncovered(explained, next, span.First) {
 				tell := v.damage
 				if v.report.outdated || len(v.report.Unreadable) > 0 {
 					tell = v.warning
@@ -789,6 +799,8 @@ func (v *verifier) dataParts() {
 			v.warning("", nil, "session %s: %d bytes of record %d exist, but not the record: it was dropped, according to a gap record", id.Session, have, id.Seq)
 		case !wanted:
 			v.warning("", nil, "session %s: %d bytes of record %d exist, but not the record: its statement was interrupted", id.Session, have, id.Seq)
+		case have < want && v.elsewhere.last(id.Session) > 0:
+			v.warning("", nil, "session %s: %d of %d bytes of the data parts of record %d are in another trail", id.Session, want-have, want, id.Seq)
 		case have < want && v.partial:
 			v.warning("", nil, "session %s: record %d lacks %d of %d bytes of its data parts", id.Session, id.Seq, want-have, want)
 		case have != want:

@@ -198,6 +198,42 @@ func TestMissingSequenceNumbersAreDamage(t *testing.T) {
 	}
 }
 
+// What is in another trail, according to a record, is not missing; everything else is, and a number occurs once.
+func TestRecordsInAnotherTrailAreNotMissing(t *testing.T) {
+	id := trail.SessionID{Start: trailtest.Epoch, PID: 1}.String()
+	for name, c := range map[string]struct {
+		session, last string
+		seqs          []uint64
+		want          string
+	}{
+		"there":           {session: id, last: "3", seqs: []uint64{4, 5}},
+		"partly":          {session: id, last: "3", seqs: []uint64{1, 4, 5}},
+		"too few":         {session: id, last: "3", seqs: []uint64{5}, want: "record 4 is missing"},
+		"later":           {session: id, last: "3", seqs: []uint64{4, 6}, want: "record 5 is missing"},
+		"twice":           {session: id, last: "3", seqs: []uint64{4, 4}, want: "record 4 is in the trail more than once"},
+		"another session": {session: "6b0202d9.2", last: "3", seqs: []uint64{4}, want: "records 1 to 3 are missing"},
+		"no number":       {session: id, last: "x", seqs: []uint64{4}, want: "records 1 to 3 are missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := writeSession(t, dir, nil, nil, c.seqs...)
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			server := trailtest.NewSession(trailtest.Epoch, 2)
+			for _, extra := range [][]string{{"session", c.session, "last_seq", c.last}, {"since", "2026-11-29T12:00:00.000000Z", "stream", "0", "block", "9"}} {
+				b.Add(&trailtest.Record{Kind: trail.KindServer, Session: server, Time: trailtest.Epoch, Extra: append([]string{"event", "other_trail"}, extra...)})
+			}
+			s.Write(t, b)
+			r := verified(t, dir)
+			if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].What, "began at 2026-11-29T12:00:00.000000Z had recorded in another trail, whose stream 0 had at least 9 blocks") {
+				t.Errorf("warnings: %v", r.Warnings)
+			}
+			if r.Whole != (c.want == "") || c.want != "" && (len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, c.want)) {
+				t.Errorf("got %v, want %q", r.Problems, c.want)
+			}
+		})
+	}
+}
+
 // TestDamagedRingsAreWarnedOf has what recovery puts in the place of what it could not
 // read: no damage of the trail, but nothing to pass over.
 func TestDamagedRingsAreWarnedOf(t *testing.T) {

@@ -1,0 +1,41 @@
+// Records of runs that had recorded in another trail.
+
+package trail
+
+import "strconv"
+
+// OtherTrail is what a server record of the event "other_trail" says: a run of the server did not stop, and its ring
+// file was recovered into this trail, but it had recorded in another one, or this one has lost its end. It names either
+// a stream of that trail, or a session.
+type OtherTrail struct {
+	Time    int64
+	Since   string // when that run began
+	Stream  uint32 // which had at least ...
+	Block   uint64 // ... this block, which this trail does not have
+	Session string // its id, as SessionID.String writes it
+	Last    uint64 // its records up to this number are in the other trail; 0: the record names a stream
+}
+
+// ParseOtherTrail reads such a record; ok says whether it is a whole one.
+func ParseOtherTrail(r *Record) (o OtherTrail, ok bool) {
+	if r.Kind != KindServer {
+		return o, false
+	}
+	text := func(name string) string {
+		value, _ := r.ExtraValue(name)
+		return string(value)
+	}
+	if text("event") != "other_trail" {
+		return o, false
+	}
+	o.Time = r.Time
+	if o.Session = text("session"); o.Session != "" {
+		var err error
+		o.Last, err = strconv.ParseUint(text("last_seq"), 10, 63)
+		return o, IsSessionID(o.Session) && err == nil && o.Last > 0
+	}
+	stream, err := strconv.ParseUint(text("stream"), 10, 32)
+	block, err2 := strconv.ParseUint(text("block"), 10, 63)
+	o.Since, o.Stream, o.Block = text("since"), uint32(stream), block
+	return o, err == nil && err2 == nil
+}
