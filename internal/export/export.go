@@ -332,8 +332,11 @@ func (r *run) files(ctx context.Context) error {
 	return r.names(ctx)
 }
 
-// names tells of names that the filters ask for and that occur nowhere.
+// names tells of names that the filters ask for and that occur nowhere, or that something has at another time only.
 func (r *run) names(ctx context.Context) error {
+	for _, lacks := range r.filter.RenamedOutside(ctx, r.index, r.plan.Since, r.plan.Until) {
+		r.warn(lacks)
+	}
 	for _, missing := range query.NewNames(&r.Filter).Look(ctx, r.index) {
 		r.warn(missing)
 	}

@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -208,13 +210,25 @@ func (e *LeftOutError) Error() string { return e.What }
 type RenamedError struct {
 	Renamed
 	Left int // how many more there are; Renamed is none then
+	// Outside says that it was renamed before the time that is asked for, or after; empty: in it. Then are the names that it
+	// may have had in this time.
+	Outside string
+	Then    []string
 }
 
 func (e *RenamedError) Error() string {
 	if e.Left > 0 {
 		return fmt.Sprintf("%d more were renamed", e.Left)
 	}
-	return e.String()
+	if e.Outside == "" {
+		return e.String()
+	}
+	var then []string
+	for _, name := range e.Then {
+		then = append(then, render.Quoted(name))
+	}
+	return fmt.Sprintf("%s was renamed to %s at %s%s, %s the time that is asked for: in it, its records have the name %s",
+		e.Type+" "+render.Quoted(e.Name), render.Quoted(e.To), render.Time(e.Time), e.by(), e.Outside, strings.Join(then, " or "))
 }
 
 // OmittedError says that an answer may lack records, because they do not say enough: they leave out names of relations

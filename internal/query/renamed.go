@@ -62,11 +62,15 @@ type Renamed struct {
 	Lost bool
 }
 
-func (r *Renamed) String() string {
-	by := ""
-	if r.User != "" {
-		by = " by user " + render.Quoted(r.User)
+func (r *Renamed) by() string {
+	if r.User == "" {
+		return ""
 	}
+	return " by user " + render.Quoted(r.User)
+}
+
+func (r *Renamed) String() string {
+	by := r.by()
 	switch {
 	case r.Name == "":
 		return fmt.Sprintf("a statement at %s%s leaves out objects, and may have renamed what the filter asks for", render.Time(r.Time), by)
@@ -185,23 +189,20 @@ func (w *renames) has(name []byte) bool {
 
 // differ says whether something that was renamed matches under one of its names, and not under the other.
 func (w *renames) differ(o *trail.Object, s *trail.Session) bool {
+	return (isShared(string(o.Type)) || !w.elsewhere(s)) && w.tellsApart(o)
+}
+
+// isShared says whether all databases share the names of a type of objects.
+func isShared(objectType string) bool {
+	return objectType == "role" || objectType == "database" || objectType == "tablespace"
+}
+
+// tellsApart is differ for an object of a database that the filter is about.
+func (w *renames) tellsApart(o *trail.Object) bool {
 	was, is := unquoted(o.Name), unquoted(o.To)
 	one := func(names []string) bool { return slices.Contains(names, was) != slices.Contains(names, is) }
-	shared := false
-	switch string(o.Type) {
-	case "role":
-		if shared = true; slices.ContainsFunc(w.roles, one) {
-			return true
-		}
-	case "database":
-		if shared = true; slices.ContainsFunc(w.databases, one) {
-			return true
-		}
-	case "tablespace":
-		shared = true
-	}
-	if !shared && w.elsewhere(s) {
-		return false
+	if string(o.Type) == "role" && slices.ContainsFunc(w.roles, one) || string(o.Type) == "database" && slices.ContainsFunc(w.databases, one) {
+		return true
 	}
 	return slices.ContainsFunc(w.objects, func(globs []glob) bool {
 		schema := string(o.Type) == "schema"

@@ -224,6 +224,9 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 	for _, lacks := range m.hidden.Errs() {
 		m.warn(lacks)
 	}
+	for _, lacks := range filter.RenamedOutside(ctx, o.Index, m.since, filter.Until) {
+		m.warn(lacks)
+	}
 	for _, missing := range query.NewNames(&o.Asked).Look(ctx, o.Index) {
 		m.warn(missing)
 	}

@@ -4,10 +4,13 @@
 package sql
 
 import (
+	"context"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // ask notes the values with which an expression compares columns of a table. Other tables of subqueries are looked at by
@@ -54,6 +57,38 @@ func (p *pusher) compared(n node, f *from, alone bool) {
 	for _, v := range values {
 		if s, ok := constant(v); ok {
 			p.asked = append(p.asked, query.Asked{Column: column, Value: s, Is: matcher(s)})
+		}
+	}
+}
+
+// changing are filters by the names that something else may have had, or have got: one for each column, because a
+// statement need not ask for all of them together.
+func changing(asked []query.Asked) (all []*query.Filter) {
+	for column, list := range map[string]func(*query.FilterOptions) *[]string{
+		"relation": func(o *query.FilterOptions) *[]string { return &o.Objects }, "user": func(o *query.FilterOptions) *[]string { return &o.Users },
+		"role": func(o *query.FilterOptions) *[]string { return &o.Roles }, "database": func(o *query.FilterOptions) *[]string { return &o.Databases },
+	} {
+		var o query.FilterOptions
+		for _, one := range asked {
+			if one.Column == column && one.Is == nil && one.Value != "" {
+				*list(&o) = append(*list(&o), one.Value)
+			}
+		}
+		if f, err := o.Filter(time.Time{}); err == nil && len(*list(&o)) > 0 { // else it is no name
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// renamed tells of renames of such names, in the time in which records are read and outside of it.
+func (db *DB) renamed(ctx context.Context, x *trail.Index, filters []*query.Filter) {
+	for _, f := range filters {
+		for _, lacks := range f.RenamedWithin(ctx, x, db.options.Since, db.options.Until) {
+			db.warn(lacks)
+		}
+		for _, lacks := range f.RenamedOutside(ctx, x, db.options.Since, db.options.Until) {
+			db.warn(lacks)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (db *DB) push(tree node) (changed string, ok bool) {
 		return "", false
 	}
 	db.mu.Lock()
-	db.asked = query.NewNamesOf(p.asked)
+	db.asked, db.changing = query.NewNamesOf(p.asked), changing(p.asked)
 	db.needs.Objects = slices.ContainsFunc(p.asked, func(a query.Asked) bool { return a.Column == "relation" || a.Column == "column_name" })
 	db.mu.Unlock()
 	if !p.found {

@@ -101,6 +101,7 @@ type DB struct {
 	hidden, unnamed query.Hidden
 	asked           *query.Names     // names that the last statement asks for; nil: none
 	needs           proof.Needs      // what else it looks at
+	changing        []*query.Filter  // by those of them that something else may have had, or have got
 	mixed           query.Lookalikes // values of answers
 	used            []Use
 	rows            *Rows // counts the records of an export; else nil
@@ -341,12 +342,13 @@ func (db *DB) tellOmitted(err *query.OmittedError) {
 // tellHidden tells of what answers may lack.
 func (db *DB) tellHidden(ctx context.Context) {
 	db.mu.Lock()
-	index, names, needs := db.index, db.asked, db.needs
+	index, names, needs, changing := db.index, db.asked, db.needs, db.changing
 	db.mu.Unlock()
 	if index != nil {
 		for _, lacks := range proof.LeftOut(ctx, index, db.options.Since, db.options.Until, needs) {
 			db.warn(lacks)
 		}
+		db.renamed(ctx, index, changing)
 	}
 	for _, missing := range names.Look(ctx, index) {
 		db.warn(missing)
@@ -406,7 +408,7 @@ func (db *DB) Run(ctx context.Context, statements string, show func(*Result) err
 // prepare brings the trail up to date, and passes conditions down.
 func (db *DB) prepare(ctx context.Context, statements string) (changed string, ok bool) {
 	db.mu.Lock()
-	db.ctx, db.used, db.asked, db.needs = ctx, nil, nil, proof.Needs{}
+	db.ctx, db.used, db.asked, db.changing, db.needs = ctx, nil, nil, nil, proof.Needs{}
 	db.mu.Unlock()
 	if db.fresh {
 		db.fresh = false

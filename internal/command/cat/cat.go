@@ -169,6 +169,12 @@ func catRun(ctx context.Context, opts *Options) error {
 		out.Flush()
 		w.Warn(lacks)
 	}
+	if opts.Limit == 0 || shown < opts.Limit { // else the answer is only the beginning of what there is
+		for _, lacks := range filter.RenamedOutside(ctx, index, filter.Since, filter.Until) {
+			out.Flush()
+			w.Warn(lacks)
+		}
+	}
 	needs := proof.Needs{Objects: len(opts.Objects) > 0, Texts: len(opts.Grep) > 0, Failures: opts.Failed || len(opts.SQLStates) > 0}
 	for _, lacks := range proof.LeftOut(ctx, index, filter.Since, filter.Until, needs) {
 		out.Flush()
