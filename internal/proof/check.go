@@ -624,6 +624,7 @@ func (c *checker) complete() {
 		}
 	}
 	c.otherServers()
+	c.namesKnown()
 	t := c.told
 	if why := t.unstated(); why != "" {
 		c.except("which settings were in effect at the beginning of the range is not proved: %s", why)
@@ -645,6 +646,23 @@ func (c *checker) complete() {
 	}
 	for _, what := range t.unread {
 		c.except("%s", what)
+	}
+}
+
+// namesKnown states of which time the proof has the renames of names that are asked for. Whoever makes it decides how far it
+// reaches back, so this is always stated.
+func (c *checker) namesKnown() {
+	a := c.asked
+	if !a.ofObjects && !a.ofRoles {
+		return
+	}
+	from := int64(trail.MinTime)
+	for _, st := range c.streams {
+		from = max(from, st.from)
+	}
+	c.report.Names = &Known{Until: render.Time(a.until)}
+	if from > trail.MinTime {
+		c.report.Names.Since = render.Time(min(from, a.since))
 	}
 }
 

@@ -120,6 +120,7 @@ type hidden struct {
 // early is a rename before the range.
 type early struct {
 	query.Renamed
+	record    trail.RecordID
 	xid       uint64
 	by        *session
 	committed bool
@@ -227,7 +228,7 @@ func (c *conditions) statement(r *trail.Record) {
 		}
 	}
 	for _, one := range c.asked.renamedBefore(r) {
-		c.early = append(c.early, early{one, r.XID, c.session(r), c.asked.committedBefore(r)})
+		c.early = append(c.early, early{one, trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}, r.XID, c.session(r), c.asked.committedBefore(r)})
 	}
 	key := statement{r.Session.ID(), r.Statement, r.Substatement}
 	why := c.asked.hides(r)
@@ -567,11 +568,13 @@ func (c *conditions) outcome(one *early) string {
 	return open
 }
 
-// reversed says whether what a rename before the range has renamed had got its name back when the range began.
+// reversed says whether what a statement before the range has renamed has got its name back by the same statement. If it
+// was by another one, something else may have had that name by then: the proof does not have renames from one name to
+// another of which neither is asked for, nor what a savepoint has undone.
 func (c *conditions) reversed(i int) bool {
 	one := &c.early[i]
-	return one.To != "" && c.wasCommitted(one) && slices.ContainsFunc(c.early[i+1:], func(back early) bool {
-		return back.Type == one.Type && back.Name == one.To && back.To == one.Name && c.wasCommitted(&back)
+	return one.To != "" && slices.ContainsFunc(c.early[i+1:], func(back early) bool {
+		return back.record == one.record && back.Type == one.Type && back.Name == one.To && back.To == one.Name
 	})
 }
 

@@ -328,3 +328,50 @@ func TestRenamesBeforeTheRange(t *testing.T) {
 		})
 	}
 }
+
+// That something of the new name has got the name back does not say that it is the same: the proof does not have what
+// renamed that in between, or that a savepoint has undone it.
+func TestRenamesBackByAnotherStatementAreNoneForCertain(t *testing.T) {
+	bob := client(9, "bob")
+	extra := map[int]func(*writer, *trailtest.Session) []*trailtest.Record{}
+	for i, names := range [][]string{{"hr.salary", "hr.x"}, {"hr.x", "hr.y"}, {"hr.z", "hr.x"}, {"hr.x", "hr.salary"}} {
+		extra[2+i] = func(*writer, *trailtest.Session) []*trailtest.Record {
+			r := renames(bob, float64(2+i), "table", names[0], names[1])
+			r.Seq, r.XID, r.Extra = uint64(2+i), uint64(77+i), []string{"commit_us", "12"}
+			return []*trailtest.Record{r}
+		}
+	}
+	excepts(t, small{extra: extra}.write(t), nil, `table "hr.salary" was renamed to "hr.x" at .*; that was before the range`)
+}
+
+// The verdict on names that may change says of which time it knows the renames, whatever the maker has put into the file.
+func TestVerdictsSayOfWhichTimeTheyKnowRenames(t *testing.T) {
+	dir := small{}.write(t)
+	later := withoutFirstSegment(t, small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{
+		15: func(w *writer, _ *trailtest.Session) []*trailtest.Record { return []*trailtest.Record{w.starts(15)} },
+	}}.write(t), 0)
+	for _, test := range []struct {
+		dir   string
+		ask   func(*query.FilterOptions)
+		wants *Known
+	}{
+		{dir, ofSalary, &Known{Until: when(50)}},
+		{later, ofSalary, &Known{Since: "2026-11-21T21:00:07", Until: when(50)}},
+		{dir, func(o *query.FilterOptions) { o.Users = []string{"alice"} }, &Known{Until: when(50)}},
+		{dir, func(o *query.FilterOptions) { o.Not = &query.FilterOptions{Databases: []string{"hr"}} }, &Known{Until: when(50)}},
+		{dir, func(o *query.FilterOptions) { o.Grep = []string{"4711"} }, nil},
+	} {
+		r := proved(t, test.dir, question(t, 30, 50, false, test.ask))
+		got := r.Names
+		if (got == nil) != (test.wants == nil) || got != nil && (got.Until != test.wants.Until || !strings.HasPrefix(got.Since, test.wants.Since) || (got.Since == "") != (test.wants.Since == "")) {
+			t.Errorf("%s: %+v, want %+v", r.Question, got, test.wants)
+		}
+		var text strings.Builder
+		if err := r.WriteText(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text.String(), "by the names of their time") != (test.wants != nil && r.Complete) || strings.Contains(text.String(), "\nnames     records have") != (test.wants != nil) {
+			t.Error(text.String())
+		}
+	}
+}

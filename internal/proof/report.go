@@ -28,6 +28,8 @@ type Report struct {
 	System   uint64    `json:"system_id,string,omitempty"`
 	Matches  int64     `json:"matches"`
 	Sessions int       `json:"sessions"`
+	// Names is when renames of names that are asked for are known; nil: no names are asked for that may change.
+	Names *Known `json:"names,omitempty"`
 	// AsOf is the time of the seal up to which records of the range were searched.
 	AsOf    string   `json:"as_of,omitempty"`
 	Streams []Stream `json:"streams"`
@@ -47,6 +49,20 @@ type Report struct {
 	asked   *asked
 	index   *trail.Index
 	matched atomic.Int64
+}
+
+// Known is a time of which a proof has all renames of names that are asked for.
+type Known struct {
+	Since string `json:"since,omitempty"` // absent: the beginning of the trail
+	Until string `json:"until"`
+}
+
+func (k *Known) String() string {
+	since := "the beginning of the trail"
+	if k.Since != "" {
+		since = k.Since
+	}
+	return "records have the names of their time; what was renamed before " + since + " is found by its new name only, and what was renamed since " + k.Until + " by its former one"
 }
 
 // Stream is what a proof has of a stream.
@@ -121,6 +137,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		default:
 			row("basis", "all blocks of the range, in which the sequence numbers of %s have no gaps", count(r.Sessions, "session"))
 		}
+		if r.Names != nil {
+			row("names", "%s", r.Names)
+		}
 		if r.AsOf != "" {
 			row("as of", "%s: what was written later is not in the answer; of a statement that was running then, only a start record can be", r.AsOf)
 		}
@@ -170,6 +189,9 @@ func (r *Report) verdict() (text, paint string) {
 		return "NOT PROVED for the whole range: the proof has " + count(int(r.Matches), "record") + " that match, but see what is uncovered", red
 	case len(r.Exceptions) > 0:
 		return "PROVED, with exceptions: " + what + " in the trail, but see what it may lack", yellow
+	}
+	if r.Names != nil {
+		what += " by the names of their time"
 	}
 	checked := "every seal, chain hash and sequence number is correct"
 	if r.indexed() {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // Options are prove's.
@@ -188,11 +190,32 @@ func write(ctx context.Context, opts *Options, checks proof.Checks) error {
 		if err := os.Rename(f.Name(), opts.Out); err != nil {
 			return err
 		}
-		return opts.verdict(report, opts.IO.Out, opts.Format)
+		err = opts.verdict(report, opts.IO.Out, opts.Format)
+		opts.renamed(ctx, t, q, report)
+		return err
 	}
 	err = opts.verdict(report, opts.IO.Out, opts.Format)
 	fmt.Fprintf(opts.IO.ErrOut, "steno: %s was not written\n", render.Safe(opts.Out))
 	return err
+}
+
+// renamed tells of what was renamed before what the proof has of the trail, or after its range. The proof does not say that,
+// only of which time it has renames; whoever makes it can ask for the other names, too.
+func (opts *Options) renamed(ctx context.Context, t *trail.Trail, q *proof.Question, report *proof.Report) {
+	if report.Names == nil {
+		return
+	}
+	filter, err := q.Filter.Filter(opts.Now)
+	if err != nil {
+		return
+	}
+	w := &cmdutil.Warner{IO: opts.IO}
+	for _, err := range filter.RenamedOutside(ctx, t.Index(), filter.Since, filter.Until) {
+		one := (*query.RenamedError)(nil)
+		if !errors.As(err, &one) || !slices.ContainsFunc(report.Exceptions, func(known string) bool { return strings.HasPrefix(known, one.Renamed.String()) }) {
+			w.Warn(err)
+		}
+	}
 }
 
 // verdict writes a report, which decides about the exit code.
