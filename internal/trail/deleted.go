@@ -215,7 +215,7 @@ func parsePlace(line string) (p place, ok bool) {
 func (fs *Files) deletionAt(path string, p place, keys *Keys) (Deletion, bool) {
 	stream := &Stream{Number: p.stream, Path: filepath.Join(path, strconv.FormatUint(uint64(p.stream), 10)), keys: keys}
 	seg := openSegment(filepath.Join(stream.Path, fmt.Sprintf("%010d%s", p.seg, segmentSuffix)), stream)
-	if seg.Err != nil || int64(p.offset)+BlockHeaderSize > seg.Size {
+	if seg.Err != nil || int64(p.offset) > seg.Size-BlockHeaderSize {
 		return Deletion{}, false
 	}
 	o, err := fs.acquire(seg.Path)
