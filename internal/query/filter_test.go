@@ -332,3 +332,23 @@ func TestTimesAreReadInTheZoneThatIsAsked(t *testing.T) {
 		}
 	}
 }
+
+// TestManyPartsHaveFewSpellings: each part may be written in two ways, and names in a trail may have any number of parts.
+func TestManyPartsHaveFewSpellings(t *testing.T) {
+	name := strings.Repeat("a.", 200) + "staff"
+	if all := spellings(name); len(all) > 50 {
+		t.Errorf("%d spellings", len(all))
+	}
+	o := &FilterOptions{Objects: []string{name}}
+	filter, err := o.Filter(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range []string{name, strings.Repeat("a.", 199) + `"a"."staff"`} {
+		shape := &trail.Shape{Relations: []trail.Relation{{Name: []byte(found)}}}
+		m := Matcher{Filter: filter}
+		if !m.Keep(&trail.Record{Kind: trail.KindStatement, Session: &trail.Session{}, Shape: shape, SessionIndex: -1, ShapeIndex: -1}) {
+			t.Errorf("%s is not found", found)
+		}
+	}
+}

@@ -91,14 +91,18 @@ func spellings(name string) []string {
 		}
 	}
 	plain := plainQuoted.ReplaceAllString(string(folded), "$1")
-	all := append(quotedParts(plain), name, string(folded), plain)
+	all := append(quotedParts(plain, mostParts), name, string(folded), plain)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// quotedParts are a name with quotes around some of its parts that have none.
-func quotedParts(name string) []string {
-	if strings.IndexByte(name, '(') >= 0 { // a function's arguments are types
+// mostParts is how many parts a name has at most: a database, a schema, a table, a column. There are two names for each of
+// them, so of one in a trail that has more, what is before the last ones is as it is.
+const mostParts = 4
+
+// quotedParts are a name with quotes around some of its parts, of the last so many, that have none.
+func quotedParts(name string, parts int) []string {
+	if strings.IndexByte(name, '(') >= 0 || parts == 0 { // a function's arguments are types
 		return nil
 	}
 	dot := lastDot(name)
@@ -111,7 +115,7 @@ func quotedParts(name string) []string {
 		return all
 	}
 	var both []string
-	for _, before := range append(quotedParts(name[:dot]), name[:dot]) {
+	for _, before := range append(quotedParts(name[:dot], parts-1), name[:dot]) {
 		for _, one := range all {
 			both = append(both, before+"."+one)
 		}
