@@ -296,18 +296,25 @@ func (j *joinedChanges) sort() {
 	}
 }
 
-// find is the transaction that made a change: IDs of 32 bits are used again, positions are not.
+// position is where a change's transaction was committed, or a place before that.
+func (c *rowChange) position() uint64 {
+	if c.commit != 0 {
+		return c.commit
+	}
+	return c.at
+}
+
+// find is the transaction that made a change: IDs of 32 bits are used again, positions are not. The ends of transactions
+// with one ID are in the order of their positions, and may be many in a trail that no server has written.
 func (j *joinedChanges) find(c *rowChange) *transactionEnd {
 	ends := j.ends[c.xid]
-	for i := range ends {
-		e := &ends[i]
-		switch {
-		case c.db != "" && e.who.db != "" && c.db != e.who.db:
-		case !e.known:
-			if len(ends) == 1 {
-				return e
-			}
-		case c.commit != 0 && e.lsn == c.commit, c.commit == 0 && e.lsn >= c.at:
+	elsewhere := func(e *transactionEnd) bool { return c.db != "" && e.who.db != "" && c.db != e.who.db }
+	if len(ends) == 1 && !ends[0].known && !elsewhere(&ends[0]) {
+		return &ends[0]
+	}
+	first, _ := slices.BinarySearchFunc(ends, c.position(), func(e transactionEnd, lsn uint64) int { return cmp.Compare(e.lsn, lsn) })
+	for i := first; i < len(ends) && (c.commit == 0 || ends[i].lsn == c.commit); i++ {
+		if e := &ends[i]; e.known && !elsewhere(e) {
 			return e
 		}
 	}

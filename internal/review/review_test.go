@@ -3,6 +3,7 @@ package review
 import (
 	"encoding/binary"
 	"encoding/json"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -557,5 +558,56 @@ func TestGrantsUsePrivilegesOnEverything(t *testing.T) {
 	reduced := &Grants{Version: 150000, Roles: g.Roles, Databases: g.Databases}
 	if v, why := a.tried(s, newPolicy(reduced)); v != uncertain {
 		t.Errorf("%v: %q", v, why)
+	}
+}
+
+// TestEndsOfTransactionsAreFoundByTheirPlace compares with looking at all of them, and has many ends of one ID.
+func TestEndsOfTransactionsAreFoundByTheirPlace(t *testing.T) {
+	plain := func(ends []transactionEnd, c *rowChange) *transactionEnd {
+		for i := range ends {
+			e := &ends[i]
+			switch {
+			case c.db != "" && e.who.db != "" && c.db != e.who.db:
+			case !e.known:
+				if len(ends) == 1 {
+					return e
+				}
+			case c.commit != 0 && e.lsn == c.commit, c.commit == 0 && e.lsn >= c.at:
+				return e
+			}
+		}
+		return nil
+	}
+	r, found := rand.New(rand.NewPCG(1, 2)), 0
+	for range 20_000 {
+		j := &joinedChanges{ends: map[uint32][]transactionEnd{}}
+		for range r.IntN(4) {
+			e := transactionEnd{xid: 7, who: changedBy{db: []string{"", "a", "b"}[r.IntN(3)]}, known: r.IntN(3) > 0}
+			if e.known {
+				e.lsn = uint64(r.IntN(5))
+			}
+			j.ends[7] = append(j.ends[7], e)
+		}
+		j.sort()
+		c := &rowChange{xid: 7, db: []string{"", "a"}[r.IntN(2)], commit: uint64(r.IntN(5)), at: uint64(r.IntN(6))}
+		e := j.find(c)
+		if want := plain(j.ends[7], c); e != want {
+			t.Fatalf("%+v of %+v: %+v, want %+v", c, j.ends[7], e, want)
+		}
+		if e != nil {
+			found++
+		}
+	}
+	if found == 0 {
+		t.Error("none is found")
+	}
+	many := &joinedChanges{ends: map[uint32][]transactionEnd{}}
+	for i := range 200_000 {
+		many.ends[7] = append(many.ends[7], transactionEnd{xid: 7, lsn: uint64(i), known: true})
+	}
+	for i := range 200_000 {
+		if e := many.find(&rowChange{xid: 7, commit: uint64(200_000 - i)}); i > 0 && e == nil {
+			t.Fatal(i)
+		}
 	}
 }
