@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -271,7 +272,7 @@ func (c *checker) setting(name string) string { return c.state.Settings[name] }
 
 func ago(d time.Duration) string {
 	if d < 0 {
-		return "in " + ago(-d) // the clock of the server is ahead
+		return "in " + ago(-max(d, -math.MaxInt64)) // the clock of the server is ahead
 	}
 	const day = 24 * time.Hour
 	switch {
@@ -283,7 +284,10 @@ func ago(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-func (c *checker) since(usec int64) time.Duration { return c.Now.Sub(query.Moment(usec)) }
+// since is how long ago a time is, which may be centuries ahead in a trail that nobody's server has written.
+func (c *checker) since(usec int64) time.Duration {
+	return max(c.Now.Sub(query.Moment(usec)), -math.MaxInt64)
+}
 
 // written says whether records wait too long, and how old the last block is.
 func (c *checker) written() {

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,4 +108,18 @@ func FuzzState(f *testing.F) {
 			s.alarm(&alarm{}, time.Now())
 		}
 	})
+}
+
+func TestAnyDurationIsTold(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		math.MinInt64: "in 106751 days", -time.Minute: "in 1m0s", 0: "0s", 90 * time.Second: "1m30s", math.MaxInt64: "106751 days",
+	} {
+		if got := ago(d); got != want {
+			t.Errorf("%d: %q, want %q", d, got, want)
+		}
+	}
+	c := &checker{Options: &Options{Now: time.Now()}}
+	if early, late := c.since(math.MinInt64), c.since(math.MaxInt64); early <= 0 || -late <= 0 {
+		t.Errorf("the first time was %s ago, the last one %s", early, late)
+	}
 }

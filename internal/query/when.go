@@ -5,6 +5,7 @@ package query
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,11 +16,23 @@ import (
 // epoch is the beginning of the trail's time.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Moment is a time of the trail, in UTC.
-func Moment(usec int64) time.Time { return time.UnixMicro(usec + epoch.UnixMicro()).UTC() }
+// Moment is a time of the trail, in UTC. It may be any number, which is not one since 1970, too.
+func Moment(usec int64) time.Time {
+	return time.Unix(epoch.Unix()+usec/1e6, usec%1e6*1000).UTC()
+}
 
-// Micros is the reverse of Moment.
-func Micros(t time.Time) int64 { return t.UnixMicro() - epoch.UnixMicro() }
+// Micros is the reverse of Moment: the nearest time that a trail can have.
+func Micros(t time.Time) int64 {
+	const second = 1_000_000
+	seconds := t.Unix() - epoch.Unix()
+	switch {
+	case seconds < math.MinInt64/second:
+		return math.MinInt64
+	case seconds >= math.MaxInt64/second:
+		return math.MaxInt64
+	}
+	return seconds*second + int64(t.Nanosecond())/1000
+}
 
 // ParseWhen reads a moment as people write it: an ISO date, a time of day, or both,
 // with an offset or a time zone behind them, UTC when there is none; "now", "today",

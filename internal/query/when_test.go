@@ -1,6 +1,7 @@
 package query
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -128,5 +129,23 @@ func TestAgesThatAreNotUnderstoodAreExplained(t *testing.T) {
 		if _, err := ParseDuration(in); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("duration %s: %v, want %q", in, err, want)
 		}
+	}
+}
+
+// TestAnyNumberIsAMoment: a trail that nobody's server has written may have any time.
+func TestAnyNumberIsAMoment(t *testing.T) {
+	last := Moment(math.MinInt64)
+	for _, usec := range []int64{math.MinInt64 + 1_000_000, -1_000_000, -1, 0, 1, 999_999, 848609113 * 1e6, math.MaxInt64 - 1e15, math.MaxInt64 - 1_000_000} {
+		m := Moment(usec)
+		if !m.After(last) {
+			t.Errorf("%d is %s, not after %s", usec, m, last)
+		}
+		if back := Micros(m); back != usec {
+			t.Errorf("%d is %s, which is %d", usec, m, back)
+		}
+		last = m
+	}
+	if early, late := Micros(Moment(math.MinInt64).AddDate(-1, 0, 0)), Micros(Moment(math.MaxInt64).AddDate(1, 0, 0)); early != math.MinInt64 || late != math.MaxInt64 {
+		t.Errorf("what is before and after all times is %d and %d", early, late)
 	}
 }

@@ -186,5 +186,5 @@ func begins(r *trail.Record) bool {
 	return r.Kind == trail.KindStatement && r.Has(trail.FieldDuration)
 }
 
-// unixMicroseconds is a time of the trail as microseconds since 1970.
-func unixMicroseconds(usec int64) int64 { return usec + 946684800*1e6 }
+// unixMilliseconds is a time of the trail, which may be any number, as milliseconds since 1970.
+func unixMilliseconds(usec int64) int64 { return floorDiv(usec, 1000) + unixEpoch*1000 }

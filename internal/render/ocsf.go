@@ -150,11 +150,11 @@ func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
 
 // times appends the times, in milliseconds since 1970.
 func (f *ocsfFormat) times(dst []byte, r *trail.Record) []byte {
-	ms := floorDiv(unixMicroseconds(r.Time), 1000)
+	ms := unixMilliseconds(r.Time)
 	dst = strconv.AppendInt(append(dst, `,"time":`...), ms, 10)
 	if begins(r) {
 		dst = strconv.AppendInt(append(dst, `,"start_time":`...), ms, 10)
-		dst = strconv.AppendInt(append(dst, `,"end_time":`...), floorDiv(unixMicroseconds(r.End()), 1000), 10)
+		dst = strconv.AppendInt(append(dst, `,"end_time":`...), unixMilliseconds(r.End()), 10)
 	}
 	if r.Has(trail.FieldDuration) {
 		dst = appendNumber(dst, "duration", r.Duration/1000)
@@ -228,7 +228,7 @@ func ocsfDatastoreContext(dst []byte, s *trail.Session) []byte {
 
 func ocsfSession(dst []byte, s *trail.Session) []byte {
 	dst = s.ID().Append(append(dst, `"session":{"uid":"`...))
-	dst = strconv.AppendInt(append(dst, `","created_time":`...), floorDiv(unixMicroseconds(s.Start), 1000), 10)
+	dst = strconv.AppendInt(append(dst, `","created_time":`...), unixMilliseconds(s.Start), 10)
 	dst = strconv.AppendBool(append(dst, `,"is_remote":`...), isRemote(s))
 	return append(dst, '}')
 }

@@ -88,7 +88,7 @@ func appendNano(dst []byte, usec int64) []byte {
 	if usec < -946684800*1e6 || usec > (math.MaxInt64/1000)-946684800*1e6 {
 		return append(dst, '0')
 	}
-	return strconv.AppendInt(dst, unixMicroseconds(usec)*1000, 10)
+	return strconv.AppendInt(dst, (usec+unixEpoch*1e6)*1000, 10)
 }
 
 func otelKey(dst []byte, key string) []byte {

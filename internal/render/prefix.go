@@ -56,7 +56,7 @@ var prefixEscapes = map[byte]func(f *pgauditFormat, dst []byte, r *trail.Record)
 		return append(dst[:len(dst)-len("000")], f.clock.name(r.Time)...)
 	},
 	'n': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {
-		ms := floorDiv(unixMicroseconds(r.Time), 1000)
+		ms := unixMilliseconds(r.Time)
 		return append(strconv.AppendInt(dst, floorDiv(ms, 1000), 10), fmt.Sprintf(".%03d", ms-1000*floorDiv(ms, 1000))...)
 	},
 	'i': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {

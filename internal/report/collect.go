@@ -806,7 +806,6 @@ func buckets(first, last int64, most int, zone *time.Location) (bounds []int64, 
 			break
 		}
 	}
-	usec := func(t time.Time) int64 { return t.UnixMicro() - query.Moment(0).UnixMicro() }
 	midnight := time.Date(from.Year(), from.Month(), from.Day(), 0, 0, 0, 0, zone)
 	t, next := midnight, func(t time.Time) time.Time { return t.Add(width) }
 	if width >= day {
@@ -815,7 +814,7 @@ func buckets(first, last int64, most int, zone *time.Location) (bounds []int64, 
 		t = midnight.Add(from.Sub(midnight) / width * width)
 	}
 	for len(bounds) < 1000 {
-		bounds = append(bounds, usec(t))
+		bounds = append(bounds, query.Micros(t))
 		if t.After(to) {
 			break
 		}

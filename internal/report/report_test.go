@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -463,5 +464,27 @@ func TestReportsOfOddTrails(t *testing.T) {
 	}
 	if len(dirs) < 9 {
 		t.Errorf("only %d trails", len(dirs))
+	}
+}
+
+// TestReportsOfAnyTimes: records have the first and the last time that there is, which no server writes.
+func TestReportsOfAnyTimes(t *testing.T) {
+	for _, times := range [][]int64{{math.MaxInt64}, {math.MinInt64}, {math.MinInt64, trailtest.Epoch, math.MaxInt64}, {math.MaxInt64 - 1e14, math.MaxInt64 - 1}} {
+		dir := t.TempDir()
+		s := trailtest.NewStream(t, dir, 0)
+		who := trailtest.NewSession(trailtest.Epoch, 4711, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+		for _, at := range times {
+			b := trailtest.NewBuilder(at)
+			b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: who, Time: at, Text: "SELECT 1", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"}})
+			s.Write(t, b)
+		}
+		r := makeReport(t, dir, nil)
+		if n := r.Figures[0].Records.Count; n != int64(len(times)) {
+			t.Errorf("%v: %d records are counted", times, n)
+		}
+		var page bytes.Buffer
+		if err := r.WriteHTML(&page); err != nil {
+			t.Error(err)
+		}
 	}
 }

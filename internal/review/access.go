@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -76,7 +77,7 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 		return nil, fmt.Errorf("the trail has more than %d different statements: review a shorter period", mostStatements)
 	}
 	if o.NewSince == trail.MinTime {
-		a.NewSince = a.to - max(0, a.to-a.from)/10
+		a.NewSince = a.to - max(0, a.to/10-a.from/10) // the difference of two times may be too large
 	}
 	a.evaluate()
 	doc := &Document{Review: "access", Incomplete: wrong.bad}
@@ -599,10 +600,16 @@ func lengthOf(d time.Duration) string {
 	return fmt.Sprintf("%d seconds", d/time.Second)
 }
 
+// period is how long the period is: centuries at most, also if the times of records are not those of a server.
+func (a *access) period() time.Duration {
+	micros := min(max(float64(a.to)-float64(a.from), 0), float64(math.MaxInt64/time.Microsecond))
+	return time.Duration(micros) * time.Microsecond
+}
+
 func (a *access) limits() (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	const quarter = 92 * 24 * time.Hour
-	if long := time.Duration(a.to-a.from) * time.Microsecond; long < quarter {
+	if long := a.period(); long < quarter {
 		say("The period is %s long: what is used once a month, a quarter or a year may be missing in it.", lengthOf(long))
 	}
 	if len(a.Apart) > 0 {

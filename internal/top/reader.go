@@ -96,13 +96,10 @@ func NewReader(ctx context.Context, o Options) *Reader {
 }
 
 // Microseconds is a moment in the trail's time.
-func Microseconds(t time.Time) int64 { return t.UnixMicro() - epoch }
-
-// epoch is the beginning of the trail's time, in microseconds since 1970.
-const epoch = 946684800 * 1e6
+func Microseconds(t time.Time) int64 { return query.Micros(t) }
 
 // Clock is what a moment of the trail is elsewhere.
-func Clock(usec int64) time.Time { return time.UnixMicro(usec + epoch) }
+func Clock(usec int64) time.Time { return query.Moment(usec).Local() }
 
 // Limits of what one answer may take.
 const (
@@ -297,13 +294,19 @@ const (
 // second is one in microseconds.
 const second = int64(1e6)
 
-// records estimates how many ended in a time, from the segments.
+// mostRecords is how many records a byte of a segment may have: LZ4 makes up to 255 bytes of one. A header may say more.
+const mostRecords = 255
+
+// records estimates how many ended in a time, from the segments, whose times and numbers may be any.
 func (p *pastReader) records(from, to int64) (n float64) {
 	for i := range p.index.Streams {
 		for _, s := range p.index.Streams[i].Segments {
-			if both := min(to, s.LastEnd+1) - max(from, s.FirstTime); s.Records > 0 && both > 0 {
-				n += float64(s.Records) * float64(both) / float64(s.LastEnd+1-s.FirstTime)
+			if s.Records == 0 || s.FirstTime >= to || s.LastEnd < from {
+				continue
 			}
+			first, end := float64(s.FirstTime), float64(s.LastEnd)+1
+			both := min(float64(to), end) - max(float64(from), first)
+			n += min(float64(s.Records), mostRecords*float64(s.Segment.Size)) * min(max(both, 0)/max(end-first, 1), 1)
 		}
 	}
 	return n

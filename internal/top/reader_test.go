@@ -3,6 +3,7 @@ package top
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -413,5 +414,33 @@ func TestDamageIsNamed(t *testing.T) {
 	texts, damaged, _ := r.Found()
 	if got.Total.Statements == 0 || got.Total.Statements >= 80 || !damaged || len(texts) != 1 || !strings.Contains(texts[0], path) || got.NoProblems != 1 {
 		t.Errorf("%d statements, %v, %v", got.Total.Statements, damaged, texts)
+	}
+}
+
+// TestHeadersOfAnyTimesTakeNoLonger: the headers of blocks say that there are many records, and have any times.
+func TestHeadersOfAnyTimesTakeNoLonger(t *testing.T) {
+	p := &pastReader{index: &trail.Index{Streams: []trail.StreamIndex{{}}}}
+	estimate := func(records uint64, size, first, end int64) float64 {
+		p.index.Streams[0].Segments = []trail.SegmentIndex{{Segment: &trail.Segment{Size: size}, Records: records, FirstTime: first, LastEnd: end}}
+		return p.records(noon, noon+second)
+	}
+	for _, c := range []struct {
+		records          uint64
+		size, first, end int64
+		least, most      float64
+	}{
+		{1000, 1000, noon, noon + 2*second, 490, 510},
+		{1000, 1000, noon, noon, 1000, 1000},
+		{1000, 1000, noon - second, noon - 1, 0, 0},
+		{1000, 1000, noon + second, noon + 2*second, 0, 0},
+		{1000, 1000, math.MinInt64, math.MaxInt64, 0, 1},
+		{1000, 1000, noon, math.MaxInt64, 0, 1},
+		{1000, 1000, math.MaxInt64, math.MinInt64, 0, 0},
+		{1000, 1000, noon + 10, noon, 0, 1000},
+		{1<<32 - 1, 240, noon, noon, 0, 240 * 255},
+	} {
+		if n := estimate(c.records, c.size, c.first, c.end); !(c.least <= n && n <= c.most) {
+			t.Errorf("%+v: %f records", c, n)
+		}
 	}
 }
