@@ -235,7 +235,7 @@ func randomRecord(r *rand.Rand, s *trailtest.Session, at int64) *trailtest.Recor
 // Records may be lost, and the end may not be sealed. The second stream may be that of another server, whose data directory
 // is a copy: its trail has what the first stream had then.
 func makeTrail(t *testing.T, r *rand.Rand) *randomTrail {
-	x := writeTrail(t, r, filepath.Join(t.TempDir(), "trail"), false)
+	x := writeTrail(t, r, filepath.Join(t.TempDir(), "trail"), false, nil)
 	out, code := x.steno(nil, "cat", "--format", "json")
 	if code != 0 {
 		t.Fatal(out)
@@ -266,8 +266,8 @@ func makeTrail(t *testing.T, r *rand.Rand) *randomTrail {
 	return x
 }
 
-// writeTrail writes the trail of makeTrail; whole: verify finds nothing wrong with it.
-func writeTrail(t testing.TB, r *rand.Rand, dir string, whole bool) *randomTrail {
+// writeTrail writes the trail of makeTrail; whole: verify finds nothing wrong with it. It is encrypted if there is a key.
+func writeTrail(t testing.TB, r *rand.Rand, dir string, whole bool, encrypts *[32]byte) *randomTrail {
 	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	x := &randomTrail{t: t, dir: dir, key: filepath.Join(t.TempDir(), "key.pub"), minutes: 20 + r.IntN(40)}
 	public, err := seal.EncodePublic(private.Public().(ed25519.PublicKey))
@@ -292,7 +292,7 @@ func writeTrail(t testing.TB, r *rand.Rand, dir string, whole bool) *randomTrail
 		if number > 0 && x.copied != "" {
 			dir, run = x.copied, "4712"
 		}
-		w := sealtest.NewWriter(t, dir, uint32(number), private)
+		w := sealtest.NewEncryptedWriter(t, dir, uint32(number), private, encrypts)
 		at := func(minutes float64) int64 { return trailtest.Epoch + int64(minutes*minute) }
 		event, begins := "start", 0
 		switch {

@@ -39,8 +39,13 @@ type Writer struct {
 
 // NewWriter begins the stream of this number in the trail in dir.
 func NewWriter(t testing.TB, dir string, number uint32, key ed25519.PrivateKey) *Writer {
+	return NewEncryptedWriter(t, dir, number, key, nil)
+}
+
+// NewEncryptedWriter does the same, and has all segments encrypted with a key; nil: none is.
+func NewEncryptedWriter(t testing.TB, dir string, number uint32, key ed25519.PrivateKey, encrypts *[32]byte) *Writer {
 	return &Writer{
-		Stream: trailtest.NewStream(t, dir, number), Signs: key, t: t, Segment: 1, first: 1,
+		Stream: trailtest.NewEncryptedStream(t, dir, number, encrypts), Signs: key, t: t, Segment: 1, first: 1,
 		Session: trailtest.NewSession(trailtest.Epoch, 100+number, trailtest.Fact{Key: trail.KeyBackendType, Value: trail.WriterBackendType}),
 	}
 }
@@ -89,7 +94,13 @@ func (w *Writer) Seal(at int64, reason string, next ed25519.PrivateKey) {
 
 // Index writes an index of the segment's blocks that have none.
 func (w *Writer) Index() {
-	opened, err := trail.Open(w.SegmentPath(w.Segment))
+	keys := trail.NewKeys(func() (keys [][trail.KeySize]byte, err error) {
+		if w.Key != nil {
+			keys = append(keys, *w.Key)
+		}
+		return keys, nil
+	})
+	opened, err := trail.OpenEncrypted(w.SegmentPath(w.Segment), keys)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -435,7 +435,13 @@ type Stream struct {
 // NewStream makes a stream's folder and first segment below dir.
 func NewStream(t testing.TB, dir string, number uint32) *Stream {
 	t.Helper()
-	s := &Stream{Dir: filepath.Join(dir, fmt.Sprint(number)), Number: number, Codec: trail.CodecLz4, block: 1, record: 1}
+	return NewEncryptedStream(t, dir, number, nil)
+}
+
+// NewEncryptedStream does the same, and has all segments encrypted with a key; nil: none is.
+func NewEncryptedStream(t testing.TB, dir string, number uint32, key *[32]byte) *Stream {
+	t.Helper()
+	s := &Stream{Dir: filepath.Join(dir, fmt.Sprint(number)), Number: number, Codec: trail.CodecLz4, Key: key, block: 1, record: 1}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -499,6 +505,40 @@ func encrypt(h []byte, key [32]byte) ([]byte, cipher.AEAD) {
 	return le.AppendUint64(h, xxhash.Sum64(h)), gcm(data)
 }
 
+// DataKey takes the data key out of the header of an encrypted segment.
+func DataKey(t testing.TB, header []byte, key [32]byte) []byte {
+	t.Helper()
+	data, err := gcm(key[:]).Open(nil, header[136:148], header[148:196], header[:40])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// PutDataKey puts a data key into the header of an encrypted segment, encrypted with a key.
+func PutDataKey(header []byte, key [32]byte, data []byte) {
+	id := trail.IDOf(key)
+	copy(header[128:], id[:])
+	copy(header[136:], randomBytes(12))
+	copy(header[148:], gcm(key[:]).Seal(nil, header[136:148], data, header[:40]))
+}
+
+// Encrypt encrypts the payload of a block, of whose header it is given the first 64 bytes at least.
+func Encrypt(data, header, payload []byte) []byte {
+	nonce := randomBytes(12)
+	return gcm(data).Seal(nonce, nonce, payload, header[:64])
+}
+
+// Decrypt decrypts the stored payload of a block.
+func Decrypt(t testing.TB, data, header, stored []byte) []byte {
+	t.Helper()
+	payload, err := gcm(data).Open(nil, stored[:12], stored[12:], header[:64])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return payload
+}
+
 func gcm(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -547,9 +587,12 @@ func SealHeader(image []byte) {
 	binary.LittleEndian.PutUint64(image[104:], xxhash.Sum64(image[:104]))
 }
 
-// SealSegment does the same for a segment header.
+// SealSegment does the same for a segment header, and for its key part if it has one.
 func SealSegment(header []byte) {
 	binary.LittleEndian.PutUint64(header[120:], xxhash.Sum64(header[:120]))
+	if len(header) >= trail.EncryptedHeaderSize {
+		binary.LittleEndian.PutUint64(header[200:], xxhash.Sum64(header[:200]))
+	}
 }
 
 // EachRecord calls f with every record of a trail, which must have no damage, and with its block.
