@@ -106,6 +106,20 @@ $node->restart;
 is(losses($node), $n, 'and back in the former directory, what it lost in the other one, too');
 $node->stop;
 
+# A counter that cannot be read is not taken for 0 in silence.
+{
+	my $file = $node->data_dir . '/pg_steno.state';
+
+	open my $handle, '+<:raw', $file or die;
+	seek $handle, -500, 2;
+	print $handle "\xff" x 4;
+	close $handle;
+	$node->start;
+	is(losses($node), 0, 'losses that cannot be read are not counted');
+	like(slurp_file($node->logfile), qr/WARNING:  file "pg_steno.state" is damaged where it has what the server has lost in earlier runs/, 'which is logged');
+	$node->stop;
+}
+
 # While the trail cannot be written, more is lost than ever.
 my $faults = Steno::Faults->new;
 my $failing = new_node('failing', start => 0, conf => "steno.ring_size = 16kB\n");

@@ -225,16 +225,23 @@ write_state_trail(int fd, const StenoTrailPlace *place)
 	return write_state_sector(fd, TRAIL_SECTOR, &s, sizeof(s), offsetof(StateTrail, sum));
 }
 
-/* None if there is no such sector yet. */
+/* None if there is no such sector yet, or if it is damaged, which is logged. */
 static void
 read_state_losses(int fd, StenoLosses *losses)
 {
-	StateLosses s;
+	StateLosses s = {0};
 
 	if (read_state_sector(fd, LOSSES_SECTOR, &s, sizeof(s), offsetof(StateLosses, sum)))
+	{
 		*losses = s.losses;
-	else
-		memset(losses, 0, sizeof(*losses));
+		return;
+	}
+	memset(losses, 0, sizeof(*losses));
+	if (s.magic != 0 || s.sum != 0)
+		ereport(WARNING,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("file \"" STATE_FILE "\" is damaged where it has what the server has lost in earlier runs"),
+				 errdetail("\"steno.status\" counts losses from this start on; the records of all are in the trail.")));
 }
 
 static bool
