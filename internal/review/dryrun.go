@@ -157,7 +157,13 @@ func (a *access) tried(s *statement, reduced *policy) (v verdict, why string) {
 		worse(a.compare(&n, reduced))
 	}
 	if v == allowed && !s.plain(a.policy) {
-		if why := cmp.Or(a.needsMember(&moved, reduced), a.loses(moved.role, s.db, reduced), a.namesDropped(s, reduced)); why != "" {
+		why := cmp.Or(a.needsMember(&moved, reduced), a.loses(moved.role, s.db, reduced), a.namesDropped(s, reduced))
+		if strings.HasSuffix(s.command, " SERVER") || s.command == reassignOwned { // the new owner needs USAGE on its wrapper
+			for _, owner := range a.policy.newOwners(&moved) {
+				why = cmp.Or(why, a.losesUnreviewed(owner, s.db, reduced))
+			}
+		}
+		if why != "" {
 			return uncertain, why
 		}
 	}

@@ -10,7 +10,11 @@ import (
 
 // unseen are predefined roles whose rights do not show in records.
 func unseen(role string) bool {
-	return strings.HasPrefix(role, "pg_") && role != databaseOwner && !slices.Contains(onEverything, role)
+	return strings.HasPrefix(role, "pg_") && role != databaseOwner && !isOnEverything(role)
+}
+
+func isOnEverything(role string) bool {
+	return slices.ContainsFunc(onEverything, func(r rightsOnEverything) bool { return r.role == role })
 }
 
 // leadsTo are the roles whose privileges a membership gives without SET ROLE, of which there are records. db is where
@@ -95,8 +99,8 @@ func (a *access) mayUse(e *membership) string {
 		if !a.isActive(users, db) {
 			continue
 		}
-		for _, g := range p.grants {
-			if g.db == db && leads[g.grantee] && !g.extension {
+		for _, g := range p.withEverything(db) {
+			if leads[g.grantee] && !g.extension {
 				if why := a.doubt(g); why != "" && !a.hasOtherwise(e.Member, g) {
 					return privilegeName(g.letter) + " on " + kindName(g) + " " + g.object + " of " + QuoteName(g.grantee) + ": " + why
 				}
@@ -140,8 +144,11 @@ func (a *access) hasOtherwise(role string, g *grant) bool {
 // unreviewed says what rights these roles have whose use records do not show; empty if none.
 func (p *policy) unreviewed(roles map[string]bool, db string) string {
 	for _, role := range slices.Sorted(maps.Keys(roles)) {
-		if unseen(role) {
+		switch {
+		case unseen(role):
 			return "records do not show the use of rights of " + role
+		case p.Version >= 190000 && (role == "pg_read_all_data" || role == "pg_write_all_data"):
+			return "records do not show the use of large objects, on which " + role + " has privileges"
 		}
 	}
 	d := p.database(db)
@@ -170,14 +177,11 @@ func (p *policy) useForGrant(s *statement) {
 		}
 	}
 	for _, all := range onEverything {
-		if p.has(s.role, all, s.db) {
-			p.useMembership(s.role, all, s.db, false, s)
+		if p.has(s.role, all.role, s.db) {
+			p.useMembership(s.role, all.role, s.db, false, s)
 		}
 	}
 }
-
-// onEverything are the predefined roles that have a privilege on every table, and some on every schema.
-var onEverything = []string{"pg_read_all_data", "pg_write_all_data", "pg_maintain"}
 
 // ---- dry run ----
 
@@ -202,21 +206,11 @@ func (a *access) findLost(role, db string, reduced *policy) string {
 	if p.superuser(role) || p.inside[db] == nil {
 		return ""
 	}
-	kept := reduced.rolesOf(role, db, false)
-	gone := maps.Clone(p.rolesOf(role, db, false))
-	maps.DeleteFunc(gone, func(r string, _ bool) bool { return kept[r] })
-	if why := p.unreviewed(gone, db); why != "" {
+	if why := a.losesUnreviewed(role, db, reduced); why != "" {
 		return why
 	}
-	if d := reduced.database(db); d != nil {
-		for _, u := range p.database(db).Unreviewed {
-			if p.has(role, u.Role, db) && !slices.ContainsFunc(d.Unreviewed, func(k Unreviewed) bool { return k.On == u.On && reduced.has(role, k.Role, db) }) {
-				return "privileges that are not reviewed: " + u.On + " of " + QuoteName(u.Role)
-			}
-		}
-	}
-	for _, g := range p.grants {
-		if g.db != db || !p.has(role, g.grantee, db) {
+	for _, g := range p.withEverything(db) {
+		if !p.has(role, g.grantee, db) {
 			continue
 		}
 		n := need{role: role, db: db, kind: g.kind, object: g.object, letter: g.letter}
@@ -228,6 +222,28 @@ func (a *access) findLost(role, db string, reduced *policy) string {
 		}
 		if why := a.doubt(g); why != "" && reduced.check(&n, nil) != allowed {
 			return message(&n) + ": " + why
+		}
+	}
+	return ""
+}
+
+// losesUnreviewed says which right a role would have no more of those that are not reviewed; empty if none.
+func (a *access) losesUnreviewed(role, db string, reduced *policy) string {
+	p := a.policy
+	if p.superuser(role) || p.inside[db] == nil {
+		return ""
+	}
+	kept := reduced.rolesOf(role, db, false)
+	gone := maps.Clone(p.rolesOf(role, db, false))
+	maps.DeleteFunc(gone, func(r string, _ bool) bool { return kept[r] })
+	if why := p.unreviewed(gone, db); why != "" {
+		return why
+	}
+	if d := reduced.database(db); d != nil {
+		for _, u := range p.database(db).Unreviewed {
+			if p.has(role, u.Role, db) && !slices.ContainsFunc(d.Unreviewed, func(k Unreviewed) bool { return k.On == u.On && reduced.has(role, k.Role, db) }) {
+				return "privileges that are not reviewed: " + u.On + " of " + QuoteName(u.Role)
+			}
 		}
 	}
 	return ""
@@ -296,8 +312,8 @@ func (a *access) needsMember(s *statement, reduced *policy) string {
 // losesGrant says what a GRANT may need of privileges on the objects that it names.
 func (a *access) losesGrant(s *statement, reduced *policy) string {
 	for _, all := range onEverything { // with any privilege on the object, the server warns, and does not refuse
-		if a.policy.has(s.role, all, s.db) && !reduced.has(s.role, all, s.db) {
-			return "may need the rights of " + all
+		if a.policy.has(s.role, all.role, s.db) && !reduced.has(s.role, all.role, s.db) {
+			return "may need the rights of " + all.role
 		}
 	}
 	for _, g := range a.policy.grants {

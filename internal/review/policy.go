@@ -58,6 +58,8 @@ type policy struct {
 	inherited map[string]map[string]bool
 	settable  map[string]map[string]bool
 	paths     map[path][]*membership
+	// everything is what withEverything has returned.
+	everything map[string][]*grant
 }
 
 // path is from a role to one whose rights it has.
@@ -95,6 +97,7 @@ func newPolicy(g *Grants) *policy {
 	p := &policy{
 		Grants: g, roles: map[string]*Role{}, databases: map[string][]*grant{}, inside: map[string]*inside{},
 		inherited: map[string]map[string]bool{}, settable: map[string]map[string]bool{}, paths: map[path][]*membership{},
+		everything: map[string][]*grant{},
 	}
 	for i := range g.Roles {
 		p.roles[g.Roles[i].Name] = &g.Roles[i]
@@ -271,11 +274,55 @@ func (p *policy) administers(role string) (all []*membership) {
 // givesAway says whether a statement may make another role the owner of something. It must be one to which its role can
 // SET ROLE, whether or not it inherits its privileges.
 func (s *statement) givesAway() bool {
+	if s.command == reassignOwned {
+		return true
+	}
 	if !strings.HasPrefix(s.command, "ALTER ") && !strings.HasPrefix(s.command, "CREATE ") {
 		return false
 	}
 	text := strings.ToLower(s.full())
 	return text == "" || strings.Contains(text, "owner") || strings.Contains(text, "authorization")
+}
+
+const reassignOwned = "REASSIGN OWNED"
+
+// newOwners are the roles that a statement may make the owner of something, all that it could if its text does not tell.
+func (p *policy) newOwners(s *statement) []string {
+	if !s.givesAway() || p.superuser(s.role) {
+		return nil
+	}
+	var all []string
+	text := s.full()
+	unknown := text == "" || strings.HasSuffix(text, " ...")
+	words, _ := (&script{text: text}).next()
+	r := &reading{words: words}
+	for len(r.words) > 0 {
+		after := r.words[0]
+		r.words = r.words[1:]
+		if !after.is("owner") && !after.is("authorization") && !(after.is("to") && s.command == reassignOwned) {
+			continue
+		}
+		to := r.take("to") || !after.is("owner")
+		r.take("=")
+		if len(r.words) == 0 {
+			break
+		}
+		switch name := r.words[0]; {
+		case name.is("current_user") || name.is("current_role"):
+			all = append(all, s.role)
+		case name.is("session_user"):
+			all = append(all, s.user)
+		case name.isName() && p.roles[name.text] != nil:
+			all = append(all, name.text)
+		default: // of a name that the role does not have any more, or one that is written in another way
+			unknown = unknown || to
+		}
+	}
+	if unknown {
+		all = append(slices.Sorted(maps.Keys(p.rolesOf(s.role, s.db, true))), s.role)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // ---- checks ----
@@ -388,11 +435,17 @@ func (p *policy) use(n *need, g *grant, u *statement) {
 	}
 }
 
+// rightsOnEverything are the letters of privileges that a predefined role has on every table and sequence, and every schema.
+type rightsOnEverything struct{ role, relation, schema string }
+
+// onEverything are the predefined roles that have privileges on every table and sequence, and on every schema.
+var onEverything = []rightsOnEverything{
+	{"pg_read_all_data", "r", "U"}, {"pg_write_all_data", "awd", "U"}, {"pg_maintain", "m", ""},
+}
+
 // predefined checks the roles that have a privilege on everything.
 func (p *policy) predefined(n *need, u *statement) (ok bool) {
-	for _, r := range []struct{ role, relation, schema string }{
-		{"pg_read_all_data", "r", "U"}, {"pg_write_all_data", "awd", "U"}, {"pg_maintain", "m", ""},
-	} {
+	for _, r := range onEverything {
 		letters := r.relation
 		if n.kind == onSchema {
 			letters = r.schema
@@ -405,6 +458,40 @@ func (p *policy) predefined(n *need, u *statement) (ok bool) {
 		}
 	}
 	return ok
+}
+
+// withEverything are the grants in a database, and those that predefined roles have without an ACL, if they have members.
+func (p *policy) withEverything(db string) []*grant {
+	if all, known := p.everything[db]; known {
+		return all
+	}
+	all := slices.DeleteFunc(slices.Clone(p.grants), func(g *grant) bool { return g.db != db })
+	for _, r := range onEverything {
+		if p.inside[db] == nil || !slices.ContainsFunc(p.edges, func(e *membership) bool { return e.Role == r.role }) {
+			continue
+		}
+		add := func(base grant, letters string) {
+			base.db, base.grantee, base.virtual = db, r.role, true
+			base.extension = base.extension || isSystemSchema(base.object) || isSystemSchema(schemaOf(base.object))
+			for _, c := range []byte(letters) {
+				one := base
+				one.letter = c
+				all = append(all, &one)
+			}
+		}
+		for _, s := range p.database(db).Schemas {
+			add(grant{kind: onSchema, object: s.Name, owner: s.Owner, extension: s.Extension}, r.schema)
+		}
+		for _, rel := range p.database(db).Relations {
+			kind := onRelation
+			if rel.Kind == "S" {
+				kind = onSequence
+			}
+			add(grant{kind: kind, object: rel.Name, owner: rel.Owner, relkind: rel.Kind, extension: rel.Extension}, r.relation)
+		}
+	}
+	p.everything[db] = all
+	return all
 }
 
 // relation checks a need of a relation, as ExecCheckOneRelPerms() does: the privilege on the table,
@@ -471,6 +558,8 @@ var accessLetters = []struct {
 	letter byte
 }{{"select", 'r'}, {"insert", 'a'}, {"update", 'w'}, {"delete", 'd'}, {"truncate", 'D'}, {"references", 'x'}}
 
+const refresh = "REFRESH MATERIALIZED VIEW"
+
 // needs are the privileges that the server has checked for a statement.
 func (p *policy) needs(s *statement) (all []need) {
 	in := p.inside[s.db]
@@ -479,7 +568,7 @@ func (p *policy) needs(s *statement) (all []need) {
 		all = append(all, n)
 	}
 	role := s.role
-	if s.command == "REFRESH MATERIALIZED VIEW" { // runs as the owner of the view
+	if s.command == refresh { // runs as the owner of the view
 		for _, o := range s.objects {
 			if r := in.relation(o.name); r != nil {
 				role = r.Owner
@@ -506,7 +595,9 @@ func (p *policy) needs(s *statement) (all []need) {
 			// rule, but not in the nested records of the rule's own queries.
 			rel := in.relation(r.name)
 			unsure = len(others) > 0 && !s.reaches(i) && (rel == nil || !rel.Rules || s.nested)
-			add(need{role: checked, kind: onSchema, object: schemaOf(r.name), letter: 'U', unsure: unsure})
+			if s.command != refresh { // the view's query has no names to be looked up
+				add(need{role: checked, kind: onSchema, object: schemaOf(r.name), letter: 'U', unsure: unsure})
+			}
 		}
 		p.useSequences(s, r, in, role, add)
 		for _, a := range accessLetters {
@@ -534,7 +625,8 @@ func (p *policy) needs(s *statement) (all []need) {
 		}
 	}
 	for _, f := range s.executes {
-		add(need{role: role, kind: onFunction, object: f, letter: 'X'})
+		// What a function with the rights of its owner calls in an expression is in the record of the caller's statement.
+		add(need{role: role, kind: onFunction, object: f, letter: 'X', unsure: in != nil && s.runsOthers(in) && !s.names(f)})
 		add(need{role: role, kind: onSchema, object: schemaOf(f), letter: 'U', unsure: !s.names(f) || len(s.relations) > 0})
 	}
 	for _, q := range s.sequences {
@@ -547,13 +639,19 @@ func (p *policy) needs(s *statement) (all []need) {
 			add(need{role: role, kind: onSchema, object: schemaOf(name), letter: 'U', unsure: q != name})
 		}
 	}
-	p.objectNeeds(s, in, role, add)
-	p.textNeeds(s, in, role, add)
+	p.objectNeeds(s, in, s.role, add)
+	p.ownerNeeds(s, in, add)
+	p.textNeeds(s, in, s.role, add)
 	p.runnerNeeds(s, in, role, add)
-	if s.command == "REFRESH MATERIALIZED VIEW" { // CONCURRENTLY makes a temporary table
+	if s.command == refresh { // CONCURRENTLY makes a temporary table
 		add(need{role: role, kind: onDatabase, object: s.db, letter: 'T', unsure: true})
 	}
 	return all
+}
+
+// runsOthers says whether a statement executes a function that runs with the rights of another role, or calls functions so.
+func (s *statement) runsOthers(in *inside) bool {
+	return slices.ContainsFunc(s.executes, func(f string) bool { return len(in.runners[f]) > 0 })
 }
 
 // reaches says whether a relation is a view through which the statement reaches another one.
@@ -626,6 +724,9 @@ func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(nee
 		if o.action != "create" && o.action != "use" && schema != "" { // what is named is looked up; what CASCADE reaches is not
 			add(need{role: role, kind: onSchema, object: schema, letter: 'U', unsure: !s.names(name)})
 		}
+		if s.command == refresh && rel != nil { // from PostgreSQL 17 on; before, it is the owner's
+			add(need{role: role, kind: onRelation, object: name, letter: 'm', unsure: true})
+		}
 		if o.action == "use" && rel != nil && !s.namesParts() { // LOCK, VACUUM and the like: any of several privileges
 			for _, c := range []byte("rawdDm") {
 				add(need{role: role, kind: onRelation, object: name, letter: c, unsure: true, blurred: true})
@@ -633,6 +734,34 @@ func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(nee
 			add(need{role: role, kind: onSchema, object: schema, letter: 'U', unsure: true})
 		}
 		p.useOwnership(s, rel, role)
+	}
+}
+
+// ownerNeeds adds what a new owner needs: to be allowed to create what it gets, where that is.
+func (p *policy) ownerNeeds(s *statement, in *inside, add func(need)) {
+	owners := p.newOwners(s)
+	if in == nil || len(owners) == 0 {
+		return
+	}
+	schemas := map[string]bool{}
+	for _, o := range s.objects {
+		schemas[schemaOf(o.name)] = true
+	}
+	if s.command == reassignOwned { // what the role owns is not recorded
+		for schema := range in.schemas {
+			schemas[schema] = !isSystemSchema(schema)
+		}
+		add(need{role: s.role, kind: onDatabase, object: s.db, letter: 'C', unsure: true}) // of schemas
+	}
+	for _, owner := range owners {
+		for _, schema := range slices.Sorted(maps.Keys(schemas)) {
+			if in.schemas[schema] != nil && schemas[schema] {
+				add(need{role: owner, kind: onSchema, object: schema, letter: 'C', unsure: true})
+			}
+		}
+		if s.command == reassignOwned || strings.HasSuffix(s.command, " PUBLICATION") || strings.HasSuffix(s.command, " SUBSCRIPTION") {
+			add(need{role: owner, kind: onDatabase, object: s.db, letter: 'C', unsure: true})
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package review
 import (
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -609,5 +610,147 @@ func TestEndsOfTransactionsAreFoundByTheirPlace(t *testing.T) {
 		if e := many.find(&rowChange{xid: 7, commit: uint64(200_000 - i)}); i > 0 && e == nil {
 			t.Fatal(i)
 		}
+	}
+}
+
+// run evaluates a statement that one role ran once, and says what a dry run says of it. The reduced grants may be nil.
+func run(g, reduced *Grants, s *statement) (a *access, v verdict, why string) {
+	s.worked.take(RecordID{Seq: 1}, 1)
+	s.fine = 1
+	a = &access{AccessOptions: &AccessOptions{Grants: g}, policy: newPolicy(g), found: &used{statements: []*statement{s}}}
+	a.evaluate()
+	if reduced != nil {
+		v, why = a.tried(s, newPolicy(reduced))
+	}
+	return a, v, why
+}
+
+// TestNewOwnersMustBeAllowedToCreate: ALTER ... OWNER TO needs CREATE on the schema, not of who runs it, but of the new owner.
+func TestNewOwnersMustBeAllowedToCreate(t *testing.T) {
+	grants := func(withCreate ...string) *Grants {
+		acl := []string{"=U/own", "own=UC/own"}
+		for _, role := range withCreate {
+			acl = append(acl, role+"=UC/own")
+		}
+		g := &Grants{Version: 150000, Databases: []Database{{Name: "shop", Owner: "boss", ACL: []string{"=c/boss"}, Inside: true, Unreviewed: []Unreviewed{},
+			Schemas:   []Schema{{Name: "hr", Owner: "own", ACL: acl}, {Name: "pay", Owner: "own", ACL: acl}},
+			Relations: []Relation{{Name: "hr.t", Kind: "r", Owner: "own"}}}}}
+		for _, name := range []string{"boss", "own", "heir", "Heir 2", "other", "alice"} {
+			g.Roles = append(g.Roles, Role{Name: name, Superuser: name == "boss", Inherit: name != "alice"})
+		}
+		for _, role := range []string{"own", "heir", "Heir 2", "other"} {
+			g.Memberships = append(g.Memberships, Membership{Role: role, Member: "alice", Grantor: "boss"})
+		}
+		return g
+	}
+	for _, c := range []struct {
+		command, text, role string
+		wants               []string
+	}{
+		{"ALTER TABLE", "ALTER TABLE hr.t OWNER TO heir", "alice", []string{"heir"}},
+		{"ALTER TABLE", `/* x */ ALTER TABLE hr.t ADD c int DEFAULT 'owner to other', OWNER TO "Heir 2"`, "alice", []string{"Heir 2"}},
+		{"ALTER FUNCTION", "ALTER FUNCTION hr.t(int) OWNER TO CURRENT_USER", "alice", nil}, // as it needs it anyway
+		{"ALTER TABLE", "ALTER TABLE hr.t OWNER TO renamed", "alice", []string{"Heir 2", "heir", "other", "own"}},
+		{"ALTER TABLE", "", "alice", []string{"Heir 2", "heir", "other", "own"}},
+		{"ALTER TABLE", "ALTER TABLE hr.t ADD owner int", "alice", nil},
+		{"ALTER TABLE", "ALTER TABLE hr.t OWNER TO heir", "boss", nil},
+		{"REASSIGN OWNED", "REASSIGN OWNED BY own TO heir", "alice", []string{"heir"}},
+	} {
+		s := &statement{who: who{db: "shop", user: c.role, role: c.role}, text: c.text, shape: *newShape(&trail.Shape{Class: trail.ClassDDL, Command: []byte(c.command),
+			Objects: []trail.Object{{Action: trail.ActionAlter, Type: []byte("table"), Name: []byte("hr.t")}}}, "")}
+		found := map[string]map[string]bool{"hr": {}, "pay": {}}
+		for _, n := range newPolicy(grants()).needs(s) {
+			if n.kind == onSchema && n.letter == 'C' && n.role != c.role {
+				found[n.object][n.role] = true
+			}
+		}
+		if got := slices.Sorted(maps.Keys(found["hr"])); !slices.Equal(got, c.wants) {
+			t.Errorf("%q by %s: CREATE on the schema is needed by %q instead of %q", c.text, c.role, got, c.wants)
+		}
+		if got := len(found["pay"]) > 0; got != (c.command == "REASSIGN OWNED") {
+			t.Errorf("%q by %s: CREATE on the other schema is needed: %v", c.text, c.role, got)
+		}
+		wants := allowed
+		if slices.Contains(c.wants, "heir") {
+			wants = uncertain
+		}
+		if a, v, why := run(grants("heir"), grants(), s); v != wants {
+			t.Errorf("%q by %s without CREATE: %v: %s", c.text, c.role, v, why)
+		} else if used := slices.ContainsFunc(a.sorted(), func(g *grant) bool { return g.letter == 'C' && g.used.count > 0 }); used != (wants == uncertain) {
+			t.Errorf("%q by %s: the privilege is used: %v", c.text, c.role, used)
+		}
+	}
+}
+
+// TestPrivilegesOnEverythingMayBeUnseen: a function that takes a number from a sequence may need pg_write_all_data.
+func TestPrivilegesOnEverythingMayBeUnseen(t *testing.T) {
+	grants := func(version int, sequence string, members ...Membership) *Grants {
+		g := &Grants{Version: version, Memberships: members, Databases: []Database{{Name: "shop", Owner: "boss", ACL: []string{"=c/boss"}, Inside: true, Unreviewed: []Unreviewed{},
+			Schemas:   []Schema{{Name: "hr", Owner: "boss", ACL: []string{"=U/boss"}}},
+			Functions: []Function{{Name: "hr.f", Kind: "f", Owner: "boss", ACL: []string{"=X/boss"}}}}}}
+		if sequence != "" {
+			g.Databases[0].Relations = []Relation{{Name: sequence, Kind: "S", Owner: "boss"}}
+		}
+		for _, name := range []string{"boss", "alice", "bob", "pg_write_all_data"} {
+			g.Roles = append(g.Roles, Role{Name: name, Superuser: name == "boss", Inherit: true})
+		}
+		return g
+	}
+	writer := Membership{Role: "pg_write_all_data", Member: "alice", Grantor: "boss"}
+	for _, c := range []struct {
+		version  int
+		sequence string
+		user     string
+		wants    verdict
+		kept     string
+	}{
+		{150000, "hr.q", "alice", uncertain, "UPDATE on sequence hr.q"},
+		{150000, "hr.q", "bob", allowed, ""},
+		{150000, "", "alice", allowed, ""},
+		{190000, "", "alice", uncertain, "large objects"},
+	} {
+		s := &statement{who: who{db: "shop", user: c.user, role: c.user}, text: "SELECT hr.f()", calls: true,
+			shape: *newShape(&trail.Shape{Class: trail.ClassRead, Command: []byte("SELECT"), Objects: []trail.Object{{Action: trail.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}}}, "")}
+		a, v, why := run(grants(c.version, c.sequence, writer), grants(c.version, c.sequence), s)
+		if v != c.wants {
+			t.Errorf("%+v: %v: %s", c, v, why)
+		}
+		if kept := a.mayUse(a.policy.edges[0]); (kept != "") != (c.kept != "") || !strings.Contains(kept, c.kept) {
+			t.Errorf("%+v: the membership: %q", c, kept)
+		}
+	}
+}
+
+// TestDefinersCallWithTheirRights: what a function with the rights of its owner calls is no need of the caller.
+func TestDefinersCallWithTheirRights(t *testing.T) {
+	acl := []string{"own=X/own"}
+	g := &Grants{Version: 150000, Roles: []Role{{Name: "own"}, {Name: "alice"}}, Databases: []Database{{Name: "shop", Owner: "own", ACL: []string{"=c/own"}, Inside: true, Unreviewed: []Unreviewed{},
+		Schemas:   []Schema{{Name: "hr", Owner: "own", ACL: []string{"=U/own"}}},
+		Functions: []Function{{Name: "hr.f", Kind: "f", Owner: "own", ACL: append(acl, "alice=X/own"), Definer: true}, {Name: "hr.inner", Kind: "f", Owner: "own", ACL: acl}}}}}
+	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "SELECT hr.f()", calls: true,
+		shape: *newShape(&trail.Shape{Class: trail.ClassRead, Command: []byte("SELECT"), Objects: []trail.Object{
+			{Action: trail.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}, {Action: trail.ActionExecute, Type: []byte("function"), Name: []byte("hr.inner")}}}, "")}
+	if _, v, why := run(g, g, s); v != allowed {
+		t.Errorf("with the same grants: %v: %s", v, why)
+	}
+}
+
+// TestRefreshReadsAsTheOwner: who refreshes a view looks up its name, and its owner reads what it shows, without names.
+func TestRefreshReadsAsTheOwner(t *testing.T) {
+	p := newPolicy(&Grants{Roles: []Role{{Name: "own"}, {Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true, Schemas: []Schema{{Name: "hr", Owner: "boss"}},
+		Relations: []Relation{{Name: "hr.m", Kind: "m", Owner: "own"}, {Name: "hr.t", Kind: "r", Owner: "boss"}}}}})
+	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "REFRESH MATERIALIZED VIEW hr.m", shape: *newShape(&trail.Shape{Class: trail.ClassDDL, Command: []byte(refresh),
+		Objects:   []trail.Object{{Action: trail.ActionAlter, Type: []byte("materialized view"), Name: []byte("hr.m")}},
+		Relations: []trail.Relation{{Name: []byte("hr.t"), Access: trail.AccessSelect}}}, "")}
+	reads, maintains := false, false
+	for _, n := range p.needs(s) {
+		if n.kind == onSchema && n.letter == 'U' && n.role != "alice" {
+			t.Errorf("%s needs USAGE on %s", n.role, n.object)
+		}
+		reads = reads || n.kind == onRelation && n.object == "hr.t" && n.letter == 'r' && n.role == "own" && !n.unsure
+		maintains = maintains || n.kind == onRelation && n.object == "hr.m" && n.letter == 'm' && n.role == "alice"
+	}
+	if !reads || !maintains {
+		t.Errorf("the owner reads: %v; who refreshes has MAINTAIN: %v", reads, maintains)
 	}
 }
