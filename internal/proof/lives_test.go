@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -169,5 +170,42 @@ func TestAnswersTellServersApart(t *testing.T) {
 	all := LeftOut(context.Background(), opened.Index(), at(50), at(60), Needs{Objects: true})
 	if len(all) != 1 || !strings.Contains(all[0].Error(), "(server: one, /data)") {
 		t.Errorf("%q, want one sentence about the original", all)
+	}
+}
+
+// A stream of which one trail has the beginning, and another one the rest, is one: what the server has recorded in the rest is
+// of the one that started in the beginning, and of no other.
+func TestStreamsThatTwoTrailsShareAreOne(t *testing.T) {
+	dir := twinsUntil(t, nil, nil, 42)
+	older := filepath.Join(t.TempDir(), "older")
+	if err := os.CopyFS(older, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	open := func(dir string) *trail.Trail {
+		opened, err := trail.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return opened
+	}
+	for _, s := range open(older).Streams { // it has the first two segments, and the other trail all but the first
+		for i, seg := range s.Segments {
+			if s.Number > 0 || i > 1 {
+				if err := os.Remove(seg.Path); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	withoutFirstSegment(t, dir, 0)
+	for _, dirs := range [][]string{{dir, older}, {older, dir}} {
+		all, err := Recorded(context.Background(), trail.Join(open(dirs[0]), open(dirs[1])).Index(), at(50), at(80))
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		lacks := strings.Join(all[0].Lacks, "\n")
+		if !strings.Contains(lacks, "was stopped (server: one, /data)") || strings.Contains(lacks, "server: two") || len(all[0].Unknown) > 0 {
+			t.Errorf("lacks %q, unknown %q", lacks, all[0].Unknown)
+		}
 	}
 }
