@@ -197,9 +197,9 @@ const (
 
 // HasHole says whether a part of the block's payload was never written: after a
 // crash of the machine, or of a writer in its room, zeros at its end, or a sector of
-// zeros.
+// zeros. A payload that matches its checksum was written as a whole, whatever else is wrong with it.
 func (b *Block) HasHole() bool {
-	return len(b.Image) > BlockHeaderSize && hasHole(b.Image[BlockHeaderSize:], b.Offset+BlockHeaderSize, b.zerosAfter)
+	return len(b.Image) > BlockHeaderSize && b.PayloadSum() != binary.LittleEndian.Uint64(b.Image[64:]) && hasHole(b.Image[BlockHeaderSize:], b.Offset+BlockHeaderSize, b.zerosAfter)
 }
 
 // hasHole says this of bytes at an offset of a file; after is how many zeros follow

@@ -49,6 +49,34 @@ func TestOnlyTheLastBlockIsUnfinished(t *testing.T) {
 	}
 }
 
+// A last block that matches its checksums was written as a whole, though its payload ends with zeros: if it cannot be read,
+// it is damage, and not what a crash leaves.
+func TestAWholeBlockIsNotUnfinished(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	s.Codec = trail.CodecNone
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Item(trail.KindNote, make([]byte, 40))
+	b.Records = 1
+	s.Write(t, b)
+	if r := verified(t, dir); r.Whole || len(r.Warnings) != 0 {
+		t.Errorf("a record of no session: %+v %+v", r.Problems, r.Warnings)
+	}
+	dir = t.TempDir()
+	s = trailtest.NewStream(t, dir, 0)
+	s.Codec = trail.CodecNone
+	b = trailtest.NewBuilder(trailtest.Epoch)
+	b.Item(trail.KindDefText, make([]byte, 40))
+	image := s.Finish(b)
+	le := binary.LittleEndian
+	le.PutUint32(image[12:], le.Uint32(image[12:])+1)
+	trailtest.SealHeader(image)
+	s.Raw(t, image)
+	if r := verified(t, dir); r.Whole || len(r.Warnings) != 0 {
+		t.Errorf("another length before compression: %+v %+v", r.Problems, r.Warnings)
+	}
+}
+
 // An index that says something about blocks which are not before it in its segment, or that is longer than its item,
 // is damage. Lists that nobody knows yet are not.
 func TestIndexesThatOverrunAreDamage(t *testing.T) {
