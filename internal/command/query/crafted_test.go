@@ -74,8 +74,8 @@ func (e *edit) apply(payload []byte) []byte {
 	return payload
 }
 
-// crafting is how the files of a trail are changed. All checksums and the chain of each stream are made right again. Seals,
-// which need a key, are as they were.
+// crafting is how the files of a trail are changed. All checksums and the chain of each stream are made right again.
+// Seals, which need a key, are as they were.
 type crafting struct {
 	keys [][trail.KeySize]byte // of encrypted segments
 
@@ -352,8 +352,8 @@ func executed(t testing.TB, args ...string) (said, warned string, code int) {
 	return out.String(), errOut.String(), code
 }
 
-// craftedBases are the trails that are changed: two that are sealed and have indexes, one of them of two streams, and the
-// golden ones that are whole.
+// craftedBases are the trails that are changed: two that are sealed and have indexes, one of them of two streams, and
+// the golden ones that are whole.
 func craftedBases(t testing.TB) (dirs []string, key string) {
 	t.Helper()
 	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
@@ -384,7 +384,7 @@ func craftedBases(t testing.TB) (dirs []string, key string) {
 
 // check changes a trail and runs everything on it. If verify finds nothing wrong with the trail, a search through its
 // indexes must find what a plain reader does.
-func check(t *testing.T, base, key string, block int, changes []edit) {
+func check(t *testing.T, base, key string, block int, changes []edit, more ...func(c *crafting, block int)) {
 	t.Helper()
 	work := t.TempDir()
 	dir := filepath.Join(work, "trail")
@@ -393,21 +393,28 @@ func check(t *testing.T, base, key string, block int, changes []edit) {
 	}
 	prepare(t, work, systemOf(dir))
 	_, blocks := (&crafting{}).rewrite(t, dir)
-	rewriteTrail(t, dir, func(n int, _ uint32, payload []byte) []byte {
+	c := &crafting{payload: func(n int, _ uint32, payload []byte) []byte {
 		for i := 0; n == block%blocks && i < len(changes); i++ {
 			payload = changes[i].apply(payload)
 		}
 		return payload
-	})
-	codes, said := map[string]int{}, map[string]string{}
+	}}
+	for _, change := range more {
+		change(c, block%blocks)
+	}
+	c.rewrite(t, dir)
+	codes, said, warned := map[string]int{}, map[string]string{}, map[string]string{}
 	for _, args := range everything(dir, work, key) {
 		name := strings.Join(args[:min(len(args), 3)], " ")
-		said[name], codes[name] = execute(t, args...)
+		out, errOut, code := executed(t, args...)
+		if _, again := codes[name]; !again { // the last one is about what recovery has made
+			said[name], warned[name], codes[name] = out, errOut, code
+		}
 	}
 	if codes["verify "+dir] == 0 {
 		agree(t, said["cat --format json"], said["cat --user alice"])
 		if codes["cat --format json"] != 0 {
-			t.Errorf("verify finds nothing, but cat ends with %d", codes["cat --format json"])
+			t.Errorf("verify finds nothing, but cat ends with %d: %s\n%s", codes["cat --format json"], warned["cat --format json"], said["verify "+dir])
 		}
 	}
 }
@@ -430,8 +437,9 @@ func agree(t *testing.T, all, found string) {
 	}
 }
 
-// TestIndexesThatHideSomebodyAreDamage: a user gets another name in one block, or in all indexes, which have no records.
-// Then an index hides what is in a block, and verify must find it, or the search must find as much as a plain reader.
+// TestIndexesThatHideSomebodyAreDamage: a user gets another name in one block, or in all indexes, which have no
+// records. Then an index hides what is in a block, and verify must find it, or the search must find as much as a plain
+// reader.
 func TestIndexesThatHideSomebodyAreDamage(t *testing.T) {
 	base := filepath.Join(trailtest.Golden(t), "index")
 	rename := func(changed func(block int, records uint32) bool) (renamed, hidden bool) {
@@ -509,7 +517,8 @@ func FuzzCraftedTrail(f *testing.F) {
 	})
 }
 
-// TestCraftedTrailsStopNobody does the same with changes at random. STENO_CRAFTED is how many, STENO_SEED the first seed.
+// TestCraftedTrailsStopNobody does the same with changes at random, also of headers. STENO_CRAFTED is how many, STENO_SEED the first
+// seed.
 func TestCraftedTrailsStopNobody(t *testing.T) {
 	bases, key := craftedBases(t)
 	seed := uint64(fromEnvironment(t, "STENO_SEED", int(time.Now().Unix())))
@@ -519,8 +528,12 @@ func TestCraftedTrailsStopNobody(t *testing.T) {
 		for n := range changes {
 			changes[n] = edit{at: r.Uint32(), kind: byte(r.Uint32()), with: byte(r.Uint32())}
 		}
-		ok := t.Run(fmt.Sprint(seed+i), func(t *testing.T) { check(t, pick(r, bases), key, r.IntN(1<<16), changes) })
-		if !ok {
+		var headers []func(*crafting, int)
+		if f := pick(r, forgeries); !f.key && oneIn(r, 2) {
+			headers = append(headers, func(c *crafting, block int) { f.change(r, c, block) })
+			changes = changes[:r.IntN(2)]
+		}
+		if !t.Run(fmt.Sprint(seed+i), func(t *testing.T) { check(t, pick(r, bases), key, r.IntN(1<<16), changes, headers...) }) {
 			t.Fatalf("STENO_SEED=%d: %v", seed+i, changes)
 		}
 	}

@@ -37,8 +37,8 @@ type encryptedBase struct {
 	keys  [][trail.KeySize]byte
 }
 
-// encryptedBases are two trails of random records, each encrypted and not, and the golden one, which has segments that are
-// not encrypted between others.
+// encryptedBases are two trails of random records, each encrypted and not, and the golden one, which has segments that
+// are not encrypted between others.
 func encryptedBases(t testing.TB) (bases []encryptedBase) {
 	t.Helper()
 	secret := [trail.KeySize]byte{1, 2, 3}
@@ -118,7 +118,11 @@ func ofStored(f func(r *rand.Rand, stored []byte) []byte) func(r *rand.Rand, c *
 }
 
 // flip changes one byte from a position on.
-func flip(r *rand.Rand, b []byte, from, length int) { b[from+r.IntN(length)] ^= 1 << r.IntN(8) }
+func flip(r *rand.Rand, b []byte, from, length int) {
+	if length = min(length, len(b)-from); length > 0 {
+		b[from+r.IntN(length)] ^= 1 << r.IntN(8)
+	}
+}
 
 func put64(b []byte, at int, v uint64) { binary.LittleEndian.PutUint64(b[at:], v) }
 
@@ -150,7 +154,7 @@ var forgeries = []forgery{
 
 	{"nonce of a payload", false, true, ofStored(func(r *rand.Rand, b []byte) []byte { flip(r, b, 0, 12); return b })},
 	{"payload", false, true, ofStored(func(r *rand.Rand, b []byte) []byte { flip(r, b, 12, len(b)-12); return b })},
-	{"payload without its end", false, true, ofStored(func(r *rand.Rand, b []byte) []byte { return b[:r.IntN(len(b))] })},
+	{"payload without its end", false, true, ofStored(func(r *rand.Rand, b []byte) []byte { return b[:r.IntN(max(len(b), 1))] })},
 	{"payload with more", false, true, ofStored(func(r *rand.Rand, b []byte) []byte { return append(b, make([]byte, 1+r.IntN(900))...) })},
 	{"block not encrypted", false, true, ofBlock(func(_ *rand.Rand, h []byte) { h[7] = 0 })},
 	{"codec", false, true, ofBlock(func(r *rand.Rand, h []byte) { h[6] ^= 1 << r.IntN(8) })},
@@ -166,8 +170,8 @@ var forgeries = []forgery{
 	{"times", false, false, ofBlock(func(r *rand.Rand, h []byte) { put64(h, 40+8*r.IntN(3), pick(r, extremes)) })},
 }
 
-// keysNeeded says whether a command shows, or goes by, what is encrypted, and names no time, so that it must not succeed
-// without the keys.
+// keysNeeded says whether a command shows, or goes by, what is encrypted, and names no time, so that it must not
+// succeed without the keys.
 func keysNeeded(args []string) bool {
 	switch args[0] {
 	case "verify", "info", "slot", "recover", "seal", "acknowledge", "check", "top":
@@ -281,9 +285,9 @@ type answer struct {
 	code         int
 }
 
-// TestCraftedEncryptedTrailsStopNobody changes trails by those who have their keys, and by those who have not, at random:
-// payloads before they are encrypted, or headers of segments and blocks. STENO_CRAFTED is how many, STENO_SEED the
-// first seed.
+// TestCraftedEncryptedTrailsStopNobody changes trails by those who have their keys, and by those who have not, at
+// random: payloads before they are encrypted, or headers of segments and blocks. STENO_CRAFTED is how many, STENO_SEED
+// the first seed.
 func TestCraftedEncryptedTrailsStopNobody(t *testing.T) {
 	_, key := craftedBases(t)
 	bases := encryptedBases(t)

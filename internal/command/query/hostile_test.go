@@ -286,9 +286,9 @@ func (h *hostile) write(t testing.TB, dir string, key *[trail.KeySize]byte) {
 	}
 }
 
-// TestHostileContentsStopNobody writes trails whose form is right, and whose contents are not those of any server: times at
-// the ends of what a number can be, sessions that lead themselves, views through themselves, names that become each other,
-// ranges of all numbers, indexes that say too much or too little. Each command reads them, as in
+// TestHostileContentsStopNobody writes trails whose form is right, and whose contents are not those of any server:
+// times at the ends of what a number can be, sessions that lead themselves, views through themselves, names that become
+// each other, ranges of all numbers, indexes that say too much or too little. Each command reads them, as in
 // TestCraftedTrailsStopNobody. STENO_CRAFTED is how many, STENO_SEED the first seed.
 func TestHostileContentsStopNobody(t *testing.T) {
 	_, key := craftedBases(t)

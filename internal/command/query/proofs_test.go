@@ -104,8 +104,8 @@ var segmentShown = regexp.MustCompile(`"segment":\d+`)
 // provedOf is what is shown of records that is proved: not in which segment they are, as docs/proof.md says.
 func provedOf(shown string) string { return segmentShown.ReplaceAllString(shown, "") }
 
-// TestCraftedProofsProveNothingElse changes proofs, whose checksums are right again: what is proved must be what was proved
-// before, unless the question is another one. STENO_CRAFTED is how many, STENO_SEED the first seed.
+// TestCraftedProofsProveNothingElse changes proofs, whose checksums are right again: what is proved must be what was
+// proved before, unless the question is another one. STENO_CRAFTED is how many, STENO_SEED the first seed.
 func TestCraftedProofsProveNothingElse(t *testing.T) {
 	_, key := craftedBases(t)
 	base := encryptedBases(t)[0]
