@@ -163,6 +163,9 @@ func (a *access) tried(s *statement, reduced *policy) (v verdict, why string) {
 				why = cmp.Or(why, a.losesUnreviewed(owner, s.db, reduced))
 			}
 		}
+		for _, other := range a.policy.asOwners(&moved) {
+			why = cmp.Or(why, a.needsMember(other, reduced), a.loses(other.role, s.db, reduced))
+		}
 		if why != "" {
 			return uncertain, why
 		}

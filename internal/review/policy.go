@@ -3,6 +3,7 @@
 package review
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -284,11 +285,28 @@ func (s *statement) givesAway() bool {
 	return text == "" || strings.Contains(text, "owner") || strings.Contains(text, "authorization")
 }
 
-const reassignOwned = "REASSIGN OWNED"
+const reassignOwned, createSchema = "REASSIGN OWNED", "CREATE SCHEMA"
+
+// asOwners are a statement as roles would run it that own the schema which it creates: what it creates in the schema, it
+// does with their rights.
+func (p *policy) asOwners(s *statement) (all []*statement) {
+	if s.command != createSchema {
+		return nil
+	}
+	for _, owner := range p.newOwners(s) {
+		if owner != s.role {
+			as := *s
+			as.role = owner
+			as.of = cmp.Or(s.of, s)
+			all = append(all, &as)
+		}
+	}
+	return all
+}
 
 // newOwners are the roles that a statement may make the owner of something, all that it could if its text does not tell.
 func (p *policy) newOwners(s *statement) []string {
-	if !s.givesAway() || p.superuser(s.role) {
+	if !s.givesAway() || p.superuser(s.role) && s.command != createSchema {
 		return nil
 	}
 	var all []string
@@ -318,8 +336,11 @@ func (p *policy) newOwners(s *statement) []string {
 			unknown = unknown || to
 		}
 	}
-	if unknown {
-		all = append(slices.Sorted(maps.Keys(p.rolesOf(s.role, s.db, true))), s.role)
+	switch {
+	case unknown && p.superuser(s.role):
+		all = slices.Collect(maps.Keys(p.roles))
+	case unknown:
+		all = append(slices.Collect(maps.Keys(p.rolesOf(s.role, s.db, true))), s.role)
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -562,6 +583,23 @@ const refresh = "REFRESH MATERIALIZED VIEW"
 
 // needs are the privileges that the server has checked for a statement.
 func (p *policy) needs(s *statement) (all []need) {
+	all = p.needsOf(s)
+	as := p.asOwners(s)
+	for i := range all {
+		all[i].unsure = all[i].unsure || len(as) > 0 && all[i].kind != onDatabase
+	}
+	for _, other := range as {
+		for _, n := range p.needsOf(other) {
+			if n.unsure = true; n.kind != onDatabase { // to create the schema, who runs it needs
+				all = append(all, n)
+			}
+		}
+	}
+	return all
+}
+
+// needsOf are those of the role that runs a statement.
+func (p *policy) needsOf(s *statement) (all []need) {
 	in := p.inside[s.db]
 	add := func(n need) {
 		n.db = s.db
@@ -739,15 +777,15 @@ func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(nee
 
 // ownerNeeds adds what a new owner needs: to be allowed to create what it gets, where that is.
 func (p *policy) ownerNeeds(s *statement, in *inside, add func(need)) {
-	owners := p.newOwners(s)
-	if in == nil || len(owners) == 0 {
+	if in == nil || s.command == createSchema {
 		return
 	}
+	owners := p.newOwners(s)
 	schemas := map[string]bool{}
 	for _, o := range s.objects {
 		schemas[schemaOf(o.name)] = true
 	}
-	if s.command == reassignOwned { // what the role owns is not recorded
+	if s.command == reassignOwned && len(owners) > 0 { // what the role owns is not recorded
 		for schema := range in.schemas {
 			schemas[schema] = !isSystemSchema(schema)
 		}

@@ -682,6 +682,38 @@ func TestNewOwnersMustBeAllowedToCreate(t *testing.T) {
 	}
 }
 
+// TestSchemasAreFilledAsTheirOwners: CREATE SCHEMA ... AUTHORIZATION creates what is in the schema with the rights of its owner.
+func TestSchemasAreFilledAsTheirOwners(t *testing.T) {
+	grants := func(acl ...string) *Grants {
+		return &Grants{Version: 150000, Roles: []Role{{Name: "own"}, {Name: "heir"}, {Name: "alice"}, {Name: "boss", Superuser: true}}, Memberships: []Membership{{Role: "heir", Member: "alice"}},
+			Databases: []Database{{Name: "shop", Owner: "own", ACL: []string{"=c/own", "alice=C/own"}, Inside: true, Unreviewed: []Unreviewed{},
+				Schemas:   []Schema{{Name: "hr", Owner: "own", ACL: []string{"=U/own"}}},
+				Relations: []Relation{{Name: "hr.t", Kind: "r", Owner: "own", ACL: acl}}}}}
+	}
+	for _, c := range []struct {
+		role, authorization, has string
+		wants                    verdict
+	}{
+		{"alice", " AUTHORIZATION heir", "heir", uncertain},
+		{"boss", " AUTHORIZATION heir", "heir", uncertain},
+		{"boss", " AUTHORIZATION gone", "heir", uncertain}, // by its present name
+		{"alice", " AUTHORIZATION alice", "alice", denied},
+		{"alice", "", "alice", denied},
+	} {
+		s := &statement{who: who{db: "shop", user: c.role, role: c.role}, text: "CREATE SCHEMA n" + c.authorization + " CREATE TABLE x (a int REFERENCES hr.t)",
+			shape: *newShape(&trail.Shape{Class: trail.ClassDDL, Command: []byte(createSchema), Relations: []trail.Relation{{Name: []byte("hr.t"), Access: trail.AccessReferences}},
+				Objects: []trail.Object{{Action: trail.ActionCreate, Type: []byte("schema"), Name: []byte("n")}, {Action: trail.ActionCreate, Type: []byte("table"), Name: []byte("n.x")}}}, "")}
+		acl := []string{"own=x/own", c.has + "=x/own"}
+		a, v, why := run(grants(acl...), grants(acl[:1]...), s)
+		if v != c.wants {
+			t.Errorf("%s: %s: %v: %s", c.role, s.text, v, why)
+		}
+		if used := a.policy.inside["shop"].relations["hr.t"].table[1].used.count > 0; used != (c.wants != allowed) {
+			t.Errorf("%s: %s: the privilege is used: %v", c.role, s.text, used)
+		}
+	}
+}
+
 // TestPrivilegesOnEverythingMayBeUnseen: a function that takes a number from a sequence may need pg_write_all_data.
 func TestPrivilegesOnEverythingMayBeUnseen(t *testing.T) {
 	grants := func(version int, sequence string, members ...Membership) *Grants {
