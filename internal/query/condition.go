@@ -129,19 +129,10 @@ func lacksNames(r *trail.Record) string {
 	return why
 }
 
-// isRefusedUnnamed says whether a statement was refused before it was known what it uses: its record has no names.
-func isRefusedUnnamed(r *trail.Record) bool {
-	return r.Kind == trail.KindStatement && r.Outcome == trail.OutcomeError && string(r.SQLState) == refused &&
-		(r.Shape == nil || len(r.Shape.Relations)+len(r.Shape.Objects) == 0)
-}
-
-// refused is the SQLSTATE insufficient_privilege.
-const refused = "42501"
-
 // selectRefused selects the groups of an index that may have such statements.
 func selectRefused(c *trail.Contents) trail.Groups {
 	g := SelectFailed(c)
-	g.And(c.Select(trail.TermsSqlstates, func(v []byte) bool { return string(v) == refused }))
+	g.And(c.Select(trail.TermsSqlstates, func(v []byte) bool { return string(v) == trail.RefusedState }))
 	return g
 }
 
@@ -254,7 +245,7 @@ func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
 				return c.SelectShape(func(s *trail.Shape) bool { return uses(s, nil) })
 			},
 			lacks: func(r *trail.Record) string {
-				if why := lacksNames(r); why != "" || !isRefusedUnnamed(r) || !mayMention(r, o.Objects) {
+				if why := lacksNames(r); why != "" || !r.RefusedUnnamed() || !mayMention(r, o.Objects) {
 					return why
 				}
 				return unresolved

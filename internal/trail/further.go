@@ -90,7 +90,19 @@ func (r *Record) Omissions(yield func(what []byte) bool) {
 }
 
 // mayUse says whether a record may use relations and objects that its shape does not have.
-func (r *Record) mayUse() bool { return r.Has(FieldExtra) && r.OmitsNames() != "" || r.Unfinished() }
+func (r *Record) mayUse() bool {
+	return r.Has(FieldExtra) && r.OmitsNames() != "" || r.Unfinished() || r.RefusedUnnamed()
+}
+
+// RefusedState is the SQLSTATE insufficient_privilege.
+const RefusedState = "42501"
+
+// RefusedUnnamed says that the statement was refused before it was known which relations and objects it uses: it
+// names none.
+func (r *Record) RefusedUnnamed() bool {
+	return r.Kind == KindStatement && r.Outcome == OutcomeError && string(r.SQLState) == RefusedState &&
+		(r.Shape == nil || len(r.Shape.Relations)+len(r.Shape.Objects) == 0)
+}
 
 // Unfinished says that the record was made of a statement that had not ended, before it was known which
 // relations and objects it uses: it names none.
