@@ -193,7 +193,7 @@ func (a *access) evaluateOne(s *statement) {
 	if s.class == "role" && s.command != "GRANT" && s.command != "REVOKE" { // those are of privileges
 		p.useAdmin(s.role, s)
 	}
-	if s.command == "GRANT" || s.command == "REVOKE" {
+	if s.isGrant() {
 		p.useForGrant(s)
 	}
 	if s.givesAway() || s.command == "ALTER DEFAULT PRIVILEGES" { // of a role of which it is a member

@@ -271,11 +271,12 @@ func (a *access) needsMember(s *statement, reduced *policy) string {
 		return ""
 	}
 	member := func(role string) string { return "may need to be a member of " + QuoteName(role) }
-	if s.command == "GRANT" || s.command == "REVOKE" {
+	if s.isGrant() {
 		if why := a.losesGrant(s, reduced); why != "" {
 			return why
 		}
-	} else if s.class == "role" {
+	}
+	if s.class == "role" && s.command != "GRANT" && s.command != "REVOKE" {
 		kept := reduced.administers(s.role)
 		for _, e := range p.administers(s.role) {
 			if !slices.ContainsFunc(kept, func(k *membership) bool { return k.Role == e.Role && k.Member == e.Member && (k.Admin || !e.Admin) }) {
@@ -330,9 +331,16 @@ func (a *access) losesGrant(s *statement, reduced *policy) string {
 	return ""
 }
 
-// isAbout says whether a GRANT or REVOKE names the object of a grant.
+// isAbout says whether a GRANT or REVOKE names the object of a grant. Records of DROP OWNED name what it revokes.
 func (s *statement) isAbout(g *grant) bool {
 	return len(s.objects) == 0 || slices.ContainsFunc(s.objects, func(o usedObject) bool {
 		return o.name == g.object || o.name == QuoteName(g.object) || g.kind == onFunction && o.name == functionName(g.object)
 	})
+}
+
+const dropOwned = "DROP OWNED"
+
+// isGrant says whether a statement grants or revokes privileges on objects.
+func (s *statement) isGrant() bool {
+	return s.command == "GRANT" || s.command == "REVOKE" || s.command == dropOwned
 }

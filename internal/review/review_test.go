@@ -714,6 +714,26 @@ func TestSchemasAreFilledAsTheirOwners(t *testing.T) {
 	}
 }
 
+// TestDropOwnedNeedsPrivileges: DROP OWNED revokes, for which it needs any privilege on each object.
+func TestDropOwnedNeedsPrivileges(t *testing.T) {
+	grants := func(more ...string) *Grants {
+		return &Grants{Version: 150000, Roles: []Role{{Name: "own"}, {Name: "gone"}, {Name: "alice", Inherit: true}}, Memberships: []Membership{{Role: "gone", Member: "alice"}},
+			Databases: []Database{{Name: "shop", Owner: "own", ACL: []string{"=c/own"}, Inside: true, Unreviewed: []Unreviewed{}, Relations: []Relation{
+				{Name: "hr.t", Kind: "r", Owner: "own", ACL: append([]string{"own=r/own"}, more...), ColumnACL: map[string][]string{"a": {"gone=r/own"}}},
+				{Name: "hr.other", Kind: "r", Owner: "own", ACL: []string{"alice=w/own"}}}}}}
+	}
+	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "DROP OWNED BY gone", shape: *newShape(&trail.Shape{Class: trail.ClassRole, Command: []byte(dropOwned),
+		Objects: []trail.Object{{Action: trail.ActionAlter, Type: []byte("table"), Name: []byte("hr.t")}}}, "")}
+	a, v, why := run(grants("alice=r/own"), grants(), s)
+	if v != uncertain {
+		t.Errorf("%v: %s", v, why)
+	}
+	relations := a.policy.inside["shop"].relations
+	if on, other := relations["hr.t"].table[1].used.count, relations["hr.other"].table[0].used.count; on != 1 || other != 0 {
+		t.Errorf("the privileges are used: %d, %d", on, other)
+	}
+}
+
 // TestPrivilegesOnEverythingMayBeUnseen: a function that takes a number from a sequence may need pg_write_all_data.
 func TestPrivilegesOnEverythingMayBeUnseen(t *testing.T) {
 	grants := func(version int, sequence string, members ...Membership) *Grants {
