@@ -166,6 +166,9 @@ func (a *access) tried(s *statement, reduced *policy) (v verdict, why string) {
 		for _, other := range a.policy.asOwners(&moved) {
 			why = cmp.Or(why, a.needsMember(other, reduced), a.loses(other.role, s.db, reduced))
 		}
+		for _, other := range a.policy.ranAs(&moved) {
+			why = cmp.Or(why, a.loses(other, s.db, reduced))
+		}
 		if why != "" {
 			return uncertain, why
 		}

@@ -4,6 +4,7 @@ package review
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 
@@ -249,6 +250,26 @@ func (p *policy) runnerNeeds(s *statement, in *inside, role string, add func(nee
 			add(need{role: owner, kind: onSchema, object: schemaOf(f), letter: 'U', unsure: true})
 		}
 	}
+}
+
+// ranAs are other roles with whose rights a statement may have evaluated expressions, of which there is no record: in
+// functions that run with the rights of their owner, and in indexes, for the owner of the table.
+func (p *policy) ranAs(s *statement) []string {
+	in, owners := p.inside[s.db], map[string]bool{}
+	if in == nil {
+		return nil
+	}
+	for _, f := range s.executes {
+		maps.Copy(owners, in.runners[f])
+	}
+	verb, _, _ := strings.Cut(s.command, " ")
+	for _, o := range s.objects {
+		if rel := in.relation(o.name); rel != nil && !slices.Contains([]string{"DROP", "COMMENT", "SECURITY", "GRANT", "REVOKE", "LOCK"}, verb) {
+			owners[rel.Owner] = true
+		}
+	}
+	maps.DeleteFunc(owners, func(role string, _ bool) bool { return role == s.role || p.superuser(role) })
+	return slices.Sorted(maps.Keys(owners))
 }
 
 // findHidden notes whose rights may have been used in a database without a record of theirs.

@@ -734,6 +734,36 @@ func TestDropOwnedNeedsPrivileges(t *testing.T) {
 	}
 }
 
+// TestOwnersMayLoseWhatIsNotRecorded: with whose rights indexes and functions evaluate expressions, beside who runs the statement.
+func TestOwnersMayLoseWhatIsNotRecorded(t *testing.T) {
+	grants := func(acl ...string) *Grants {
+		return &Grants{Version: 150000, Roles: []Role{{Name: "boss"}, {Name: "own"}, {Name: "alice", Inherit: true}}, Memberships: []Membership{{Role: "own", Member: "alice"}},
+			Databases: []Database{{Name: "shop", Owner: "boss", ACL: []string{"=c/boss"}, Inside: true, Unreviewed: []Unreviewed{}, Schemas: []Schema{{Name: "hr", Owner: "boss", ACL: []string{"=UC/boss"}}},
+				Relations: []Relation{{Name: "hr.t", Kind: "r", Owner: "own", ACL: []string{"own=r/own"}}, {Name: "hr.q", Kind: "S", Owner: "boss", ACL: acl}},
+				Functions: []Function{{Name: "hr.inlined", Kind: "f", Owner: "boss", SQL: true, ACL: append([]string{"alice=X/boss"}, acl...)},
+					{Name: "hr.f", Kind: "f", Owner: "own", Definer: true, ACL: []string{"alice=X/own"}}}}}}
+	}
+	for _, c := range []struct {
+		class         trail.Class
+		command, text string
+		object        trail.Object
+		wants         verdict
+	}{
+		{trail.ClassDDL, "CREATE INDEX", "CREATE INDEX ON hr.t ((hr.inlined(a)))", trail.Object{Action: trail.ActionUse, Type: []byte("table"), Name: []byte("hr.t")}, uncertain},
+		{trail.ClassDDL, "DROP TABLE", "DROP TABLE hr.t", trail.Object{Action: trail.ActionDrop, Type: []byte("table"), Name: []byte("hr.t")}, allowed},
+		{trail.ClassRead, "SELECT", "SELECT hr.f()", trail.Object{Action: trail.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}, uncertain},
+	} {
+		// alice has it in any case
+		with := grants("own=XU/boss", "alice=XU/boss")
+		without := grants("alice=XU/boss")
+		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: c.text, calls: true,
+			shape: *newShape(&trail.Shape{Class: c.class, Command: []byte(c.command), Objects: []trail.Object{c.object}}, "")}
+		if _, v, why := run(with, without, s); v != c.wants {
+			t.Errorf("%s: %v: %s", c.text, v, why)
+		}
+	}
+}
+
 // TestPrivilegesOnEverythingMayBeUnseen: a function that takes a number from a sequence may need pg_write_all_data.
 func TestPrivilegesOnEverythingMayBeUnseen(t *testing.T) {
 	grants := func(version int, sequence string, members ...Membership) *Grants {
