@@ -101,7 +101,7 @@ sub metric
 	is(scalar(grep { !/^(?:# (?:HELP|TYPE) steno_\w+ .+|steno_\w+\{.+\} -?[\d.]+)$/ } split /\n/, $out), 0, 'in its format');
 	is_wrong(1, 'disk', qr/% used/, 'a disk that fills', '--disk-warning', 0);
 	is_wrong(2, 'disk', qr/% used/, 'a full disk', '--disk-critical', 0, '--disk-warning', 0);
-	is_wrong(2, 'written', qr/limit is 1ms/, 'a last record that is too old', '--max-age', '1ms');
+	is_wrong(2, 'written', qr/old, the limit is/, 'a last record that is too old', '--max-age', '1us');
 	is_well('expected values', '--expect', 'steno.writers=2');
 	is_wrong(2, 'recorded', qr/steno.writers is '2', expected '3'/, 'another value', '--expect', 'steno.writers=3');
 	is_well('a default', '--expect', 'steno.log=all', '--expect', 'steno.seal_interval=1000ms', '--expect', 'steno.ring_size=16kB');
@@ -334,6 +334,26 @@ sub metric
 	is_wrong(2, 'intact', qr/\Q$file\E: offset \d+/, 'damage', '--offline');
 	is_wrong(2, 'intact', qr/\Q$file\E: offset \d+.*found .* ago/, 'it is told each time', '--offline');
 	is((steno_result('verify', '--key', "$key.pub", $trail))[0], 1, 'steno verify finds it, too');
+
+	# somebody acknowledges it: it counts as long as the file is as it was, and for those who may acknowledge
+	my ($auditor) = keygen("$directory/auditor");
+	my @auditor = ('--offline', '--acknowledged-by', "$auditor.pub");
+
+	is((steno_result('acknowledge', '--key', "$key.pub", '--sign', $auditor, '--reason', 'for the test', $trail, 'all'))[0], 0, 'it is acknowledged');
+	is_wrong(2, 'intact', qr/signed by key/, 'by a key that the check does not know', '--offline');
+	my ($intact) = grep { $_->{name} eq 'intact' } @{ is_well('by one that it knows', @auditor)->{items} };
+	like($intact->{what}, qr/; \d+ acknowledged$/, 'which is told');
+	copy("$state.older", $state);
+	is_well('also if it is found again', @auditor);
+	copy($file, "$directory/damaged");
+	open $f, '+<', $file or die $!;
+	seek $f, $at - 1, 0;
+	print $f 'x';
+	close $f;
+	copy("$state.older", $state);
+	is_wrong(2, 'intact', qr/\Q$file\E: offset \d+/, 'more damage', @auditor);
+	copy("$directory/damaged", $file);
+	is_well('the file is as it was', @auditor);
 }
 
 # What cannot be checked is not well.

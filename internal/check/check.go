@@ -76,6 +76,7 @@ func worse(a, b Level) Level {
 type Options struct {
 	Open       func() (*trail.Trail, error) // with its keys
 	Keys       seal.Keys                    // to check seals with
+	By         seal.Keys                    // of those who may acknowledge damage; empty: anybody
 	Rings      []string                     // where the rings of the server are
 	RingsNamed bool                         // by whoever asks: they are not looked for elsewhere
 	State      string                       // file; empty: see StatePath
@@ -207,6 +208,7 @@ func (c *checker) read(ctx context.Context) error {
 		}
 	}
 	tail, _ := c.tail()
+	c.acknowledge(tail)
 	if err := c.events.read(ctx, tail, c.state); err != nil {
 		return err
 	}
@@ -322,11 +324,37 @@ func (c *checker) written() {
 	r.add("written", level, "%s", what)
 }
 
+// acknowledge takes out what somebody has acknowledged, of this check and of earlier ones.
+func (c *checker) acknowledge(t *trail.Trail) {
+	same := func(p *verify.Problem) func(verify.Problem) bool {
+		return func(q verify.Problem) bool { return p.File == q.File && p.What == q.What }
+	}
+	for _, a := range c.state.Alarms {
+		if a.Problem != nil && !slices.ContainsFunc(c.report.Problems, same(a.Problem)) {
+			p := *a.Problem
+			p.System = c.state.System
+			c.report.Problems = append(c.report.Problems, p)
+		}
+	}
+	if err := c.report.Acknowledge(t, c.By); err != nil {
+		c.result.add("intact", Unknown, "which damage was acknowledged cannot be read: %s", err)
+		return
+	}
+	c.state.Alarms = slices.DeleteFunc(c.state.Alarms, func(a alarm) bool {
+		return a.Problem != nil && slices.ContainsFunc(c.report.Acknowledged, func(k verify.Acknowledged) bool { return same(a.Problem)(k.Problem) })
+	})
+}
+
 // intact says what is damaged since the last check, or was found by earlier ones.
 func (c *checker) intact() {
 	r := c.result
-	for _, p := range c.report.Problems {
-		c.state.alarm(&alarm{Item: "intact", Level: Critical, What: p.String(), File: p.File}, c.Now)
+	for i := range c.report.Problems {
+		p := c.report.Problems[i]
+		if p.ID == "" { // of the file of acknowledgments, which each check reads
+			r.add("intact", Critical, "%s", p.String())
+			continue
+		}
+		c.state.alarm(&alarm{Item: "intact", Level: Critical, What: p.String(), File: p.File, Problem: &p}, c.Now)
 	}
 	if n := c.report.MoreProblems; n > 0 {
 		r.add("intact", Critical, "and %d more problems", n)
@@ -341,6 +369,9 @@ func (c *checker) intact() {
 	what := fmt.Sprintf("%s blocks verified", humanize.Comma(c.report.Blocks))
 	if c.state.Time.IsZero() {
 		what = "first check: only the last segments were verified"
+	}
+	if n := len(c.report.Acknowledged); n > 0 {
+		what += fmt.Sprintf("; %d acknowledged", n)
 	}
 	if c.report.UnreadBlocks > 0 {
 		r.add("intact", Unknown, "%s; %d blocks are encrypted, and their key was not given: nothing is known of what their records tell", what, c.report.UnreadBlocks)

@@ -64,6 +64,8 @@ type alarm struct {
 	What  string    `json:"what"`
 	File  string    `json:"file,omitempty"` // that is damaged
 	Seen  time.Time `json:"seen"`           // first
+	// Problem is what verify has found, which can be acknowledged.
+	Problem *verify.Problem `json:"problem,omitempty"`
 }
 
 // mostAlarms bounds how many are kept: the first ones. Of further ones, there is one for each item and level.

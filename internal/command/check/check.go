@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -28,6 +29,8 @@ type Options struct {
 	Format  string
 	Verbose bool
 	Keys    []string
+	// AcknowledgedBy are files of the public keys of those who may acknowledge problems.
+	AcknowledgedBy []string
 	// durations, as they are given
 	MaxAge, MaxLag, Keep, Remember string
 	checker.Options
@@ -61,8 +64,9 @@ the last check:
 
 A state file has how far the last check has read, and what was found: a restart of
 the server hides nothing. Losses are reported for a day, and damage for as long as
-its file exists, unless --forget says that somebody has seen it. The first check
-reads only the last segment of each stream. "steno verify" reads everything.
+its file exists, unless it was acknowledged with steno acknowledge, or --forget says
+that somebody has seen what was found. The first check reads only the last segment of
+each stream. "steno verify" reads everything.
 
 Exit codes are those of Nagios: 0 ok, 1 warning, 2 critical, 3 unknown: nothing
 could be checked, or not everything. Wrong usage is 3, too.`,
@@ -92,6 +96,7 @@ could be checked, or not everything. Wrong usage is 3, too.`,
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json", "prometheus"}, cobra.ShellCompDirectiveNoFileComp))
 	fs.BoolVarP(&opts.Verbose, "verbose", "v", false, "in addition to the one line, print one for each thing that was checked")
 	fs.StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
+	fs.StringArrayVar(&opts.AcknowledgedBy, "acknowledged-by", nil, "take acknowledgments that are signed with the key of this `file`, or of all *.pub in this directory; repeatable")
 	fs.StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
 	fs.StringVar(&opts.State, "state", "", "`file` with the state of earlier checks (default: one for each trail in /var/lib/steno for root, $STATE_DIRECTORY, or ~/.local/state/steno)")
 	fs.BoolVar(&opts.Offline, "offline", false, "the trail is a copy: do not look for its server")
@@ -175,6 +180,12 @@ func (opts *Options) complete() (*checker.Options, error) {
 	keys, _, err := seal.LoadTrust(opts.Keys, nil, opts.IO.In)
 	if err != nil {
 		return nil, err
+	}
+	o.By = maps.Clone(keys)
+	if len(opts.AcknowledgedBy) > 0 {
+		if o.By, err = seal.LoadKeys(opts.AcknowledgedBy); err != nil {
+			return nil, err
+		}
 	}
 	o.Keys, o.Now = keys, time.Now()
 	o.Open = func() (*trail.Trail, error) { return opts.OpenEncrypted(opts.Trails) }
