@@ -20,7 +20,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/seal"
 )
 
@@ -135,6 +137,9 @@ func Load(path string, keys seal.Keys) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(data) == 0 {
+		return l, nil
+	}
 	data = bytes.TrimSuffix(data, []byte("\n"))
 	n := 0
 	open := map[int]string{} // problems of the lines that are only not signed
@@ -208,7 +213,7 @@ func (l *List) Add(path string, e *Entry, key ed25519.PrivateKey) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := openFile(path)
 	if err != nil {
 		return err
 	}
@@ -222,4 +227,26 @@ func (l *List) Add(path string, e *Entry, key ed25519.PrivateKey) error {
 	l.last = hashOf(line)
 	l.Entries = append(l.Entries, e)
 	return err
+}
+
+// openFile opens a file of acknowledgments to append to it. One that root creates belongs to the owner of the trail's
+// directory, who verifies it.
+func openFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	}
+	if err != nil || os.Geteuid() != 0 {
+		return f, err
+	}
+	info, err := os.Stat(strings.TrimSuffix(path, Suffix))
+	if err != nil {
+		return f, nil
+	}
+	if owner, ok := private.OwnerOf(info); ok {
+		if err := f.Chown(int(owner.UID), int(owner.GID)); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
 }

@@ -60,3 +60,21 @@ func TestEveryChangeOfALineIsFound(t *testing.T) {
 		}
 	}
 }
+
+// A file that is there and empty is like none.
+func TestAnEmptyFileHasNoLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trail"+Suffix)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list, err := Load(path, nil)
+	if err == nil {
+		err = list.Add(path, &Entry{What: "x", Problem: ID("", nil, "x")}, nil)
+	}
+	if err == nil {
+		list, err = Load(path, nil)
+	}
+	if err != nil || len(list.Entries) != 1 || len(list.Problems) != 0 {
+		t.Errorf("%+v %v", list, err)
+	}
+}
