@@ -143,7 +143,7 @@ func OpenEncrypted(path string, keys *Keys) (*Trail, error) {
 		}
 		number, ok := parseStreamName(e.Name())
 		p := filepath.Join(path, e.Name())
-		if isOwn(e.Name()) {
+		if isOwn(e.Name()) || e.Name() == lostAndFound && e.IsDir() {
 			continue
 		}
 		if !ok || !isDir(p, e) {
@@ -168,6 +168,9 @@ func isDir(path string, e fs.DirEntry) bool {
 	}
 	return e.IsDir()
 }
+
+// lostAndFound is a folder at the top of some file systems. A trail can have one for itself.
+const lostAndFound = "lost+found"
 
 // isServers tells a file that the server keeps for itself.
 func isServers(e fs.DirEntry) bool {

@@ -212,6 +212,20 @@ func TestForeignFilesAndFoldersAreTold(t *testing.T) {
 	}
 }
 
+func TestTrailIsAFileSystem(t *testing.T) {
+	dir := t.TempDir()
+	threeBlocks(t, dir)
+	os.Mkdir(filepath.Join(dir, "lost+found"), 0)
+	if tr := open(t, dir); len(tr.Streams) != 1 || len(tr.Foreign)+len(tr.Errors) != 0 {
+		t.Errorf("%d streams, foreign: %q, errors: %v", len(tr.Streams), tr.Foreign, tr.Errors)
+	}
+	os.Remove(filepath.Join(dir, "lost+found"))
+	os.WriteFile(filepath.Join(dir, "lost+found"), nil, 0o600)
+	if tr := open(t, dir); len(tr.Foreign) != 1 {
+		t.Error("a file of this name is not told")
+	}
+}
+
 func TestWhatIsNoSegmentIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{"empty": "", "text": "hello", "long": strings.Repeat("no segment ", 100)} {
