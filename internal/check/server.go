@@ -108,6 +108,9 @@ func (c *checker) writesElsewhere() bool {
 			return false
 		}
 	}
+	if seen { // in another namespace of processes, these are the locks of another one
+		_, seen = writersOf("/proc", c.server.postmaster)
+	}
 	return seen // it holds locks, but not this one; without any, its file system has none, or it is not shown
 }
 
@@ -118,18 +121,11 @@ func hasProc() bool {
 
 var writerTitle = regexp.MustCompile(`\bsteno writer (\d+)`)
 
-// writersRun looks for the writers among the processes of the server.
-func (c *checker) writersRun() {
-	s := &c.server
-	if !s.running() || s.err != nil || !hasProc() {
-		return
-	}
-	there := map[int]string{} // state of each writer's process
-	all, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return
-	}
-	seen := false
+// writersOf looks for the writers among the children of a postmaster: the state of each one's process. Nothing is seen if
+// the postmaster is in another namespace of processes, where an ID is that of another process; in all of them, one is 1.
+func writersOf(proc string, postmaster int) (states map[int]string, seen bool) {
+	states = map[int]string{}
+	all, _ := filepath.Glob(filepath.Join(proc, "[0-9]*/stat"))
 	for _, path := range all {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -137,17 +133,27 @@ func (c *checker) writersRun() {
 		}
 		// the name of a program can contain anything
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if len(fields) < 2 || fields[1] != strconv.Itoa(s.postmaster) {
+		if len(fields) < 2 || fields[1] != strconv.Itoa(postmaster) {
 			continue
 		}
-		seen = true
 		title, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+		seen = seen || strings.HasPrefix(string(title), "postgres:")
 		if m := writerTitle.FindStringSubmatch(string(title)); m != nil {
 			n, _ := strconv.Atoi(m[1])
-			there[n] = fields[0]
+			states[n] = fields[0]
 		}
 	}
-	if !seen { // in another namespace of processes
+	return states, seen
+}
+
+// writersRun says whether the writers run.
+func (c *checker) writersRun() {
+	s := &c.server
+	if !s.running() || s.err != nil || !hasProc() {
+		return
+	}
+	there, seen := writersOf("/proc", s.postmaster)
+	if !seen {
 		c.result.add("writers", Unknown, "the server's processes cannot be seen from here")
 		return
 	}
