@@ -59,13 +59,13 @@ sub drop
 	return $dropped;
 }
 
-# Waits until the state file, whose last sector it is, has this number of dropped records.
+# Waits until the state file, whose last sector but one it is, has this number of dropped records.
 sub is_kept
 {
 	my ($dropped, $of) = @_;
 
 	return wait_until 'it is kept',
-	  sub { (unpack 'x8 Q Q', substr slurp_file(($of // $node)->data_dir . '/pg_steno.state'), -512)[1] == $dropped };
+	  sub { (unpack 'x8 Q Q', substr slurp_file(($of // $node)->data_dir . '/pg_steno.state'), -1024)[1] == $dropped };
 }
 
 is(losses($node), 0, 'a new server has lost nothing');
@@ -111,7 +111,7 @@ $node->stop;
 	my $file = $node->data_dir . '/pg_steno.state';
 
 	open my $handle, '+<:raw', $file or die;
-	seek $handle, -500, 2;
+	seek $handle, -1012, 2;
 	print $handle "\xff" x 4;
 	close $handle;
 	$node->start;

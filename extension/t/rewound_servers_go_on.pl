@@ -2,13 +2,16 @@
 # A server crashes with records in its rings, and the next start finds another trail: pg_rewind has replaced it with that
 # of the new primary, or steno.directory was changed.  What the rings have is recovered into that trail, which says that
 # the first records of these sessions are elsewhere: nothing was altered, and not everything was recorded.  If the trail is
-# the server's own, and its last blocks were removed after the crash, that is damage as ever.
+# the server's own, and its last blocks were removed after the crash, that is damage as ever, with or without the state
+# file; and so it is for whoever has both trails.
 
 use strict;
 use warnings;
 
 use File::Copy ();
+use File::Path ();
 use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Steno;
 use Steno::Forge;
@@ -55,6 +58,27 @@ sub is_told
 	return;
 }
 
+# A trail, as it is now, in another place.
+sub kept
+{
+	my ($trail, $name) = @_;
+
+	PostgreSQL::Test::RecursiveCopy::copypath($trail, "$folder/$name", filterfn => sub { 1 });
+	return "$folder/$name";
+}
+
+# Together with the trail that the run had recorded in, nothing is elsewhere.
+sub is_whole_with
+{
+	my ($what, $trail, @old) = @_;
+	my ($code, $report) = verified($trail, '--key', "$key.pub", @old);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	is("$code @{[ map { $_->{what} } @{ $report->{problems} } ]}", '0 ', "$what: nothing is damaged in both trails");
+	is(scalar(grep { $_->{what} =~ /another trail/ } @{ $report->{warnings} }), 0, "$what: nor is anything elsewhere");
+	return;
+}
+
 # pg_rewind.
 my $primary = new_node('primary', streaming => 1, conf => $conf);
 my $standby = PostgreSQL::Test::Cluster->new('standby');
@@ -65,6 +89,7 @@ Steno::configure($standby);
 $standby->start;
 $primary->wait_for_catchup($standby);
 crash_with_sessions($primary);
+my $old = kept(trail($primary), 'rewound');
 $standby->promote;
 $standby->safe_psql('postgres', 'CREATE TABLE diverged AS SELECT 1 AS a; CHECKPOINT');
 $standby->stop;
@@ -75,29 +100,95 @@ $primary->start;
 $primary->safe_psql('postgres', 'SELECT 2');
 flush($primary);
 is_told('pg_rewind', $primary, trail($primary));
+is_whole_with('pg_rewind', trail($primary), $old);
 is(scalar(grep { $_->{outcome} eq 'interrupted' && ($_->{text} // '') =~ /pg_sleep\(600\)/ } records($primary, kind => 'statement')), 1, 'pg_rewind: what the rings had was recovered');
 
-# steno.directory is changed.
+# steno.directory is changed, and the first start does not recover the ring file.
 crash_with_sessions($primary);
-$primary->append_conf('postgresql.conf', "steno.directory = '$folder/new'");
+{
+	my ($ring_file) = ring_files($primary);
+
+	chmod 0, $ring_file or die;
+	$primary->append_conf('postgresql.conf', "steno.directory = '$folder/new'");
+	$primary->start;
+	flush($primary);
+	is(scalar(grep { $_->{extra}{event} eq 'other_trail' } records("$folder/new", kind => 'server')), 0, 'a ring file that cannot be read says nothing');
+	$primary->stop;
+	chmod oct(600), $ring_file or die;
+}
 $primary->start;
 flush($primary);
 is_told('another directory', $primary, "$folder/new");
+is_whole_with('another directory', "$folder/new", trail($primary), $old);
 
-# Blocks are removed after a crash: no record explains that.
+# The server's own trail, after a crash: whatever is removed from it then, no record explains that.
 my $cut = new_node('cut', conf => $conf);
-crash_with_sessions($cut);
+my $trail = trail($cut);
+my $state = $cut->data_dir . '/pg_steno.state';
+
+sub cut_blocks
 {
-	my $segment = last_segment_of(trail($cut), 0);
+	my $segment = last_segment_of($trail, 0);
 
 	truncate($segment, Steno::Forge::last_block(slurp_file($segment))) or die foreach 1 .. 3;
+	return;
 }
-$cut->start;
-flush($cut);
-{
-	my ($code, $report) = verified(trail($cut), '--key', "$key.pub");
 
-	is($code, 1, 'blocks that were removed are damage');
-	like(join('|', map { $_->{what} } @{ $report->{problems} }), qr/its end was cut off/, 'and verify says so');
+# The contents of a file, in the same file.
+sub write_over
+{
+	my ($file, $bytes) = @_;
+
+	open my $handle, '+<:raw', $file or die "$file: $!";
+	print $handle $bytes;
+	close $handle;
+	return;
+}
+
+my ($older_state, $older_trail);
+my $number = 0;
+foreach my $case (
+	[ 'blocks', sub { cut_blocks() } ],
+	[ 'the trail', sub { File::Path::remove_tree($trail, { keep_root => 1 }) } ],
+	[ 'blocks and the state file', sub { cut_blocks(); unlink $state or die } ],
+	[ 'blocks, with a copy of the state file', sub { cut_blocks(); File::Copy::copy($state, "$state.x"); rename "$state.x", $state or die } ],
+	[ 'blocks, with a backup label', sub {
+		my $label = $cut->data_dir . '/backup_label';
+
+		cut_blocks();
+		append_to_file($label, '');
+		$cut->start(fail_ok => 1);
+		unlink $label or die;
+	} ],
+	[ 'blocks, with an older state file', sub {
+		File::Path::remove_tree($trail);
+		File::Copy::move($older_trail, $trail) or die;
+		write_over($state, $older_state);
+	} ])
+{
+	my ($what, $remove) = @$case;
+	my $session = $cut->background_psql('postgres');
+
+	$session->query_safe("SELECT 'older'");
+	flush($cut);
+	$older_state = slurp_file($state);
+	$older_trail = kept($trail, 'older' . ++$number);
+	$session->query_safe("SELECT 'removed'");
+	flush($cut);
+	crash_with_sessions($cut);
+	$session->{run}->kill_kill;
+	$remove->();
+	$cut->start;
+	flush($cut);
+
+	my ($code, $report) = verified($trail, '--key', "$key.pub");
+
+	is($code, 1, "$what: that they were removed is damage");
+	like(join('|', map { $_->{what} } @{ $report->{problems} }), $what eq 'blocks' ? qr/its end was cut off/ : qr/session \S+: records? .* missing/, "$what: and verify says so");
+	is(scalar(grep { $_->{extra}{event} eq 'other_trail' } records($trail, kind => 'server')), 0, "$what: nothing is said to be elsewhere");
+	$cut->stop;
+	File::Path::remove_tree($trail, { keep_root => 1 });
+	unlink $state;
+	$cut->start;
 }
 done_testing();

@@ -207,17 +207,22 @@ steno_branch_record_unused(StenoWriter *w)
  * sessions that are in the ring file are missing then, and nothing was altered.  The trail
  * says so before it has the rest: records of the event "other_trail" (format/FORMAT.md).
  *
- * Whether it is another trail is what the trail itself shows.  The intent of each writer has
- * the last block that it wrote, or was about to write (ring/ring.h).  If the stream of that
- * block does not end as the server left it, no writer goes on with it, so that its end is
- * still where it was at the start.
+ * It can only be another trail if the state file says that the directory, or the data
+ * directory, is not the one of the run (steno_state_was_elsewhere).  Otherwise, blocks of the
+ * server's own trail were removed, which nothing may explain.  Whether it is another trail is
+ * then what the trail itself shows.  The intent of each writer has the last block that it
+ * wrote, or was about to write (ring/ring.h).  If the stream of that block does not end as
+ * the server left it, no writer goes on with it, so that its end is still where it was at the
+ * start.
  */
+
+/* The hash of an intent whose block may not have been written. */
+static const uint8 unknown[STENO_HASH_SIZE];
 
 /* Whether the trail has what a writer wrote by its intent.  If that cannot be found out, it is believed to. */
 static bool
 has_what_was_written(const StenoIntent *intent)
 {
-	static const uint8 unknown[STENO_HASH_SIZE];
 	uint64		system = GetSystemIdentifier();
 	StenoError	error;
 	StenoEnd	end;
@@ -241,11 +246,11 @@ has_what_was_written(const StenoIntent *intent)
 
 /* Say which records of the session at the ring's tail were written before: all up to that tail. */
 static void
-record_session(StenoWriter *w, const StenoRing *ring)
+record_session(StenoWriter *w, const char *since, const StenoRing *ring)
 {
 	char		session[STENO_SESSION_ID];
 	char		last[32];
-	const char *pairs[] = {"event", "other_trail", "version", PG_VERSION, "session", session, "last_seq", last};
+	const char *pairs[] = {"event", "other_trail", "version", PG_VERSION, "since", since, "session", session, "last_seq", last};
 	TimestampTz start;
 	uint32		pid;
 
@@ -260,17 +265,18 @@ record_session(StenoWriter *w, const StenoRing *ring)
 
 /* Say which stream of the other trail had what, at least, and warn. */
 static void
-record_stream(StenoWriter *w, const StenoRings *rings, const StenoIntent *intent)
+record_stream(StenoWriter *w, const char *since, const StenoIntent *intent)
 {
-	char		since[64];
 	char		stream[16];
 	char		block[32];
-	const char *pairs[] = {"event", "other_trail", "version", PG_VERSION, "since", since, "stream", stream, "block", block};
+	char		chain[2 * STENO_HASH_SIZE + 1];
+	const char *pairs[] = {"event", "other_trail", "version", PG_VERSION, "since", since, "stream", stream, "block", block, "chain", chain};
+	bool		known = intent->valid == 0 && memcmp(intent->hash, unknown, STENO_HASH_SIZE) != 0;
 
-	steno_format_utc_us(since, sizeof(since), rings->file->created);
 	snprintf(stream, sizeof(stream), "%u", intent->stream);
-	snprintf(block, sizeof(block), UINT64_FORMAT, intent->valid == 0 ? intent->block : intent->block - 1);
-	steno_writer_server(w, pairs, lengthof(pairs) / 2);
+	snprintf(block, sizeof(block), UINT64_FORMAT, known ? intent->block : intent->block - 1);
+	format_hash(chain, intent->hash);
+	steno_writer_server(w, pairs, lengthof(pairs) / 2 - (known ? 0 : 1));
 	ereport(WARNING,
 			(errmsg("the run of the server that began at %s and did not stop had recorded in another trail", since),
 			 errdetail("Its stream %s had block %s, which \"%s\" does not have.", stream, block, steno_directory),
@@ -286,18 +292,22 @@ steno_other_trail_record(StenoWriter *w, const StenoRings *rings)
 {
 	bool		lacks[STENO_MAX_WRITERS];
 	bool		any = false;
+	char		since[64];
 	uint32		i;
 
+	if (!steno_state_was_elsewhere(rings->file->created))
+		return;
+	steno_format_utc_us(since, sizeof(since), rings->file->created);
 	for (i = 0; i < STENO_MAX_WRITERS; i++)
 	{
 		lacks[i] = !has_what_was_written(&rings->file->intents[i]);
 		if (lacks[i])
-			record_stream(w, rings, &rings->file->intents[i]);
+			record_stream(w, since, &rings->file->intents[i]);
 		any |= lacks[i];
 	}
 	if (!any)
 		return;
 	for (i = 0; i < rings->nrings; i++)
 		if (lacks[i % rings->nwriters] || lacks[STENO_MAX_WRITERS - 1])
-			record_session(w, steno_ring_at(rings, i));
+			record_session(w, since, steno_ring_at(rings, i));
 }

@@ -19,10 +19,11 @@
  *	 last block that was surely on disk; how many came after it is unknown.
  *
  * The sector after the entries has where the server's WAL ended at its last stop
- * (base/last_stop.c), the next one of which trail's directory all of this is, and the last
- * one what was lost in all runs; writer 0 writes that once a second, if it has changed.  When a
+ * (base/last_stop.c), the next one of which trail's directory all of this is, and the one after
+ * that what was lost in all runs; writer 0 writes that once a second, if it has changed.  When a
  * run begins with another directory, the state of the former one is kept in a file of its
- * own, until that trail is used again (use_state_of_trail).
+ * own, until that trail is used again (use_state_of_trail).  The last sector has which ring files
+ * can be of runs that had recorded in another trail (branch.c).
  *
  * A copy of the file, with the data directory or without it, has another inode and
  * creation time than its header states.  This distinguishes a base backup from a
@@ -58,7 +59,9 @@
 #define TRAIL_SECTOR (STOP_SECTOR + 1)
 /* Sector of losses. */
 #define LOSSES_SECTOR (TRAIL_SECTOR + 1)
-#define STATE_SIZE (STATE_SECTOR * (LOSSES_SECTOR + 1))
+/* Sector of runs that may have recorded elsewhere. */
+#define ELSEWHERE_SECTOR (LOSSES_SECTOR + 1)
+#define STATE_SIZE (STATE_SECTOR * (ELSEWHERE_SECTOR + 1))
 
 /*
  * The first sector: which server has written the trail.  The postmaster writes it
@@ -133,6 +136,14 @@ typedef struct StateLosses
 	uint64		sum;
 } StateLosses;
 
+/* Which runs can have recorded in another trail than this one.  Written by the postmaster when a run begins. */
+typedef struct StateElsewhere
+{
+	uint64		magic;
+	uint64		before;			/* those whose ring files have an earlier time in their names */
+	uint64		sum;
+} StateElsewhere;
+
 StaticAssertDecl(sizeof(StateHeader) <= STATE_SECTOR && sizeof(StateEntry) <= STATE_SECTOR &&
 				 sizeof(StateTrail) <= STATE_SECTOR && sizeof(StateLosses) <= STATE_SECTOR, "one sector each");
 StaticAssertDecl(offsetof(StateEntry, from) == 136 && offsetof(StateEntry, sum) == 456, "layout of the state file");
@@ -141,6 +152,9 @@ static const StenoStop no_stop;
 
 /* Set by the postmaster and inherited: whether the ring file of the entry's run still exists. */
 static bool ring_file_left[STENO_MAX_WRITERS];
+
+/* Set by the postmaster and inherited: runs whose ring files are older can have recorded in another trail. */
+static uint64 elsewhere_before;
 
 /* State of a writer: the open file, and its entry there. */
 static int	state_file = -1;
@@ -250,6 +264,23 @@ write_state_losses(int fd, const StenoLosses *losses)
 	StateLosses s = {.losses = *losses};
 
 	return write_state_sector(fd, LOSSES_SECTOR, &s, sizeof(s), offsetof(StateLosses, sum));
+}
+
+/* None if there is no such sector yet. */
+static uint64
+read_state_elsewhere(int fd)
+{
+	StateElsewhere s;
+
+	return read_state_sector(fd, ELSEWHERE_SECTOR, &s, sizeof(s), offsetof(StateElsewhere, sum)) ? s.before : 0;
+}
+
+static bool
+write_state_elsewhere(int fd, uint64 before)
+{
+	StateElsewhere s = {.before = before};
+
+	return write_state_sector(fd, ELSEWHERE_SECTOR, &s, sizeof(s), offsetof(StateElsewhere, sum));
 }
 
 static bool
@@ -410,6 +441,49 @@ find_ring_files_left(int fd)
 	pfree(prefix);
 }
 
+/*
+ * Whether the file has what the run that wrote it last has written up to its end, as the ring file of that run shows:
+ * then this is no older state, and no other server's, that has come with a trail.
+ */
+static bool
+is_state_of_last_run(int fd, const StateHeader *was)
+{
+	char	   *prefix = steno_ring_prefix();
+	char	   *name = psprintf("%s%016llx", prefix, (unsigned long long) was->ring_file);
+	char		what[STENO_RING_WHAT];
+	bool		found_entry = false;
+	bool		up_to_its_end = true;
+	StenoLeftFiles found;
+	StenoRings	rings;
+	char	   *failed;
+	int			i;
+	int			j;
+
+	(void) steno_ring_folders_find(&found, "", &failed);
+	for (j = 0; j < found.nfiles; j++)
+	{
+		if (strcmp(found.files[j].name, name) != 0 ||
+			steno_rings_open(&rings, found.folders[found.files[j].folder].fd, name, GetSystemIdentifier(),
+							 what) != STENO_RING_OPEN)
+			continue;
+		for (i = 0; i < STENO_MAX_WRITERS - 1; i++)
+		{
+			const StenoIntent *intent = &rings.file->intents[i];
+			StateEntry	s;
+
+			if (!read_state_entry(fd, i, &s) || !(s.flags & ENTRY_USED) || s.ring_file != was->ring_file)
+				continue;
+			found_entry = true;
+			up_to_its_end &= intent->block == 0 || (s.stream == intent->stream && s.block >= intent->block);
+		}
+		steno_rings_close(&rings);
+	}
+	steno_ring_folders_close(&found);
+	pfree(name);
+	pfree(prefix);
+	return found_entry && up_to_its_end;
+}
+
 static void
 refuse_state_file(const char *path)
 {
@@ -519,6 +593,17 @@ make_state_file(int from, const StateHeader *was, bool elsewhere, const StenoSto
 	rename_state_file(new, path);
 }
 
+/* Note in a state file that all runs before this one can have recorded in another trail. */
+static void
+note_elsewhere(const char *path, uint64 ring_file)
+{
+	int			fd = open_or_create_state(path);
+
+	if (!write_state_elsewhere(fd, ring_file) || pg_fsync(fd) != 0)
+		refuse_state_file(path);
+	close(fd);
+}
+
 /*
  * A run begins with another directory than the last one.  The trail that is there is one of three:
  *
@@ -535,7 +620,7 @@ make_state_file(int from, const StateHeader *was, bool elsewhere, const StenoSto
  * state file, but open_state_of_trail finds those of both directories.
  */
 static void
-use_state_of_trail(int fd, const StenoTrailPlace *now, bool first)
+use_state_of_trail(int fd, const StenoTrailPlace *now, uint64 ring_file, bool first)
 {
 	StateHeader was;
 	StateHeader self;
@@ -566,6 +651,8 @@ use_state_of_trail(int fd, const StenoTrailPlace *now, bool first)
 			(void) read_state_stop(fd, &stop);
 		make_state_file(fd, &was, first && was_written_elsewhere(&was, &self), &stop, now, next);
 	}
+	if (!same)
+		note_elsewhere(next, ring_file);
 	rename_state_file(path, kept);
 	rename_state_file(next, path);
 	ereport(LOG,
@@ -578,7 +665,7 @@ use_state_of_trail(int fd, const StenoTrailPlace *now, bool first)
  * lost, whichever trail it wrote last.
  */
 static int
-open_state_of_trail(const StenoTrailPlace *now, bool first, StenoLosses *losses)
+open_state_of_trail(const StenoTrailPlace *now, uint64 ring_file, bool first, StenoLosses *losses)
 {
 	char		path[MAXPGPATH];
 	char		kept[MAXPGPATH];
@@ -596,7 +683,7 @@ open_state_of_trail(const StenoTrailPlace *now, bool first, StenoLosses *losses)
 		rename_state_file(kept, path);
 	fd = open_or_create_state(path);
 	read_state_losses(fd, losses);
-	use_state_of_trail(fd, now, first);
+	use_state_of_trail(fd, now, ring_file, first);
 	close(fd);
 	return open_or_create_state(path);
 }
@@ -620,12 +707,15 @@ steno_state_begin_run(uint64 ring_file, bool first)
 
 	state_path(path);
 	steno_place_of_trail(&place);
-	fd = open_state_of_trail(&place, first, &steno_control->losses_before);
+	fd = open_state_of_trail(&place, ring_file, first, &steno_control->losses_before);
 	identify_self(fd, ring_file, &now);
 	if (!read_state_header(fd, &was))
 		reason = STENO_BRANCH_UNKNOWN;
 	else if (first && (was_written_elsewhere(&was, &now) || is_restored_backup()))
 		reason = STENO_BRANCH_COPY;
+	elsewhere_before = read_state_elsewhere(fd);
+	if (reason == STENO_BRANCH_COPY && !is_state_of_last_run(fd, &was))
+		elsewhere_before = ring_file;
 	memset(ring_file_left, 0, sizeof(ring_file_left));
 	if (reason == STENO_BRANCH_NONE)
 		find_ring_files_left(fd);
@@ -647,6 +737,8 @@ steno_state_begin_run(uint64 ring_file, bool first)
 	if (!write_state_losses(fd, &steno_control->losses_before))
 		refuse_state_file(path);
 	if (place.hash != 0 && !write_state_trail(fd, &place))
+		refuse_state_file(path);
+	if (!write_state_elsewhere(fd, elsewhere_before))
 		refuse_state_file(path);
 	/* the header is written last: until then, the old one with its inode is valid */
 	if (pg_fsync(fd) != 0 || !write_state_header(fd, &now) ||
@@ -928,6 +1020,17 @@ const StenoBranch *
 steno_state_branch(void)
 {
 	return &entry.from;
+}
+
+/*
+ * Whether the run whose ring file was made at this time can have recorded in another trail than this
+ * one: since then, a run has begun with another directory for the trail, or in a data directory that
+ * another one, or a backup, has replaced together with the trail in it.
+ */
+bool
+steno_state_was_elsewhere(int64 ring_file)
+{
+	return (uint64) ring_file < elsewhere_before;
 }
 
 /* Pairs that identify this server and its current run, in static memory; returns their number. */

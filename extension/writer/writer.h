@@ -263,6 +263,7 @@ extern void steno_state_stopped(StenoWriter *writer);
 extern const StenoBranch *steno_state_branch(void);
 extern StenoUnused steno_state_compare_unused(int writer, StenoBranch *branch, StenoLost *lost, StenoError *error);
 extern bool steno_state_settle_unused(int writer, const StenoBranch *branch, StenoError *error);
+extern bool steno_state_was_elsewhere(int64 ring_file);
 
 #define STENO_IDENTITY_PAIRS 6
 extern int	steno_state_identity(const char **pairs);

@@ -13,7 +13,6 @@ package check
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -326,22 +325,20 @@ func (c *checker) written() {
 
 // acknowledge takes out what somebody has acknowledged, of this check and of earlier ones.
 func (c *checker) acknowledge(t *trail.Trail) {
-	same := func(p *verify.Problem) func(verify.Problem) bool {
-		return func(q verify.Problem) bool { return p.File == q.File && p.What == q.What }
-	}
 	for _, a := range c.state.Alarms {
-		if a.Problem != nil && !slices.ContainsFunc(c.report.Problems, same(a.Problem)) {
-			p := *a.Problem
-			p.System = c.state.System
-			c.report.Problems = append(c.report.Problems, p)
+		if a.Problem == nil || c.Forget || a.isGone() || slices.ContainsFunc(c.report.Problems, a.isOf) {
+			continue
 		}
+		p := *a.Problem
+		p.System = c.state.System
+		c.report.Problems = append(c.report.Problems, p)
 	}
 	if err := c.report.Acknowledge(t, c.By); err != nil {
 		c.result.add("intact", Unknown, "which damage was acknowledged cannot be read: %s", err)
 		return
 	}
 	c.state.Alarms = slices.DeleteFunc(c.state.Alarms, func(a alarm) bool {
-		return a.Problem != nil && slices.ContainsFunc(c.report.Acknowledged, func(k verify.Acknowledged) bool { return same(a.Problem)(k.Problem) })
+		return slices.ContainsFunc(c.report.Acknowledged, func(k verify.Acknowledged) bool { return a.isOf(k.Problem) })
 	})
 }
 
@@ -651,8 +648,7 @@ func (c *checker) remember() {
 			return true
 		}
 		if a.File != "" { // damage, as long as its file exists
-			_, err := os.Lstat(a.File)
-			return errors.Is(err, os.ErrNotExist) && !a.Seen.Equal(c.Now)
+			return a.isGone() && !a.Seen.Equal(c.Now)
 		}
 		return c.Now.Sub(a.Seen) > c.Remember
 	})

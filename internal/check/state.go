@@ -68,6 +68,23 @@ type alarm struct {
 	Problem *verify.Problem `json:"problem,omitempty"`
 }
 
+// isOf says whether it is that problem. Versions up to 0.9.0 have kept only what it is called.
+func (a *alarm) isOf(p verify.Problem) bool {
+	if a.Problem == nil {
+		return a.Item == "intact" && a.File == p.File && a.What == p.String()
+	}
+	return a.Problem.File == p.File && a.Problem.What == p.What
+}
+
+// isGone says that it is of a file that does not exist any more.
+func (a *alarm) isGone() bool {
+	if a.File == "" {
+		return false
+	}
+	_, err := os.Lstat(a.File)
+	return errors.Is(err, os.ErrNotExist)
+}
+
 // mostAlarms bounds how many are kept: the first ones. Of further ones, there is one for each item and level.
 const mostAlarms = 100
 
@@ -77,6 +94,12 @@ var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 func (s *state) alarm(a *alarm, now time.Time) {
 	same := func(b alarm) bool {
 		return a.Item == b.Item && (a.What == b.What || a.File == "" && a.Item == "intact" && moments.ReplaceAllString(a.What, "") == moments.ReplaceAllString(b.What, ""))
+	}
+	if a.Problem != nil {
+		if i := slices.IndexFunc(s.Alarms, func(b alarm) bool { return b.isOf(*a.Problem) }); i >= 0 { // told with another note
+			s.Alarms[i].What, s.Alarms[i].Problem = a.What, a.Problem
+			return
+		}
 	}
 	one := *a
 	if len(s.Alarms) >= mostAlarms && !slices.ContainsFunc(s.Alarms, same) {

@@ -7,14 +7,18 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/acknowledge"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/seal/sealtest"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
 // second is one, in the trail's time.
@@ -534,4 +538,95 @@ func TestOutputsAreRead(t *testing.T) {
 			t.Errorf("%s is not there once:\n%s", line, &prometheus)
 		}
 	}
+}
+
+// TestAcknowledgedDamageIsNotTold: also if an earlier version of this program has found it, which kept only what it is
+// called. What somebody has seen, or what is no longer there, is not damage of this check.
+func TestAcknowledgedDamageIsNotTold(t *testing.T) {
+	c := newChecked(t)
+	c.check(time.Second)
+	c.event("salvage")
+	c.Seal(c.now, "interval", nil)
+	image, err := os.ReadFile(c.SegmentPath(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image[len(image)-9] ^= 1
+	if err := os.WriteFile(c.SegmentPath(1), image, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const damage = "intact CRITICAL: "
+	if got := wrong(c.check(time.Second)); !strings.HasPrefix(got, damage) {
+		t.Errorf("damaged: %q", got)
+	}
+	whole := func(what string, r *Result) {
+		t.Helper()
+		c.tells(what, "", r)
+		if !slices.ContainsFunc(r.Items, func(i Item) bool { return i.Name == "intact" }) {
+			t.Errorf("%s: nothing says whether it is intact: %v", what, r.Items)
+		}
+	}
+	found, err := os.ReadFile(c.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore := func(state []byte) {
+		if err := os.WriteFile(c.state, state, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	old := regexp.MustCompile(`,"problem":\{[^{}]*\}`).ReplaceAll(found, nil)
+	if len(old) == len(found) {
+		t.Fatalf("the state has no problem: %s", found)
+	}
+	tr, err := c.open(c.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := verify.Trail(c.Context(), tr, nil, verify.Checks{Keys: c.keys})
+	if err == nil {
+		err = r.Acknowledge(tr, nil)
+	}
+	if err != nil || len(r.Problems) == 0 {
+		t.Fatal(err, r)
+	}
+	path, err := acknowledge.Path(c.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := new(acknowledge.List)
+	for i := range r.Problems {
+		e, err := r.Bind(c.dir, &r.Problems[i])
+		if err == nil {
+			err = list.Add(path, e, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	unsigned := func(o *Options) { o.By = nil }
+	for name, state := range map[string][]byte{"found by this version": found, "found by an earlier one": old} {
+		restore(state)
+		whole(name, c.check(10*time.Second, unsigned))
+	}
+	signed := func(o *Options) { o.By = c.keys }
+	restore(found)
+	if got := wrong(c.check(10*time.Second, signed)); !strings.Contains(got, damage) {
+		t.Errorf("not by one who may: %q", got)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+
+	// it is in a segment that is not read again
+	restore(found)
+	image[len(image)-9] ^= 1
+	if err := os.WriteFile(c.SegmentPath(1), image, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := wrong(c.check(30 * time.Second)); !strings.HasPrefix(got, damage) || !strings.Contains(got, "found 29s ago") {
+		t.Errorf("it was damaged: %q", got)
+	}
+	whole("which was seen", c.check(40*time.Second, func(o *Options) { o.Forget = true }))
 }

@@ -2,18 +2,22 @@
 
 package trail
 
-import "strconv"
+import (
+	"encoding/hex"
+	"strconv"
+)
 
 // OtherTrail is what a server record of the event "other_trail" says: a run of the server did not stop, and its ring
 // file was recovered into this trail, but it had recorded in another one, or this one has lost its end. It names either
 // a stream of that trail, or a session.
 type OtherTrail struct {
 	Time    int64
-	Since   string // when that run began
-	Stream  uint32 // which had at least ...
-	Block   uint64 // ... this block, which this trail does not have
-	Session string // its id, as SessionID.String writes it
-	Last    uint64 // its records up to this number are in the other trail; 0: the record names a stream
+	Since   string   // when that run began
+	Stream  uint32   // which had at least ...
+	Block   uint64   // ... this block, which this trail does not have
+	Chain   [32]byte // its hash; zeros: not known
+	Session string   // its id, as SessionID.String writes it
+	Last    uint64   // its records up to this number are in the other trail; 0: the record names a stream
 }
 
 // ParseOtherTrail reads such a record; ok says whether it is a whole one.
@@ -28,7 +32,7 @@ func ParseOtherTrail(r *Record) (o OtherTrail, ok bool) {
 	if text("event") != "other_trail" {
 		return o, false
 	}
-	o.Time = r.Time
+	o.Time, o.Since = r.Time, text("since")
 	if o.Session = text("session"); o.Session != "" {
 		var err error
 		o.Last, err = strconv.ParseUint(text("last_seq"), 10, 63)
@@ -36,6 +40,9 @@ func ParseOtherTrail(r *Record) (o OtherTrail, ok bool) {
 	}
 	stream, err := strconv.ParseUint(text("stream"), 10, 32)
 	block, err2 := strconv.ParseUint(text("block"), 10, 63)
-	o.Since, o.Stream, o.Block = text("since"), uint32(stream), block
+	o.Stream, o.Block = uint32(stream), block
+	if chain, err := hex.DecodeString(text("chain")); err == nil && len(chain) == len(o.Chain) {
+		o.Chain = [32]byte(chain)
+	}
 	return o, err == nil && err2 == nil
 }

@@ -3,14 +3,18 @@
 package verify
 
 import (
+	"slices"
+
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // elsewhere is what records of the event "other_trail" say: first records of sessions are in another trail. That they
-// are not in this one is no sign that it was altered; the second verdict says what it lacks.
+// are not in this one is no sign that it was altered; the second verdict says what it lacks. If the other trail is read,
+// too, they have to be there.
 type elsewhere struct {
 	streams  []trail.OtherTrail
-	sessions map[string]uint64 // by the session's id: number of its last record that is there
+	sessions map[string]trail.OtherTrail // by the session's id
+	read     map[string]bool             // by Since: whose other trail is read, too
 }
 
 // last is the number of the last record of a session that is in another trail, 0 for most.
@@ -18,7 +22,11 @@ func (e *elsewhere) last(id trail.SessionID) uint64 {
 	if len(e.sessions) == 0 {
 		return 0
 	}
-	return e.sessions[id.String()]
+	o := e.sessions[id.String()]
+	if e.read[o.Since] {
+		return 0
+	}
+	return o.Last
 }
 
 func (e *elsewhere) note(o trail.OtherTrail) {
@@ -27,16 +35,35 @@ func (e *elsewhere) note(o trail.OtherTrail) {
 		return
 	}
 	if e.sessions == nil {
-		e.sessions = map[string]uint64{}
+		e.sessions = map[string]trail.OtherTrail{}
 	}
-	e.sessions[o.Session] = max(e.sessions[o.Session], o.Last)
+	if e.sessions[o.Session].Last < o.Last {
+		e.sessions[o.Session] = o
+	}
+}
+
+// settleElsewhere finds the runs whose other trail is read, too.
+func (v *verifier) settleElsewhere() {
+	v.elsewhere.read = map[string]bool{}
+	for _, o := range v.elsewhere.streams {
+		if o.Chain == [32]byte{} || v.elsewhere.read[o.Since] {
+			continue
+		}
+		v.elsewhere.read[o.Since] = slices.ContainsFunc(v.trail.Streams, func(s *trail.Stream) bool {
+			if s.Number != o.Stream {
+				return false
+			}
+			there, right := v.hasBlock(s, o.Block, o.Chain)
+			return there && right
+		})
+	}
 }
 
 func (e *elsewhere) tell(v *verifier) {
 	said := map[trail.OtherTrail]bool{}
 	for _, o := range e.streams {
 		o.Time = 0 // a recovery that was interrupted has recorded it twice
-		if said[o] {
+		if said[o] || e.read[o.Since] {
 			continue
 		}
 		said[o] = true

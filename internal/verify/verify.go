@@ -91,6 +91,7 @@ func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64
 	v.tellTwice()
 	v.settleDeletions()
 	v.settleBranches()
+	v.settleElsewhere()
 	v.elsewhere.tell(v)
 	v.sequences()
 	v.dataParts()
@@ -799,7 +800,7 @@ func (v *verifier) dataParts() {
 			v.warning("", nil, "session %s: %d bytes of record %d exist, but not the record: it was dropped, according to a gap record", id.Session, have, id.Seq)
 		case !wanted:
 			v.warning("", nil, "session %s: %d bytes of record %d exist, but not the record: its statement was interrupted", id.Session, have, id.Seq)
-		case have < want && v.elsewhere.last(id.Session) > 0:
+		case have < want && id.Seq <= v.elsewhere.last(id.Session)+1 && v.elsewhere.last(id.Session) > 0:
 			v.warning("", nil, "session %s: %d of %d bytes of the data parts of record %d are in another trail", id.Session, want-have, want, id.Seq)
 		case have < want && v.partial:
 			v.warning("", nil, "session %s: record %d lacks %d of %d bytes of its data parts", id.Session, id.Seq, want-have, want)

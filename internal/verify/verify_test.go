@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -225,6 +226,63 @@ func TestRecordsInAnotherTrailAreNotMissing(t *testing.T) {
 			s.Write(t, b)
 			r := verified(t, dir)
 			if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].What, "began at 2026-11-29T12:00:00.000000Z had recorded in another trail, whose stream 0 had at least 9 blocks") {
+				t.Errorf("warnings: %v", r.Warnings)
+			}
+			if r.Whole != (c.want == "") || c.want != "" && (len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, c.want)) {
+				t.Errorf("got %v, want %q", r.Problems, c.want)
+			}
+		})
+	}
+}
+
+// Whoever has the other trail, too, has to find in it what is not in this one.
+func TestTheOtherTrailIsRead(t *testing.T) {
+	id := trail.SessionID{Start: trailtest.Epoch, PID: 1}.String()
+	for name, c := range map[string]struct {
+		old      []uint64 // records of the session there
+		others   bool     // it has other blocks
+		warnings int
+		want     string
+	}{
+		"whole":    {old: []uint64{1, 2, 3}},
+		"changed":  {old: []uint64{1, 3}, want: "record 2 is missing"},
+		"not that": {old: []uint64{1, 3}, others: true, warnings: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old, dir := filepath.Join(t.TempDir(), "old"), filepath.Join(t.TempDir(), "new")
+			writeSession(t, old, nil, nil, c.old...)
+			tr, err := trail.Open(old)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refs, _ := tr.Streams[0].Segments[0].Index()
+			last := refs[len(refs)-1]
+			if c.others {
+				last.Chain[0] ^= 1
+			}
+			const since = "2026-11-29T12:00:00.000000Z"
+			s := writeSession(t, dir, nil, nil, 4, 5)
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			server := trailtest.NewSession(trailtest.Epoch, 2)
+			for _, extra := range [][]string{
+				{"session", id, "last_seq", "3"},
+				{"stream", "0", "block", strconv.FormatUint(last.Number, 10), "chain", hex.EncodeToString(last.Chain[:])},
+			} {
+				b.Add(&trailtest.Record{Kind: trail.KindServer, Session: server, Time: trailtest.Epoch, Extra: append([]string{"event", "other_trail", "since", since}, extra...)})
+			}
+			s.Write(t, b)
+			alone, err := trail.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := verified(t, dir); !r.Whole || len(r.Warnings) != 1 {
+				t.Errorf("alone: %v %v", r.Problems, r.Warnings)
+			}
+			r, err := Trail(context.Background(), trail.Join(tr, alone), nil, Checks{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Warnings) != c.warnings {
 				t.Errorf("warnings: %v", r.Warnings)
 			}
 			if r.Whole != (c.want == "") || c.want != "" && (len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, c.want)) {
