@@ -167,3 +167,27 @@ func TestTextsAreSearchedForRunsOfTheRange(t *testing.T) {
 		t.Error("without a start before the range, texts must be searched")
 	}
 }
+
+// Two servers number their transactions independently: who ended a prepared one with a number is known only if there is one
+// server. A session ends its own.
+func TestNumbersOfTransactionsAreThoseOfAServer(t *testing.T) {
+	mine, other := trail.SessionID{Start: 1, PID: 1}, trail.SessionID{Start: 1, PID: 2}
+	const rolledBack, committed = "rollback prepared", "commit"
+	one := &early{record: trail.RecordID{Session: mine, Seq: 5}, xid: 77}
+	for _, test := range []struct {
+		ended   map[ending]string
+		servers int
+		want    string
+	}{
+		{map[ending]string{{xid: 77}: rolledBack}, 1, rolledBack},
+		{map[ending]string{{xid: 77}: rolledBack}, 2, ""},
+		{map[ending]string{{xid: 77}: rolledBack, {mine, 77}: committed}, 2, committed},
+		{map[ending]string{{other, 77}: committed}, 1, ""},
+		{map[ending]string{{mine, 78}: committed}, 1, ""},
+	} {
+		c := &conditions{ended: test.ended, lives: make([]*life, test.servers)}
+		if got := c.endOf(one); got != test.want {
+			t.Errorf("%v, %d servers: %q, not %q", test.ended, test.servers, got, test.want)
+		}
+	}
+}

@@ -34,7 +34,7 @@ type conditions struct {
 	opaque    map[statement]opaque
 	hidden    []hidden
 	early     []early           // renames before the range
-	ended     map[uint64]string // transactions that ended before it, and how: an event
+	ended     map[ending]string // transactions that ended before it, and how: an event
 	known     map[uint64]bool   // transactions that were prepared since the server's start
 	committed []prepared        // that were committed in the range
 	unread    []string          // what could not be interpreted
@@ -153,7 +153,7 @@ type opaque struct {
 
 func newConditions(a *asked) *conditions {
 	return &conditions{
-		asked: a, sessions: map[trail.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{}, ended: map[uint64]string{},
+		asked: a, sessions: map[trail.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{}, ended: map[ending]string{},
 		known: map[uint64]bool{}, reached: map[home]int64{},
 	}
 }
@@ -200,7 +200,11 @@ func (c *conditions) record(r *trail.Record, in home, part int) {
 		c.setting(r, in, text)
 	case trail.KindTransaction:
 		if c.asked.endsBefore(r) {
-			c.ended[r.XID] = text("event")
+			by := r.Session.ID()
+			if event := text("event"); event == trail.EventCommitPrepared.String() || event == trail.EventRollbackPrepared.String() {
+				by = trail.SessionID{}
+			}
+			c.ended[ending{by, r.XID}] = text("event")
 		}
 		switch c.asked.preparedEvent(r) {
 		case trail.EventPrepare.String():
@@ -555,7 +559,7 @@ func (c *conditions) outcome(one *early) string {
 	if c.wasCommitted(one) {
 		return one.lost(done)
 	}
-	if one.xid != 0 && c.ended[one.xid] != "" {
+	if c.endOf(one) != "" {
 		return "" // it was rolled back
 	}
 	prepares := func(r run) bool { return r.mostPrepared != "0" }
@@ -580,8 +584,27 @@ func (c *conditions) reversed(i int) bool {
 
 // wasCommitted says whether it is known that a rename was committed before the range.
 func (c *conditions) wasCommitted(one *early) bool {
-	event := c.ended[one.xid]
-	return one.committed || one.xid != 0 && (event == trail.EventCommit.String() || event == trail.EventCommitPrepared.String())
+	event := c.endOf(one)
+	return one.committed || event == trail.EventCommit.String() || event == trail.EventCommitPrepared.String()
+}
+
+// ending is what ends a transaction: a session its own, any session one that was prepared.
+type ending struct {
+	session trail.SessionID // none: it was prepared
+	xid     uint64
+}
+
+// endOf is the event that ended the transaction of a rename before the range; empty if none is known. Numbers of
+// transactions are those of one server: of several, who ended a prepared one is not known.
+func (c *conditions) endOf(one *early) string {
+	if one.xid == 0 {
+		return ""
+	}
+	event := c.ended[ending{one.record.Session, one.xid}]
+	if event == "" && len(c.lives) == 1 {
+		event = c.ended[ending{xid: one.xid}]
+	}
+	return event
 }
 
 // lost says something of a rename after which what had the name has another one; what has got the name is found.
@@ -601,7 +624,7 @@ func (c *conditions) obscure(except func(format string, args ...any)) {
 		}
 	}
 	for _, one := range c.committed {
-		if one.xid == 0 || !c.known[one.xid] {
+		if one.xid == 0 || !c.known[one.xid] || len(c.lives) > 1 {
 			except("a transaction that was prepared before the server's start, %q, was committed at %s: it may have renamed what the filter asks for", one.gid, render.Time(one.time))
 		}
 	}
