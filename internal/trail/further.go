@@ -98,10 +98,10 @@ func (r *Record) mayUse() bool {
 const RefusedState = "42501"
 
 // RefusedUnnamed says that the statement was refused before it was known which relations and objects it uses: it
-// names none.
+// names none. SET and RESET use none.
 func (r *Record) RefusedUnnamed() bool {
 	return r.Kind == KindStatement && r.Outcome == OutcomeError && string(r.SQLState) == RefusedState &&
-		(r.Shape == nil || len(r.Shape.Relations)+len(r.Shape.Objects) == 0)
+		(r.Shape == nil || len(r.Shape.Relations)+len(r.Shape.Objects) == 0 && r.Shape.Class != ClassMiscSet)
 }
 
 // Unfinished says that the record was made of a statement that had not ended, before it was known which

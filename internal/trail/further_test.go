@@ -156,3 +156,24 @@ func FuzzFurther(f *testing.F) {
 		}
 	})
 }
+
+// TestRefusedStatementsMayHaveUsedAnything: those that name nothing, if they are of a kind that uses something.
+func TestRefusedStatementsMayHaveUsedAnything(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		state string
+		shape *Shape
+		want  bool
+	}{
+		{"SELECT", RefusedState, &Shape{Class: ClassRead}, true},
+		{"a statement without a shape", RefusedState, nil, true},
+		{"one that names a table", RefusedState, &Shape{Class: ClassRead, Relations: []Relation{{Name: []byte("t")}}}, false},
+		{"another error", "42P01", &Shape{Class: ClassRead}, false},
+		{"SET", RefusedState, &Shape{Class: ClassMiscSet}, false},
+	} {
+		r := Record{Kind: KindStatement, Outcome: OutcomeError, SQLState: []byte(c.state), Shape: c.shape}
+		if r.RefusedUnnamed() != c.want || r.mayUse() != c.want {
+			t.Errorf("%s: %v and %v, want %v", c.what, r.RefusedUnnamed(), r.mayUse(), c.want)
+		}
+	}
+}
