@@ -641,6 +641,8 @@ func (p *policy) needsOf(s *statement) (all []need) {
 		for _, a := range accessLetters {
 			if r.access[a.bit] {
 				n := need{kind: onRelation, object: r.name, letter: a.letter, unsure: unsure}
+				// A new foreign key is checked by a query if both tables may be read, and otherwise row by row, as their owners.
+				n.unsure = n.unsure || s.command == "ALTER TABLE" && a.letter == 'r'
 				n.columns, n.whole, n.blurred = r.columnsFor(a.bit)
 				n.role = checked
 				add(n)

@@ -836,3 +836,19 @@ func TestRefreshReadsAsTheOwner(t *testing.T) {
 		t.Errorf("the owner reads: %v; who refreshes has MAINTAIN: %v", reads, maintains)
 	}
 }
+
+// TestForeignKeysAreCheckedAlsoWithoutReading: for a new foreign key, the server reads both tables by a query if that is
+// permitted; if it is not, the statement works all the same.
+func TestForeignKeysAreCheckedAlsoWithoutReading(t *testing.T) {
+	p := newPolicy(&Grants{Roles: []Role{{Name: "own"}, {Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true, Schemas: []Schema{{Name: "hr", Owner: "own"}},
+		Relations: []Relation{{Name: "hr.t", Kind: "r", Owner: "own"}, {Name: "hr.child", Kind: "r", Owner: "own"}}}}})
+	for command, want := range map[string]bool{"ALTER TABLE": true, "CREATE TABLE AS": false} {
+		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "ALTER TABLE hr.child ADD FOREIGN KEY (b) REFERENCES hr.t", shape: *newShape(&trail.Shape{
+			Class: trail.ClassDDL, Command: []byte(command), Relations: []trail.Relation{{Name: []byte("hr.child"), Access: trail.AccessSelect}}}, "")}
+		all := p.needs(s)
+		i := slices.IndexFunc(all, func(n need) bool { return n.kind == onRelation && n.object == "hr.child" && n.letter == 'r' })
+		if i < 0 || all[i].unsure != want {
+			t.Errorf("%s: %+v", command, all)
+		}
+	}
+}
