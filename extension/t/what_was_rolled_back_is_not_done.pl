@@ -81,6 +81,8 @@ foreach my $case (
 	[ 'grants', q{SELECT regexp_extract(text, 'to_(\w+)', 1), effect FROM grants WHERE starts_with(text, 'GRANT SELECT ON secret') ORDER BY 1}, { map { $_ => $_ } values %effects } ])
 {
 	my ($name, $sql, $words) = @$case;
+
+	next if system("'$ENV{STENO}' query --help >/dev/null 2>&1") != 0; # a root of another version has no steno-query
 	my (undef, $out) = steno_result('query', '--format', 'csv', $sql, $directory);
 	is($out =~ s/\r//gr =~ s/^[^\n]*\n//r, join('', map { "$_,$words->{ $effects{$_} }\n" } sort keys %effects), $name);
 }
