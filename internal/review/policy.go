@@ -641,8 +641,6 @@ func (p *policy) needsOf(s *statement) (all []need) {
 		for _, a := range accessLetters {
 			if r.access[a.bit] {
 				n := need{kind: onRelation, object: r.name, letter: a.letter, unsure: unsure}
-				// A new foreign key is checked by a query if both tables may be read, and otherwise row by row, as their owners.
-				n.unsure = n.unsure || s.command == "ALTER TABLE" && a.letter == 'r'
 				n.columns, n.whole, n.blurred = r.columnsFor(a.bit)
 				n.role = checked
 				add(n)
@@ -686,7 +684,17 @@ func (p *policy) needsOf(s *statement) (all []need) {
 	if s.command == refresh { // CONCURRENTLY makes a temporary table
 		add(need{role: role, kind: onDatabase, object: s.db, letter: 'T', unsure: true})
 	}
+	for i := range all {
+		all[i].unsure = all[i].unsure || s.checksForeignKey(&all[i])
+	}
 	return all
+}
+
+// checksForeignKey says whether a statement may need a privilege only for the query by which the server checks a new foreign
+// key. It runs it only if both tables may be read, and otherwise checks row by row, as their owners.
+func (s *statement) checksForeignKey(n *need) bool {
+	return s.command == "ALTER TABLE" && n.kind == onRelation && n.letter == 'r' ||
+		s.nested && strings.HasPrefix(s.text, `SELECT fk."`) && strings.Contains(s.text, " fk LEFT OUTER JOIN ")
 }
 
 // runsOthers says whether a statement executes a function that runs with the rights of another role, or calls functions so.

@@ -837,18 +837,27 @@ func TestRefreshReadsAsTheOwner(t *testing.T) {
 	}
 }
 
-// TestForeignKeysAreCheckedAlsoWithoutReading: for a new foreign key, the server reads both tables by a query if that is
-// permitted; if it is not, the statement works all the same.
+// TestForeignKeysAreCheckedAlsoWithoutReading: the server checks a new foreign key by a query if both tables may be read; if
+// not, the statement works all the same.
 func TestForeignKeysAreCheckedAlsoWithoutReading(t *testing.T) {
 	p := newPolicy(&Grants{Roles: []Role{{Name: "own"}, {Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true, Schemas: []Schema{{Name: "hr", Owner: "own"}},
 		Relations: []Relation{{Name: "hr.t", Kind: "r", Owner: "own"}, {Name: "hr.child", Kind: "r", Owner: "own"}}}}})
-	for command, want := range map[string]bool{"ALTER TABLE": true, "CREATE TABLE AS": false} {
-		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "ALTER TABLE hr.child ADD FOREIGN KEY (b) REFERENCES hr.t", shape: *newShape(&trail.Shape{
-			Class: trail.ClassDDL, Command: []byte(command), Relations: []trail.Relation{{Name: []byte("hr.child"), Access: trail.AccessSelect}}}, "")}
+	const check = `SELECT fk."b" FROM ONLY "hr"."child" fk LEFT OUTER JOIN ONLY "hr"."t" pk ON ( pk."a" OPERATOR(pg_catalog.=) fk."b") WHERE pk."a" IS NULL AND (fk."b" IS NOT NULL)`
+	for _, test := range []struct {
+		nested        bool
+		command, text string
+		want          bool
+	}{
+		{true, "SELECT", check, true}, {false, "SELECT", check, false}, {true, "SELECT", "SELECT b FROM hr.child", false},
+		{false, "ALTER TABLE", "ALTER TABLE hr.child ADD FOREIGN KEY (b) REFERENCES hr.t", true},
+	} {
+		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: test.text, shape: *newShape(&trail.Shape{
+			Class: trail.ClassRead, Command: []byte(test.command), Relations: []trail.Relation{{Name: []byte("hr.child"), Access: trail.AccessSelect}}}, "")}
+		s.nested = test.nested
 		all := p.needs(s)
 		i := slices.IndexFunc(all, func(n need) bool { return n.kind == onRelation && n.object == "hr.child" && n.letter == 'r' })
-		if i < 0 || all[i].unsure != want {
-			t.Errorf("%s: %+v", command, all)
+		if i < 0 || all[i].unsure != test.want {
+			t.Errorf("%v %s: %+v", test.nested, test.text, all)
 		}
 	}
 }
