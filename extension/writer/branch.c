@@ -216,8 +216,14 @@ steno_branch_record_unused(StenoWriter *w)
  * start.
  */
 
-/* The hash of an intent whose block may not have been written. */
-static const uint8 unknown[STENO_HASH_SIZE];
+/* Whether the block of an intent was surely written: recovery takes the hash of others away. */
+static bool
+was_written(const StenoIntent *intent)
+{
+	static const uint8 none[STENO_HASH_SIZE];
+
+	return intent->valid == 0 && memcmp(intent->hash, none, STENO_HASH_SIZE) != 0;
+}
 
 /* Whether the trail has what a writer wrote by its intent.  If that cannot be found out, it is believed to. */
 static bool
@@ -235,7 +241,7 @@ has_what_was_written(const StenoIntent *intent)
 		return true;
 	if (error.what[0] != '\0')
 		return true;
-	if (intent->valid == 0 && memcmp(intent->hash, unknown, STENO_HASH_SIZE) != 0)
+	if (was_written(intent))
 		return !steno_stream_has(steno_directory, intent->stream, system, intent->block, intent->hash, &has,
 								 &error) || has;
 
@@ -271,7 +277,7 @@ record_stream(StenoWriter *w, const char *since, const StenoIntent *intent)
 	char		block[32];
 	char		chain[2 * STENO_HASH_SIZE + 1];
 	const char *pairs[] = {"event", "other_trail", "version", PG_VERSION, "since", since, "stream", stream, "block", block, "chain", chain};
-	bool		known = intent->valid == 0 && memcmp(intent->hash, unknown, STENO_HASH_SIZE) != 0;
+	bool		known = was_written(intent);
 
 	snprintf(stream, sizeof(stream), "%u", intent->stream);
 	snprintf(block, sizeof(block), UINT64_FORMAT, known ? intent->block : intent->block - 1);

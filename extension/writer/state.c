@@ -145,7 +145,8 @@ typedef struct StateElsewhere
 } StateElsewhere;
 
 StaticAssertDecl(sizeof(StateHeader) <= STATE_SECTOR && sizeof(StateEntry) <= STATE_SECTOR &&
-				 sizeof(StateTrail) <= STATE_SECTOR && sizeof(StateLosses) <= STATE_SECTOR, "one sector each");
+				 sizeof(StateTrail) <= STATE_SECTOR && sizeof(StateLosses) <= STATE_SECTOR &&
+				 sizeof(StateElsewhere) <= STATE_SECTOR, "one sector each");
 StaticAssertDecl(offsetof(StateEntry, from) == 136 && offsetof(StateEntry, sum) == 456, "layout of the state file");
 
 static const StenoStop no_stop;

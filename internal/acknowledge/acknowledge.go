@@ -236,17 +236,15 @@ func openFile(path string) (*os.File, error) {
 	if errors.Is(err, fs.ErrExist) {
 		return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	}
-	if err != nil || os.Geteuid() != 0 {
-		return f, err
+	if err != nil {
+		return nil, err
 	}
 	info, err := os.Stat(strings.TrimSuffix(path, Suffix))
-	if err != nil {
-		return f, nil
+	if err == nil {
+		err = private.GiveToOwner(f, info)
 	}
-	if owner, ok := private.OwnerOf(info); ok {
-		if err := f.Chown(int(owner.UID), int(owner.GID)); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(path))
 	}
 	return f, nil
 }

@@ -3,7 +3,6 @@ package acknowledge
 import (
 	"crypto/ed25519"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,7 +16,7 @@ func TestEveryChangeOfALineIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys := seal.Keys{seal.KeyID(public): public}
-	path := filepath.Join(t.TempDir(), "trail"+Suffix)
+	path := t.TempDir() + Suffix
 	l := &List{}
 	for _, reason := range []string{"one", "two", "three"} {
 		e := &Entry{Problem: ID("0/1", nil, reason), File: "0/1", What: reason, By: "me", Time: "2026-01-01T00:00:00Z", Reason: reason}
@@ -63,7 +62,7 @@ func TestEveryChangeOfALineIsFound(t *testing.T) {
 
 // A file that is there and empty is like none.
 func TestAnEmptyFileHasNoLines(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "trail"+Suffix)
+	path := t.TempDir() + Suffix
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 )
 
@@ -37,4 +38,14 @@ func (o Owners) Check(info fs.FileInfo) error {
 		return fmt.Errorf("has %d names", names(info))
 	}
 	return nil
+}
+
+// GiveToOwner gives what root has created to the owner of a directory, so that this account can read it. Anybody else
+// keeps it.
+func GiveToOwner(made interface{ Chown(uid, gid int) error }, directory fs.FileInfo) error {
+	owner, ok := OwnerOf(directory)
+	if !ok || os.Geteuid() != 0 {
+		return nil
+	}
+	return made.Chown(int(owner.UID), int(owner.GID))
 }

@@ -191,3 +191,36 @@ func TestNumbersOfTransactionsAreThoseOfAServer(t *testing.T) {
 		}
 	}
 }
+
+// What ended a transaction is noted of the session that ended it; who prepared it may be another one.
+func TestEndsOfTransactionsAreOfSessions(t *testing.T) {
+	for _, servers := range []int{1, 2} {
+		for event, want := range map[string]string{"rollback": "rollback", "rollback prepared": map[int]string{1: "rollback prepared", 2: ""}[servers]} {
+			c := newConditions(&asked{q: &Question{}, since: at(10), until: at(20), ofObjects: true})
+			bob := &trail.Session{Start: 1, PID: 9}
+			c.ended[ending{trail.SessionID{Start: 1, PID: 8}, 77}] = "commit"
+			c.lives = make([]*life, servers)
+			c.ends(&trail.Record{Kind: trail.KindTransaction, Session: bob, XID: 77, Time: at(5)}, event)
+			one := &early{record: trail.RecordID{Session: bob.ID(), Seq: 5}, xid: 77}
+			if got := c.endOf(one); got != want {
+				t.Errorf("%d servers, %s: %q, not %q", servers, event, got, want)
+			}
+		}
+	}
+}
+
+// That a transaction with the number of one that was committed later had been prepared in the proof says nothing if there
+// are several servers: it may have been another's.
+func TestWhoPreparedATransactionIsKnownOfOneServer(t *testing.T) {
+	for servers, want := range map[int]int{1: 0, 2: 1} {
+		c := newConditions(&asked{q: &Question{}})
+		c.lives = make([]*life, servers)
+		c.known[77] = true
+		c.committed = []prepared{{at(15), "z", 77}}
+		said := 0
+		c.obscure(func(string, ...any) { said++ })
+		if said != want {
+			t.Errorf("%d servers: %d exceptions, not %d", servers, said, want)
+		}
+	}
+}

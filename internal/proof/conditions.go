@@ -200,11 +200,7 @@ func (c *conditions) record(r *trail.Record, in home, part int) {
 		c.setting(r, in, text)
 	case trail.KindTransaction:
 		if c.asked.endsBefore(r) {
-			by := r.Session.ID()
-			if event := text("event"); event == trail.EventCommitPrepared.String() || event == trail.EventRollbackPrepared.String() {
-				by = trail.SessionID{}
-			}
-			c.ended[ending{by, r.XID}] = text("event")
+			c.ends(r, text("event"))
 		}
 		switch c.asked.preparedEvent(r) {
 		case trail.EventPrepare.String():
@@ -592,6 +588,15 @@ func (c *conditions) wasCommitted(one *early) bool {
 type ending struct {
 	session trail.SessionID // none: it was prepared
 	xid     uint64
+}
+
+// ends notes the event that ended a transaction.
+func (c *conditions) ends(r *trail.Record, event string) {
+	by := r.Session.ID()
+	if event == trail.EventCommitPrepared.String() || event == trail.EventRollbackPrepared.String() {
+		by = trail.SessionID{}
+	}
+	c.ended[ending{by, r.XID}] = event
 }
 
 // endOf is the event that ended the transaction of a rename before the range; empty if none is known. Numbers of

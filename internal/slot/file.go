@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -193,20 +192,13 @@ func locked(path string, f func(folder *private.Dir) error) error {
 	return f(folder)
 }
 
-// giveToOwner gives what root has created to the owner of the directory, so that the server can read it.
+// giveToOwner gives what root has created to the owner of the directory: the server's account.
 func giveToOwner(made interface{ Chown(uid, gid int) error }, of *private.Dir) error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
 	info, err := of.Info()
 	if err != nil {
 		return err
 	}
-	owner, ok := private.OwnerOf(info)
-	if !ok {
-		return nil
-	}
-	return made.Chown(int(owner.UID), int(owner.GID))
+	return private.GiveToOwner(made, info)
 }
 
 // write creates or replaces a slot's file. Whatever interrupts it, either the old or the new file is

@@ -35,17 +35,10 @@ const (
 
 // ParseBranch reads the record of a branch; ok says whether it is a whole one.
 func ParseBranch(r *Record) (b Branch, ok bool) {
-	if r.Kind != KindServer {
+	text, ok := ofEvent(r, "branch")
+	if !ok {
 		return b, false
 	}
-	text := func(name string) string {
-		value, _ := r.ExtraValue(name)
-		return string(value)
-	}
-	if text("event") != "branch" {
-		return b, false
-	}
-	ok = true
 	number := func(name string, bits int) uint64 {
 		n, err := strconv.ParseUint(text(name), 10, bits)
 		ok = ok && err == nil
@@ -60,4 +53,13 @@ func ParseBranch(r *Record) (b Branch, ok bool) {
 	hash, err := hex.DecodeString(text("hash"))
 	ok = ok && err == nil && copy(b.Hash[:], hash) == len(b.Hash) && len(hash) == len(b.Hash)
 	return b, ok
+}
+
+// ofEvent returns what a server record of an event has by a name; ok says whether it is one.
+func ofEvent(r *Record, event string) (text func(name string) string, ok bool) {
+	text = func(name string) string {
+		value, _ := r.ExtraValue(name)
+		return string(value)
+	}
+	return text, r.Kind == KindServer && text("event") == event
 }

@@ -22,14 +22,8 @@ type OtherTrail struct {
 
 // ParseOtherTrail reads such a record; ok says whether it is a whole one.
 func ParseOtherTrail(r *Record) (o OtherTrail, ok bool) {
-	if r.Kind != KindServer {
-		return o, false
-	}
-	text := func(name string) string {
-		value, _ := r.ExtraValue(name)
-		return string(value)
-	}
-	if text("event") != "other_trail" {
+	text, ok := ofEvent(r, "other_trail")
+	if !ok {
 		return o, false
 	}
 	o.Time, o.Since = r.Time, text("since")
