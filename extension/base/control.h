@@ -32,10 +32,11 @@ typedef enum StenoProblem
 	STENO_PROBLEM_ENCRYPTION,	/* no answer of steno.encryption_key_command */
 	STENO_PROBLEM_SIGNING,		/* steno.signing_key_file cannot be used */
 	STENO_PROBLEM_SEAL,			/* the last seal could not be made */
-	STENO_PROBLEM_RETENTION		/* segments that are to go cannot be deleted */
+	STENO_PROBLEM_RETENTION,	/* segments that are to go cannot be deleted */
+	STENO_PROBLEM_SLOT			/* segments were deleted that a slot wants */
 } StenoProblem;
 
-#define STENO_PROBLEMS 4
+#define STENO_PROBLEMS 5
 
 /*
  * The part of a writer's control area that says what prevents it from writing the

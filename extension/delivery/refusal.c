@@ -36,6 +36,7 @@ const char *const steno_problem_texts[STENO_PROBLEMS] = {
 	[STENO_PROBLEM_SIGNING] = "could not use the signing key in \"steno.signing_key_file\"",
 	[STENO_PROBLEM_SEAL] = "could not seal the trail",
 	[STENO_PROBLEM_RETENTION] = "could not delete old segments of the trail",
+	[STENO_PROBLEM_SLOT] = "a slot of the trail is lost",
 };
 
 /* The part of the control area that this session's writer sets. */

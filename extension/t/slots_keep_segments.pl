@@ -16,6 +16,8 @@ my $json = JSON::PP->new->utf8;
 my $node = new_node('main', conf => "steno.compression = none\n");
 my $trail = trail($node);
 
+sub status { return value($_[0], q{SELECT concat_ws(' ', state, coalesce(failure, '')) FROM steno.status}) }
+
 # The slots, by name, as the program and the view have them.
 sub slots
 {
@@ -82,9 +84,31 @@ ok(scalar(grep { $_->{reason} eq 'slot_max_size' } deletions($node)), 'a record 
 $all = slots();
 is($all->{reader}{state}, 'lost', 'the program says that the slot is lost');
 is(view('state', 'reader'), 'lost', 'the view, too');
+wait_until 'the status, too', sub { status($node) eq 'impaired a slot of the trail is lost' };
 fill($node, 4);
+is(status($node), 'impaired a slot of the trail is lost', 'as long as it is');
 @said = slurp_file($node->logfile, $log) =~ /WARNING: +slot "(\w+)" of the trail is lost/g;
 is(scalar @said, 2, 'no more is said');
+
+# A slot that is lost is told of after a start, too, even if nothing is deleted any more.
+{
+	my $lost = new_node('lost_before', conf => "steno.compression = none\n");
+
+	fill($lost, 1);
+	steno_result('slot', 'create', 'reader', trail($lost));
+	set_and_reload($lost, 'steno.slot_max_size', '1MB');
+	set_and_reload($lost, 'steno.retention_size', '1MB');
+	fill($lost, 4);
+	wait_until 'it is lost', sub { status($lost) eq 'impaired a slot of the trail is lost' };
+	$lost->append_conf('postgresql.conf', "steno.retention_size = 0\n");
+	$lost->restart;
+	is(value($lost, 'SHOW steno.retention_size'), 0, 'without a limit');
+	wait_until 'it is lost as before', sub { status($lost) eq 'impaired a slot of the trail is lost' };
+	steno_result('slot', 'drop', 'reader', trail($lost));
+	fill($lost, 1);
+	wait_until 'it is dropped', sub { status($lost) eq 'ok ' };
+	$lost->stop;
+}
 
 # One reload makes the slot lose what it needs, and with it all that it has held.
 {
@@ -149,8 +173,11 @@ like($err, qr/slot "reader" is lost: .* use --force/, 'it says so');
 ($code, $out, $err) = steno_result('slot', 'advance', 'reader', '--to', 'end', '--force', $trail);
 is("$err$code", '0', 'it does when that is meant');
 is(slots()->{reader}{state}, 'active', 'and is active again');
+is(status($node), 'impaired a slot of the trail is lost', 'another one is still lost');
 steno_result('slot', 'drop', $_, $trail) foreach 'reader', 'late';
 is_deeply(slots(), {}, 'dropped slots are none');
+fill($node, 1);
+wait_until 'none is lost', sub { status($node) eq 'ok ' };
 
 # unreadable
 append_to_file("$trail/slots/broken", "pg_steno slot 1\ncreated 1\nstream 0 segment 99");

@@ -72,6 +72,7 @@ static bool look_again;			/* check again at the next opportunity, not after LOOK
 static bool behind;				/* the last check has left something to delete */
 static StenoKeptTrail last_list;	/* the list of that check */
 static bool aside;				/* the open block waits for space */
+static bool slot_is_lost;		/* as the last check has found */
 
 /* ---- messages ---- */
 
@@ -456,6 +457,27 @@ warn_of_lost_slots(StenoWriter *w, const StenoSlots *slots, const StenoPlan *pla
 	}
 }
 
+/*
+ * Whether a slot is lost is in the status until none is, so it is looked for at each check.  If the slots cannot be
+ * read, nothing new is known.
+ */
+static void
+look_for_lost_slots(StenoWriter *w, const StenoKeptTrail *kept)
+{
+	StenoError	error = {0};
+	StenoSlots	slots;
+	uint32		i;
+
+	if (steno_slots_read(steno_directory, &slots, &error))
+	{
+		slot_is_lost = false;
+		for (i = 0; i < slots.count; i++)
+			slot_is_lost |= steno_slot_is_lost(&slots.list[i], kept, deleted);
+		steno_health_set_problem(w, STENO_PROBLEM_SLOT, slot_is_lost);
+	}
+	steno_slots_free(&slots);
+}
+
 /* The slots that are near their limit, and were warned of; empty: none. */
 static char near_limit[NEAR_MOST][STENO_SLOT_NAME];
 
@@ -642,24 +664,31 @@ apply_limits(StenoWriter *w, StenoKeptTrail *kept)
 	return true;
 }
 
+static bool
+trail_has(const char *name)
+{
+	char		path[MAXPGPATH];
+
+	snprintf(path, sizeof(path), "%s/%s", steno_directory, name);
+	return access(path, F_OK) == 0 || errno != ENOENT;
+}
+
 /*
  * Whether there can be anything to do: without limits, only what an earlier run has
- * not completed.
+ * not completed, and slots that it has left lost.
  */
 static bool
 has_work(void)
 {
 	static bool first = true;
-	char		path[MAXPGPATH];
 
 	if (steno_retention_size > 0 || steno_retention_age > 0 || is_pending || look_again ||
-		obstacle[0] != '\0')
+		obstacle[0] != '\0' || slot_is_lost)
 		return true;
 	if (!first)
 		return false;
 	first = false;
-	snprintf(path, sizeof(path), "%s/" STENO_RETENTION_FILE, steno_directory);
-	return access(path, F_OK) == 0 || errno != ENOENT;
+	return trail_has(STENO_RETENTION_FILE) || trail_has(STENO_SLOTS_FOLDER);
 }
 
 /*
@@ -709,6 +738,7 @@ check_trail(StenoWriter *w)
 	if (list_segments(&kept, &error))
 	{
 		done = apply_limits(w, &kept);
+		look_for_lost_slots(w, &kept);
 		steno_kept_forget(&kept, deleted);
 		last_list = kept;
 	}
