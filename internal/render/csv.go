@@ -4,6 +4,7 @@ package render
 
 import (
 	"bytes"
+	"encoding/hex"
 	"strconv"
 	"strings"
 
@@ -17,7 +18,7 @@ var Columns = []string{
 	"application", "client", "backend_type", "auth_method", "identity", "class", "command", "relations", "text", "text_bytes",
 	"params", "query_id", "rows", "duration_us", "outcome", "sqlstate", "message", "xid", "extra", "stream", "segment", "block", "app_context", "objects", "audited",
 	"leader", "leader_substatement", "encoding", "rolled_back", "host", "cluster_name", "system_identifier",
-	"query_command", "prepared", "portal",
+	"query_command", "prepared", "portal", "text_sha256", "analysis_us", "plan_us", "commit_us", "elapsed_us",
 }
 
 // csvFormat makes lines of comma-separated values after RFC 4180, which end with
@@ -111,7 +112,7 @@ func (f *csvFormat) result(dst []byte, r *trail.Record) []byte {
 	dst = f.cell(dst, r.Message)
 	dst = csvNumber(dst, r.XID, r.XID != 0)
 	f.nested = f.nested[:0]
-	if r.HasExtra() {
+	if r.HasNames() {
 		f.nested = appendExtra(f.nested, r)
 	}
 	dst = f.cell(dst, f.nested)
@@ -133,8 +134,8 @@ func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
 		dst = appendWords(dst, r.Audited)
 	}
 	dst = f.cell(append(dst, ','), r.Session.Fact(trail.KeyLeader))
-	dst = append(append(dst, r.Session.Fact(trail.KeyLeaderSubstatement)...), ',')
-	dst = append(append(dst, r.Session.Fact(trail.KeyEncoding)...), ',')
+	n, ok := r.Session.LeaderSubstatement()
+	dst = f.cell(csvNumber(dst, n, ok), r.Session.Fact(trail.KeyEncoding))
 	if r.Undone() {
 		dst = append(dst, "true"...)
 	}
@@ -144,6 +145,13 @@ func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
 		query = r.Shape.Query
 	}
 	dst = f.cell(f.cell(f.cell(dst, query), r.Prepared()), r.Portal())
+	if r.HasTextHash() {
+		dst = hex.AppendEncode(dst, r.TextHash)
+	}
+	dst = append(dst, ',')
+	for known, n := range r.Times.Each {
+		dst = csvNumber(dst, n, known)
+	}
 	return dst[:len(dst)-1]
 }
 

@@ -95,7 +95,13 @@ func (d *definitions) shape(dst []byte, r *trail.Record, fill func(dst []byte, s
 	return append(dst, made...)
 }
 
-// text appends what fill makes of the record's text.
+// jsonText appends the record's text as JSON.
+func (d *definitions) jsonText(dst []byte, r *trail.Record) []byte {
+	return d.text(dst, r, appendJSON[[]byte])
+}
+
+// text appends what fill makes of the record's text. Records of all kinds share what is kept of a text, so a renderer
+// must give the same function for all of them.
 func (d *definitions) text(dst []byte, r *trail.Record, fill func(dst, text []byte) []byte) []byte {
 	if r.TextIndex < 0 {
 		return fill(dst, r.Text)
@@ -134,9 +140,7 @@ func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
 		}
 		return dst
 	})
-	if r.Has(trail.FieldCut) {
-		dst = appendNumber(dst, "text_bytes", r.TextBytes)
-	}
+	dst = appendCut(dst, r)
 	if hasParams(r) {
 		dst = appendParamArray(append(dst, `,"params":`...), r, &d.scratch)
 	}

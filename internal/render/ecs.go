@@ -59,7 +59,7 @@ func (f *ecsFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = f.clock.append(append(dst, `{"@timestamp":"`...), r.Time, 'T')
 	dst = append(dst, `Z","ecs":{"version":"`+ECSVersion+`"}`...)
 	if r.Text != nil {
-		dst = f.text(append(dst, `,"message":`...), r, appendJSON[[]byte])
+		dst = f.jsonText(append(dst, `,"message":`...), r)
 	}
 	dst = f.event(dst, r)
 	dst = append(dst, f.of(r)...)
@@ -70,7 +70,8 @@ func (f *ecsFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	dst = append(append(append(dst, `,"pg_steno":{"kind":"`...), r.Kind.String()...), '"')
 	dst = append(r.Session.ID().Append(append(dst, `,"session":"`...)), '"')
-	dst = facts(dst, r.Session, trail.KeyDatabase, trail.KeyApplication, trail.KeyAppContext, trail.KeyLeader, trail.KeyLeaderSubstatement, trail.KeyEncoding)
+	dst = facts(dst, r.Session, trail.KeyDatabase, trail.KeyApplication, trail.KeyAppContext)
+	dst = appendLeader(dst, r.Session)
 	if isConnection(r.Kind) {
 		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyAuthMethod, trail.KeyIdentity)
 	}

@@ -39,7 +39,7 @@ func everything() []*trailtest.Record {
 		}
 	}
 	undone := full()
-	undone.XID = undoneXID
+	undone.XID, undone.Outcome, undone.SQLState, undone.Message = undoneXID, trail.OutcomeOk, "", ""
 	records = append(records, undone)
 	unnumbered := full()
 	unnumbered.Kind, unnumbered.Session, unnumbered.Statement, unnumbered.Unnumbered = trail.KindStart, network, 0, true
@@ -80,7 +80,7 @@ func TestEachRecordNamesItsServer(t *testing.T) {
 	late := &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch + 500_000, Text: "b"}
 	for format, want := range map[Format][2]string{
 		JSON: {`"host":"db1","cluster_name":"=before,\"it\"","system_identifier":"18446744073709551615"}`, `"host":"db2","cluster_name":"after",`},
-		CSV:  {`,db1,"'=before,""it""",18446744073709551615,,,` + "\r\n", ",db2,after,18446744073709551615"},
+		CSV:  {`,db1,"'=before,""it""",18446744073709551615,,,,,,,,` + "\r\n", ",db2,after,18446744073709551615"},
 		ECS:  {`"host":{"name":"db1"},"service":{"type":"postgresql","name":"=before,\"it\"","id":"18446744073709551615"}`, `"host":{"name":"db2"}`},
 		OCSF: {`"host":"db1","cluster_name":"=before,\"it\"","system_identifier":"18446744073709551615"`, `"host":"db2"`},
 		OTel: {`{"key":"host.name","value":{"stringValue":"db1"}}`, `{"key":"host.name","value":{"stringValue":"db2"}}`},
@@ -178,7 +178,7 @@ func documented(t testing.TB, f Format) []string {
 func TestFieldsAreDocumented(t *testing.T) {
 	found := map[Format]map[string]bool{ECS: {}, OCSF: {}, OTel: {}}
 	for f := range found {
-		for line := range strings.Lines(renderAt(t, mixed, New(f, Options{Servers: mixedServers()}), everything()...)) {
+		for line := range strings.Lines(renderAt(t, mixed, New(f, Options{Servers: mixedServers()}), everything()...) + timed(t, f)) {
 			if f != OTel {
 				paths(found[f], "", object(t, line))
 				continue
@@ -386,7 +386,8 @@ func TestClientsAreTakenApart(t *testing.T) {
 // the lines of the format.
 func TestSelectedFieldsAreThoseOfTheFormat(t *testing.T) {
 	all := func(f Format, fields []string) string {
-		return renderAt(t, mixed, New(f, Options{Servers: mixedServers(), Fields: fields}), everything()...)
+		o := Options{Servers: mixedServers(), Fields: fields}
+		return renderAt(t, mixed, New(f, o), everything()...) + timedBy(t, New(f, o))
 	}
 	if got, want := all(CSV, Columns), all(CSV, nil); got != want {
 		t.Errorf("csv:\n%s\nwant:\n%s", got, want)

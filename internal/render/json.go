@@ -3,6 +3,7 @@
 package render
 
 import (
+	"encoding/hex"
 	"strconv"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -163,11 +164,21 @@ func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
 			dst = append(dst, text...)
 		}
 	}
-	if r.Has(trail.FieldCut) {
-		dst = appendNumber(dst, "text_bytes", r.TextBytes)
-	}
+	dst = appendCut(dst, r)
 	dst = f.appendParams(dst, r)
 	return f.appendResult(dst, r)
+}
+
+// appendCut appends the length and the hash of the whole text, of a text that was truncated.
+func appendCut(dst []byte, r *trail.Record) []byte {
+	if !r.Has(trail.FieldCut) {
+		return dst
+	}
+	dst = appendNumber(dst, "text_bytes", r.TextBytes)
+	if !r.HasTextHash() {
+		return dst
+	}
+	return append(hex.AppendEncode(append(dst, `,"text_sha256":"`...), r.TextHash), '"')
 }
 
 func appendContext(dst []byte, s *trail.Session) []byte {
@@ -179,8 +190,13 @@ func appendContext(dst []byte, s *trail.Session) []byte {
 	dst = appendField(dst, "database", s.Fact(trail.KeyDatabase))
 	dst = appendField(dst, "application", s.Fact(trail.KeyApplication))
 	dst = appendField(dst, "client", s.Fact(trail.KeyClient))
+	return appendLeader(dst, s)
+}
+
+// appendLeader appends what a parallel worker helps to execute, and the encoding.
+func appendLeader(dst []byte, s *trail.Session) []byte {
 	dst = appendField(dst, "leader", s.Fact(trail.KeyLeader))
-	if n, err := strconv.ParseUint(string(s.Fact(trail.KeyLeaderSubstatement)), 10, 32); err == nil {
+	if n, ok := s.LeaderSubstatement(); ok {
 		dst = appendNumber(dst, "leader_substatement", n)
 	}
 	return appendField(dst, "encoding", s.Fact(trail.KeyEncoding))

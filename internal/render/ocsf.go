@@ -121,19 +121,20 @@ func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
 	case ocsfAuthentication:
 		dst = ocsfAuthenticationContext(dst, r.Session)
 	default:
-		dst = f.text(append(dst, `,"message":`...), r, func(dst, text []byte) []byte {
-			if len(text) == 0 {
-				text = []byte(r.Kind.String())
-			}
-			return appendJSON(dst, text)
-		})
+		dst = append(dst, `,"message":`...)
+		if len(r.Text) > 0 {
+			dst = f.jsonText(dst, r)
+		} else {
+			dst = appendJSON(dst, r.Kind.String())
+		}
 	}
 	dst = f.clock.append(append(dst, `,"unmapped":{"time":"`...), r.Time, 'T')
 	dst = append(dst, `Z"`...)
 	if r.Has(trail.FieldDuration) {
 		dst = appendNumber(dst, "duration_us", r.Duration)
 	}
-	dst = facts(dst, r.Session, trail.KeyRole, trail.KeyAppUser, trail.KeyAppContext, trail.KeyLeader, trail.KeyLeaderSubstatement, trail.KeyEncoding)
+	dst = facts(dst, r.Session, trail.KeyRole, trail.KeyAppUser, trail.KeyAppContext)
+	dst = appendLeader(dst, r.Session)
 	if isConnection(r.Kind) {
 		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyIdentity)
 	}
@@ -195,7 +196,7 @@ func (f *ocsfFormat) status(dst []byte, r *trail.Record) []byte {
 // statement appends what Datastore Activity says of a statement.
 func (f *ocsfFormat) statement(dst []byte, r *trail.Record) []byte {
 	if r.Text != nil {
-		dst = append(f.text(append(dst, `,"query_info":{"query_string":`...), r, appendJSON[[]byte]), '}')
+		dst = append(f.jsonText(append(dst, `,"query_info":{"query_string":`...), r), '}')
 	}
 	if r.Shape != nil && len(r.Shape.Relations) == 1 {
 		if name := r.Shape.Relations[0].Name; len(name) > 0 {

@@ -3,6 +3,7 @@
 package render
 
 import (
+	"encoding/hex"
 	"math"
 	"strconv"
 
@@ -65,7 +66,7 @@ func (f *otelFormat) Append(dst []byte, r *trail.Record) []byte {
 	if len(r.Message) > 0 {
 		dst = append(appendJSON(append(dst, `,"body":{"stringValue":`...), r.Message), '}')
 	} else if r.Text != nil && r.Kind == trail.KindNote {
-		dst = append(f.text(append(dst, `,"body":{"stringValue":`...), r, appendJSON[[]byte]), '}')
+		dst = append(f.jsonText(append(dst, `,"body":{"stringValue":`...), r), '}')
 	}
 	dst = append(dst, `,"attributes":[{"key":"db.system.name","value":{"stringValue":"postgresql"}}`...)
 	dst = f.context(dst, r, otelContext)
@@ -75,8 +76,8 @@ func (f *otelFormat) Append(dst []byte, r *trail.Record) []byte {
 		}
 	}
 	dst = f.shape(dst, r, otelShape)
-	if r.Text != nil && r.Kind != trail.KindNote {
-		dst = f.text(dst, r, func(dst, text []byte) []byte { return otelString(dst, "db.query.text", text) })
+	if len(r.Text) > 0 && r.Kind != trail.KindNote {
+		dst = append(f.jsonText(append(otelKey(dst, "db.query.text"), `"stringValue":`...), r), "}}"...)
 	}
 	dst = f.params(dst, r)
 	return append(f.result(dst, r), otelEnd...)
@@ -128,10 +129,13 @@ func otelContext(dst []byte, s *trail.Session) []byte {
 		n, _ := strconv.ParseUint(string(port), 10, 16)
 		dst = otelInt(dst, "client.port", int64(n))
 	}
-	for _, k := range []trail.Key{trail.KeyRole, trail.KeyApplication, trail.KeyAppUser, trail.KeyAppContext, trail.KeyLeader, trail.KeyLeaderSubstatement, trail.KeyEncoding} {
+	for _, k := range []trail.Key{trail.KeyRole, trail.KeyApplication, trail.KeyAppUser, trail.KeyAppContext, trail.KeyLeader} {
 		dst = otelString(dst, "pg_steno."+k.String(), s.Fact(k))
 	}
-	return dst
+	if n, ok := s.LeaderSubstatement(); ok {
+		dst = otelUint(dst, "pg_steno.leader_substatement", n)
+	}
+	return otelString(dst, "pg_steno.encoding", s.Fact(trail.KeyEncoding))
 }
 
 // otelShape takes the operation's name from the command tag: no text is parsed.
@@ -143,6 +147,8 @@ func otelShape(dst []byte, s *trail.Shape) []byte {
 	if s.Class != 0 {
 		dst = otelString(dst, "pg_steno.class", []byte(s.Class.String()))
 	}
+	dst = otelString(dst, "pg_steno.query_command", s.Query)
+	dst = otelString(dst, "pg_steno.prepared", s.Prepared)
 	if s.QueryID != 0 {
 		dst = otelInt(dst, "pg_steno.query_id", int64(s.QueryID))
 	}
@@ -276,6 +282,9 @@ func (f *otelFormat) result(dst []byte, r *trail.Record) []byte {
 	}
 	if r.Has(trail.FieldCut) {
 		dst = otelUint(dst, "pg_steno.text_bytes", r.TextBytes)
+		if r.HasTextHash() {
+			dst = otelString(dst, "pg_steno.text_sha256", hex.AppendEncode(nil, r.TextHash))
+		}
 	}
 	if r.Has(trail.FieldDuration) {
 		dst = otelUint(dst, "pg_steno.duration_us", r.Duration)
@@ -284,11 +293,17 @@ func (f *otelFormat) result(dst []byte, r *trail.Record) []byte {
 		dst = append(otelKey(dst, "pg_steno.outcome"), `"stringValue":"`...)
 		dst = append(append(dst, r.Outcome.String()...), `"}}`...)
 	}
+	for name, n := range r.Times.All {
+		dst = otelUint(dst, "pg_steno."+string(name), n)
+	}
 	if r.XID != 0 {
 		dst = otelUint(dst, "pg_steno.xid", r.XID)
 	}
 	if r.Undone() {
 		dst = append(otelKey(dst, "pg_steno.rolled_back"), `"boolValue":true}}`...)
+	}
+	if r.ExtraCount > 0 {
+		dst = otelString(dst, "pg_steno.portal", r.Portal())
 	}
 	if r.Reasons() != trail.AuditedSession {
 		dst = append(otelKey(dst, "pg_steno.audited"), `"arrayValue":{"values":[`...)
@@ -300,10 +315,10 @@ func (f *otelFormat) result(dst []byte, r *trail.Record) []byte {
 		}
 		dst = append(dst, "]}}}"...)
 	}
-	if r.HasExtra() {
+	if r.HasNames() {
 		dst = append(otelKey(dst, "pg_steno.extra"), `"kvlistValue":{"values":[`...)
 		sep := ""
-		for name, value := range r.ExtraPairs {
+		for name, value := range r.Names {
 			dst = appendJSON(append(append(dst, sep...), `{"key":`...), name)
 			dst = append(appendJSON(append(dst, `,"value":{"stringValue":`...), value), "}}"...)
 			sep = ","

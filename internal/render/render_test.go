@@ -57,6 +57,34 @@ func renderAt(t testing.TB, ref *trail.BlockRef, f Renderer, records ...*trailte
 	}
 }
 
+// timed is the line of a statement whose time is told apart.
+func timed(t testing.TB, f Format) string { return timedBy(t, New(f, Options{})) }
+
+func timedBy(t testing.TB, render Renderer) string {
+	t.Helper()
+	r := full()
+	r.Outcome, r.SQLState, r.Message = trail.OutcomeOk, "", ""
+	r.TextHash[0], r.Shape.Query, r.Shape.Prepared, r.Extra = 1, "DELETE", "p", []string{"portal", "c"}
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Item(trail.KindTimes, []byte{15, 1, 2, 3, 200, 10})
+	b.Add(r)
+	var chain [32]byte
+	block := trail.Block{Image: b.Finish(trail.CodecNone, 7, 1, &chain)}
+	if err := block.Load(); err != nil {
+		t.Fatal(err)
+	}
+	render.Start(ref)
+	var record trail.Record
+	if err := block.Next(&record); err != nil {
+		t.Fatal(err)
+	}
+	line := render.Append(nil, &record)
+	if err := block.Next(&record); err != io.EOF {
+		t.Fatal(err)
+	}
+	return string(line)
+}
+
 // full is a record with all fields.
 func full() *trailtest.Record {
 	s := trailtest.NewSession(trailtest.Epoch, 0xabc,
@@ -369,7 +397,7 @@ func TestAStatementThatWasRolledBackSaysSo(t *testing.T) {
 	other := *r
 	other.XID++
 	for format, want := range map[Format]string{
-		Text: "] rolled back statement", JSON: `"xid":743,"rolled_back":true,`, CSV: ",true,,,,,,\r\n",
+		Text: "] rolled back statement", JSON: `"xid":743,"rolled_back":true,`, CSV: ",true,,,,,,,,,,,\r\n",
 		ECS: `"rolled_back":true`, OCSF: `"rolled_back":true`, OTel: `{"key":"pg_steno.rolled_back","value":{"boolValue":true}}`,
 	} {
 		if got := render(t, New(format, Options{}), r); !strings.Contains(got, want) {
@@ -390,7 +418,8 @@ func TestPreparedStatementsAndPortalsAreNamed(t *testing.T) {
 	for format, want := range map[Format][2]string{
 		Text: {` prepared=S_ä portal='C 1' objects_omitted=1`, ` prepared=S_ä portal='C 1'` + "\n"},
 		JSON: {`"portal":"C 1","extra":{"objects_omitted":"1"}`, `"query_command":"DELETE","prepared":"S_ä"`},
-		CSV:  {",DELETE,S_ä,C 1\r\n", ",DELETE,S_ä,C 1\r\n"},
+		OTel: {`{"key":"pg_steno.portal","value":{"stringValue":"C 1"}}`, `{"key":"pg_steno.prepared","value":{"stringValue":"S_ä"}}`},
+		CSV:  {",DELETE,S_ä,C 1,,,,,\r\n", ",DELETE,S_ä,C 1,,,,,\r\n"},
 	} {
 		for i, r := range []*trailtest.Record{named, &alone} {
 			if got := render(t, New(format, Options{}), r); !strings.Contains(got, want[i]) || i == 1 && strings.Contains(got, "extra") {
@@ -419,4 +448,43 @@ func TestVariablesThatAreNotUsedAreNotShown(t *testing.T) {
 			t.Errorf("%s: %s", format, got)
 		}
 	}
+}
+
+// TestTextsOfDifferentKindsAreOne: a note and a statement with the same text share what is kept of it, and so do those
+// without any.
+func TestTextsOfDifferentKindsAreOne(t *testing.T) {
+	s := trailtest.NewSession(trailtest.Epoch, 1)
+	records := func(text string) (all []*trailtest.Record) {
+		for _, k := range []trail.Kind{trail.KindStatement, trail.KindNote, trail.KindGap, trail.KindStatement} {
+			all = append(all, &trailtest.Record{Kind: k, Session: s, Time: trailtest.Epoch, Text: text, Fields: trail.FieldText})
+		}
+		return all
+	}
+	for _, text := range []string{"same", ""} {
+		for _, f := range []Format{JSON, ECS, OCSF, OTel} {
+			together := render(t, New(f, Options{}), records(text)...)
+			each := New(f, Options{})
+			b := strings.Builder{}
+			for i, r := range records(text) {
+				r.Seq = uint64(i + 1)
+				b.WriteString(render(t, each, r))
+			}
+			if numberless(together) != numberless(b.String()) {
+				t.Errorf("%s:\n%s\neach by itself:\n%s", f, together, b.String())
+			}
+			for line := range strings.Lines(together) {
+				object(t, line)
+			}
+		}
+	}
+}
+
+// numberless is a text without digits, which differ where a session goes on.
+func numberless(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
 }

@@ -3,6 +3,7 @@
 package render
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -96,6 +97,10 @@ func ofPresent(f trail.Field, of func(r *trail.Record) uint64) field {
 	return field{number: func(r *trail.Record) (uint64, bool) { return of(r), r.Has(f) }}
 }
 
+func ofTime(known trail.KnownTimes, of func(t *trail.Times) uint64) field {
+	return field{number: func(r *trail.Record) (uint64, bool) { return of(&r.Times), r.Times.Known&known != 0 }}
+}
+
 func ofRef(of func(ref *trail.BlockRef) uint64) field {
 	return field{word: func(s *selection, dst []byte, _ *trail.Record) []byte { return strconv.AppendUint(dst, of(s.ref), 10) }}
 }
@@ -124,10 +129,17 @@ var sources = map[string]field{
 	"substatement": ofNumber(func(r *trail.Record) uint64 { return r.Substatement }),
 	"duration_us":  ofPresent(trail.FieldDuration, func(r *trail.Record) uint64 { return r.Duration }),
 	"text_bytes":   ofPresent(trail.FieldCut, func(r *trail.Record) uint64 { return r.TextBytes }),
-	"leader_substatement": {number: func(r *trail.Record) (uint64, bool) {
-		n, err := strconv.ParseUint(string(r.Session.Fact(trail.KeyLeaderSubstatement)), 10, 32)
-		return n, err == nil
+	"text_sha256": {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte {
+		if !r.HasTextHash() {
+			return dst
+		}
+		return hex.AppendEncode(dst, r.TextHash)
 	}},
+	"analysis_us":         ofTime(trail.KnownAnalysis, func(t *trail.Times) uint64 { return t.Analysis }),
+	"plan_us":             ofTime(trail.KnownPlan, func(t *trail.Times) uint64 { return t.Plan }),
+	"commit_us":           ofTime(trail.KnownCommit, func(t *trail.Times) uint64 { return t.Commit }),
+	"elapsed_us":          ofTime(trail.KnownElapsed, func(t *trail.Times) uint64 { return t.Elapsed }),
+	"leader_substatement": {number: func(r *trail.Record) (uint64, bool) { return r.Session.LeaderSubstatement() }},
 	"class": {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte {
 		if r.Shape == nil || r.Shape.Class == 0 {
 			return dst
@@ -193,7 +205,7 @@ var sources = map[string]field{
 		return appendParamArray(dst, r, &s.scratch)
 	}},
 	"extra": {nested: func(_ *selection, dst []byte, r *trail.Record) []byte {
-		if !r.HasExtra() {
+		if !r.HasNames() {
 			return dst
 		}
 		return appendExtra(dst, r)

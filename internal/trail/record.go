@@ -180,6 +180,11 @@ func (r *Record) End() int64 {
 	return r.Time + int64(r.Duration)
 }
 
+// HasTextHash says whether the hash of the whole text is known, of a text that was truncated.
+func (r *Record) HasTextHash() bool {
+	return r.Has(FieldCut) && slices.ContainsFunc(r.TextHash, func(b byte) bool { return b != 0 })
+}
+
 // HasExtra says whether the record has further names and values.
 func (r *Record) HasExtra() bool { return r.HasNames() || r.Times.Known != 0 }
 
@@ -229,6 +234,13 @@ func (r *Record) Prepared() []byte {
 // transaction's end and of a statement's times, which are not stored as text, then those of EXTRA.
 func (r *Record) ExtraPairs(yield func(name, value []byte) bool) {
 	if (!r.Has(endingFields) || r.endingPairs(yield)) && (r.Times.Known == 0 || r.timePairs(yield)) {
+		r.StoredPairs(yield)
+	}
+}
+
+// Names yields them without the times of a statement, for formats in which those have fields of their own.
+func (r *Record) Names(yield func(name, value []byte) bool) {
+	if !r.Has(endingFields) || r.endingPairs(yield) {
 		r.StoredPairs(yield)
 	}
 }
@@ -312,8 +324,19 @@ func (r *Record) timePairs(yield func(name, value []byte) bool) bool {
 
 // All yields those that there are, with their names.
 func (t *Times) All(yield func(name []byte, microseconds uint64) bool) {
+	i := 0
+	for known, n := range t.Each {
+		if known && !yield(timeNames[i], n) {
+			return
+		}
+		i++
+	}
+}
+
+// Each yields all of them, in the order of their names, and whether there is such a one.
+func (t *Times) Each(yield func(known bool, microseconds uint64) bool) {
 	for i, n := range [...]uint64{t.Analysis, t.Plan, t.Commit, t.Elapsed} {
-		if t.Known&(1<<i) != 0 && !yield(timeNames[i], n) {
+		if !yield(t.Known&(1<<i) != 0, n) {
 			return
 		}
 	}
@@ -387,6 +410,12 @@ func (s *Session) Leader() (id SessionID, ok bool) {
 		return SessionID{}, false
 	}
 	return SessionID{Start: (seconds - epoch) * 1e6, PID: uint32(n)}, true
+}
+
+// LeaderSubstatement is the nested statement of that session that a parallel worker helps to execute, if it is one.
+func (s *Session) LeaderSubstatement() (n uint64, ok bool) {
+	n, err := strconv.ParseUint(string(s.Fact(KeyLeaderSubstatement)), 10, 32)
+	return n, err == nil
 }
 
 // ClientID is the session of the client whose statements the records belong to, to
