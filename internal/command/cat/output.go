@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/pg-steno/pg_steno/format/schema"
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
@@ -23,6 +24,7 @@ import (
 // OutputFlags say how records are shown, shared by cat and tail.
 type OutputFlags struct {
 	Format        string
+	SchemaVersion int
 	NoHeader      bool
 	Pgaudit       []string
 	LogLinePrefix string
@@ -35,13 +37,15 @@ type OutputFlags struct {
 	RotateSize    string
 	RotateKeep    int
 
-	prefixed bool // there is a --log-line-prefix, which may be empty
+	prefixed  bool // there is a --log-line-prefix, which may be empty
+	versioned bool // there is a --schema-version
 }
 
 // Add adds the flags to a command.
 func (o *OutputFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&o.Format, "format", "o", string(render.Text), "output `format`: "+strings.Join(render.Formats, ", "))
+	f.IntVar(&o.SchemaVersion, "schema-version", schema.Version, "fail unless the lines are of this `version` of the schema of their format, which steno schema prints: json, ecs, ocsf or otel")
 	f.StringSliceVar(&o.Fields, "fields", nil, "these `fields`, in this order, in text, json or csv: time,user,command,text. They are those of json")
 	f.StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit for format pgaudit, such as log_rows, log_catalog=off, log=all,-misc: "+strings.Join(render.PgauditSettings, ", "))
 	f.StringVar(&o.LogLinePrefix, "log-line-prefix", "", "for format pgaudit, put a `prefix` before each line, as log_line_prefix of PostgreSQL: '%m [%p] %q%u@%d '")
@@ -64,17 +68,31 @@ func (o *OutputFlags) Add(cmd *cobra.Command) {
 
 // complete notes which flags were given, and refuses empty ones.
 func (o *OutputFlags) complete(cmd *cobra.Command) error {
-	o.prefixed = cmd.Flags().Changed("log-line-prefix")
+	o.prefixed, o.versioned = cmd.Flags().Changed("log-line-prefix"), cmd.Flags().Changed("schema-version")
 	if o.Output == "" && (cmd.Flags().Changed("rotate-size") || cmd.Flags().Changed("rotate-keep")) {
 		return exit.Usagef("--rotate-size and --rotate-keep require --out")
 	}
 	return cmdutil.RefuseEmpty(cmd, "fields", "time-zone", "out", "rotate-size")
 }
 
+// checkVersion refuses a version of the schema that this steno does not have.
+func (o *OutputFlags) checkVersion(format render.Format) error {
+	switch {
+	case o.versioned && schema.Of(string(format)) == nil:
+		return exit.Usagef("--schema-version requires --format %s: %s has no schema", strings.Join(schema.Formats(), ", "), format)
+	case o.SchemaVersion != schema.Version:
+		return exit.Usagef("--schema-version: this steno has version %d of the schema of %s, not %d", schema.Version, format, o.SchemaVersion)
+	}
+	return nil
+}
+
 // options checks the flags. The filter gets the time zone.
 func (o *OutputFlags) options(io *iostreams.IOStreams, filter *query.FilterOptions) (format render.Format, options render.Options, err error) {
 	if format, err = render.Parse(o.Format); err != nil {
 		return "", options, &exit.UsageError{Err: err}
+	}
+	if err := o.checkVersion(format); err != nil {
+		return "", options, err
 	}
 	if err := io.SetColor(o.Color); err != nil {
 		return "", options, err

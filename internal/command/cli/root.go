@@ -18,6 +18,7 @@ import (
 	recovery "github.com/pg-steno/pg_steno/internal/command/recover"
 	"github.com/pg-steno/pg_steno/internal/command/report"
 	"github.com/pg-steno/pg_steno/internal/command/review"
+	"github.com/pg-steno/pg_steno/internal/command/schema"
 	"github.com/pg-steno/pg_steno/internal/command/seal"
 	"github.com/pg-steno/pg_steno/internal/command/slot"
 	"github.com/pg-steno/pg_steno/internal/command/verify"
@@ -73,6 +74,7 @@ head", is not an error.`,
 		keygen.NewCmdKeygen(f, nil),
 		recovery.NewCmdRecover(f, nil),
 		info.NewCmdInfo(f, nil),
+		schema.NewCmdSchema(f),
 		slot.NewCmdSlot(f),
 	)
 	program.Group(root, f, `.TP

@@ -1,6 +1,10 @@
-// Command gen writes the Go constants of the trail format and the tables of
-// docs/records.md from format/records.def. It runs in internal/trail, by go
+// Command gen writes what is made of format/records.def: the Go constants of the trail format, the tables of
+// docs/records.md and of docs/steno.md, and the JSON Schemas in format/schema. It runs in internal/trail, by go
 // generate.
+//
+//   - main.go, records.def, the constants and the tables.
+//   - schema.go, how schemas are put together; fields.go, the fields of JSON; extra.go, the names in extra; foreign.go,
+//     the fields of ecs, ocsf and otel.
 package main
 
 import (
@@ -14,39 +18,70 @@ import (
 )
 
 const (
-	defPath  = "../../format/records.def"
-	goPath   = "format_gen.go"
-	docsPath = "../../docs/records.md"
+	defPath     = "../../format/records.def"
+	goPath      = "format_gen.go"
+	docsPath    = "../../docs/records.md"
+	stenoPath   = "../../docs/steno.md"
+	formatsPath = "../../docs/formats.md"
+	schemaPath  = "../../format/schema/"
 )
 
 func main() {
 	log.SetFlags(0)
-	def, err := os.ReadFile(defPath)
+	files, err := generate()
 	if err != nil {
 		log.Fatal(err)
+	}
+	for path, content := range files {
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// generate makes all files, by their paths.
+func generate() (map[string][]byte, error) {
+	def, err := os.ReadFile(defPath)
+	if err != nil {
+		return nil, err
 	}
 	lists, err := parse(string(def))
 	if err != nil {
-		log.Fatal(err)
+		return nil, err
 	}
 	code, err := constants(lists)
 	if err != nil {
-		log.Fatal(err)
+		return nil, err
 	}
 	docs, err := os.ReadFile(docsPath)
 	if err != nil {
-		log.Fatal(err)
+		return nil, err
 	}
 	page, err := tables(string(docs), lists)
 	if err != nil {
-		log.Fatal(err)
+		return nil, err
 	}
-	if err := os.WriteFile(goPath, code, 0o644); err != nil {
-		log.Fatal(err)
+	manual, err := os.ReadFile(stenoPath)
+	if err != nil {
+		return nil, err
 	}
-	if err := os.WriteFile(docsPath, []byte(page), 0o644); err != nil {
-		log.Fatal(err)
+	fields, err := table(stenoPath, string(manual), "JSON", jsonTable(lists))
+	if err != nil {
+		return nil, err
 	}
+	files := map[string][]byte{goPath: code, docsPath: []byte(page), stenoPath: []byte(fields)}
+	formats, err := os.ReadFile(formatsPath)
+	if err != nil {
+		return nil, err
+	}
+	schemas, err := schemas(lists, string(formats))
+	if err != nil {
+		return nil, err
+	}
+	for format, schema := range schemas {
+		files[schemaPath+format+".schema.json"] = append(appendJSON(nil, schema, ""), '\n')
+	}
+	return files, nil
 }
 
 // An entry is one line of records.def.
@@ -143,22 +178,29 @@ func camel(id string) string {
 	return b.String()
 }
 
-// tables replaces what stands between "<!-- STENO_X -->" and "<!-- end -->" by
-// the table of that list.
+// tables puts the tables of all lists, and of the names in extra, into docs/records.md.
 func tables(page string, lists []list) (string, error) {
 	for _, l := range lists {
-		begin, end := "<!-- STENO_"+l.macro+" -->\n", "<!-- end -->"
-		before, rest, ok := strings.Cut(page, begin)
-		_, after, ok2 := strings.Cut(rest, end)
-		if !ok || !ok2 {
-			return "", fmt.Errorf("%s: no place for the table STENO_%s", docsPath, l.macro)
-		}
 		var t strings.Builder
 		t.WriteString("| number | name | meaning |\n|---:|---|---|\n")
 		for _, e := range l.entries {
 			fmt.Fprintf(&t, "| %s | `%s` | %s |\n", e.number, e.name, strings.ReplaceAll(e.meaning, "|", `\|`))
 		}
-		page = before + begin + t.String() + end + after
+		var err error
+		if page, err = table(docsPath, page, "STENO_"+l.macro, t.String()); err != nil {
+			return "", err
+		}
 	}
-	return page, nil
+	return table(docsPath, page, "EXTRA", furtherTable())
+}
+
+// table replaces what stands between "<!-- name -->" and "<!-- end -->" by a table.
+func table(path, page, name, rows string) (string, error) {
+	begin, end := "<!-- "+name+" -->\n", "<!-- end -->"
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return "", fmt.Errorf("%s: no place for the table %s", path, name)
+	}
+	return before + begin + rows + end + after, nil
 }
