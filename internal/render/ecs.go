@@ -3,6 +3,7 @@
 package render
 
 import (
+	"bytes"
 	"strconv"
 
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -147,7 +148,7 @@ func ecsContext(dst []byte, s *trail.Session) []byte {
 	if len(address) > 0 {
 		dst = appendJSON(append(dst, `,"source":{"address":`...), address)
 		if ip {
-			dst = appendField(dst, "ip", address)
+			dst = appendField(dst, "ip", unscoped(address))
 		}
 		if len(port) > 0 {
 			dst = append(append(dst, `,"port":`...), port...)
@@ -181,12 +182,18 @@ func ecsRelated(dst []byte, ip bool, address []byte, users ...[]byte) []byte {
 		} else {
 			dst = append(dst, `,"related":{`...)
 		}
-		dst = append(appendJSON(append(dst, `"ip":[`...), address), ']')
+		dst = append(appendJSON(append(dst, `"ip":[`...), unscoped(address)), ']')
 	}
 	if named || ip {
 		dst = append(dst, '}')
 	}
 	return dst
+}
+
+// unscoped is an address without the zone of a link, which ECS does not have in fields of type ip.
+func unscoped(address []byte) []byte {
+	address, _, _ = bytes.Cut(address, []byte("%"))
+	return address
 }
 
 func contains(list [][]byte, s []byte) bool {

@@ -196,7 +196,8 @@ func (f *ocsfFormat) status(dst []byte, r *trail.Record) []byte {
 // statement appends what Datastore Activity says of a statement.
 func (f *ocsfFormat) statement(dst []byte, r *trail.Record) []byte {
 	if r.Text != nil {
-		dst = append(f.jsonText(append(dst, `,"query_info":{"query_string":`...), r), '}')
+		dst = appendID(append(dst, `,"query_info":{"uid":"`...), r)
+		dst = append(f.jsonText(append(dst, `","query_string":`...), r), '}')
 	}
 	if r.Shape != nil && len(r.Shape.Relations) == 1 {
 		if name := r.Shape.Relations[0].Name; len(name) > 0 {

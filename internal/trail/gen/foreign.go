@@ -201,7 +201,7 @@ func ocsfSchema(rows [][2]string, lists []list) (node, error) {
 		"actor.session.is_remote": boolean, "actor.process.pid": unsigned, "actor.app_name": text, "database.name": text,
 		"database.type_id": constant(1), "database.type": constant("Relational"), "type_id": constant(1), "type": constant("Database"),
 		"src_endpoint.ip": text, "src_endpoint.port": port, "src_endpoint.name": text, "dst_endpoint.hostname": text,
-		"dst_endpoint.svc_name": text, "dst_endpoint.uid": digits, "query_info.query_string": text, "table.name": text,
+		"dst_endpoint.svc_name": text, "dst_endpoint.uid": digits, "query_info.uid": recordID, "query_info.query_string": text, "table.name": text,
 		"user.name": text, "session.uid": session, "session.created_time": milliseconds, "session.is_remote": boolean,
 		"service.name": constant("postgresql"), "auth_protocol": text, "auth_protocol_id": oneOf(2, 10, 12, 99), "is_remote": boolean,
 		"logon_type_id": constant(3), "logon_type": constant("Network"), "message": text,
