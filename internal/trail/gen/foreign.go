@@ -257,24 +257,40 @@ func otelValue(name string, typ node) node {
 	return node{{"type", "object"}, {"properties", node{{name, typ}}}, {"required", []any{name}}, {"additionalProperties", true}}
 }
 
+// otelCondition says what values attributes with a key have.
+func otelCondition(key, value node) node {
+	return node{{"if", node{{"properties", node{{"key", key}}}}}, {"then", node{{"properties", node{{"value", value}}}}}}
+}
+
 func otelSchema(rows [][2]string, lists []list) (node, error) {
 	n := head("otel", "A line of steno cat --format otel", "A record of a trail, as a request to export one log record, in OTLP/JSON."+fmt.Sprintf(open, "attributes whose names begin with pg_steno"))
-	record, names, resource, types := node{}, []any{}, []any{}, []any{}
+	record, keys, resource := node{}, []any{}, []any{}
+	// The conditions on values: for each type, the keys that have it.
+	var types []any
+	byType := map[string][]any{}
+	var order []string
 	for _, r := range rows {
 		name, ofResource := strings.CutPrefix(r[0], "resource ")
+		key := node{{"type", "string"}, {"pattern", "^" + strings.ReplaceAll(strings.TrimSuffix(name, "<key>"), ".", "\\.") + "[0-9]+$"}}
 		switch typ, ok := otelFields[name]; {
 		case ok:
 			record = append(record, member{name, describe(r[1], typ)})
 		case ofResource:
 			resource = append(resource, describe(r[1], constant(name)))
 		case strings.HasSuffix(name, "<key>"):
-			pattern := node{{"pattern", "^" + strings.ReplaceAll(strings.TrimSuffix(name, "<key>"), ".", "\\.") + "[0-9]+$"}}
-			names = append(names, describe(r[1], append(node{{"type", "string"}}, pattern...)))
-			types = append(types, node{{"if", node{{"properties", node{{"key", pattern}}}}}, {"then", node{{"properties", node{{"value", otelType(name)}}}}}})
+			keys = append(keys, describe(r[1], key))
+			types = append(types, otelCondition(key, otelType(name)))
 		default:
-			names = append(names, describe(r[1], constant(name)))
-			types = append(types, node{{"if", node{{"properties", node{{"key", constant(name)}}}}}, {"then", node{{"properties", node{{"value", otelType(name)}}}}}})
+			keys = append(keys, describe(r[1], constant(name)))
+			text := string(appendJSON(nil, otelType(name), ""))
+			if byType[text] == nil {
+				order = append(order, text)
+			}
+			byType[text] = append(byType[text], name)
 		}
+	}
+	for _, of := range order {
+		types = append(types, otelCondition(oneOf(byType[of]...), otelType(byType[of][0].(string))))
 	}
 	if len(record) != len(otelFields) {
 		return nil, fmt.Errorf("%s has only %d of %d fields of a log record", formatsPath, len(record), len(otelFields))
@@ -290,7 +306,7 @@ func otelSchema(rows [][2]string, lists []list) (node, error) {
 		}
 		return node{{"type", "array"}, {"items", pair}, {"minItems", 1}}
 	}
-	record = append(record, member{"attributes", attributes(names, types)})
+	record = append(record, member{"attributes", attributes(keys, types)})
 	one := func(name string, of node) node {
 		return node{{name, node{{"type", "array"}, {"items", of}, {"minItems", 1}, {"maxItems", 1}}}}
 	}
