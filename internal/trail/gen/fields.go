@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -60,8 +61,8 @@ var jsonFields = []field{
 	{"relations", listOf("relation"), "relations that the statement uses. Absent: it uses none, or they are [not known](records.md#names-that-no-record-has)", false},
 	{"objects", listOf("object"), "[objects](records.md#what-a-statement-did-to-an-object) that DDL created, altered, renamed or dropped, and functions that were called. Absent: there are none", false},
 	{"text", text, "text of the statement or note. Absent: there is none, as for a [function call without a statement](records.md#function-calls-without-a-statement)", false},
-	{"text_bytes", number, "full length of a text that was truncated, in bytes as the client sent them. Absent: it is complete", false},
-	{"text_sha256", sha256, "SHA-256 of the full text that was truncated, of these bytes, in hexadecimal. Absent: the text is complete, or its hash is not known", false},
+	{"text_bytes", number, "full length of a text that was truncated, in bytes, in the encoding of the database. Absent: it is complete", false},
+	{"text_sha256", sha256, "SHA-256 of the full text that was truncated, of these bytes, in hexadecimal. Absent: the text is complete, or its hash was not computed. Servers of this release truncate a text only when there is no space for it, and then compute none", false},
 	{"params", node{{"type", "array"}, {"items", node{{"type", []any{"string", "null"}}}}}, "values of the parameters, `$1` first, as PostgreSQL [prints](records.md#parameter-values) them (timestamps with time zone in UTC; a `numeric` with more than 400 zeros that are not stored, as an integer and a power of ten: `1e131068`). `null`: NULL, or a variable of a function that the statement does not use. `\"<not recorded>\"`: the value could not be recorded; `\"<unknown representation>\"`: a newer server has written it in a way that this `steno` does not know. Absent: there are none, or `steno.log_parameter` is off", false},
 	{"query_id", signed, "as `pg_stat_statements.queryid`, a signed number of 64 bits: parse it as an integer, not as a double. Absent: it was not computed", false},
 	{"rows", number, "rows returned or changed. Absent: the statement has none, or failed", false},
@@ -127,19 +128,21 @@ type enumeration struct {
 	name, macro string
 	unnamed     string // how a number is shown that this steno has no name for
 	rule        string // what a reader does with a name that it does not know
+	where       string // the fields that have them
+	heading     string // in docs/records.md
 	without     string // a name that is no value in JSON
 	records     bool   // of kinds, only those of records
 }
 
 var enumerations = []enumeration{
-	{"kind", "KIND", "kind", "A reader shows or counts the record by the fields that it knows, and does not take it for a statement.", "", true},
-	{"class", "CLASS", "class", "A reader must not assume that the statement reads or writes nothing.", "", false},
-	{"outcome", "OUTCOME", "outcome", "A reader must not take it for a success.", "", false},
-	{"event", "EVENT", "event", "A reader must not take the transaction for committed.", "", false},
-	{"relation_type", "RELTYPE", "type", "A reader treats it as `relation`.", "", false},
-	{"access", "ACCESS", "access", "A reader must not assume that the relation was only read.", "audited", false},
-	{"action", "ACTION", "action", "A reader must not assume that the object is as before.", "", false},
-	{"audited", "AUDITED", "audited", "A reader takes it for a further reason; the record counts as any other.", "", false},
+	{"kind", "KIND", "kind", "A reader shows or counts the record by the fields that it knows, and does not take it for a statement.", "`kind`", "kinds", "", true},
+	{"class", "CLASS", "class", "A reader must not assume that the statement reads or writes nothing.", "`class`", "classes", "", false},
+	{"outcome", "OUTCOME", "outcome", "A reader must not take it for a success.", "`outcome`", "outcomes", "", false},
+	{"event", "EVENT", "event", "A reader must not take the transaction for committed.", "`event` in `extra` of a `transaction`", "events-of-transactions", "", false},
+	{"relation_type", "RELTYPE", "type", "A reader treats it as `relation`.", "`type` in `relations`", "types-of-relations", "", false},
+	{"access", "ACCESS", "access", "A reader must not assume that the relation was only read.", "`access`, `columns` and `columns_omitted` in `relations`", "access-to-relations", "audited", false},
+	{"action", "ACTION", "action", "A reader must not assume that the object is as before.", "`action` in `objects`", "what-a-statement-did-to-an-object", "", false},
+	{"audited", "AUDITED", "audited", "A reader takes it for a further reason; the record counts as any other.", "`audited`", "why-a-record-was-written", "", false},
 }
 
 // entriesOf are the values of an enumeration.
@@ -153,6 +156,16 @@ func (e *enumeration) entriesOf(lists []list) (entries []entry) {
 		}
 	}
 	return entries
+}
+
+// rulesTable is the table in docs/formats.md of what a reader does with names that it does not know.
+func rulesTable() string {
+	var b strings.Builder
+	b.WriteString("| names of | where | a number without a name | a name that a reader does not know |\n|---|---|---|---|\n")
+	for _, e := range enumerations {
+		fmt.Fprintf(&b, "| [%s](records.md#%s) | %s | `%s_37` | %s |\n", strings.ReplaceAll(e.name, "_", " "), e.heading, e.where, e.unnamed, e.rule)
+	}
+	return b.String()
 }
 
 // plain is Markdown without links, for a description in a schema.

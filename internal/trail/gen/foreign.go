@@ -69,7 +69,14 @@ var (
 
 func constant(value any) node { return node{{"const", value}} }
 
-func oneOf(values ...any) node { return node{{"enum", values}} }
+// oneOf is one of the values of this release; a later one may have others of the standard.
+func oneOf(values ...any) node {
+	later := ref("later")
+	if _, ok := values[0].(int); ok {
+		later = ref("later_number")
+	}
+	return node{{"anyOf", []any{node{{"enum", values}}, later}}}
+}
 
 func texts(typ node) node { return node{{"type", "array"}, {"items", typ}, {"minItems", 1}} }
 
@@ -150,13 +157,13 @@ func foreign(n node, rows [][2]string, lists []list, folder string, types map[st
 	return append(n, member{"$defs", definitions(lists)}), nil
 }
 
-const open = " A later release may add fields, and values of the fields in %s: readers must skip what they do not know. It removes, renames or retypes none within this version."
+const open = " A later release may add fields, in %s and elsewhere, and values that the standard has: readers must skip what they do not know. It removes, renames or retypes none within this version."
 
 func ecsSchema(rows [][2]string, lists []list) (node, error) {
 	version := versionIn(rows, "ecs.version")
 	n := head("ecs", "A line of steno cat --format ecs", "A record of a trail, as a document of the Elastic Common Schema "+version+"."+fmt.Sprintf(open, "pg_steno"))
 	return foreign(n, rows, lists, "pg_steno", map[string]node{
-		"@timestamp": zulu, "ecs.version": constant(version), "message": text,
+		"@timestamp": zulu, "ecs.version": oneOf(version), "message": text,
 		"event.kind":     constant("event"),
 		"event.category": texts(oneOf("database", "iam", "authentication", "session", "configuration")),
 		"event.type":     texts(oneOf("access", "change", "info", "error", "admin", "start", "end")),
@@ -194,7 +201,7 @@ func ocsfSchema(rows [][2]string, lists []list) (node, error) {
 		"class_uid": oneOf(6005, 3002, 0), "category_uid": oneOf(6, 3, 0), "activity_id": oneOf(1, 2, 4, 5, 6, 7, 99),
 		"type_uid": number, "activity_name": text, "time": milliseconds, "start_time": milliseconds, "end_time": milliseconds,
 		"duration": number, "severity_id": oneOf(1, 2, 3, 4), "status_id": oneOf(1, 2, 99), "status": text, "status_code": text,
-		"status_detail": text, "metadata.version": constant(version), "metadata.product.name": constant("pg_steno"),
+		"status_detail": text, "metadata.version": oneOf(version), "metadata.product.name": constant("pg_steno"),
 		"metadata.product.vendor_name": constant("pg_steno"), "metadata.log_name": constant("trail"),
 		"metadata.event_code": ref("kind"), "metadata.uid": recordID, "metadata.sequence": positive, "metadata.original_time": zulu,
 		"actor.user.name": text, "actor.session.uid": session, "actor.session.created_time": milliseconds,
@@ -263,7 +270,7 @@ func otelCondition(key, value node) node {
 }
 
 func otelSchema(rows [][2]string, lists []list) (node, error) {
-	n := head("otel", "A line of steno cat --format otel", "A record of a trail, as a request to export one log record, in OTLP/JSON."+fmt.Sprintf(open, "attributes whose names begin with pg_steno"))
+	n := head("otel", "A line of steno cat --format otel", "A record of a trail, as a request to export one log record, in OTLP/JSON."+fmt.Sprintf(open, "pg_steno"))
 	record, keys, resource := node{}, []any{}, []any{}
 	// The conditions on values: for each type, the keys that have it.
 	var types []any
@@ -290,7 +297,7 @@ func otelSchema(rows [][2]string, lists []list) (node, error) {
 		}
 	}
 	for _, of := range order {
-		types = append(types, otelCondition(oneOf(byType[of]...), otelType(byType[of][0].(string))))
+		types = append(types, otelCondition(node{{"enum", byType[of]}}, otelType(byType[of][0].(string))))
 	}
 	if len(record) != len(otelFields) {
 		return nil, fmt.Errorf("%s has only %d of %d fields of a log record", formatsPath, len(record), len(otelFields))

@@ -1,5 +1,5 @@
-// Command gen writes what is made of format/records.def: the Go constants of the trail format, the tables of
-// docs/records.md and of docs/steno.md, and the JSON Schemas in format/schema. It runs in internal/trail, by go
+// Command gen writes what is made of format/records.def: the Go constants of the trail format, tables of
+// docs/records.md, docs/steno.md and docs/formats.md, and the JSON Schemas in format/schema. It runs in internal/trail, by go
 // generate.
 //
 //   - main.go, records.def, the constants and the tables.
@@ -74,7 +74,12 @@ func generate() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	schemas, err := schemas(lists, string(formats))
+	rules, err := table(formatsPath, string(formats), "UNKNOWN", rulesTable())
+	if err != nil {
+		return nil, err
+	}
+	files[formatsPath] = []byte(rules)
+	schemas, err := schemas(lists, rules)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func TestGeneratedFilesMatchDefinition(t *testing.T) {
 			t.Errorf("%s is not as it is generated (%v): run go generate ./internal/trail", path, err)
 		}
 	}
-	if len(files) != 7 {
+	if len(files) != 8 {
 		t.Errorf("%d files", len(files))
 	}
 }

@@ -134,6 +134,10 @@ func definitions(lists []list) node {
 			{"description", "A value that this release does not have: a later one may have added it within this version of the schema."},
 			{"type", "string"},
 		}},
+		{"later_number", node{
+			{"description", "A value of the standard that this release does not have: a later one may have it within this version of the schema."},
+			{"type", "integer"},
+		}},
 		{"other", node{{"description", "A value that this release does not know."}, {"type", "string"}}},
 	}
 	for _, e := range enumerations {
