@@ -179,7 +179,7 @@ func TestIndexSkipsBlocks(t *testing.T) {
 // TestMergeSkipsBlocks: blocks of groups that are not selected are not read, others are.
 func TestMergeSkipsBlocks(t *testing.T) {
 	merge := func(contents func(*trail.Contents) trail.Groups) (lines int, skipped []uint64) {
-		opened := openGolden(t, trailtest.Golden(t)+"/index")
+		opened := trailtest.OpenGolden(t, trailtest.Golden(t)+"/index")
 		opts := trail.MergeOptions{
 			Since: trail.MinTime, Until: trail.MaxTime, Contents: contents,
 			NewFormatter: func() trail.Formatter { return &goldenFormat{} },

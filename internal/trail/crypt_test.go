@@ -279,7 +279,7 @@ func TestFollowingGoesAcrossKeys(t *testing.T) {
 
 func TestGoldenKeyIDs(t *testing.T) {
 	golden := trailtest.Golden(t)
-	tr := openGolden(t, golden+"/encrypted")
+	tr := trailtest.OpenGolden(t, golden+"/encrypted")
 	text, _ := os.ReadFile(golden + "/encrypted.keys")
 	for i, line := range strings.Fields(string(text)) {
 		key, _ := hex.DecodeString(line)

@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -81,7 +79,7 @@ func object(t *testing.T, line []byte) map[string]any {
 func goldenRecords(t *testing.T, dir string) []map[string]any {
 	t.Helper()
 	f := &goldenFormat{}
-	err := openGolden(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+	err := trailtest.OpenGolden(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
 		Since: trail.MinTime, Until: trail.MaxTime,
 		NewFormatter: func() trail.Formatter { return &goldenFormat{} },
 		Warn:         func(err error) { t.Error(err) },
@@ -99,38 +97,6 @@ func goldenRecords(t *testing.T, dir string) []map[string]any {
 		return strings.Compare(place(a), place(b))
 	})
 	return f.records
-}
-
-// openGolden opens a trail with the keys that stand beside it, if it has any.
-func openGolden(t *testing.T, dir string) *trail.Trail {
-	t.Helper()
-	opened, err := trail.OpenEncrypted(dir, goldenKeys(t, dir, 0, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return opened
-}
-
-// goldenKeys are those of the keys beside a trail that are wanted.
-func goldenKeys(t *testing.T, dir string, wanted ...int) *trail.Keys {
-	t.Helper()
-	text, err := os.ReadFile(dir + ".keys")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	lines := strings.Fields(string(text))
-	if err != nil || len(lines) != 2 {
-		t.Fatal(err, len(lines))
-	}
-	var keys [][trail.KeySize]byte
-	for _, i := range wanted {
-		key, err := hex.DecodeString(lines[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys = append(keys, [trail.KeySize]byte(key))
-	}
-	return trail.NewKeys(func() ([][trail.KeySize]byte, error) { return keys, nil })
 }
 
 type goldenFormat struct {

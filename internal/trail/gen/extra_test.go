@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ func sources(t *testing.T, extension string, folders ...string) string {
 	for _, folder := range folders {
 		err := filepath.WalkDir("../../../"+folder, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() && (d.Name() == "t" || d.Name() == "test" || d.Name() == "fuzz") {
-				return cmpOr(err, fs.SkipDir)
+				return cmp.Or(err, fs.SkipDir)
 			}
 			if strings.HasSuffix(path, extension) && !strings.HasSuffix(path, "_test.go") {
 				text, err := os.ReadFile(path)
@@ -31,13 +32,6 @@ func sources(t *testing.T, extension string, folders ...string) string {
 		}
 	}
 	return all.String()
-}
-
-func cmpOr(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
 
 // TestFurtherNamesAreThoseThatAreWritten compares the names in extra with what the server and steno recover write.

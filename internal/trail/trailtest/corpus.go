@@ -5,9 +5,11 @@ package trailtest
 import (
 	"archive/tar"
 	"compress/gzip"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // AddCorpus adds the inputs of a fuzz target in testdata/fuzz.txtar to it: the
@@ -100,6 +104,38 @@ func Golden(t testing.TB) string {
 		}
 		dir = parent
 	}
+}
+
+// OpenGolden opens a trail with the keys that stand beside it, if it has any.
+func OpenGolden(t testing.TB, dir string) *trail.Trail {
+	t.Helper()
+	opened, err := trail.OpenEncrypted(dir, GoldenKeys(t, dir, 0, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opened
+}
+
+// GoldenKeys are those of the keys beside a trail that are wanted.
+func GoldenKeys(t testing.TB, dir string, wanted ...int) *trail.Keys {
+	t.Helper()
+	text, err := os.ReadFile(dir + ".keys")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	lines := strings.Fields(string(text))
+	if err != nil || len(lines) != 2 {
+		t.Fatal(err, len(lines))
+	}
+	var keys [][trail.KeySize]byte
+	for _, i := range wanted {
+		key, err := hex.DecodeString(lines[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, [trail.KeySize]byte(key))
+	}
+	return trail.NewKeys(func() ([][trail.KeySize]byte, error) { return keys, nil })
 }
 
 // Unpack unpacks a tar.gz archive of regular files into a folder of the test.
