@@ -61,6 +61,24 @@ steno_segment_header_length(uint32_t flags)
 	return flags & STENO_SEGMENT_ENCRYPTED ? STENO_SEGMENT_HEADER_ENCRYPTED : STENO_SEGMENT_HEADER;
 }
 
+/*
+ * The times of the records in a segment's blocks: the earliest at which one began, and the latest at which one ended.
+ * Both are 0 if they are not known; without records, the first is above the last.
+ */
+typedef struct StenoTimeRange
+{
+	int64_t		first;
+	int64_t		last_end;
+} StenoTimeRange;
+
+#define STENO_RANGE_NONE ((StenoTimeRange) {INT64_MAX, INT64_MIN})
+
+static inline bool
+steno_range_known(const StenoTimeRange *t)
+{
+	return t->first != 0 || t->last_end != 0;
+}
+
 typedef struct StenoSegmentHeader
 {
 	uint16_t	version;
@@ -74,6 +92,8 @@ typedef struct StenoSegmentHeader
 	uint64_t	first_block;
 	uint64_t	first_record;
 	uint8_t		previous[STENO_HASH_SIZE];
+	StenoTimeRange before;		/* of the segment before this one */
+	uint64_t	last_start;		/* segment with the last start of the server; 0: not known */
 } StenoSegmentHeader;
 
 /* Write the first 128 bytes; core/crypto/crypt.c writes the key part. */
@@ -93,6 +113,9 @@ steno_segment_header_write(uint8_t *p, const StenoSegmentHeader *h)
 	steno_put_le(p + 48, h->first_block, 8);
 	steno_put_le(p + 56, h->first_record, 8);
 	memcpy(p + STENO_SEGMENT_PREVIOUS, h->previous, STENO_HASH_SIZE);
+	steno_put_le(p + 96, (uint64_t) h->before.first, 8);
+	steno_put_le(p + 104, (uint64_t) h->before.last_end, 8);
+	steno_put_le(p + 112, h->last_start, 8);
 	steno_put_le(p + STENO_SEGMENT_SUM, XXH64(p, STENO_SEGMENT_SUM, 0), 8);
 }
 
@@ -111,6 +134,9 @@ steno_segment_header_read(const uint8_t *p, StenoSegmentHeader *h)
 	h->first_block = steno_get_le(p + 48, 8);
 	h->first_record = steno_get_le(p + 56, 8);
 	memcpy(h->previous, p + STENO_SEGMENT_PREVIOUS, STENO_HASH_SIZE);
+	h->before.first = (int64_t) steno_get_le(p + 96, 8);
+	h->before.last_end = (int64_t) steno_get_le(p + 104, 8);
+	h->last_start = steno_get_le(p + 112, 8);
 	return memcmp(p, STENO_SEGMENT_MAGIC, 8) == 0 &&
 		steno_get_le(p + STENO_SEGMENT_SUM, 8) == XXH64(p, STENO_SEGMENT_SUM, 0);
 }
@@ -197,6 +223,18 @@ steno_block_header_read(const uint8_t *p, StenoBlockHeader *h)
 		steno_get_le(p + 4, 2) == STENO_BLOCK_HEADER &&
 		steno_get_le(p + STENO_BLOCK_SUM, 8) == XXH64(p, STENO_BLOCK_SUM, 0) &&
 		h->raw <= STENO_MAX_RAW;
+}
+
+/* Add the times of a block to those of its segment, if they are known. */
+static inline void
+steno_range_add(StenoTimeRange *t, const StenoBlockHeader *h)
+{
+	if (h->records == 0 || !steno_range_known(t))
+		return;
+	if (h->first_time < t->first)
+		t->first = h->first_time;
+	if (h->last_end > t->last_end)
+		t->last_end = h->last_end;
 }
 
 #endif							/* STENO_HEADER_H */

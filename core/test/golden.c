@@ -36,6 +36,7 @@ typedef struct Maker
 	StenoCrypt *crypt;
 	StenoIndex *index;			/* NULL: segments have none */
 	uint32_t	pretended;		/* bytes that each block is said to have in addition, for the index */
+	bool		has_ranges;		/* segment headers have the times of the segment before, as since 0.10.0 */
 } Maker;
 
 /* ---- the writer ---- */
@@ -96,6 +97,9 @@ rotate(Maker *w)
 {
 	StenoError	error;
 
+	if (!w->has_ranges)
+		w->stream.times = (StenoTimeRange) {0};
+	w->stream.last_start = w->has_ranges ? 1 : 0;
 	CHECK(steno_stream_rotate(&w->stream, w->time, &error));
 }
 
@@ -783,6 +787,32 @@ make_streams(const char *folder)
 		statement(&w, "SELECT 2");
 		end(&w);
 	}
+}
+
+/* Segment headers that have the times of the segment before: of several blocks, of none, of blocks without records. */
+static void
+make_ranges(const char *folder)
+{
+	Maker		w;
+	int			i;
+
+	begin(&w, folder, "ranges", 0, STENO_CODEC_NONE);
+	w.has_ranges = true;
+	simple_session(&w, 100, "alice", NULL);
+	for (i = 0; i < 3; i++)
+	{
+		w.time = NOW + (i == 1 ? -5000000 : i * 1000000);
+		statement(&w, "SELECT 1");
+		write_block(&w);
+	}
+	rotate(&w);
+	rotate(&w);
+	write_block(&w);
+	rotate(&w);
+	statement(&w, "SELECT 2");
+	write_block(&w);
+	rotate(&w);
+	end(&w);
 }
 
 /* LZ4, and a block that LZ4 would not make smaller. */
@@ -1550,7 +1580,7 @@ golden_make(const char *folder)
 	{
 		{"kinds", make_kinds}, {"fields", make_fields}, {"values", make_values}, {"objects", make_objects}, {"columns", make_columns}, {"transactions", make_transactions}, {"endings", make_endings},
 		{"index", make_index}, {"runs", make_runs}, {"similar", make_similar},
-		{"streams", make_streams}, {"lz4", make_lz4}, {"parts", make_parts},
+		{"streams", make_streams}, {"ranges", make_ranges}, {"lz4", make_lz4}, {"parts", make_parts},
 		{"later", make_later}, {"empty", make_empty}, {"seals", make_seals}, {"encrypted", make_encrypted},
 	};
 	char		path[600];

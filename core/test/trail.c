@@ -188,7 +188,11 @@ typedef struct Chain
 	uint64_t	record;			/* next */
 	uint8_t		last[32];		/* hash of the last block */
 	uint8_t		previous[32];	/* what the next block is chained to */
+	int64_t		first;			/* of the times in the segment */
+	int64_t		last_end;
 } Chain;
+
+bool		trail_ranges_may_be_unknown;
 
 #define WRONG(what) return (fprintf(stderr, "segment %llu, offset %zu: %s\n", (unsigned long long) segment, at, what), false)
 
@@ -217,6 +221,14 @@ verify_block(const uint8_t *p, size_t left, uint64_t segment, size_t at, Chain *
 		WRONG("chain");
 	memcpy(c->previous, hash, 32);
 	memcpy(c->last, hash, 32);
+	if (le(p + 16, 4) > 0)
+	{
+		int64_t		first = (int64_t) le(p + 40, 8);
+		int64_t		last_end = (int64_t) le(p + 56, 8);
+
+		c->first = first < c->first ? first : c->first;
+		c->last_end = last_end > c->last_end ? last_end : c->last_end;
+	}
 	*len = 112 + stored;
 	return true;
 }
@@ -243,6 +255,11 @@ verify_segment(const uint8_t *p, size_t len, uint32_t stream, uint64_t segment, 
 		WRONG("first numbers");
 	if (memcmp(p + 64, c->last, 32) != 0)
 		WRONG("previous hash");
+	if (segment > 1 && ((int64_t) le(p + 96, 8) != c->first || (int64_t) le(p + 104, 8) != c->last_end) &&
+		(le(p + 96, 8) != 0 || le(p + 104, 8) != 0 || !trail_ranges_may_be_unknown))
+		WRONG("times of the segment before");
+	c->first = INT64_MAX;
+	c->last_end = INT64_MIN;
 	sha256(c->previous, p, header, NULL, 0, NULL, 0);
 	for (at = header; at < len; at += n)
 		if (p[at + (len - at > 7 ? 7 : 0)] != (header == 208 ? 1 : 0))
@@ -255,7 +272,7 @@ verify_segment(const uint8_t *p, size_t len, uint32_t stream, uint64_t segment, 
 int
 trail_verify(const char *trail, uint32_t stream, uint64_t *records)
 {
-	Chain		c = {1, 1, {0}, {0}};
+	Chain		c = {.block = 1, .record = 1};
 	uint64_t	segment;
 
 	for (segment = 1;; segment++)

@@ -42,6 +42,9 @@ extern void trail_must_append(Trail *t, int n);
  */
 extern int	trail_verify(const char *trail, uint32_t stream, uint64_t *records);
 
+/* Whether it accepts a segment header that does not know the times of the segment before. */
+extern bool trail_ranges_may_be_unknown;
+
 /* Whole files; of a folder all, of which there must be some. */
 extern uint8_t *file_read(const char *path, size_t *len);
 extern void each_file(const char *folder, void (*visit) (uint8_t *bytes, size_t len));

@@ -135,6 +135,8 @@ write_header(StenoStream *stream, int64_t now, StenoError *error)
 	h.first_block = stream->next_block;
 	h.first_record = stream->next_record;
 	memcpy(h.previous, stream->chain, STENO_HASH_SIZE);
+	h.before = stream->times;
+	h.last_start = stream->last_start;
 	steno_segment_header_write(bytes, &h);
 	if (!steno_crypt_begin(stream->crypt, bytes))
 		return fail_segment(error, 0, "could not make a data key for segment", stream);
@@ -147,6 +149,7 @@ write_header(StenoStream *stream, int64_t now, StenoError *error)
 	SHA256(bytes, h.length, stream->chain);
 	steno_crypt_begun(stream->crypt);
 	stream->created = now;
+	stream->times = STENO_RANGE_NONE;
 	stream->header = h.length;
 	stream->offset = h.length;
 	stream->room = h.length;
@@ -364,6 +367,7 @@ continue_segment(StenoStream *stream, const StenoWalk *w, const StenoSegmentHead
 	stream->offset = w->end;
 	stream->room = w->end;
 	stream->created = h->created;
+	stream->times = w->times;
 	take_walk_state(stream, w);
 	if (w->last == 0)
 	{
@@ -542,6 +546,8 @@ steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 					uint32_t records, const uint8_t chain[STENO_HASH_SIZE],
 					StenoError *error)
 {
+	StenoBlockHeader h;
+
 	if (((bytes[STENO_BLOCK_FLAGS] & STENO_BLOCK_ENCRYPTED) != 0) != steno_crypt_active(stream->crypt))
 		return fail_segment(error, 0, "block and segment are not both encrypted: segment", stream);
 	if (!steno_write_at(stream->fd, bytes, len, stream->offset))
@@ -560,6 +566,8 @@ steno_stream_append(StenoStream *stream, const uint8_t *bytes, size_t len,
 		stream->room = stream->offset;
 	stream->next_block++;
 	stream->next_record += records;
+	(void) steno_block_header_read(bytes, &h);
+	steno_range_add(&stream->times, &h);
 	memcpy(stream->chain, chain, STENO_HASH_SIZE);
 	stream->dirty = true;
 	if (stream->offset - stream->begun >= WRITE_BACK)

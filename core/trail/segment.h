@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include "header.h"
 #include "trail/block.h"
 #include "crypto/crypt.h"
 #include "trail/file.h"
@@ -31,6 +32,8 @@ typedef struct StenoStream
 	uint64_t	room;			/* its length: preallocated space, all zeros, begins at offset */
 	uint16_t	header;			/* length of its header */
 	int64_t		created;		/* when it was created */
+	StenoTimeRange times;		/* of its records */
+	uint64_t	last_start;		/* for headers: segment with the last start of the server; 0: not known */
 	uint64_t	next_block;
 	uint64_t	next_record;
 	uint8_t		chain[STENO_HASH_SIZE];	/* what the next block is chained to */

@@ -158,6 +158,7 @@ accept_block(StenoWalk *w, uint64_t offset, const StenoBlockHeader *h)
 		memcpy(w->hash, h->chain, STENO_HASH_SIZE);
 	}
 	w->anchored = true;
+	steno_range_add(&w->times, h);
 	w->last = offset;
 	w->last_header = *h;
 	w->end = offset + STENO_BLOCK_HEADER + h->stored;
@@ -414,6 +415,7 @@ walk_segment(StenoWalk *w, const StenoWalk *start)
 		w->next_block = start->next_block;
 		w->next_record = start->next_record;
 		memcpy(w->hash, start->hash, STENO_HASH_SIZE);
+		w->times = STENO_RANGE_NONE;
 		w->damaged = start->damaged;
 		w->damaged_offset = start->damaged_offset;
 		if (!walk_blocks(w, limit, &marks))

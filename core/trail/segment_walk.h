@@ -25,6 +25,7 @@ typedef struct StenoWalk
 	uint64_t	next_block;
 	uint64_t	next_record;
 	uint8_t		hash[STENO_HASH_SIZE];	/* chain hash of the last block */
+	StenoTimeRange	times;			/* of the records in the blocks */
 	uint64_t	last;			/* offset of the last block; 0: none */
 	StenoBlockHeader last_header;
 	uint64_t	end;			/* end of the last block; the rest is torn, or preallocated space */

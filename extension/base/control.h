@@ -104,6 +104,7 @@ typedef struct StenoWriterControl
 	_Atomic uint64_t stored_bytes;
 	_Atomic uint64_t segment;	/* that it writes; 0: none yet */
 	_Atomic uint32_t stream;	/* set before segment */
+	_Atomic uint64_t start_segment; /* with the record of the server's start; 0: not yet, or of another writer */
 	_Atomic uint64_t passes;
 	_Atomic uint64_t beats;		/* counts whatever the writer does, also while it waits to retry */
 	_Atomic int64_t beat_time;	/* of the last one; 0: none yet */

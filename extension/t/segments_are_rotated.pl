@@ -152,6 +152,26 @@ use Test::More;
 	is(scalar(segments()), scalar @segments, 'a restart goes on with the last segment');
 
 	verify_ok($node, 'and with its chain');
+
+	# Headers have the times of the segment before, which verify has compared, and where the server's last start is.
+	value($node, "SELECT 'before the rotation'");
+	value($node, 'SELECT steno.rotate()');
+	flush($node);
+	my @headers = map { [ unpack 'q<q<Q<', substr slurp_file($_), 96, 24 ] } sort glob trail($node) . '/0/*.steno';
+	is_deeply(shift @headers, [ 0, 0, 0 ], 'nothing is before the first segment');
+	is(scalar(grep { $_->[0] == 0 || $_->[1] < $_->[0] } @headers), 0, 'others know the times of the one before');
+	is($headers[-1][2], scalar @segments, 'the last one knows where the server has started');
+	pop @headers;
+	is_deeply([ map { $_->[2] } @headers ], [ (1) x @headers ], 'and those before the restart where it started before');
+	my $writer = value($node, 'SELECT pid FROM steno.writers');
+	kill 'TERM', $writer or die "could not end the writer: $!";
+	wait_until 'it is started again', sub { value($node, "SELECT pid <> $writer AND state = 'ok' FROM steno.writers") eq 't' };
+	value($node, "SELECT 'by the next writer'");
+	value($node, 'SELECT steno.rotate()');
+	flush($node);
+	is(unpack('Q<', substr slurp_file((sort glob trail($node) . '/0/*.steno')[-1]), 112, 8), scalar @segments,
+		'a writer that is started again knows it, too');
+	verify_ok($node, 'the trail is whole');
 	$node->stop;
 }
 

@@ -306,6 +306,7 @@ begin_run(StenoWriter *w)
 	steno_rules_started(record_changed_rules);
 	if (!steno_writer_write(w))
 		steno_process_exit();
+	atomic_store(&w->control->start_segment, w->stream.segment);
 	atomic_store(&w->control->begun, 1);
 }
 
@@ -330,6 +331,7 @@ rotate_if_due(StenoWriter *w, bool requested)
 		return false;
 	if (!steno_writer_index(w) || !steno_seal_segment(w))
 		return false;
+	w->stream.last_start = atomic_load(&w->control->start_segment);
 	if (!steno_stream_rotate(&w->stream, now, &error))
 	{
 		steno_health_failed(w, STENO_ROTATE, &error);

@@ -165,8 +165,9 @@ func (r *recovery) copyStream(ctx context.Context, s *trail.Stream) error {
 type streamCopy struct {
 	*recovery
 	follow
-	index int
-	into  *private.Dir
+	index  int
+	into   *private.Dir
+	before trail.TimeRange // of the segment before
 }
 
 func (st *streamCopy) mine() *Stream { return &st.report.Streams[st.index] }
@@ -228,9 +229,10 @@ func (st *streamCopy) copySegment(seg *trail.Segment) error {
 	if n, err := src.ReadAt(head, 0); err != nil && err != io.EOF {
 		clear(head[n:]) // it cannot be read, which scan reports
 	}
-	c := &segmentCopy{streamCopy: st, seg: seg, header: head[:min(headerLength(head), int64(len(head)))]}
+	c := &segmentCopy{streamCopy: st, seg: seg, times: trail.NoTimes(), header: head[:min(headerLength(head), int64(len(head)))]}
 	sc := &scanner{r: src, size: seg.Size, last: seg.Last, each: c.piece}
 	err = sc.scan(int64(len(c.header)))
+	st.before = c.times
 	if err == nil {
 		err = c.finish(sc)
 	}
@@ -250,6 +252,7 @@ type segmentCopy struct {
 	*streamCopy
 	seg     *trail.Segment
 	header  []byte // as it is in the file
+	times   trail.TimeRange
 	dst     *os.File
 	pending []piece // damage, until it is known whether a whole block follows
 	b       trail.Block
@@ -263,6 +266,12 @@ func (c *segmentCopy) begin(first []byte) error {
 		if c.known && c.open < 0 {
 			hash := c.hash
 			at.previous = &hash
+		}
+		at.before = c.before
+		for _, seg := range c.seg.Stream.Segments {
+			if seg.Err == nil && (seg.Number == c.seg.Number-1 || seg.Number == c.seg.Number+1) {
+				at.starts = append(at.starts, seg.Header.LastStart, c.seg.Number-1)
+			}
 		}
 		var proven bool
 		header, proven = rebuild(c.header, at, first)
@@ -312,6 +321,7 @@ func (c *segmentCopy) piece(p *piece, image []byte) error {
 		c.mine().Unread++
 	}
 	c.met(p.header, c.seg.Path, p.offset)
+	c.times.Add(p.header)
 	s := c.mine()
 	s.Blocks++
 	s.Records += int64(p.header.Records)

@@ -154,6 +154,7 @@ func blocks(t *testing.T, dir string, n int, codec trail.Codec) (paths []string,
 	session := trailtest.NewSession(trailtest.Epoch, 7, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
 	for segment := uint64(1); segment <= 2; segment++ {
 		if segment > 1 {
+			s.LastStart = 1
 			s.Rotate(t, trailtest.Epoch+1)
 		}
 		for range n {

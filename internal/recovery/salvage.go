@@ -227,6 +227,8 @@ type place struct {
 	stream        uint32
 	segment       uint64
 	previous      *[32]byte // chain hash of the block before, if known
+	before        trail.TimeRange
+	starts        []uint64 // segments that may have the server's last start
 }
 
 // rebuild rebuilds a segment's header from what is left of it, from its neighbours and from its first block. It is
@@ -249,12 +251,18 @@ func rebuild(old []byte, at place, first []byte) (header []byte, proven bool) {
 	if at.previous != nil {
 		hashes = append(hashes, *at.previous)
 	}
-	for _, version := range versions {
-		for _, hash := range hashes {
-			h.ServerVersion, h.PreviousHash = version, hash
-			header = write.SegmentHeader(h)
-			if block.ChainHash(sha256.Sum256(header)) == block.Header.Chain {
-				return header, true
+	left := trail.TimeRange{First: int64(le.Uint64(b[96:])), LastEnd: int64(le.Uint64(b[104:]))}
+	starts := append([]uint64{le.Uint64(b[112:])}, at.starts...)
+	// What readers would rely on is not known, unless it is proven.
+	for _, h.Before = range []trail.TimeRange{left, at.before, {}} {
+		for _, h.LastStart = range append(starts, 0) {
+			for _, h.ServerVersion = range versions {
+				for _, h.PreviousHash = range hashes {
+					header = write.SegmentHeader(h)
+					if block.ChainHash(sha256.Sum256(header)) == block.Header.Chain {
+						return header, true
+					}
+				}
 			}
 		}
 	}

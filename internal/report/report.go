@@ -311,18 +311,24 @@ func (m *maker) report() (*Report, error) {
 	return r, nil
 }
 
-// hostNames are the servers that recorded the trail.
+// hostNames are the servers that recorded the trail in the period.
 func (m *maker) hostNames() []string {
 	var all names
 	servers := m.o.Index.Servers()
 	for i := range m.o.Index.Streams {
-		for _, ref := range m.o.Index.Streams[i].Refs() {
-			for _, s := range servers.Of(&ref) {
-				name := s.Host
-				if s.Cluster != "" {
-					name += " (" + s.Cluster + ")"
+		for k := range m.o.Index.Streams[i].Segments {
+			one := &m.o.Index.Streams[i].Segments[k]
+			if one.Records > 0 && (one.LastEnd < m.since || one.FirstTime >= m.until) {
+				continue
+			}
+			for _, ref := range one.Refs() {
+				for _, s := range servers.Of(&ref) {
+					name := s.Host
+					if s.Cluster != "" {
+						name += " (" + s.Cluster + ")"
+					}
+					all.add(render.Safe(name))
 				}
-				all.add(render.Safe(name))
 			}
 		}
 	}

@@ -219,8 +219,8 @@ func (x *Index) MissingKeys(since, until int64) []error { return x.missingKeys(s
 // hasWanted says whether a block of the segment that has records of a time is wanted.
 // Headers are not encrypted.
 func (s *SegmentIndex) hasWanted(since, until int64, wanted func(*BlockRef) bool) bool {
-	refs, err := s.refs()
-	return err != nil || slices.ContainsFunc(refs, func(r BlockRef) bool {
+	refs, errs := s.refs()
+	return len(errs) > 0 || slices.ContainsFunc(refs, func(r BlockRef) bool {
 		return r.Records > 0 && r.LastEnd >= since && (r.FirstTime < until || until == MaxTime) && wanted(&r)
 	})
 }

@@ -9,11 +9,13 @@ import (
 )
 
 // Index is what the headers of all blocks of a trail say, summed up by segment: it
-// grows with the segments, not with the blocks.  The blocks of a segment are read
-// again when it is their turn.
+// grows with the segments, not with the blocks.  Where the header of the next segment
+// has that sum, the blocks' headers are not read for it.  The blocks of a segment are
+// read, or read again, when it is their turn.
 type Index struct {
 	Streams []StreamIndex
-	// Errs is what is wrong with the segments' block headers.
+	// Errs is what is wrong with the block headers that were read. What is wrong with others is
+	// told by those who read them.
 	Errs []error
 
 	holes []hole
@@ -38,8 +40,9 @@ type SegmentIndex struct {
 	// FirstTime and LastEnd are those of all blocks that have records.
 	FirstTime, LastEnd int64
 
-	last BlockRef // zero without blocks
-	end  int64    // behind the last block; what comes later is not of this index
+	last   BlockRef // zero without blocks; only its number is sure
+	end    int64    // behind the last block; what comes later is not of this index
+	unread bool     // all this is what the next segment's header says
 
 	copied []BlockRef // all blocks, if they do not stand in the segment's own file
 }
@@ -49,7 +52,12 @@ func (t *Trail) Index() *Index {
 	x := &Index{Errs: slices.Clone(t.Errors), keys: t.keys}
 	for _, s := range t.Streams {
 		si := StreamIndex{Stream: s}
-		for _, seg := range s.Segments {
+		si.Segments = make([]SegmentIndex, 0, len(s.Segments))
+		for i, seg := range s.Segments {
+			if one, ok := s.summaryOf(i); ok {
+				si.Segments = append(si.Segments, one)
+				continue
+			}
 			refs, errs := seg.Index()
 			x.Errs = append(x.Errs, errs...)
 			si.Segments = append(si.Segments, summarize(seg, counted(refs)))
@@ -58,6 +66,32 @@ func (t *Trail) Index() *Index {
 		x.Streams = append(x.Streams, si)
 	}
 	return x
+}
+
+// summaryOf is what the headers of a segment and of the next one say of the blocks of a segment, if they do. No server
+// changes a segment when it has begun the next one.
+func (s *Stream) summaryOf(i int) (one SegmentIndex, ok bool) {
+	if !s.Whole || i+1 >= len(s.Segments) {
+		return one, false
+	}
+	seg, next := s.Segments[i], s.Segments[i+1]
+	if !seg.inPlace() || !next.inPlace() || next.Number != seg.Number+1 || next.Header.SystemID != seg.Header.SystemID ||
+		len(seg.twice) > 0 || !next.Header.Before.Known() {
+		return one, false
+	}
+	blocks, records := next.Header.FirstBlock-seg.Header.FirstBlock, next.Header.FirstRecord-seg.Header.FirstRecord
+	if blocks == 0 || blocks > uint64(seg.Size)/BlockHeaderSize || records > blocks*MaxRaw {
+		return one, false
+	}
+	return SegmentIndex{
+		Segment: seg, Blocks: int(blocks), Records: records, FirstTime: next.Header.Before.First, LastEnd: next.Header.Before.LastEnd,
+		last: BlockRef{Segment: seg, Number: next.Header.FirstBlock - 1}, end: math.MaxInt64, unread: true,
+	}, true
+}
+
+// inPlace says whether the segment's header is whole, and is that of its place.
+func (seg *Segment) inPlace() bool {
+	return seg.Err == nil && seg.Header.Number == seg.Number && seg.Header.Stream == seg.Stream.Number
 }
 
 // summarize sums up the blocks of a segment.
@@ -77,9 +111,10 @@ func summarize(seg *Segment, refs []BlockRef) SegmentIndex {
 	return one
 }
 
-// refs reads a segment's blocks again: those that were there when it was indexed.
-// An error is that of the file. What was wrong between blocks is in Index.Errs.
-func (s *SegmentIndex) refs() ([]BlockRef, error) {
+// refs reads a segment's blocks, or reads them again: those that were there when it was indexed.
+// errs is why the file cannot be read, or, if the blocks have not been read before, what is wrong with
+// them; else, that is in Index.Errs.
+func (s *SegmentIndex) refs() (refs []BlockRef, errs []error) {
 	if s.Blocks == 0 {
 		return nil, nil
 	}
@@ -88,22 +123,29 @@ func (s *SegmentIndex) refs() ([]BlockRef, error) {
 	}
 	f, err := OpenFile(s.Segment.Path)
 	if err != nil {
-		return nil, s.Segment.gone(err)
+		return nil, []error{s.Segment.gone(err)}
 	}
 	defer f.Close()
-	refs, _ := s.Segment.index(f)
+	if refs, errs = s.Segment.index(f); !s.unread {
+		errs = nil
+	}
 	refs = slices.DeleteFunc(refs, func(ref BlockRef) bool { return s.Segment.isTwice(ref.Offset) })
 	for len(refs) > 0 && refs[len(refs)-1].Offset >= s.end {
 		refs = refs[:len(refs)-1]
 	}
-	return refs, nil
+	return refs, errs
+}
+
+// Refs are all blocks of the segment in the order in which they were written, those that can be found.
+func (s *SegmentIndex) Refs() []BlockRef {
+	refs, _ := s.refs()
+	return refs
 }
 
 // Refs are all blocks of the stream in the order in which they were written.
 func (s *StreamIndex) Refs() (all []BlockRef) {
 	for i := range s.Segments {
-		refs, _ := s.Segments[i].refs()
-		all = append(all, refs...)
+		all = append(all, s.Segments[i].Refs()...)
 	}
 	return append(all, s.live...)
 }

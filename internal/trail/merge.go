@@ -103,7 +103,7 @@ func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []b
 
 func (x *Index) merge(ctx context.Context, opts MergeOptions, emit func(line []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	m := &merger{ctx: ctx, opts: opts, files: &Files{}}
+	m := &merger{ctx: ctx, opts: opts, files: &Files{}, told: map[*SegmentIndex]bool{}}
 	m.joiner = &joiner{ctx, x, m.files}
 	m.rollbacks = &rollbacks{index: x, files: m.files}
 	defer func() {
@@ -194,6 +194,7 @@ type merger struct {
 	files  *Files
 	joiner *joiner
 	wait   sync.WaitGroup
+	told   map[*SegmentIndex]bool // what is wrong with their blocks was told
 
 	rollbacks *rollbacks
 
@@ -309,10 +310,12 @@ func (m *merger) start() {
 // expand puts the blocks of a segment into the queue; when a few of them stand far
 // before the rest, only these, and the segment again.
 func (m *merger) expand(t *task) {
-	refs, err := t.segment.refs()
-	if err != nil {
-		m.opts.Warn(err)
-		return
+	refs, errs := t.segment.refs()
+	if !m.told[t.segment] {
+		for _, err := range errs {
+			m.opts.Warn(err)
+		}
+		m.told[t.segment] = len(errs) > 0
 	}
 	refs = m.opts.skip(m.files, refs)
 	wanted := refs[:0]

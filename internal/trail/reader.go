@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,11 +189,10 @@ func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 			t.Foreign = append(t.Foreign, p)
 			continue
 		}
-		seg := openSegment(p, s)
-		seg.Number = number
-		s.Segments = append(s.Segments, seg)
+		s.Segments = append(s.Segments, &Segment{Path: p, Number: number})
 	}
 	slices.SortFunc(s.Segments, func(a, b *Segment) int { return cmp.Compare(a.Number, b.Number) })
+	s.openSegments()
 	for i := 1; i < len(s.Segments); i++ {
 		if before, n := s.Segments[i-1].Number, s.Segments[i].Number; n > before+1 {
 			s.missing = append(s.missing, Span{First: before + 1, Last: n - 1})
@@ -224,6 +224,30 @@ func (t *Trail) Limit(since, until int64) {
 		}
 		s.Segments = slices.Concat(s.Segments[first:end], s.Segments[max(end, n-2):])
 	}
+}
+
+// headersAtOnce is how many headers of segments a goroutine reads after each other.
+const headersAtOnce = 256
+
+// openSegments reads the headers of the segments, whose paths and numbers are known.
+func (s *Stream) openSegments() {
+	var wait sync.WaitGroup
+	open := make(chan []*Segment, 1+len(s.Segments)/headersAtOnce)
+	for some := range slices.Chunk(s.Segments, headersAtOnce) {
+		open <- some
+	}
+	close(open)
+	for range min(runtime.GOMAXPROCS(0), cap(open)) {
+		wait.Go(func() {
+			for some := range open {
+				for i, seg := range some {
+					some[i] = openSegment(seg.Path, s)
+					some[i].Number = seg.Number
+				}
+			}
+		})
+	}
+	wait.Wait()
 }
 
 func absolute(path string) string {
@@ -348,7 +372,7 @@ func openSegment(path string, s *Stream) *Segment { return openSegmentAgain(path
 // for again.
 func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 	seg := &Segment{Path: path, Stream: s}
-	f, err := OpenFile(path)
+	f, size, err := openSized(path)
 	if errors.Is(err, errNotRegular) {
 		seg.Err = &CorruptionError{File: path, Reason: errNotRegular.Error()}
 		return seg
@@ -358,12 +382,7 @@ func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 		return seg
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		seg.Err = err
-		return seg
-	}
-	seg.Size = info.Size()
+	seg.Size = size
 	var b [EncryptedHeaderSize]byte
 	n, err := f.ReadAt(b[:], 0)
 	if err != nil && err != io.EOF {
@@ -706,9 +725,13 @@ func skipped(err error, file string, n int64) error {
 // OpenFile opens a file of a trail for reading. A FIFO in its place does not hold it
 // up, and is refused, as are devices.
 func OpenFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+	f, _, err := openSized(path)
+	return f, err
+}
+
+func openSized(path string) (f *os.File, size int64, err error) {
+	if f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		return nil, 0, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -716,9 +739,9 @@ func OpenFile(path string) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, 0, err
 	}
-	return f, nil
+	return f, info.Size(), nil
 }
 
 var errNotRegular = errors.New("not a regular file")

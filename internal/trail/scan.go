@@ -126,10 +126,9 @@ func (s *Scan) take(decoded int64) *BlockRef {
 		}
 		next := s.segments[0]
 		s.segments = s.segments[1:]
-		refs, err := next.refs()
-		if err != nil {
+		refs, errs := next.refs()
+		for _, err := range errs {
 			s.opts.Warn(err)
-			continue
 		}
 		s.refs = s.wanted(refs)
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -36,12 +37,33 @@ type SegmentHeader struct {
 	// PreviousHash is the chain hash of the stream's last block before this
 	// segment.
 	PreviousHash [32]byte
+	// Before are the times of the records in the segment before, if they are known.
+	Before TimeRange
+	// LastStart is the segment with the server's last start before this segment; 0: not known.
+	LastStart uint64
 	// Hash is the segment's start of the chain: SHA-256 of the header.
 	Hash [32]byte
 	// Encrypted says that the payloads of the blocks are encrypted, with a data
 	// key that stands in the header, encrypted with the key of this id.
 	Encrypted bool
 	KeyID     KeyID
+}
+
+// TimeRange is what the times of a segment's records are between: that at which the first one began, and that at which
+// the last one ended. Both are 0 if they are not known; without records, First is after LastEnd.
+type TimeRange struct{ First, LastEnd int64 }
+
+// NoTimes is the range of a segment without records.
+func NoTimes() TimeRange { return TimeRange{First: math.MaxInt64, LastEnd: math.MinInt64} }
+
+// Known says whether the range is known.
+func (r TimeRange) Known() bool { return r != TimeRange{} }
+
+// Add adds a block's times, if it has records and the range is known.
+func (r *TimeRange) Add(h *BlockHeader) {
+	if h.Records > 0 && r.Known() {
+		r.First, r.LastEnd = min(r.First, h.FirstTime), max(r.LastEnd, h.LastEnd)
+	}
 }
 
 // segmentEncrypted is the flag of encrypted segments.
@@ -102,6 +124,8 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 		Hash:          sha256.Sum256(b),
 	}
 	copy(h.PreviousHash[:], b[64:96])
+	h.Before = TimeRange{First: int64(le.Uint64(b[96:])), LastEnd: int64(le.Uint64(b[104:]))}
+	h.LastStart = le.Uint64(b[112:])
 	if encrypted {
 		copy(h.KeyID[:], b[128:136])
 	}

@@ -19,57 +19,101 @@ type Server struct {
 
 // Servers are those of one or more trails. It may be used by many goroutines.
 type Servers struct {
-	mu sync.RWMutex
-	of map[string][]Server // by the directory of the trail, in the order of their times
+	mu     sync.RWMutex
+	of     map[string][]Server // by the directory of the trail, in the order of their times
+	search []*startSearch
 }
 
-// Servers finds the records in which servers say where they start. They are in stream 0, and
-// in streams that begin because their trail was copied; where a segment's index does not say
-// which blocks have such records, it looks at each block's kinds of records. What retention
-// has deleted is not known.
+// startSearch looks for starts of the server in a stream, from its end on backwards, as far as is asked for.
+type startSearch struct {
+	stream *StreamIndex
+	next   int   // the segment to look into next; -1: there is none
+	left   int   // that before the one whose header led to next; -1: none did
+	since  int64 // the earliest start that was found
+}
+
+// Servers finds the records in which servers say where they start, when they are asked for. They are in stream 0, and
+// in streams that begin because their trail was copied. Headers of segments say which segment has the one before them;
+// where they do not, and a segment's index does not say which blocks have such records, each block's kinds of records
+// are looked at. What retention has deleted is not known.
 func (x *Index) Servers() *Servers {
 	s := &Servers{}
-	files := &Files{}
-	defer files.Close()
-	var b Block
-	server := MergeOptions{Contents: func(c *Contents) Groups {
-		return c.SelectResult(func(k Kind, _ Outcome) bool { return k == KindServer })
-	}}
 	for i := range x.Streams {
 		stream := &x.Streams[i]
-		for k := range stream.Segments {
-			one := &stream.Segments[k]
-			if one.Records == 0 || one.Segment.KeyErr != nil {
-				continue
-			}
-			refs, _ := one.refs()
-			if stream.Stream.Number != 0 && k > 0 {
-				break // other writers record no start
-			}
-			if stream.Stream.Number != 0 {
-				refs = refs[:min(1, len(refs))]
-			}
-			for _, ref := range server.skip(files, refs) {
-				if ref.Records > 0 && files.Read(&ref, &b) == nil {
-					s.noteBlock(&ref, &b)
-				}
-			}
+		if stream.Stream.Number == 0 {
+			s.search = append(s.search, &startSearch{stream, len(stream.Segments) - 1, -1, math.MaxInt64})
+		} else if len(stream.Segments) > 0 { // other writers record no start
+			s.look(&stream.Segments[0], 1)
 		}
 	}
 	return s
 }
 
-// noteBlock takes what a block says. Its records are only decoded if one is of a server.
-func (s *Servers) noteBlock(ref *BlockRef, b *Block) {
-	if !b.hasKind(KindServer) {
+// server selects blocks that may have records of the server.
+var server = MergeOptions{Contents: func(c *Contents) Groups {
+	return c.SelectResult(func(k Kind, _ Outcome) bool { return k == KindServer })
+}}
+
+// look takes what the first blocks of a segment, or all of them, say, and returns the earliest start in them.
+func (s *Servers) look(one *SegmentIndex, most int) (since int64) {
+	since = math.MaxInt64
+	if one.Records == 0 || one.Segment.KeyErr != nil {
+		return since
+	}
+	files := &Files{}
+	defer files.Close()
+	var b Block
+	refs, _ := one.refs()
+	refs = refs[:min(most, len(refs))]
+	for _, ref := range server.skip(files, refs) {
+		if ref.Records > 0 && files.Read(&ref, &b) == nil {
+			since = min(since, s.noteBlock(&ref, &b))
+		}
+	}
+	return since
+}
+
+// lacks says whether the search may find the start that was in effect at a time in a trail.
+func (l *startSearch) lacks(trail string, time int64) bool {
+	return l.next >= 0 && l.since > time && l.stream.Stream.trail() == trail
+}
+
+// step looks into a segment, and follows its header to the one with the start before. If there is none, it goes on where
+// it left.
+func (l *startSearch) step(s *Servers) {
+	segments := l.stream.Segments
+	one := &segments[l.next]
+	found := s.look(one, math.MaxInt)
+	l.since = min(l.since, found)
+	if found == math.MaxInt64 && l.left > l.next {
+		l.next, l.left = l.left, -1
 		return
+	}
+	l.next--
+	l.left = -1
+	if last := one.Segment.Header.LastStart; one.Segment.Err == nil && last > 0 && last < one.Segment.Number {
+		i, ok := slices.BinarySearchFunc(segments[:l.next+1], last, func(one SegmentIndex, n uint64) int { return cmp.Compare(one.Segment.Number, n) })
+		if ok {
+			l.next, l.left = i, l.next
+		}
+	}
+}
+
+// noteBlock takes what a block says, and returns the earliest start in it. Its records are only decoded if one is of a
+// server.
+func (s *Servers) noteBlock(ref *BlockRef, b *Block) (since int64) {
+	since = math.MaxInt64
+	if !b.hasKind(KindServer) {
+		return since
 	}
 	var r Record
 	for b.Next(&r) == nil {
-		if r.Kind == KindServer {
-			s.Note(ref, &r)
+		if one, ok := startOfServer(&r); ok {
+			s.add(ref.Segment.Stream.trail(), one)
+			since = min(since, one.Since)
 		}
 	}
+	return since
 }
 
 // hasKind says whether the block may have a record of a kind.
@@ -89,22 +133,33 @@ func (b *Block) hasKind(kind Kind) bool {
 
 // Note takes what a record says of its server, if it does.
 func (s *Servers) Note(ref *BlockRef, r *Record) {
-	if s == nil || r.Kind != KindServer {
-		return
+	if one, ok := startOfServer(r); ok && s != nil {
+		s.Add(ref.Segment.Stream.trail(), one)
+	}
+}
+
+// startOfServer is what a record says of its server, if it does.
+func startOfServer(r *Record) (one Server, ok bool) {
+	if r.Kind != KindServer {
+		return one, false
 	}
 	event, _ := r.ExtraValue("event")
 	host, ok := r.ExtraValue("host")
 	if !ok || string(event) != "start" && string(event) != "branch" {
-		return
+		return one, false
 	}
 	cluster, _ := r.ExtraValue("cluster_name")
-	s.Add(ref.Segment.Stream.trail(), Server{Since: r.Time, Host: string(host), Cluster: string(cluster)})
+	return Server{Since: r.Time, Host: string(host), Cluster: string(cluster)}, true
 }
 
 // Add adds a server of the trail in a directory.
 func (s *Servers) Add(trail string, one Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.add(trail, one)
+}
+
+func (s *Servers) add(trail string, one Server) {
 	if s.of == nil {
 		s.of = map[string][]Server{}
 	}
@@ -124,15 +179,32 @@ func (s *Stream) trail() string {
 	return s.Path
 }
 
+// find looks for the start that was in effect at a time in a trail, and returns what is known then.
+func (s *Servers) find(trail string, time int64) []Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, search := range s.search {
+		for search.lacks(trail, time) {
+			search.step(s)
+		}
+	}
+	return s.of[trail]
+}
+
 // Of are the servers that recorded what a block has, by time. The first one's time says
 // nothing; its names are empty if it is not known.
 func (s *Servers) Of(ref *BlockRef) []Server {
 	if s == nil {
 		return []Server{{Since: math.MinInt64}}
 	}
+	trail := ref.Segment.Stream.trail()
 	s.mu.RLock()
-	known := s.of[ref.Segment.Stream.trail()]
+	known := s.of[trail]
+	lacks := slices.ContainsFunc(s.search, func(l *startSearch) bool { return l.lacks(trail, ref.FirstTime) })
 	s.mu.RUnlock()
+	if lacks {
+		known = s.find(trail, ref.FirstTime)
+	}
 	all := []Server{{Since: math.MinInt64}}
 	for _, one := range known {
 		switch {

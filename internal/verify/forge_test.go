@@ -265,6 +265,7 @@ func (f *forgery) together(how sealing) files {
 		out[number] = map[uint64][]byte{}
 		block, record := uint64(1), uint64(1)
 		var last [32]byte
+		var times trail.TimeRange
 		for i, seg := range s.segments {
 			h := slices.Clone(seg.header)
 			le := binary.LittleEndian
@@ -273,6 +274,10 @@ func (f *forgery) together(how sealing) files {
 			le.PutUint64(h[48:], block)
 			le.PutUint64(h[56:], record)
 			copy(h[64:], last[:])
+			if le.Uint64(h[96:]) != 0 {
+				le.PutUint64(h[96:], uint64(times.First))
+				le.PutUint64(h[104:], uint64(times.LastEnd))
+			}
 			trailtest.SealSegment(h)
 			parsed, err := trail.ParseSegmentHeader(h)
 			if err != nil {
@@ -307,6 +312,13 @@ func (f *forgery) together(how sealing) files {
 				record += uint64(builder.Records)
 			}
 			out[number][uint64(i+1)] = data
+			times = trail.NoTimes()
+			ends := blocks(data)
+			for _, at := range ends[:len(ends)-1] {
+				if h, err := trail.ParseBlockHeader(data[at:]); err == nil {
+					times.Add(&h)
+				}
+			}
 		}
 	}
 	return out

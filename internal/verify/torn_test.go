@@ -1,7 +1,10 @@
 package verify
 
 import (
+	"bytes"
 	"encoding/binary"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,6 +147,57 @@ func TestShapesMayGoOnAndValuesMayNot(t *testing.T) {
 		s.Write(t, b)
 		if r := verified(t, dir); r.Whole != c.whole {
 			t.Errorf("%s: whole %t, %+v", name, r.Whole, r.Problems)
+		}
+	}
+}
+
+// A segment whose header says something else of the times in the segment before than that has is damage: readers pass over
+// that segment because of it.
+func TestTimesOfTheSegmentBeforeAreRight(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, last int64 // what is added to what is right
+		cut         bool  // a block of the segment before is damaged
+		want        bool
+	}{
+		"right":                         {},
+		"later":                         {first: 1, want: true},
+		"ends earlier":                  {last: -1, want: true},
+		"wider":                         {first: -1, last: 1, want: true},
+		"right, of a damaged segment":   {cut: true},
+		"wider, of a damaged segment":   {first: -1, cut: true},
+		"narrower, of a damaged one":    {last: -1, cut: true, want: true},
+		"not known":                     {first: -trailtest.Epoch, last: -trailtest.Epoch - 1000},
+		"unknown, of a damaged segment": {first: -trailtest.Epoch, last: -trailtest.Epoch - 1000, cut: true},
+	} {
+		dir := t.TempDir()
+		s := trailtest.NewStream(t, dir, 0)
+		session := trailtest.NewSession(trailtest.Epoch, 1)
+		write := func(at int64) {
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch + at, Text: "text"})
+			s.Write(t, b)
+		}
+		for _, at := range []int64{0, 1000, 500} {
+			write(at)
+		}
+		s.TimesOff = trail.TimeRange{First: c.first, LastEnd: c.last}
+		s.Rotate(t, trailtest.Epoch)
+		write(2000)
+		if c.cut {
+			path := s.SegmentPath(1)
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[bytes.LastIndex(data, []byte("SBLK"))+30] ^= 1
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := verified(t, dir)
+		told := slices.ContainsFunc(r.Problems, func(p Problem) bool { return strings.Contains(p.What, "records of the segment before are") })
+		if told != c.want || r.Whole != (!c.want && !c.cut) {
+			t.Errorf("%s: %+v", name, r.Problems)
 		}
 	}
 }

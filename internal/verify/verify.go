@@ -357,6 +357,9 @@ type state struct {
 	before     *trail.Segment
 	seals      *sealState
 	last       *Last
+	blocks     []trail.BlockRef // of the segment before
+	first      uint64           // number of its first block
+	undamaged  bool             // so is that segment, as far as headers tell
 }
 
 // Last is the last block of a stream that is intact, and what its seals say.
@@ -389,6 +392,7 @@ func (st *state) end() Last {
 // enter checks a segment's place in the stream.
 func (st *state) enter(seg *trail.Segment, i int, refs []trail.BlockRef, errs []error) {
 	v := st.v
+	follows := st.before != nil && st.before.Number+1 == seg.Number
 	if st.stream.Whole {
 		expected := max(1, v.from[st.stream.Number])
 		if st.before != nil {
@@ -413,6 +417,9 @@ func (st *state) enter(seg *trail.Segment, i int, refs []trail.BlockRef, errs []
 	if seg.Err != nil {
 		st.known = false
 		return
+	}
+	if follows {
+		st.checkTimes(seg)
 	}
 	h := &seg.Header
 	v.key(seg)
@@ -446,6 +453,33 @@ func (st *state) enter(seg *trail.Segment, i int, refs []trail.BlockRef, errs []
 		}
 	}
 	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.FirstBlock, h.FirstRecord, h.PreviousHash
+}
+
+// checkTimes checks what a segment's header says of the times in the segment before: readers leave that unread because
+// of it. If a part of it is damaged, the times of what is left must be in the range.
+func (st *state) checkTimes(seg *trail.Segment) {
+	said, found := seg.Header.Before, trail.NoTimes()
+	whole := st.undamaged && uint64(len(st.blocks)) == seg.Header.FirstBlock-st.first
+	for i := range st.blocks {
+		if b := &st.blocks[i]; b.Number < seg.Header.FirstBlock {
+			found.Add(&trail.BlockHeader{Records: b.Records, FirstTime: b.FirstTime, LastEnd: b.LastEnd})
+		} else {
+			whole = false
+		}
+	}
+	if !said.Known() || said == found || !whole && said.First <= found.First && said.LastEnd >= found.LastEnd {
+		return
+	}
+	offset := int64(96)
+	st.v.damage(seg.Path, &offset, "header says that the records of the segment before are %s, but they are %s", between(said), between(found))
+}
+
+// between is a range of time in words.
+func between(t trail.TimeRange) string {
+	if t.First > t.LastEnd {
+		return "none"
+	}
+	return "from " + render.Time(t.First) + " to " + render.Time(t.LastEnd)
 }
 
 // key notes an encrypted segment whose records cannot be checked.
@@ -530,6 +564,7 @@ func endsBehind(refs []trail.BlockRef, errs []error) bool {
 
 // leave is called at the end of a segment: after damage at its end, it is not known what must follow.
 func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) {
+	st.blocks, st.first, st.undamaged = refs, seg.Header.FirstBlock, len(errs) == 0 && seg.Err == nil
 	for _, err := range errs {
 		var c *trail.CorruptionError
 		var t *trail.TornError

@@ -90,6 +90,38 @@ func PgbenchEncrypted(t testing.TB, dir string, n, sessions, streams int, key *[
 	}
 }
 
+// Minutes writes a trail of a stream with so many segments, of a minute each, with as many blocks and records in them, and
+// returns when it ends. The first segment has the start of the server, too. Times are regular, and no record lasts longer than a millisecond.
+func Minutes(t testing.TB, dir string, segments, blocks, records int) (end int64) {
+	t.Helper()
+	s := NewStream(t, dir, 0)
+	session := NewSession(Epoch, 77, Fact{trail.KeyUser, "alice"}, Fact{trail.KeyDatabase, "shop"})
+	shape := &Shape{Class: trail.ClassRead, Command: "SELECT"}
+	seq, at := uint64(0), int64(Epoch)
+	for i := range segments {
+		if i > 0 {
+			s.LastStart = 1
+			s.Rotate(t, at)
+		}
+		for k := range blocks {
+			b := NewBuilder(at)
+			if i+k == 0 {
+				b.Add(&Record{Kind: trail.KindServer, Session: NewSession(Epoch, 1), Time: at, Extra: []string{"event", "start", "host", "db1", "cluster_name", "main"}})
+			}
+			for range records {
+				seq++
+				b.Add(&Record{
+					Kind: trail.KindStatement, Session: session, Seq: seq, Statement: seq, Time: at, Duration: 1000, Shape: shape,
+					Text: fmt.Sprintf("SELECT name FROM staff WHERE id = %d", seq),
+				})
+				at += 60e6 / int64(blocks*records)
+			}
+			s.Write(t, b)
+		}
+	}
+	return at
+}
+
 // Memory fails the test when reading so many bytes of input allocates more than they
 // explain: a few of the largest blocks, decompressed, and something for each byte.
 func Memory(t testing.TB, input int, read func()) {

@@ -422,6 +422,12 @@ type Stream struct {
 	Codec  trail.Codec
 	// Key encrypts the segments that are begun from now on, when there is one.
 	Key *[32]byte
+	// NoTimes says that segment headers lack the times of the segment before, as those of servers before 0.10.
+	NoTimes bool
+	// TimesOff is added to them.
+	TimesOff trail.TimeRange
+	// LastStart is the segment that the next headers name as that of the server's last start.
+	LastStart uint64
 
 	cipher  cipher.AEAD // of the open segment
 	file    *os.File
@@ -430,6 +436,7 @@ type Stream struct {
 	record  uint64
 	chain   [32]byte // what the next block starts from
 	last    [32]byte // the last block's
+	times   trail.TimeRange
 }
 
 // NewStream makes a stream's folder and first segment below dir.
@@ -463,6 +470,13 @@ func (s *Stream) Rotate(t testing.TB, created int64) {
 	}
 	s.segment++
 	h := SegmentHeader(s.Number, s.segment, created, s.block, s.record, s.last)
+	if s.segment > 1 && !s.NoTimes {
+		binary.LittleEndian.PutUint64(h[96:], uint64(s.times.First+s.TimesOff.First))
+		binary.LittleEndian.PutUint64(h[104:], uint64(s.times.LastEnd+s.TimesOff.LastEnd))
+	}
+	binary.LittleEndian.PutUint64(h[112:], s.LastStart)
+	SealSegment(h)
+	s.times = trail.NoTimes()
 	if s.cipher = nil; s.Key != nil {
 		h, s.cipher = encrypt(h, *s.Key)
 	}
@@ -570,6 +584,8 @@ func (s *Stream) Finish(b *Builder) []byte {
 	s.last = s.chain
 	s.block++
 	s.record += uint64(b.Records)
+	header, _ := trail.ParseBlockHeader(image)
+	s.times.Add(&header)
 	return image
 }
 

@@ -37,6 +37,7 @@ type Stream struct {
 	record  uint64 // number of the next block's first record
 	start   [32]byte
 	last    [32]byte // chain hash of the last block
+	times   trail.TimeRange
 }
 
 // NewStream makes the stream's folder in a trail, which must not have it.
@@ -66,7 +67,9 @@ func SegmentHeader(h trail.SegmentHeader) []byte {
 		b = le.AppendUint64(b, v)
 	}
 	b = append(b, h.PreviousHash[:]...)
-	b = append(b, make([]byte, 24)...)
+	for _, v := range []uint64{uint64(h.Before.First), uint64(h.Before.LastEnd), h.LastStart} {
+		b = le.AppendUint64(b, v)
+	}
 	return le.AppendUint64(b, xxhash.Sum64(b))
 }
 
@@ -81,7 +84,9 @@ func (s *Stream) begin() error {
 	header := SegmentHeader(trail.SegmentHeader{
 		SystemID: s.SystemID, Stream: s.Number, ServerVersion: s.ServerVersion, Number: s.segment,
 		Created: s.Now(), FirstBlock: s.next, FirstRecord: s.record, PreviousHash: s.last,
+		Before: s.times,
 	})
+	s.times = trail.NoTimes()
 	f, err := s.dir.Create(fmt.Sprintf("%010d.steno", s.segment), 0o600)
 	if err != nil {
 		return err
@@ -148,6 +153,9 @@ func (s *Stream) write() error {
 		return err
 	}
 	s.start, s.last = chain, chain
+	if h, err := trail.ParseBlockHeader(image); err == nil {
+		s.times.Add(&h)
+	}
 	s.next++
 	s.record += uint64(s.block.Records())
 	s.size += int64(len(image))

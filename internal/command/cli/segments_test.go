@@ -1,0 +1,71 @@
+// What commands read of a trail with many segments: what they show, and the headers of segments.
+
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/pg-steno/pg_steno/internal/command/cli"
+	"github.com/pg-steno/pg_steno/internal/command/program"
+	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// largeBuffer is the most that a reader reads of a segment at once, to find what it has.
+const largeBuffer = 64 << 10
+
+func TestOnlyWhatIsShownIsRead(t *testing.T) {
+	for name, c := range map[string]struct{ segments, blocks, records int }{
+		"64 segments":     {64, 40, 100},
+		"20,000 segments": {20_000, 1, 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			end := trailtest.Minutes(t, dir, c.segments, c.blocks, c.records)
+			size := int64(0)
+			for n := range c.segments {
+				info, err := os.Stat(fmt.Sprintf("%s/0/%010d.steno", dir, n+1))
+				if err != nil {
+					t.Fatal(err)
+				}
+				size = max(size, info.Size())
+			}
+			at := func(minutes int) string { return render.Time(end - int64(minutes)*60e6) }
+			for line, lines := range map[string]int{
+				"tail -n 1":                                    1,
+				"tail -n 3 --format json":                      3,
+				"cat --since " + at(10):                        10 * c.blocks * c.records,
+				"cat --until " + at(c.segments):                0,
+				"cat --since " + at(20) + " --until " + at(19): c.blocks * c.records,
+			} {
+				// Of a minute, the records may be in two segments, whose block headers are read to choose blocks, and again to read these.
+				shown := int64(2)
+				if strings.HasPrefix(line, "cat --since "+at(10)) {
+					shown = 11
+				}
+				limit := int64(c.segments)*trail.EncryptedHeaderSize + 3*shown*(size+largeBuffer) + largeBuffer
+				var out bytes.Buffer
+				read := trailtest.BytesRead(t, func() {
+					streams := &iostreams.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: io.Discard}
+					if code := program.Run(context.Background(), cli.New(streams), append(strings.Split(line, " "), dir)); code != 0 {
+						t.Errorf("%s: code %d", line, code)
+					}
+				})
+				if got := bytes.Count(out.Bytes(), []byte("\n")); got != lines {
+					t.Errorf("%s: %d lines instead of %d", line, got, lines)
+				}
+				if read > limit {
+					t.Errorf("%s: %d bytes are read, more than %d", line, read, limit)
+				}
+			}
+		})
+	}
+}
