@@ -25,12 +25,12 @@ func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) b
 	for i, p := range r.Shape.Params {
 		null := i/8 < len(r.Nulls) && r.Nulls[i/8]&(1<<(i%8)) != 0
 		var value []byte
-		if int(p.Repr) >= len(fixedSize) {
+		if int(p.Repr) >= len(fixedSize) && !null {
 			// Nobody knows where this value ends, nor the ones after it.
 			c.end()
 			lost = true
 		}
-		if lost {
+		if lost && !null {
 			p.Repr = unknownRepr
 		} else if !null {
 			value = c.param(p.Repr)
@@ -168,7 +168,7 @@ func AppendParam(dst []byte, repr Repr, v []byte) []byte {
 	if int(repr) >= len(fixedSize) {
 		return append(dst, "<unknown representation>"...)
 	}
-	if n := fixedSize[repr]; n >= 0 && len(v) != int(n) {
+	if n := fixedSize[repr]; n >= 0 && len(v) != int(n) || !inRange(repr, v) {
 		return append(dst, "<damaged value>"...)
 	}
 	le := binary.LittleEndian
@@ -224,6 +224,20 @@ func AppendParam(dst []byte, repr Repr, v []byte) []byte {
 		return appendChar(dst, v[0])
 	}
 	return dst
+}
+
+// inRange says whether a time of day, and its zone, are such that PostgreSQL has them.
+func inRange(repr Repr, v []byte) bool {
+	const maxZone = 16*3600 - 1
+	le := binary.LittleEndian
+	if (repr == ReprTime || repr == ReprTimetz) && le.Uint64(v) > usecPerDay {
+		return false
+	}
+	if repr == ReprTimetz {
+		west := int32(le.Uint32(v[8:]))
+		return -maxZone <= west && west <= maxZone
+	}
+	return true
 }
 
 func appendHexBytes(dst, v []byte) []byte {
@@ -367,6 +381,11 @@ func appendNumeric(dst, v []byte) []byte {
 		dscale = int(head & numericDscaleMask)
 		weight = int(int16(le.Uint16(v[2:])))
 		digits = v[4:]
+	}
+	for i := 0; i < len(digits); i += 2 {
+		if le.Uint16(digits[i:]) > 9999 {
+			return append(dst, "<damaged value>"...)
+		}
 	}
 	if zeros := unstored(len(digits)/2, weight, dscale); zeros > maxZeros {
 		return appendScientific(dst, digits, negative, weight)

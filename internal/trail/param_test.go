@@ -50,6 +50,32 @@ func TestDamagedParametersAreNotTrusted(t *testing.T) {
 	}
 }
 
+// TestValuesThatNoServerHasAreDamaged has times of day and zones beyond what PostgreSQL has, and digits of more than 9999.
+func TestValuesThatNoServerHasAreDamaged(t *testing.T) {
+	day := binary.LittleEndian.AppendUint64(nil, usecPerDay)
+	zone := func(seconds int32) []byte {
+		return binary.LittleEndian.AppendUint32(slices.Clone(day), uint32(seconds))
+	}
+	for _, tt := range []struct {
+		repr  Repr
+		value []byte
+		want  string
+	}{
+		{ReprTime, day, "24:00:00"},
+		{ReprTime, binary.LittleEndian.AppendUint64(nil, usecPerDay+1), "<damaged value>"},
+		{ReprTime, binary.LittleEndian.AppendUint64(nil, 1<<63), "<damaged value>"},
+		{ReprTimetz, zone(-15*3600 - 3599), "24:00:00+15:59:59"},
+		{ReprTimetz, zone(16 * 3600), "<damaged value>"},
+		{ReprTimetz, zone(-16 * 3600), "<damaged value>"},
+		{ReprNumeric, []byte{0, 0x80, 0x0f, 0x27}, "9999"},
+		{ReprNumeric, []byte{0, 0x80, 0x10, 0x27}, "<damaged value>"},
+	} {
+		if got := string(AppendParam(nil, tt.repr, tt.value)); got != tt.want {
+			t.Errorf("%v %x: got %q, want %q", tt.repr, tt.value, got, tt.want)
+		}
+	}
+}
+
 func TestCharPrintsHighBytesInOctal(t *testing.T) {
 	for in, want := range map[byte]string{0: "", 'a': "a", 0x80: `\200`, 0xff: `\377`} {
 		if got := string(AppendParam(nil, ReprChar, []byte{in})); got != want {

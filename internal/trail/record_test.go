@@ -453,6 +453,23 @@ func TestParametersAreTakenInOrder(t *testing.T) {
 	}
 }
 
+// TestNullsOfALaterVersionHideNothing has a NULL of a representation that is not known: it takes no bytes, so what follows
+// can be read.
+func TestNullsOfALaterVersionHideNothing(t *testing.T) {
+	shape := &trailtest.Shape{Params: []trail.ParamType{{OID: 1, Repr: 77}, {OID: 16, Repr: trail.ReprBool}}}
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Shape: shape, Nulls: []byte{1}, Values: []byte{1}})
+	r := next(t, load(t, finish(b)))
+	var got []string
+	ok := r.Params(func(p trail.ParamType, v []byte, null bool) bool {
+		got = append(got, fmt.Sprintf("%s %v", trail.AppendParam(nil, p.Repr, v), null))
+		return true
+	})
+	if want := []string{"<unknown representation> true", "t false"}; !ok || !slices.Equal(got, want) {
+		t.Errorf("got %q %v, want %q", got, ok, want)
+	}
+}
+
 func TestParametersOfAListAreTakenInOrder(t *testing.T) {
 	const null = 0x80
 	list := func(n uint64, entries ...byte) []byte {

@@ -144,19 +144,19 @@ func (c *checker) items(f *finding) {
 	covers := func(x *trail.Contents) bool { _, ok := x.GroupOf(h.Number); return ok }
 	indexed := slices.ContainsFunc(c.indexes, covers)
 	has.NoTexts = !slices.ContainsFunc(c.indexes, func(x *trail.Contents) bool { return x.HasTexts(h.Number) })
+	complete := false
 	for {
 		err := b.Next(r)
 		if err != nil {
-			if err != io.EOF {
+			if complete = err == io.EOF; !complete {
 				f.errs = append(f.errs, err)
-				return
 			}
 			break
 		}
 		if len(f.errs) >= maxErrors || len(f.spans) >= maxSpans {
 			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
 				Reason: fmt.Sprintf("block %d: the records from byte %d of its payload on are not checked: there are too many errors before", h.Number, b.Position())})
-			return
+			break
 		}
 		if indexed {
 			has.Record(r)
@@ -197,6 +197,10 @@ func (c *checker) items(f *finding) {
 				Reason: fmt.Sprintf("block %d: session %s: record %d: parameters do not match their types", h.Number, r.Session.ID(), r.Seq)})
 		}
 	}
+	c.countOpen(f)
+	if !complete {
+		return // what was read before is there, but nothing is known of the block as a whole
+	}
 	c.checkIndex(f)
 	if indexed {
 		if t.Transactions > 0 {
@@ -205,6 +209,19 @@ func (c *checker) items(f *finding) {
 		c.checkIndexes(f, has)
 	}
 	f.sealsOnly = len(f.seals) > 0 && !others && t.Records == 0
+	if h.Records == 0 {
+		return
+	}
+	f.first, f.last = t.FirstTime, t.LastEnd
+	if t.FirstTime != h.FirstTime || t.FirstEnd != h.FirstEnd || t.LastEnd != h.LastEnd {
+		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 40,
+			Reason: fmt.Sprintf("block %d: times in the header do not match its records", h.Number)})
+	}
+}
+
+// countOpen adds the numbers of the records that were read last of each session.
+func (c *checker) countOpen(f *finding) {
+	b, t := &c.block, &c.tally
 	f.spans = slices.Grow(f.spans, len(t.Open))
 	for i, o := range t.Open {
 		if o.Last == 0 {
@@ -215,14 +232,6 @@ func (c *checker) items(f *finding) {
 			f.ended = append(f.ended, b.SessionID(i))
 			f.recovered = f.recovered || t == trail.RecoverBackendType
 		}
-	}
-	if h.Records == 0 {
-		return
-	}
-	f.first, f.last = t.FirstTime, t.LastEnd
-	if t.FirstTime != h.FirstTime || t.FirstEnd != h.FirstEnd || t.LastEnd != h.LastEnd {
-		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 40,
-			Reason: fmt.Sprintf("block %d: times in the header do not match its records", h.Number)})
 	}
 }
 

@@ -121,3 +121,26 @@ func TestNumbersThatDoNotFollowAreNotPlain(t *testing.T) {
 		}
 	}
 }
+
+// TestRecordsBeforeWhatCannotBeReadAreThere has a block that ends with an item that is not understood: the records before
+// it are shown by cat, and their numbers are not missing.
+func TestRecordsBeforeWhatCannotBeReadAreThere(t *testing.T) {
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	note := func(b *trailtest.Builder) {
+		b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch, Text: "a note"})
+	}
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	note(b)
+	note(b)
+	b.Item(trail.KindStatement, []byte{77}) // of a session that is not defined
+	s.Write(t, b)
+	b = trailtest.NewBuilder(trailtest.Epoch)
+	note(b)
+	s.Write(t, b)
+	r := verified(t, dir)
+	if len(r.Problems) != 1 || !says(r, "block 1: byte .* statement: ends too early") || r.Records != 3 {
+		t.Errorf("%d records, %v", r.Records, r.Problems)
+	}
+}

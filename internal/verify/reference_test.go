@@ -1,0 +1,1005 @@
+// Compares this program with the reference reader of the format.
+
+package verify
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/pg-steno/pg_steno/internal/render"
+	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
+)
+
+// The reference reader, format/reference/read.py, was written from FORMAT.md. It and
+// this program must find the same records and the same problems: in the golden trails,
+// in random ones, and in both when they have been tampered with.
+//
+// A run does the same each time; another seed makes other trails:
+//
+//	STENO_REFERENCE=2000 STENO_REFERENCE_SEED=$RANDOM go test ./internal/verify -run Reference -v
+
+const referencePackages = "python3 python3-lz4 python3-xxhash python3-cryptography"
+
+// referencePython is a Python that has what read.py needs.
+func referencePython(t *testing.T) string {
+	t.Helper()
+	candidates := []string{os.Getenv("STENO_PYTHON"), "python3", "/usr/bin/python3"}
+	for _, python := range candidates {
+		if python != "" && exec.Command(python, "-c", "import lz4.block, xxhash, cryptography").Run() == nil {
+			return python
+		}
+	}
+	t.Fatalf("no Python with lz4, xxhash and cryptography: run scripts/setup --test, or install Debian's packages %s; "+
+		"or set STENO_PYTHON to a Python that has these modules", referencePackages)
+	return ""
+}
+
+func referenceReader(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs("../../format/reference/read.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Files that the test itself has read make go test forget a result when they change.
+	for _, name := range []string{path, filepath.Join(filepath.Dir(path), "..", "records.def")} {
+		if _, err := os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+// answer is what the reference reader says of one trail.
+type answer struct {
+	lines []string
+	code  int
+}
+
+// ask has the reference reader read trails, one after the other, in one process.
+func ask(t *testing.T, dirs []string, options ...string) []answer {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), referencePython(t), append([]string{referenceReader(t), "--many"}, options...)...)
+	c.Stdin = strings.NewReader(strings.Join(dirs, "\n") + "\n")
+	var said bytes.Buffer
+	c.Stderr = &said
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("read.py %v: %v\n%s", options, err, said.String())
+	}
+	answers := []answer{{}}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		last := &answers[len(answers)-1]
+		end := struct{ End *int }{}
+		if strings.HasPrefix(lines.Text(), `{"end":`) && json.Unmarshal(lines.Bytes(), &end) == nil && end.End != nil {
+			last.code = *end.End
+			answers = append(answers, answer{})
+			continue
+		}
+		last.lines = append(last.lines, lines.Text())
+	}
+	if len(answers) != len(dirs)+1 {
+		t.Fatalf("read.py %v: answers of %d trails, not %d\n%s", options, len(answers)-1, len(dirs), said.String())
+	}
+	return answers[:len(dirs)]
+}
+
+// object is an object of JSON. Of a name that is there twice, the first one counts.
+type object []field
+
+type field struct {
+	name  string
+	value any
+}
+
+func (o object) get(name string) any {
+	for _, f := range o {
+		if f.name == name {
+			return f.value
+		}
+	}
+	return nil
+}
+
+func parse(t *testing.T, line string) object {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(line))
+	d.UseNumber()
+	value, err := parseValue(d)
+	if err != nil {
+		t.Fatalf("%v: %s", err, line)
+	}
+	return value.(object)
+}
+
+func parseValue(d *json.Decoder) (any, error) {
+	token, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token {
+	case json.Delim('{'):
+		o := object{}
+		for d.More() {
+			name, err := d.Token()
+			if err != nil {
+				return nil, err
+			}
+			value, err := parseValue(d)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.ContainsFunc(o, func(f field) bool { return f.name == name }) {
+				o = append(o, field{name.(string), value})
+			}
+		}
+		_, err = d.Token()
+		return o, err
+	case json.Delim('['):
+		list := []any{}
+		for d.More() {
+			value, err := parseValue(d)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, value)
+		}
+		_, err = d.Token()
+		return list, err
+	}
+	return token, nil
+}
+
+// shown are the lines of a trail that steno cat --format json prints.
+func shown(t *testing.T, tr *trail.Trail) (lines []string) {
+	t.Helper()
+	index := tr.Index()
+	options := render.Options{Servers: index.Servers()}
+	err := index.Merge(context.Background(), trail.MergeOptions{
+		Since: trail.MinTime, Until: trail.MaxTime, Rollbacks: true,
+		NewFormatter: func() trail.Formatter { return everything{render.New(render.JSON, options)} },
+		Warn:         func(error) {},
+	}, func(line []byte) error {
+		lines = append(lines, strings.TrimSuffix(string(line), "\n"))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// everything is a formatter of all records.
+type everything struct{ render.Renderer }
+
+func (everything) Keep(*trail.Record) bool { return true }
+
+// Problems of both readers in one form: what the reference reader says of them, as
+// FORMAT.md lists the classes.
+type defect struct {
+	class string
+	// Where it is; nothing of this for problems of sessions.
+	stream, segment uint64
+	offset          int64
+	// A session, and numbers of its records.
+	session     string
+	first, last uint64
+}
+
+func (f defect) String() string {
+	if f.session != "" {
+		return fmt.Sprintf("%s: session %s, records %d to %d", f.class, f.session, f.first, f.last)
+	}
+	return fmt.Sprintf("%s: stream %d, segment %d, offset %d", f.class, f.stream, f.segment, f.offset)
+}
+
+// classes are the classes of what this program says, and where in a block or a segment
+// header what it names is.
+var classes = []struct {
+	what  string
+	class string
+	at    int64
+}{
+	{`^unfinished .*; everything before it counts$`, "torn", 0},
+	{`^(unfinished .*, although segments follow|block \d+ is incomplete: .*)$`, "damaged", 0},
+	{`^(no block starts here|block header is incomplete|not a segment of a trail|segment header is incomplete)`, "damaged", 0},
+	{`^block header states a length`, "damaged", 4},
+	{`^payload of \d+ bytes takes`, "damaged", 8},
+	{`^payload of \d+ bytes before compression`, "damaged", 12},
+	{`^checksum of the block header`, "damaged", 104},
+	{`^checksum of the payload`, "damaged", 112},
+	{`^segment header states a length`, "damaged", 10},
+	{`^checksum of the segment header does`, "damaged", 120},
+	{`^checksum of the segment header's key part`, "damaged", 200},
+	{`^format version is`, "unreadable", 8},
+	{`^segment has flags`, "unreadable", 12},
+	{`^block has flags`, "unreadable", 7},
+	{`^codec \d+, which`, "unreadable", 6},
+	{`^system identifier is`, "foreign", 16},
+	{`^header says that this is stream`, "number", 24},
+	{`^header says that this is segment`, "number", 32},
+	{`^segment begins with block`, "number", 48},
+	{`^segment begins with record`, "number", 56},
+	{`^found block`, "number", 24},
+	{`^block \d+ begins with record`, "number", 32},
+	{`^(the first segment says that blocks precede it|chain is broken: the segment)`, "chain", 64},
+	{`^chain is broken: block`, "chain", 72},
+	{`^block and segment are not both encrypted`, "content", 7},
+	{`^encrypted payload of \d+ bytes is too short`, "content", 8},
+	{`^(uncompressed payload|payload of \d+ bytes cannot|payload is \d+ bytes long after)`, "content", 12},
+	{`^(payload cannot be decompressed|payload cannot be decrypted)`, "content", 112},
+	{`^data key of the segment cannot be decrypted`, "content", 136},
+	{`^block has \d+ records`, "content", 16},
+	{`^block \d+: times in the header`, "content", 40},
+	{`^block \d+: (the index|index)`, "index", 0},
+	{`^block \d+: seal does not`, "seal", 0},
+	{`^block \d+: `, "content", 0},
+	{`^stream \d+: \d+ more seals have the same error`, "seal", 0},
+	{`^(seal of |block \d+ is not the one that was sealed)`, "seal", 0},
+}
+
+var (
+	classOf     []*regexp.Regexp
+	ofSession   = regexp.MustCompile(`^session ([0-9a-f]+\.[0-9a-f]+): (records? (\d+)(?: to (\d+))? (?:is|are) |a gap record says that |record (\d+) (?:has|lacks) |\d+ (?:of \d+ )?bytes of )(.*)`)
+	ofSegments  = regexp.MustCompile(`^segments? (\d+)(?: to \d+)? (?:is|are) missing`)
+	ofStreams   = regexp.MustCompile(`^streams? (\d+)(?: to \d+)? (?:is|are) missing`)
+	inASegment  = regexp.MustCompile(`/(\d+)/(\d{10})\.steno$`)
+	endOfStream = regexp.MustCompile(`/(\d+)$`)
+)
+
+func init() {
+	for _, c := range classes {
+		classOf = append(classOf, regexp.MustCompile(c.what))
+	}
+}
+
+// number is one that a regular expression has found.
+func number(s string) uint64 {
+	n, _ := strconv.ParseUint(s, 10, 64)
+	return n
+}
+
+// classify brings a problem into the form of both readers.
+func classify(t *testing.T, p Problem) (f defect, ok bool) {
+	t.Helper()
+	if m := ofSession.FindStringSubmatch(p.What); m != nil {
+		f.session, f.class = m[1], "session"
+		switch {
+		case strings.Contains(p.What, "data parts"):
+			f.class, f.first, f.last = "parts", number(m[5]), number(m[5])
+		case strings.HasPrefix(m[6], "missing"):
+			f.first, f.last = number(m[3]), number(cmp.Or(m[4], m[3]))
+		}
+		return f, true
+	}
+	if m := ofStreams.FindStringSubmatch(p.What); m != nil {
+		return defect{class: "missing", stream: number(m[1])}, true
+	}
+	if m := inASegment.FindStringSubmatch(p.File); m != nil {
+		f.stream, f.segment = number(m[1]), number(m[2])
+	} else if m := endOfStream.FindStringSubmatch(p.File); m != nil {
+		f.stream = number(m[1])
+	}
+	if m := ofSegments.FindStringSubmatch(p.What); m != nil {
+		f.class, f.segment = "missing", number(m[1])
+		return f, true
+	}
+	for i, one := range classOf {
+		if !one.MatchString(p.What) {
+			continue
+		}
+		f.class = classes[i].class
+		if p.Offset != nil {
+			f.offset = *p.Offset - classes[i].at
+		}
+		return f, true
+	}
+	return f, false
+}
+
+// found are the problems, and the unfinished writes, that this program finds in a trail.
+func found(t *testing.T, r *Report) map[defect]bool {
+	t.Helper()
+	all := map[defect]bool{}
+	for _, p := range slices.Concat(r.Problems, r.Warnings) {
+		f, ok := classify(t, p)
+		if slices.ContainsFunc(r.Warnings, func(w Problem) bool { return w == p }) && f.class != "torn" {
+			continue
+		}
+		if !ok {
+			t.Errorf("of no class: %q", p.What)
+		}
+		all[f] = true
+	}
+	return tidy(all)
+}
+
+// tidy leaves out what follows from something else: who changes a block's payload or
+// number breaks the chain there, too, and the seals behind are of other blocks. This
+// program tells of one wrong seal of a stream.
+func tidy(all map[defect]bool) map[defect]bool {
+	tidied := map[defect]bool{}
+	for f := range all {
+		damaged, number := f, f
+		damaged.class, number.class = "damaged", "number"
+		switch {
+		case f.class == "chain" && (all[damaged] || all[number]):
+		case f.class == "seal" && slices.ContainsFunc(slices.Collect(maps.Keys(all)), func(o defect) bool {
+			return o.session == "" && o.stream == f.stream && o.class != "seal" && o.class != "index"
+		}):
+		case f.class == "unreadable" && all[defect{class: "damaged", stream: f.stream, segment: f.segment}]: // the key is in the header
+		case f.class == "seal":
+			tidied[defect{class: f.class, stream: f.stream}] = true
+		default:
+			tidied[f] = true
+		}
+	}
+	return tidied
+}
+
+// foundByReference are those that the reference reader finds.
+func foundByReference(t *testing.T, a answer) map[defect]bool {
+	t.Helper()
+	if len(a.lines) != 1 {
+		t.Fatalf("%d lines instead of one object", len(a.lines))
+	}
+	var said struct {
+		Problems, Notes, Unreadable []struct {
+			Class           string
+			Stream, Segment uint64
+			Offset          int64
+			Session, What   string
+			First, Last     uint64
+		}
+	}
+	if err := json.Unmarshal([]byte(a.lines[0]), &said); err != nil {
+		t.Fatal(err)
+	}
+	all := map[defect]bool{}
+	for _, p := range slices.Concat(said.Problems, said.Notes, said.Unreadable) {
+		switch {
+		case strings.Contains(p.What, "which are in data parts"): // this program does not put them together to check them
+		case p.Session != "" && p.Class == "session" && p.What != "missing":
+			all[defect{class: p.Class, session: p.Session}] = true
+		case p.Session != "":
+			all[defect{class: p.Class, session: p.Session, first: p.First, last: p.Last}] = true
+		case p.Class != "parts":
+			all[defect{class: p.Class, stream: p.Stream, segment: p.Segment, offset: p.Offset}] = true
+		}
+	}
+	return tidy(all)
+}
+
+// compare has both readers read trails, and compares what they find.
+func compare(t *testing.T, dirs []string, open func(dir string) (*trail.Trail, error), options ...string) {
+	t.Helper()
+	var records, problems []answer
+	var both sync.WaitGroup
+	both.Go(func() { records = ask(t, dirs, options...) })
+	both.Go(func() { problems = ask(t, dirs, append([]string{"--verify"}, options...)...) })
+	both.Wait()
+	for i, dir := range dirs {
+		failed := false
+		fail := func(format string, args ...any) {
+			t.Errorf(filepath.Base(dir)+": "+format, args...)
+			failed = true
+		}
+		tr, err := open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Trail(context.Background(), tr, nil, Checks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs := found(t, r), foundByReference(t, problems[i])
+		for _, line := range records[i].lines { // a sum of such numbers has more than 64 bits
+			if o := parse(t, line); number(fmt.Sprint(o.get("seq"))) > 1<<62 {
+				forget := func(f defect, _ bool) bool { return f.session == o.get("session") }
+				maps.DeleteFunc(ours, forget)
+				maps.DeleteFunc(theirs, forget)
+			}
+		}
+		if want, got := shown(t, tr), records[i].lines; !sameRecords(t, want, got, unsure(ours), fail) {
+			fail("%d records, %d by the reference reader", len(want), len(got))
+		}
+		if r.MoreProblems > 0 { // not all are listed
+			maps.DeleteFunc(theirs, func(f defect, _ bool) bool { return !ours[f] })
+		}
+		for f := range ours {
+			if !theirs[f] {
+				fail("the reference reader does not find %s", f)
+			}
+		}
+		for f := range theirs {
+			if !ours[f] {
+				fail("only the reference reader finds %s", f)
+			}
+		}
+		if failed {
+			for _, p := range slices.Concat(r.Problems, r.Warnings) {
+				t.Logf("%s: %v %s", p.File, p.Offset, p.What)
+			}
+			t.Logf("%s: %v", dir, problems[i].lines)
+			if keep := os.Getenv("STENO_REFERENCE_KEEP"); keep != "" {
+				if err := os.CopyFS(filepath.Join(keep, filepath.Base(dir)), os.DirFS(dir)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+}
+
+// unsure are the fields of records about which nothing is certain in a trail with some
+// problems: of several data parts of one record, any may be the right ones; and a
+// malformed record of the end of a transaction may count or not.
+func unsure(problems map[defect]bool) (names []string) {
+	for f := range problems {
+		switch f.class {
+		case "parts":
+			names = append(names, "text", "message", "params", "relations", "objects", "extra")
+		case "content":
+			names = append(names, "rolled_back")
+		}
+	}
+	return names
+}
+
+func without(o object, names []string) object {
+	return slices.DeleteFunc(o, func(f field) bool { return slices.Contains(names, f.name) })
+}
+
+// sameRecords says whether both have the same records in the same order, without some
+// fields. What is different is reported.
+func sameRecords(t *testing.T, want, got, leftOut []string, fail func(string, ...any)) bool {
+	t.Helper()
+	differences := 0
+	want, got = settled(t, want), settled(t, got)
+	for i := range min(len(want), len(got)) {
+		if ours, theirs := without(parse(t, want[i]), leftOut), without(parse(t, got[i]), leftOut); !reflect.DeepEqual(ours, theirs) && differences < 3 {
+			differences++
+			fail("record %d: %s\nby the reference reader: %s", i, want[i], got[i])
+		}
+	}
+	return len(want) == len(got)
+}
+
+// settled has records in one order: cat shows those of the same microsecond, session and
+// number in any, and what is in a block whose header does not state the right times where
+// that block is.
+func settled(t *testing.T, lines []string) []string {
+	t.Helper()
+	type keyed struct {
+		line, key string
+		place     object
+	}
+	all := make([]keyed, len(lines))
+	for i, line := range lines {
+		o := parse(t, line)
+		all[i] = keyed{line, fmt.Sprint(o.get("time"), o.get("session"), o.get("seq")), o}
+	}
+	slices.SortStableFunc(all, func(a, b keyed) int { return cmp.Or(cmp.Compare(a.key, b.key), comparePlaces(a.place, b.place)) })
+	for i := range all {
+		lines[i] = all[i].line
+	}
+	return lines
+}
+
+func comparePlaces(a, b object) int {
+	for _, name := range []string{"stream", "segment", "block"} {
+		if c := cmp.Compare(number(fmt.Sprint(a.get(name))), number(fmt.Sprint(b.get(name)))); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// TestReferenceReaderReadsGoldenTrails compares it with what the golden trails must say,
+// and with this reader.
+func TestReferenceReaderReadsGoldenTrails(t *testing.T) {
+	golden := trailtest.Golden(t)
+	expected, err := filepath.Glob(golden + "/*.expected")
+	if err != nil || len(expected) < 17 {
+		t.Fatal(err, len(expected))
+	}
+	keyFile := filepath.Join(golden, "encrypted.keys")
+	if err := os.Chmod(keyFile, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	for _, path := range expected {
+		dirs = append(dirs, strings.TrimSuffix(path, ".expected"))
+	}
+	for i, a := range ask(t, dirs, "--golden", "--encryption-key-file", keyFile) {
+		want, err := os.ReadFile(expected[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(a.lines, "\n") + "\n"; got != string(want) || a.code != 0 {
+			t.Errorf("%s: code %d, %s\nwant %s", dirs[i], a.code, got, want)
+		}
+	}
+	compare(t, dirs, openWith(readKeys(t, keyFile)), "--encryption-key-file", keyFile)
+}
+
+// readKeys reads the keys of encrypted trails.
+func readKeys(t *testing.T, path string) *trail.Keys {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys [][trail.KeySize]byte
+	for line := range strings.FieldsSeq(string(text)) {
+		key, err := hex.DecodeString(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, [trail.KeySize]byte(key))
+	}
+	return trail.NewKeys(func() ([][trail.KeySize]byte, error) { return keys, nil })
+}
+
+func openWith(keys *trail.Keys) func(string) (*trail.Trail, error) {
+	return func(dir string) (*trail.Trail, error) { return trail.OpenEncrypted(dir, keys) }
+}
+
+// TestReferenceReaderFindsFaultsOfGoldenTrails compares what it finds in those that have a fault.
+func TestReferenceReaderFindsFaultsOfGoldenTrails(t *testing.T) {
+	expected, err := filepath.Glob(trailtest.Golden(t) + "/damaged/*.expected")
+	if err != nil || len(expected) < 12 {
+		t.Fatal(err, len(expected))
+	}
+	var dirs []string
+	for _, path := range expected {
+		dirs = append(dirs, strings.TrimSuffix(path, ".expected"))
+	}
+	for i, a := range ask(t, dirs, "--verify") {
+		line, err := os.ReadFile(expected[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want struct {
+			Fault           string
+			Stream, Segment uint64
+			Offset          int64
+		}
+		if err := json.Unmarshal(line, &want); err != nil {
+			t.Fatal(err)
+		}
+		if got := foundByReference(t, a); !got[defect{class: want.Fault, stream: want.Stream, segment: want.Segment, offset: want.Offset}] {
+			t.Errorf("%s: %v, want %v", dirs[i], got, want)
+		}
+		if code := map[bool]int{true: 0, false: 1}[want.Fault == "torn"]; a.code != code {
+			t.Errorf("%s: code %d, want %d", dirs[i], a.code, code)
+		}
+	}
+	compare(t, dirs, trail.Open)
+}
+
+// referenceRuns is how many trails a test makes, and its random numbers.
+func referenceRuns(t *testing.T, usual int) (int, *rand.Rand) {
+	t.Helper()
+	if s := os.Getenv("STENO_REFERENCE"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			t.Fatalf("STENO_REFERENCE=%s", s)
+		}
+		usual = n
+	}
+	seed := number(os.Getenv("STENO_REFERENCE_SEED"))
+	return usual, rand.New(rand.NewPCG(seed, 1))
+}
+
+// TestReferenceReaderFindsTampering compares what both find in a server's trail, and in
+// golden trails, that were altered at random places.
+func TestReferenceReaderFindsTampering(t *testing.T) {
+	n, r := referenceRuns(t, 80)
+	golden := trailtest.Golden(t)
+	sealed := newSuite(t).original
+	var others []files
+	for _, name := range []string{"streams", "index", "runs", "seals", "lz4", "encrypted", "empty", "parts"} {
+		others = append(others, readFiles(t, filepath.Join(golden, name)))
+	}
+	keyFile := filepath.Join(golden, "encrypted.keys")
+	if err := os.Chmod(keyFile, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var dirs []string
+	for i := range n {
+		var f files
+		var how string
+		if one := bytewise[r.IntN(len(bytewise))]; i%10 == 0 {
+			f, how = one.alter(r, sealed.clone()), one.name
+		} else {
+			f, how = spoil(r, others[r.IntN(len(others))].clone()), "spoiled"
+		}
+		to := filepath.Join(dir, fmt.Sprintf("%d %s", i, how))
+		f.write(t, to)
+		dirs = append(dirs, to)
+	}
+	compare(t, dirs, openWith(readKeys(t, keyFile)), "--encryption-key-file", keyFile)
+}
+
+// spoil alters a trail in a few random places.
+func spoil(r *rand.Rand, f files) files {
+	for range 1 + r.IntN(3) {
+		stream := pickKey(r, f)
+		segment := pickKey(r, f[stream])
+		data := f[stream][segment]
+		at := r.IntN(len(data) + 1)
+		n := min(1+r.IntN(200), len(data)-at)
+		switch r.IntN(8) {
+		case 0:
+			if at < len(data) {
+				data[at] ^= 1 << r.IntN(8)
+			}
+		case 1:
+			data = data[:at]
+		case 2:
+			data = slices.Delete(data, at, at+n)
+		case 3:
+			data = slices.Insert(data, at, slices.Clone(data[at:at+n])...)
+		case 4:
+			clear(data[at : at+n])
+		case 5:
+			data = append(data, make([]byte, r.IntN(600))...)
+		case 6:
+			clear(data[at:])
+		case 7:
+			if len(f[stream]) > 1 {
+				delete(f[stream], segment)
+				continue
+			}
+		}
+		f[stream][segment] = data
+	}
+	return f
+}
+
+func pickKey[K cmp.Ordered, V any](r *rand.Rand, m map[K]V) K {
+	keys := slices.Sorted(maps.Keys(m))
+	return keys[r.IntN(len(keys))]
+}
+
+// TestReferenceReaderReadsForgedPayloads compares what both make of payloads of golden
+// trails that were altered at random places, with checksums and chain made right again.
+func TestReferenceReaderReadsForgedPayloads(t *testing.T) {
+	n, r := referenceRuns(t, 60)
+	golden := trailtest.Golden(t)
+	var all []files
+	for _, name := range []string{
+		"kinds", "fields", "values", "objects", "columns", "transactions", "endings", "index", "runs", "similar", "streams", "parts", "later", "seals",
+	} {
+		all = append(all, readFiles(t, filepath.Join(golden, name)))
+	}
+	dir := t.TempDir()
+	var dirs []string
+	for i := range n {
+		f := all[r.IntN(len(all))].clone()
+		stream := pickKey(r, f)
+		for segment := range f[stream] {
+			f[stream][segment] = forgePayloads(r, f[stream][segment])
+		}
+		to := filepath.Join(dir, strconv.Itoa(i))
+		f.write(t, to)
+		dirs = append(dirs, to)
+	}
+	compare(t, dirs, trail.Open)
+}
+
+// forgePayloads alters the payloads of a segment's blocks, and makes all else right, as
+// far as the segment goes.
+func forgePayloads(r *rand.Rand, segment []byte) []byte {
+	at := blocks(segment)
+	out := slices.Clone(segment[:trail.SegmentHeaderSize])
+	chain := sha256.Sum256(out)
+	for i := range len(at) - 1 {
+		header, payload := slices.Clone(segment[at[i]:at[i]+trail.BlockHeaderSize]), slices.Clone(segment[at[i]+trail.BlockHeaderSize:at[i+1]])
+		if len(payload) > 0 && trail.Codec(header[6]) == trail.CodecNone {
+			for range 1 + r.IntN(3) {
+				alterPayload(r, payload)
+			}
+		}
+		out = append(out, chained(header, payload, &chain)...)
+	}
+	return out
+}
+
+// alterPayload changes a byte to another one, or to one that is near it.
+func alterPayload(r *rand.Rand, payload []byte) {
+	p := &payload[r.IntN(len(payload))]
+	switch r.IntN(3) {
+	case 0:
+		*p = byte(r.Uint32())
+	case 1:
+		*p++
+	default:
+		*p ^= 1 << r.IntN(8)
+	}
+}
+
+// chained makes a block of a header and a stored payload, and advances the chain.
+func chained(header, payload []byte, chain *[32]byte) []byte {
+	le := binary.LittleEndian
+	le.PutUint32(header[8:], uint32(len(payload)))
+	le.PutUint64(header[64:], xxhash.Sum64(payload))
+	sum := sha256.New()
+	sum.Write(chain[:])
+	sum.Write(header[:72])
+	sum.Write(payload)
+	sum.Sum(chain[:0])
+	copy(header[72:], chain[:])
+	trailtest.SealHeader(header)
+	return append(header, payload...)
+}
+
+// TestReferenceReaderReadsRandomTrails compares what both make of random records and runs.
+func TestReferenceReaderReadsRandomTrails(t *testing.T) {
+	n, r := referenceRuns(t, 40)
+	dir := t.TempDir()
+	var dirs []string
+	for i := range n {
+		to := filepath.Join(dir, strconv.Itoa(i))
+		randomTrail(t, r, to)
+		f := readFiles(t, to)
+		countRecords(t, f)
+		f.write(t, to)
+		dirs = append(dirs, to)
+	}
+	compare(t, dirs, trail.Open)
+}
+
+// randomSession is a session, and the ID of its transaction.
+type randomSession struct {
+	*trailtest.Session
+	seq, xid, ended uint64
+}
+
+// randomTrail writes a trail of one or two streams, each with sessions of its own.
+func randomTrail(t *testing.T, r *rand.Rand, dir string) {
+	t.Helper()
+	at := int64(trailtest.Epoch)
+	for number := range 1 + r.IntN(2) {
+		var sessions []*randomSession
+		for pid := range 1 + r.IntN(3) {
+			s := trailtest.NewSession(trailtest.Epoch, uint32(100*(number+1)+pid), trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+			sessions = append(sessions, &randomSession{Session: s, xid: 1})
+		}
+		s := trailtest.NewStream(t, dir, uint32(number))
+		for range 1 + r.IntN(3) {
+			for range r.IntN(4) {
+				if r.IntN(4) == 0 {
+					s.Raw(t, runsBlock(r, s))
+					continue
+				}
+				s.Codec = trail.Codec(r.IntN(2))
+				b := trailtest.NewBuilder(at)
+				for range 1 + r.IntN(12) {
+					at += r.Int64N(3_000_000) - 500_000
+					randomRecord(r, b, sessions[r.IntN(len(sessions))], at)
+				}
+				s.Write(t, b)
+			}
+			s.Rotate(t, at)
+		}
+	}
+}
+
+// runsBlock is the next block of a stream, of random runs: some of them are malformed.
+// Its header does not say right how many records it has: see countRecords.
+func runsBlock(r *rand.Rand, s *trailtest.Stream) []byte {
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Payload = trailtest.Runs(r)
+	return s.Finish(b)
+}
+
+// countRecords makes the numbers of records in headers right, as far as payloads can be
+// read, and checksums and chain with them.
+func countRecords(t *testing.T, f files) {
+	t.Helper()
+	le := binary.LittleEndian
+	for _, segments := range f {
+		record, chain := uint64(1), [32]byte{}
+		for _, n := range slices.Sorted(maps.Keys(segments)) {
+			segment := segments[n]
+			at := blocks(segment)
+			out := slices.Clone(segment[:trail.SegmentHeaderSize])
+			le.PutUint64(out[56:], record)
+			copy(out[64:], chain[:])
+			trailtest.SealSegment(out)
+			chain = sha256.Sum256(out)
+			for i := range len(at) - 1 {
+				b := &trail.Block{Image: segment[at[i]:at[i+1]]}
+				if err := b.Load(); err != nil {
+					t.Fatal(err)
+				}
+				count, one := 0, trail.Record{}
+				for b.Next(&one) == nil {
+					if one.Kind != trail.KindData {
+						count++
+					}
+				}
+				header := slices.Clone(b.Image[:trail.BlockHeaderSize])
+				le.PutUint32(header[16:], uint32(count))
+				le.PutUint64(header[32:], record)
+				record += uint64(count)
+				out = append(out, chained(header, b.Image[trail.BlockHeaderSize:], &chain)...)
+			}
+			if len(at) == 1 { // the hash of the last block is that of before
+				copy(chain[:], out[64:96])
+			}
+			segments[n] = out
+		}
+	}
+}
+
+// randomRecord adds a record with some of the fields, and perhaps data parts before it.
+func randomRecord(r *rand.Rand, b *trailtest.Builder, session *randomSession, at int64) {
+	kinds := []trail.Kind{
+		trail.KindStatement, trail.KindStatement, trail.KindStatement, trail.KindStatement, trail.KindStart, trail.KindConnect, trail.KindTransaction,
+		trail.KindSetting, trail.KindNote, trail.KindGap, trail.KindServer, trail.KindSubtransaction, 37,
+	}
+	one := &trailtest.Record{Kind: kinds[r.IntN(len(kinds))], Session: session.Session, Time: at}
+	maybe := func(set func()) {
+		if r.IntN(3) == 0 {
+			set()
+		}
+	}
+	maybe(func() { one.Text = pickText(r) })
+	maybe(func() { one.Rows = r.Uint64N(1000) })
+	maybe(func() { one.Duration = r.Uint64N(1 << 40) })
+	maybe(func() { one.Depth, one.Substatement = r.Uint64N(3), r.Uint64N(4) })
+	maybe(func() {
+		one.Outcome, one.SQLState, one.Message = trail.Outcome(r.IntN(5)), "22012", pickText(r)
+	})
+	maybe(func() { one.Extra = []string{"event", pickText(r), "", "x"} })
+	maybe(func() { one.Audited = trail.Audited(r.Uint32()) })
+	maybe(func() { one.Shape = randomShape(r) })
+	if one.Shape != nil && len(one.Shape.Params) > 0 {
+		one.Values, one.Nulls = randomValues(r, one.Shape.Params)
+	}
+	switch one.Kind {
+	case trail.KindTransaction:
+		one.XID, one.Extra, one.Values, one.Nulls = session.xid, nil, nil, nil
+		if r.IntN(3) > 0 {
+			one.Outcome = trail.Outcome(r.IntN(2))
+		}
+	case trail.KindSubtransaction: // of records between those of the one before and this one
+		last := session.seq
+		first := session.ended + 1 + r.Uint64N(last+1-min(last, session.ended))
+		one.XID, one.Outcome, one.Values, one.Nulls = session.xid, trail.OutcomeError, nil, nil
+		one.Extra = []string{
+			"first_seq", fmt.Sprint(first), "last_seq", fmt.Sprint(last),
+			"after_statement", fmt.Sprint(r.Uint64N(last + 1)), "after_substatement", fmt.Sprint(r.IntN(3)),
+		}
+		session.ended = last
+	default:
+		maybe(func() { one.XID = session.xid })
+	}
+	if slices.Contains([]trail.Kind{trail.KindStatement, trail.KindStart, trail.KindNote, 37}, one.Kind) && r.IntN(6) == 0 {
+		addParts(r, b, one, session.seq+1)
+	}
+	b.Add(one)
+	session.seq = one.Seq
+	if one.Kind == trail.KindTransaction {
+		session.xid++
+	}
+}
+
+// addParts adds data parts of a record, before it.
+func addParts(r *rand.Rand, b *trailtest.Builder, one *trailtest.Record, seq uint64) {
+	for range 1 + r.IntN(3) {
+		kind := trail.PartKind(2 * r.IntN(2)) // text or message
+		part := pickText(r)
+		b.Data(one.Session, seq, kind, part)
+		one.Parts[kind] += uint64(len(part))
+	}
+}
+
+func pickText(r *rand.Rand) string {
+	texts := []string{"SELECT 1", "", "UPDATE t SET a = 'é'", "\xff\xfe", "a\ufffdb", "\x1b[31m\u202e", "line\nline", "😀 \u2028"}
+	return texts[r.IntN(len(texts))]
+}
+
+func randomShape(r *rand.Rand) *trailtest.Shape {
+	s := &trailtest.Shape{Class: trail.Class(r.IntN(13)), QueryID: r.Uint64() >> r.IntN(64), Command: pickText(r)}
+	for range r.IntN(3) {
+		s.Relations = append(s.Relations, trailtest.Relation{Type: trail.RelationType(r.IntN(10)), Access: trail.Access(r.Uint64() >> (32 + r.IntN(32))), Name: pickText(r)})
+	}
+	if r.IntN(2) == 0 {
+		for i := range s.Relations {
+			s.Relations[i].Columns = []trailtest.Column{{Access: trail.Access(r.IntN(8)), Name: "a"}, {Access: trail.Access(r.IntN(8)), Name: pickText(r)}}
+			s.Relations[i].Via = r.IntN(len(s.Relations) + 1)
+		}
+	}
+	for range r.IntN(3) {
+		s.Params = append(s.Params, trail.ParamType{OID: r.Uint64N(3000), Repr: trail.Repr(r.IntN(int(trail.ReprChar) + 1))})
+	}
+	for range r.IntN(2) {
+		s.Objects = append(s.Objects, trailtest.Object{Action: trail.Action(r.IntN(7)), Type: []string{"table", "role"}[r.IntN(2)], Name: pickText(r), To: pickText(r)})
+	}
+	return s
+}
+
+// fixedWidths are those of representations; the others are strings.
+var fixedWidths = map[trail.Repr]int{
+	trail.ReprNone: 0, trail.ReprBool: 1, trail.ReprInt2: 2, trail.ReprInt4: 4, trail.ReprInt8: 8, trail.ReprFloat4: 4, trail.ReprFloat8: 8, trail.ReprOID: 4,
+	trail.ReprUUID: 16, trail.ReprDate: 4, trail.ReprTime: 8, trail.ReprTimetz: 12, trail.ReprTimestamp: 8, trail.ReprTimestamptz: 8,
+	trail.ReprInterval: 16, trail.ReprChar: 1,
+}
+
+// randomValues are values of parameters, some of which are NULL. Most are what a server has.
+func randomValues(r *rand.Rand, params []trail.ParamType) (values, nulls []byte) {
+	values, nulls = []byte{}, make([]byte, (len(params)+7)/8)
+	for i, p := range params {
+		if r.IntN(5) == 0 {
+			nulls[i/8] |= 1 << (i % 8)
+			continue
+		}
+		width, fixed := fixedWidths[p.Repr]
+		if fixed {
+			value := make([]byte, width)
+			fill(r, value[:min(width, 1+r.IntN(8))])
+			if p.Repr == trail.ReprTime || p.Repr == trail.ReprTimetz { // there are no others
+				binary.LittleEndian.PutUint64(value, r.Uint64N(86_400_000_001))
+			}
+			values = append(values, value...)
+			continue
+		}
+		value := randomString(r, p.Repr)
+		values = append(binary.AppendUvarint(values, uint64(len(value))), value...)
+	}
+	if !slices.ContainsFunc(nulls, func(b byte) bool { return b != 0 }) {
+		nulls = nil
+	}
+	return values, nulls
+}
+
+func randomString(r *rand.Rand, repr trail.Repr) []byte {
+	switch repr {
+	case trail.ReprNumeric:
+		value := make([]byte, 2*(1+r.IntN(6)))
+		fill(r, value[:2])
+		for i := 2; i < len(value); i += 2 {
+			binary.LittleEndian.PutUint16(value[i:], uint16(r.IntN(10000)))
+		}
+		return value
+	case trail.ReprInet, trail.ReprCidr:
+		value := append([]byte{2, byte(r.IntN(33))}, make([]byte, 4)...)
+		if r.IntN(2) == 0 {
+			value = append([]byte{3, byte(r.IntN(129))}, make([]byte, 16)...)
+		}
+		for i := range value[2:] {
+			if r.IntN(2) == 0 {
+				value[2+i] = byte(r.Uint32())
+			}
+		}
+		return value
+	}
+	return []byte(pickText(r))
+}
