@@ -1719,6 +1719,8 @@ def shown_record(trail: Trail, record: Record, origins: List[Origin]) -> Dict[st
         shown['text'] = convert(record.text, encoding)
     if record.cut is not None:
         shown['text_bytes'] = record.cut[0]
+        if not zeros(record.cut[1]):
+            shown['text_sha256'] = record.cut[1].hex()
     if shape is not None and shape.parameters and (record.values, record.nulls) != (None, None):
         values = shown_values(record)
         if values or shape.parameters[-1].type:

@@ -63,7 +63,7 @@ var jsonFields = []field{
 	{"text", text, "text of the statement or note. Absent: there is none, as for a [function call without a statement](records.md#function-calls-without-a-statement)", false},
 	{"text_bytes", number, "full length of a text that was truncated, in bytes, in the encoding of the database. Absent: it is complete", false},
 	{"text_sha256", sha256, "SHA-256 of the full text that was truncated, of these bytes, in hexadecimal. Absent: the text is complete, or its hash was not computed. Servers of this release truncate a text only when there is no space for it, and then compute none", false},
-	{"params", node{{"type", "array"}, {"items", node{{"type", []any{"string", "null"}}}}}, "values of the parameters, `$1` first, as PostgreSQL [prints](records.md#parameter-values) them (timestamps with time zone in UTC; a `numeric` with more than 400 zeros that are not stored, as an integer and a power of ten: `1e131068`). `null`: NULL, or a variable of a function that the statement does not use. `\"<not recorded>\"`: the value could not be recorded; `\"<unknown representation>\"`: a newer server has written it in a way that this `steno` does not know. Absent: there are none, or `steno.log_parameter` is off", false},
+	{"params", node{{"type", "array"}, {"items", node{{"type", []any{"string", "null"}}}}}, "values of the parameters, `$1` first, as PostgreSQL [prints](records.md#parameter-values) them (timestamps with time zone in UTC; a `numeric` with more than 400 zeros that are not stored, as an integer and a power of ten: `1e131068`). `null`: NULL, or a variable of a function that the statement does not use; those behind the last one that it uses are left out. `\"<not recorded>\"`: the value could not be recorded; `\"<unknown representation>\"`: a newer server has written it in a way that this `steno` does not know; `\"<damaged value>\"`: PostgreSQL has no such value. Absent: there are none, or `steno.log_parameter` is off", false},
 	{"query_id", signed, "as `pg_stat_statements.queryid`, a signed number of 64 bits: parse it as an integer, not as a double. Absent: it was not computed", false},
 	{"rows", number, "rows returned or changed. Absent: the statement has none, or failed", false},
 	{"duration_us", number, "duration in microseconds; [what it includes](records.md#durations). Absent: it has none, or has not ended", false},
@@ -84,7 +84,7 @@ var jsonFields = []field{
 	{"block", number, "and of the block in the stream", true},
 	{"host", text, "host of the server that recorded it, as the `server` record of its start says. Absent: that record is not in the trail", false},
 	{"cluster_name", text, "`cluster_name` of that server. Absent: it has none, or is not known", false},
-	{"system_identifier", digits, "system identifier of the database cluster, as `pg_control_system()` shows it: the same for a primary and its standbys", false},
+	{"system_identifier", digits, "system identifier of the database cluster, as `pg_control_system()` shows it: the same for a primary and its standbys. Where the header of a segment is damaged, it is that of the next one", false},
 }
 
 // of is its meaning.
