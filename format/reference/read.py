@@ -192,6 +192,9 @@ class SegmentHeader(NamedTuple):
     first_block: int
     first_record: int
     chain: bytes
+    before_first_time: int  # of the segment before: see check_times
+    before_last_end: int
+    last_start: int  # a hint: the segment with the last start of the server
     checksum: int
 
 
@@ -214,7 +217,7 @@ class BlockHeader(NamedTuple):
     checksum: int
 
 
-SEGMENT_FORM = struct.Struct('<8sHHIQIIQqQQ32s24xQ')
+SEGMENT_FORM = struct.Struct('<8sHHIQIIQqQQ32sqqQQ')
 BLOCK_FORM = struct.Struct('<4sHBBIIIIQQqqqQ32sQ')
 SEGMENT_MAGIC, BLOCK_MAGIC = b'STENOSEG', b'SBLK'
 SEGMENT_LENGTHS = {0: 128, 1: 208}  # by the flag for encryption
@@ -1831,12 +1834,14 @@ class StreamCheck:
         self.next_block = self.chain = self.before = None
 
     def check(self, segments: List[Segment]) -> None:
-        previous = 0
+        previous, before = 0, None
         for segment in segments:
             if segment.number > previous + 1:
                 self.check_missing(segment, previous)
-            previous = segment.number
             self.check_header(segment)
+            if before is not None and segment.number == previous + 1:
+                self.check_times(segment, before)
+            previous, before = segment.number, segment
             for block in segment.blocks:
                 if block.after_damage:
                     self.forget()
@@ -1878,6 +1883,22 @@ class StreamCheck:
             report('chain', segment, 0, 'not the hash of the block before')
         self.next_block, self.next_record, self.chain = header.first_block, header.first_record, header.chain
         self.before = hashlib.sha256(segment.head).digest()
+
+    def check_times(self, segment: Segment, before: Segment) -> None:
+        """A header says between which times the records of the segment before are, or 0 and 0: nothing."""
+        header = segment.header
+        if header is None or (header.before_first_time, header.before_last_end) == (0, 0):
+            return
+        own = [block.header for block in before.blocks if block.number < header.first_block]
+        first = min((block.first_time for block in own if block.records), default=(1 << 63) - 1)
+        last = max((block.last_end for block in own if block.records), default=-1 << 63)
+        whole = before.header is not None and not before.gaps and len(own) == len(before.blocks) and \
+            len(own) == header.first_block - before.header.first_block
+        if (header.before_first_time, header.before_last_end) == (first, last):
+            return
+        # of a segment that is not whole, the times of what is left are between these
+        if whole or header.before_first_time > first or header.before_last_end < last:
+            self.trail.report('content', segment, 0, 'not the times of the segment before')
 
     def check_block(self, block: Block) -> None:
         """Each block is compared with what the one before it says, whether that is right or not."""

@@ -239,6 +239,7 @@ var classes = []struct {
 	{`^block has flags`, "unreadable", 7},
 	{`^codec \d+, which`, "unreadable", 6},
 	{`^system identifier is`, "foreign", 16},
+	{`^header says that the records of the segment before`, "content", 96},
 	{`^header says that this is stream`, "number", 24},
 	{`^header says that this is segment`, "number", 32},
 	{`^segment begins with block`, "number", 48},
@@ -824,12 +825,15 @@ func countRecords(t *testing.T, f files) {
 	t.Helper()
 	le := binary.LittleEndian
 	for _, segments := range f {
-		record, chain := uint64(1), [32]byte{}
+		record, chain, before := uint64(1), [32]byte{}, trail.TimeRange{}
 		for _, n := range slices.Sorted(maps.Keys(segments)) {
 			segment := segments[n]
 			at := blocks(segment)
 			out := slices.Clone(segment[:trail.SegmentHeaderSize])
 			le.PutUint64(out[56:], record)
+			le.PutUint64(out[96:], uint64(before.First))
+			le.PutUint64(out[104:], uint64(before.LastEnd))
+			before = trail.NoTimes()
 			copy(out[64:], chain[:])
 			trailtest.SealSegment(out)
 			chain = sha256.Sum256(out)
@@ -848,6 +852,7 @@ func countRecords(t *testing.T, f files) {
 				le.PutUint32(header[16:], uint32(count))
 				le.PutUint64(header[32:], record)
 				record += uint64(count)
+				before.Add(&trail.BlockHeader{Records: uint32(count), FirstTime: b.Header.FirstTime, LastEnd: b.Header.LastEnd})
 				out = append(out, chained(header, b.Image[trail.BlockHeaderSize:], &chain)...)
 			}
 			if len(at) == 1 { // the hash of the last block is that of before
