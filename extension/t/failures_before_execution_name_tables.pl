@@ -117,7 +117,8 @@ my @cases = (
 	# bad input of a parameter
 	$c->extended('SELECT v FROM open.t WHERE id = $1 AND true', [ 'x' ]);
 	push @cases, [ 'SELECT v FROM open.t WHERE id = $1 AND true', 'open.t' ];
-	# strings that end elsewhere when they are parsed again
+	# strings that end elsewhere when they are parsed again, which those of PostgreSQL 19 cannot
+	my $elsewhere = $node->pg_version->major < 19;
 	$c->parse('s', q{SELECT '\', v FROM open.t WHERE id = $1 --'})->sync->finish;
 	$c->parse('u', q{COPY (SELECT '\' FROM hr.salary) TO STDOUT --' FROM open.t) TO STDOUT})->sync->finish;
 	$c->query('SET standard_conforming_strings = off');
@@ -125,7 +126,7 @@ my @cases = (
 	$c->bind_values('', 'u')->execute('')->sync->finish;
 	$c->query('SET standard_conforming_strings = on; SET client_min_messages = notice');
 	push @cases, [ q{SELECT '\', v FROM open.t WHERE id = $1 --'}, 'omitted' ],
-	  [ q{COPY (SELECT '\' FROM hr.salary) TO STDOUT --' FROM open.t) TO STDOUT}, 'hr.salary', 'open.t' ];
+	  [ q{COPY (SELECT '\' FROM hr.salary) TO STDOUT --' FROM open.t) TO STDOUT}, 'hr.salary', 'open.t' ] if $elsewhere;
 	# a path that has been taken back
 	$c->query($_) foreach 'BEGIN', 'SET LOCAL search_path = hr', 'SELECT nothing', 'SELECT 1 FROM salary', 'ROLLBACK';
 	push @cases, [ 'SELECT 1 FROM salary', 'salary' ];

@@ -34,7 +34,7 @@ sub answers
 }
 
 # PostgreSQL 19 does not say which locks are held, and the planner's errors are noted only where they are caught
-foreach my $hook ('run before', 'run after', 'utility after', $node->pg_version < 19 ? 'planner after' : ())
+foreach my $hook ('run before', 'run after', 'utility after', $node->pg_version->major < 19 ? 'planner after' : ())
 {
 	my $watch = Steno::Client->new($node, application_name => 'watch', options => '-c steno.log=none');
 	my $c = Steno::Client->new($node, application_name => $hook);

@@ -469,6 +469,18 @@ func (r *reading) alterRelation() {
 	case rel == nil:
 	case r.takeAll("owner", "to"):
 		setOwner(&rel.Owner, &rel.ACL, r.name())
+	case r.takeAll("add", "constraint"):
+		r.name()
+		if !r.takeAll("foreign", "key") {
+			return
+		}
+		for len(r.words) > 0 {
+			if r.take("references") {
+				rel.References = append(rel.References, r.qualified())
+				return
+			}
+			r.words = r.words[1:]
+		}
 	case r.take("alter"):
 		r.take("column")
 		column := QuoteName(r.name())

@@ -96,8 +96,10 @@ type Relation struct {
 	PolicyRoles []string `json:"policy_roles,omitempty"`
 	Rules       bool     `json:"rules,omitempty"`
 	// Defaults are columns whose default calls nextval, each with its sequence.
-	Defaults  map[string]string `json:"defaults,omitempty"`
-	Extension bool              `json:"extension,omitempty"`
+	Defaults map[string]string `json:"defaults,omitempty"`
+	// References are the tables that its foreign keys refer to.
+	References []string `json:"references,omitempty"`
+	Extension  bool     `json:"extension,omitempty"`
 }
 
 // Function is a function, procedure or aggregate outside the system's schemas.
@@ -148,6 +150,9 @@ SELECT json_build_object(
             FROM pg_attrdef f JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
               JOIN pg_depend p ON p.classid = 'pg_attrdef'::regclass AND p.objid = f.oid AND p.refclassid = 'pg_class'::regclass
               JOIN pg_class s ON s.oid = p.refobjid AND s.relkind = 'S' JOIN pg_namespace sn ON sn.oid = s.relnamespace WHERE f.adrelid = c.oid),
+          'references', (SELECT json_agg(DISTINCT quote_ident(fn.nspname) || '.' || quote_ident(f.relname))
+            FROM pg_constraint k JOIN pg_class f ON f.oid = k.confrelid JOIN pg_namespace fn ON fn.oid = f.relnamespace
+            WHERE k.conrelid = c.oid AND k.contype = 'f'),
           'extension', EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = c.oid AND deptype = 'e')) ORDER BY n.nspname, c.relname)
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND n.nspname !~ '^pg_(toast|temp)') END AS relations,

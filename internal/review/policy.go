@@ -638,6 +638,7 @@ func (p *policy) needsOf(s *statement) (all []need) {
 			}
 		}
 		p.useSequences(s, r, in, role, add)
+		p.useReferences(r, in, add)
 		for _, a := range accessLetters {
 			if r.access[a.bit] {
 				n := need{kind: onRelation, object: r.name, letter: a.letter, unsure: unsure}
@@ -726,6 +727,21 @@ func (p *policy) others(s *statement, in *inside, role string) (others []string)
 		}
 	}
 	return others
+}
+
+// useReferences adds what the owner of a table needs to which a foreign key refers, when rows get there that may refer to it.
+// Until version 18, the server reads that table by a query, which has a record of its own.
+func (p *policy) useReferences(r *usedRelation, in *inside, add func(need)) {
+	rel := in.relation(r.name)
+	if rel == nil || p.Version < 190000 || !r.access["insert"] && !r.access["update"] {
+		return
+	}
+	for _, name := range rel.References {
+		if to := in.relation(name); to != nil {
+			add(need{role: to.Owner, kind: onSchema, object: schemaOf(name), letter: 'U', unsure: true})
+			add(need{role: to.Owner, kind: onRelation, object: name, letter: 'r', blurred: true, unsure: true})
+		}
+	}
 }
 
 // useSequences adds the sequences from which an INSERT takes the defaults of columns that it does not name.
