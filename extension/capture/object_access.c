@@ -228,12 +228,23 @@ altered(StenoObjects *list, Oid class, Oid oid, int sub, const ObjectAccessPostA
 	}
 }
 
+/*
+ * REPACK (CONCURRENTLY) makes indexes of the copy of a table as users do.  What users know of is what it names.
+ */
+static bool
+is_copying(const StenoStatement *s)
+{
+	const StenoLevel *l = steno_my.level;
+
+	return l->utility == s && l->command != NULL && strcmp(l->command, "REPACK") == 0;
+}
+
 static void
 object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 {
 	StenoStatement *s;
 
-	if (is_member(class) || IsBinaryUpgrade || (s = steno_statement_of_event(false)) == NULL)
+	if (is_member(class) || IsBinaryUpgrade || (s = steno_statement_of_event(false)) == NULL || is_copying(s))
 		return;
 	switch (event)
 	{
