@@ -37,7 +37,8 @@ import struct
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import lz4.block
@@ -1350,17 +1351,33 @@ def shown_interval(microseconds: int, days: int, months: int) -> str:
     return ' '.join(shown)
 
 
+def shortest_float(number: float, form: str) -> Decimal:
+    """The fewest digits that are nearer to a number than to any other one, and not exactly between two."""
+    packed = struct.pack(form, number)
+    bits = int.from_bytes(packed, 'little')
+    exact, reach = Fraction(number), []
+    for step in (1, -1) if number else ():
+        other = struct.unpack(form, (bits + step).to_bytes(len(packed), 'little'))[0]
+        if abs(other) != float('inf'):
+            reach.append((exact + Fraction(other)) / 2)
+    if len(reach) == 1:  # the highest number: the next one would be as far away as the one below
+        reach.append(2 * exact - reach[0])
+    low, high = sorted(reach) if reach else (exact, exact)
+    for digits in range(1, 18):
+        rounded = [Context(prec=digits, rounding=mode).create_decimal(number) for mode in (ROUND_FLOOR, ROUND_CEILING)]
+        for candidate in sorted(rounded, key=lambda decimal: abs(Fraction(decimal) - exact)):
+            if Fraction(candidate) == exact or low < Fraction(candidate) < high:
+                return candidate
+    raise AssertionError('17 digits suffice for any number')
+
+
 def shown_float(number: float, single: bool) -> str:
     """The fewest digits that give the same number, as PostgreSQL prints them."""
     if number != number:
         return 'NaN'
     if number in (float('inf'), float('-inf')):
         return 'Infinity' if number > 0 else '-Infinity'
-    shortest = repr(number)
-    if single:
-        shortest = next(text for text in ('%.*e' % (digits, number) for digits in range(9))
-                        if struct.pack('<f', float(text)) == struct.pack('<f', number))
-    negative, digit_list, exponent = Decimal(shortest).as_tuple()
+    negative, digit_list, exponent = shortest_float(number, '<f' if single else '<d').as_tuple()
     digits = ''.join(map(str, digit_list))
     digits, exponent = digits.rstrip('0') or '0', int(exponent) + len(digits) - 1
     if digits == '0':
