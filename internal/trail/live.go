@@ -12,10 +12,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // Live follows a trail that is being written: across new segments, new streams
 // and restarts of the server. It never changes a file and holds no lock.
+//
+// What cannot be opened, for lack of a permission or of file descriptors, is waited for; that is told once, and again
+// when it is over. Segments that are missing are told of when the next one is found. Between two looks, no file is open,
+// so that none keeps the space of a deleted one.
 //
 // A block counts when it is whole. While nothing follows in its stream, what is
 // not whole may become so, and is looked at again; the server cuts off an
@@ -28,18 +33,61 @@ type Live struct {
 	files   *Files
 	block   Block
 	batch   []liveLine
+	waits   map[string]bool // paths that cannot be read, which was told
+}
+
+// WaitError is a file or folder that cannot be read at present, which is tried again. Err is nil when it can be read again.
+type WaitError struct {
+	Path string
+	Err  error
+}
+
+func (e *WaitError) Error() string {
+	if e.Err == nil {
+		return e.Path + ": can be read again"
+	}
+	reason := e.Err
+	if path := (*fs.PathError)(nil); errors.As(reason, &path) {
+		reason = path.Err
+	}
+	return fmt.Sprintf("%s: cannot be read at present, and is tried again: %v", e.Path, reason)
+}
+
+// Unwrap is the error of the file.
+func (e *WaitError) Unwrap() error { return e.Err }
+
+// isUnavailable tells errors that can end, such as a denied permission, from what is wrong with a file.
+func isUnavailable(err error) bool {
+	path := (*fs.PathError)(nil)
+	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRegular)
+}
+
+// available tells of a path that cannot be read, once, and when that is over; it returns whether it can.
+func (l *Live) available(path string, err error, warn func(error)) bool {
+	if !isUnavailable(err) {
+		if l.waits[path] {
+			delete(l.waits, path)
+			warn(&WaitError{Path: path})
+		}
+		return true
+	}
+	if !l.waits[path] {
+		l.waits[path] = true
+		warn(&WaitError{path, err})
+	}
+	return false
 }
 
 type liveStream struct {
-	index    int // in Live.index.Streams
-	segment  *Segment
-	offset   int64         // after the last whole block
-	unopened bool          // it was told that the segment cannot be opened
-	told     int64         // offset of the damage that was told, -1 for none
-	block    uint64        // number of the last block that was taken, 0 when it is not known
-	locked   *Segment      // the last one that was told to be encrypted with a missing key
-	before   uint64        // the same, 0 when it is in an earlier segment
-	near     SegmentHeader // of the last segment that could be read
+	index   int // in Live.index.Streams
+	segment *Segment
+	offset  int64         // after the last whole block
+	listed  time.Time     // when the folder, in which no later segment was found, had changed
+	told    int64         // offset of the damage that was told, -1 for none
+	block   uint64        // number of the last block that was taken, 0 when it is not known
+	locked  *Segment      // the last one that was told to be encrypted with a missing key
+	before  uint64        // the same, 0 when it is in an earlier segment
+	near    SegmentHeader // of the last segment that could be read
 }
 
 type liveLine struct {
@@ -49,7 +97,7 @@ type liveLine struct {
 
 // Follow starts to follow the trail directory from where the index ends.
 func (x *Index) Follow(path string) *Live {
-	l := &Live{path: path, index: x, files: &Files{}, known: map[uint32]bool{}}
+	l := &Live{path: path, index: x, files: &Files{}, known: map[uint32]bool{}, waits: map[string]bool{}}
 	for i := range x.Streams {
 		s := &x.Streams[i]
 		l.known[s.Stream.Number] = true
@@ -79,7 +127,8 @@ func (l *Live) Close() { l.files.Close() }
 // in one call is in the order of the records' times, and calls in the order of
 // arrival. It tells warn of damage, once.
 func (l *Live) Poll(ctx context.Context, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
-	l.discover()
+	defer l.files.Close()
+	l.discover(opts.Warn)
 	for _, s := range l.streams {
 		if err := l.stream(ctx, s, f, opts, emit); err != nil {
 			return err
@@ -89,9 +138,9 @@ func (l *Live) Poll(ctx context.Context, f Formatter, opts MergeOptions, emit fu
 }
 
 // discover finds streams that are new.
-func (l *Live) discover() {
+func (l *Live) discover(warn func(error)) {
 	entries, err := os.ReadDir(l.path)
-	if err != nil {
+	if !l.available(l.path, err, warn) || err != nil {
 		return
 	}
 	for _, e := range entries {
@@ -110,7 +159,7 @@ func (l *Live) stream(ctx context.Context, s *liveStream, f Formatter, opts Merg
 	for {
 		// Whether a segment follows is asked before this one is read to its
 		// end: what is written between the two must not be overlooked.
-		next := l.next(s)
+		next := l.next(s, opts.Warn)
 		if s.segment != nil {
 			read, err := l.segment(ctx, s, next != nil, f, opts, emit)
 			if err != nil {
@@ -123,47 +172,68 @@ func (l *Live) stream(ctx context.Context, s *liveStream, f Formatter, opts Merg
 		if next == nil {
 			return nil
 		}
-		s.skipped(next, opts)
+		if err := s.skipped(next); err != nil {
+			if err := l.flush(emit); err != nil { // what was before
+				return err
+			}
+			opts.Warn(err)
+		}
 		s.segment, s.offset, s.told, s.before = next, next.first(), -1, 0
 	}
 }
 
-// skipped tells of blocks before the next segment that were deleted before they
-// were taken.
-func (s *liveStream) skipped(next *Segment, opts MergeOptions) {
-	if s.segment == nil || next.Err != nil {
-		return
+// skipped says which blocks before the next segment were deleted before they
+// were taken, or which segments are missing.
+func (s *liveStream) skipped(next *Segment) error {
+	if s.segment == nil {
+		return nil
 	}
 	if _, err := os.Lstat(s.segment.Path); !errors.Is(err, fs.ErrNotExist) {
-		return
+		// Retention deletes the first ones, so that nothing has deleted those between these two by policy.
+		if next.Number > s.segment.Number+1 {
+			return &MissingError{next.Stream, Span{s.segment.Number + 1, next.Number - 1}}
+		}
+		return nil
+	}
+	if next.Err != nil {
+		return nil
 	}
 	taken := s.block
 	if s.segment.Err == nil && taken+1 < s.segment.Header.FirstBlock {
 		taken = s.segment.Header.FirstBlock - 1
 	}
 	if first := next.Header.FirstBlock; first > taken+1 {
-		opts.Warn(&GoneError{s.segment, fmt.Sprintf("the content of blocks %d to %d", taken+1, first-1)})
+		return &GoneError{s.segment, fmt.Sprintf("the content of blocks %d to %d", taken+1, first-1)}
 	}
+	return nil
 }
 
+// unsettled is how long ago a folder must have changed for its time to tell of each further change.
+const unsettled = 2 * time.Second
+
 // next is the segment that follows the current one; nil when there is none.
-func (l *Live) next(s *liveStream) *Segment {
+func (l *Live) next(s *liveStream, warn func(error)) *Segment {
 	stream := l.index.Streams[s.index].Stream
 	number := uint64(0)
 	if s.segment != nil {
 		number = s.segment.Number
 		path := filepath.Join(stream.Path, fmt.Sprintf("%010d%s", number+1, segmentSuffix))
 		if _, err := os.Lstat(path); err == nil {
-			return l.open(s, stream, number+1, path)
-		}
-		if _, err := os.Lstat(s.segment.Path); err == nil {
-			return nil
+			return l.open(s, stream, number+1, path, warn)
 		}
 	}
-	// The first segment of a new stream, or what is left after old ones were
-	// removed.
+	// The first segment of a new stream, or what is left after old ones were removed, or behind ones that are
+	// missing. A folder may have many files: it is listed when it has changed.
+	var changed time.Time
+	if info, err := os.Stat(stream.Path); err == nil {
+		changed = info.ModTime()
+	}
+	if s.segment != nil && changed.Equal(s.listed) {
+		return nil
+	}
+	now := time.Now()
 	entries, err := os.ReadDir(stream.Path)
-	if err != nil {
+	if !l.available(stream.Path, err, warn) || err != nil {
 		return nil
 	}
 	var best uint64
@@ -173,16 +243,22 @@ func (l *Live) next(s *liveStream) *Segment {
 		}
 	}
 	if best == 0 {
+		if now.Sub(changed).Abs() > unsettled {
+			s.listed = changed
+		}
 		return nil
 	}
-	return l.open(s, stream, best, filepath.Join(stream.Path, fmt.Sprintf("%010d%s", best, segmentSuffix)))
+	return l.open(s, stream, best, filepath.Join(stream.Path, fmt.Sprintf("%010d%s", best, segmentSuffix)), warn)
 }
 
 // open opens a segment that is new. One whose header is not written yet is none
 // yet.
-func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string) *Segment {
+func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string, warn func(error)) *Segment {
 	seg := openSegmentAgain(path, stream, true)
 	seg.Number = number
+	if !l.available(path, seg.Err, warn) {
+		return nil
+	}
 	if seg.damaged != nil {
 		seg.identify(&s.near)
 	} else if seg.Err == nil {
@@ -201,6 +277,15 @@ func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string) *
 // be passed over.
 func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error) (read bool, err error) {
 	seg := s.segment
+	if isUnavailable(seg.Err) { // since the beginning
+		again := openSegmentAgain(seg.Path, seg.Stream, true)
+		if !l.available(seg.Path, again.Err, opts.Warn) {
+			return false, nil
+		}
+		again.Number = seg.Number
+		*seg = *again
+		s.offset = seg.first()
+	}
 	if seg.Err != nil {
 		if s.told < 0 {
 			s.told = 0
@@ -211,17 +296,12 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 		}
 	}
 	file, err := OpenFile(seg.Path)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return true, nil
-		}
-		if !s.unopened {
-			s.unopened = true
-			opts.Warn(err)
-		}
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if !l.available(seg.Path, err, opts.Warn) || err != nil {
 		return false, nil
 	}
-	s.unopened = false
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {

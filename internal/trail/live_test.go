@@ -226,3 +226,66 @@ func TestLastRecordsOfAllStreams(t *testing.T) {
 		t.Errorf("got %q, %v", got.String(), err)
 	}
 }
+
+// segmentsOf writes segments of a block each; it returns a function that writes one more.
+func segmentsOf(t *testing.T, dir string) (s *trailtest.Stream, write func(text string)) {
+	s = trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	at, begun := int64(trailtest.Epoch), true
+	return s, func(text string) {
+		if !begun {
+			s.Rotate(t, at)
+		}
+		begun = false
+		at++
+		b := trailtest.NewBuilder(at)
+		b.Add(note(session, at, text))
+		s.Write(t, b)
+	}
+}
+
+// Segments that are missing are told of as soon as there is a later one, and what is there is shown.
+func TestFollowingNoticesMissingSegments(t *testing.T) {
+	dir := t.TempDir()
+	s, write := segmentsOf(t, dir)
+	write("1")
+	f := follow(t, dir)
+	f.expect()
+	for _, text := range []string{"2", "3", "4"} {
+		write(text)
+	}
+	for _, n := range []uint64{2, 3} {
+		if err := os.Remove(s.SegmentPath(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.expect("4")
+	f.expect()
+	write("5")
+	f.expect("5")
+	if want := s.Dir + ": segments 2 to 3 are missing, and were not deleted by retention"; !slices.Equal(f.warnings, []string{want}) {
+		t.Errorf("warnings: %q instead of %q", f.warnings, want)
+	}
+}
+
+// Between two looks at a trail, none of its files is open, so that none keeps the space of a deleted one.
+func TestFollowingHoldsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	s, write := segmentsOf(t, dir)
+	write("1")
+	f := follow(t, dir)
+	write("2")
+	f.expect("2")
+	os.Remove(s.SegmentPath(1))
+	write("3")
+	f.expect("3")
+	open, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil || len(open) == 0 {
+		t.Skip("needs /proc")
+	}
+	for _, fd := range open {
+		if to, _ := os.Readlink(fd); strings.HasPrefix(to, dir) && !strings.Contains(to, "0000000003") { // which is the test's own
+			t.Errorf("%s is open", to)
+		}
+	}
+}

@@ -4,6 +4,7 @@ package cat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,7 +30,10 @@ type TailOptions struct {
 	Slot   string
 	Follow bool
 	Lines  int
-	Now    time.Time
+	// PastMissing says to go on behind segments that are missing.
+	PastMissing bool
+
+	Now time.Time
 	// Interval is how often a trail is looked at.
 	Interval time.Duration
 }
@@ -57,8 +61,12 @@ With --slot, the command begins at a slot, and advances it whenever lines have
 been written: to standard output, or with --out to the disk. So nothing is
 lost, whenever the command, the program that reads its output, or the machine
 ends, and segments that are not read yet are not deleted; after such an end, the
-last lines are written again. What cannot be read for lack of a permission or a
-key ends the command, and the slot stays before it.`,
+last lines are written again.
+
+What cannot be opened is waited for with --follow; other commands, and what needs
+a key that is missing, end with code 3, and the slot stays before it. Segments
+that are missing, because somebody or retention has removed them before they were
+read, end --follow and --slot with code 3, too, unless --past-missing is given.`,
 		Example: `  steno tail -f
   steno tail -f --failed
   steno tail -n 100 --user alice --format json
@@ -94,8 +102,18 @@ key ends the command, and the slot stays before it.`,
 	cmd.Flags().StringVar(&opts.Slot, "slot", "", "begin at this `slot`, and advance it when lines have been written")
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "continue with new records as they are written")
 	cmd.Flags().IntVarP(&opts.Lines, "lines", "n", 10, "`number` of last records to show first, -1 for all")
+	cmd.Flags().BoolVar(&opts.PastMissing, "past-missing", false, "with --follow or --slot, go on behind segments that are missing")
 	return cmdutil.ReadsOnly(cmd)
 }
+
+// isHole tells of segments that are missing, or went before they were read.
+func isHole(err error) bool {
+	var gone *trail.GoneError
+	var missing *trail.MissingError
+	return errors.As(err, &gone) || errors.As(err, &missing)
+}
+
+var errHole = errors.New("segments are missing that were not read; --past-missing goes on behind them")
 
 func tailRun(ctx context.Context, opts *TailOptions) error {
 	format, options, err := opts.options(opts.IO, &opts.FilterOptions)
@@ -128,7 +146,11 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		return err
 	}
 	order := render.NewOrder(format)
+	hole, following := false, false
 	emit := func(line []byte) error {
+		if hole {
+			return errHole
+		}
 		_, err := out.Write(order.Next(line))
 		return err
 	}
@@ -142,6 +164,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		Warn: func(err error) {
 			out.Flush()
 			w.Warn(err)
+			hole = hole || isHole(err) && !opts.PastMissing && (feed != nil || following)
 		},
 	}
 	// taken is called when lines up to these places have been written to out.
@@ -151,6 +174,9 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		}
 		if feed == nil {
 			return out.Flush()
+		}
+		if hole {
+			return errHole
 		}
 		if w.Unread() {
 			return fmt.Errorf("slot %q is not advanced past what could not be read", opts.Slot)
@@ -181,10 +207,14 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if err == nil && opts.Follow {
 		live := index.Follow(t.Path)
 		defer live.Close()
+		following = true
 		f := makeFormatter()
 		err = follow(ctx, opts.Interval, func() error {
 			if err := live.Poll(ctx, f, merge, emit); err != nil {
 				return err
+			}
+			if hole {
+				return errHole
 			}
 			return taken(live.Places())
 		})
@@ -198,6 +228,9 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	}
 	if closeErr := out.Close(); err == nil {
 		err = closeErr
+	}
+	if errors.Is(err, errHole) {
+		return err // it counts for more than other damage: the reader must not go on
 	}
 	if ctx.Err() != nil && opts.Follow {
 		return exit.ErrStopped

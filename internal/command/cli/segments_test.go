@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/command/cli"
 	"github.com/pg-steno/pg_steno/internal/command/program"
@@ -67,5 +70,81 @@ func TestOnlyWhatIsShownIsRead(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// locked is a buffer that may be read while it is written.
+type locked struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *locked) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Who follows a trail ends when segments are missing that were not read, and shows nothing that comes behind them, unless
+// it is told to go on.
+func TestMissingSegmentsEndAFollower(t *testing.T) {
+	for _, past := range []bool{false, true} {
+		dir := t.TempDir()
+		s := trailtest.NewStream(t, dir, 0)
+		session := trailtest.NewSession(trailtest.Epoch, 1)
+		at := int64(trailtest.Epoch)
+		write := func(text string) {
+			at++
+			b := trailtest.NewBuilder(at)
+			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: at, Text: text})
+			s.Write(t, b)
+		}
+		write("first")
+		var out, errOut locked
+		args := []string{"tail", "-f", "-n", "1", dir}
+		if past {
+			args = append(args, "--past-missing")
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		ended := make(chan int)
+		go func() {
+			streams := &iostreams.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}
+			ended <- program.Run(ctx, cli.New(streams), args)
+		}()
+		for !strings.Contains(out.String(), "first") {
+			time.Sleep(time.Millisecond)
+		}
+		// The next two come before there is anything in the first place.
+		later := t.TempDir()
+		s.Dir, dir = filepath.Join(later, "0"), filepath.Join(dir, "0")
+		if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s.Rotate(t, at)
+		write("missing")
+		s.Rotate(t, at)
+		write("behind")
+		if err := os.Rename(s.SegmentPath(3), filepath.Join(dir, "0000000003.steno")); err != nil {
+			t.Fatal(err)
+		}
+		if past {
+			for !strings.Contains(out.String(), "behind") {
+				time.Sleep(time.Millisecond)
+			}
+			stop()
+			<-ended
+		} else if code := <-ended; code != 3 || strings.Contains(out.String(), "behind") || !strings.Contains(errOut.String(), "--past-missing goes on behind them") {
+			t.Errorf("code %d, %q", code, out.String())
+		}
+		if !strings.Contains(errOut.String(), "segment 2 is missing, and was not deleted by retention") {
+			t.Errorf("past %t: standard error: %s", past, errOut.String())
+		}
 	}
 }

@@ -31,6 +31,7 @@ func (w *Warner) Warn(err error) {
 	var gone *trail.GoneError
 	var missing *trail.MissingKeyError
 	var lookalike *query.LookalikeError
+	var wait *trail.WaitError
 	level := "damaged"
 	switch {
 	case errors.As(err, &torn) && torn.Last:
@@ -39,6 +40,10 @@ func (w *Warner) Warn(err error) {
 		level = "incomplete"
 	case errors.As(err, &lookalike):
 		level = "note"
+	case errors.As(err, &wait):
+		if level = "waiting"; wait.Err == nil {
+			level = "note"
+		}
 	case exit.IsUnreadable(err), errors.As(err, &missing):
 		level = "unreadable"
 	case errors.As(err, &gone):
