@@ -79,6 +79,8 @@ my @cases = (
 	[ 'SELECT nothing FROM hr.t', 't' ]);
 my %found;
 
+# Without libxml, the server does not get to the table.
+@cases = grep { $_->[0] !~ /table_to_xml/ } @cases if $node->psql('postgres', q{SELECT '<a/>'::xml}) != 0;
 foreach my $i (0 .. $#cases)
 {
 	$node->psql('postgres', $cases[$i][0], connstr => $node->connstr('postgres') . " application_name=n$i");

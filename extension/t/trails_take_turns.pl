@@ -15,7 +15,13 @@ use Test::More;
 
 my $folder = PostgreSQL::Test::Utils::tempdir();
 my $key = keygen("$folder/key");
-my $node = new_node('main', start => 0, conf => "steno.signing_key_file = '$key'\n");
+my $node = new_node('main', start => 0, conf => <<"END");
+steno.signing_key_file = '$key'
+# what the server writes to its WAL by itself would leave open whether it has run meanwhile
+wal_level = minimal
+max_wal_senders = 0
+autovacuum = off
+END
 my $state = $node->data_dir . '/pg_steno.state';
 
 # A run of the server, with this directory for its trail and these settings.

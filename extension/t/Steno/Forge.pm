@@ -161,7 +161,8 @@ sub forge_segment
 	my $header = substr slurp_file($last), 0, 120;
 	my $number = 1 + unpack 'Q', substr $header, 32, 8;
 
-	substr($header, 32, 64) = pack('Q q Q Q', $number, $time, $block + 1, $record + 1) . $hash;
+	# it says nothing of the segment before
+	substr($header, 32, 88) = pack('Q q Q Q', $number, $time, $block + 1, $record + 1) . $hash . "\0" x 24;
 	write_at_end(sprintf('%s/%d/%010d.steno', $trail, $stream, $number), $header . xxh64($header));
 	return;
 }
