@@ -61,7 +61,7 @@ func measure(ctx context.Context, x *trail.Index, filter *query.Filter, wanted f
 	wide := map[*trail.Segment]map[uint64]bool{} // blocks with records of more than one day
 	for i := range x.Streams {
 		s := &x.Streams[i]
-		refs := s.Refs()
+		refs := s.Between(filter.Since, filter.Until)
 		first, last := -1, -1
 		for k := range refs {
 			ref := &refs[k]

@@ -150,6 +150,21 @@ func (s *StreamIndex) Refs() (all []BlockRef) {
 	return append(all, s.live...)
 }
 
+// Between are the blocks of the stream's segments from the first to the last one that has records of a time: since <= time
+// < until, or no end if until is MaxTime.
+func (s *StreamIndex) Between(since, until int64) (refs []BlockRef) {
+	first, last := len(s.Segments), -1
+	for i := range s.Segments {
+		if one := &s.Segments[i]; one.Records > 0 && one.LastEnd >= since && (one.FirstTime < until || until == MaxTime) {
+			first, last = min(first, i), i
+		}
+	}
+	for i := first; i <= last; i++ {
+		refs = append(refs, s.Segments[i].Refs()...)
+	}
+	return refs
+}
+
 // lastLive bounds the blocks of a stream that is followed that are remembered for the
 // data parts of records to come.
 const lastLive = 10_000

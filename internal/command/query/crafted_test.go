@@ -320,11 +320,27 @@ func executed(t testing.TB, args ...string) (said, warned string, code int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), craftedLimit)
 	defer cancel()
-	streams, _, out, errOut := iostreams.Test()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
+	begun := time.Now()
+	said, warned, code = commanded(ctx, args...)
+	if took := time.Since(begun); ctx.Err() != nil || took > craftedLimit {
+		t.Errorf("%q takes %s", args, took)
+	}
+	refused := args[0] == "recover" && code == 2 // the system identifier that is confirmed is another one by now
+	if !refused && (code < 0 || code > 3 || strings.Contains(warned, "Usage") || strings.Contains(warned, "--help")) {
+		t.Errorf("%q ends with %d: %s", args, code, warned)
+	}
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > craftedMemory {
+		t.Errorf("%q allocates %d MB", args, (after.TotalAlloc-before.TotalAlloc)>>20)
+	}
+	return said, warned, code
+}
+
+// commanded runs a command line of any of the programs.
+func commanded(ctx context.Context, args ...string) (said, warned string, code int) {
+	streams, _, out, errOut := iostreams.Test()
 	var root *cobra.Command
-	whole := args
 	switch f := (&cmdutil.Factory{IO: streams, SlotWants: slot.Wants}); args[0] {
 	case "top":
 		root, args = top.NewCmdTop(f, nil), args[1:]
@@ -338,18 +354,7 @@ func executed(t testing.TB, args ...string) (said, warned string, code int) {
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(out)
 	root.SetErr(errOut)
-	begun := time.Now()
 	code = program.Run(ctx, root, args)
-	if took := time.Since(begun); ctx.Err() != nil || took > craftedLimit {
-		t.Errorf("%q takes %s", whole, took)
-	}
-	refused := args[0] == "recover" && code == 2 // the system identifier that is confirmed is another one by now
-	if !refused && (code < 0 || code > 3 || strings.Contains(errOut.String(), "Usage") || strings.Contains(errOut.String(), "--help")) {
-		t.Errorf("%q ends with %d: %s", whole, code, errOut)
-	}
-	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > craftedMemory {
-		t.Errorf("%q allocates %d MB", whole, (after.TotalAlloc-before.TotalAlloc)>>20)
-	}
 	return out.String(), errOut.String(), code
 }
 
