@@ -126,7 +126,7 @@ func (b *Block) load() error {
 		return corruptf(BlockHeaderSize, "checksum of the payload does not match")
 	}
 	if h.Flags&^blockEncrypted != 0 {
-		return corruptf(7, "block has flags 0x%x, which this program does not know", h.Flags)
+		return laterf(7, "block has flags 0x%x, which this program does not know", h.Flags)
 	}
 	encrypted := h.Encrypted()
 	if encrypted != (b.segment != nil && b.segment.Header.Encrypted) {
@@ -156,7 +156,7 @@ func (b *Block) decompress(stored []byte) ([]byte, error) {
 		return stored, nil
 	}
 	if b.Header.Codec != CodecLz4 {
-		return nil, corruptf(6, "codec %d, which this program does not know", b.Header.Codec)
+		return nil, laterf(6, "codec %d, which this program does not know", b.Header.Codec)
 	}
 	// LZ4 makes at most 255 bytes of one: a larger claim would only cost memory.
 	if n > 255*len(stored)+64 {

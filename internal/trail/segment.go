@@ -94,11 +94,11 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 		return h, corruptf(120, "checksum of the segment header does not match")
 	}
 	if v := le.Uint16(b[8:]); v != FormatVersion {
-		return h, corruptf(8, "format version is %d, but this program reads version %d", v, FormatVersion)
+		return h, laterf(8, "format version is %d, but this program reads version %d", v, FormatVersion)
 	}
 	flags := le.Uint32(b[12:])
 	if flags&^segmentEncrypted != 0 {
-		return h, corruptf(12, "segment has flags 0x%x, which this program does not know", flags)
+		return h, laterf(12, "segment has flags 0x%x, which this program does not know", flags)
 	}
 	encrypted := flags&segmentEncrypted != 0
 	length := (&SegmentHeader{Encrypted: encrypted}).Length()

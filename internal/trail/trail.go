@@ -54,6 +54,13 @@ func (e *CorruptionError) Error() string {
 	return fmt.Sprintf("%s: offset %d: %s", e.File, e.Offset, e.Reason)
 }
 
+// LaterError is a segment or block that is whole, and that this program cannot read, because a later version has written
+// it. It is no damage.
+type LaterError struct{ CorruptionError }
+
+// Unwrap is the place, and what this program does not know.
+func (e *LaterError) Unwrap() error { return &e.CorruptionError }
+
 // TornError is a file that ends inside a block: Bytes after Offset belong to
 // an unfinished write. Last says that nothing follows it in its stream; anywhere
 // else the writer has gone on without cutting it off, which is damage.
@@ -69,6 +76,10 @@ func (e *TornError) Error() string {
 	return fmt.Sprintf("%s: offset %d: %s", e.File, e.Offset, e.Reason)
 }
 
+func laterf(offset int64, format string, args ...any) error {
+	return &LaterError{CorruptionError{Offset: offset, Reason: fmt.Sprintf(format, args...)}}
+}
+
 func corruptf(offset int64, format string, args ...any) error {
 	return &CorruptionError{Offset: offset, Reason: fmt.Sprintf(format, args...)}
 }
@@ -77,8 +88,12 @@ func corruptf(offset int64, format string, args ...any) error {
 // from.
 func inFile(err error, file string, base int64) error {
 	var c *CorruptionError
-	if errors.As(err, &c) && c.File == "" {
-		return &CorruptionError{file, base + c.Offset, c.Reason}
+	if !errors.As(err, &c) || c.File != "" {
+		return err
 	}
-	return err
+	there := CorruptionError{file, base + c.Offset, c.Reason}
+	if later := (*LaterError)(nil); errors.As(err, &later) {
+		return &LaterError{there}
+	}
+	return &there
 }

@@ -26,6 +26,7 @@ type finding struct {
 	errs   []error
 	torn   bool // the errors are due to an unfinished write
 	sealed bool // encrypted, and not decrypted
+	later  bool // of a later version, and not read
 
 	spans     []span
 	explained []span   // numbers that gap records account for
@@ -100,7 +101,9 @@ func (c *checker) check(ref, before *trail.BlockRef, indexes []*trail.Contents, 
 		f.errs, f.ok = append(f.errs, err), false
 		return f
 	}
-	if err != nil && err == ref.Segment.KeyErr {
+	if later := (*trail.LaterError)(nil); errors.As(err, &later) {
+		f.later, f.errs = true, append(f.errs, err)
+	} else if err != nil && err == ref.Segment.KeyErr {
 		f.sealed = true
 	} else if err != nil {
 		f.errs = append(f.errs, err)

@@ -124,7 +124,7 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 	}
 	s.blocks++
 	s.recovered = s.recovered || f.recovered
-	if f.sealed {
+	if f.sealed || f.later {
 		// its contents are not known, so nothing can be concluded from them
 		s.unread++
 		s.sum.Last, s.onlySeals, s.late = p.number, true, nil
@@ -424,6 +424,9 @@ func (v *verifier) behindAnchor(a *anchorState, p blockPlace, f *finding) {
 	case f.sealed:
 		a.sealed = a.sealed || p.number == a.Block+1
 		v.unreadable(p.file, "what follows anchor %s cannot be checked without the encryption keys", a.From)
+	case f.later:
+		a.sealed = a.sealed || p.number == a.Block+1
+		v.unreadable(p.file, "what follows anchor %s cannot be checked by this version", a.From)
 	case p.number == a.Block+1:
 		a.sealed = true
 		if !slices.ContainsFunc(f.seals, func(one *seal.Seal) bool { return bytes.Equal(one.Signature, a.Signature) }) {

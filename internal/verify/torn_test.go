@@ -201,3 +201,50 @@ func TestTimesOfTheSegmentBeforeAreRight(t *testing.T) {
 		}
 	}
 }
+
+// What a later version has written is no damage: it cannot be read, and so not be checked, nor is anything known to be missing.
+func TestWhatALaterVersionWroteIsNoDamage(t *testing.T) {
+	for name, change := range map[string]func(s *trailtest.Stream, path string){
+		"codec":   func(s *trailtest.Stream, _ string) { s.Codec = 9 },
+		"version": func(_ *trailtest.Stream, path string) { rewriteHeader(t, path, 8, 2) },
+		"flags":   func(_ *trailtest.Stream, path string) { rewriteHeader(t, path, 12, 4) },
+	} {
+		dir := t.TempDir()
+		s := trailtest.NewStream(t, dir, 0)
+		session := trailtest.NewSession(trailtest.Epoch, 1)
+		write := func(seq uint64) {
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Seq: seq, Statement: seq, Time: trailtest.Epoch + int64(seq), Text: "SELECT"})
+			s.Write(t, b)
+		}
+		write(1)
+		if name == "codec" {
+			change(s, "")
+			write(2)
+			s.Codec = trail.CodecLz4
+			write(3)
+		} else {
+			s.Rotate(t, trailtest.Epoch)
+			write(2)
+			change(s, s.SegmentPath(2))
+		}
+		r := verified(t, dir)
+		if len(r.Problems) > 0 || len(r.Unreadable) != 1 || r.Unreadable[0].Offset == nil || !strings.Contains(r.Unreadable[0].What, "this program") {
+			t.Errorf("%s: %+v, %+v", name, r.Problems, r.Unreadable)
+		}
+	}
+}
+
+// rewriteHeader changes a byte of a segment's header, and makes its checksum right.
+func rewriteHeader(t *testing.T, path string, at int, to byte) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[at] = to
+	trailtest.SealSegment(data[:trail.SegmentHeaderSize])
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -162,11 +162,15 @@ func (v *verifier) warning(file string, offset *int64, format string, args ...an
 
 // unreadable reports what could not be checked.
 func (v *verifier) unreadable(file string, format string, args ...any) {
+	v.cannotRead(Problem{File: file, What: fmt.Sprintf(format, args...)})
+}
+
+func (v *verifier) cannotRead(p Problem) {
 	if len(v.report.Unreadable) == maxListed {
 		v.report.MoreUnreadable++
 		return
 	}
-	v.report.Unreadable = append(v.report.Unreadable, Problem{File: file, What: fmt.Sprintf(format, args...)})
+	v.report.Unreadable = append(v.report.Unreadable, p)
 }
 
 // fail reports an error of the reader.
@@ -175,9 +179,12 @@ func (v *verifier) fail(err error) {
 	var torn *trail.TornError
 	var path *fs.PathError
 	var gone *trail.GoneError
+	var later *trail.LaterError
 	switch {
 	case errors.As(err, &gone):
 		v.goes(gone)
+	case errors.As(err, &later):
+		v.cannotRead(Problem{File: later.File, Offset: &later.Offset, What: later.Reason})
 	case errors.As(err, &torn) && torn.Last:
 		v.warning(torn.File, &torn.Offset, "%s; everything before it counts", torn.Reason)
 	case errors.As(err, &torn):
@@ -589,6 +596,11 @@ func (v *verifier) add(f *finding) {
 	}
 	if f.sealed {
 		r.UnreadBlocks++
+		v.times(int64(f.header.Records), f.header.FirstTime, f.header.LastEnd)
+		r.Records += int64(f.header.Records)
+		return
+	}
+	if f.later {
 		v.times(int64(f.header.Records), f.header.FirstTime, f.header.LastEnd)
 		r.Records += int64(f.header.Records)
 		return

@@ -32,6 +32,7 @@ func (w *Warner) Warn(err error) {
 	var missing *trail.MissingKeyError
 	var lookalike *query.LookalikeError
 	var wait *trail.WaitError
+	var later *trail.LaterError
 	level := "damaged"
 	switch {
 	case errors.As(err, &torn) && torn.Last:
@@ -44,7 +45,7 @@ func (w *Warner) Warn(err error) {
 		if level = "waiting"; wait.Err == nil {
 			level = "note"
 		}
-	case exit.IsUnreadable(err), errors.As(err, &missing):
+	case exit.IsUnreadable(err), errors.As(err, &missing), errors.As(err, &later):
 		level = "unreadable"
 	case errors.As(err, &gone):
 		if w.gone[gone.Segment] {
