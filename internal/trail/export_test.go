@@ -143,3 +143,11 @@ func (s *Session) Plain() bool { return s.plain }
 func (s *Shape) Plain() bool { return s.plain }
 
 func (r *Record) MayUse() bool { return r.mayUse() }
+
+// Segments is how many segments a follower knows.
+func (l *Live) Segments() (n int) {
+	for i := range l.index.Streams {
+		n += len(l.index.Streams[i].Stream.Segments)
+	}
+	return n
+}

@@ -233,3 +233,53 @@ func TestStartsAreFoundByHeaders(t *testing.T) {
 		t.Errorf("the header does not say where: %v", err)
 	}
 }
+
+// Where the clock was set back, the server of a time is that which the trail has last, whatever was asked for before, and
+// whether the records of the starts are found or come in while the trail is followed.
+func TestClocksThatWereSetBackHaveOneServer(t *testing.T) {
+	for followed := range 3 {
+		dir := t.TempDir()
+		s := trailtest.NewStream(t, dir, 0)
+		session := trailtest.NewSession(trailtest.Epoch, 9)
+		start := func(second int64, host string) {
+			at := trailtest.Epoch + second*1e6
+			b := trailtest.NewBuilder(at)
+			b.Add(&trailtest.Record{Kind: trail.KindServer, Session: session, Time: at, Extra: []string{"event", "start", "host", host}})
+			s.Write(t, b)
+		}
+		rest := []func(){
+			func() { start(10, "first") },
+			func() { s.LastStart = 1; s.Rotate(t, trailtest.Epoch); start(60, "second") },
+			func() { start(50, "third"); s.LastStart = 2; s.Rotate(t, trailtest.Epoch) },
+		}
+		for _, write := range rest[:3-followed] {
+			write()
+		}
+		want := map[int64]string{70: "third", 65: "third", 60: "third", 55: "third", 45: "first", 10: "first", 5: ""}
+		for seed := range uint64(20) {
+			x := open(t, dir).Index()
+			servers := x.Servers()
+			if followed > 0 && seed == 0 {
+				live := x.Follow(dir)
+				defer live.Close()
+				for _, write := range rest[3-followed:] {
+					write()
+				}
+				opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Servers: servers, Warn: func(err error) { t.Error(err) }}
+				if err := live.Poll(context.Background(), &texts{}, opts, func([]byte) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			times := []int64{70, 65, 60, 55, 45, 10, 5}
+			rng := rand.New(rand.NewPCG(seed, 3))
+			rng.Shuffle(len(times), func(i, j int) { times[i], times[j] = times[j], times[i] })
+			for _, second := range times {
+				at := trailtest.Epoch + second*1e6
+				ref := trail.BlockRef{Segment: x.Streams[0].Stream.Segments[0], FirstTime: at, LastEnd: at}
+				if got := servers.Of(&ref); len(got) != 1 || got[0].Host != want[second] {
+					t.Errorf("%d followed, seed %d: at %d of %d: %v instead of %q", followed, seed, second, times, got, want[second])
+				}
+			}
+		}
+	}
+}

@@ -29,6 +29,7 @@ type Live struct {
 	path    string
 	streams []*liveStream
 	known   map[uint32]bool // numbers of streams
+	file    bool            // path is a segment: there are no other streams
 	index   *Index
 	files   *Files
 	block   Block
@@ -62,9 +63,10 @@ func isUnavailable(err error) bool {
 	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRegular)
 }
 
-// available tells of a path that cannot be read, once, and when that is over; it returns whether it can.
+// available tells of a path that cannot be read, once, and when that is over; it returns whether it can. The trail itself
+// must be there, too.
 func (l *Live) available(path string, err error, warn func(error)) bool {
-	if !isUnavailable(err) {
+	if !isUnavailable(err) && (path != l.path || !errors.Is(err, fs.ErrNotExist)) {
 		if l.waits[path] {
 			delete(l.waits, path)
 			warn(&WaitError{Path: path})
@@ -101,6 +103,7 @@ func (x *Index) Follow(path string) *Live {
 	for i := range x.Streams {
 		s := &x.Streams[i]
 		l.known[s.Stream.Number] = true
+		l.file = l.file || !s.Stream.Whole
 		ls := &liveStream{index: i, told: -1}
 		for _, seg := range s.Stream.Segments {
 			if seg.Err == nil {
@@ -139,6 +142,9 @@ func (l *Live) Poll(ctx context.Context, f Formatter, opts MergeOptions, emit fu
 
 // discover finds streams that are new.
 func (l *Live) discover(warn func(error)) {
+	if l.file {
+		return
+	}
 	entries, err := os.ReadDir(l.path)
 	if !l.available(l.path, err, warn) || err != nil {
 		return
@@ -179,6 +185,7 @@ func (l *Live) stream(ctx context.Context, s *liveStream, f Formatter, opts Merg
 			opts.Warn(err)
 		}
 		s.segment, s.offset, s.told, s.before = next, next.first(), -1, 0
+		next.Stream.Segments = append(next.Stream.Segments, next)
 	}
 }
 
@@ -267,7 +274,6 @@ func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string, w
 	if torn := (*TornError)(nil); errors.As(seg.Err, &torn) || isGone(seg.Err) {
 		return nil
 	}
-	stream.Segments = append(stream.Segments, seg)
 	return seg
 }
 
@@ -277,12 +283,19 @@ func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string, w
 // be passed over.
 func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error) (read bool, err error) {
 	seg := s.segment
-	if isUnavailable(seg.Err) { // since the beginning
+	torn := (*TornError)(nil)
+	if isUnavailable(seg.Err) || errors.As(seg.Err, &torn) { // since the beginning
 		again := openSegmentAgain(seg.Path, seg.Stream, true)
 		if !l.available(seg.Path, again.Err, opts.Warn) {
 			return false, nil
 		}
+		if !closed && errors.As(again.Err, &torn) {
+			return true, nil // the server writes its header when it starts
+		}
 		again.Number = seg.Number
+		if again.damaged != nil {
+			again.identify(&s.near)
+		}
 		*seg = *again
 		s.offset = seg.first()
 	}

@@ -289,3 +289,70 @@ func TestFollowingHoldsNoFile(t *testing.T) {
 		}
 	}
 }
+
+// A crash can leave a segment whose header is not written; the server writes it when it starts again, into the same file.
+func TestFollowingWaitsForAHeaderThatACrashLeft(t *testing.T) {
+	for _, left := range []int{0, 60, trail.SegmentHeaderSize} {
+		dir := t.TempDir()
+		s, write := segmentsOf(t, dir)
+		write("1")
+		write("2")
+		path := s.SegmentPath(2)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, make([]byte, left), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := follow(t, dir)
+		f.expect()
+		f.expect()
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f.expect("2")
+		write("3")
+		f.expect("3")
+		if f.warnings != nil {
+			t.Errorf("%d bytes of zeros: warnings: %q", left, f.warnings)
+		}
+	}
+}
+
+// Who follows a trail whose directory has gone is told so, once, and when it is there again.
+func TestFollowingTellsThatATrailHasGone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "trail")
+	_, write := segmentsOf(t, dir)
+	write("1")
+	f := follow(t, dir)
+	if err := os.Rename(dir, dir+".old"); err != nil {
+		t.Fatal(err)
+	}
+	f.expect()
+	f.expect()
+	if len(f.warnings) != 1 || !strings.HasSuffix(f.warnings[0], "trail: cannot be read at present, and is tried again: no such file or directory") {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+	if err := os.Rename(dir+".old", dir); err != nil {
+		t.Fatal(err)
+	}
+	write("2")
+	f.expect("2")
+	if len(f.warnings) != 2 || !strings.HasSuffix(f.warnings[1], "trail: can be read again") {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+}
+
+// A segment can be followed, too, and those that come after it.
+func TestASegmentIsFollowed(t *testing.T) {
+	dir := t.TempDir()
+	s, write := segmentsOf(t, dir)
+	write("1")
+	f := follow(t, s.SegmentPath(1))
+	write("2")
+	f.expect("2")
+	if f.warnings != nil {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+}

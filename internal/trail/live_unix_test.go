@@ -62,6 +62,9 @@ func TestFollowingWaitsForWhatCannotBeOpened(t *testing.T) {
 			again()
 			told := len(f.warnings)
 			texts := append(f.poll(), f.poll()...)
+			if n := f.live.Segments(); n != 3 {
+				t.Errorf("%s, %s: %d segments are known", name, what, n)
+			}
 			if told == 0 || !strings.Contains(f.warnings[0], "cannot be read at present, and is tried again: ") {
 				t.Errorf("%s, %s: warnings: %q", name, what, f.warnings)
 			}

@@ -17,7 +17,9 @@ type Server struct {
 	Cluster string // cluster_name
 }
 
-// Servers are those of one or more trails. It may be used by many goroutines.
+// Servers are those of one or more trails. It may be used by many goroutines. Where a clock was set back, so that a server
+// starts before the one before it, its times are those of the server that the trail has later. So the answer does not
+// depend on how much of the trail was asked about before.
 type Servers struct {
 	mu     sync.RWMutex
 	of     map[string][]Server // by the directory of the trail, in the order of their times
@@ -43,7 +45,10 @@ func (x *Index) Servers() *Servers {
 		if stream.Stream.Number == 0 {
 			s.search = append(s.search, &startSearch{stream, len(stream.Segments) - 1, -1, math.MaxInt64})
 		} else if len(stream.Segments) > 0 { // other writers record no start
-			s.look(&stream.Segments[0], 1)
+			starts := s.look(&stream.Segments[0], 1)
+			for _, one := range starts {
+				s.add(stream.Stream.trail(), one)
+			}
 		}
 	}
 	return s
@@ -54,11 +59,10 @@ var server = MergeOptions{Contents: func(c *Contents) Groups {
 	return c.SelectResult(func(k Kind, _ Outcome) bool { return k == KindServer })
 }}
 
-// look takes what the first blocks of a segment, or all of them, say, and returns the earliest start in them.
-func (s *Servers) look(one *SegmentIndex, most int) (since int64) {
-	since = math.MaxInt64
+// look returns the starts that the first blocks of a segment, or all of them, have, in their order.
+func (s *Servers) look(one *SegmentIndex, most int) (starts []Server) {
 	if one.Records == 0 || one.Segment.KeyErr != nil {
-		return since
+		return nil
 	}
 	files := &Files{}
 	defer files.Close()
@@ -67,10 +71,10 @@ func (s *Servers) look(one *SegmentIndex, most int) (since int64) {
 	refs = refs[:min(most, len(refs))]
 	for _, ref := range server.skip(files, refs) {
 		if ref.Records > 0 && files.Read(&ref, &b) == nil {
-			since = min(since, s.noteBlock(&ref, &b))
+			starts = append(starts, b.starts()...)
 		}
 	}
-	return since
+	return starts
 }
 
 // lacks says whether the search may find the start that was in effect at a time in a trail.
@@ -83,9 +87,14 @@ func (l *startSearch) lacks(trail string, time int64) bool {
 func (l *startSearch) step(s *Servers) {
 	segments := l.stream.Segments
 	one := &segments[l.next]
-	found := s.look(one, math.MaxInt)
-	l.since = min(l.since, found)
-	if found == math.MaxInt64 && l.left > l.next {
+	starts := s.look(one, math.MaxInt)
+	for _, start := range slices.Backward(starts) {
+		if start.Since < l.since { // or the clock was set back before a later one, whose times these are now
+			s.add(l.stream.Stream.trail(), start)
+			l.since = start.Since
+		}
+	}
+	if len(starts) == 0 && l.left > l.next {
 		l.next, l.left = l.left, -1
 		return
 	}
@@ -99,21 +108,18 @@ func (l *startSearch) step(s *Servers) {
 	}
 }
 
-// noteBlock takes what a block says, and returns the earliest start in it. Its records are only decoded if one is of a
-// server.
-func (s *Servers) noteBlock(ref *BlockRef, b *Block) (since int64) {
-	since = math.MaxInt64
+// starts are those that the block has. Its records are only decoded if one is of a server.
+func (b *Block) starts() (all []Server) {
 	if !b.hasKind(KindServer) {
-		return since
+		return nil
 	}
 	var r Record
 	for b.Next(&r) == nil {
 		if one, ok := startOfServer(&r); ok {
-			s.add(ref.Segment.Stream.trail(), one)
-			since = min(since, one.Since)
+			all = append(all, one)
 		}
 	}
-	return since
+	return all
 }
 
 // hasKind says whether the block may have a record of a kind.
@@ -131,11 +137,24 @@ func (b *Block) hasKind(kind Kind) bool {
 	return false
 }
 
-// Note takes what a record says of its server, if it does.
+// Note takes what a new record says of its server, if it does.
 func (s *Servers) Note(ref *BlockRef, r *Record) {
-	if one, ok := startOfServer(r); ok && s != nil {
-		s.Add(ref.Segment.Stream.trail(), one)
+	one, ok := startOfServer(r)
+	if !ok || s == nil {
+		return
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	trail := ref.Segment.Stream.trail()
+	if known := s.of[trail]; len(known) > 0 {
+		s.of[trail] = slices.DeleteFunc(slices.Clone(known), func(known Server) bool { return known.Since >= one.Since })
+	}
+	for _, search := range s.search {
+		if search.stream.Stream.trail() == trail {
+			search.since = min(search.since, one.Since)
+		}
+	}
+	s.add(trail, one)
 }
 
 // startOfServer is what a record says of its server, if it does.
