@@ -90,6 +90,7 @@ type liveStream struct {
 	locked  *Segment      // the last one that was told to be encrypted with a missing key
 	before  uint64        // the same, 0 when it is in an earlier segment
 	near    SegmentHeader // of the last segment that could be read
+	gone    *Segment      // the one that is followed, if its file is not there
 }
 
 type liveLine struct {
@@ -310,8 +311,15 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 	}
 	file, err := OpenFile(seg.Path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if !closed && s.gone != seg && !l.waits[l.path] {
+			if s.gone = seg; !(&GoneError{Segment: seg}).ByPolicy() {
+				l.waits[seg.Path] = true
+				opts.Warn(&WaitError{seg.Path, err})
+			}
+		}
 		return true, nil
 	}
+	s.gone = nil
 	if !l.available(seg.Path, err, opts.Warn) || err != nil {
 		return false, nil
 	}

@@ -356,3 +356,51 @@ func TestASegmentIsFollowed(t *testing.T) {
 		t.Errorf("warnings: %q", f.warnings)
 	}
 }
+
+// If the segment that is followed goes, and none comes after it, as when an earlier copy takes the trail's place, that is told.
+func TestFollowingTellsThatTheLastSegmentHasGone(t *testing.T) {
+	dir := t.TempDir()
+	s, write := segmentsOf(t, dir)
+	for _, text := range []string{"1", "2", "3"} {
+		write(text)
+	}
+	f := follow(t, dir)
+	f.expect()
+	if err := os.Rename(s.SegmentPath(3), s.SegmentPath(3)+".old"); err != nil {
+		t.Fatal(err)
+	}
+	f.expect()
+	f.expect()
+	if len(f.warnings) != 1 || !strings.HasSuffix(f.warnings[0], "0000000003.steno: cannot be read at present, and is tried again: no such file or directory") {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+	if err := os.Rename(s.SegmentPath(3)+".old", s.SegmentPath(3)); err != nil {
+		t.Fatal(err)
+	}
+	f.expect()
+	write("4")
+	f.expect("4")
+	if len(f.warnings) != 2 || !strings.HasSuffix(f.warnings[1], "0000000003.steno: can be read again") {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+
+	// Retention deletes all of a stream that is no longer written.
+	other := trailtest.NewStream(t, dir, 7)
+	writer := trailtest.NewSession(trailtest.Epoch, 7)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	b.Add(note(writer, trailtest.Epoch, "seven"))
+	other.Write(t, b)
+	f.expect("seven")
+	s.WriteDeletion(t, writer, &trail.Deletion{
+		Stream: 7, Time: trailtest.Epoch, Reason: "age", FirstSegment: 1, LastSegment: 1, FirstBlock: 1, LastBlock: 1, Records: 1, LastRecord: 1,
+		Bytes: 1, SinceSegment: 1, TotalRecords: 1, TotalBytes: 1,
+	})
+	if err := os.Remove(other.SegmentPath(1)); err != nil {
+		t.Fatal(err)
+	}
+	f.poll()
+	f.poll()
+	if len(f.warnings) != 2 {
+		t.Errorf("warnings: %q", f.warnings)
+	}
+}
