@@ -256,6 +256,12 @@ func (l *Live) next(s *liveStream, warn func(error)) *Segment {
 		}
 		return nil
 	}
+	// A folder that changes while it is listed may be listed without what was made first.
+	if path := filepath.Join(stream.Path, fmt.Sprintf("%010d%s", number+1, segmentSuffix)); number > 0 && best > number+1 {
+		if _, err := os.Lstat(path); err == nil {
+			best = number + 1
+		}
+	}
 	return l.open(s, stream, best, filepath.Join(stream.Path, fmt.Sprintf("%010d%s", best, segmentSuffix)), warn)
 }
 
