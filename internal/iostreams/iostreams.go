@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"sync"
 
 	"golang.org/x/term"
 
@@ -42,6 +43,24 @@ func System() *IOStreams {
 func Test() (s *IOStreams, in, out, errOut *bytes.Buffer) {
 	in, out, errOut = &bytes.Buffer{}, &bytes.Buffer{}, &bytes.Buffer{}
 	return &IOStreams{In: in, Out: out, ErrOut: errOut}, in, out, errOut
+}
+
+// SharedBuffer is a buffer for tests that is written and read by several goroutines.
+type SharedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *SharedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *SharedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // IsTerminal says whether Out is a terminal.

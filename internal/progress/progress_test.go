@@ -1,40 +1,20 @@
 package progress
 
 import (
-	"bytes"
 	"math"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
 
-// locked is a buffer that the bar's goroutine and the test may use at once.
-type locked struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *locked) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 func TestABarThatIsDoneLeavesNothing(t *testing.T) {
 	patience = 0
 	defer func() { patience = time.Second }()
 	streams, _, _, _ := iostreams.Test()
 	streams.SetTerminal(true, false, 80)
-	out := &locked{}
+	out := &iostreams.SharedBuffer{}
 	streams.ErrOut = out
 	bar := New(streams, 100)
 	bar.Set(50)

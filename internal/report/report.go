@@ -316,19 +316,13 @@ func (m *maker) hostNames() []string {
 	var all names
 	servers := m.o.Index.Servers()
 	for i := range m.o.Index.Streams {
-		for k := range m.o.Index.Streams[i].Segments {
-			one := &m.o.Index.Streams[i].Segments[k]
-			if one.Records > 0 && (one.LastEnd < m.since || one.FirstTime >= m.until) {
-				continue
-			}
-			for _, ref := range one.Refs() {
-				for _, s := range servers.Of(&ref) {
-					name := s.Host
-					if s.Cluster != "" {
-						name += " (" + s.Cluster + ")"
-					}
-					all.add(render.Safe(name))
+		for _, ref := range m.o.Index.Streams[i].Between(m.since, m.until) {
+			for _, s := range servers.Of(&ref) {
+				name := s.Host
+				if s.Cluster != "" {
+					name += " (" + s.Cluster + ")"
 				}
+				all.add(render.Safe(name))
 			}
 		}
 	}

@@ -729,11 +729,12 @@ func (p *policy) others(s *statement, in *inside, role string) (others []string)
 	return others
 }
 
-// useReferences adds what the owner of a table needs to which a foreign key refers, when rows get there that may refer to it.
-// Until version 18, the server reads that table by a query, which has a record of its own.
+// useReferences adds what the owner of a table needs to which a foreign key refers, when rows are written that may refer to
+// it. If the server reads that table by a query, that has a record of its own, but it need not do so from version 19 on, and
+// such records can be switched off.
 func (p *policy) useReferences(r *usedRelation, in *inside, add func(need)) {
 	rel := in.relation(r.name)
-	if rel == nil || p.Version < 190000 || !r.access["insert"] && !r.access["update"] {
+	if rel == nil || !r.access["insert"] && !r.access["update"] {
 		return
 	}
 	for _, name := range rel.References {

@@ -63,10 +63,11 @@ lost, whenever the command, the program that reads its output, or the machine
 ends, and segments that are not read yet are not deleted; after such an end, the
 last lines are written again.
 
-What cannot be opened is waited for with --follow; other commands, and what needs
-a key that is missing, end with code 3, and the slot stays before it. Segments
-that are missing, because somebody or retention has removed them before they were
-read, end --follow and --slot with code 3, too, unless --past-missing is given.`,
+With --follow, the command waits for what it cannot open. Without it, and if a key
+is missing, it ends with code 3, and the slot stays before what was not read.
+With --follow or --slot, it also ends with code 3 if segments are missing that it
+has not read, because somebody removed them, or retention was faster; with
+--past-missing, it goes on behind them.`,
 		Example: `  steno tail -f
   steno tail -f --failed
   steno tail -n 100 --user alice --format json

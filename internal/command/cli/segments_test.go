@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -73,24 +72,6 @@ func TestOnlyWhatIsShownIsRead(t *testing.T) {
 	}
 }
 
-// locked is a buffer that may be read while it is written.
-type locked struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *locked) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // Who follows a trail ends when segments are missing that were not read, and shows nothing that comes behind them, unless
 // it is told to go on.
 func TestMissingSegmentsEndAFollower(t *testing.T) {
@@ -106,7 +87,7 @@ func TestMissingSegmentsEndAFollower(t *testing.T) {
 			s.Write(t, b)
 		}
 		write("first")
-		var out, errOut locked
+		var out, errOut iostreams.SharedBuffer
 		args := []string{"tail", "-f", "-n", "1", dir}
 		if past {
 			args = append(args, "--past-missing")

@@ -77,30 +77,6 @@ func segmentsTrail(t *testing.T, r *rand.Rand, dir string, keys [][trail.KeySize
 	return end
 }
 
-// withoutTimes makes a copy of a trail whose headers say nothing of other segments, as those of servers before 0.10.
-func withoutTimes(t *testing.T, dir, to string) {
-	t.Helper()
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	segments, _ := filepath.Glob(filepath.Join(to, "*", "*.steno"))
-	for _, path := range segments {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		h, err := trail.ParseSegmentHeader(data)
-		if err != nil {
-			continue // what it says does not count
-		}
-		clear(data[96:120])
-		trailtest.SealSegment(data[:h.Length()])
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // harm damages a segment of a trail, or removes it.
 func harm(t *testing.T, r *rand.Rand, dir string) {
 	t.Helper()
@@ -216,7 +192,7 @@ func compareHeaders(t *testing.T, r *rand.Rand) (untold int) {
 		}
 	}
 	for _, name := range dirs {
-		withoutTimes(t, filepath.Join(work, "new", name), filepath.Join(work, "old", name))
+		trailtest.WithoutTimes(t, filepath.Join(work, "new", name), filepath.Join(work, "old", name))
 	}
 	of := func(args []string, version string) []string {
 		args = slices.Clone(args)
