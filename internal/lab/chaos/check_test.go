@@ -274,3 +274,30 @@ func TestOnlyWhatIsSyncedPromisesTheDisk(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlyTheLastBigQueryMayBeCut: of a query that was too big for a share of the ring, and had delivered its rows when its
+// session was killed, the record has the beginning of the text. Anything else is not the statement that was sent.
+func TestOnlyTheLastBigQueryMayBeCut(t *testing.T) {
+	const length = 20_000
+	for name, c := range map[string]struct {
+		change   func(last *statement, r *record)
+		ringSize int
+		want     bool // a complaint
+	}{
+		"killed after its rows": {func(*statement, *record) {}, 64, false},
+		"answered":              {func(s *statement, _ *record) { s.told = succeeded }, 64, true},
+		"of another length":     {func(_ *statement, r *record) { r.TextBytes-- }, 64, true},
+		"not cut":               {func(_ *statement, r *record) { r.TextBytes = 0 }, 64, true},
+		"not too big":           {func(*statement, *record) {}, 1024, true},
+	} {
+		client, records := clientOf(), trailOf()
+		last := client.statements[2]
+		last.text.length, last.text.hash, last.told = length, 1, unanswered
+		records[3].TextBytes = length
+		c.change(last, &records[3])
+		got := complaints("wait", client, records, func(r *round) { r.config.ringSize = c.ringSize })
+		if strings.Contains(got, "they differ") != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
