@@ -31,6 +31,7 @@
 #include "capture/statement_record.h"
 #include "delivery/refusal.h"
 #include "delivery/wait.h"
+#include "error/origin.h"
 #include "value/output.h"
 
 /* Timestamp of the client's message whose failure was reported last. */
@@ -166,7 +167,7 @@ find_unplanned(StenoWritten *written, const StenoUnplanned *q, const StenoStatem
 	steno_written_in_failed(written, s->text, s->text_len, s->depth > 0, 0, false);
 	if (edata->internalquery && edata->internalquery != q->source)
 		steno_written_in_failed(written, edata->internalquery, strlen(edata->internalquery), true, edata->internalpos,
-							  steno_refused_by_grammar(edata));
+							  steno_error_of_grammar(edata));
 	steno_written_in_query(written, q->query);
 }
 

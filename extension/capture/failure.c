@@ -30,23 +30,19 @@
 #include "capture/statement_record.h"
 #include "delivery/room.h"
 #include "delivery/wait.h"
+#include "error/origin.h"
 #include "filter/split.h"
 
 
 static emit_log_hook_type previous_emit;
 
-/*
- * Whether the parser rejected the client's string, so that none of its statements
- * has run.  exec_parse_message refuses more than one statement.
- */
+/* Whether the parser rejected the client's string, so that none of its statements has run. */
 static bool
 is_unparsed(const ErrorData *edata)
 {
 	if (edata->internalquery != NULL)
 		return false;
-	if (edata->sqlerrcode == ERRCODE_SYNTAX_ERROR && edata->funcname && strcmp(edata->funcname, "exec_parse_message") == 0)
-		return true;
-	return steno_refused_by_grammar(edata);
+	return steno_error_of_several_statements(edata) || steno_error_of_grammar(edata);
 }
 
 /*
@@ -99,7 +95,7 @@ find_names(StenoWritten *written, const StenoRecord *record, const char *source,
 	if (edata->elevel == ERROR &&
 		(record->text == source || memchr(record->text, '\\', record->text_len) == NULL))
 		steno_written_in_failed(written, record->text, record->text_len, in_function, edata->internalpos,
-								steno_refused_by_grammar(edata));
+								steno_error_of_grammar(edata));
 	else
 		written->omitted = 1;
 }

@@ -42,6 +42,7 @@
 #include "utils/snapmgr.h"
 
 #include "capture/statement_record.h"
+#include "error/origin.h"
 
 static bool
 is_running(const StenoStatement *s)
@@ -347,18 +348,6 @@ steno_open_leave_entry(void)
 /* ---- ends without ExecutorEnd ---- */
 
 /*
- * Whether an error is that of a FETCH or MOVE alone: the server has looked at what it asks for, and at the portal, and
- * has not run the query, which can only go forward.  An error of the query comes from other files of the server.
- */
-static bool
-is_refused_fetch(const ErrorData *edata)
-{
-	const char *name = edata->filename ? strrchr(edata->filename, '/') : NULL;
-
-	return edata->filename != NULL && strcmp(name ? name + 1 : edata->filename, "pquery.c") == 0;
-}
-
-/*
  * An error fails portals that were used by the code that raised it; their queries
  * are no longer running.  A portal that is refused a FETCH has failed, but its query has not:
  * it has delivered what was asked for before.  Queries that began in subtransaction from, or later, are
@@ -375,7 +364,7 @@ steno_open_failed(const ErrorData *edata, SubTransactionId from)
 
 		if (!s->portal_watched || s->subid >= from || s->portal->status != PORTAL_FAILED || is_running(s))
 			continue;
-		steno_record_query(s, is_refused_fetch(edata) ? NULL : edata, true);
+		steno_record_query(s, steno_error_of_fetch(edata) ? NULL : edata, true);
 		steno_forget_open(s);
 	}
 }
@@ -582,7 +571,7 @@ is_of_waiting(const StenoStatement *s, const ErrorData *edata)
 		return false;
 	if (debug_query_string && s->time == GetCurrentStatementStartTimestamp())
 		return true;
-	if (edata->funcname == NULL || strcmp(edata->funcname, "ProcessInterrupts") != 0)
+	if (!steno_error_interrupts(edata))
 		return false;
 	if (debug_query_string)
 		return strcmp(debug_query_string, portal->sourceText) == 0;
@@ -595,8 +584,7 @@ has_waited(const StenoStatement *s, const ErrorData *edata)
 {
 	return s->top_level && s->portal && s->statement == steno_my.statement &&
 		s->portal->status == PORTAL_FAILED && s->portal->atStart && !s->portal->atEnd &&
-		edata->sqlerrcode == ERRCODE_QUERY_CANCELED &&
-		edata->funcname && strcmp(edata->funcname, "ProcessInterrupts") == 0;
+		edata->sqlerrcode == ERRCODE_QUERY_CANCELED && steno_error_interrupts(edata);
 }
 
 /*

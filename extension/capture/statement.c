@@ -25,6 +25,7 @@
 #include "capture/hooks.h"
 #include "capture/statement.h"
 #include "delivery/room.h"
+#include "error/origin.h"
 #include "filter/redact.h"
 #include "filter/split.h"
 #include "policy/policy.h"
@@ -67,29 +68,6 @@ steno_failure_ends(uint32 before)
 }
 
 /*
- * Whether an error comes from what the server does with a statement of a function between its analysis and its
- * execution: waits for locks of a plan that is used again, the rewriter, and what refuses to execute it.
- */
-STENO_COLD static bool
-is_before_execution(const ErrorData *edata)
-{
-	static const char *const sources[] = {"postgres.c", "spi.c", "functions.c", "rewriteHandler.c", "rowsecurity.c",
-	"plancache.c", "lmgr.c", "lock.c", "proc.c"};
-	const char *name = edata->filename ? strrchr(edata->filename, '/') : NULL;
-	int			i;
-
-	if (edata->filename == NULL || edata->context == NULL)
-		return false;
-	name = name ? name + 1 : edata->filename;
-	for (i = 0; i < (int) lengthof(sources); i++)
-		if (strcmp(name, sources[i]) == 0)
-			return true;
-	return strcmp(name, "pl_exec.c") == 0 &&
-		(edata->sqlerrcode == ERRCODE_FEATURE_NOT_SUPPORTED || edata->sqlerrcode == ERRCODE_SYNTAX_ERROR ||
-		 edata->sqlerrcode == ERRCODE_INVALID_CURSOR_DEFINITION);
-}
-
-/*
  * Error context callback, called for every message that is raised while a statement
  * runs.  Inner callbacks have been called before, so the text of a nested statement
  * that failed in analysis is known.
@@ -121,8 +99,8 @@ steno_note_raised(void *arg)
 		steno_raised.recorded_code = 0;
 		steno_raised.message = edata->message;
 		steno_raised.query = edata->internalquery;
-		steno_raised.by_grammar = steno_refused_by_grammar(edata);
-		steno_raised.before_execution = is_before_execution(edata);
+		steno_raised.by_grammar = steno_error_of_grammar(edata);
+		steno_raised.before_execution = steno_error_before_execution(edata);
 		steno_raised.at = edata->internalpos;
 		steno_raised.filename = edata->filename;
 		steno_raised.user_id = steno_private.get_user_id();

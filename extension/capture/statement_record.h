@@ -14,6 +14,7 @@
 #include "describe/param.h"
 #include "describe/relation.h"
 #include "describe/shape.h"
+#include "error/origin.h"
 #include "policy/secret.h"
 #include "written/written.h"
 
@@ -165,16 +166,6 @@ steno_wants_start(const StenoStatement *s)
 }
 
 /* ---- failed_statement.c ---- */
-
-/*
- * Whether the main loop is handling an error: it resets these two variables before,
- * and no other code does.
- */
-static inline bool
-steno_main_loop_handles_error(void)
-{
-	return error_context_stack == NULL && debug_query_string == NULL;
-}
 
 /*
  * Whether a text that has failed can be parsed again.  When the main loop aborts the transaction, the error that it

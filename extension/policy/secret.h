@@ -6,6 +6,7 @@
 #define STENO_SECRET_H
 
 #include "base/facts.h"
+#include "error/origin.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -26,11 +27,11 @@ extern bool steno_secret_given_up(void);
 extern void steno_secret_search_again(void);
 extern void steno_secret_process_exits(void);
 
-/* Whether it is the error of a cancel request, a timeout or the end of the session: no text need be searched. */
+/* Whether its message quotes nothing of a statement: no text need be searched. */
 static inline bool
 steno_secret_quotes_nothing(const ErrorData *edata)
 {
-	return edata->message && edata->funcname && strcmp(edata->funcname, "ProcessInterrupts") == 0;
+	return edata->message && steno_error_interrupts(edata);
 }
 
 #pragma GCC visibility pop

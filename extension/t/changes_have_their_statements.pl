@@ -109,7 +109,7 @@ sub limits
 	return @{ $json->decode((steno_result('review', 'change', '--changes', $file, '--format', 'json', @_, trail($node)))[1])->{limits} };
 }
 ok((grep { /no change of the table, but of others: .*public[.]part1/ } limits('--table', 'public.parts')), 'a partitioned table');
-ok((grep { /^[1-9]\d* changes of the table have no value of a column of --key/ } limits('--table', 't', '--key', 'idd=1')), 'no such column');
+ok((grep { /^[1-9]\d* changes of the table have no value of a column of the key/ } limits('--table', 't', '--key', 'idd=1')), 'no such column');
 ok(!(grep { /no value of a column|no change of the table/ } limits('--table', 't', '--key', 'id=1')), 'a column that all have');
 ok((grep { /replica identity/ } limits('--table', 't', '--key', 'who=one')), 'a column that is not of the key');
 is(join(' ', map { $_->{how} } changes($file, '--table', 'copied', '--until', '2020-01-01')), 'not in the trail not in the trail', 'changes that the trail does not have');

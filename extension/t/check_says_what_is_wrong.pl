@@ -122,7 +122,8 @@ sub metric
 	is_wrong(2, 'writers', qr/writer $mine is stopped/, 'a writer that is stopped');
 	$c->query("SELECT 'waits'");
 	wait_until 'it waits', sub { (wrong(check('--max-lag', '1ms'))->{written} // '') =~ /records wait for/ };
-	ok(1, 'what waits to be written is told');
+	like((map { $_->{what} } grep { $_->{name} eq 'losses' } @{ check('--max-lag', '1ms')->{items} })[0], qr/what was in the last \S+ is not in the trail yet/,
+		'what waits to be written is told, and that nobody knows yet what was lost');
 	continue_process($writer);
 	$c->quit;
 	flush($node);

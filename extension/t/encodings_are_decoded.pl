@@ -165,7 +165,7 @@ foreach my $more (0 .. 3)
 }
 
 # What characters are converted to is what the server converts them to, there and back.
-my $table = slurp_file(dirname(__FILE__) . '/../../internal/trail/encodings.txt');
+my $table = slurp_file(dirname(__FILE__) . '/../../internal/format/encodings.txt');
 my ($encodings, %seen) = ('');
 foreach ($table =~ /^(\S+)/mg) { $encodings .= " $_" unless $seen{$_}++; }
 is(scalar keys %seen, 30, 'encodings');

@@ -1,7 +1,8 @@
 
 # steno review access: its script revokes nothing that is in use.  Random roles, memberships, grants and statements: the
 # script is run on the server, then the same statements again, and none may fail that did not fail before.  Then random
-# grants and memberships are revoked: what fails then, the dry run must have predicted.
+# grants and memberships are revoked: what fails then, the dry run must have predicted.  And what a restored dump of the
+# server says of privileges that are not used must be what the server says of them.
 #
 # STENO_SEED and STENO_STEPS try others than those that are tried always: seeds, and how many graphs each has.  STENO_GRAPHS
 # is how many graphs are tried in all, in such batches, with a server and a seed each: STENO_GRAPHS=10000 tries 10,000, with
@@ -203,6 +204,14 @@ sub about
 	return grep { !/^--/ && grep { $graph{$_} } /\b(s\d+)(?:_|\b)/g } split /^/, slurp_file($file);
 }
 
+# The privileges in the database of the graphs that were not used.
+sub unused_in_graphs
+{
+	my ($answer) = @_;
+
+	return [ sort map { join ' ', map { $_ // '' } @$_{qw(role kind object column privilege grantor)} } grep { $_->{database} eq 'graphs' } @{ $answer->{unused} } ];
+}
+
 my $tried = 0;
 foreach my $seed (@seeds)
 {
@@ -260,6 +269,12 @@ foreach my $seed (@seeds)
 	# ---- the script ----
 
 	$answer = review(@of, '--script', "$folder/revoke.sql");
+	my ($dump, $complaint) = ("$folder/dump.sql", '');
+	IPC::Run::run([ 'pg_dumpall', '--schema-only', '-d', $node->connstr('postgres'), '-f', $dump ], '2>', \$complaint) or diag($complaint);
+	my $of_dump = review('--since', $since, '--until', $until, '--grants', $dump);
+	is_deeply([ grep { /could not be restored/ } @{ $of_dump->{limits} } ], [], 'a dump of the server is restored as a whole');
+	is_deeply(unused_in_graphs($of_dump), unused_in_graphs($answer), 'of a dump, the same privileges are unused');
+	is_deeply([ map { "$_->{role} $_->{member}" } @{ $of_dump->{memberships} } ], [], 'and no membership, because it does not say what it is good for');
 	note(scalar(@{ $answer->{unused} }), ' privileges, ', scalar(@{ $answer->{memberships} }), ' of ', scalar(grep { !/ ON / } @grants), ' memberships are unused; undecided memberships: ', scalar(@{ $answer->{undecided_memberships} }));
 	my $dry = review(@of, '--dry-run', "$folder/revoke.sql");
 	is_deeply([ grep { $_->{verdict} eq 'fails' } @{ $dry->{dry_run} } ], [], 'the dry run of the script: nothing fails');

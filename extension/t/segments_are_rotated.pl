@@ -141,6 +141,8 @@ use Test::More;
 
 	is(value($node, 'SELECT max(segment) FROM steno.writers'), scalar @segments,
 		'steno.writers shows the segment');
+	value($node, q{SELECT 'the last segment is far from full, so that a restart does not fill it'});
+	value($node, 'SELECT steno.rotate()');
 	$node->stop;
 	verify_ok($node, 'the trail is whole');
 	gapless($node, 'no session has gaps');

@@ -34,6 +34,7 @@
 #include "utils/timeout.h"
 
 #include "base/defaults.h"
+#include "error/origin.h"
 #include "value/output.h"
 
 /*
@@ -331,8 +332,7 @@ renew_cancel(bool had_timeout)
 STENO_COLD static void
 swallow_error(ErrorData *edata, bool had_timeout)
 {
-	if (edata->sqlerrcode == ERRCODE_QUERY_CANCELED && edata->funcname &&
-		strcmp(edata->funcname, "ProcessInterrupts") == 0)
+	if (edata->sqlerrcode == ERRCODE_QUERY_CANCELED && steno_error_interrupts(edata))
 		renew_cancel(had_timeout);
 	else if (edata->sqlerrcode == ERRCODE_DATA_CORRUPTED || edata->sqlerrcode == ERRCODE_INDEX_CORRUPTED)
 		ereport(LOG,

@@ -81,13 +81,16 @@ static void
 record_server_start(StenoWriter *w)
 {
 	char		prepared[12];
-	const char *pairs[2 * (5 + STENO_IDENTITY_PAIRS + LAST_STOP_PAIRS + STENO_SETTINGS_MOST)] =
-	{"event", "start", "version", PG_VERSION, "max_prepared_transactions", prepared,
+	char		began[40];
+	const char *pairs[2 * (6 + STENO_IDENTITY_PAIRS + LAST_STOP_PAIRS + STENO_SETTINGS_MOST)] =
+	{"event", "start", "version", PG_VERSION, "began", began, "max_prepared_transactions", prepared,
 	"log_min_messages_of_sessions", "recorded", "log_min_messages"};
-	int			n = 5;
+	int			n = 6;
 
+	/* sessions may have recorded already, with these settings */
+	steno_format_utc_us(began, sizeof(began), steno_rings.file->created);
 	/* which decides whether failures are seen: see warn_of_log_min_messages, and session/log_level.c */
-	pairs[9] = GetConfigOption("log_min_messages", false, false);
+	pairs[11] = GetConfigOption("log_min_messages", false, false);
 	snprintf(prepared, sizeof(prepared), "%d", max_prepared_xacts);
 	n += steno_state_identity(pairs + 2 * n);
 	n += compare_last_stop(pairs + 2 * n);

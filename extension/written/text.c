@@ -20,27 +20,6 @@
 #define LONGEST_PARSED (1024 * 1024)
 
 /*
- * Whether the grammar has refused a text, so that nothing that it names has been looked up.  This is decided by the
- * source file of the error: SQLSTATEs do not distinguish errors of the parser from later ones.  mbutils.c checks the
- * encoding of escapes for the scanner.
- */
-bool
-steno_refused_by_grammar(const ErrorData *edata)
-{
-	static const char *const sources[] = {"gram.y", "scan.l", "parser.c", "mbutils.c", "pl_gram.y", "pl_scanner.c"};
-	const char *name = edata->filename ? strrchr(edata->filename, '/') : NULL;
-	int			i;
-
-	if (edata->filename == NULL)
-		return false;
-	name = name ? name + 1 : edata->filename;
-	for (i = 0; i < (int) lengthof(sources); i++)
-		if (strcmp(name, sources[i]) == 0)
-			return true;
-	return false;
-}
-
-/*
  * A copy of the error that is being handled; NULL if there is none, as in the abort of a subtransaction whose error
  * PL/pgSQL has caught.
  */

@@ -26,8 +26,6 @@ extern void steno_written_add(StenoWritten *written, Node *statement);
 
 /* ---- text.c ---- */
 
-extern bool steno_refused_by_grammar(const ErrorData *edata);
-
 /*
  * While an error is being handled: these raise no other, but if there is no memory.  Names in a text are in the
  * current memory context.
