@@ -30,8 +30,8 @@ demo: $(call setup,demo) build ## record real traffic on a throw-away server and
 	@scripts/with-stage bin/steno-lab demo $(DEMO_FLAGS)
 
 .PHONY: test
-test: $(call setup,test lint) ## every test: build, lint, core, Go, extension, chaos, README
-	@scripts/test
+test: $(call setup,test lint) ## every test: build, lint, core, Go, extension, chaos, README; ONLY='NAME...' of them
+	@scripts/test $(ONLY)
 
 .PHONY: test-versions
 test-versions: ## the suites on VERSIONS of PostgreSQL (all that are supported), each in a Debian root; needs root

@@ -1557,11 +1557,12 @@ class Values(List[Value]):
             if count > MAX_PARAMETERS or outer.left():
                 raise Malformed('a list of %d parameters' % count)
             while len(self) < count:
-                parameter = Parameter(values.varint(), values.byte())
-                if parameter.repr & LISTED_NULL:
-                    self.append(Value(Parameter(parameter.type, parameter.repr & ~LISTED_NULL), None))
-                elif parameter.repr == REPR.LIST:
+                number, representation = values.varint(), values.byte()
+                parameter = Parameter(number, representation & ~LISTED_NULL)
+                if parameter.repr == REPR.LIST:
                     raise Malformed('a list in a list')
+                if representation & LISTED_NULL:
+                    self.append(Value(parameter, None))
                 elif parameter.repr not in WIDTHS:
                     self.extend([Value(parameter, None, False)] * (count - len(self)))
                     return

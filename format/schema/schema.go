@@ -1,4 +1,4 @@
-// Package schema has the JSON Schemas of the lines that steno writes for programs. internal/trail/gen makes them.
+// Package schema has the JSON Schemas of the lines that steno writes for programs. internal/format/gen makes them.
 package schema
 
 import (

@@ -1,6 +1,9 @@
 // Package check says whether the audit of a server is healthy: whether it is recorded and written, what was lost since
 // the last check, and whether what was written since is intact. It reads what is new of the trail, the rings and the
-// processes of the server, and needs no connection.
+// processes of the server, and needs no connection. It verifies with the memory of verify that "steno verify"
+// keeps, too, but begins each time with one that knows only where to begin: a check runs every few minutes, its first
+// one reads the last segments only, and it has to be quick, so it does not keep what a verification knows of all
+// sessions. It finds missing numbers only within what it reads, and the verification finds the others.
 //
 //	check.go    what is looked at, and in which order
 //	state.go    what is kept from one check to the next
@@ -25,6 +28,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -93,6 +97,26 @@ type Options struct {
 	Expect                    []string
 
 	Now time.Time
+	// Advise says how whoever asks can do something; nil: nothing is said.
+	Advise func(Advice) string
+}
+
+// Advice is something that people can do about what was found.
+type Advice int
+
+// What can be done.
+const (
+	NameRings    Advice = iota // name the directory of the rings
+	CheckOffline               // check a copy as one
+	ShowAll                    // see all that was found
+)
+
+// advice is what is said of it; empty: nothing.
+func (o *Options) advice(a Advice) string {
+	if o.Advise == nil {
+		return ""
+	}
+	return o.Advise(a)
 }
 
 // Item is one thing that was checked.
@@ -111,6 +135,8 @@ type Result struct {
 	Since   string   `json:"since,omitempty"`
 	Items   []Item   `json:"items"`
 	Metrics []Metric `json:"metrics"`
+
+	showAll string // how all of it is shown
 }
 
 // Metric is a number, for graphs.
@@ -129,6 +155,7 @@ func (r *Result) add(name string, level Level, format string, args ...any) {
 }
 
 func (r *Result) gauge(name, unit, help string, value float64) {
+	value = math.Round(value*1000) / 1000 // to milliseconds, and thousandths of a percent
 	r.Metrics = append(r.Metrics, Metric{Name: name, Value: value, kind: "gauge", unit: unit, help: help})
 }
 
@@ -152,7 +179,7 @@ type checker struct {
 
 // Run checks a trail. Its error is why nothing could be checked.
 func Run(ctx context.Context, o *Options) (*Result, error) {
-	c := &checker{Options: o, result: &Result{Items: []Item{}, Metrics: []Metric{}}}
+	c := &checker{Options: o, result: &Result{Items: []Item{}, Metrics: []Metric{}, showAll: o.advice(ShowAll)}}
 	t, err := o.Open()
 	if err != nil {
 		return nil, err
@@ -194,7 +221,7 @@ func (c *checker) read(ctx context.Context) error {
 		if len(keys) > 0 {
 			c.state.trust(keys)
 		}
-		report, err := verify.Trail(ctx, tail, nil, verify.Checks{Keys: keys, Anchors: c.state.anchors(), From: from})
+		report, err := verify.Trail(ctx, tail, nil, verify.Checks{Keys: keys, Anchors: c.state.anchors(), Memory: verify.Following(from)})
 		if err != nil {
 			return err
 		}
@@ -293,13 +320,13 @@ func (c *checker) since(usec int64) time.Duration {
 // written says whether records wait too long, and how old the last block is.
 func (c *checker) written() {
 	r := c.result
-	newest := int64(trail.MinTime)
+	newest := int64(format.MinTime)
 	for _, last := range c.report.Ends() {
 		if last.Block > 0 {
 			newest = max(newest, last.End)
 		}
 	}
-	if newest == trail.MinTime {
+	if newest == format.MinTime {
 		r.add("written", Critical, "the trail has no block")
 		return
 	}
@@ -312,15 +339,22 @@ func (c *checker) written() {
 	if c.MaxAge > 0 && age > c.MaxAge {
 		level, what = Critical, fmt.Sprintf("the last record is %s old, the limit is %s", ago(age), ago(c.MaxAge))
 	}
-	if c.server.oldest > 0 {
-		if lag := c.since(c.server.oldest); lag > c.MaxLag {
-			level, what = Critical, fmt.Sprintf("records wait for %s to be written, the limit is %s", ago(lag), ago(c.MaxLag))
-		}
+	if lag, late := c.late(); late {
+		level, what = Critical, fmt.Sprintf("records wait for %s to be written, the limit is %s", ago(lag), ago(c.MaxLag))
 	}
 	if c.server.running() {
 		r.gauge("lag_bytes", "B", "Bytes in the rings that are not in the trail yet.", float64(c.server.lag))
 	}
 	r.add("written", level, "%s", what)
+}
+
+// late says whether the server's oldest record has waited too long to be written, and how long.
+func (c *checker) late() (lag time.Duration, late bool) {
+	if c.server.oldest == 0 {
+		return 0, false
+	}
+	lag = c.since(c.server.oldest)
+	return lag, lag > c.MaxLag
 }
 
 // acknowledge takes out what somebody has acknowledged, of this check and of earlier ones.
@@ -424,7 +458,7 @@ func (c *checker) sealed() {
 		}
 		// Without a key to check them with, seals are only seen as records.
 		at, open := c.events.sealed[last.Stream], c.events.unsealed[last.Stream]
-		interval, known := trail.SettingTime(c.setting("steno.seal_interval"), time.Second)
+		interval, known := format.SettingTime(c.setting("steno.seal_interval"), time.Second)
 		if !known {
 			interval = time.Minute
 		}
@@ -474,7 +508,12 @@ func (c *checker) lost() {
 	r.total("dropped_records_total", "Records that were dropped, since the first check.", s.Dropped)
 	r.total("refused_statements_total", "Statements that were refused because the trail could not be written, since the first check.", s.Refused)
 	r.total("lost_blocks_total", "Blocks that could not be synced and read back, since the first check.", s.Lost)
-	if len(e.losses)+len(ends) == 0 && c.server.unrecorded == 0 {
+	lag, late := c.late()
+	switch {
+	case len(e.losses)+len(ends) > 0 || c.server.unrecorded > 0:
+	case late:
+		r.add("losses", OK, "nothing is known to have been dropped, refused or lost since %s; what was in the last %s is not in the trail yet", c.sinceWhen(), ago(lag))
+	default:
 		r.add("losses", OK, "nothing dropped, refused or lost since %s", c.sinceWhen())
 	}
 }
@@ -533,13 +572,13 @@ func (c *checker) recorded() {
 
 // sameValue compares values of a setting; spaces and the order of a list's elements do not matter.
 func sameValue(a, b string) bool {
-	if x, ok := trail.SettingSize(a, 1<<20); ok {
-		if y, ok := trail.SettingSize(b, 1<<20); ok && x == y {
+	if x, ok := format.SettingSize(a, 1<<20); ok {
+		if y, ok := format.SettingSize(b, 1<<20); ok && x == y {
 			return true
 		}
 	}
-	if x, ok := trail.SettingTime(a, time.Second); ok {
-		if y, ok := trail.SettingTime(b, time.Second); ok && x == y && strings.Trim(a, "0123456789") != "" && strings.Trim(b, "0123456789") != "" {
+	if x, ok := format.SettingTime(a, time.Second); ok {
+		if y, ok := format.SettingTime(b, time.Second); ok && x == y && strings.Trim(a, "0123456789") != "" && strings.Trim(b, "0123456789") != "" {
 			return true
 		}
 	}
@@ -562,7 +601,7 @@ func (c *checker) slots() {
 		r.add("slots", Unknown, "%s", query.OpenError(err))
 		return
 	}
-	most, _ := trail.SettingSize(c.setting("steno.slot_max_size"), 1<<20)
+	most, _ := format.SettingSize(c.setting("steno.slot_max_size"), 1<<20)
 	limit := float64(max(0, most))
 	level, wrong := OK, []string{}
 	for i := range all {
@@ -614,7 +653,7 @@ func (c *checker) kept() {
 		return
 	}
 	var wrong []string
-	oldest := int64(trail.MaxTime)
+	oldest := int64(format.MaxTime)
 	for _, s := range c.trail.Streams {
 		if len(s.Segments) == 0 {
 			continue
@@ -632,7 +671,7 @@ func (c *checker) kept() {
 	switch {
 	case len(wrong) > 0:
 		r.add("kept", Critical, "records were deleted that must be kept for %s: %s", ago(c.Keep), strings.Join(wrong, ", "))
-	case oldest == trail.MaxTime:
+	case oldest == format.MaxTime:
 		r.add("kept", OK, "nothing was ever deleted")
 	default:
 		r.add("kept", OK, "records of the last %s", ago(c.since(oldest)))
@@ -685,9 +724,9 @@ func (c *checker) remember() {
 }
 
 // tells selects the groups of blocks with records that a check looks at.
-func tells(c *trail.Contents) trail.Groups {
+func tells(c *format.Contents) format.Groups {
 	g := proof.TellingGroups(c)
-	g.Or(c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindSeal }))
+	g.Or(c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindSeal }))
 	return g
 }
 
@@ -704,7 +743,7 @@ func StatePath(t *trail.Trail) (string, error) {
 	default:
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", fmt.Errorf("no directory for the state of checks: name a file with --state: %w", err)
+			return "", fmt.Errorf("no directory for the state of checks, and no file was named: %w", err)
 		}
 		dir = filepath.Join(home, ".local", "state", "steno")
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/statefile"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -102,7 +103,7 @@ func FuzzState(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		file := &stateFile{path: path}
+		file := &stateFile{File: &statefile.File{Path: path}}
 		if s, err := file.read(); err == nil {
 			s.anchors()
 			s.alarm(&alarm{}, time.Now())

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -107,40 +107,34 @@ func (e *events) stopped() bool { return e.stoppedAt > e.started }
 // read reads the blocks behind the positions of the last check.
 func (e *events) read(ctx context.Context, t *trail.Trail, s *state) error {
 	*e = events{sealed: map[uint32]int64{}, unsealed: map[uint32]int64{}}
-	scan := t.Index().Scan(ctx, trail.ScanOptions{
-		Since: trail.MinTime, Until: trail.MaxTime,
+	var mu sync.Mutex
+	ends := map[uint32]map[uint64]int64{} // of blocks with records other than seals, by stream and block
+	seals := map[uint32]uint64{}          // the last sealed block
+	t.Index().Read(ctx, trail.ScanOptions{
+		Since: format.MinTime, Until: format.MaxTime,
 		Blocks: func(ref *trail.BlockRef) bool {
 			p := s.position(ref.Segment.Stream.Number)
 			return p == nil || ref.Number > p.Block
 		},
 		Contents: tells,
 		Warn:     func(error) {}, // the verification has said it
-	})
-	defer scan.Close()
-	var mu sync.Mutex
-	var wait sync.WaitGroup
-	ends := map[uint32]map[uint64]int64{} // of blocks with records other than seals, by stream and block
-	seals := map[uint32]uint64{}          // the last sealed block
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			for reader := scan.Reader(); reader.Next(); {
-				r, stream := &reader.Record, reader.Ref.Segment.Stream.Number
-				mu.Lock()
-				if r.Kind == trail.KindSeal {
-					e.sealed[stream] = max(e.sealed[stream], r.Time)
-					seals[stream] = max(seals[stream], reader.Ref.Number-1)
-				} else {
-					if ends[stream] == nil {
-						ends[stream] = map[uint64]int64{}
-					}
-					ends[stream][reader.Ref.Number] = reader.Ref.LastEnd
-					e.record(r)
+	}, func(_ int, reader *trail.ScanReader) {
+		for reader.Next() {
+			r, stream := &reader.Record, reader.Ref.Segment.Stream.Number
+			mu.Lock()
+			if r.Kind == format.KindSeal {
+				e.sealed[stream] = max(e.sealed[stream], r.Time)
+				seals[stream] = max(seals[stream], reader.Ref.Number-1)
+			} else {
+				if ends[stream] == nil {
+					ends[stream] = map[uint64]int64{}
 				}
-				mu.Unlock()
+				ends[stream][reader.Ref.Number] = reader.Ref.LastEnd
+				e.record(r)
 			}
-		})
-	}
-	wait.Wait()
+			mu.Unlock()
+		}
+	})
 	if e.gaps.count > 0 {
 		e.losses = append(e.losses, alarm{Item: "losses", Level: Critical, What: e.gaps.String()})
 	}
@@ -161,7 +155,7 @@ func (e *events) read(ctx context.Context, t *trail.Trail, s *state) error {
 	return ctx.Err()
 }
 
-func (e *events) record(r *trail.Record) {
+func (e *events) record(r *format.Record) {
 	text := func(name string) string {
 		v, _ := r.ExtraValue(name)
 		return string(v)
@@ -170,16 +164,16 @@ func (e *events) record(r *trail.Record) {
 		n, _ := strconv.ParseUint(text(name), 10, 64)
 		return n
 	}
-	loss := func(level Level, format string, args ...any) {
-		e.losses = append(e.losses, alarm{Item: "losses", Level: level, What: fmt.Sprintf(format, args...)})
+	loss := func(level Level, as string, args ...any) {
+		e.losses = append(e.losses, alarm{Item: "losses", Level: level, What: fmt.Sprintf(as, args...)})
 	}
 	at := render.Time(r.Time)
 	switch r.Kind {
-	case trail.KindGap:
+	case format.KindGap:
 		n := max(1, number("count"))
 		e.dropped += n
 		e.gaps.add(n, r.Time, text("reason"))
-	case trail.KindSetting:
+	case format.KindSetting:
 		if !strings.HasPrefix(text("name"), "steno.") && text("name") != proof.MinMessages {
 			return
 		}
@@ -188,10 +182,10 @@ func (e *events) record(r *trail.Record) {
 			if _, decides := proof.Default(one.name); !decides {
 				return
 			}
-			one.session, one.user = r.Session.ID().String(), string(r.Session.Fact(trail.KeyUser))
+			one.session, one.user = r.Session.ID().String(), string(r.Session.Fact(format.KeyUser))
 		}
 		e.changed = append(e.changed, one)
-	case trail.KindServer:
+	case format.KindServer:
 		switch event := text("event"); event {
 		case "start":
 			e.moments = append(e.moments, moment{time: r.Time, event: event, wal: text("not_run_since_wal")})

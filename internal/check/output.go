@@ -54,7 +54,7 @@ func (r *Result) wrong() string {
 		}
 	}
 	if n := len(parts) - mostWrong; n > 0 {
-		parts = append(parts[:mostWrong], fmt.Sprintf("and %d more: --verbose", n))
+		parts = append(parts[:mostWrong], fmt.Sprintf("and %d more%s", n, r.showAll))
 	}
 	return strings.Join(parts, "; ")
 }

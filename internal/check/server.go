@@ -76,9 +76,9 @@ func (c *checker) serverRuns() {
 	case strings.HasPrefix(s.why, "rings cannot be read"), strings.Contains(s.why, "several servers"):
 		r.add("server", Unknown, "%s", s.why)
 	case pid != 0:
-		r.add("server", Critical, "runs as process %d, but without pg_steno, or with its rings elsewhere: see --rings (%s)", pid, s.why)
+		r.add("server", Critical, "runs as process %d, but without pg_steno, or with its rings elsewhere%s (%s)", pid, c.advice(NameRings), s.why)
 	default:
-		r.add("server", Critical, "no server that writes this trail runs here (%s); --offline checks a copy", s.why)
+		r.add("server", Critical, "no server that writes this trail runs here (%s)%s", s.why, c.advice(CheckOffline))
 	}
 }
 

@@ -9,16 +9,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/statefile"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
@@ -164,8 +164,7 @@ func (s *state) anchors() (all []*seal.Anchor) {
 
 // stateFile is the file while it is locked.
 type stateFile struct {
-	path  string
-	lock  *os.File
+	*statefile.File
 	trail string // of the trail
 }
 
@@ -190,39 +189,30 @@ func openState(path string, t *trail.Trail) (*stateFile, error) {
 			return nil, err
 		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return nil, fmt.Errorf("no directory for the state of checks: name a file with --state: %w", err)
+			return nil, fmt.Errorf("no directory for the state of checks, and no file was named: %w", err)
 		}
 	}
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+	file, err := statefile.Open(path)
+	if errors.Is(err, statefile.ErrLocked) {
+		return nil, errors.New("another check of this trail is running")
+	} else if err != nil {
 		return nil, fmt.Errorf("state of checks: %w", err)
 	}
-	ok, err := private.TryLock(lock)
-	if err == nil && !ok {
-		err = errors.New("another check of this trail is running")
-	}
-	if err != nil {
-		lock.Close()
-		return nil, err
-	}
-	return &stateFile{path: path, lock: lock, trail: t.Path}, nil
+	return &stateFile{file, t.Path}, nil
 }
-
-func (f *stateFile) Close() { f.lock.Close() }
 
 // mostState bounds the file.
 const mostState = 4 << 20
 
 func (f *stateFile) read() (*state, error) {
 	s := &state{Version: stateVersion, Trail: f.trail}
-	file, err := os.Open(f.path)
-	if errors.Is(err, os.ErrNotExist) {
+	text, exists, err := f.Read(mostState)
+	if err == nil && !exists {
 		return s, nil
-	} else if err != nil {
+	}
+	if _, unread := errors.AsType[*fs.PathError](err); unread {
 		return nil, fmt.Errorf("state of checks: %w", err)
 	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, mostState))
 	if err == nil {
 		err = json.Unmarshal(text, s)
 	}
@@ -230,7 +220,7 @@ func (f *stateFile) read() (*state, error) {
 		err = fmt.Errorf("it has version %d, and this program reads version %d", s.Version, stateVersion)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("state of checks: %s: %w; remove the file, and the next check is the first one", f.path, err)
+		return nil, fmt.Errorf("state of checks: %s: %w; remove the file, and the next check is the first one", f.Path, err)
 	}
 	return s, nil
 }
@@ -238,22 +228,8 @@ func (f *stateFile) read() (*state, error) {
 // write replaces the file; whoever dies meanwhile leaves the old one.
 func (f *stateFile) write(s *state) error {
 	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	temporary := f.path + ".new"
-	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err == nil {
-		_, err = file.Write(append(text, '\n'))
-		if e := file.Sync(); err == nil {
-			err = e
-		}
-		if e := file.Close(); err == nil {
-			err = e
-		}
-	}
-	if err == nil {
-		err = os.Rename(temporary, f.path)
+		err = f.Write(append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("state of checks: %w", err)

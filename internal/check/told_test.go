@@ -3,6 +3,7 @@ package check
 import (
 	"crypto/ed25519"
 	"fmt"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"maps"
 	"os"
@@ -66,12 +67,12 @@ func (c *checked) start(settings ...string) {
 // event writes a server record, a second after the one before.
 func (c *checked) event(name string, more ...string) {
 	c.now += second
-	c.Put(&trailtest.Record{Kind: trail.KindServer, Session: c.Session, Time: c.now, Extra: append([]string{"event", name}, more...)})
+	c.Put(&trailtest.Record{Kind: format.KindServer, Session: c.Session, Time: c.now, Extra: append([]string{"event", name}, more...)})
 }
 
 func (c *checked) setting(of *trailtest.Session, name, from, to, source string) {
 	c.now += second
-	c.Put(&trailtest.Record{Kind: trail.KindSetting, Session: of, Time: c.now, Shape: &trailtest.Shape{Class: trail.ClassSetting}, Extra: []string{"name", name, "old", from, "new", to, "source", source}})
+	c.Put(&trailtest.Record{Kind: format.KindSetting, Session: of, Time: c.now, Shape: &trailtest.Shape{Class: format.ClassSetting}, Extra: []string{"name", name, "old", from, "new", to, "source", source}})
 }
 
 // check checks the trail some time after the last record.
@@ -128,7 +129,7 @@ func metric(r *Result, name string) float64 {
 // TestWhatRecordsTellIsReported: each kind of loss, and each change of what is recorded, with its level and its number.
 func TestWhatRecordsTellIsReported(t *testing.T) {
 	bob := func() *trailtest.Session {
-		return trailtest.NewSession(trailtest.Epoch, 7, trailtest.Fact{Key: trail.KeyUser, Value: "bob"})
+		return trailtest.NewSession(trailtest.Epoch, 7, trailtest.Fact{Key: format.KeyUser, Value: "bob"})
 	}
 	server := func(extra ...string) func(*checked) { return func(c *checked) { c.event(extra[0], extra[1:]...) } }
 	set := func(name, from, to string) func(*checked) {
@@ -145,7 +146,7 @@ func TestWhatRecordsTellIsReported(t *testing.T) {
 		value  float64
 	}{
 		{"dropped", func(c *checked) {
-			c.Put(&trailtest.Record{Kind: trail.KindGap, Session: bob(), Seq: 6, Time: c.now, Extra: []string{"count", "5", "first_seq", "1", "last_seq", "5", "reason", "ring full"}})
+			c.Put(&trailtest.Record{Kind: format.KindGap, Session: bob(), Seq: 6, Time: c.now, Extra: []string{"count", "5", "first_seq", "1", "last_seq", "5", "reason", "ring full"}})
 		}, "losses CRITICAL: 5 records dropped, as the trail tells at ", "dropped_records_total", 5},
 		{"refused", server("recovered", "refused", "3", "since", "a", "until", "b", "reason", "disk full"), "losses CRITICAL: 3 statements refused from a until b (disk full)", "refused_statements_total", 3},
 		{"waited", server("recovered", "refused", "0", "since", "a", "until", "b", "reason", "disk full"), "losses WARNING: the trail could not be written from a until b (disk full)", "refused_statements_total", 0},
@@ -370,7 +371,7 @@ func TestDeletionsInSpiteOfSlotsAreTold(t *testing.T) {
 		if repeated != "" {
 			extra = append(extra, repeated, "1")
 		}
-		c.Put(&trailtest.Record{Kind: trail.KindServer, Session: c.Session, Time: d.Time, Extra: extra})
+		c.Put(&trailtest.Record{Kind: format.KindServer, Session: c.Session, Time: d.Time, Extra: extra})
 		c.Seal(c.now, "interval", nil)
 		c.tells(reason, want, c.check(2*time.Second))
 	}
@@ -517,7 +518,7 @@ func TestDamageIsTheSameAtAnotherTime(t *testing.T) {
 
 // TestOutputsAreRead: by people, Nagios and Prometheus, whatever names have.
 func TestOutputsAreRead(t *testing.T) {
-	r := &Result{Trail: `/a"b\c`}
+	r := &Result{Trail: `/a"b\c`, showAll: ": --verbose"}
 	for i := range 6 {
 		r.add("losses", Critical, "a|b %d", i)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/command/query"
 	screen "github.com/pg-steno/pg_steno/internal/command/top"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/lab/command"
 )
@@ -242,7 +243,7 @@ func (n *named) wrongCommand(line string) string {
 func (n *named) wrongNames(text string) []string {
 	var wrong []string
 	for _, m := range regexp.MustCompile(`(?:^|[^\w./-])steno\.([a-z_]+)`).FindAllStringSubmatch(text, -1) {
-		if !n.settings[m[1]] && !n.sql[m[1]] && m[1] != "h" && m[1] != "md" && m[1] != "conf" {
+		if !n.settings[m[1]] && !n.sql[m[1]] && m[1] != "h" && m[1] != "md" && m[1] != "conf" && m[1] != "prom" {
 			wrong = append(wrong, "steno."+m[1])
 		}
 	}
@@ -683,7 +684,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	for _, newRoot := range programs {
 		streams, _, _, _ := iostreams.Test()
 		for _, c := range newRoot(streams).Commands() {
-			if c.Example == "" && !c.HasSubCommands() && !program.IsElsewhere(c) && c.Name() != "help" {
+			if c.Example == "" && !c.HasSubCommands() && !program.IsElsewhere(c) && c.Runnable() && c.Name() != "help" {
 				t.Errorf("%s has no example", c.CommandPath())
 			}
 		}
@@ -701,7 +702,7 @@ func TestStenoKnowsTheCommandsOfOtherPrograms(t *testing.T) {
 		}
 	}
 	for _, c := range slices.Concat(command.New(streams).Commands(), query.New(streams).Commands(), screen.New(streams).Commands()) {
-		if name := c.Name(); name != "version" && name != "man" {
+		if name := c.Name(); c.Runnable() && name != "version" && name != "man" && name != "help" {
 			if known[name] != c.Short {
 				t.Errorf("%s: steno says %q, its program %q", name, known[name], c.Short)
 			}
@@ -842,5 +843,27 @@ func TestShellsComplete(t *testing.T) {
 				t.Errorf("%s completion %s: no %q in %d bytes", name, shell, want, out.Len())
 			}
 		}
+	}
+}
+
+// TestFormatListsTheClassesOfProblems: FORMAT.md has each class that a reader reports, and the code no other.
+func TestFormatListsTheClassesOfProblems(t *testing.T) {
+	page, err := os.ReadFile("../../format/FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), "### What a reader reports\n")
+	if !ok {
+		t.Fatal("FORMAT.md has no such section")
+	}
+	table, _, _ = strings.Cut(table, "\n## ")
+	var listed []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|").FindAllStringSubmatch(table, -1) {
+		listed = append(listed, row[1])
+	}
+	ofReaders := []string{"deleted", "incomplete", "anchor", "acknowledgment"}
+	want := slices.DeleteFunc(slices.Clone(format.ProblemClasses()), func(c string) bool { return slices.Contains(ofReaders, c) })
+	if !slices.Equal(listed, want) {
+		t.Errorf("FORMAT.md lists %v, package format has %v", listed, want)
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/slot"
@@ -43,7 +44,7 @@ var Formats = []string{"parquet", "csv", "jsonl", "duckdb"}
 // Compressions are those of Parquet files.
 var Compressions = []string{"zstd", "snappy"}
 
-// Request is what is asked for. An export is resumed by the same request only.
+// Request is what is asked for, in the words of whoever asks. An export is resumed by the same request only.
 type Request struct {
 	Format      string              `json:"format"`
 	Compression string              `json:"compression,omitempty"`
@@ -51,21 +52,23 @@ type Request struct {
 	Trails      []string            `json:"trails"`
 	Since       string              `json:"since,omitempty"`
 	Until       string              `json:"until,omitempty"`
-	Filters     map[string][]string `json:"filters,omitempty"` // as on the command line
+	Filters     map[string][]string `json:"filters,omitempty"`
 	Slot        string              `json:"slot,omitempty"`
 }
 
 // Options are a request, and how it is carried out.
 type Options struct {
 	Request
-	Path    string
-	Filter  query.FilterOptions
-	Keys    query.KeyOptions
-	Sign    ed25519.PrivateKey // nil: the manifest is not signed
-	Restart bool
-	Memory  string // limit of DuckDB's
-	Program string
-	Now     time.Time
+	Path string
+	// Criteria and Within are what the words of the request mean.
+	Criteria query.Criteria
+	Within   query.Range
+	Keys     query.KeyOptions
+	Sign     ed25519.PrivateKey // nil: the manifest is not signed
+	Restart  bool
+	Memory   string // limit of DuckDB's
+	Program  string
+	Now      time.Time
 	// Say is told what people should know, and Warn what is wrong in the trail.
 	Say  func(string)
 	Warn func(Problem)
@@ -82,6 +85,7 @@ type run struct {
 	trail   *trail.Trail
 	index   *trail.Index
 	filter  *query.Filter
+	within  query.Range
 	feed    *slot.Feed
 	db      *sql.DB
 	servers func() *trail.Servers
@@ -91,18 +95,31 @@ type run struct {
 	unread error
 }
 
+// ErrNotOneTrail says that an export from a slot is not of a single trail.
+var ErrNotOneTrail = errors.New("a slot is that of a single trail")
+
+// UnfinishedError says why an unfinished export cannot be resumed. It can be discarded.
+type UnfinishedError struct {
+	// OtherRequest says that it is resumed by another request, which the text states.
+	OtherRequest bool
+	text         string
+}
+
+func (e *UnfinishedError) Error() string { return e.text }
+
+func unfinished(format string, args ...any) error {
+	return &UnfinishedError{text: fmt.Sprintf(format, args...)}
+}
+
 // errNothing says that there is nothing new for a slot.
 var errNothing = errors.New("nothing new")
 
 // Run carries out an export, or what is left of it. The manifest is nil if there was nothing
 // new for the slot.
 func Run(ctx context.Context, o *Options) (m *Manifest, name string, err error) {
-	r := &run{Options: o, seen: map[string]bool{}}
+	r := &run{Options: o, filter: o.Criteria.Filter(), within: o.Within, seen: map[string]bool{}}
 	if r.step == nil {
 		r.step = func(string) {}
-	}
-	if r.filter, err = o.Filter.Filter(o.Now); err != nil {
-		return nil, "", err
 	}
 	if r.trail, err = o.Keys.OpenEncrypted(o.Trails); err != nil {
 		return nil, "", err
@@ -112,7 +129,7 @@ func Run(ctx context.Context, o *Options) (m *Manifest, name string, err error) 
 	}
 	if o.Slot != "" {
 		if !r.trail.Whole || r.trail.Path == "" {
-			return nil, "", exit.Usagef("--slot requires a single trail")
+			return nil, "", ErrNotOneTrail
 		}
 		if r.feed, err = slot.OpenFeed(r.trail.Path, o.Slot); err != nil {
 			return nil, "", err
@@ -198,7 +215,7 @@ func (r *run) newPlan(ctx context.Context) error {
 	if r.base != "" && r.Slot != "" {
 		n = 0
 	}
-	p := &plan{Request: r.Request, Created: r.Now.UTC().Format(time.RFC3339), Number: n, Since: r.filter.Since, Until: r.filter.Until}
+	p := &plan{Request: r.Request, Created: r.Now.UTC().Format(time.RFC3339), Number: n, Since: r.within.Since, Until: r.within.Until}
 	var wanted func(*trail.BlockRef) bool
 	if r.feed != nil {
 		wanted = func(b *trail.BlockRef) bool { return b.Number >= r.feed.From(b.Segment.Stream.Number) }
@@ -207,7 +224,7 @@ func (r *run) newPlan(ctx context.Context) error {
 			return errNothing
 		}
 	}
-	e, err := measure(ctx, r.index, r.filter, wanted)
+	e, err := measure(ctx, r.index, r.filter, r.within, wanted)
 	if err != nil {
 		return err
 	}
@@ -230,27 +247,27 @@ func (r *run) resume(ctx context.Context) error {
 	asked, _ := json.Marshal(r.Request)
 	begun, _ := json.Marshal(p.Request)
 	if string(asked) != string(begun) {
-		return exit.Usagef("--out %s has an unfinished export with other options: %s; repeat these to resume it, or add --restart to discard it", r.path, begun)
+		return &UnfinishedError{true, fmt.Sprintf("%s has an unfinished export with other options: %s", r.path, begun)}
 	}
 	if slices.ContainsFunc(r.journal.lines, func(e entry) bool { return e.Moved }) {
-		return fmt.Errorf("slot %q was moved while this export was written: somebody else may have exported the same records; use --restart to discard it", r.Slot)
+		return unfinished("slot %q was moved while this export was written: somebody else may have exported the same records", r.Slot)
 	}
 	advanced := slices.ContainsFunc(r.journal.lines, func(e entry) bool { return e.Advanced })
 	if r.feed != nil && !advanced && !reflect.DeepEqual(r.feed.Positions(), p.SlotFrom) &&
 		!(r.complete() && r.feed.IsAt(p.SlotFrom, p.SlotTo)) {
-		return fmt.Errorf("slot %q is not where the unfinished export in %s began; use --restart to discard that", r.Slot, r.path)
+		return unfinished("slot %q is not where the unfinished export in %s began", r.Slot, r.path)
 	}
-	r.filter.Since, r.filter.Until = p.Since, p.Until
+	r.within = query.Range{Since: p.Since, Until: p.Until}
 	r.Say(fmt.Sprintf("resuming the export of %s: %d of %d files were written", p.Created, len(r.done()), max(1, len(p.Days))))
 	if r.complete() {
 		return nil
 	}
-	e, err := measure(ctx, r.index, r.filter, blocksOf(p.Streams))
+	e, err := measure(ctx, r.index, r.filter, r.within, blocksOf(p.Streams))
 	if err != nil {
 		return err
 	}
 	if !reflect.DeepEqual(e.streams, p.Streams) {
-		return errors.New("the trail no longer has the blocks that it had when this export began; use --restart to begin it again")
+		return unfinished("the trail no longer has the blocks that it had when this export began")
 	}
 	return nil
 }
@@ -262,7 +279,7 @@ func (r *run) discard() error {
 		return nil
 	}
 	if p.Request.Format != r.Format {
-		return exit.Usagef("--out %s has an unfinished export in format %s", r.path, p.Request.Format)
+		return misplaced("%s has an unfinished export in format %s", r.path, p.Request.Format)
 	}
 	if _, err := os.Lstat(r.join(r.manifest(p.Number))); errors.Is(err, os.ErrNotExist) {
 		if err := r.sweep(p.Number, nil); err != nil {
@@ -337,7 +354,7 @@ func (r *run) names(ctx context.Context) error {
 	for _, lacks := range r.filter.RenamedOutside(ctx, r.index, r.plan.Since, r.plan.Until) {
 		r.warn(lacks)
 	}
-	for _, missing := range query.NewNames(&r.Filter).Look(ctx, r.index) {
+	for _, missing := range query.NewNames(&r.Criteria).Look(ctx, r.index) {
 		r.warn(missing)
 	}
 	if len(r.found) == 0 {
@@ -487,7 +504,7 @@ func (r *run) makeManifest() *Manifest {
 
 // timeText is a bound of a range; empty: none.
 func timeText(t int64) string {
-	if t == trail.MinTime || t == trail.MaxTime {
+	if t == format.MinTime || t == format.MaxTime {
 		return ""
 	}
 	return render.Time(t)
@@ -499,22 +516,13 @@ const damaged = "damaged"
 
 // warn is told what a reader finds.
 func (r *run) warn(err error) {
-	var torn *trail.TornError
-	var gone *trail.GoneError
-	var missing *trail.MissingKeyError
-	p := Problem{damaged, query.OpenError(err).Error()}
-	switch {
-	case errors.As(err, &torn) && torn.Last:
-		p.Kind = "unfinished"
-	case query.IsIncomplete(err):
-		p.Kind = "incomplete"
-	case exit.IsUnreadable(err), errors.As(err, &missing):
+	level, _, unread := query.Severity(err)
+	if unread {
 		// A file without what cannot be read would be taken for a complete one.
 		r.unread = query.OpenError(err)
 		return
-	case errors.As(err, &gone) && gone.ByPolicy():
-		p.Kind = "deleted"
 	}
+	p := Problem{level, query.OpenError(err).Error()}
 	r.note(p)
 }
 

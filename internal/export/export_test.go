@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/slot"
 	"github.com/pg-steno/pg_steno/internal/sql"
@@ -53,12 +55,22 @@ func TestMain(m *testing.M) {
 }
 
 func options(format, path string, trails ...string) *Options {
-	o := &Options{Path: path, Memory: "512MiB", Program: "test", Now: time.Unix(1_800_000_000, 0), Say: func(string) {}, Warn: func(Problem) {}}
+	o := &Options{Within: query.Always, Path: path, Memory: "512MiB", Program: "test", Now: time.Unix(1_800_000_000, 0), Say: func(string) {}, Warn: func(Problem) {}}
 	o.Format, o.Trails = format, trails
 	if format == "parquet" {
 		o.Compression = "zstd"
 	}
 	return o
+}
+
+// toStart is the beginning of a trail.
+func toStart(t *testing.T) slot.Target {
+	t.Helper()
+	to, err := slot.ParseTarget("start", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 func export(t *testing.T, o *Options) *Manifest {
@@ -89,16 +101,16 @@ func threeDays(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "trail")
 	for n := range uint32(2) {
 		s := trailtest.NewStream(t, dir, n)
-		client := trailtest.NewSession(trailtest.Epoch, 100+n, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
-		shape := &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"}
+		client := trailtest.NewSession(trailtest.Epoch, 100+n, trailtest.Fact{Key: format.KeyUser, Value: "alice"})
+		shape := &trailtest.Shape{Class: format.ClassRead, Command: "SELECT"}
 		for d := range int64(3) {
 			at := trailtest.Epoch + d*day
 			b := trailtest.NewBuilder(at)
 			for i := range int64(20) {
-				b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: client, Time: at + 2*i, Text: fmt.Sprintf("SELECT %d", i), Shape: shape})
+				b.Add(&trailtest.Record{Kind: format.KindStatement, Session: client, Time: at + 2*i, Text: fmt.Sprintf("SELECT %d", i), Shape: shape})
 			}
 			if d == 2 { // it began the day before
-				b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: client, Time: at - day/2, Duration: day, Text: "SELECT pg_sleep(86400)", Shape: shape})
+				b.Add(&trailtest.Record{Kind: format.KindStatement, Session: client, Time: at - day/2, Duration: day, Text: "SELECT pg_sleep(86400)", Shape: shape})
 			}
 			s.Write(t, b)
 		}
@@ -111,10 +123,10 @@ func worker(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "worker")
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Fields: trail.FieldExtra,
+	b.Add(&trailtest.Record{Kind: format.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Fields: format.FieldExtra,
 		Extra: []string{"event", "start", "host", "db1", "cluster_name", "main"}})
-	b.Add(&trailtest.Record{Kind: trail.KindStatement, Time: trailtest.Epoch + 1, Text: "=1+\xff\x1b[31m\n\r\"|,;\x00", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"},
-		Session: trailtest.NewSession(trailtest.Epoch, 2, trailtest.Fact{Key: trail.KeyUser, Value: "@sum"}, trailtest.Fact{Key: trail.KeyLeader, Value: "6b0202d9.fa1"}, trailtest.Fact{Key: trail.KeyLeaderSubstatement, Value: "3"})})
+	b.Add(&trailtest.Record{Kind: format.KindStatement, Time: trailtest.Epoch + 1, Text: "=1+\xff\x1b[31m\n\r\"|,;\x00", Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT"},
+		Session: trailtest.NewSession(trailtest.Epoch, 2, trailtest.Fact{Key: format.KeyUser, Value: "@sum"}, trailtest.Fact{Key: format.KeyLeader, Value: "6b0202d9.fa1"}, trailtest.Fact{Key: format.KeyLeaderSubstatement, Value: "3"})})
 	s.Write(t, b)
 	return dir
 }
@@ -124,10 +136,10 @@ func newer(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "newer")
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "NEW",
+	b.Add(&trailtest.Record{Kind: format.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "NEW",
 		Shape: &trailtest.Shape{Class: 99, Command: "NEW", Relations: []trailtest.Relation{{Type: 88, Access: 1 | 1<<40, Name: "a.b"}}}})
-	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "COPY (DELETE FROM t) TO STDOUT",
-		Shape: &trailtest.Shape{Class: trail.ClassWrite, Command: "COPY", Query: "DELETE", Prepared: "s1"}, Extra: []string{"portal", "p1"}})
+	b.Add(&trailtest.Record{Kind: format.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "COPY (DELETE FROM t) TO STDOUT",
+		Shape: &trailtest.Shape{Class: format.ClassWrite, Command: "COPY", Query: "DELETE", Prepared: "s1"}, Extra: []string{"portal", "p1"}})
 	s.Write(t, b)
 	return dir
 }
@@ -174,7 +186,7 @@ func TestKilledExportsAreResumed(t *testing.T) {
 			attempt := func(step int) (killed bool) {
 				if name != "" {
 					_ = slot.Drop(&slot.Options{Name: name, Trail: []string{path}})
-					if err := slot.Create(&slot.Options{Name: name, Trail: []string{path}, From: "start", Now: time.Now()}); err != nil {
+					if err := slot.Create(&slot.Options{Name: name, Trail: []string{path}, Now: time.Now()}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -264,7 +276,7 @@ func TestHalfWrittenFilesAreNotCounted(t *testing.T) {
 // TestFilesWithoutManifestAreKept: what was complete once is not a leftover.
 func TestFilesWithoutManifestAreKept(t *testing.T) {
 	path := threeDays(t)
-	if err := slot.Create(&slot.Options{Name: "lake", Trail: []string{path}, From: "start", Now: time.Now()}); err != nil {
+	if err := slot.Create(&slot.Options{Name: "lake", Trail: []string{path}, Now: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"", "lake"} {
@@ -284,7 +296,7 @@ func TestFilesWithoutManifestAreKept(t *testing.T) {
 				if _, _, err := Run(t.Context(), o); err == nil {
 					t.Error("the directory was taken")
 				}
-			} else if err := slot.Advance(&slot.Options{Name: name, Trail: []string{path}, To: "start", Force: true, Now: time.Now()}); err != nil {
+			} else if err := slot.Advance(&slot.Options{Name: name, Trail: []string{path}, To: toStart(t), Force: true, Now: time.Now()}); err != nil {
 				t.Fatal(err)
 			} else {
 				once(o)
@@ -298,7 +310,7 @@ func TestFilesWithoutManifestAreKept(t *testing.T) {
 			if name == "" {
 				break
 			}
-			if err := slot.Advance(&slot.Options{Name: name, Trail: []string{path}, To: "start", Force: true, Now: time.Now()}); err != nil {
+			if err := slot.Advance(&slot.Options{Name: name, Trail: []string{path}, To: toStart(t), Force: true, Now: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -324,13 +336,14 @@ func TestUnfinishedExportsKeepTheirRequest(t *testing.T) {
 	}
 	stop()
 	o.Filters = map[string][]string{"user": {"bob"}}
-	if _, _, err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--restart") {
+	var other *UnfinishedError
+	if _, _, err := Run(t.Context(), o); !errors.As(err, &other) || !other.OtherRequest {
 		t.Error(err)
 	}
 	o.Filters = nil
 	later := trailtest.NewStream(t, path, 2)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 7), Time: trailtest.Epoch, Text: "late"})
+	b.Add(&trailtest.Record{Kind: format.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 7), Time: trailtest.Epoch, Text: "late"})
 	later.Write(t, b)
 	if m := export(t, o); m.Rows != 122 || len(m.Streams) != 2 {
 		t.Errorf("%d rows of %d streams", m.Rows, len(m.Streams))
@@ -353,7 +366,7 @@ func TestUnfinishedExportsKeepTheirRequest(t *testing.T) {
 // processes write to one place.
 func TestOnlyOneExportAdvancesASlot(t *testing.T) {
 	path := threeDays(t)
-	if err := slot.Create(&slot.Options{Name: "lake", Trail: []string{path}, From: "start", Now: time.Now()}); err != nil {
+	if err := slot.Create(&slot.Options{Name: "lake", Trail: []string{path}, Now: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -640,7 +653,7 @@ func TestParquetHasWhatTheTrailHas(t *testing.T) {
 			}
 		}
 	}
-	all, _, _ := trail.Names()
+	all, _, _ := format.Names()
 	for _, k := range all {
 		if !kinds[k] {
 			t.Errorf("no record was of kind %s", k)
@@ -661,7 +674,7 @@ func trailRows(t *testing.T, path string) (rows []string) {
 			opened, err := trail.Open(path)
 			return opened.Index(), err
 		},
-		Since: trail.MinTime, Until: trail.MaxTime, MemoryLimit: "512MiB", Location: time.UTC, Warn: func(error) {},
+		Since: format.MinTime, Until: format.MaxTime, MemoryLimit: "512MiB", Location: time.UTC, Warn: func(error) {},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -712,7 +725,7 @@ func TestLongTextsFitIntoMemory(t *testing.T) {
 	for i := range int64(100) {
 		b := trailtest.NewBuilder(trailtest.Epoch)
 		for k := range int64(10) {
-			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: client, Time: trailtest.Epoch + i, Text: fmt.Sprint(i, k, long)})
+			b.Add(&trailtest.Record{Kind: format.KindNote, Session: client, Time: trailtest.Epoch + i, Text: fmt.Sprint(i, k, long)})
 		}
 		s.Write(t, b)
 	}
@@ -726,14 +739,19 @@ func TestLongTextsFitIntoMemory(t *testing.T) {
 // TestFiltersAreThoseOfCat: what another format has is in Parquet, too.
 func TestFiltersAreThoseOfCat(t *testing.T) {
 	golden := trailtest.Golden(t)
-	for _, f := range []query.FilterOptions{
-		{Kinds: []string{"note"}}, {Grep: []string{"."}}, {Failed: true}, {Not: &query.FilterOptions{Classes: []string{"read"}}},
-		{Since: "2025-10-28T20:53:20.003Z", Until: "2025-10-28T20:53:20.006Z"}, {Objects: []string{"*.staff"}},
+	for _, f := range []query.Criteria{
+		{Kinds: []format.Kind{format.KindNote}}, {Grep: []*regexp.Regexp{regexp.MustCompile(".")}}, {Failed: true}, {Not: &query.Criteria{Classes: []format.Class{format.ClassRead}}},
+		{}, {Objects: []string{"*.staff"}},
 	} {
+		within := query.Always
+		if len(f.Objects)+len(f.Kinds)+len(f.Grep) == 0 && !f.Failed && f.Not == nil {
+			begin := query.Micros(time.Date(2025, 10, 28, 20, 53, 20, 0, time.UTC))
+			within = query.Range{Since: begin + 3000, Until: begin + 6000}
+		}
 		counts := map[string]uint64{}
 		for _, format := range []string{"jsonl", "parquet", "duckdb"} {
 			o := options(format, filepath.Join(t.TempDir(), "out"), golden+"/kinds", golden+"/objects", golden+"/columns")
-			o.Filter = f
+			o.Criteria, o.Within = f, within
 			counts[format] = export(t, o).Rows
 		}
 		if n := counts["jsonl"]; n == 0 || n != counts["parquet"] || n != counts["duckdb"] {

@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/pg-steno/pg_steno/internal/exit"
 )
 
 // place is where an export goes: a directory with a directory for each day, or, with DuckDB,
@@ -43,6 +41,15 @@ var (
 	fileName     = regexp.MustCompile(`^trail(-\d{6})?\.(parquet|csv|jsonl)$`)
 )
 
+// PlaceError says why an export cannot be where it was asked for. The text begins with the path.
+type PlaceError struct{ text string }
+
+func (e *PlaceError) Error() string { return e.text }
+
+func misplaced(format string, args ...any) error {
+	return &PlaceError{fmt.Sprintf(format, args...)}
+}
+
 // newPlace checks a path. Trails are read only: nothing is written into them.
 func newPlace(format, path string, trails []string) (*place, error) {
 	p := &place{format: format, path: path, dir: filepath.Clean(path)}
@@ -56,18 +63,18 @@ func newPlace(format, path string, trails []string) (*place, error) {
 	case err != nil:
 		return nil, err
 	case p.base != "" && !info.Mode().IsRegular():
-		return nil, exit.Usagef("--out %s: not a regular file", path)
+		return nil, misplaced("%s: not a regular file", path)
 	case p.base == "" && !info.IsDir():
-		return nil, exit.Usagef("--out %s: not a directory, which an export in format %s is", path, format)
+		return nil, misplaced("%s: not a directory, which an export in format %s is", path, format)
 	}
 	above := filepath.Dir(filepath.Clean(path))
 	if info, err := os.Stat(above); err != nil || !info.IsDir() {
-		return nil, exit.Usagef("--out %s: %s is not an existing directory", path, above)
+		return nil, misplaced("%s: %s is not an existing directory", path, above)
 	}
 	real := realPath(above)
 	for _, t := range trails {
 		if isIn(filepath.Join(real, filepath.Base(filepath.Clean(path))), realPath(t)) || isIn(realPath(path), realPath(t)) {
-			return nil, exit.Usagef("--out %s is inside of the trail %s", path, t)
+			return nil, misplaced("%s is inside of the trail %s", path, t)
 		}
 	}
 	return p, nil
@@ -129,7 +136,7 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 	if p.base != "" {
 		for _, name := range []string{p.base, p.manifest(0)} {
 			if _, err := os.Lstat(p.join(name)); err == nil {
-				return 0, exit.Usagef("--out %s: %s exists, and is never overwritten", p.path, name)
+				return 0, misplaced("%s: %s exists, and is never overwritten", p.path, name)
 			}
 		}
 		return 0, nil
@@ -142,12 +149,12 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 		m := manifestName.FindStringSubmatch(e.Name())
 		switch {
 		case m != nil && (!fromSlot || m[2] == ""):
-			return 0, exit.Usagef("--out %s has a complete export already, with %s", p.path, e.Name())
+			return 0, misplaced("%s has a complete export already, with %s", p.path, e.Name())
 		case m != nil:
 			n, _ := strconv.Atoi(m[2])
 			next = max(next, n)
 		case dayName.MatchString(e.Name()) && !fromSlot:
-			return 0, exit.Usagef("--out %s has files of an export without a manifest: %s", p.path, e.Name())
+			return 0, misplaced("%s has files of an export without a manifest: %s", p.path, e.Name())
 		case dayName.MatchString(e.Name()) && e.IsDir():
 			n, err := p.last(e.Name())
 			if err != nil {
@@ -156,7 +163,7 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 			next = max(next, n)
 		case filepath.Join(p.dir, e.Name()) == p.journal() || strings.HasSuffix(e.Name(), ".json"+partial) && manifestName.MatchString(strings.TrimSuffix(e.Name(), partial)):
 		default:
-			return 0, exit.Usagef("--out %s: %s does not belong to an export", p.path, e.Name())
+			return 0, misplaced("%s: %s does not belong to an export", p.path, e.Name())
 		}
 	}
 	if !fromSlot {
@@ -171,7 +178,7 @@ func (p *place) last(name string) (last int, err error) {
 	for _, f := range files {
 		m := fileName.FindStringSubmatch(whole(f.Name()))
 		if m == nil || m[1] == "" || !f.Type().IsRegular() {
-			return 0, exit.Usagef("--out %s: %s/%s does not belong to an export from a slot", p.path, name, f.Name())
+			return 0, misplaced("%s: %s/%s does not belong to an export from a slot", p.path, name, f.Name())
 		}
 		n, _ := strconv.Atoi(m[1][1:])
 		last = max(last, n)
@@ -215,7 +222,7 @@ func (p *place) sweep(n int, keep []string) error {
 			final := whole(f.Name())
 			switch {
 			case !fileName.MatchString(final) || !f.Type().IsRegular():
-				return exit.Usagef("--out %s: %s does not belong to an export", p.path, name)
+				return misplaced("%s: %s does not belong to an export", p.path, name)
 			case slices.Contains(keep, name):
 			case final != f.Name(), final == "trail"+number(n)+extensions[p.format]:
 				if err := os.Remove(p.join(name)); err != nil {

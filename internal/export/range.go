@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -53,7 +54,7 @@ func streamKey(s *trail.Stream) string {
 
 // measure finds out what an export reads. Blocks outside from and to are of no interest; nil:
 // all are.
-func measure(ctx context.Context, x *trail.Index, filter *query.Filter, wanted func(*trail.BlockRef) bool) (*extent, error) {
+func measure(ctx context.Context, x *trail.Index, filter *query.Filter, within query.Range, wanted func(*trail.BlockRef) bool) (*extent, error) {
 	e := &extent{}
 	files := &trail.Files{}
 	defer files.Close()
@@ -61,18 +62,18 @@ func measure(ctx context.Context, x *trail.Index, filter *query.Filter, wanted f
 	wide := map[*trail.Segment]map[uint64]bool{} // blocks with records of more than one day
 	for i := range x.Streams {
 		s := &x.Streams[i]
-		refs := s.Between(filter.Since, filter.Until)
+		refs := s.Between(within.Since, within.Until)
 		first, last := -1, -1
 		for k := range refs {
 			ref := &refs[k]
-			if ref.Records == 0 || ref.LastEnd < filter.Since || ref.FirstTime >= filter.Until && filter.Until != trail.MaxTime || wanted != nil && !wanted(ref) {
+			if ref.Records == 0 || ref.LastEnd < within.Since || ref.FirstTime >= within.Until && within.Until != format.MaxTime || wanted != nil && !wanted(ref) {
 				continue
 			}
 			if first < 0 {
 				first = k
 			}
 			last = k
-			if a, b := dayOf(max(ref.FirstTime, filter.Since)), dayOf(min(ref.LastEnd, filter.Until)); a == b {
+			if a, b := dayOf(max(ref.FirstTime, within.Since)), dayOf(min(ref.LastEnd, within.Until)); a == b {
 				days[a] = true
 			} else {
 				if wide[ref.Segment] == nil {
@@ -90,7 +91,7 @@ func measure(ctx context.Context, x *trail.Index, filter *query.Filter, wanted f
 		}
 		e.streams = append(e.streams, *one)
 	}
-	e.look(ctx, x, filter, wide, days)
+	e.look(ctx, x, filter, within, wide, days)
 	e.days = slices.Sorted(maps.Keys(days))
 	return e, ctx.Err()
 }
@@ -100,7 +101,7 @@ func (e *extent) chain(ctx context.Context, files *trail.Files, of *trail.Stream
 	s := &Stream{Path: streamKey(of), SystemID: strconv.FormatUint(refs[first].Segment.Header.SystemID, 10), Number: of.Number}
 	s.First = Point{Segment: refs[first].Segment.Number, Block: refs[first].Number}
 	s.Last = Point{Segment: refs[last].Segment.Number, Block: refs[last].Number}
-	var b trail.Block
+	var b format.Block
 	var previous [32]byte
 	known := true
 	if ref := &refs[first]; first > 0 && refs[first-1].Segment == ref.Segment {
@@ -150,9 +151,9 @@ func (e *extent) damaged(of *trail.Stream, ref *trail.BlockRef, format string, a
 
 // look reads blocks that have records of several days, and those that have gap records. What
 // cannot be read is told when the records are exported.
-func (e *extent) look(ctx context.Context, x *trail.Index, filter *query.Filter, wide map[*trail.Segment]map[uint64]bool, days map[int64]bool) {
-	read := func(o trail.ScanOptions, see func(*trail.Record)) {
-		o.Since, o.Until, o.Warn = filter.Since, filter.Until, func(error) {}
+func (e *extent) look(ctx context.Context, x *trail.Index, filter *query.Filter, within query.Range, wide map[*trail.Segment]map[uint64]bool, days map[int64]bool) {
+	read := func(o trail.ScanOptions, see func(*format.Record)) {
+		o.Since, o.Until, o.Warn = within.Since, within.Until, func(error) {}
 		scan := x.Scan(ctx, o)
 		defer scan.Close()
 		for r := scan.Reader(); r.Next(); {
@@ -161,14 +162,14 @@ func (e *extent) look(ctx context.Context, x *trail.Index, filter *query.Filter,
 	}
 	inside := e.blocks()
 	if len(wide) > 0 {
-		read(trail.ScanOptions{Raw: true, Blocks: func(r *trail.BlockRef) bool { return wide[r.Segment][r.Number] }}, func(r *trail.Record) {
+		read(trail.ScanOptions{Raw: true, Blocks: func(r *trail.BlockRef) bool { return wide[r.Segment][r.Number] }}, func(r *format.Record) {
 			days[dayOf(r.Time)] = true
 		})
 	}
-	read(trail.ScanOptions{Raw: true, Blocks: inside, Contents: func(c *trail.Contents) trail.Groups {
-		return c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindGap })
-	}}, func(r *trail.Record) {
-		if r.Kind != trail.KindGap {
+	read(trail.ScanOptions{Raw: true, Blocks: inside, Contents: func(c *format.Contents) format.Groups {
+		return c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindGap })
+	}}, func(r *format.Record) {
+		if r.Kind != format.KindGap {
 			return
 		}
 		e.gaps.Records++

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/sql"
@@ -31,7 +32,7 @@ func (r *run) write(ctx context.Context, path string, since, until int64) (rows 
 		}
 		r.db, err = sql.Open(sql.Options{
 			Index: func() (*trail.Index, error) { return r.index, nil },
-			Since: trail.MinTime, Until: trail.MaxTime, Filter: r.filter, Blocks: blocksOf(r.plan.Streams),
+			Since: format.MinTime, Until: format.MaxTime, Filter: r.filter, Blocks: blocksOf(r.plan.Streams),
 			AllowFiles: true, // no statement is anybody's but the program's own
 			MaxThreads: 4,    // each has records in memory
 			Warn:       r.warn, MemoryLimit: r.Memory, TempDirectory: spill, Location: time.UTC,
@@ -95,19 +96,19 @@ type formatter struct {
 	rows   sql.Rows
 }
 
-func (f *formatter) Keep(rec *trail.Record) bool {
+func (f *formatter) Keep(rec *format.Record) bool {
 	f.hidden.Note(&f.Matcher, rec)
 	return f.Matcher.Keep(rec)
 }
 
-func (f *formatter) Guess(rec *trail.Record) bool { return f.Matcher.Guess(rec) || f.MayRename(rec) }
+func (f *formatter) Guess(rec *format.Record) bool { return f.Matcher.Guess(rec) || f.MayRename(rec) }
 
 func (f *formatter) Start(ref *trail.BlockRef) {
 	f.Renderer.Start(ref)
 	f.Matcher.Reset()
 }
 
-func (f *formatter) Append(dst []byte, rec *trail.Record) []byte {
+func (f *formatter) Append(dst []byte, rec *format.Record) []byte {
 	f.rows.Add(rec)
 	return f.Renderer.Append(dst, rec)
 }

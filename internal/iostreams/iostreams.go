@@ -4,6 +4,7 @@ package iostreams
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -79,19 +80,34 @@ func (s *IOStreams) IsErrTerminal() bool { return s.errTerminal }
 // variable NO_COLOR empty.
 func (s *IOStreams) ColorEnabled() bool { return s.color }
 
-// SetColor says when Out takes colour: auto, which is what ColorEnabled says otherwise, always
-// or never. Always is also for pipes.
-func (s *IOStreams) SetColor(when string) error {
-	switch when {
+// Color is when Out takes colour.
+type Color int
+
+// AutoColor is what ColorEnabled says otherwise; AlwaysColor is also for pipes.
+const (
+	AutoColor Color = iota
+	AlwaysColor
+	NeverColor
+)
+
+// ParseColor reads a Color.
+func ParseColor(s string) (Color, error) {
+	switch s {
 	case "auto":
+		return AutoColor, nil
 	case "always":
-		s.color = true
+		return AlwaysColor, nil
 	case "never":
-		s.color = false
-	default:
-		return exit.Usagef("invalid value %q for --color: use auto, always or never", when)
+		return NeverColor, nil
 	}
-	return nil
+	return 0, fmt.Errorf("%q is not auto, always or never", s)
+}
+
+// SetColor says when Out takes colour.
+func (s *IOStreams) SetColor(when Color) {
+	if when != AutoColor {
+		s.color = when == AlwaysColor
+	}
 }
 
 // SetTerminal makes a test's streams look like a terminal of that width, or

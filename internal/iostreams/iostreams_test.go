@@ -111,13 +111,13 @@ func TestColorIsAskedFor(t *testing.T) {
 		for i, terminal := range []bool{true, false} {
 			s, _, _, _ := Test()
 			s.SetTerminal(terminal, terminal, 80)
-			if err := s.SetColor(when); err != nil || s.ColorEnabled() != want[i] {
+			color, err := ParseColor(when)
+			if s.SetColor(color); err != nil || s.ColorEnabled() != want[i] {
 				t.Errorf("%s, terminal %v: %v, %v", when, terminal, s.ColorEnabled(), err)
 			}
 		}
 	}
-	s, _, _, _ := Test()
-	if s.SetColor("sometimes") == nil {
-		t.Error("any word is accepted")
+	if _, err := ParseColor("sometimes"); err == nil || !strings.Contains(err.Error(), `"sometimes"`) {
+		t.Errorf("any word is accepted: %v", err)
 	}
 }

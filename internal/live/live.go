@@ -132,7 +132,7 @@ func (r *Finder) Find() string {
 	}
 	if found > 1 {
 		r.Close()
-		return "no rings: several servers of this cluster run here, name a ring file with --rings"
+		return "no rings: several servers of this cluster run here, and no ring file was named"
 	}
 	if found == 0 && unreadable != nil {
 		return "rings cannot be read: " + query.OpenError(unreadable).Error()

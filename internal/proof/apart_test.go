@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -171,9 +172,9 @@ func TestTextsAreSearchedForRunsOfTheRange(t *testing.T) {
 // Two servers number their transactions independently: who ended a prepared one with a number is known only if there is one
 // server. A session ends its own.
 func TestNumbersOfTransactionsAreThoseOfAServer(t *testing.T) {
-	mine, other := trail.SessionID{Start: 1, PID: 1}, trail.SessionID{Start: 1, PID: 2}
+	mine, other := format.SessionID{Start: 1, PID: 1}, format.SessionID{Start: 1, PID: 2}
 	const rolledBack, committed = "rollback prepared", "commit"
-	one := &early{record: trail.RecordID{Session: mine, Seq: 5}, xid: 77}
+	one := &early{record: format.RecordID{Session: mine, Seq: 5}, xid: 77}
 	for _, test := range []struct {
 		ended   map[ending]string
 		servers int
@@ -197,11 +198,11 @@ func TestEndsOfTransactionsAreOfSessions(t *testing.T) {
 	for _, servers := range []int{1, 2} {
 		for event, want := range map[string]string{"rollback": "rollback", "rollback prepared": map[int]string{1: "rollback prepared", 2: ""}[servers]} {
 			c := newConditions(&asked{q: &Question{}, since: at(10), until: at(20), ofObjects: true})
-			bob := &trail.Session{Start: 1, PID: 9}
-			c.ended[ending{trail.SessionID{Start: 1, PID: 8}, 77}] = "commit"
+			bob := &format.Session{Start: 1, PID: 9}
+			c.ended[ending{format.SessionID{Start: 1, PID: 8}, 77}] = "commit"
 			c.lives = make([]*life, servers)
-			c.ends(&trail.Record{Kind: trail.KindTransaction, Session: bob, XID: 77, Time: at(5)}, event)
-			one := &early{record: trail.RecordID{Session: bob.ID(), Seq: 5}, xid: 77}
+			c.ends(&format.Record{Kind: format.KindTransaction, Session: bob, XID: 77, Time: at(5)}, event)
+			one := &early{record: format.RecordID{Session: bob.ID(), Seq: 5}, xid: 77}
 			if got := c.endOf(one); got != want {
 				t.Errorf("%d servers, %s: %q, not %q", servers, event, got, want)
 			}

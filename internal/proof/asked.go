@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // asked is a question made ready for use by one goroutine.
@@ -34,35 +33,29 @@ type asked struct {
 	proves                bool     // that nothing is missing, even of what ran for longer than anything should
 	ofObjects, ofRoles    bool     // names are asked for that may change
 
-	contents func(*trail.Contents) trail.Groups // nil: the filter cannot use an index
+	contents func(*format.Contents) format.Groups // nil: the filter cannot use an index
 }
 
 func ask(q *Question) (*asked, error) {
-	a := &asked{q: q, since: trail.MinTime, until: trail.MaxTime, proves: true}
+	a := &asked{q: q, since: format.MinTime, until: format.MaxTime, proves: true}
 	if q.Record != "" {
-		var err error
-		if a.session, a.seq, err = q.record(); err != nil {
+		session, seq, err := q.record()
+		if err != nil {
 			return nil, err
 		}
-		a.filter, err = (&query.FilterOptions{Sessions: []string{a.session}}).Filter(time.Time{})
+		a.session, a.seq = session.String(), seq
+		a.filter = (&query.Criteria{Sessions: []format.SessionID{session}}).Filter()
 		a.matcher.Filter = a.filter
-		return a, err
+		return a, nil
 	}
-	f, err := q.Filter.Filter(time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	a.filter, a.since, a.until = f, f.Since, f.Until
+	f := q.Filter.Filter()
+	a.filter, a.since, a.until = f, q.Range.Since, q.Range.Until
 	a.matcher.Filter, a.contents = f, f.Contents()
 	a.apart = query.Matcher{Filter: f, Apart: true}
-	who := query.FilterOptions{Users: q.Filter.Users, Databases: q.Filter.Databases, Sessions: q.Filter.Sessions}
-	if a.who.Filter, err = who.Filter(time.Time{}); err != nil {
-		return nil, err
-	}
+	who := query.Criteria{Users: q.Filter.Users, Databases: q.Filter.Databases, Sessions: q.Filter.Sessions}
+	a.who.Filter = who.Filter()
 	who.Users = nil
-	if a.fixed.Filter, err = who.Filter(time.Time{}); err != nil {
-		return nil, err
-	}
+	a.fixed.Filter = who.Filter()
 	a.ofObjects, a.ofRoles = f.AsksNames()
 	o := &q.Filter
 	a.objects, a.grep = len(o.Objects) > 0, len(o.Grep) > 0
@@ -79,10 +72,10 @@ func (a *asked) reset() {
 }
 
 // inRange says whether the question is about a record's time.
-func (a *asked) inRange(r *trail.Record) bool { return a.since <= r.Time && r.Time < a.until }
+func (a *asked) inRange(r *format.Record) bool { return a.since <= r.Time && r.Time < a.until }
 
 // guess says whether a record may be asked for, whatever its text, message and parameters.
-func (a *asked) guess(r *trail.Record) bool {
+func (a *asked) guess(r *format.Record) bool {
 	if a.q.Record != "" {
 		return r.Seq == a.seq && r.Session.ID().String() == a.session
 	}
@@ -90,13 +83,13 @@ func (a *asked) guess(r *trail.Record) bool {
 }
 
 // keep says whether a record is asked for.
-func (a *asked) keep(r *trail.Record) bool {
+func (a *asked) keep(r *format.Record) bool {
 	return a.guess(r) && (a.q.Record != "" || a.matcher.Keep(r))
 }
 
 // hides says why a record may be one that is asked for although it does not match: it does
 // not say enough. It is empty for all others. Data parts of the record are not joined.
-func (a *asked) hides(r *trail.Record) string {
+func (a *asked) hides(r *format.Record) string {
 	if a.q.Record != "" || !a.inRange(r) {
 		return ""
 	}
@@ -105,15 +98,15 @@ func (a *asked) hides(r *trail.Record) string {
 
 // renamedBefore are the renames of a record before the range: what had a name has another one in the range, or, if the
 // transaction had not ended, may get one there.
-func (a *asked) renamedBefore(r *trail.Record) []query.Renamed {
-	if r.Kind != trail.KindStatement || r.Outcome == trail.OutcomeError || r.Time >= a.since || !(a.ofObjects || a.ofRoles) {
+func (a *asked) renamedBefore(r *format.Record) []query.Renamed {
+	if r.Kind != format.KindStatement || r.Outcome == format.OutcomeError || r.Time >= a.since || !(a.ofObjects || a.ofRoles) {
 		return nil
 	}
 	return a.filter.AllRenames(r)
 }
 
 // committedBefore says whether a statement was a transaction of its own, which was committed before the range.
-func (a *asked) committedBefore(r *trail.Record) bool {
+func (a *asked) committedBefore(r *format.Record) bool {
 	us, ok := r.ExtraValue("commit_us")
 	if !ok {
 		return false
@@ -124,76 +117,76 @@ func (a *asked) committedBefore(r *trail.Record) bool {
 
 // preparedEvent is what a record says of a transaction that a PREPARE has prepared, or a later command has committed.
 // Empty: it says neither, or it does not matter, because no names are asked for.
-func (a *asked) preparedEvent(r *trail.Record) string {
-	if r.Kind != trail.KindTransaction || r.Time >= a.until || !(a.ofObjects || a.ofRoles) {
+func (a *asked) preparedEvent(r *format.Record) string {
+	if r.Kind != format.KindTransaction || r.Time >= a.until || !(a.ofObjects || a.ofRoles) {
 		return ""
 	}
 	switch event, _ := r.ExtraValue("event"); string(event) {
-	case trail.EventPrepare.String():
-		return trail.EventPrepare.String()
-	case trail.EventCommitPrepared.String():
+	case format.EventPrepare.String():
+		return format.EventPrepare.String()
+	case format.EventCommitPrepared.String():
 		if a.inRange(r) {
-			return trail.EventCommitPrepared.String()
+			return format.EventCommitPrepared.String()
 		}
 	}
 	return ""
 }
 
 // selectPrepared selects the groups of an index that may have the statements of such events, and so the records beside them.
-func selectPrepared(c *trail.Contents) trail.Groups {
-	return c.Select(trail.TermsCommands, func(v []byte) bool { return string(v) == "PREPARE TRANSACTION" || string(v) == "COMMIT PREPARED" })
+func selectPrepared(c *format.Contents) format.Groups {
+	return c.Select(format.TermsCommands, func(v []byte) bool { return string(v) == "PREPARE TRANSACTION" || string(v) == "COMMIT PREPARED" })
 }
 
 // endsBefore says whether a record is that of the end of a transaction before the range. One that was only prepared
 // has not ended.
-func (a *asked) endsBefore(r *trail.Record) bool {
-	if r.Kind != trail.KindTransaction || r.Time >= a.since {
+func (a *asked) endsBefore(r *format.Record) bool {
+	if r.Kind != format.KindTransaction || r.Time >= a.since {
 		return false
 	}
 	event, _ := r.ExtraValue("event")
-	return string(event) != trail.EventPrepare.String()
+	return string(event) != format.EventPrepare.String()
 }
 
 // leavesBefore says whether a record is that of the end of a session before the range, and with it of the session's
 // transaction, of whose end there is no record if class transaction is not recorded.
-func (a *asked) leavesBefore(r *trail.Record) bool {
-	return r.Kind == trail.KindDisconnect && r.Time < a.since
+func (a *asked) leavesBefore(r *format.Record) bool {
+	return r.Kind == format.KindDisconnect && r.Time < a.since
 }
 
 // Tells says whether a record tells what the trail can lack. Such records are part of every
 // answer about a range.
-func Tells(r *trail.Record) bool { return tells(r) || quiets(r) }
+func Tells(r *format.Record) bool { return tells(r) || quiets(r) }
 
 // tells is the same of those that are about more than their session.
-func tells(r *trail.Record) bool { return tellingKind(r.Kind) || r.Unseen() }
+func tells(r *format.Record) bool { return tellingKind(r.Kind) || r.Unseen() }
 
 // quiets says whether a statement may have hidden failures that are asked for.
-func (a *asked) quiets(r *trail.Record) bool {
+func (a *asked) quiets(r *format.Record) bool {
 	return a.ofStatements() && r.Time < a.until && quiets(r)
 }
 
-func tellingKind(k trail.Kind) bool {
-	return k == trail.KindServer || k == trail.KindSetting || k == trail.KindGap
+func tellingKind(k format.Kind) bool {
+	return k == format.KindServer || k == format.KindSetting || k == format.KindGap
 }
 
 // TellingGroups selects the groups of an index that have such records.
-func TellingGroups(c *trail.Contents) trail.Groups {
+func TellingGroups(c *format.Contents) format.Groups {
 	g := tellingGroups(c)
 	g.Or(selectQuiets(c))
 	return g
 }
 
-func tellingGroups(c *trail.Contents) trail.Groups {
-	g := c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return tellingKind(k) })
+func tellingGroups(c *format.Contents) format.Groups {
+	g := c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return tellingKind(k) })
 	g.Or(c.SelectOmissions("statements"))
 	return g
 }
 
 // wanted selects the groups of an index whose blocks the answer needs. Before the range,
 // these are the ones that tell which settings were in effect when it began, and of renames.
-func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
+func (a *asked) wanted(c *format.Contents, before bool) format.Groups {
 	if before {
-		g := c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindServer || k == trail.KindSetting })
+		g := c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindServer || k == format.KindSetting })
 		if a.ofObjects || a.ofRoles { // see renamedBefore
 			g.Or(a.filter.SelectRenames(c))
 			g.Or(selectPrepared(c))
@@ -221,13 +214,13 @@ func (a *asked) wanted(c *trail.Contents, before bool) trail.Groups {
 // selection is what of the blocks that an index covers an answer needs.
 type selection struct {
 	first, blocks, group uint64
-	inRange, before      trail.Groups
-	quiets               trail.Groups // with statements that may have hidden failures, if texts are searched for them
+	inRange, before      format.Groups
+	quiets               format.Groups // with statements that may have hidden failures, if texts are searched for them
 
 	at uint64 // number of the block that is the index
 }
 
-func (a *asked) selects(c *trail.Contents, at uint64) selection {
+func (a *asked) selects(c *format.Contents, at uint64) selection {
 	s := selection{c.First, c.Blocks, c.Group, a.wanted(c, false), a.wanted(c, true), nil, at}
 	if a.ofStatements() {
 		s.quiets = selectQuiets(c)
@@ -282,10 +275,10 @@ func (all selections) excludes(block uint64, where sought) (end uint64, ok bool)
 // has no user, database or client, and have no text.
 func (a *asked) mayBeSeals() bool {
 	o := &a.q.Filter
-	if kinds := lowered(o.Kinds); len(kinds) > 0 && !slices.Contains(kinds, trail.KindSeal.String()) {
+	if len(o.Kinds) > 0 && !slices.Contains(o.Kinds, format.KindSeal) || len(o.Clients) > 0 {
 		return false
 	}
-	for _, list := range [][]string{o.Users, o.Databases, o.Clients, o.AppUsers, o.Identities} {
+	for _, list := range [][]string{o.Users, o.Databases, o.AppUsers, o.Identities} {
 		if len(list) > 0 && !slices.Contains(list, "") {
 			return false
 		}
@@ -303,36 +296,31 @@ func (a *asked) skipsSealsAtEnds(before bool) bool {
 
 // classes are those that must have been recorded; nil if the answer needs none.
 func (a *asked) classes() []string {
-	_, all, _ := trail.Names()
+	_, all, _ := format.Names()
 	o := &a.q.Filter
-	kinds := lowered(o.Kinds)
-	statements := len(kinds) == 0 || slices.Contains(kinds, "statement") || slices.Contains(kinds, "start")
+	statements := len(o.Kinds) == 0 || slices.Contains(o.Kinds, format.KindStatement) || slices.Contains(o.Kinds, format.KindStart)
+	var needed []string
 	if statements {
-		if len(o.Classes) > 0 {
-			return lowered(o.Classes)
+		for _, c := range o.Classes {
+			needed = append(needed, c.String())
+		}
+		if len(needed) > 0 {
+			return needed
 		}
 		return all
 	}
-	var needed []string
-	for _, k := range kinds {
+	for _, k := range o.Kinds {
 		switch k {
-		case "connect", "disconnect", "auth_failed":
+		case format.KindConnect, format.KindDisconnect, format.KindAuthFailed:
 			needed = append(needed, "connect")
-		case "transaction", "subtransaction":
+		case format.KindTransaction, format.KindSubtransaction:
 			needed = append(needed, "transaction")
-		case "setting":
+		case format.KindSetting:
 			needed = append(needed, "setting")
 		}
 	}
 	slices.Sort(needed)
 	return slices.Compact(needed)
-}
-
-func lowered(list []string) (out []string) {
-	for _, s := range list {
-		out = append(out, strings.ToLower(s))
-	}
-	return out
 }
 
 // ofStatements says whether statements are asked for.
@@ -343,7 +331,7 @@ func (a *asked) ofStatements() bool {
 // mayBeCatalog says whether statements that are asked for may be reads of pg_catalog that have not failed.
 func (a *asked) mayBeCatalog() bool {
 	o := &a.q.Filter
-	if !slices.Contains(a.classes(), trail.ClassRead.String()) || o.Failed || len(o.SQLStates) > 0 {
+	if !slices.Contains(a.classes(), format.ClassRead.String()) || o.Failed || len(o.SQLStates) > 0 {
 		return false
 	}
 	if len(o.Commands) > 0 && !slices.ContainsFunc(o.Commands, func(c string) bool { return !neverReads(c) }) {
@@ -380,6 +368,12 @@ var defaults = map[string]string{
 	"steno.log_relation": "on", "steno.log_statement": "on", "steno.log_parameter": "on", "steno.log_parameter_max_size": "0",
 	"steno.log_rows":   "on",
 	"steno.rules_file": noRules, "steno.delivery": "wait", MinMessages: "warning",
+}
+
+// decides says whether a setting decides what is recorded, of those that are asked about.
+func (a *asked) decides(name string) bool {
+	_, known := defaults[name]
+	return known && (a.only == nil || slices.Contains(a.only, name))
 }
 
 // leavesOut says what a value of a setting can leave out of the answer; empty if nothing.
@@ -452,10 +446,10 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 // renamingClasses are those of statements that can rename what the filter asks for.
 func (a *asked) renamingClasses() (classes []string) {
 	if a.ofObjects {
-		classes = append(classes, trail.ClassDDL.String())
+		classes = append(classes, format.ClassDDL.String())
 	}
 	if a.ofRoles {
-		classes = append(classes, trail.ClassRole.String())
+		classes = append(classes, format.ClassRole.String())
 	}
 	return classes
 }
@@ -470,7 +464,7 @@ const hiddenStatements = "statements that failed before they were planned"
 
 // leavesOutRenames is leavesOut for sessions that the filter is not about: what they rename matters.
 func (a *asked) leavesOutRenames(name, value, mandatory string) string {
-	only := &asked{q: &Question{Filter: query.FilterOptions{Kinds: []string{trail.KindSeal.String()}}}, ofObjects: a.ofObjects, ofRoles: a.ofRoles}
+	only := &asked{q: &Question{Filter: query.Criteria{Kinds: []format.Kind{format.KindSeal}}}, ofObjects: a.ofObjects, ofRoles: a.ofRoles}
 	return only.leavesOut(name, value, mandatory)
 }
 
@@ -478,7 +472,7 @@ func (a *asked) leavesOutRenames(name, value, mandatory string) string {
 // is not such a list, it says no: a record has only the beginning of a long one, and a hash,
 // and what is cut off may take classes off the list.
 func listsClass(list, class string) bool {
-	_, classes, _ := trail.Names()
+	_, classes, _ := format.Names()
 	listed := false
 	for _, word := range strings.Split(list, ",") {
 		word = strings.ToLower(strings.Trim(strings.TrimSpace(word), `"`))

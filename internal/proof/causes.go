@@ -56,10 +56,10 @@ var causesOfSettings = []Cause{
 	of("steno.log_catalog", "reads of nothing but `pg_catalog`"),
 	of("steno.log_referential_checks", "queries of foreign keys"),
 	of("steno.log_extension_scripts", "statements in scripts of extensions"),
-	of("steno.log_relation", "what statements use; with `--object`"),
-	of("steno.log_statement", "texts; with `--grep`"),
-	of("steno.log_parameter", "parameters; with `--grep`"),
-	of("steno.log_parameter_max_size", "large parameters; with `--grep`"),
+	of("steno.log_relation", "what statements use; with a filter by object"),
+	of("steno.log_statement", "texts; with a filter by text"),
+	of("steno.log_parameter", "parameters; with a filter by text"),
+	of("steno.log_parameter_max_size", "large parameters; with a filter by text"),
 	{"`steno.log_rows`", "how many rows statements returned", onlyThere, `not recorded .*: steno\.log_rows = `},
 	of("steno.delivery", "records that found no space, of which gap records may come later"),
 	{"`steno.rules_file`", "statements that rules skip or sample, and texts that they redact", yes, `not recorded .*: there (was|were) \d+ rules?( \(server: .*\))?$`},
@@ -76,7 +76,7 @@ var causesOfNames = []Cause{
 	{"a rename whose transaction had not ended when the range began", "what was done under the other name", isThere, `the transaction had not ended when the range began`},
 	{"a direct change of a catalog that has names, or an `ALTER` that leaves out objects", "the same", isThere, `which may have renamed what the filter asks for|and may have renamed`},
 	{"a prepared transaction from before the start, or one whose commit is not recorded", "what it renamed", isThere, `prepared transactions were not recorded|that was prepared before the server's start`},
-	{"another user of a session: `SET SESSION AUTHORIZATION`", "what a user did as another one; with `--user`", isThere, `had another user, too|may have got another user|may have had, another user`},
+	{"another user of a session: `SET SESSION AUTHORIZATION`", "what a user did as another one; with a filter by user", isThere, `had another user, too|may have got another user|may have had, another user`},
 	{"a name that occurs nowhere", "everything, if it is misspelled", notLacked, `^no .* (of the name .* occurs|matches )`},
 }
 
@@ -97,11 +97,11 @@ var causesOfTimes = []Cause{
 }
 
 var causesOfRecords = []Cause{
-	{"a record that leaves out relations or objects", "what else the statement used; with `--object`", yes, `leaves? out (relations|objects)|lacks relations and objects`},
-	{"a record that leaves out parameters or part of its text", "what they contain; with `--grep`", yes, `leaves out parameters|only the beginning of its text|the value of a parameter|leaves? out relations, objects, parameters`},
+	{"a record that leaves out relations or objects", "what else the statement used; with a filter by object", yes, `leaves? out (relations|objects)|lacks relations and objects`},
+	{"a record that leaves out parameters or part of its text", "what they contain; with a filter by text", yes, `leaves out parameters|only the beginning of its text|the value of a parameter|leaves? out relations, objects, parameters`},
 	{"a statement that was interrupted, or still running", "its relations, class and duration", isThere, `because the statement had not ended|does not state how long`},
-	{"a statement that was refused before its objects were known", "which they are; with `--object`", isThere, `was refused before it was known`},
-	{"a user or role without a certain name", "whose record it is; with `--user` or `--role`", isThere, `for certain which user or role`},
+	{"a statement that was refused before its objects were known", "which they are; with a filter by object", isThere, `was refused before it was known`},
+	{"a user or role without a certain name", "whose record it is; with a filter by user or role", isThere, `for certain which user or role`},
 	{"more than 20 records or sessions of these kinds", "are counted, and not listed", isThere, `^[0-9,]+ (records?|sessions?) .*more (may match|may have)|^[0-9,]+ more|more may match|more of these users|more may have set`},
 }
 

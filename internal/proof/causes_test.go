@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -16,7 +17,7 @@ import (
 // hiding is a trail that lacks something, a question that it matters to, and a range of it.
 type hiding struct {
 	small
-	ask          func(*query.FilterOptions)
+	ask          func(*query.Criteria)
 	since, until float64 // 0: from 30 to 50
 	deleted      int     // the stream whose first segment was deleted by retention, from 1 on; 0: none
 }
@@ -28,10 +29,10 @@ func hidings() map[string]hiding {
 	in := func(minute int, make func(w *writer, alice *trailtest.Session) []*trailtest.Record) small {
 		return small{extra: extra{minute: make}}
 	}
-	set := func(name, value string, ask func(*query.FilterOptions)) hiding {
+	set := func(name, value string, ask func(*query.Criteria)) hiding {
 		return hiding{small: small{settings: []string{name, value}}, ask: ask}
 	}
-	changed := func(minute int, more func(r *trailtest.Record), ask func(*query.FilterOptions)) hiding {
+	changed := func(minute int, more func(r *trailtest.Record), ask func(*query.Criteria)) hiding {
 		return hiding{small: in(minute, func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, float64(minute), "hr.other")
 			more(r)
@@ -41,9 +42,9 @@ func hidings() map[string]hiding {
 	event := func(make func(w *writer) []*trailtest.Record) hiding {
 		return hiding{small: in(35, func(w *writer, _ *trailtest.Session) []*trailtest.Record { return make(w) })}
 	}
-	grep := func(o *query.FilterOptions) { o.Grep = []string{"4711"} }
-	any := func(o *query.FilterOptions) { o.Users = []string{"alice"} }
-	alice := func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }
+	grep := func(o *query.Criteria) { o.Grep = patterns("4711") }
+	any := func(o *query.Criteria) { o.Users = []string{"alice"} }
+	alice := func(o *query.Criteria) { ofSalary(o); o.Users = []string{"alice"} }
 	renaming := func(minute int, ends float64) small {
 		bob := client(9, "bob")
 		make := func(*writer, *trailtest.Session) []*trailtest.Record {
@@ -52,14 +53,14 @@ func hidings() map[string]hiding {
 			return is(r)
 		}
 		end := func(*writer, *trailtest.Session) []*trailtest.Record {
-			return is(&trailtest.Record{Kind: trail.KindTransaction, Session: bob, Seq: 3, XID: 77, Time: at(ends), Extra: []string{"event", "commit"},
-				Shape: &trailtest.Shape{Class: trail.ClassTransaction}})
+			return is(&trailtest.Record{Kind: format.KindTransaction, Session: bob, Seq: 3, XID: 77, Time: at(ends), Extra: []string{"event", "commit"},
+				Shape: &trailtest.Shape{Class: format.ClassTransaction}})
 		}
 		return small{extra: extra{minute: make, int(ends): end}}
 	}
 	says := func(user, text string) hiding {
 		return hiding{small: in(35, func(*writer, *trailtest.Session) []*trailtest.Record {
-			return is(&trailtest.Record{Kind: trail.KindStatement, Session: client(77, user), Time: at(35), Text: text, Shape: &trailtest.Shape{Class: trail.ClassMiscSet, Command: "SET"}})
+			return is(&trailtest.Record{Kind: format.KindStatement, Session: client(77, user), Time: at(35), Text: text, Shape: &trailtest.Shape{Class: format.ClassMiscSet, Command: "SET"}})
 		}), ask: alice}
 	}
 	many := func() hiding {
@@ -97,14 +98,14 @@ func hidings() map[string]hiding {
 		"a rename before the range, since the last start before it":              {small: renaming(5, 6)},
 		"a rename whose transaction had not ended when the range began":          {small: renaming(5, 40)},
 		"a direct change of a catalog that has names, or an `ALTER` that leaves out objects": changed(35, func(r *trailtest.Record) {
-			r.XID, r.Shape.Class, r.Shape.Command, r.Text = 77, trail.ClassWrite, "UPDATE", "UPDATE pg_class SET relname = 'x'"
-			r.Shape.Relations = []trailtest.Relation{{Type: trail.RelationTypeTable, Access: trail.AccessUpdate, Name: "pg_catalog.pg_class"}}
+			r.XID, r.Shape.Class, r.Shape.Command, r.Text = 77, format.ClassWrite, "UPDATE", "UPDATE pg_class SET relname = 'x'"
+			r.Shape.Relations = []trailtest.Relation{{Type: format.RelationTypeTable, Access: format.AccessUpdate, Name: "pg_catalog.pg_class"}}
 		}, nil),
-		"a prepared transaction from before the start, or one whose commit is not recorded": set("steno.log", "all, -transaction", func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }),
-		"a name that occurs nowhere":                                         {ask: func(o *query.FilterOptions) { o.Users = []string{"alcie"} }},
+		"a prepared transaction from before the start, or one whose commit is not recorded": set("steno.log", "all, -transaction", func(o *query.Criteria) { ofSalary(o); o.Classes = []format.Class{format.ClassRead} }),
+		"a name that occurs nowhere":                                         {ask: func(o *query.Criteria) { o.Users = []string{"alcie"} }},
 		"a transaction that wrote, and whose statements another library hid": event(func(*writer) []*trailtest.Record { return is(hides(client(9, "bob"), 35.5)) }),
 		"gap records: dropped records, lost rings": {small: in(35, func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
-			return is(&trailtest.Record{Kind: trail.KindGap, Session: alice, Seq: 40, Time: at(35.5), Extra: []string{"count", "4", "first_seq", "36", "last_seq", "39", "reason", "ring full"}})
+			return is(&trailtest.Record{Kind: format.KindGap, Session: alice, Seq: 40, Time: at(35.5), Extra: []string{"count", "4", "first_seq", "36", "last_seq", "39", "reason", "ring full"}})
 		})},
 		"a time before the trail began":                                   {since: -10},
 		"a time in which the server was stopped, or ran without pg_steno": event(func(w *writer) []*trailtest.Record { return is(w.event(35.1, "stop"), w.starts(35.4)) }),
@@ -126,11 +127,11 @@ func hidings() map[string]hiding {
 		"a record that leaves out relations or objects":              changed(35, func(r *trailtest.Record) { r.Extra = []string{"relations_omitted", "9"} }, nil),
 		"a record that leaves out parameters or part of its text":    changed(35, func(r *trailtest.Record) { r.TextBytes = 4000 }, grep),
 		"a statement that was interrupted, or still running": changed(35, func(r *trailtest.Record) {
-			r.Outcome, r.Shape.Relations = trail.OutcomeInterrupted, nil
+			r.Outcome, r.Shape.Relations = format.OutcomeInterrupted, nil
 		}, nil),
 		"a statement that was refused before its objects were known": changed(35, func(r *trailtest.Record) {
-			r.Outcome, r.SQLState, r.Message, r.Text = trail.OutcomeError, "42501", "must be owner of schema hr", "DROP SCHEMA hr CASCADE"
-			r.Shape.Class, r.Shape.Command, r.Shape.Relations = trail.ClassDDL, "DROP SCHEMA", nil
+			r.Outcome, r.SQLState, r.Message, r.Text = format.OutcomeError, "42501", "must be owner of schema hr", "DROP SCHEMA hr CASCADE"
+			r.Shape.Class, r.Shape.Command, r.Shape.Relations = format.ClassDDL, "DROP SCHEMA", nil
 		}, nil),
 		"a user or role without a certain name": {small: in(35, func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
@@ -225,7 +226,7 @@ func TestEachSettingIsACause(t *testing.T) {
 func TestLossesBeforeTheFirstStartCount(t *testing.T) {
 	for what, lost := range map[string]func(w *writer) *trailtest.Record{
 		`^4 records were lost`: func(*writer) *trailtest.Record {
-			return &trailtest.Record{Kind: trail.KindGap, Session: client(7, "alice"), Seq: 5, Time: at(0), Extra: []string{"count", "4", "first_seq", "1", "last_seq", "4", "reason", "ring full"}}
+			return &trailtest.Record{Kind: format.KindGap, Session: client(7, "alice"), Seq: 5, Time: at(0), Extra: []string{"count", "4", "first_seq", "1", "last_seq", "4", "reason", "ring full"}}
 		},
 		`^a run of the server that did not stop had recorded in another trail`: func(w *writer) *trailtest.Record {
 			return w.event(0, "other_trail", "since", "2026-11-29T12:00:00Z", "stream", "0", "block", "9")
@@ -238,7 +239,7 @@ func TestLossesBeforeTheFirstStartCount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := Recorded(context.Background(), tr.Index(), trail.MinTime, trail.MaxTime)
+		all, err := Recorded(context.Background(), tr.Index(), format.MinTime, format.MaxTime)
 		if err != nil || len(all) != 1 {
 			t.Fatalf("%+v %v", all, err)
 		}
@@ -255,7 +256,7 @@ func TestADeletedStartIsNotKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := Recorded(context.Background(), tr.Index(), trail.MinTime, trail.MaxTime)
+	all, err := Recorded(context.Background(), tr.Index(), format.MinTime, format.MaxTime)
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%+v %v", all, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
@@ -22,7 +23,7 @@ type Checks struct {
 	Keys    seal.Keys
 	Anchors []*seal.Anchor
 	// Encryption has the keys of encrypted blocks; nil: none.
-	Encryption *trail.Keys
+	Encryption *format.Keys
 	// Question is the one that must be answered; nil: whichever the proof answers.
 	Question *Question
 	// Full says that a proof that relies on indexes is refused.
@@ -81,7 +82,7 @@ type checker struct {
 
 	asked   *asked
 	streams []*stream
-	block   trail.Block
+	block   format.Block
 	files   trail.Files
 	told    *conditions
 	names   *query.Names          // of the question, nil: none
@@ -128,13 +129,13 @@ type stream struct {
 	skipped  uint64
 	// skippedInRange counts left-out blocks that can have records of the range.
 	skippedInRange uint64
-	included       []trail.Span
+	included       []format.Span
 	finds          []find
 }
 
 // find are blocks that a run of the writer found, and sealed.
 type find struct {
-	trail.Span
+	format.Span
 	by *seal.Seal
 }
 
@@ -148,7 +149,7 @@ type copied struct {
 
 // leftOut is a run of blocks that the proof does not have.
 type leftOut struct {
-	trail.Span
+	format.Span
 	sealed int // index of the seal that follows
 }
 
@@ -174,7 +175,7 @@ func (c *checker) file(ctx context.Context, f *os.File) error {
 		return refusef("the proof answers another question: %s", q)
 	}
 	if c.checks.Full && !q.Full && q.Record == "" {
-		return refusef("the proof was made without --full: it relies on the indexes of the trail")
+		return refusef("the proof relies on the indexes of the trail, and does not have all blocks of its range")
 	}
 	if c.asked, err = ask(q); err != nil {
 		return &FormatError{first.offset, err.Error()}
@@ -227,7 +228,7 @@ func (c *checker) enter(s *section) error {
 		return err
 	}
 	le := binary.LittleEndian
-	st := &stream{system: le.Uint64(s.body), number: le.Uint32(s.body[8:]), keys: seal.Keys{}, from: trail.MaxTime, until: trail.MinTime}
+	st := &stream{system: le.Uint64(s.body), number: le.Uint32(s.body[8:]), keys: seal.Keys{}, from: format.MaxTime, until: format.MinTime}
 	if le.Uint32(s.body[12:]) != 0 {
 		return &FormatError{s.offset + 12, "reserved bytes are not zero"}
 	}
@@ -272,7 +273,8 @@ func (c *checker) seal(st *stream, b []byte) error {
 	if !c.checks.unsigned {
 		key, trusted := st.keys[s.Key]
 		if !trusted {
-			return refusef("stream %d: the seal of block %d is by key %s, which is not trusted: give its public key with --key", st.number, s.Block, s.Key)
+			c.report.lacks(PublicKey)
+			return refusef("stream %d: the seal of block %d is by key %s, which is not trusted", st.number, s.Block, s.Key)
 		}
 		if !s.Verify(key) {
 			return refusef("stream %d: the signature of the seal of block %d at %s is not that of key %s", st.number, s.Block, render.Time(s.Time), s.Key)
@@ -336,7 +338,7 @@ func (c *checker) segment(st *stream, s *section) error {
 	case h.Number == 1 && (h.PreviousHash != [32]byte{} || h.FirstBlock != 1 || h.FirstRecord != 1):
 		return refusef("stream %d: the header of segment 1 states that blocks precede it", st.number)
 	case h.Number == 1:
-		st.from = trail.MinTime
+		st.from = format.MinTime
 	default:
 		st.from = h.Created
 	}
@@ -351,13 +353,13 @@ func (c *checker) takeBlock(st *stream, s *section) error {
 	if !st.known || st.segment == nil {
 		return refusef("stream %d: a block whose place in the chain is not stated", st.number)
 	}
-	h, err := trail.ParseBlockHeader(s.body)
+	h, err := format.ParseBlockHeader(s.body)
 	switch {
 	case err != nil:
 		return refusef("stream %d: the block after block %d: %s", st.number, st.block, err)
 	case h.Number != st.block+1 || h.FirstRecord != st.record+1:
 		return refusef("stream %d: found block %d where block %d is expected", st.number, h.Number, st.block+1)
-	case len(s.body) != trail.BlockHeaderSize+int(h.Stored):
+	case len(s.body) != format.BlockHeaderSize+int(h.Stored):
 		return refusef("stream %d: block %d has %d bytes", st.number, h.Number, len(s.body))
 	}
 	c.block.Image = s.body
@@ -370,7 +372,7 @@ func (c *checker) takeBlock(st *stream, s *section) error {
 	if n := len(st.included); n > 0 && st.included[n-1].Last+1 == h.Number {
 		st.included[n-1].Last++
 	} else {
-		st.included = append(st.included, trail.Span{First: h.Number, Last: h.Number})
+		st.included = append(st.included, format.Span{First: h.Number, Last: h.Number})
 	}
 	for a := range c.anchored(st) {
 		c.anchors[a] = c.anchors[a] || a.Block == h.Number
@@ -396,7 +398,7 @@ func (c *checker) leaveOut(st *stream, b []byte) error {
 	case last <= st.block || record < st.record:
 		return refusef("stream %d: blocks up to %d are left out after block %d", st.number, last, st.block)
 	default:
-		st.leftOut = append(st.leftOut, leftOut{trail.Span{First: st.block + 1, Last: last}, len(st.seals)})
+		st.leftOut = append(st.leftOut, leftOut{format.Span{First: st.block + 1, Last: last}, len(st.seals)})
 		st.skipped += last - st.block
 		st.begun = true
 	}
@@ -438,8 +440,9 @@ func (c *checker) read(ctx context.Context) error {
 func (c *checker) readBlock(st *stream, one *copied) error {
 	b := &c.block
 	err := c.files.Read(&one.ref, b)
-	if missing := (*trail.MissingKeyError)(nil); errors.As(err, &missing) {
-		c.report.Unread = fmt.Sprintf("blocks are encrypted with key %s, which was not given: give it with --encryption-key-command or --encryption-key-file", missing.ID)
+	if p := format.AsProblem(err); p != nil && p.Key != nil {
+		c.report.lacks(EncryptionKey)
+		c.report.Unread = fmt.Sprintf("blocks are encrypted with key %s, which was not given", p.Key)
 		return nil
 	} else if err != nil {
 		return refusef("stream %d: block %d: %s", st.number, one.ref.Number, err)
@@ -460,7 +463,7 @@ func (c *checker) readBlock(st *stream, one *copied) error {
 	}
 	c.asked.reset()
 	names := c.names.Reader()
-	var r trail.Record
+	var r format.Record
 	for {
 		err := b.Next(&r)
 		if err == io.EOF {
@@ -469,11 +472,11 @@ func (c *checker) readBlock(st *stream, one *copied) error {
 		if err != nil {
 			return refusef("stream %d: %s", st.number, err)
 		}
-		if found && r.Kind != trail.KindSeal && by.Time > c.asked.since {
+		if found && r.Kind != format.KindSeal && by.Time > c.asked.since {
 			st.found(one.ref.Number, by)
 			found = false
 		}
-		if r.Kind != trail.KindData {
+		if r.Kind != format.KindData {
 			names.Record(&r)
 			c.told.record(&r, home{stream: st.number}, one.part)
 		}
@@ -486,7 +489,7 @@ func (st *stream) found(number uint64, by *seal.Seal) {
 		st.finds[n-1].Last = number
 		return
 	}
-	st.finds = append(st.finds, find{trail.Span{First: number, Last: number}, by})
+	st.finds = append(st.finds, find{format.Span{First: number, Last: number}, by})
 }
 
 // ---- what the chains prove, taken together ----
@@ -572,7 +575,7 @@ func (c *checker) branchesHold() {
 				continue
 			}
 			// what a copy was made of can be in the proof, too
-			foreign := func(s trail.Span) bool { return s.Last > b.Block && b.Reason != trail.ReasonCopy }
+			foreign := func(s format.Span) bool { return s.Last > b.Block && b.Reason != trail.ReasonCopy }
 			if slices.ContainsFunc(st.included, foreign) || slices.ContainsFunc(st.leftOut, func(l leftOut) bool { return foreign(l.Span) }) {
 				c.problem("stream %d: blocks after block %d were not written by the server, according to the record of its start at %s (%s)", st.number, b.Block, render.Time(b.Time), b.Reason)
 			}
@@ -589,7 +592,7 @@ func (c *checker) branchesHold() {
 func (c *checker) complete() {
 	a := c.asked
 	c.allStreams()
-	until := int64(trail.MaxTime)
+	until := int64(format.MaxTime)
 	for _, st := range c.streams {
 		if !c.excluded(st) {
 			continue
@@ -613,7 +616,7 @@ func (c *checker) complete() {
 			}
 		}
 	}
-	if until < trail.MaxTime {
+	if until < format.MaxTime {
 		c.report.AsOf = render.Time(until)
 	}
 	for _, st := range c.streams {
@@ -630,7 +633,7 @@ func (c *checker) complete() {
 		c.except("which settings were in effect at the beginning of the range is not proved: %s", why)
 	}
 	t.recording(c.except)
-	begins := !slices.ContainsFunc(c.streams, func(st *stream) bool { return st.from != trail.MinTime })
+	begins := !slices.ContainsFunc(c.streams, func(st *stream) bool { return st.from != format.MinTime })
 	t.downTimes(until, begins, c.except, c.stopped)
 	t.reported(until, c.except)
 	t.losses(until, c.except)
@@ -656,12 +659,12 @@ func (c *checker) namesKnown() {
 	if !a.ofObjects && !a.ofRoles {
 		return
 	}
-	from := int64(trail.MinTime)
+	from := int64(format.MinTime)
 	for _, st := range c.streams {
 		from = max(from, st.from)
 	}
 	c.report.Names = &Known{Until: render.Time(a.until)}
-	if from > trail.MinTime {
+	if from > format.MinTime {
 		c.report.Names.Since = render.Time(min(from, a.since))
 	}
 }
@@ -712,7 +715,8 @@ func (c *checker) allStreams() {
 		}
 	}
 	if !stated && len(c.checks.Anchors) == 0 {
-		c.except("how many streams the trail had is not proved: no record of a start of the server states it; give anchors with --anchor")
+		c.report.lacks(Anchors)
+		c.except("how many streams the trail had is not proved: no record of a start of the server states it, and no anchors were given")
 	}
 }
 
@@ -771,7 +775,7 @@ func (c *checker) unused(st *stream) bool {
 		return false
 	}
 	for i := last; i < len(runs) && runs[i].time < c.asked.until; i++ {
-		end := int64(trail.MaxTime)
+		end := int64(format.MaxTime)
 		if i+1 < len(runs) {
 			end = runs[i+1].time
 		}
@@ -808,12 +812,12 @@ func (c *checker) match(ctx context.Context) error {
 // unknownNames lists the names of the question that neither the records of the proof have nor the indexes, which are as
 // the server has sealed them. Nothing that the maker says is relied on: what the file does not show to occur is listed.
 func (c *checker) unknownNames() {
-	from, until := int64(trail.MaxTime), int64(trail.MinTime)
+	from, until := int64(format.MaxTime), int64(format.MinTime)
 	for _, st := range c.streams {
 		from, until = min(from, st.from), max(until, st.until)
 	}
 	begin := "the beginning of the trail"
-	if from != trail.MinTime {
+	if from != format.MinTime {
 		begin = render.Time(from)
 	}
 	for _, missing := range c.names.Missing() {

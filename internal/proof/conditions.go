@@ -14,6 +14,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -23,7 +24,7 @@ import (
 type conditions struct {
 	asked *asked
 
-	sessions  map[trail.SessionID]*session
+	sessions  map[format.SessionID]*session
 	settings  map[scope][]change
 	runs      []run
 	lives     []*life        // of the servers, once all is known
@@ -33,17 +34,19 @@ type conditions struct {
 	branches  []branch
 	opaque    map[statement]opaque
 	hidden    []hidden
-	early     []early           // renames before the range
-	ended     map[ending]string // transactions that ended before it, and how: an event
-	known     map[uint64]bool   // transactions that were prepared since the server's start
-	committed []prepared        // that were committed in the range
-	unread    []string          // what could not be interpreted
+	early     []early                 // renames before the range
+	ended     map[ending]string       // transactions that ended before it, and how: an event
+	known     map[uint64]bool         // transactions that were prepared since the server's start
+	committed []prepared              // that were committed in the range
+	unread    []string                // what could not be interpreted
+	later     *later                  // nil: what comes after the range is not known, or is in the proof
+	started   map[*trail.Segment]bool // those with the record of a start
 }
 
 // session is what is known about the records of a session.
 type session struct {
 	seen      []numbered
-	explained []trail.Span
+	explained []format.Span
 	user      string
 	ended     int64 // time of its end; MaxTime: not seen
 	asked     bool  // the filter is about it, at least at some time
@@ -57,13 +60,13 @@ type session struct {
 // numbered are records of a session that follow each other in a part of a stream from
 // which no block is left out.
 type numbered struct {
-	trail.Span
+	format.Span
 	part int
 }
 
 // scope is where a setting has a value: a session, or the server (a zero session).
 type scope struct {
-	session trail.SessionID
+	session format.SessionID
 	server  bool
 	name    string
 }
@@ -78,7 +81,7 @@ type change struct {
 
 // run is a start of the server.
 type run struct {
-	time     int64
+	time     int64 // when it began: see began
 	home     home
 	id       string
 	where    string            // its host and data directory
@@ -120,7 +123,7 @@ type hidden struct {
 // early is a rename before the range.
 type early struct {
 	query.Renamed
-	record    trail.RecordID
+	record    format.RecordID
 	xid       uint64
 	by        *session
 	committed bool
@@ -140,7 +143,7 @@ type branch struct {
 
 // statement identifies a statement of a session.
 type statement struct {
-	session      trail.SessionID
+	session      format.SessionID
 	number, part uint64
 }
 
@@ -153,19 +156,19 @@ type opaque struct {
 
 func newConditions(a *asked) *conditions {
 	return &conditions{
-		asked: a, sessions: map[trail.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{}, ended: map[ending]string{},
-		known: map[uint64]bool{}, reached: map[home]int64{},
+		asked: a, sessions: map[format.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{}, ended: map[ending]string{},
+		known: map[uint64]bool{}, reached: map[home]int64{}, started: map[*trail.Segment]bool{},
 	}
 }
 
-func (c *conditions) session(r *trail.Record) *session {
+func (c *conditions) session(r *format.Record) *session {
 	s := c.sessions[r.Session.ID()]
 	if s == nil {
-		s = &session{ended: trail.MaxTime}
+		s = &session{ended: format.MaxTime}
 		c.sessions[r.Session.ID()] = s
 	}
 	if s.user == "" {
-		s.user = string(r.Session.Fact(trail.KeyUser))
+		s.user = string(r.Session.Fact(format.KeyUser))
 	}
 	s.asked = s.asked || c.asked.q.Record == "" && c.asked.who.Guess(r)
 	s.here = s.here || c.asked.q.Record == "" && c.asked.fixed.Guess(r)
@@ -174,7 +177,7 @@ func (c *conditions) session(r *trail.Record) *session {
 }
 
 // record takes a record of a block in a part of a stream.
-func (c *conditions) record(r *trail.Record, in home, part int) {
+func (c *conditions) record(r *format.Record, in home, part int) {
 	s := c.session(r)
 	s.home = in
 	c.reaches(in, r.Time)
@@ -182,7 +185,7 @@ func (c *conditions) record(r *trail.Record, in home, part int) {
 		if n := len(s.seen); n > 0 && s.seen[n-1].part == part && s.seen[n-1].Last+1 == r.Seq {
 			s.seen[n-1].Last++
 		} else {
-			s.seen = append(s.seen, numbered{trail.Span{First: r.Seq, Last: r.Seq}, part})
+			s.seen = append(s.seen, numbered{format.Span{First: r.Seq, Last: r.Seq}, part})
 		}
 	}
 	text := func(name string) string {
@@ -190,33 +193,33 @@ func (c *conditions) record(r *trail.Record, in home, part int) {
 		return string(v)
 	}
 	switch r.Kind {
-	case trail.KindStatement, trail.KindStart:
+	case format.KindStatement, format.KindStart:
 		c.statement(r)
-	case trail.KindDisconnect:
+	case format.KindDisconnect:
 		s.ended = r.Time
-	case trail.KindGap:
+	case format.KindGap:
 		c.gap(r, s, text)
-	case trail.KindSetting:
+	case format.KindSetting:
 		c.setting(r, in, text)
-	case trail.KindTransaction:
+	case format.KindTransaction:
 		if c.asked.endsBefore(r) {
 			c.ends(r, text("event"))
 		}
 		switch c.asked.preparedEvent(r) {
-		case trail.EventPrepare.String():
+		case format.EventPrepare.String():
 			c.known[r.XID] = true
-		case trail.EventCommitPrepared.String():
+		case format.EventCommitPrepared.String():
 			c.committed = append(c.committed, prepared{r.Time, text("gid"), r.XID})
 		}
 		if r.Unseen() {
 			c.hidden = append(c.hidden, hidden{r.Time, s})
 		}
-	case trail.KindServer:
+	case format.KindServer:
 		c.server(r, in, text)
 	}
 }
 
-func (c *conditions) statement(r *trail.Record) {
+func (c *conditions) statement(r *format.Record) {
 	if c.asked.quiets(r) {
 		s := c.session(r)
 		at := &s.quiet
@@ -228,32 +231,32 @@ func (c *conditions) statement(r *trail.Record) {
 		}
 	}
 	for _, one := range c.asked.renamedBefore(r) {
-		c.early = append(c.early, early{one, trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}, r.XID, c.session(r), c.asked.committedBefore(r)})
+		c.early = append(c.early, early{one, format.RecordID{Session: r.Session.ID(), Seq: r.Seq}, r.XID, c.session(r), c.asked.committedBefore(r)})
 	}
 	key := statement{r.Session.ID(), r.Statement, r.Substatement}
 	why := c.asked.hides(r)
 	if why == "" {
-		if r.Kind == trail.KindStatement {
+		if r.Kind == format.KindStatement {
 			delete(c.opaque, key) // its start record said less
 		}
 		return
 	}
 	id := r.Session.ID().String() + "/" + strconv.FormatUint(r.Seq, 10)
-	c.opaque[key] = opaque{r.Time, id, why, r.Kind == trail.KindStart}
+	c.opaque[key] = opaque{r.Time, id, why, r.Kind == format.KindStart}
 }
 
-func (c *conditions) gap(r *trail.Record, s *session, text func(string) string) {
+func (c *conditions) gap(r *format.Record, s *session, text func(string) string) {
 	number := func(name string) uint64 {
 		n, _ := strconv.ParseUint(text(name), 10, 64)
 		return n
 	}
 	if first, last := number("first_seq"), number("last_seq"); first > 0 && last >= first {
-		s.explained = append(s.explained, trail.Span{First: first, Last: last})
+		s.explained = append(s.explained, format.Span{First: first, Last: last})
 	}
 	c.gaps = append(c.gaps, gap{r.Time, text("count"), text("reason"), s.user})
 }
 
-func (c *conditions) setting(r *trail.Record, in home, text func(string) string) {
+func (c *conditions) setting(r *format.Record, in home, text func(string) string) {
 	at := scope{name: text("name"), server: text("source") == "server"}
 	if !at.server {
 		at.session = r.Session.ID()
@@ -261,11 +264,11 @@ func (c *conditions) setting(r *trail.Record, in home, text func(string) string)
 	c.settings[at] = append(c.settings[at], change{time: r.Time, old: text("old"), new: text("new"), source: text("source"), home: in})
 }
 
-func (c *conditions) server(r *trail.Record, in home, text func(string) string) {
+func (c *conditions) server(r *format.Record, in home, text func(string) string) {
 	switch name := text("event"); name {
 	case "start":
 		one := run{
-			time: r.Time, home: in, id: text("run"), where: text("host") + ", " + text("data_directory"), writers: 1,
+			time: began(r), home: in, id: text("run"), where: text("host") + ", " + text("data_directory"), writers: 1,
 			notRunSince: text("not_run_since_wal"), mostPrepared: text("max_prepared_transactions"), levels: recordsLevels(r),
 		}
 		if one.id != "" {
@@ -298,19 +301,49 @@ func (c *conditions) server(r *trail.Record, in home, text func(string) string) 
 				detail = append(detail, n+"="+string(value))
 			}
 		}
-		var since int64
-		if t, err := time.Parse(time.RFC3339, text("since")); err == nil {
-			since = query.Micros(t)
+		since, ok := moment(text("since"))
+		if !ok {
+			since = 0
 		}
 		c.events = append(c.events, event{r.Time, in, name, strings.Join(detail, " "), text("wal"), since})
 	}
+}
+
+// isStart says whether a record is that of a start of the server.
+func isStart(r *format.Record) bool {
+	if r.Kind != format.KindServer {
+		return false
+	}
+	event, _ := r.ExtraValue("event")
+	return string(event) == "start"
+}
+
+// late is how much later than the server begins its start may be recorded, in microseconds: the command for a key may take
+// a minute. More is a clock that was set.
+const late = 120 * second
+
+// began is when the run began whose start a record is about. Its first sessions may have recorded before that was written.
+func began(r *format.Record) int64 {
+	text, _ := r.ExtraValue("began")
+	if t, ok := moment(string(text)); ok && t <= r.Time && uint64(r.Time)-uint64(t) <= late {
+		return t
+	}
+	return r.Time
+}
+
+// moment is a time as records of the server state it.
+func moment(text string) (int64, bool) {
+	t, err := time.Parse(time.RFC3339, text)
+	return query.Micros(t), err == nil
 }
 
 // finish sorts what was collected.
 func (c *conditions) finish() {
 	byTime := func(a, b event) int { return cmp.Compare(a.time, b.time) }
 	slices.SortStableFunc(c.events, byTime)
-	slices.SortStableFunc(c.runs, func(a, b run) int { return cmp.Compare(a.time, b.time) })
+	slices.SortStableFunc(c.runs, func(a, b run) int {
+		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.home.trail, b.home.trail), cmp.Compare(a.home.stream, b.home.stream))
+	})
 	for _, changes := range c.settings {
 		slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.time, b.time) })
 	}
@@ -373,7 +406,7 @@ func (c *conditions) flushes() int64 {
 	most := int64(200_000)
 	for _, l := range c.lives {
 		for _, p := range l.periods("steno.flush_interval") {
-			if d, ok := trail.SettingTime(p.value, time.Millisecond); ok {
+			if d, ok := format.SettingTime(p.value, time.Millisecond); ok {
 				most = max(most, d.Microseconds())
 			} else if p.value != "" {
 				most = 10 * second // the most that it can be
@@ -383,13 +416,29 @@ func (c *conditions) flushes() int64 {
 	return most
 }
 
+// over is when a session ended that went on at a time: with its run of the server, at the latest. MaxTime: it is not known.
+func (c *conditions) over(s *session, at int64) int64 {
+	end := int64(format.MinTime)
+	for _, l := range c.livesOf(s.home) {
+		next := int64(format.MaxTime)
+		for i := range l.runs {
+			// that of its own run may have been recorded after its first records
+			if one := &l.runs[i]; one.time > at && uint64(one.time)-uint64(at) > late {
+				next = min(next, one.time)
+			}
+		}
+		end = max(end, next)
+	}
+	return min(s.ended, end)
+}
+
 // ofSessions lists values that sessions had of their own.
-func (c *conditions) ofSessions(except func(format string, args ...any)) {
+func (c *conditions) ofSessions(except func(text string, args ...any)) {
 	a := c.asked
 	type group struct{ name, value, source, user, what string }
 	type found struct {
 		sessions int
-		first    trail.SessionID
+		first    format.SessionID
 		since    int64
 	}
 	counted := map[group]*found{}
@@ -401,7 +450,7 @@ func (c *conditions) ofSessions(except func(format string, args ...any)) {
 		}
 		changes := c.settings[at]
 		for i, one := range changes {
-			to := s.ended
+			to := c.over(s, one.time)
 			if i+1 < len(changes) {
 				to = changes[i+1].time
 			}
@@ -410,7 +459,7 @@ func (c *conditions) ofSessions(except func(format string, args ...any)) {
 			if to <= a.since || one.time >= a.until {
 				continue
 			}
-			if _, decides := defaults[at.name]; !decides || a.only != nil && !slices.Contains(a.only, at.name) {
+			if !a.decides(at.name) {
 				continue
 			}
 			leavesOut := a.leavesOut
@@ -523,21 +572,21 @@ func (c *conditions) losses(until int64, except func(format string, args ...any)
 
 // missing finds sequence numbers that no record has although there are records before and
 // after them in one part of a stream, from which no block is left out.
-func (c *conditions) missing(problem func(format string, args ...any)) (sessions int) {
-	for _, id := range slices.SortedFunc(maps.Keys(c.sessions), trail.SessionID.Compare) {
+func (c *conditions) missing(problem func(text string, args ...any)) (sessions int) {
+	for _, id := range slices.SortedFunc(maps.Keys(c.sessions), format.SessionID.Compare) {
 		s := c.sessions[id]
 		if len(s.seen) == 0 {
 			continue
 		}
 		sessions++
-		slices.SortFunc(s.explained, trail.Span.Compare)
+		slices.SortFunc(s.explained, format.Span.Compare)
 		slices.SortFunc(s.seen, func(a, b numbered) int { return a.Compare(b.Span) })
 		next, part := s.seen[0].First, s.seen[0].part
 		for _, n := range s.seen {
 			if n.First < next {
 				problem("session %s: record %d is in the trail more than once", id, n.First)
 			}
-			for _, hole := range trail.Uncovered(s.explained, next, n.First) {
+			for _, hole := range format.Uncovered(s.explained, next, n.First) {
 				if n.part == part {
 					problem("session %s: records %d to %d are missing", id, hole.First, hole.Last)
 				}
@@ -581,20 +630,20 @@ func (c *conditions) reversed(i int) bool {
 // wasCommitted says whether it is known that a rename was committed before the range.
 func (c *conditions) wasCommitted(one *early) bool {
 	event := c.endOf(one)
-	return one.committed || event == trail.EventCommit.String() || event == trail.EventCommitPrepared.String()
+	return one.committed || event == format.EventCommit.String() || event == format.EventCommitPrepared.String()
 }
 
 // ending is what ends a transaction: a session its own, any session one that was prepared.
 type ending struct {
-	session trail.SessionID // none: it was prepared
+	session format.SessionID // none: it was prepared
 	xid     uint64
 }
 
 // ends notes the event that ended a transaction.
-func (c *conditions) ends(r *trail.Record, event string) {
+func (c *conditions) ends(r *format.Record, event string) {
 	by := r.Session.ID()
-	if event == trail.EventCommitPrepared.String() || event == trail.EventRollbackPrepared.String() {
-		by = trail.SessionID{}
+	if event == format.EventCommitPrepared.String() || event == format.EventRollbackPrepared.String() {
+		by = format.SessionID{}
 	}
 	c.ended[ending{by, r.XID}] = event
 }

@@ -5,10 +5,9 @@ package proof
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -19,6 +18,7 @@ type Exclusions struct {
 	mu    sync.Mutex
 	c     *conditions
 	homes map[*trail.Stream]home
+	later *later // nil: what comes after the range is not looked at
 }
 
 // Needs are what an answer depends on, besides statements and connections of all classes.
@@ -33,10 +33,7 @@ type Needs struct {
 // NewExclusions is for a range of times of trails. Settings at its beginning are known from records before it.
 func NewExclusions(x *trail.Index, since, until int64, n Needs) *Exclusions {
 	a := &asked{q: &Question{}, since: since, until: until, objects: n.Objects, grep: n.Texts, rows: n.Rows, shapes: true, catalogs: n.Catalogs}
-	none, err := a.q.Filter.Filter(time.Time{})
-	if err != nil {
-		panic(err) // no filter is none that is wrong
-	}
+	none := a.q.Filter.Filter()
 	a.who.Filter, a.fixed.Filter, a.apart.Filter = none, none, none
 	e := &Exclusions{c: newConditions(a), homes: map[*trail.Stream]home{}}
 	for i := range x.Streams {
@@ -50,12 +47,15 @@ func NewExclusions(x *trail.Index, since, until int64, n Needs) *Exclusions {
 }
 
 // Record takes a record that tells something.
-func (e *Exclusions) Record(r *trail.Record, ref *trail.BlockRef) {
+func (e *Exclusions) Record(r *format.Record, ref *trail.BlockRef) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.c.asked.who.Reset()
 	e.c.asked.fixed.Reset()
 	e.c.record(r, e.home(ref.Segment.Stream), 0)
+	if isStart(r) {
+		e.c.started[ref.Segment] = true
+	}
 }
 
 func (e *Exclusions) home(s *trail.Stream) home {
@@ -67,17 +67,66 @@ func (e *Exclusions) home(s *trail.Stream) home {
 	return h
 }
 
-// Open are the sessions that have settings of their own, and whose end is not known.
-func (e *Exclusions) Open() map[trail.SessionID]bool {
+// open are the sessions that leave something out by settings of their own and had not ended when the range begins, as far
+// as is known, each with the time of the last change.
+func (e *Exclusions) open() map[format.SessionID]int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	open := map[trail.SessionID]bool{}
-	for at := range e.c.settings {
-		if s := e.c.sessions[at.session]; !at.server && s != nil && s.ended == trail.MaxTime {
-			open[at.session] = true
+	c, a := e.c, e.c.asked
+	c.finish()
+	open := map[format.SessionID]int64{}
+	for at, changes := range c.settings {
+		s := c.sessions[at.session]
+		if at.server || s == nil || s.ended != format.MaxTime || !a.decides(at.name) {
+			continue
+		}
+		last := &changes[len(changes)-1]
+		if a.leavesOut(at.name, last.new, "") == "" && a.leavesOutRenames(at.name, last.new, "") == "" {
+			continue
+		}
+		if last.time < a.since && c.over(s, last.time) > a.since {
+			open[at.session] = max(open[at.session], last.time)
 		}
 	}
 	return open
+}
+
+// FindEnds looks for the ends of sessions with settings of their own, which matter no more from there on. blocks selects
+// those that may be read; nil: all.
+func (e *Exclusions) FindEnds(ctx context.Context, x *trail.Index, blocks func(*trail.BlockRef) bool, warn func(error)) {
+	open := e.open()
+	from := int64(format.MaxTime)
+	for _, at := range open {
+		from = min(from, at)
+	}
+	var mu sync.Mutex
+	// most sessions are short
+	for from, until := range steps(from, e.c.asked.since, 3600*second) {
+		if len(open) == 0 || ctx.Err() != nil {
+			return
+		}
+		x.Read(ctx, trail.ScanOptions{
+			Since: from, Until: until, Blocks: blocks, Warn: warn,
+			Contents: func(c *format.Contents) format.Groups {
+				return c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindDisconnect })
+			},
+		}, func(_ int, reader *trail.ScanReader) {
+			for reader.Next() {
+				r := &reader.Record
+				if r.Kind != format.KindDisconnect {
+					continue
+				}
+				id := r.Session.ID()
+				mu.Lock()
+				_, wanted := open[id]
+				delete(open, id)
+				mu.Unlock()
+				if wanted {
+					e.Record(r, reader.Ref)
+				}
+			}
+		})
+	}
 }
 
 // List says what the range may lack, one sentence each. begins says that the trail was read from its beginning.
@@ -138,29 +187,32 @@ func LeftOut(ctx context.Context, x *trail.Index, since, until int64, n Needs) (
 	if len(only) == 0 {
 		return nil
 	}
-	e := NewExclusions(x, since, until, n)
-	e.c.asked.only = only
-	scan := x.Scan(ctx, trail.ScanOptions{
-		Since: trail.MinTime, Until: until, Contents: tellingGroups,
-		Warn: func(error) {}, // whoever reads the answer is told
-	})
-	defer scan.Close()
-	var wait sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			for reader := scan.Reader(); reader.Next(); {
-				if tells(&reader.Record) {
-					e.Record(&reader.Record, reader.Ref)
-				}
-			}
-		})
+	start := findStartBefore(x, func(*trail.Segment) bool { return true }, since)
+	e := leftOutFrom(ctx, x, only, start.from, since, until, n)
+	if !start.found(e.c) && start.from > format.MinTime {
+		e = leftOutFrom(ctx, x, only, format.MinTime, since, until, n)
 	}
-	wait.Wait()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.c.finish()
-	e.c.recording(func(format string, args ...any) {
-		all = append(all, &query.LeftOutError{What: fmt.Sprintf(format, args...)})
+	e.c.recording(func(text string, args ...any) {
+		all = append(all, &query.LeftOutError{What: fmt.Sprintf(text, args...)})
 	})
 	return all
+}
+
+// leftOutFrom reads a trail from a time on.
+func leftOutFrom(ctx context.Context, x *trail.Index, only []string, from, since, until int64, n Needs) *Exclusions {
+	e := NewExclusions(x, since, until, n)
+	e.c.asked.only = only
+	x.Read(ctx, trail.ScanOptions{
+		Since: from, Until: until, Contents: tellingGroups,
+		Warn: func(error) {}, // whoever reads the answer is told
+	}, func(_ int, reader *trail.ScanReader) {
+		for reader.Next() {
+			if tells(&reader.Record) {
+				e.Record(&reader.Record, reader.Ref)
+			}
+		}
+	})
+	e.FindEnds(ctx, x, nil, func(error) {})
+	e.c.finish()
+	return e
 }

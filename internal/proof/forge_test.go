@@ -9,13 +9,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -205,17 +208,17 @@ func TestForgedProofsAreRefused(t *testing.T) {
 			return all[:nth(all[:], kindSeal, -1)]
 		}, `no seal follows|uncovered`},
 		{"the range made longer", "", func(all, _ []section) []section {
-			return asks(all, func(q *Question) { q.Filter.Until = when(40) })
+			return asks(all, func(q *Question) { q.Range.Until = at(40) })
 		}, `uncovered`},
 		{"the range begins earlier", "full", func(all, _ []section) []section {
-			return asks(all, func(q *Question) { q.Filter.Since = when(3) })
+			return asks(all, func(q *Question) { q.Range.Since = at(3) })
 		}, `no index in the proof shows`},
 		{"other filters", "indexed", func(all, _ []section) []section {
 			return asks(all, func(q *Question) { q.Filter.Objects = []string{"hr.staff"} })
 		}, `no index in the proof shows`},
 		{"filters that indexes do not know", "indexed", func(all, _ []section) []section {
 			return asks(all, func(q *Question) {
-				q.Filter = query.FilterOptions{Since: q.Filter.Since, Until: q.Filter.Until, XIDs: []string{"7"}}
+				q.Filter = query.Criteria{XIDs: []uint64{7}}
 			})
 		}, `no index in the proof shows`},
 		{"indexes are relied on, but that is not said", "indexed", func(all, _ []section) []section {
@@ -250,7 +253,7 @@ func TestForgedProofsAreRefused(t *testing.T) {
 		}, `the seal of .* is of stream 0`},
 		{"seals are asked for, and some left out", "indexed", func(all, _ []section) []section {
 			return asks(all, func(q *Question) {
-				q.Filter = query.FilterOptions{Since: q.Filter.Since, Until: q.Filter.Until, Kinds: []string{"seal"}}
+				q.Filter = query.Criteria{Kinds: []format.Kind{format.KindSeal}}
 			})
 		}, `no index in the proof shows`},
 		{"two chains mixed", "", func(all, other []section) []section {
@@ -415,10 +418,53 @@ func TestQuestionsMeanWhatTheySay(t *testing.T) {
 		`{"filter":{` + since + `,"Unknown":["x"]}}`, `{"filter":{` + since + `,"Zone":{}}}`, `{"filter":{` + since + `,"Grep":["("]}}`,
 		`{"filter":{` + since + `,"Not":{"Failed":true}}}`, `{"filter":{` + since + `,"Not":{"Not":{"Users":["bob"]}}}}`, `{"filter":{` + since + `,"Not":{` + since + `}}}`,
 		`{"record":"6b0202d9.fa1/25","filter":{` + since + `}}`, `{"record":"6b0202d9.fa1/25","full":true}`, `{"filter":{` + since + `}} x`,
+		`{"filter":{"Until":"2026-11-21T22:00:00.000000Z"}}`, `{"filter":{"Since":"2026-11-21T22:00:00.000000Z","Until":"2026-11-21T22:00:00.000000Z"}}`,
+		`{"filter":{` + since + `,"Users":"bob"}}`, `{"filter":{` + since + `,"Users":[7]}}`, `{"filter":{` + since + `,"Users":null}}`, `{"filter":{` + since + `,"":["x"]}}`,
+		`{"filter":{` + since + `,"Failed":"yes"}}`, `{"filter":{` + since + `,"MinDuration":250}}`, `{"filter":{` + since + `,"MinDuration":"fast"}}`,
+		`{"filter":{` + since + `,"Not":["Users"]}}`, `{"filter":{` + since + `,"XIDs":["x"]}}`, `{"filter":{` + since + `,"Kinds":["statemnt"]}}`, `{"filter":{` + since + `,"Fingerprints":["00000000000000ff"]}}`,
 	} {
 		if _, err := decodeQuestion([]byte(q)); err == nil {
 			t.Error(q)
 		}
+	}
+}
+
+// Questions of earlier versions, whose values are written in other ways, are the same ones.
+func TestQuestionsOfEarlierVersionsAreRead(t *testing.T) {
+	const since = `"Since":"2026-11-21T21:00:00.000000Z","Until":"2026-11-21T22:00:00.000000Z"`
+	for old, is := range map[string]string{
+		`"Kinds":["STATEMENT"],"Classes":["Read","DDL"],"SQLStates":["42p01"]`: `"Kinds":["statement"],"Classes":["read","ddl"],"SQLStates":["42P01"]`,
+		`"MinDuration":"1m30s"`:                                          `"MinDuration":"90s"`,
+		`"MinDuration":"250","Failed":true`:                              `"MinDuration":"250ms","Failed":true`,
+		`"Grep":["a"],"IgnoreCase":true`:                                 `"Grep":["(?i)a"]`,
+		`"Not":{"Grep":["a"]},"IgnoreCase":true`:                         `"Not":{"Grep":["(?i)a"]}`,
+		`"Not":{"Audited":["object"],"XIDs":["7"]}`:                      `"Not":{"Audited":["object"],"XIDs":["7"]}`,
+		`"Clients":["10.0.0.0/8","[local]"],"Sessions":["6b0202d9.fa1"]`: `"Clients":["10.0.0.0/8","[local]"],"Sessions":["6b0202d9.fa1"]`,
+	} {
+		a, err := decodeQuestion([]byte(`{"filter":{` + since + `,` + old + `}}`))
+		b, err2 := decodeQuestion([]byte(`{"filter":{` + since + `,` + is + `}}`))
+		if err != nil || err2 != nil {
+			t.Errorf("%s: %v, %v", old, err, err2)
+			continue
+		}
+		var written, want map[string]any
+		text, _ := a.MarshalJSON()
+		if json.Unmarshal(text, &written) != nil || json.Unmarshal([]byte(`{"filter":{`+since+`,`+is+`}}`), &want) != nil || !reflect.DeepEqual(written, want) || !a.same(b) {
+			t.Errorf("%s is written as %s, want %s", old, text, is)
+		}
+	}
+}
+
+// What is no part of a question that is proved is refused, not left out.
+func TestNoProofOfWhatAQuestionCannotSay(t *testing.T) {
+	within := query.Range{Since: at(1), Until: at(2)}
+	for _, c := range []query.Criteria{{TopLevel: true}, {OffHours: time.UTC}, {Fingerprints: []uint64{7}}, {Not: &query.Criteria{Fingerprints: []uint64{7}}}} {
+		if _, err := NewRangeQuestion(c, within, false); err == nil {
+			t.Errorf("%+v", c)
+		}
+	}
+	if _, err := NewRangeQuestion(query.Criteria{}, query.Always, false); err == nil {
+		t.Error("a question without a range")
 	}
 }
 
@@ -512,7 +558,7 @@ func TestAnotherQuestionIsRefused(t *testing.T) {
 	}
 	for _, other := range []*Question{
 		question(t, 30, 51, false, ofSalary), question(t, 30, 50, false, nil), {Record: "6b0202d9.fa1/1"},
-		question(t, 30, 50, false, func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"bob"} }),
+		question(t, 30, 50, false, func(o *query.Criteria) { ofSalary(o); o.Users = []string{"bob"} }),
 	} {
 		if r := checked(t, path, Checks{Question: other}); r.Proved || !strings.Contains(strings.Join(r.Problems, ""), "answers another question") {
 			t.Errorf("%s: %+v", other, r)
@@ -573,8 +619,8 @@ func FuzzCheck(f *testing.F) {
 		r, err := Check(context.Background(), path, Checks{Keys: trusted})
 		if err == nil && r.Proved && r.Question.Record == "" && r.Matches == 0 {
 			// the trail has a read each minute, by alice
-			since, until := r.Question.Filter.Since, r.Question.Filter.Until
-			if len(r.Question.conditions()) == 0 && since < when(80) && until > when(25) && until > since[:17]+"99" {
+			since, until := r.Question.Range.Since, r.Question.Range.Until
+			if len(r.Question.conditions()) == 0 && since < at(80) && until > at(25) && until/60e6 > since/60e6 {
 				t.Errorf("a forged proof: %+v", r)
 			}
 		}

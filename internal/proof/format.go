@@ -12,8 +12,8 @@ import (
 	"hash"
 	"io"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/seal"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 const (
@@ -44,7 +44,7 @@ const (
 	signedSize   = 144
 	sealSize     = signedSize + 8 + 64
 	leftOutSize  = 48
-	maxBlockSize = trail.BlockHeaderSize + trail.MaxRaw + trail.MaxRaw/128 + 1024
+	maxBlockSize = format.BlockHeaderSize + format.MaxRaw + format.MaxRaw/128 + 1024
 )
 
 // fits says whether a section of a kind can have a length.
@@ -57,9 +57,9 @@ func (k kind) fits(n uint32) bool {
 	case kindSeal:
 		return n == sealSize
 	case kindSegment, kindContext:
-		return n == trail.SegmentHeaderSize || n == trail.EncryptedHeaderSize
+		return n == format.SegmentHeaderSize || n == format.EncryptedHeaderSize
 	case kindBlock:
-		return n >= trail.BlockHeaderSize && n <= maxBlockSize
+		return n >= format.BlockHeaderSize && n <= maxBlockSize
 	case kindLeftOut:
 		return n == leftOutSize
 	case kindEnd:

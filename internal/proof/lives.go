@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -170,7 +171,7 @@ func (c *conditions) recording(except func(format string, args ...any)) {
 // the server did not run, so that nothing could be recorded.
 func (c *conditions) downTimes(until int64, begins bool, except, stopped func(format string, args ...any)) {
 	for _, l := range c.lives {
-		l.downTimes(until, begins, l.named(except), l.named(stopped))
+		l.downTimes(until, begins, c.later, l.named(except), l.named(stopped))
 	}
 }
 
@@ -276,29 +277,32 @@ func (l *life) periods(name string) (all []period) {
 		if n := len(all); n > 0 {
 			all[n-1].to, all[n-1].reloaded = from, reloaded
 		}
-		all = append(all, period{from, trail.MaxTime, value, false})
+		all = append(all, period{from, format.MaxTime, value, false})
 	}
 	put := func(from int64, value string) { add(from, value, false) }
 	reload := func(one *change) { add(one.time, one.new, l.asked.proves) }
 	base := l.base()
-	changes := l.settings[name]
+	changes := slices.Clone(l.settings[name])
+	changes = slices.DeleteFunc(changes, func(one change) bool { return l.begins(name, &one) })
 	for i := range l.runs {
 		if one := &l.runs[i]; one.settings != nil {
 			value, set := one.settings[name]
 			switch {
 			case !set && name == MinMessages: // which earlier versions do not state: what was changed before is kept
 				value = lastBefore(changes, one.time, defaults[name])
-			case !set || name == "steno.rules_file": // the record of a start has the name of the file
+			case name == "steno.rules_file": // the record of a start has the name of the file
+				value = l.rulesOf(i)
+			case !set:
 				value = defaults[name]
 			}
 			if base == nil && len(all) == 0 && len(changes) > 0 && changes[0].time < one.time {
-				put(trail.MinTime, changes[0].old)
+				put(format.MinTime, changes[0].old)
 			}
 			put(one.time, value)
 		}
 	}
 	if len(all) == 0 && len(changes) > 0 {
-		put(trail.MinTime, changes[0].old)
+		put(format.MinTime, changes[0].old)
 	}
 	if len(all) == 0 {
 		return nil
@@ -321,8 +325,27 @@ func (l *life) periods(name string) (all []period) {
 	return all
 }
 
+// begins says whether the record of a change is part of a start that is known: it has the rules, if there are any.
+func (l *life) begins(name string, one *change) bool {
+	return name == "steno.rules_file" && one.old == "" && len(l.runs) > 0 && l.runs[0].time <= one.time
+}
+
+// rulesOf is how many rules a run began with.
+func (l *life) rulesOf(i int) string {
+	next := int64(format.MaxTime)
+	if i+1 < len(l.runs) {
+		next = l.runs[i+1].time
+	}
+	for _, one := range l.settings["steno.rules_file"] {
+		if l.begins("steno.rules_file", &one) && l.runs[i].time <= one.time && one.time < next {
+			return one.new
+		}
+	}
+	return noRules
+}
+
 // downTimes lists when the server did not write the trail, and how its runs ended.
-func (l *life) downTimes(until int64, begins bool, except, stopped func(format string, args ...any)) {
+func (l *life) downTimes(until int64, begins bool, after *later, except, stopped func(text string, args ...any)) {
 	a := l.asked
 	ended := func(after, before int64, names ...string) (found *event) {
 		for i := range l.stops {
@@ -332,7 +355,7 @@ func (l *life) downTimes(until int64, begins bool, except, stopped func(format s
 		}
 		return found
 	}
-	previous, before := int64(trail.MinTime), int64(trail.MinTime) // the two starts before
+	previous, before := int64(format.MinTime), int64(format.MinTime) // the two starts before
 	// Versions up to 0.9.0 do not say whose ring file was recovered; it was about when the next run began.
 	wasRecovered := func(by int64) bool {
 		return slices.ContainsFunc(l.stops, func(e event) bool {
@@ -346,11 +369,16 @@ func (l *life) downTimes(until int64, begins bool, except, stopped func(format s
 		})
 	}
 	for i, one := range l.runs {
-		next := int64(trail.MaxTime)
+		next := int64(format.MaxTime)
 		if i+1 < len(l.runs) {
 			next = l.runs[i+1].time
 		}
-		if one.time > a.since && one.time < until {
+		// how the run ended that went on at the end of the range
+		beyond := after != nil && one.time >= until && previous < until
+		if beyond && ended(previous, one.time, "stop") == nil && after.wrote(l, one.time) {
+			break
+		}
+		if one.time > a.since && (one.time < until || beyond) {
 			stop := ended(previous, one.time, "stop")
 			recovered := wasRecovered(min(next, one.time+3600*1e6))
 			switch {
@@ -361,9 +389,9 @@ func (l *life) downTimes(until int64, begins bool, except, stopped func(format s
 			case stop != nil && stop.time < a.until:
 				except("nothing was recorded from %s until %s: the server was not running, or ran without pg_steno", render.Time(stop.time), render.Time(one.time))
 			case stop != nil || one.first:
-			case recovered && one.time < a.until:
+			case recovered && (one.time < a.until || beyond):
 				except("the server ended without stopping before %s; what its sessions had recorded until then was recovered", render.Time(one.time))
-			case one.time < a.until:
+			case one.time < a.until || beyond:
 				except("the server ended without stopping before %s, and nothing says that the last records were recovered", render.Time(one.time))
 			}
 		}

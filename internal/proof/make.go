@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -47,7 +47,7 @@ func makeAs(ctx context.Context, t *trail.Trail, q *Question, asks func() (*aske
 	if err != nil {
 		return err
 	}
-	m := &maker{asked: a, asks: asks, bar: bar, parts: map[trail.RecordID][]place{}}
+	m := &maker{asked: a, asks: asks, bar: bar, parts: map[format.RecordID][]place{}}
 	if q.Record == "" {
 		m.names = query.NewUnindexedNames(&q.Filter)
 	}
@@ -100,18 +100,18 @@ type maker struct {
 	sources []*source
 	done    atomic.Int64
 
-	parts  map[trail.RecordID][]place // blocks with data parts of records
-	wanted []trail.RecordID           // records that may be asked for, and have data parts
-	opaque map[statement]bool         // that only start records tell about, and too little
-	early  map[renaming]bool          // transactions that have renamed something before the range, and their sessions
-	names  *query.Names               // those of which no index tells; nil: there are none
-	runs   []run                      // the starts of the server
-	quiets bool                       // texts are searched for what may have hidden failures
+	parts  map[format.RecordID][]place // blocks with data parts of records
+	wanted []format.RecordID           // records that may be asked for, and have data parts
+	opaque map[statement]bool          // that only start records tell about, and too little
+	early  map[renaming]bool           // transactions that have renamed something before the range, and their sessions
+	names  *query.Names                // those of which no index tells; nil: there are none
+	runs   []run                       // the starts of the server
+	quiets bool                        // texts are searched for what may have hidden failures
 }
 
 // renaming is a transaction, or with xid 0 a session, that has renamed something.
 type renaming struct {
-	session trail.SessionID // none for a transaction, which another session may end
+	session format.SessionID // none for a transaction, which another session may end
 	xid     uint64
 }
 
@@ -135,28 +135,39 @@ type source struct {
 	emit        map[*seal.Seal]bool
 }
 
-// block is what is kept of a block.
+// block is what is kept of a block. A trail can have millions of them, so it is small.
 type block struct {
 	ref    trail.BlockRef
 	record uint64 // number of its last record
-	chain  [32]byte
 	err    error
+	start  int64
 
 	match   bool // a record that may be asked for
 	changes bool // a record of what the trail can lack
 	hides   bool // a record that says too little
 	quiets  bool // a statement that may have hidden failures
-	start   int64
 	needed  bool
 
-	// for the stream
+	finds *finds // for the stream, until all blocks have been read; nil: nothing
+}
+
+// finds is what a block has that is kept for its whole stream.
+type finds struct {
 	seals  []*seal.Seal
 	index  *selection
-	parts  []trail.RecordID
-	wanted []trail.RecordID
+	parts  []format.RecordID
+	wanted []format.RecordID
 	opaque []statement
 	early  []renaming
 	runs   []run
+}
+
+// found is where the block's finds go.
+func (b *block) found() *finds {
+	if b.finds == nil {
+		b.finds = &finds{}
+	}
+	return b.finds
 }
 
 // read reads all blocks of a stream.
@@ -165,7 +176,7 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 	for i, seg := range s.Segments {
 		refs, errs := seg.Index()
 		for _, err := range errs {
-			if torn := (*trail.TornError)(nil); !errors.As(err, &torn) || !torn.Last {
+			if p := format.AsProblem(err); p == nil || p.Class != format.ProblemTorn {
 				src.errs = append(src.errs, err)
 			}
 		}
@@ -176,7 +187,13 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 			src.errs = append(src.errs, fmt.Errorf("%s: segments %d to %d are missing", s.Path, s.Segments[i-1].Number+1, seg.Number-1))
 		}
 		for _, ref := range refs {
-			src.blocks = append(src.blocks, block{ref: ref, start: trail.MinTime})
+			src.blocks = append(src.blocks, block{ref: ref, start: format.MinTime})
+		}
+	}
+	for i := range src.blocks {
+		// What follows searches for numbers; no server writes them in another order.
+		if at := &src.blocks[i].ref; i > 0 && at.Number <= src.blocks[i-1].ref.Number {
+			return refuse("%s: offset %d: block %d follows block %d", at.Segment.Path, at.Offset, at.Number, src.blocks[i-1].ref.Number)
 		}
 	}
 	var next atomic.Int64
@@ -196,32 +213,38 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 	}
 	m.sources = append(m.sources, src)
 	for i := range src.blocks {
-		b := &src.blocks[i]
-		src.seals = append(src.seals, b.seals...)
-		if b.index != nil {
-			src.index = append(src.index, *b.index)
+		if f := src.blocks[i].finds; f != nil {
+			m.keep(src, i, f)
+			src.blocks[i].finds = nil
 		}
-		for _, id := range b.parts {
-			m.parts[id] = append(m.parts[id], place{src, i})
-		}
-		m.wanted = append(m.wanted, b.wanted...)
-		for _, st := range b.opaque {
-			if m.opaque == nil {
-				m.opaque = map[statement]bool{}
-			}
-			m.opaque[st] = true
-		}
-		for _, one := range b.early {
-			if m.early == nil {
-				m.early = map[renaming]bool{}
-			}
-			m.early[one] = true
-		}
-		m.runs = append(m.runs, b.runs...)
-		b.seals, b.index, b.parts, b.wanted, b.opaque, b.early, b.runs = nil, nil, nil, nil, nil, nil, nil
 	}
 	src.index.sort()
 	return nil
+}
+
+// keep keeps what a block has for its stream, and for the proof.
+func (m *maker) keep(src *source, at int, f *finds) {
+	src.seals = append(src.seals, f.seals...)
+	if f.index != nil {
+		src.index = append(src.index, *f.index)
+	}
+	for _, id := range f.parts {
+		m.parts[id] = append(m.parts[id], place{src, at})
+	}
+	m.wanted = append(m.wanted, f.wanted...)
+	for _, st := range f.opaque {
+		if m.opaque == nil {
+			m.opaque = map[statement]bool{}
+		}
+		m.opaque[st] = true
+	}
+	for _, one := range f.early {
+		if m.early == nil {
+			m.early = map[renaming]bool{}
+		}
+		m.early[one] = true
+	}
+	m.runs = append(m.runs, f.runs...)
 }
 
 // blockReader reads blocks; each goroutine has one.
@@ -229,7 +252,7 @@ type blockReader struct {
 	files *trail.Files
 	asked *asked
 	names *query.NamesReader
-	block trail.Block
+	block format.Block
 }
 
 func (r *blockReader) read(to *block) {
@@ -238,14 +261,14 @@ func (r *blockReader) read(to *block) {
 		return
 	}
 	h := &b.Header
-	to.record, to.chain = h.FirstRecord+uint64(h.Records)-1, h.Chain
+	to.record = h.FirstRecord + uint64(h.Records) - 1
 	if c, err := b.Contents(); err == nil && c != nil {
 		s := r.asked.selects(c, h.Number)
-		to.index = &s
+		to.found().index = &s
 	}
 	r.asked.reset()
 	r.names.Start()
-	var rec trail.Record
+	var rec format.Record
 	for {
 		err := b.Next(&rec)
 		if err != nil {
@@ -258,50 +281,51 @@ func (r *blockReader) read(to *block) {
 	}
 }
 
-func (r *blockReader) record(rec *trail.Record, to *block) {
-	id := trail.RecordID{Session: rec.Session.ID(), Seq: rec.Seq}
-	if rec.Kind != trail.KindData {
+func (r *blockReader) record(rec *format.Record, to *block) {
+	id := format.RecordID{Session: rec.Session.ID(), Seq: rec.Seq}
+	if rec.Kind != format.KindData {
 		r.names.Record(rec)
 	}
 	switch rec.Kind {
-	case trail.KindData:
-		if !slices.Contains(to.parts, id) {
-			to.parts = append(to.parts, id)
+	case format.KindData:
+		if f := to.found(); !slices.Contains(f.parts, id) {
+			f.parts = append(f.parts, id)
 		}
 		return
-	case trail.KindSeal:
+	case format.KindSeal:
 		if s, err := seal.Parse(rec, &to.ref.Segment.Header); err == nil {
-			to.seals = append(to.seals, s)
+			to.found().seals = append(to.found().seals, s)
 		}
-	case trail.KindServer:
-		if event, _ := rec.ExtraValue("event"); string(event) == "start" {
-			to.start = rec.Time
-			to.runs = append(to.runs, run{time: rec.Time, levels: recordsLevels(rec)})
+	case format.KindServer:
+		if isStart(rec) {
+			to.start = began(rec)
+			to.found().runs = append(to.found().runs, run{time: to.start, levels: recordsLevels(rec)})
 		}
 	}
 	to.changes = to.changes || tells(rec) || r.asked.preparedEvent(rec) != "" || r.asked.switches(rec)
 	to.quiets = to.quiets || r.asked.quiets(rec)
 	if len(r.asked.renamedBefore(rec)) > 0 {
-		to.changes, to.early = true, append(to.early, renaming{xid: rec.XID}, renaming{session: id.Session})
+		f := to.found()
+		to.changes, f.early = true, append(f.early, renaming{xid: rec.XID}, renaming{session: id.Session})
 	}
 	if r.asked.guess(rec) {
 		if rec.Parts != [3]uint64{} {
 			to.match = true
-			to.wanted = append(to.wanted, id)
+			to.found().wanted = append(to.found().wanted, id)
 		} else {
 			to.match = to.match || r.asked.keep(rec)
 		}
 	}
 	if a := r.asked; a.inRange(rec) {
 		if a.filter.MayRename(rec) {
-			to.wanted = append(to.wanted, id) // its further objects are in data parts
+			to.found().wanted = append(to.found().wanted, id) // its further objects are in data parts
 		}
 		to.changes = to.changes || len(a.filter.AllRenames(rec)) > 0
 	}
 	if r.asked.hides(rec) != "" {
 		to.hides = true
-		if rec.Kind == trail.KindStart {
-			to.opaque = append(to.opaque, statement{id.Session, rec.Statement, rec.Substatement})
+		if rec.Kind == format.KindStart {
+			to.found().opaque = append(to.found().opaque, statement{id.Session, rec.Statement, rec.Substatement})
 		}
 	}
 }
@@ -452,14 +476,9 @@ func (src *source) damaged() error {
 	var errs []error
 	begin, end := &src.blocks[src.first].ref, &src.blocks[src.last-1].ref
 	for _, err := range src.errs {
-		var c *trail.CorruptionError
-		if errors.As(err, &c) {
-			at := slices.IndexFunc(src.stream.Segments, func(seg *trail.Segment) bool { return seg.Path == c.File })
-			if at >= 0 {
-				n := src.stream.Segments[at].Number
-				if n < begin.Segment.Number || n > end.Segment.Number || n == begin.Segment.Number && c.Offset < begin.Offset || n == end.Segment.Number && c.Offset > end.Offset {
-					continue
-				}
+		if p := format.AsProblem(err); p != nil && p.Segment > 0 && p.Offset != format.NoOffset {
+			if n := p.Segment; n < begin.Segment.Number || n > end.Segment.Number || n == begin.Segment.Number && p.Offset < begin.Offset || n == end.Segment.Number && p.Offset > end.Offset {
+				continue
 			}
 		}
 		errs = append(errs, err)
@@ -564,9 +583,9 @@ func (r *blockReader) finds(b *block) bool {
 		return false
 	}
 	r.names.Start()
-	var rec trail.Record
+	var rec format.Record
 	for r.block.Next(&rec) == nil {
-		if rec.Kind != trail.KindData {
+		if rec.Kind != format.KindData {
 			r.names.Record(&rec)
 		}
 	}
@@ -576,11 +595,11 @@ func (r *blockReader) finds(b *block) bool {
 // bases are the blocks with the starts from which on the settings of the range are known: the last one before it, and that
 // of each other server that has recorded since. The proof begins before the first of them.
 func (m *maker) bases(since int64) (all []place, from int64) {
-	last := int64(trail.MinTime)
+	last := int64(format.MinTime)
 	of := map[*source]place{}
 	for _, src := range m.sources {
 		for i := range src.blocks {
-			if t := src.blocks[i].start; t > trail.MinTime && t <= since {
+			if t := src.blocks[i].start; t > format.MinTime && t <= since {
 				of[src], last = place{src, i}, max(last, t)
 			}
 		}
@@ -660,8 +679,8 @@ func (m *maker) needEnds(ctx context.Context) error {
 	if len(m.opaque)+len(m.early) == 0 {
 		return nil
 	}
-	var b trail.Block
-	var r trail.Record
+	var b format.Block
+	var r format.Record
 	for _, src := range m.sources {
 		for i := src.first; i < src.last && src.end != nil; i++ {
 			if err := ctx.Err(); err != nil {
@@ -672,7 +691,7 @@ func (m *maker) needEnds(ctx context.Context) error {
 				continue
 			}
 			for !one.needed && b.Next(&r) == nil {
-				one.needed = r.Kind == trail.KindStatement && m.opaque[statement{r.Session.ID(), r.Statement, r.Substatement}] ||
+				one.needed = r.Kind == format.KindStatement && m.opaque[statement{r.Session.ID(), r.Statement, r.Substatement}] ||
 					m.early[renaming{xid: r.XID}] && m.asked.endsBefore(&r) ||
 					m.early[renaming{session: r.Session.ID()}] && m.asked.leavesBefore(&r)
 			}
@@ -758,7 +777,7 @@ type sourceWriter struct {
 	known   bool   // the proof has begun the chain
 	at      uint64 // the block that the chain is at
 	segment *trail.Segment
-	block_  trail.Block
+	block_  format.Block
 }
 
 func (s *sourceWriter) block(i int) error {
@@ -796,7 +815,7 @@ func (s *sourceWriter) reach(i int) {
 	}
 	b := &s.src.blocks[i]
 	if !s.known || s.at < b.ref.Number {
-		s.w.leftOut(b.ref.Number, b.record, b.chain)
+		s.w.leftOut(b.ref.Number, b.record, b.ref.Chain)
 		s.at, s.known = b.ref.Number, true
 	}
 }

@@ -8,9 +8,11 @@
 //	format.go      the file
 //	check.go       from a file to a verdict
 //	conditions.go  what its records tell about what the trail can lack
+//	started.go     from which start on that has to be read
 //	lives.go       that of each server, if a server and its copy were recorded
 //	switched.go    sessions in which somebody became somebody else
 //	causes.go      everything that can hide an answer, in one list
+//	later.go       what records after a range tell of it
 //	quiet.go       failures that leave no record
 //	report.go      the verdict, and the records
 //	exclusions.go  the same conditions, for answers that are no proofs

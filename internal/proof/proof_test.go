@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
@@ -22,14 +22,14 @@ import (
 // What is proved is what "steno cat" shows, whichever way it is proved.
 func TestProofsHaveTheRecordsOfTheTrail(t *testing.T) {
 	dir := small{streams: 2, settings: []string{"steno.writers", "2"}}.write(t)
-	filters := map[string]func(*query.FilterOptions){
+	filters := map[string]func(*query.Criteria){
 		"all": nil, "object": ofSalary,
-		"other":   func(o *query.FilterOptions) { o.Objects = []string{"hr.nothing"} },
-		"user":    func(o *query.FilterOptions) { o.Users = []string{"alice"} },
-		"kind":    func(o *query.FilterOptions) { o.Kinds = []string{"seal"} },
-		"class":   func(o *query.FilterOptions) { o.Classes = []string{"read", "ddl"} },
-		"grep":    func(o *query.FilterOptions) { o.Grep = []string{"salary"} },
-		"session": func(o *query.FilterOptions) { o.Sessions = []string{"6b0202d9.fa1"} },
+		"other":   func(o *query.Criteria) { o.Objects = []string{"hr.nothing"} },
+		"user":    func(o *query.Criteria) { o.Users = []string{"alice"} },
+		"kind":    func(o *query.Criteria) { o.Kinds = []format.Kind{format.KindSeal} },
+		"class":   func(o *query.Criteria) { o.Classes = []format.Class{format.ClassRead, format.ClassDDL} },
+		"grep":    func(o *query.Criteria) { o.Grep = patterns("salary") },
+		"session": func(o *query.Criteria) { o.Sessions = sessions("6b0202d9.fa1") },
 	}
 	for name, change := range filters {
 		for _, full := range []bool{false, true} {
@@ -104,18 +104,18 @@ func TestARecordIsProved(t *testing.T) {
 // What the trail tells about what it lacks makes a proof one with exceptions.
 func TestExceptions(t *testing.T) {
 	is := func(records ...*trailtest.Record) []*trailtest.Record { return records }
-	forLong := func(o *query.FilterOptions) { ofSalary(o); o.MinDuration = "1h" }
-	forKey := func(o *query.FilterOptions) { o.Grep = []string{"4711"} }
+	forLong := func(o *query.Criteria) { ofSalary(o); o.MinDuration = least("1h") }
+	forKey := func(o *query.Criteria) { o.Grep = patterns("4711") }
 	type extra = map[int]func(w *writer, alice *trailtest.Session) []*trailtest.Record
 	for _, test := range []struct {
 		name string
 		small
 		wants string // an exception; empty: none
-		ask   func(*query.FilterOptions)
+		ask   func(*query.Criteria)
 	}{
 		{name: "nothing"},
 		{name: "class off at the start", small: small{settings: []string{"steno.log", "write, ddl"}}, wants: `class read.* were not recorded throughout: steno.log = "write, ddl"`},
-		{name: "other class off", small: small{settings: []string{"steno.log", "read"}}, ask: func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }},
+		{name: "other class off", small: small{settings: []string{"steno.log", "read"}}, ask: func(o *query.Criteria) { ofSalary(o); o.Classes = []format.Class{format.ClassRead} }},
 		{name: "mandatory", small: small{settings: []string{"steno.log", "none", "steno.mandatory", "all"}}},
 		{name: "class off before", small: small{extra: extra{5: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.Session, 5, "steno.log", "all", "none", "server"), setting(w.Session, 5.1, "steno.log", "none", "all", "server"))
@@ -134,7 +134,7 @@ func TestExceptions(t *testing.T) {
 		}}}, wants: `class .*read.* were not recorded since .*20:13.000000Z: steno.log = "all,.* d05fb756"`},
 		{name: "a long list at the start", small: small{settings: []string{"steno.mandatory", strings.Repeat("all,", 35) + "... d05fb756"}},
 			wants: `changes of settings were not mandatory throughout`},
-		{name: "a list with quotes", small: small{settings: []string{"steno.log", `"all", -ddl,	"-function" , READ`}}, ask: func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }},
+		{name: "a list with quotes", small: small{settings: []string{"steno.log", `"all", -ddl,	"-function" , READ`}}, ask: func(o *query.Criteria) { ofSalary(o); o.Classes = []format.Class{format.ClassRead} }},
 		{name: "class off later", small: small{extra: extra{60: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.Session, 60, "steno.log", "all", "all, -read", "server"))
 		}}}},
@@ -143,7 +143,7 @@ func TestExceptions(t *testing.T) {
 		}}}, wants: `of user "alice" were not recorded in session 6b0202d9\.\w+ \(2026-11-21T\S+Z\): steno.log = "none", set by session`},
 		{name: "class off for another role", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			return is(setting(client(9, "bob"), 5, "steno.log", "all", "none", "role"))
-		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"alice"} }},
+		}}}, ask: func(o *query.Criteria) { o.Users = []string{"alice"} }},
 		{name: "class off for another role, which becomes this one", small: small{extra: extra{
 			5: func(*writer, *trailtest.Session) []*trailtest.Record {
 				return is(setting(client(9, "bob"), 5, "steno.log", "all", "none", "role"))
@@ -153,14 +153,14 @@ func TestExceptions(t *testing.T) {
 				r.Seq = 2
 				return is(r)
 			},
-		}}, ask: func(o *query.FilterOptions) { o.Users = []string{"alice"} }, wants: `of user "bob" were not recorded in session 6b0202d9\.\w+ \(2026-11-21T\S+Z\): steno.log = "none", set by role`},
+		}}, ask: func(o *query.Criteria) { o.Users = []string{"alice"} }, wants: `of user "bob" were not recorded in session 6b0202d9\.\w+ \(2026-11-21T\S+Z\): steno.log = "none", set by role`},
 		{name: "relations off", small: small{settings: []string{"steno.log_relation", "off"}}, wants: `the relations of statements were not recorded throughout`},
 		{name: "nested off", small: small{settings: []string{"steno.log_nested", "off"}}, wants: `statements in functions were not recorded`},
 		{name: "catalogs off", small: small{settings: []string{"steno.log_catalog", "off"}}},
-		{name: "catalogs off, and a table of any schema", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.FilterOptions) { o.Objects = []string{"salary"} }, wants: `queries of system catalogs were not recorded`},
-		{name: "catalogs off, and updates", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.FilterOptions) { o.Objects, o.Commands = []string{"salary"}, []string{"update"} }},
-		{name: "catalogs off, and writes", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.FilterOptions) { o.Objects, o.Classes = []string{"salary"}, []string{"write"} }},
-		{name: "catalogs off, and failures", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.FilterOptions) { o.Objects, o.Failed = []string{"salary"}, true }},
+		{name: "catalogs off, and a table of any schema", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.Criteria) { o.Objects = []string{"salary"} }, wants: `queries of system catalogs were not recorded`},
+		{name: "catalogs off, and updates", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.Criteria) { o.Objects, o.Commands = []string{"salary"}, []string{"update"} }},
+		{name: "catalogs off, and writes", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.Criteria) { o.Objects, o.Classes = []string{"salary"}, []format.Class{format.ClassWrite} }},
+		{name: "catalogs off, and failures", small: small{settings: []string{"steno.log_catalog", "off"}}, ask: func(o *query.Criteria) { o.Objects, o.Failed = []string{"salary"}, true }},
 		{name: "settings not mandatory", small: small{settings: []string{"steno.mandatory", "ddl"}}, wants: `changes of settings were not mandatory throughout`},
 		{name: "rules", small: small{extra: extra{2: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(setting(w.Session, 2, "steno.rules_file", "", "3 rules", "server"))
@@ -177,19 +177,19 @@ func TestExceptions(t *testing.T) {
 			return nil
 		}}}, wants: `blocks \d+ to \d+ were sealed only at .*:49.000000Z, as the next run`},
 		{name: "gap", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
-			return is(&trailtest.Record{Kind: trail.KindGap, Session: alice, Seq: 40, Time: at(35.5), Extra: []string{"count", "4", "first_seq", "36", "last_seq", "39", "reason", "ring full"}})
+			return is(&trailtest.Record{Kind: format.KindGap, Session: alice, Seq: 40, Time: at(35.5), Extra: []string{"count", "4", "first_seq", "36", "last_seq", "39", "reason", "ring full"}})
 		}}}, wants: `4 records were lost of sessions of user "alice", between .* \(ring full\)`},
 		{name: "hidden", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(hides(client(9, "bob"), 35.5))
 		}}}, wants: `1 transaction of user "bob" wrote, but another library hid what they ran`},
 		{name: "hidden, of another user", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(hides(client(9, "bob"), 35.5))
-		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"alice"} }},
+		}}}, ask: func(o *query.Criteria) { o.Users = []string{"alice"} }},
 		{name: "hidden before", small: small{extra: extra{5: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(hides(client(9, "bob"), 5.5))
 		}}}},
 		{name: "gap before", small: small{extra: extra{5: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
-			return is(&trailtest.Record{Kind: trail.KindGap, Session: alice, Seq: 10, Time: at(5.5), Extra: []string{"count", "4", "first_seq", "6", "last_seq", "9", "reason", "ring full"}})
+			return is(&trailtest.Record{Kind: format.KindGap, Session: alice, Seq: 10, Time: at(5.5), Extra: []string{"count", "4", "first_seq", "6", "last_seq", "9", "reason", "ring full"}})
 		}}}},
 		{name: "stopped", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			return is(w.event(35.1, "stop"), w.starts(35.4))
@@ -238,55 +238,55 @@ func TestExceptions(t *testing.T) {
 		}}}, ask: forKey, wants: `record 6b0202d9.fa1/36 of .* may match: it leaves out parameters`},
 		{name: "parameter not recorded", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.other")
-			r.Shape.Params = []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}, {OID: 5000, Repr: trail.ReprNone}}
-			r.Fields, r.Values = trail.FieldValues, []byte{1, 0, 0, 0}
+			r.Shape.Params = []format.ParamType{{OID: 23, Repr: format.ReprInt4}, {OID: 5000, Repr: format.ReprNone}}
+			r.Fields, r.Values = format.FieldValues, []byte{1, 0, 0, 0}
 			return is(r)
 		}}}, ask: forKey, wants: `record 6b0202d9.fa1/36 of .* may match: it does not have the value of a parameter`},
 		{name: "parameter NULL", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.other")
-			r.Shape.Params = []trail.ParamType{{OID: 5000, Repr: trail.ReprNone}}
-			r.Fields, r.Nulls = trail.FieldNulls, []byte{1}
+			r.Shape.Params = []format.ParamType{{OID: 5000, Repr: format.ReprNone}}
+			r.Fields, r.Nulls = format.FieldNulls, []byte{1}
 			return is(r)
 		}}}, ask: forKey},
 		{name: "running", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
-			return is(&trailtest.Record{Kind: trail.KindStart, Session: client(9, "bob"), Time: at(35.4), Unnumbered: true, Outcome: trail.OutcomeRunning, Text: "COPY …"})
+			return is(&trailtest.Record{Kind: format.KindStart, Session: client(9, "bob"), Time: at(35.4), Unnumbered: true, Outcome: format.OutcomeRunning, Text: "COPY …"})
 		}}}, wants: `may match: it does not state its relations`},
 		{name: "running, and ended later", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			end := reads(alice, 35.4, "hr.other")
 			end.Statement = 36
-			return is(&trailtest.Record{Kind: trail.KindStart, Session: alice, Statement: 36, Time: at(35.4), Unnumbered: true, Outcome: trail.OutcomeRunning, Text: "COPY …"}, end)
+			return is(&trailtest.Record{Kind: format.KindStart, Session: alice, Statement: 36, Time: at(35.4), Unnumbered: true, Outcome: format.OutcomeRunning, Text: "COPY …"}, end)
 		}}}},
 		{name: "interrupted after nobody knows how long", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.salary")
-			r.Outcome, r.Duration = trail.OutcomeInterrupted, 0
+			r.Outcome, r.Duration = format.OutcomeInterrupted, 0
 			return is(r)
 		}}}, ask: forLong, wants: `record 6b0202d9.fa1/36 of .* may match: it does not state how long it took`},
 		{name: "interrupted, without relations, after nobody knows how long", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.other")
-			r.Outcome, r.Duration, r.Shape.Relations = trail.OutcomeInterrupted, 0, nil
+			r.Outcome, r.Duration, r.Shape.Relations = format.OutcomeInterrupted, 0, nil
 			return is(r)
 		}}}, ask: forLong, wants: `may match: it does not state its relations`},
 		{name: "interrupted soon", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.salary")
-			r.Outcome = trail.OutcomeInterrupted
+			r.Outcome = format.OutcomeInterrupted
 			return is(r)
 		}}}, ask: forLong},
 		{name: "a user without a name", small: small{extra: extra{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 			w.Put(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
 			return is(reads(client(8, "bob"), 35.5, "hr.other")) // a block between it and the seal
-		}}}, ask: func(o *query.FilterOptions) { o.Users = []string{"carol"} }, wants: `may match: it does not state for certain which user or role it is of`},
+		}}}, ask: func(o *query.Criteria) { o.Users = []string{"carol"} }, wants: `may match: it does not state for certain which user or role it is of`},
 		{name: "a role without a name", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
-		}}}, ask: func(o *query.FilterOptions) { o.Roles = []string{"carol"} }, wants: `may match: it does not state for certain which user or role it is of`},
+		}}}, ask: func(o *query.Criteria) { o.Roles = []string{"carol"} }, wants: `may match: it does not state for certain which user or role it is of`},
 		{name: "a user without a name, who did something else", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
-		}}}, ask: func(o *query.FilterOptions) { o.Users, o.Objects = []string{"alice"}, []string{"hr.salary"} }},
+		}}}, ask: func(o *query.Criteria) { o.Users, o.Objects = []string{"alice"}, []string{"hr.salary"} }},
 		{name: "a user without a name, when nobody is asked for", small: small{extra: extra{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 			return is(reads(client(9, "pg_unknown (OID=16384)"), 35.4, "hr.other"))
 		}}}},
 		{name: "interrupted", small: small{extra: extra{35: func(_ *writer, alice *trailtest.Session) []*trailtest.Record {
 			r := reads(alice, 35.4, "hr.other")
-			r.Outcome, r.Shape.Relations = trail.OutcomeInterrupted, nil
+			r.Outcome, r.Shape.Relations = format.OutcomeInterrupted, nil
 			return is(r)
 		}}}, wants: `may match: it does not state its relations`},
 	} {
@@ -296,7 +296,7 @@ func TestExceptions(t *testing.T) {
 
 // excepts checks that a proof with indexes, and one without, has an exception; empty: none. Without a question, it is
 // about hr.salary.
-func excepts(t *testing.T, dir string, change func(*query.FilterOptions), wants string) {
+func excepts(t *testing.T, dir string, change func(*query.Criteria), wants string) {
 	t.Helper()
 	if change == nil {
 		change = ofSalary
@@ -324,26 +324,26 @@ func excepts(t *testing.T, dir string, change func(*query.FilterOptions), wants 
 // needs nobody's word for that.
 func TestNamesThatDoNotOccurAreExceptions(t *testing.T) {
 	dir := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
-		s := client(9, "vendor_acme").With(trailtest.Fact{Key: trail.KeyRole, Value: "auditor"}, trailtest.Fact{Key: trail.KeyApplication, Value: "psql"},
-			trailtest.Fact{Key: trail.KeyAppUser, Value: "zoe"})
+		s := client(9, "vendor_acme").With(trailtest.Fact{Key: format.KeyRole, Value: "auditor"}, trailtest.Fact{Key: format.KeyApplication, Value: "psql"},
+			trailtest.Fact{Key: format.KeyAppUser, Value: "zoe"})
 		return []*trailtest.Record{reads(s, 35, "hr.staff")}
 	}}}.write(t)
 	for _, one := range []struct {
-		ask   func(*query.FilterOptions)
+		ask   func(*query.Criteria)
 		wants string
 	}{
-		{func(o *query.FilterOptions) { o.Users = []string{"vendor_acm"} }, `no user of the name "vendor_acm" occurs in what the proof has of the trail, from the beginning of the trail until 2.*; nearest: "vendor_acme"`},
-		{func(o *query.FilterOptions) { o.Users = []string{"alice", "Vendor_Acme"} }, `no user of the name "Vendor_Acme" .*; nearest: "vendor_acme"`},
-		{func(o *query.FilterOptions) { o.Roles = []string{"auditer"} }, `no role of the name "auditer" .*; nearest: "auditor"`},
-		{func(o *query.FilterOptions) { o.Databases = []string{"hrr"} }, `no database of the name "hrr" .*; nearest: "hr"`},
-		{func(o *query.FilterOptions) { o.Applications = []string{"psq"} }, `no application of the name "psq" .*; nearest: "psql"`},
-		{func(o *query.FilterOptions) { o.AppUsers = []string{"zo"} }, `no application user of the name "zo" .*; nearest: "zoe"`},
-		{func(o *query.FilterOptions) { o.Objects = []string{"hr.staf"} }, `no object of the name "hr.staf" .*; nearest: "hr.staff"`},
-		{func(o *query.FilterOptions) { o.Objects = []string{"stafff"} }, `no object of the name "stafff" .*; nearest: "hr.staff"`},
-		{func(o *query.FilterOptions) { o.Objects = []string{"hq.*"} }, `no object matches "hq.\*"`},
-		{func(o *query.FilterOptions) { o.Objects = []string{"HR.staff", "hr.*"} }, ""},
-		{func(o *query.FilterOptions) { o.Users = []string{"vendor_acme"} }, ""},
-		{func(o *query.FilterOptions) { o.Roles = []string{"alice", "auditor"} }, ""}, // the user if no other role was set
+		{func(o *query.Criteria) { o.Users = []string{"vendor_acm"} }, `no user of the name "vendor_acm" occurs in what the proof has of the trail, from the beginning of the trail until 2.*; nearest: "vendor_acme"`},
+		{func(o *query.Criteria) { o.Users = []string{"alice", "Vendor_Acme"} }, `no user of the name "Vendor_Acme" .*; nearest: "vendor_acme"`},
+		{func(o *query.Criteria) { o.Roles = []string{"auditer"} }, `no role of the name "auditer" .*; nearest: "auditor"`},
+		{func(o *query.Criteria) { o.Databases = []string{"hrr"} }, `no database of the name "hrr" .*; nearest: "hr"`},
+		{func(o *query.Criteria) { o.Applications = []string{"psq"} }, `no application of the name "psq" .*; nearest: "psql"`},
+		{func(o *query.Criteria) { o.AppUsers = []string{"zo"} }, `no application user of the name "zo" .*; nearest: "zoe"`},
+		{func(o *query.Criteria) { o.Objects = []string{"hr.staf"} }, `no object of the name "hr.staf" .*; nearest: "hr.staff"`},
+		{func(o *query.Criteria) { o.Objects = []string{"stafff"} }, `no object of the name "stafff" .*; nearest: "hr.staff"`},
+		{func(o *query.Criteria) { o.Objects = []string{"hq.*"} }, `no object matches "hq.\*"`},
+		{func(o *query.Criteria) { o.Objects = []string{"HR.staff", "hr.*"} }, ""},
+		{func(o *query.Criteria) { o.Users = []string{"vendor_acme"} }, ""},
+		{func(o *query.Criteria) { o.Roles = []string{"alice", "auditor"} }, ""}, // the user if no other role was set
 		{ofSalary, ""},
 	} {
 		excepts(t, dir, one.ask, one.wants)
@@ -353,12 +353,12 @@ func TestNamesThatDoNotOccurAreExceptions(t *testing.T) {
 // What a user did in a session that got another user is not what --user finds: the session is told, whatever else is
 // asked for, whether it got that user in the range or before.
 func TestSessionsThatGotAnotherUserAreExceptions(t *testing.T) {
-	alice := func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }
-	says := func(text string, minute int, outcome trail.Outcome) small {
+	alice := func(o *query.Criteria) { ofSalary(o); o.Users = []string{"alice"} }
+	says := func(text string, minute int, outcome format.Outcome) small {
 		return small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{minute: func(*writer, *trailtest.Session) []*trailtest.Record {
 			s := client(77, "alice")
-			set := &trailtest.Record{Kind: trail.KindStatement, Session: s, Time: at(float64(minute)), Text: text, Outcome: outcome, Shape: &trailtest.Shape{Class: trail.ClassMiscSet, Command: "SET"}}
-			if outcome == trail.OutcomeError {
+			set := &trailtest.Record{Kind: format.KindStatement, Session: s, Time: at(float64(minute)), Text: text, Outcome: outcome, Shape: &trailtest.Shape{Class: format.ClassMiscSet, Command: "SET"}}
+			if outcome == format.OutcomeError {
 				set.SQLState, set.Message = "42501", "permission denied"
 			}
 			return []*trailtest.Record{set}
@@ -370,12 +370,12 @@ func TestSessionsThatGotAnotherUserAreExceptions(t *testing.T) {
 		"SET SESSION AUTHORIZATION DEFAULT": "", "reset  session authorization;": "", "SET search_path = x": "",
 	} {
 		for _, minute := range []int{5, 35} {
-			excepts(t, says(text, minute, trail.OutcomeOk).write(t), alice, wants)
+			excepts(t, says(text, minute, format.OutcomeOk).write(t), alice, wants)
 		}
 	}
-	excepts(t, says("SET SESSION AUTHORIZATION bob", 35, trail.OutcomeError).write(t), alice, "")
-	excepts(t, says("SET SESSION AUTHORIZATION bob", 60, trail.OutcomeOk).write(t), alice, "")
-	excepts(t, says("SET SESSION AUTHORIZATION bob", 35, trail.OutcomeOk).write(t), nil, "") // nobody is asked for
+	excepts(t, says("SET SESSION AUTHORIZATION bob", 35, format.OutcomeError).write(t), alice, "")
+	excepts(t, says("SET SESSION AUTHORIZATION bob", 60, format.OutcomeOk).write(t), alice, "")
+	excepts(t, says("SET SESSION AUTHORIZATION bob", 35, format.OutcomeOk).write(t), nil, "") // nobody is asked for
 	both := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(*writer, *trailtest.Session) []*trailtest.Record {
 		one, other := reads(client(77, "alice"), 35, "hr.staff"), reads(client(77, "bob"), 35.1, "hr.staff")
 		other.Seq = 2
@@ -390,10 +390,10 @@ func TestSessionsThatGotAnotherUserAreExceptions(t *testing.T) {
 // A maker that ignores the statements that may have given the session another user is refused: the indexes say where
 // they are.
 func TestBlocksWithSwitchesAreDemanded(t *testing.T) {
-	alice := func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }
+	alice := func(o *query.Criteria) { ofSalary(o); o.Users = []string{"alice"} }
 	dir := func(text string, minute int) string {
 		return small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{minute: func(*writer, *trailtest.Session) []*trailtest.Record {
-			return []*trailtest.Record{{Kind: trail.KindStatement, Session: client(77, "alice"), Time: at(float64(minute)), Text: text, Shape: &trailtest.Shape{Class: trail.ClassMiscSet, Command: "SET"}}}
+			return []*trailtest.Record{{Kind: format.KindStatement, Session: client(77, "alice"), Time: at(float64(minute)), Text: text, Shape: &trailtest.Shape{Class: format.ClassMiscSet, Command: "SET"}}}
 		}}}.write(t)
 	}
 	for _, minute := range []int{5, 35} {
@@ -417,24 +417,24 @@ func omitting(what string, old bool) small {
 
 // Whatever else is asked for, a record that leaves out what a filter looks at may match, if it fulfills the rest.
 func TestOmissionsAreExceptionsWithAllOtherFilters(t *testing.T) {
-	others := map[string]func(*query.FilterOptions){
-		"": func(*query.FilterOptions) {}, "user": func(o *query.FilterOptions) { o.Users = []string{"alice"} },
-		"role": func(o *query.FilterOptions) { o.Roles = []string{"alice"} }, "database": func(o *query.FilterOptions) { o.Databases = []string{"hr"} },
-		"class": func(o *query.FilterOptions) { o.Classes = []string{"read"} }, "command": func(o *query.FilterOptions) { o.Commands = []string{"SELECT"} },
-		"kind":         func(o *query.FilterOptions) { o.Kinds = []string{"statement"} },
-		"min-duration": func(o *query.FilterOptions) { o.MinDuration = "1ms" },
-		"not-user":     func(o *query.FilterOptions) { o.Not = &query.FilterOptions{Users: []string{"bob"}} },
-		"not-command":  func(o *query.FilterOptions) { o.Not = &query.FilterOptions{Commands: []string{"DROP"}} },
+	others := map[string]func(*query.Criteria){
+		"": func(*query.Criteria) {}, "user": func(o *query.Criteria) { o.Users = []string{"alice"} },
+		"role": func(o *query.Criteria) { o.Roles = []string{"alice"} }, "database": func(o *query.Criteria) { o.Databases = []string{"hr"} },
+		"class": func(o *query.Criteria) { o.Classes = []format.Class{format.ClassRead} }, "command": func(o *query.Criteria) { o.Commands = []string{"SELECT"} },
+		"kind":         func(o *query.Criteria) { o.Kinds = []format.Kind{format.KindStatement} },
+		"min-duration": func(o *query.Criteria) { o.MinDuration = least("1ms") },
+		"not-user":     func(o *query.Criteria) { o.Not = &query.Criteria{Users: []string{"bob"}} },
+		"not-command":  func(o *query.Criteria) { o.Not = &query.Criteria{Commands: []string{"DROP"}} },
 	}
-	for what, ask := range map[string]func(*query.FilterOptions){
-		"relations": ofSalary, "objects": ofSalary, "parameters": func(o *query.FilterOptions) { o.Grep = []string{"4711"} },
+	for what, ask := range map[string]func(*query.Criteria){
+		"relations": ofSalary, "objects": ofSalary, "parameters": func(o *query.Criteria) { o.Grep = patterns("4711") },
 	} {
 		for _, old := range []bool{false, true} {
 			dir := omitting(what, old).write(t)
 			for _, other := range others {
-				excepts(t, dir, func(o *query.FilterOptions) { ask(o); other(o) }, `may match: it leaves out `+what)
+				excepts(t, dir, func(o *query.Criteria) { ask(o); other(o) }, `may match: it leaves out `+what)
 			}
-			excepts(t, dir, func(o *query.FilterOptions) { ask(o); o.Commands = []string{"DROP"} }, "")
+			excepts(t, dir, func(o *query.Criteria) { ask(o); o.Commands = []string{"DROP"} }, "")
 		}
 	}
 }
@@ -458,8 +458,8 @@ func TestBlocksWithOmissionsAreDemanded(t *testing.T) {
 func ignoring(t *testing.T, dir string, q *Question) *Report {
 	t.Helper()
 	path, err := makeProofAs(t, dir, q, func() (none *asked, err error) {
-		none = &asked{q: &Question{Filter: query.FilterOptions{Kinds: []string{"seal"}}}, since: must(ask(q)).since, until: must(ask(q)).until}
-		none.filter, err = (&query.FilterOptions{Users: []string{"nobody"}}).Filter(time.Now())
+		none = &asked{q: &Question{Filter: query.Criteria{Kinds: []format.Kind{format.KindSeal}}}, since: must(ask(q)).since, until: must(ask(q)).until}
+		none.filter = (&query.Criteria{Users: []string{"nobody"}}).Filter()
 		none.matcher.Filter, none.apart.Filter, none.who.Filter, none.contents = none.filter, none.filter, none.filter, none.filter.Contents()
 		return none, err
 	}, nil)
@@ -484,7 +484,7 @@ func TestASealSoonAfterTheRange(t *testing.T) {
 		t.Fatal(err)
 	}
 	for until, wants := range map[float64]bool{28.89: true, 28.85: false} { // the seal is of 28.9
-		all := asks(apart(t, path), func(q *Question) { q.Filter.Until = when(until) })
+		all := asks(apart(t, path), func(q *Question) { q.Range.Until = at(until) })
 		r := checked(t, together(t, all), Checks{})
 		if !r.Proved || r.Complete == wants || wants && !strings.Contains(r.Exceptions[0], "may have been written later") {
 			t.Errorf("%v: %+v", until, r)
@@ -578,7 +578,7 @@ func flip(t *testing.T, path string, at int) {
 func TestEncryptedTrailsNeedTheirKey(t *testing.T) {
 	key := [32]byte{1}
 	dir := small{key: &key}.write(t)
-	keys := trail.NewKeys(func() ([][trail.KeySize]byte, error) { return [][trail.KeySize]byte{key}, nil })
+	keys := format.NewKeys(func() ([][format.KeySize]byte, error) { return [][format.KeySize]byte{key}, nil })
 	q := question(t, 20, 30, false, ofSalary)
 	path, err := makeProof(t, dir, q, keys)
 	if err != nil {
@@ -590,9 +590,9 @@ func TestEncryptedTrailsNeedTheirKey(t *testing.T) {
 	if b, err := os.ReadFile(path); err != nil || bytes.Contains(b, []byte("alice")) {
 		t.Error("the proof shows what is encrypted in the trail", err)
 	}
-	other := trail.NewKeys(func() ([][trail.KeySize]byte, error) { return [][trail.KeySize]byte{{2}}, nil })
-	for _, keys := range []*trail.Keys{nil, other} {
-		if r := checked(t, path, Checks{Encryption: keys}); r.Proved || !strings.Contains(r.Unread, trail.IDOf(key).String()) {
+	other := format.NewKeys(func() ([][format.KeySize]byte, error) { return [][format.KeySize]byte{{2}}, nil })
+	for _, keys := range []*format.Keys{nil, other} {
+		if r := checked(t, path, Checks{Encryption: keys}); r.Proved || !strings.Contains(r.Unread, format.IDOf(key).String()) {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -5,6 +5,7 @@ package proof
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,67 +13,74 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // Question is what a proof answers: is this record in the trail, or which records of a
 // range match a filter. A question about a range is answered completely.
 type Question struct {
 	// Record is SESSION/SEQ; empty for a range.
-	Record string `json:"record,omitempty"`
-	// Filter chooses records. Since and Until of a range are moments with a date and an
-	// offset.
-	Filter query.FilterOptions `json:"filter"`
+	Record string
+	// Filter chooses records of a range that has a beginning and an end.
+	Filter query.Criteria
+	Range  query.Range
 	// Full says that indexes are not relied on.
-	Full bool `json:"full,omitempty"`
+	Full bool
 }
 
 // NewRecordQuestion returns the question for a record, SESSION/SEQ.
 func NewRecordQuestion(record string) (*Question, error) {
 	q := &Question{Record: record}
 	if _, _, err := q.record(); err != nil {
-		return nil, exit.Usagef("--record: %w", err)
+		return nil, err
 	}
 	return q, nil
 }
 
 // NewRangeQuestion returns the question for the records of a range that match a filter.
-func NewRangeQuestion(filter query.FilterOptions, full bool, now time.Time) (*Question, error) {
-	f, err := filter.Filter(now)
-	if err != nil {
-		return nil, err
+func NewRangeQuestion(filter query.Criteria, within query.Range, full bool) (*Question, error) {
+	if !within.IsBounded() {
+		return nil, errUnbounded
 	}
-	if f.Since == trail.MinTime || f.Until == trail.MaxTime {
-		return nil, exit.Usagef("a proof is about a range: give --since and --until, or --record")
+	for _, c := range []*query.Criteria{&filter, filter.Not} {
+		if c != nil && (c.TopLevel || c.OffHours != nil || len(c.Fingerprints) > 0) {
+			return nil, errors.New("fingerprints, working hours, and whether clients sent a statement, are no part of questions that are proved")
+		}
 	}
-	filter.Since, filter.Until, filter.Zone = render.Time(f.Since), render.Time(f.Until), nil
-	return &Question{Filter: filter, Full: full}, nil
+	return &Question{Filter: filter, Range: within, Full: full}, nil
 }
 
+var errUnbounded = errors.New("the question has no range")
+
 // record returns the session and number of the record that is asked for.
-func (q *Question) record() (session string, seq uint64, err error) {
-	session, number, _ := strings.Cut(q.Record, "/")
-	seq, err = strconv.ParseUint(number, 10, 64)
-	if err != nil || seq == 0 || strconv.FormatUint(seq, 10) != number || !trail.IsSessionID(session) {
-		return "", 0, fmt.Errorf("%q is not a session ID and sequence number, such as 6b0202d9.fa1/17", q.Record)
+func (q *Question) record() (session format.SessionID, seq uint64, err error) {
+	text, number, _ := strings.Cut(q.Record, "/")
+	session, err = query.ParseSession(text)
+	seq, err2 := strconv.ParseUint(number, 10, 64)
+	if err != nil || err2 != nil || seq == 0 || strconv.FormatUint(seq, 10) != number {
+		return session, 0, fmt.Errorf("%q is not a session ID and sequence number, such as 6b0202d9.fa1/17", q.Record)
 	}
 	return session, seq, nil
 }
 
-// MarshalJSON returns the question as a proof has it: without filters that are not set.
+// ---- in files ----
+
+// written is a question as proofs and reports have it.
+type written struct {
+	Record string         `json:"record,omitempty"`
+	Filter map[string]any `json:"filter,omitempty"` // without filters that are not set
+	Full   bool           `json:"full,omitempty"`
+}
+
+// MarshalJSON returns the question as a proof has it.
 func (q *Question) MarshalJSON() ([]byte, error) {
-	o := struct {
-		Record string         `json:"record,omitempty"`
-		Filter map[string]any `json:"filter,omitempty"`
-		Full   bool           `json:"full,omitempty"`
-	}{q.Record, q.conditions(), q.Full}
+	w := written{q.Record, q.conditions(), q.Full}
 	if q.Record == "" {
-		o.Filter["Since"], o.Filter["Until"] = q.Filter.Since, q.Filter.Until
+		w.Filter["Since"], w.Filter["Until"] = render.Time(q.Range.Since), render.Time(q.Range.Until)
 	}
-	return json.Marshal(o)
+	return json.Marshal(w)
 }
 
 // decodeQuestion reads a question. One that this program does not know in every part would
@@ -80,66 +88,144 @@ func (q *Question) MarshalJSON() ([]byte, error) {
 func decodeQuestion(b []byte) (*Question, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	q := &Question{}
-	if err := d.Decode(q); err != nil {
+	var w written
+	if err := d.Decode(&w); err != nil {
 		return nil, fmt.Errorf("the question cannot be read: %w", err)
 	}
 	if d.More() {
-		return nil, fmt.Errorf("the question cannot be read: bytes follow it")
+		return nil, errors.New("the question cannot be read: bytes follow it")
 	}
-	if q.Record != "" {
-		if len(q.conditions()) > 0 || q.Full || q.Filter.Since+q.Filter.Until != "" {
-			return nil, fmt.Errorf("the question is about a record and about a range")
+	if w.Record != "" {
+		if len(w.Filter) > 0 || w.Full {
+			return nil, errors.New("the question is about a record and about a range")
 		}
-		_, _, err := q.record()
-		return q, err
+		return NewRecordQuestion(w.Record)
 	}
-	f, err := q.Filter.Filter(time.Time{})
-	if err != nil {
+	q := &Question{Full: w.Full}
+	for _, end := range []struct {
+		name string
+		to   *int64
+	}{{"Since", &q.Range.Since}, {"Until", &q.Range.Until}} {
+		text, _ := w.Filter[end.name].(string)
+		when, err := query.ParseWhen(text, time.Time{})
+		// "yesterday" would mean another day each time.
+		if err != nil || render.Time(when) != text {
+			return nil, errUnbounded
+		}
+		*end.to = when
+		delete(w.Filter, end.name)
+	}
+	if _, err := query.NewRange(q.Range.Since, q.Range.Until); err != nil {
 		return nil, fmt.Errorf("the question cannot be read: %w", err)
 	}
-	// What means nothing would look like a part of the question.
-	if not := q.Filter.Not; q.Filter.Zone != nil || not != nil && (not.Since+not.Until+not.MinDuration != "" || not.Failed || not.IgnoreCase || not.Not != nil || not.Zone != nil) {
-		return nil, fmt.Errorf("the question has filters that mean nothing")
-	}
-	// "yesterday" would mean another day each time.
-	if f.Since == trail.MinTime || f.Until == trail.MaxTime || render.Time(f.Since) != q.Filter.Since || render.Time(f.Until) != q.Filter.Until {
-		return nil, fmt.Errorf("the question has no range")
+	var err error
+	if q.Filter, err = readCriteria(w.Filter); err != nil {
+		return nil, fmt.Errorf("the question cannot be read: %w", err)
 	}
 	return q, nil
 }
 
-// conditions are the filters other than the range, by their names in FilterOptions.
+// conditions are the filters that are set, by their names in files.
 func (q *Question) conditions() map[string]any {
-	var all map[string]any
-	b, _ := json.Marshal(q.Filter)
-	_ = json.Unmarshal(b, &all)
-	delete(all, "Since")
-	delete(all, "Until")
-	removeEmpty(all)
+	all := writeLists(&q.Filter)
+	if q.Filter.Failed {
+		all["Failed"] = true
+	}
+	if q.Filter.MinDuration != nil {
+		all["MinDuration"] = query.DurationText(*q.Filter.MinDuration)
+	}
+	if q.Filter.Not != nil {
+		if not := writeLists(q.Filter.Not); len(not) > 0 {
+			all["Not"] = not
+		}
+	}
 	return all
 }
 
-// removeEmpty removes filters that are not set.
-func removeEmpty(all map[string]any) {
-	maps.DeleteFunc(all, func(_ string, v any) bool {
-		switch v := v.(type) {
-		case []any:
-			return len(v) == 0
-		case map[string]any:
-			removeEmpty(v)
-			return len(v) == 0
-		default:
-			return v == nil || v == "" || v == false || v == 0.0
+func writeLists(c *query.Criteria) map[string]any {
+	all := map[string]any{}
+	for _, l := range query.Lists() {
+		if values := l.Values(c); l.Field != "" && len(values) > 0 {
+			all[l.Field] = values
 		}
-	})
+	}
+	return all
+}
+
+// readCriteria reads what conditions returns, and the spellings of earlier versions.
+func readCriteria(fields map[string]any) (c query.Criteria, err error) {
+	ignoresCase := false
+	for name, v := range fields {
+		ok := false
+		switch name {
+		case "Failed":
+			c.Failed, ok = v.(bool)
+		case "IgnoreCase":
+			ignoresCase, ok = v.(bool)
+		case "MinDuration":
+			var text string
+			if text, ok = v.(string); ok {
+				least, err := query.ParseDuration(text)
+				if err != nil {
+					return c, err
+				}
+				c.MinDuration = &least
+			}
+		case "Not":
+			var not map[string]any
+			if not, ok = v.(map[string]any); ok {
+				c.Not = &query.Criteria{}
+				for name, v := range not {
+					if err := readList(c.Not, name, v); err != nil {
+						return c, err
+					}
+				}
+			}
+		default:
+			if err := readList(&c, name, v); err != nil {
+				return c, err
+			}
+			ok = true
+		}
+		if !ok {
+			return c, fmt.Errorf("filter %s is not of its type", render.Quoted(name))
+		}
+	}
+	if ignoresCase {
+		err = c.IgnoreCase()
+	}
+	return c, err
+}
+
+// readList reads the values of a filter.
+func readList(c *query.Criteria, name string, v any) error {
+	for _, l := range query.Lists() {
+		if name == "" || l.Field != name {
+			continue
+		}
+		values, ok := v.([]any)
+		for _, value := range values {
+			text, isText := value.(string)
+			if ok = ok && isText; !ok {
+				break
+			}
+			if err := l.Add(c, text); err != nil {
+				return err
+			}
+		}
+		if !ok {
+			return fmt.Errorf("filter %s is not of its type", render.Quoted(name))
+		}
+		return nil
+	}
+	return fmt.Errorf("there is no filter %s", render.Quoted(name))
 }
 
 // same says whether two questions are the same.
 func (q *Question) same(o *Question) bool {
 	a, _ := json.Marshal(q.conditions())
 	b, _ := json.Marshal(o.conditions())
-	return q.Record == o.Record && q.Filter.Since == o.Filter.Since && q.Filter.Until == o.Filter.Until && bytes.Equal(a, b)
+	return q.Record == o.Record && q.Range == o.Range && bytes.Equal(a, b)
 }
 
 // String returns the question in words.
@@ -152,40 +238,31 @@ func (q *Question) String() string {
 	if len(words) > 0 {
 		what = "records with " + strings.Join(words, ", and ")
 	}
-	return fmt.Sprintf("%s, that started from %s on and before %s", what, q.Filter.Since, q.Filter.Until)
+	return fmt.Sprintf("%s, that started from %s on and before %s", what, render.Time(q.Range.Since), render.Time(q.Range.Until))
 }
 
 // describe returns filters in words.
 func describe(prefix string, conditions map[string]any) (words []string) {
-	for _, name := range slices.Sorted(maps.Keys(conditions)) {
-		switch v := conditions[name].(type) {
+	for _, field := range slices.Sorted(maps.Keys(conditions)) {
+		switch v := conditions[field].(type) {
 		case map[string]any:
-			words = append(words, describe(strings.ToLower(name)+"-", v)...)
+			words = append(words, describe("not-", v)...)
 		case bool:
-			words = append(words, prefix+flagOf(name))
+			words = append(words, prefix+nameOf(field))
 		default:
 			b, _ := json.Marshal(v)
-			words = append(words, prefix+flagOf(name)+" "+strings.Trim(string(b), "[]"))
+			words = append(words, prefix+nameOf(field)+" "+strings.Trim(string(b), "[]"))
 		}
 	}
 	return words
 }
 
-// flagOf is the flag that a field of FilterOptions comes from.
-func flagOf(field string) string {
-	switch field {
-	case "Classes":
-		return "class"
-	case "AppUsers":
-		return "app-user"
-	case "Identities":
-		return "identity"
-	case "AppContexts":
-		return "app-context"
-	case "MinDuration":
-		return "min-duration"
-	case "IgnoreCase":
-		return "ignore-case"
+// nameOf is the name of a filter in questions.
+func nameOf(field string) string {
+	for _, l := range query.Lists() {
+		if l.Field == field {
+			return l.Name
+		}
 	}
-	return strings.TrimSuffix(strings.ToLower(field), "s")
+	return map[string]string{"Failed": "failed", "MinDuration": "min-duration"}[field]
 }

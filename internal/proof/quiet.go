@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // MinMessages is the setting.
@@ -60,8 +60,8 @@ func mentionsLevel(text []byte) bool {
 
 // quiets says whether a statement may have set log_min_messages, for its session or for later ones. What the server's
 // configuration sets is in the record of its start, and in those of changes.
-func quiets(r *trail.Record) bool {
-	if r.Kind != trail.KindStatement && r.Kind != trail.KindStart || r.Outcome == trail.OutcomeError {
+func quiets(r *format.Record) bool {
+	if r.Kind != format.KindStatement && r.Kind != format.KindStart || r.Outcome == format.OutcomeError {
 		return false
 	}
 	if mentionsLevel(r.Text) {
@@ -79,24 +79,24 @@ func namesByValue(text []byte) bool {
 }
 
 // quietsLater says of such a statement whether it is about later sessions, whoever has them.
-func quietsLater(r *trail.Record) bool {
+func quietsLater(r *format.Record) bool {
 	return r.Shape != nil && (string(r.Shape.Command) == "ALTER ROLE" || string(r.Shape.Command) == "ALTER DATABASE")
 }
 
 // hasParam says whether a statement has a parameter of a value, in upper or lower case.
-func hasParam(r *trail.Record, wanted string) (found bool) {
+func hasParam(r *format.Record, wanted string) (found bool) {
 	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
 		return false
 	}
-	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
-		found = !null && p.Repr != trail.ReprNone && bytes.EqualFold(trail.AppendParam(nil, p.Repr, value), []byte(wanted))
+	r.Params(func(p format.ParamType, value []byte, null bool) bool {
+		found = !null && p.Repr != format.ReprNone && bytes.EqualFold(format.AppendParam(nil, p.Repr, value), []byte(wanted))
 		return !found
 	})
 	return found
 }
 
 // selectQuiets selects the groups of an index that may have such statements.
-func selectQuiets(c *trail.Contents) trail.Groups {
+func selectQuiets(c *format.Contents) format.Groups {
 	g := c.SelectText(byValue[0])
 	g.Or(c.SelectText(byValue[1]))
 	g.And(c.SelectValue(MinMessages))
@@ -106,7 +106,7 @@ func selectQuiets(c *trail.Contents) trail.Groups {
 
 // recordsLevels says whether the record of a start states that each session whose own log_min_messages hides failures has
 // a record of that. Then texts need not be searched for what may have set it. Earlier versions do not state it.
-func recordsLevels(start *trail.Record) bool {
+func recordsLevels(start *format.Record) bool {
 	v, _ := start.ExtraValue(MinMessages + "_of_sessions")
 	return string(v) == "recorded"
 }
@@ -121,7 +121,7 @@ func searchesTexts(runs []run, from, until int64) bool {
 // last start before the range on.
 func (c *conditions) searchesTexts() bool {
 	return !c.hasBase() || slices.ContainsFunc(c.lives, func(l *life) bool {
-		from := int64(trail.MinTime)
+		from := int64(format.MinTime)
 		if base := l.base(); base != nil {
 			from = base.time
 		}
@@ -143,9 +143,9 @@ func (c *conditions) searched(s *session, at int64) bool {
 }
 
 // quieting lists the sessions that may have hidden their failures so.
-func (c *conditions) quieting(except func(format string, args ...any)) {
+func (c *conditions) quieting(except func(text string, args ...any)) {
 	type one struct {
-		id   trail.SessionID
+		id   format.SessionID
 		at   int64
 		what string
 	}

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -15,20 +15,20 @@ func TestFailuresThatAreNotLoggedAreExceptions(t *testing.T) {
 	is := func(r *trailtest.Record) func(*writer, *trailtest.Session) []*trailtest.Record {
 		return func(*writer, *trailtest.Session) []*trailtest.Record { return []*trailtest.Record{r} }
 	}
-	says := func(text string, minute int, outcome trail.Outcome, command string, params ...string) small {
-		r := &trailtest.Record{Kind: trail.KindStatement, Session: client(77, "bob"), Time: at(float64(minute)), Text: text, Outcome: outcome, Shape: &trailtest.Shape{Class: trail.ClassMiscSet, Command: command}}
-		if outcome == trail.OutcomeError {
+	says := func(text string, minute int, outcome format.Outcome, command string, params ...string) small {
+		r := &trailtest.Record{Kind: format.KindStatement, Session: client(77, "bob"), Time: at(float64(minute)), Text: text, Outcome: outcome, Shape: &trailtest.Shape{Class: format.ClassMiscSet, Command: command}}
+		if outcome == format.OutcomeError {
 			r.SQLState, r.Message = "42501", "permission denied"
 		}
 		for _, p := range params {
-			r.Shape.Params = append(r.Shape.Params, trail.ParamType{OID: 25, Repr: trail.ReprText})
-			r.Fields |= trail.FieldValues
+			r.Shape.Params = append(r.Shape.Params, format.ParamType{OID: 25, Repr: format.ReprText})
+			r.Fields |= format.FieldValues
 			r.Values = append(append(r.Values, byte(len(p))), p...)
 		}
 		return small{extra: extra{minute: is(r)}}
 	}
-	user := func(name string) func(*query.FilterOptions) {
-		return func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{name} }
+	user := func(name string) func(*query.Criteria) {
+		return func(o *query.Criteria) { ofSalary(o); o.Users = []string{name} }
 	}
 	change := func(minute float64, to string) small {
 		return small{extra: extra{int(minute): func(w *writer, _ *trailtest.Session) []*trailtest.Record {
@@ -40,7 +40,7 @@ func TestFailuresThatAreNotLoggedAreExceptions(t *testing.T) {
 	for _, one := range []struct {
 		name string
 		small
-		ask   func(*query.FilterOptions)
+		ask   func(*query.Criteria)
 		wants string
 	}{
 		{"at the start", small{settings: []string{"log_min_messages", "fatal"}}, nil, server + ` throughout: log_min_messages = "fatal"`},
@@ -52,23 +52,23 @@ func TestFailuresThatAreNotLoggedAreExceptions(t *testing.T) {
 		{"changed to a level that hides nothing", change(35, "debug1"), nil, ""},
 		{"changed later", change(60, "panic"), nil, ""},
 		{"of a role", small{extra: extra{5: is(setting(client(77, "bob"), 5, "log_min_messages", "warning", "panic", "role"))}}, user("bob"), `of user "bob" were not recorded in session 6b0202d9\.\w+ \(2026-11-21T\S+Z\): log_min_messages = "panic", set by role`},
-		{"in a session", says("SET log_min_messages = panic", 35, trail.OutcomeOk, "SET"), user("bob"), may},
-		{"in a session, before", says("set local Log_Min_Messages to 'fatal'", 5, trail.OutcomeOk, "SET"), user("bob"), may},
-		{"with a function", says("SELECT set_config('log_min_messages', 'panic', false)", 35, trail.OutcomeOk, "SELECT"), nil, may},
-		{"with a parameter", says("SELECT set_config($1, $2, false)", 35, trail.OutcomeOk, "SELECT", "LOG_min_messages", "panic"), nil, may},
-		{"with another parameter", says("SELECT set_config($1, $2, false)", 35, trail.OutcomeOk, "SELECT", "work_mem", "1MB"), nil, ""},
-		{"of another user", says("SET log_min_messages = panic", 35, trail.OutcomeOk, "SET"), user("alice"), ""},
-		{"refused", says("SET log_min_messages = panic", 35, trail.OutcomeError, "SET"), user("bob"), ""},
-		{"a level that hides nothing", says("SET log_min_messages = 'warning';", 35, trail.OutcomeOk, "SET"), user("bob"), ""},
-		{"reset", says("RESET log_min_messages", 35, trail.OutcomeOk, "RESET"), user("bob"), ""},
-		{"for the server", says("ALTER SYSTEM SET log_min_messages = panic", 35, trail.OutcomeOk, "ALTER SYSTEM"), user("bob"), ""},
-		{"for a role", says("ALTER ROLE alice SET log_min_messages = panic", 35, trail.OutcomeOk, "ALTER ROLE"), user("alice"), may + `.* in later sessions before`},
-		{"nothing that can fail is asked for", says("SET log_min_messages = panic", 35, trail.OutcomeOk, "SET"), func(o *query.FilterOptions) { o.Kinds = []string{"disconnect"} }, ""},
+		{"in a session", says("SET log_min_messages = panic", 35, format.OutcomeOk, "SET"), user("bob"), may},
+		{"in a session, before", says("set local Log_Min_Messages to 'fatal'", 5, format.OutcomeOk, "SET"), user("bob"), may},
+		{"with a function", says("SELECT set_config('log_min_messages', 'panic', false)", 35, format.OutcomeOk, "SELECT"), nil, may},
+		{"with a parameter", says("SELECT set_config($1, $2, false)", 35, format.OutcomeOk, "SELECT", "LOG_min_messages", "panic"), nil, may},
+		{"with another parameter", says("SELECT set_config($1, $2, false)", 35, format.OutcomeOk, "SELECT", "work_mem", "1MB"), nil, ""},
+		{"of another user", says("SET log_min_messages = panic", 35, format.OutcomeOk, "SET"), user("alice"), ""},
+		{"refused", says("SET log_min_messages = panic", 35, format.OutcomeError, "SET"), user("bob"), ""},
+		{"a level that hides nothing", says("SET log_min_messages = 'warning';", 35, format.OutcomeOk, "SET"), user("bob"), ""},
+		{"reset", says("RESET log_min_messages", 35, format.OutcomeOk, "RESET"), user("bob"), ""},
+		{"for the server", says("ALTER SYSTEM SET log_min_messages = panic", 35, format.OutcomeOk, "ALTER SYSTEM"), user("bob"), ""},
+		{"for a role", says("ALTER ROLE alice SET log_min_messages = panic", 35, format.OutcomeOk, "ALTER ROLE"), user("alice"), may + `.* in later sessions before`},
+		{"nothing that can fail is asked for", says("SET log_min_messages = panic", 35, format.OutcomeOk, "SET"), func(o *query.Criteria) { o.Kinds = []format.Kind{format.KindDisconnect} }, ""},
 	} {
 		t.Run(one.name, func(t *testing.T) { excepts(t, one.small.write(t), one.ask, one.wants) })
 	}
 	q := question(t, 30, 50, false, ofSalary)
-	if r := ignoring(t, says("SET log_min_messages = panic", 35, trail.OutcomeOk, "SET").write(t), q); r.Proved {
+	if r := ignoring(t, says("SET log_min_messages = panic", 35, format.OutcomeOk, "SET").write(t), q); r.Proved {
 		t.Errorf("a maker that ignores the statement: %+v", r)
 	}
 }
@@ -76,7 +76,7 @@ func TestFailuresThatAreNotLoggedAreExceptions(t *testing.T) {
 // Where each session whose own level hides failures has a record of that, texts are not searched for what may have set it.
 func TestRecordsOfLevelsSpareTheTexts(t *testing.T) {
 	says := func(w *writer, alice *trailtest.Session) []*trailtest.Record {
-		return []*trailtest.Record{{Kind: trail.KindStatement, Session: alice, Time: at(12), Text: "SELECT 'log_min_messages'", Shape: &trailtest.Shape{Class: trail.ClassMisc, Command: "SELECT"}}}
+		return []*trailtest.Record{{Kind: format.KindStatement, Session: alice, Time: at(12), Text: "SELECT 'log_min_messages'", Shape: &trailtest.Shape{Class: format.ClassMisc, Command: "SELECT"}}}
 	}
 	has := func(w *writer, alice *trailtest.Session) []*trailtest.Record {
 		return []*trailtest.Record{setting(alice, 12, MinMessages, "warning", "panic", "session")}

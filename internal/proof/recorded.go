@@ -7,11 +7,11 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -84,7 +84,7 @@ func (r *Recording) Verdict() string {
 	case r.Unread:
 		verdict = "NOT KNOWN: parts could not be read"
 	case len(r.Unknown) > 0:
-		verdict = "NOT KNOWN: the trail does not say it of its beginning; nothing is known to have been left out since"
+		verdict = "NOT KNOWN: the trail does not say it; nothing is known to have been left out"
 	}
 	return verdict
 }
@@ -105,7 +105,7 @@ func Recorded(ctx context.Context, x *trail.Index, since, until int64) (all []*R
 			}
 			id := one.Segment.Header.SystemID
 			if servers[id] == nil {
-				servers[id] = &span{trail.MaxTime, trail.MinTime}
+				servers[id] = &span{format.MaxTime, format.MinTime}
 				order = append(order, id)
 			}
 			b := servers[id]
@@ -114,7 +114,7 @@ func Recorded(ctx context.Context, x *trail.Index, since, until int64) (all []*R
 	}
 	for _, id := range order {
 		b := servers[id]
-		r, err := recorded(ctx, x, id, span{b.begin, b.end}, max(since, b.begin), min(until, b.end+1))
+		r, err := recorded(ctx, x, id, span{b.begin, b.end}, since, until)
 		if err != nil {
 			return nil, err
 		}
@@ -127,45 +127,63 @@ func Recorded(ctx context.Context, x *trail.Index, since, until int64) (all []*R
 type span struct{ begin, end int64 }
 
 func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, since, until int64) (*Recording, error) {
-	r := &Recording{System: system, Since: render.Time(since), Until: render.Time(min(until, whole.end)), Lacks: []string{}, Stopped: []string{}, Unknown: []string{}, Changes: []SettingChange{}}
+	if since > whole.end || until <= whole.begin {
+		where := "the trail ends at " + render.Time(whole.end) + ", before the period"
+		if until <= whole.begin {
+			where = "the trail begins at " + render.Time(whole.begin) + ", after the period"
+		}
+		return &Recording{
+			System: system, Since: render.Time(since), Until: render.Time(until), Lacks: []string{}, Stopped: []string{}, Unknown: []string{where}, Changes: []SettingChange{},
+		}, ctx.Err()
+	}
+	since, until = max(since, whole.begin), min(until, whole.end+1)
+	start := findStartBefore(x, func(s *trail.Segment) bool { return s.Header.SystemID == system }, since)
+	r, known := recordedFrom(ctx, x, system, whole, start, since, until)
+	if !known && start.from > format.MinTime {
+		r, _ = recordedFrom(ctx, x, system, whole, startBefore{from: format.MinTime}, since, until)
+	}
+	return r, ctx.Err()
+}
+
+// recordedFrom reads the trail from a start on. known says whether it was found.
+func recordedFrom(ctx context.Context, x *trail.Index, system uint64, whole span, start startBefore, since, until int64) (r *Recording, known bool) {
+	r = &Recording{System: system, Since: render.Time(since), Until: render.Time(min(until, whole.end)), Lacks: []string{}, Stopped: []string{}, Unknown: []string{}, Changes: []SettingChange{}}
 	e := NewExclusions(x, since, until, Needs{Objects: true, Catalogs: true, Texts: true, Rows: true})
+	of := func(ref *trail.BlockRef) bool { return ref.Segment.Header.SystemID == system }
 	var mu sync.Mutex
 	var changed changes
 	omitted := omissions{since: since, until: until}
-	scan := x.Scan(ctx, trail.ScanOptions{
-		Since: trail.MinTime, Until: until,
-		Blocks: func(ref *trail.BlockRef) bool { return ref.Segment.Header.SystemID == system },
-		Contents: func(c *trail.Contents) trail.Groups {
+	x.Read(ctx, trail.ScanOptions{
+		Since: start.from, Until: until, Blocks: of,
+		Contents: func(c *format.Contents) format.Groups {
 			g := TellingGroups(c)
 			g.Or(c.SelectOmissions("relations", "objects", "parameters", "text"))
-			g.Or(c.Select(trail.TermsCommands, func(v []byte) bool { return string(v) == alterSystem }))
+			g.Or(c.Select(format.TermsCommands, func(v []byte) bool { return string(v) == alterSystem }))
 			return g
 		},
 		Warn: func(error) { r.Unread = true },
-	})
-	defer scan.Close()
-	var wait sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			for reader := scan.Reader(); reader.Next(); {
-				one := &reader.Record
-				if Tells(one) {
-					e.Record(one, reader.Ref)
-				}
-				if omits(one) {
-					mu.Lock()
-					omitted.record(one)
-					mu.Unlock()
-				}
-				if changed.is(one) {
-					mu.Lock()
-					changed.record(one)
-					mu.Unlock()
-				}
+	}, func(_ int, reader *trail.ScanReader) {
+		for reader.Next() {
+			one := &reader.Record
+			if Tells(one) {
+				e.Record(one, reader.Ref)
 			}
-		})
-	}
-	wait.Wait()
+			if omits(one) {
+				mu.Lock()
+				omitted.record(one)
+				mu.Unlock()
+			}
+			if changed.is(one) {
+				mu.Lock()
+				changed.record(one)
+				mu.Unlock()
+			}
+		}
+	})
+	unread := func(error) { r.Unread = true }
+	e.FindEnds(ctx, x, of, unread)
+	e.later = &later{e: e, x: x, blocks: of, warn: unread, end: whole.end}
+	e.later.read(ctx)
 	if omitted.records > 0 {
 		r.Lacks = append(r.Lacks, omitted.String())
 	}
@@ -176,16 +194,16 @@ func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, si
 	if n := len(r.Changes); n > mostChanges {
 		r.Changes, r.MoreChanges = r.Changes[n-mostChanges:], n-mostChanges
 	}
-	return r, ctx.Err()
+	return r, start.found(e.c)
 }
 
 // omits says whether a record leaves out something of its statement, because that is too big or cannot be shown.
-func omits(r *trail.Record) bool {
-	if r.Kind != trail.KindStatement && r.Kind != trail.KindStart {
+func omits(r *format.Record) bool {
+	if r.Kind != format.KindStatement && r.Kind != format.KindStart {
 		return false
 	}
 	_, parameters := r.ExtraValue("parameters_omitted")
-	return parameters || r.OmitsNames() != "" || r.Has(trail.FieldCut)
+	return parameters || r.OmitsNames() != "" || r.Has(format.FieldCut)
 }
 
 // omissions are the records of a range that leave out something.
@@ -194,7 +212,7 @@ type omissions struct {
 	records                   int
 }
 
-func (o *omissions) record(r *trail.Record) {
+func (o *omissions) record(r *format.Record) {
 	if r.Time < o.since || r.Time >= o.until {
 		return
 	}
@@ -222,6 +240,7 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 		return func(format string, args ...any) { *list = append(*list, fmt.Sprintf(format, args...)) }
 	}
 	c.finish()
+	c.later = e.later
 	// The record of the first start can follow others, such as those that it has recovered.
 	const soon = 10 * second
 	since := c.asked.since
@@ -253,6 +272,7 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 	c.asked.since = since // what was lost is lost also if it was recorded before the start
 	c.losses(c.asked.until, to(&r.Lacks))
 	c.reported(c.asked.until, to(&r.Lacks))
+	e.later.tell(to(&r.Lacks))
 	r.Lacks = append(r.Lacks, c.unread...)
 }
 
@@ -272,15 +292,15 @@ const alterSystem = "ALTER SYSTEM"
 
 var alteredName = regexp.MustCompile(`(?is)\bSYSTEM\s+(?:SET|RESET)\s+"?([a-z0-9_.]+)`)
 
-func (c *changes) is(r *trail.Record) bool {
-	return r.Kind == trail.KindSetting || r.Kind == trail.KindStatement && r.Outcome == trail.OutcomeOk && r.Shape != nil && string(r.Shape.Command) == alterSystem
+func (c *changes) is(r *format.Record) bool {
+	return r.Kind == format.KindSetting || r.Kind == format.KindStatement && r.Outcome == format.OutcomeOk && r.Shape != nil && string(r.Shape.Command) == alterSystem
 }
 
 // record takes such a record.
-func (c *changes) record(r *trail.Record) {
-	if r.Kind == trail.KindStatement {
+func (c *changes) record(r *format.Record) {
+	if r.Kind == format.KindStatement {
 		if m := alteredName.FindSubmatch(r.Text); m != nil {
-			c.altered = append(c.altered, alteration{r.Time, strings.ToLower(string(m[1])), string(r.Session.Fact(trail.KeyUser)), r.Session.ID().String()})
+			c.altered = append(c.altered, alteration{r.Time, strings.ToLower(string(m[1])), string(r.Session.Fact(format.KeyUser)), r.Session.ID().String()})
 		}
 		return
 	}

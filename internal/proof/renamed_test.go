@@ -7,22 +7,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 // renames is a statement that renames something: its type, names, and more of them.
 func renames(s *trailtest.Session, minutes float64, names ...string) *trailtest.Record {
 	r := &trailtest.Record{
-		Kind: trail.KindStatement, Session: s, Time: at(minutes), Duration: 1000, Text: "ALTER " + strings.Join(names, " "),
-		Shape: &trailtest.Shape{Class: trail.ClassDDL, Command: "ALTER"},
+		Kind: format.KindStatement, Session: s, Time: at(minutes), Duration: 1000, Text: "ALTER " + strings.Join(names, " "),
+		Shape: &trailtest.Shape{Class: format.ClassDDL, Command: "ALTER"},
 	}
 	for all := range slices.Chunk(names, 3) {
 		if all[0] == "role" {
-			r.Shape.Class = trail.ClassRole
+			r.Shape.Class = format.ClassRole
 		}
-		r.Shape.Objects = append(r.Shape.Objects, trailtest.Object{Action: trail.ActionRename, Type: all[0], Name: all[1], To: all[2]})
+		r.Shape.Objects = append(r.Shape.Objects, trailtest.Object{Action: format.ActionRename, Type: all[0], Name: all[1], To: all[2]})
 	}
 	return r
 }
@@ -30,18 +30,18 @@ func renames(s *trailtest.Session, minutes float64, names ...string) *trailtest.
 // A rename that begins or ends with a name that is asked for is an exception: what had the name has another one in the
 // records before or after. It is one whoever renamed it, also if the rename is part of the answer.
 func TestRenamesAreExceptions(t *testing.T) {
-	objects := func(names ...string) func(*query.FilterOptions) {
-		return func(o *query.FilterOptions) { o.Objects = names }
+	objects := func(names ...string) func(*query.Criteria) {
+		return func(o *query.Criteria) { o.Objects = names }
 	}
-	notObjects := func(o *query.FilterOptions) { o.Not = &query.FilterOptions{Objects: []string{"hr.staff"}} }
-	user := func(names ...string) func(*query.FilterOptions) {
-		return func(o *query.FilterOptions) { o.Users = names }
+	notObjects := func(o *query.Criteria) { o.Not = &query.Criteria{Objects: []string{"hr.staff"}} }
+	user := func(names ...string) func(*query.Criteria) {
+		return func(o *query.Criteria) { o.Users = names }
 	}
-	database := func(o *query.FilterOptions) { o.Databases = []string{"hr"} }
+	database := func(o *query.Criteria) { o.Databases = []string{"hr"} }
 	for _, test := range []struct {
 		name   string
 		rename []string
-		ask    func(*query.FilterOptions)
+		ask    func(*query.Criteria)
 		wants  string // empty: nothing
 	}{
 		{"table", []string{"table", "hr.salary", "hr.x"}, nil, `table "hr.salary" was renamed to "hr.x" at 2026-11-21T21:20:13.000000Z by user "bob": records have the names of their time`},
@@ -77,28 +77,28 @@ func TestRenamesAreExceptions(t *testing.T) {
 		{"as SQL may spell it", []string{"table", "hr.salary", "hr.x"}, objects("HR.Salary"), `table "hr.salary"`},
 		{"the third of a statement", []string{"table", "e.a", "f.a", "table", "e.b", "f.b", "table", "e.c", "f.c"}, objects("f.c"), `table "e.c" was renamed to "f.c"`},
 		{"table that is left out", []string{"table", "hr.salary", "hr.staff"}, notObjects, `table "hr.salary" was renamed to "hr.staff"`},
-		{"table, of another user", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }, `renamed to "hr.x"`},
-		{"table, and reads are asked for", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }, `renamed to "hr.x"`},
-		{"table of this database", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) { ofSalary(o); database(o) }, `renamed to "hr.x"`},
-		{"table of another database", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) { ofSalary(o); o.Databases = []string{"other"} }, `^no database of the name "other" occurs [^\n]*$`},
-		{"table of a database that is left out", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) {
+		{"table, of another user", []string{"table", "hr.salary", "hr.x"}, func(o *query.Criteria) { ofSalary(o); o.Users = []string{"alice"} }, `renamed to "hr.x"`},
+		{"table, and reads are asked for", []string{"table", "hr.salary", "hr.x"}, func(o *query.Criteria) { ofSalary(o); o.Classes = []format.Class{format.ClassRead} }, `renamed to "hr.x"`},
+		{"table of this database", []string{"table", "hr.salary", "hr.x"}, func(o *query.Criteria) { ofSalary(o); database(o) }, `renamed to "hr.x"`},
+		{"table of another database", []string{"table", "hr.salary", "hr.x"}, func(o *query.Criteria) { ofSalary(o); o.Databases = []string{"other"} }, `^no database of the name "other" occurs [^\n]*$`},
+		{"table of a database that is left out", []string{"table", "hr.salary", "hr.x"}, func(o *query.Criteria) {
 			ofSalary(o)
-			o.Not = &query.FilterOptions{Databases: []string{"hr"}}
+			o.Not = &query.Criteria{Databases: []string{"hr"}}
 		}, ""},
 		{"role", []string{"role", "alice", "carol"}, user("alice"), `role "alice" was renamed to "carol" at .* by user "bob"`},
 		{"role that gets the name", []string{"role", "carol", "alice"}, user("alice"), `role "carol" was renamed to "alice"`},
 		{"role with quotes", []string{"role", `"Ann ""Lee"""`, "ann"}, user(`Ann "Lee"`), `was renamed to "ann"`},
-		{"role of --role", []string{"role", "carol", "alice"}, func(o *query.FilterOptions) { o.Roles = []string{"alice"} }, `role "carol"`},
-		{"role that is left out", []string{"role", "alice", "backup"}, func(o *query.FilterOptions) { o.Not = &query.FilterOptions{Users: []string{"backup"}} }, `role "alice"`},
+		{"role of --role", []string{"role", "carol", "alice"}, func(o *query.Criteria) { o.Roles = []string{"alice"} }, `role "carol"`},
+		{"role that is left out", []string{"role", "alice", "backup"}, func(o *query.Criteria) { o.Not = &query.Criteria{Users: []string{"backup"}} }, `role "alice"`},
 		{"another role", []string{"role", "carol", "dora"}, user("alice"), ""},
 		{"both names of a role asked for", []string{"role", "alice", "carol"}, user("alice", "carol"), ""},
-		{"role, and no statements are asked for", []string{"role", "alice", "carol"}, func(o *query.FilterOptions) { user("alice")(o); o.Kinds = []string{"connect"} }, `role "alice"`},
-		{"role, and objects are asked for", []string{"role", "salary", "x"}, func(o *query.FilterOptions) { o.Objects = []string{"salary"} }, `role "salary"`},
+		{"role, and no statements are asked for", []string{"role", "alice", "carol"}, func(o *query.Criteria) { user("alice")(o); o.Kinds = []format.Kind{format.KindConnect} }, `role "alice"`},
+		{"role, and objects are asked for", []string{"role", "salary", "x"}, func(o *query.Criteria) { o.Objects = []string{"salary"} }, `role "salary"`},
 		{"table of a user's name", []string{"table", "public.alice", "public.x"}, user("alice"), ""},
 		{"database", []string{"database", "hr", "x"}, database, `database "hr" was renamed to "x"`},
 		{"database that gets the name", []string{"database", "x", "hr"}, database, `database "x" was renamed to "hr"`},
 		{"another database", []string{"database", "x", "y"}, database, ""},
-		{"nothing that is asked for", []string{"table", "hr.salary", "hr.x"}, func(o *query.FilterOptions) { o.Grep = []string{"4711"} }, ""},
+		{"nothing that is asked for", []string{"table", "hr.salary", "hr.x"}, func(o *query.Criteria) { o.Grep = patterns("4711") }, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bob := client(9, "bob")
@@ -115,12 +115,12 @@ func TestRenamesAreExceptions(t *testing.T) {
 // What of a long list is in data parts counts, too.
 func TestRenamesInDataPartsAreExceptions(t *testing.T) {
 	str := func(s string) []byte { return append(binary.AppendUvarint(nil, uint64(len(s))), s...) }
-	object := slices.Concat([]byte{byte(trail.ActionRename)}, str("table"), str("hr.salary"), str("x.salary"))
+	object := slices.Concat([]byte{byte(format.ActionRename)}, str("table"), str("hr.salary"), str("x.salary"))
 	further := slices.Concat([]byte{2}, str(string(object)))
 	bob := client(9, "bob")
 	dir := small{extra: map[int]func(*writer, *trailtest.Session) []*trailtest.Record{35: func(w *writer, _ *trailtest.Session) []*trailtest.Record {
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Data(bob, 2, trail.PartValues, string(further))
+		b.Data(bob, 2, format.PartValues, string(further))
 		w.PutBlock(b)
 		r := renames(bob, 35, "table", "hr.a", "x.a")
 		r.Seq, r.Parts, r.Extra = 2, [3]uint64{0, uint64(len(further)), 0}, []string{"further_bytes", strconv.Itoa(len(further))}
@@ -138,14 +138,14 @@ func TestRenamesThatAreLeftOut(t *testing.T) {
 			return []*trailtest.Record{r}
 		}}}.write(t)
 	}
-	ask := func(o *query.FilterOptions) { ofSalary(o); o.Users = []string{"alice"} }
+	ask := func(o *query.Criteria) { ofSalary(o); o.Users = []string{"alice"} }
 	excepts(t, omits("ALTER EXTENSION"), ask, `a statement at 2026.* by user "bob" leaves out objects, and may have renamed`)
 	excepts(t, omits("DROP SCHEMA"), ask, "")
 }
 
 // A superuser can rename without ALTER.
 func TestChangesOfCatalogsAreExceptions(t *testing.T) {
-	changed := func(catalog string, access trail.Access, change func(*trailtest.Record)) string {
+	changed := func(catalog string, access format.Access, change func(*trailtest.Record)) string {
 		r := reads(client(9, "bob"), 35, "pg_catalog."+catalog)
 		r.Shape.Relations[0].Access, r.Seq, r.XID = access, 2, 77
 		if change != nil {
@@ -155,28 +155,28 @@ func TestChangesOfCatalogsAreExceptions(t *testing.T) {
 			return []*trailtest.Record{r}
 		}}}.write(t)
 	}
-	changes := func(catalog string, access trail.Access) string { return changed(catalog, access, nil) }
-	alice := func(o *query.FilterOptions) { o.Users = []string{"alice"} }
-	excepts(t, changes("pg_class", trail.AccessSelect|trail.AccessUpdate), nil, `pg_catalog.pg_class was changed directly at 2026.* by user "bob"`)
-	excepts(t, changes("pg_class", trail.AccessSelect), nil, "")
-	excepts(t, changes("pg_description", trail.AccessDelete), nil, "")
-	excepts(t, changes("pg_authid", trail.AccessUpdate), nil, "")
-	excepts(t, changes("pg_authid", trail.AccessUpdate), alice, `pg_catalog.pg_authid was changed directly`)
-	excepts(t, changes("pg_class", trail.AccessUpdate), alice, "")
+	changes := func(catalog string, access format.Access) string { return changed(catalog, access, nil) }
+	alice := func(o *query.Criteria) { o.Users = []string{"alice"} }
+	excepts(t, changes("pg_class", format.AccessSelect|format.AccessUpdate), nil, `pg_catalog.pg_class was changed directly at 2026.* by user "bob"`)
+	excepts(t, changes("pg_class", format.AccessSelect), nil, "")
+	excepts(t, changes("pg_description", format.AccessDelete), nil, "")
+	excepts(t, changes("pg_authid", format.AccessUpdate), nil, "")
+	excepts(t, changes("pg_authid", format.AccessUpdate), alice, `pg_catalog.pg_authid was changed directly`)
+	excepts(t, changes("pg_class", format.AccessUpdate), alice, "")
 	for _, catalog := range []string{"pg_proc", "pg_type", "pg_trigger", "pg_tablespace"} {
-		excepts(t, changes(catalog, trail.AccessUpdate), nil, `pg_catalog.`+catalog+` was changed directly`)
+		excepts(t, changes(catalog, format.AccessUpdate), nil, `pg_catalog.`+catalog+` was changed directly`)
 	}
 	// nothing was changed
-	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.Outcome, r.SQLState, r.Message = trail.OutcomeError, "42501", "no" }), nil, "")
-	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.XID = 0 }), nil, "")
-	columns := func(access trail.Access) func(*trailtest.Record) {
+	excepts(t, changed("pg_class", format.AccessUpdate, func(r *trailtest.Record) { r.Outcome, r.SQLState, r.Message = format.OutcomeError, "42501", "no" }), nil, "")
+	excepts(t, changed("pg_class", format.AccessUpdate, func(r *trailtest.Record) { r.XID = 0 }), nil, "")
+	columns := func(access format.Access) func(*trailtest.Record) {
 		return func(r *trailtest.Record) {
 			r.Shape.Relations[0].Columns = []trailtest.Column{{Access: access, Name: "relname"}}
 		}
 	}
-	excepts(t, changed("pg_class", trail.AccessSelect|trail.AccessUpdate, columns(trail.AccessSelect)), nil, "")
-	excepts(t, changed("pg_class", trail.AccessSelect|trail.AccessUpdate, columns(trail.AccessUpdate)), nil, `pg_catalog.pg_class was changed directly`)
-	excepts(t, changed("pg_class", trail.AccessUpdate, func(r *trailtest.Record) { r.XID, r.Outcome = 0, trail.OutcomeInterrupted }), nil, `pg_catalog.pg_class was changed directly`)
+	excepts(t, changed("pg_class", format.AccessSelect|format.AccessUpdate, columns(format.AccessSelect)), nil, "")
+	excepts(t, changed("pg_class", format.AccessSelect|format.AccessUpdate, columns(format.AccessUpdate)), nil, `pg_catalog.pg_class was changed directly`)
+	excepts(t, changed("pg_class", format.AccessUpdate, func(r *trailtest.Record) { r.XID, r.Outcome = 0, format.OutcomeInterrupted }), nil, `pg_catalog.pg_class was changed directly`)
 }
 
 // Without class transaction, only the end of its session tells that a transaction has ended, unless it may have been
@@ -186,19 +186,19 @@ func TestRenamesOfSessionsThatHaveEnded(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		ends     float64
-		outcome  trail.Outcome
+		outcome  format.Outcome
 		prepared bool
 		xid      uint64
 		settings []string
 		ended    bool
 	}{
-		{"disconnected", 6, trail.OutcomeOk, false, 77, []string{"max_prepared_transactions", "0"}, true},
-		{"killed", 6, trail.OutcomeInterrupted, false, 77, []string{"max_prepared_transactions", "0"}, true},
-		{"disconnected later", 40, trail.OutcomeOk, false, 77, []string{"max_prepared_transactions", "0"}, false},
-		{"may have been prepared", 6, trail.OutcomeOk, false, 77, []string{"max_prepared_transactions", "5"}, false},
-		{"not known whether it can have been prepared", 6, trail.OutcomeOk, false, 77, nil, false},
-		{"had written nothing", 6, trail.OutcomeInterrupted, false, 0, nil, true},
-		{"prepared", 6, trail.OutcomeOk, true, 77, []string{"max_prepared_transactions", "5"}, false},
+		{"disconnected", 6, format.OutcomeOk, false, 77, []string{"max_prepared_transactions", "0"}, true},
+		{"killed", 6, format.OutcomeInterrupted, false, 77, []string{"max_prepared_transactions", "0"}, true},
+		{"disconnected later", 40, format.OutcomeOk, false, 77, []string{"max_prepared_transactions", "0"}, false},
+		{"may have been prepared", 6, format.OutcomeOk, false, 77, []string{"max_prepared_transactions", "5"}, false},
+		{"not known whether it can have been prepared", 6, format.OutcomeOk, false, 77, nil, false},
+		{"had written nothing", 6, format.OutcomeInterrupted, false, 0, nil, true},
+		{"prepared", 6, format.OutcomeOk, true, 77, []string{"max_prepared_transactions", "5"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			extra := map[int]func(*writer, *trailtest.Session) []*trailtest.Record{
@@ -207,13 +207,13 @@ func TestRenamesOfSessionsThatHaveEnded(t *testing.T) {
 					r.Seq, r.XID, r.Outcome = 2, test.xid, test.outcome
 					all := []*trailtest.Record{r}
 					if test.prepared {
-						all = append(all, &trailtest.Record{Kind: trail.KindTransaction, Session: bob, Seq: 3, XID: 77, Time: at(5.5),
-							Extra: []string{"event", "prepare", "gid", "z"}, Shape: &trailtest.Shape{Class: trail.ClassTransaction}})
+						all = append(all, &trailtest.Record{Kind: format.KindTransaction, Session: bob, Seq: 3, XID: 77, Time: at(5.5),
+							Extra: []string{"event", "prepare", "gid", "z"}, Shape: &trailtest.Shape{Class: format.ClassTransaction}})
 					}
 					return all
 				},
 				int(test.ends): func(*writer, *trailtest.Session) []*trailtest.Record {
-					return []*trailtest.Record{{Kind: trail.KindDisconnect, Session: bob, Time: at(test.ends), Outcome: test.outcome, Shape: &trailtest.Shape{Class: trail.ClassConnect}}}
+					return []*trailtest.Record{{Kind: format.KindDisconnect, Session: bob, Time: at(test.ends), Outcome: test.outcome, Shape: &trailtest.Shape{Class: format.ClassConnect}}}
 				},
 			}
 			wants := `the transaction had not ended`
@@ -232,17 +232,17 @@ func TestPreparedTransactionsThatAreCommitted(t *testing.T) {
 	bob := client(9, "bob")
 	transaction := func(minute float64, seq uint64, xid uint64, event string) func(*writer, *trailtest.Session) []*trailtest.Record {
 		return func(*writer, *trailtest.Session) []*trailtest.Record {
-			return []*trailtest.Record{{Kind: trail.KindTransaction, Session: bob, Seq: seq, XID: xid, Time: at(minute), Extra: []string{"event", event, "gid", "z"},
-				Shape: &trailtest.Shape{Class: trail.ClassTransaction}}}
+			return []*trailtest.Record{{Kind: format.KindTransaction, Session: bob, Seq: seq, XID: xid, Time: at(minute), Extra: []string{"event", event, "gid", "z"},
+				Shape: &trailtest.Shape{Class: format.ClassTransaction}}}
 		}
 	}
 	type at = map[int]func(*writer, *trailtest.Session) []*trailtest.Record
 	committed := transaction(35, 3, 77, "commit prepared")
 	const wants = `prepared before the server's start, "z", was committed at 2026`
-	alice := func(o *query.FilterOptions) { o.Users = []string{"alice"} }
+	alice := func(o *query.Criteria) { o.Users = []string{"alice"} }
 	excepts(t, small{extra: at{35: committed}}.write(t), nil, wants)
 	excepts(t, small{extra: at{35: committed}}.write(t), alice, wants)
-	excepts(t, small{extra: at{35: committed}}.write(t), func(o *query.FilterOptions) { o.Classes = []string{"read"} }, "")
+	excepts(t, small{extra: at{35: committed}}.write(t), func(o *query.Criteria) { o.Classes = []format.Class{format.ClassRead} }, "")
 	excepts(t, small{extra: at{5: transaction(5, 2, 77, "prepare"), 35: committed}}.write(t), nil, "")
 	excepts(t, small{extra: at{5: transaction(5, 2, 76, "prepare"), 35: committed}}.write(t), nil, wants)
 	excepts(t, small{extra: at{35: transaction(35, 3, 77, "rollback prepared")}}.write(t), nil, "")
@@ -252,20 +252,20 @@ func TestPreparedTransactionsThatAreCommitted(t *testing.T) {
 func TestPreparedTransactionsThatAreNotRecorded(t *testing.T) {
 	const wants = `commits of prepared transactions were not recorded throughout: steno.log = "all, -transaction"; one that was prepared before may have renamed`
 	quiet := []string{"steno.log", "all, -transaction"}
-	reading := func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }
+	reading := func(o *query.Criteria) { ofSalary(o); o.Classes = []format.Class{format.ClassRead} }
 	of := func(settings ...string) string { return small{settings: settings}.write(t) }
 	excepts(t, of(append(quiet, "max_prepared_transactions", "2")...), reading, wants)
 	excepts(t, of(append(quiet, "max_prepared_transactions", "0")...), reading, "")
 	excepts(t, of(append(quiet, "max_prepared_transactions", "2", "steno.mandatory", "role, ddl, connect, setting, transaction")...), reading, "")
 	excepts(t, of("max_prepared_transactions", "2"), reading, "")
 	excepts(t, of(quiet...), reading, "")
-	excepts(t, of(append(quiet, "max_prepared_transactions", "2")...), func(o *query.FilterOptions) { o.Classes = []string{"read"} }, "")
+	excepts(t, of(append(quiet, "max_prepared_transactions", "2")...), func(o *query.Criteria) { o.Classes = []format.Class{format.ClassRead} }, "")
 }
 
 // Renames that may not have been recorded are exceptions, whoever may have made them.
 func TestRenamesThatAreNotRecorded(t *testing.T) {
-	reading := func(o *query.FilterOptions) { ofSalary(o); o.Classes = []string{"read"} }
-	connecting := func(o *query.FilterOptions) { o.Users, o.Kinds = []string{"alice"}, []string{"connect"} }
+	reading := func(o *query.Criteria) { ofSalary(o); o.Classes = []format.Class{format.ClassRead} }
+	connecting := func(o *query.Criteria) { o.Users, o.Kinds = []string{"alice"}, []format.Kind{format.KindConnect} }
 	only := []string{"steno.mandatory", "connect, setting", "steno.log", "read, connect"}
 	excepts(t, small{settings: only}.write(t), reading, `events of class ddl were not recorded throughout: steno.log = "read, connect"`)
 	excepts(t, small{settings: only}.write(t), connecting, `events of class role were not recorded throughout`)
@@ -276,9 +276,9 @@ func TestRenamesThatAreNotRecorded(t *testing.T) {
 			return []*trailtest.Record{setting(client(9, "bob"), 5, "steno.log", "all", "none", "role")}
 		}}}.write(t)
 	}
-	excepts(t, ofRole("steno.mandatory", "connect, setting"), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} },
+	excepts(t, ofRole("steno.mandatory", "connect, setting"), func(o *query.Criteria) { reading(o); o.Users = []string{"alice"} },
 		`class ddl, role of user "bob" were not recorded in session 6b0202d9\.\w+ \(2026-11-21T\S+Z\): steno.log = "none", set by role`)
-	excepts(t, ofRole(), func(o *query.FilterOptions) { reading(o); o.Users = []string{"alice"} }, "")
+	excepts(t, ofRole(), func(o *query.Criteria) { reading(o); o.Users = []string{"alice"} }, "")
 }
 
 // A rename before the range may take effect in it, or be seen by its own transaction there.
@@ -320,8 +320,8 @@ func TestRenamesBeforeTheRange(t *testing.T) {
 			}}
 			if test.end > 0 {
 				extra[int(test.end)] = func(*writer, *trailtest.Session) []*trailtest.Record {
-					return []*trailtest.Record{{Kind: trail.KindTransaction, Session: bob, Seq: 3, XID: 77, Time: at(test.end), Extra: []string{"event", test.event},
-						Shape: &trailtest.Shape{Class: trail.ClassTransaction}}}
+					return []*trailtest.Record{{Kind: format.KindTransaction, Session: bob, Seq: 3, XID: 77, Time: at(test.end), Extra: []string{"event", test.event},
+						Shape: &trailtest.Shape{Class: format.ClassTransaction}}}
 				}
 			}
 			excepts(t, small{extra: extra}.write(t), nil, test.wants)
@@ -352,14 +352,14 @@ func TestVerdictsSayOfWhichTimeTheyKnowRenames(t *testing.T) {
 	}}.write(t), 0)
 	for _, test := range []struct {
 		dir   string
-		ask   func(*query.FilterOptions)
+		ask   func(*query.Criteria)
 		wants *Known
 	}{
 		{dir, ofSalary, &Known{Until: when(50)}},
 		{later, ofSalary, &Known{Since: "2026-11-21T21:00:07", Until: when(50)}},
-		{dir, func(o *query.FilterOptions) { o.Users = []string{"alice"} }, &Known{Until: when(50)}},
-		{dir, func(o *query.FilterOptions) { o.Not = &query.FilterOptions{Databases: []string{"hr"}} }, &Known{Until: when(50)}},
-		{dir, func(o *query.FilterOptions) { o.Grep = []string{"4711"} }, nil},
+		{dir, func(o *query.Criteria) { o.Users = []string{"alice"} }, &Known{Until: when(50)}},
+		{dir, func(o *query.Criteria) { o.Not = &query.Criteria{Databases: []string{"hr"}} }, &Known{Until: when(50)}},
+		{dir, func(o *query.Criteria) { o.Grep = patterns("4711") }, nil},
 	} {
 		r := proved(t, test.dir, question(t, 30, 50, false, test.ask))
 		got := r.Names

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -45,10 +46,28 @@ type Report struct {
 	Exceptions []string `json:"exceptions"`
 	Stopped    []string `json:"stopped"`
 	Unread     string   `json:"unreadable,omitempty"`
+	// Lacks are what was not given, and without which less is proved, or nothing.
+	Lacks []Lack `json:"-"`
 
 	asked   *asked
 	index   *trail.Index
 	matched atomic.Int64
+}
+
+// Lack is something that whoever checks a proof can give.
+type Lack int
+
+// What can be given.
+const (
+	PublicKey Lack = iota
+	EncryptionKey
+	Anchors
+)
+
+func (r *Report) lacks(l Lack) {
+	if !slices.Contains(r.Lacks, l) {
+		r.Lacks = append(r.Lacks, l)
+	}
 }
 
 // Known is a time of which a proof has all renames of names that are asked for.
@@ -84,7 +103,7 @@ func (r *Report) addStream(st *stream) {
 	one := Stream{
 		Stream: st.number, Blocks: uint64(len(st.blocks)), LeftOut: st.skipped, LeftOutInRange: st.skippedInRange, Until: render.Time(last.Time), Block: last.Block, Key: last.Key, Seals: len(st.seals),
 	}
-	if st.from != trail.MinTime {
+	if st.from != format.MinTime {
 		one.From = render.Time(st.from)
 	}
 	r.Streams = append(r.Streams, one)
@@ -235,9 +254,9 @@ func (r *Report) merge(ctx context.Context, newFormatter func() trail.Formatter,
 // chosen keeps the records that are asked for.
 type chosen struct{ *asked }
 
-func (c chosen) Start(*trail.BlockRef)      { c.reset() }
-func (c chosen) Keep(r *trail.Record) bool  { return c.keep(r) }
-func (c chosen) Guess(r *trail.Record) bool { return c.guess(r) }
+func (c chosen) Start(*trail.BlockRef)       { c.reset() }
+func (c chosen) Keep(r *format.Record) bool  { return c.keep(r) }
+func (c chosen) Guess(r *format.Record) bool { return c.guess(r) }
 
 // counting counts them, and looks for what was renamed.
 type counting struct {
@@ -252,15 +271,15 @@ func (c *counting) Start(ref *trail.BlockRef) {
 	c.names.Start()
 }
 
-func (c *counting) Keep(r *trail.Record) bool {
+func (c *counting) Keep(r *format.Record) bool {
 	c.renamed.NoteRenames(c.filter, r)
 	c.names.Record(r)
 	return c.chosen.Keep(r)
 }
 
-func (c *counting) Guess(r *trail.Record) bool { return c.chosen.Guess(r) || c.filter.MayRename(r) }
+func (c *counting) Guess(r *format.Record) bool { return c.chosen.Guess(r) || c.filter.MayRename(r) }
 
-func (c *counting) Append(dst []byte, _ *trail.Record) []byte {
+func (c *counting) Append(dst []byte, _ *format.Record) []byte {
 	c.to.Add(1)
 	return dst
 }

@@ -9,8 +9,8 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // setting is the name of the setting that does this, and word what all texts contain that do.
@@ -23,13 +23,13 @@ const (
 var returns = regexp.MustCompile(`(?i)^\s*(RESET\s+SESSION\s+AUTHORIZATION|SET\s+SESSION\s+AUTHORIZATION\s+DEFAULT)\s*;?\s*$`)
 
 // asksFor says whether the filter asks for users, and for the one that a session has.
-func (a *asked) asksFor(s *trail.Session) bool {
-	return slices.Contains(a.q.Filter.Users, string(s.Fact(trail.KeyUser)))
+func (a *asked) asksFor(s *format.Session) bool {
+	return slices.Contains(a.q.Filter.Users, string(s.Fact(format.KeyUser)))
 }
 
 // switches says whether a statement of a user who is asked for may have made its session one of somebody else.
-func (a *asked) switches(r *trail.Record) bool {
-	if len(a.q.Filter.Users) == 0 || r.Kind != trail.KindStatement && r.Kind != trail.KindStart || r.Outcome == trail.OutcomeError || r.Time >= a.until || !a.asksFor(r.Session) {
+func (a *asked) switches(r *format.Record) bool {
+	if len(a.q.Filter.Users) == 0 || r.Kind != format.KindStatement && r.Kind != format.KindStart || r.Outcome == format.OutcomeError || r.Time >= a.until || !a.asksFor(r.Session) {
 		return false
 	}
 	if text := bytes.ToLower(r.Text); bytes.Contains(text, []byte(word)) && bytes.Contains(text, []byte("session")) && !returns.Match(text) {
@@ -39,8 +39,8 @@ func (a *asked) switches(r *trail.Record) bool {
 }
 
 // selectSwitches selects the groups of an index that may have such statements.
-func (a *asked) selectSwitches(c *trail.Contents) trail.Groups {
-	g := c.Select(trail.TermsUsers, func(v []byte) bool { return slices.Contains(a.q.Filter.Users, string(v)) })
+func (a *asked) selectSwitches(c *format.Contents) format.Groups {
+	g := c.Select(format.TermsUsers, func(v []byte) bool { return slices.Contains(a.q.Filter.Users, string(v)) })
 	mentions := c.SelectText(word)
 	mentions.Or(c.SelectValue(authorization))
 	g.And(mentions)
@@ -55,29 +55,29 @@ type switched struct {
 }
 
 // note takes a record of the session.
-func (s *switched) note(a *asked, r *trail.Record) {
-	if len(a.q.Filter.Users) == 0 || r.Time >= a.until || len(r.Session.Fact(trail.KeyUser)) == 0 {
+func (s *switched) note(a *asked, r *format.Record) {
+	if len(a.q.Filter.Users) == 0 || r.Time >= a.until || len(r.Session.Fact(format.KeyUser)) == 0 {
 		return
 	}
 	if !a.asksFor(r.Session) {
 		s.others = true
 		return
 	}
-	s.asked, s.user = true, string(r.Session.Fact(trail.KeyUser))
+	s.asked, s.user = true, string(r.Session.Fact(format.KeyUser))
 	if a.switches(r) && (s.at == 0 || r.Time < s.at) {
 		s.at = r.Time
 	}
 }
 
 // switches lists the sessions of the range that had, or may have had, another user than the ones that are asked for.
-func (c *conditions) switches(except func(format string, args ...any)) {
-	var ids []trail.SessionID
+func (c *conditions) switches(except func(text string, args ...any)) {
+	var ids []format.SessionID
 	for id, s := range c.sessions {
 		if s.switched.asked && s.ended >= c.asked.since && (s.switched.others || s.switched.at != 0) {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b trail.SessionID) int {
+	slices.SortFunc(ids, func(a, b format.SessionID) int {
 		return cmp.Or(cmp.Compare(c.sessions[a].switched.at, c.sessions[b].switched.at), a.Compare(b))
 	})
 	const listed = 20

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -79,15 +80,15 @@ func TestStreamsThatEndedAreNotReachedBackTo(t *testing.T) {
 func TestNamesTakeNoFurtherBlocks(t *testing.T) {
 	dir := small{}.write(t)
 	const alice = "6b0202d9.fa1"
-	blocks := func(change func(*query.FilterOptions)) uint64 {
-		r := proved(t, dir, question(t, 20, 40, false, func(o *query.FilterOptions) { ofSalary(o); change(o) }))
+	blocks := func(change func(*query.Criteria)) uint64 {
+		r := proved(t, dir, question(t, 20, 40, false, func(o *query.Criteria) { ofSalary(o); change(o) }))
 		if !r.Complete {
 			t.Fatalf("%+v", r)
 		}
 		return r.Streams[0].Blocks
 	}
-	without := blocks(func(*query.FilterOptions) {})
-	if with := blocks(func(o *query.FilterOptions) { o.Sessions = []string{alice} }); with != without {
+	without := blocks(func(*query.Criteria) {})
+	if with := blocks(func(o *query.Criteria) { o.Sessions = sessions(alice) }); with != without {
 		t.Errorf("%d blocks with a session that the answer has, and %d without", with, without)
 	}
 }
@@ -116,7 +117,7 @@ func TestFailuresAreHiddenInTheirTime(t *testing.T) {
 		}
 		// whoever collects may have read what comes after the range, too
 		e := NewExclusions(opened.Index(), at(test.since), at(test.until), Needs{Failures: true})
-		trailtest.EachRecord(t, opened, func(ref *trail.BlockRef, r *trail.Record) {
+		trailtest.EachRecord(t, opened, func(ref *trail.BlockRef, r *format.Record) {
 			if Tells(r) {
 				e.Record(r, ref)
 			}

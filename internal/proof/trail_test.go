@@ -7,9 +7,11 @@ import (
 	"hash"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
@@ -45,39 +47,39 @@ func at(minutes float64) int64 { return trailtest.Epoch + int64(minutes*60*secon
 func when(minutes float64) string { return render.Time(at(minutes)) }
 
 func client(pid uint32, user string) *trailtest.Session {
-	return trailtest.NewSession(trailtest.Epoch, pid, trailtest.Fact{Key: trail.KeyBackendType, Value: "client backend"},
-		trailtest.Fact{Key: trail.KeyUser, Value: user}, trailtest.Fact{Key: trail.KeyDatabase, Value: "hr"})
+	return trailtest.NewSession(trailtest.Epoch, pid, trailtest.Fact{Key: format.KeyBackendType, Value: "client backend"},
+		trailtest.Fact{Key: format.KeyUser, Value: user}, trailtest.Fact{Key: format.KeyDatabase, Value: "hr"})
 }
 
 func reads(s *trailtest.Session, minutes float64, table string) *trailtest.Record {
 	return &trailtest.Record{
-		Kind: trail.KindStatement, Session: s, Time: at(minutes), Duration: 1000, Text: "SELECT * FROM " + table,
-		Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Type: trail.RelationTypeTable, Access: trail.AccessSelect, Name: table}}},
+		Kind: format.KindStatement, Session: s, Time: at(minutes), Duration: 1000, Text: "SELECT * FROM " + table,
+		Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Type: format.RelationTypeTable, Access: format.AccessSelect, Name: table}}},
 	}
 }
 
 func (w *writer) starts(minutes float64, settings ...string) *trailtest.Record {
 	return &trailtest.Record{
-		Kind: trail.KindServer, Session: w.Session, Time: at(minutes),
+		Kind: format.KindServer, Session: w.Session, Time: at(minutes),
 		Extra: append([]string{"event", "start", "version", "15.8", "run", "4711"}, settings...),
 	}
 }
 
 func (w *writer) event(minutes float64, name string, more ...string) *trailtest.Record {
-	return &trailtest.Record{Kind: trail.KindServer, Session: w.Session, Time: at(minutes), Extra: append([]string{"event", name}, more...)}
+	return &trailtest.Record{Kind: format.KindServer, Session: w.Session, Time: at(minutes), Extra: append([]string{"event", name}, more...)}
 }
 
 // hides is a transaction that wrote, and whose statements were not seen.
 func hides(s *trailtest.Session, minutes float64) *trailtest.Record {
 	return &trailtest.Record{
-		Kind: trail.KindTransaction, Session: s, Seq: 1, Time: at(minutes), Shape: &trailtest.Shape{Class: trail.ClassTransaction},
-		Outcome: trail.OutcomeOk, XID: 77, Extra: []string{"unseen", ""},
+		Kind: format.KindTransaction, Session: s, Seq: 1, Time: at(minutes), Shape: &trailtest.Shape{Class: format.ClassTransaction},
+		Outcome: format.OutcomeOk, XID: 77, Extra: []string{"unseen", ""},
 	}
 }
 
 func setting(s *trailtest.Session, minutes float64, name, from, to, source string) *trailtest.Record {
 	return &trailtest.Record{
-		Kind: trail.KindSetting, Session: s, Time: at(minutes), Shape: &trailtest.Shape{Class: trail.ClassSetting},
+		Kind: format.KindSetting, Session: s, Time: at(minutes), Shape: &trailtest.Shape{Class: format.ClassSetting},
 		Extra: []string{"name", name, "old", from, "new", to, "source", source},
 	}
 }
@@ -132,13 +134,13 @@ func (o small) write(t testing.TB) string {
 }
 
 // makeProof makes a proof, and returns its file.
-func makeProof(t testing.TB, dir string, q *Question, keys *trail.Keys) (string, error) {
+func makeProof(t testing.TB, dir string, q *Question, keys *format.Keys) (string, error) {
 	t.Helper()
 	return makeProofAs(t, dir, q, func() (*asked, error) { return ask(q) }, keys)
 }
 
 // makeProofAs makes it by what of the question a maker asks.
-func makeProofAs(t testing.TB, dir string, q *Question, asks func() (*asked, error), keys *trail.Keys) (string, error) {
+func makeProofAs(t testing.TB, dir string, q *Question, asks func() (*asked, error), keys *format.Keys) (string, error) {
 	t.Helper()
 	opened, err := trail.OpenEncrypted(dir, keys)
 	if err != nil {
@@ -152,20 +154,26 @@ func makeProofAs(t testing.TB, dir string, q *Question, asks func() (*asked, err
 	return f.Name(), makeAs(context.Background(), opened, q, asks, nil, f)
 }
 
-func question(t testing.TB, since, until float64, full bool, change func(*query.FilterOptions)) *Question {
+func question(t testing.TB, since, until float64, full bool, change func(*query.Criteria)) *Question {
 	t.Helper()
-	o := query.FilterOptions{Since: when(since), Until: when(until)}
+	var o query.Criteria
 	if change != nil {
 		change(&o)
 	}
-	q, err := NewRangeQuestion(o, full, time.Now())
+	q, err := NewRangeQuestion(o, query.Range{Since: at(since), Until: at(until)}, full)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return q
 }
 
-func ofSalary(o *query.FilterOptions) { o.Objects = []string{"hr.salary"} }
+func patterns(texts ...string) []*regexp.Regexp { return trailtest.Values(regexp.Compile, texts...) }
+func sessions(texts ...string) []format.SessionID {
+	return trailtest.Values(query.ParseSession, texts...)
+}
+func least(text string) *time.Duration { return &trailtest.Values(query.ParseDuration, text)[0] }
+
+func ofSalary(o *query.Criteria) { o.Objects = []string{"hr.salary"} }
 
 func checked(t testing.TB, path string, checks Checks) *Report {
 	t.Helper()

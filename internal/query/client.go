@@ -1,14 +1,12 @@
-// Conditions of --client: addresses and networks.
+// Clients: addresses and networks.
 
 package query
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-
-	"github.com/pg-steno/pg_steno/internal/exit"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // local is the client of a Unix-domain socket.
@@ -55,40 +53,48 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 	return p.Masked(), true
 }
 
-// clients is the condition of --client.
-func clients(flag string, values []string) (condition, error) {
-	is, err := isClient(flag, values)
-	return condition{session: func(s *trail.Session) bool { return is(string(s.Fact(trail.KeyClient))) }}, err
+// Client is the address of a client, with a port or without one, a network, or the client of a Unix-domain socket.
+type Client struct {
+	text string
+	net  netip.Prefix // of a network
+	end  endpoint     // of an address
 }
 
-// isClient says of a client whether its address is one of some values, or in a network.
-func isClient(flag string, values []string) (func(client string) bool, error) {
-	var nets []netip.Prefix
-	var ends []endpoint
-	for _, v := range values {
-		if v == local {
-			continue
+func (c Client) String() string { return c.text }
+
+// IsNetwork says whether it is a network.
+func (c Client) IsNetwork() bool { return c.net.IsValid() }
+
+// ParseClient reads an address, a network, or [local].
+func ParseClient(s string) (Client, error) {
+	c := Client{text: s}
+	ok := s == local
+	switch {
+	case ok:
+	case strings.Contains(s, "/"):
+		if c.net, ok = parseNetwork(s); !ok {
+			return Client{}, fmt.Errorf("%q is not a network", s)
 		}
-		if strings.Contains(v, "/") {
-			p, ok := parseNetwork(v)
-			if !ok {
-				return nil, exit.Usagef("%s: %q is not a network", flag, v)
-			}
-			nets = append(nets, p)
-			continue
+	default:
+		if c.end, ok = parseEndpoint(s); !ok {
+			return Client{}, fmt.Errorf("%q is not an address, such as 10.0.0.1, 10.0.0.1:50022, [2001:db8::7]:40000 or [local]", s)
 		}
-		e, ok := parseEndpoint(v)
-		if !ok {
-			return nil, exit.Usagef("%s: %q is not an address, such as 10.0.0.1, 10.0.0.1:50022, [2001:db8::7]:40000 or [local]", flag, v)
-		}
-		ends = append(ends, e)
 	}
-	return func(client string) bool {
-		if slices.Contains(values, client) {
+	return c, nil
+}
+
+// isClient says of the client of a session whether it is one of some.
+func isClient(clients []Client, client string) bool {
+	e, isAddress := parseEndpoint(client)
+	return slices.ContainsFunc(clients, func(c Client) bool {
+		switch {
+		case c.text == client:
 			return true
+		case !isAddress || c.text == local:
+			return false
+		case c.IsNetwork():
+			return c.net.Contains(e.addr.WithZone(""))
 		}
-		e, ok := parseEndpoint(client)
-		return ok && (slices.ContainsFunc(ends, func(asked endpoint) bool { return asked.is(e) }) ||
-			slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(e.addr.WithZone("")) }))
-	}, nil
+		return c.end.is(e)
+	})
 }

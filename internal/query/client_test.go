@@ -2,8 +2,8 @@ package query
 
 import (
 	"testing"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -39,7 +39,7 @@ func TestAddressesOfClientsAreValues(t *testing.T) {
 		"fe80::/10":             {"[fe80::1%eth0]:9"},
 		"2001:db8:0:0::/64":     {"[2001:db8::a]:7"},
 	} {
-		c, err := clients("--client", []string{asked})
+		asks, err := ParseClient(asked)
 		if err != nil {
 			t.Errorf("%s: %v", asked, err)
 			continue
@@ -49,56 +49,53 @@ func TestAddressesOfClientsAreValues(t *testing.T) {
 			found[one] = true
 		}
 		for _, client := range stored {
-			s := session(t, trailtest.Fact{Key: trail.KeyClient, Value: client})
-			if c.session(s) != found[client] {
-				t.Errorf("--client %s: %q is found: %t", asked, client, !found[client])
+			s := session(t, trailtest.Fact{Key: format.KeyClient, Value: client})
+			if isOfClient([]Client{asks}).session(s) != found[client] {
+				t.Errorf("%s: %q is found: %t", asked, client, !found[client])
 			}
 		}
 	}
 	for _, asked := range []string{"", "localhost", "127.0.0.1.2", "127.0.0.1/33", "[::1", "::1]", "1:2", "[local]:1", "db.example:5"} {
-		if _, err := clients("--client", []string{asked}); err == nil {
+		if _, err := ParseClient(asked); err == nil {
 			t.Errorf("%q is taken for an address", asked)
 		}
 	}
 }
 
 // session is a session as a reader sees it.
-func session(t *testing.T, facts ...trailtest.Fact) (s *trail.Session) {
+func session(t *testing.T, facts ...trailtest.Fact) (s *format.Session) {
 	t.Helper()
 	dir := t.TempDir()
 	stream := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1, facts...), Time: trailtest.Epoch})
+	b.Add(&trailtest.Record{Kind: format.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1, facts...), Time: trailtest.Epoch})
 	stream.Write(t, b)
 	tr, err := trail.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	trailtest.EachRecord(t, tr, func(_ *trail.BlockRef, r *trail.Record) {
+	trailtest.EachRecord(t, tr, func(_ *trail.BlockRef, r *format.Record) {
 		one := *r.Session
 		s = &one
 	})
 	return s
 }
 
-// --identity chooses sessions by how they authenticated, and --not-identity the others.
+// Sessions are chosen by how they authenticated, and the others excluded.
 func TestIdentityOfSessions(t *testing.T) {
-	of := func(identity string) *trail.Session {
-		return session(t, trailtest.Fact{Key: trail.KeyUser, Value: "app"}, trailtest.Fact{Key: trail.KeyIdentity, Value: identity})
+	of := func(identity string) *format.Session {
+		return session(t, trailtest.Fact{Key: format.KeyUser, Value: "app"}, trailtest.Fact{Key: format.KeyIdentity, Value: identity})
 	}
 	subject := "CN=alice,O=Example, Inc."
 	for identity, want := range map[string]bool{subject: true, "alice@EXAMPLE.ORG": true, "bob@EXAMPLE.ORG": false, "": false} {
-		for not, options := range map[bool]FilterOptions{
+		for not, options := range map[bool]Criteria{
 			false: {Identities: []string{subject, "alice@EXAMPLE.ORG"}},
-			true:  {Not: &FilterOptions{Identities: []string{subject, "alice@EXAMPLE.ORG"}}},
+			true:  {Not: &Criteria{Identities: []string{subject, "alice@EXAMPLE.ORG"}}},
 		} {
-			f, err := options.Filter(time.Time{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := options.Filter()
 			m := Matcher{Filter: f}
 			m.Reset()
-			if kept := m.Keep(&trail.Record{Kind: trail.KindConnect, Session: of(identity), ShapeIndex: -1, TextIndex: -1}); kept == (want == not) {
+			if kept := m.Keep(&format.Record{Kind: format.KindConnect, Session: of(identity), ShapeIndex: -1, TextIndex: -1}); kept == (want == not) {
 				t.Errorf("%q, not %t: kept %t", identity, not, kept)
 			}
 		}

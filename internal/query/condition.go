@@ -7,42 +7,41 @@ import (
 	"encoding/binary"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/statement"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // nameTest is what a filter asks of the relations and objects of a shape, which may be nil. Names of relations that are
 // written without a schema were looked for in those of the path; nil: in any.
-type nameTest func(s *trail.Shape, path []string) bool
+type nameTest func(s *format.Shape, path []string) bool
 
 // condition is what a filter asks of a session, a shape, which may be nil, or a record.
 type condition struct {
-	session func(*trail.Session) bool
-	shape   func(*trail.Shape) bool
+	session func(*format.Session) bool
+	shape   func(*format.Shape) bool
 	names   nameTest // of the relations and objects, some of which a record may leave out
-	record  func(*trail.Record) bool
+	record  func(*format.Record) bool
 	text    textTest // of text, message and parameters, which are looked at last
+	at      int      // the number of that test in its filter
 	// contents selects what of an index may have records for which it holds; nil: all.
-	contents func(*trail.Contents) trail.Groups
+	contents func(*format.Contents) format.Groups
 
 	// lacks says why a record for which it does not hold may be one of those that are asked for, because the record does
 	// not say enough, in words that follow "it"; empty: it is none. Nil: all records say enough.
-	lacks func(*trail.Record) string
+	lacks func(*format.Record) string
 	// unsure selects what of an index may have such records; maybe says of a session that its records may be such ones.
-	unsure func(*trail.Contents) trail.Groups
-	maybe  func(*trail.Session) bool
+	unsure func(*format.Contents) format.Groups
+	maybe  func(*format.Session) bool
 }
 
-// textTest is what a filter asks of text, message and parameters. Verdicts about texts are kept in the matcher.
-type textTest func(m *Matcher, r *trail.Record) bool
+// textTest is what a filter asks of text, message and parameters. It keeps verdicts about the texts of a block.
+type textTest func(m *Matcher, r *format.Record, kept *[]verdict) bool
 
 // holds evaluates the condition by itself.
-func (c *condition) holds(m *Matcher, r *trail.Record) bool {
+func (c *condition) holds(m *Matcher, r *format.Record) bool {
 	switch {
 	case c.session != nil:
 		return c.session(r.Session)
@@ -51,13 +50,13 @@ func (c *condition) holds(m *Matcher, r *trail.Record) bool {
 	case c.names != nil:
 		return c.names(r.Shape, searchPath(r))
 	case c.text != nil:
-		return m.Apart && r.Parts != [3]uint64{} || c.text(m, r)
+		return m.Apart && r.Parts != [3]uint64{} || c.text(m, r, m.kept(c.at))
 	}
 	return c.record(r)
 }
 
 // groups selects the groups of an index that may have records for which it holds, or which do not say enough.
-func (c *condition) groups(x *trail.Contents) trail.Groups {
+func (c *condition) groups(x *format.Contents) format.Groups {
 	g := c.contents(x)
 	if c.unsure != nil {
 		g.Or(c.unsure(x))
@@ -82,8 +81,8 @@ const uncertain = "pg_unknown "
 func isUncertain(name []byte) bool { return strings.HasPrefix(string(name), uncertain) }
 
 // selectUncertain selects the groups of an index that may have such names in one of some lists.
-func selectUncertain(lists ...trail.Terms) func(*trail.Contents) trail.Groups {
-	return func(c *trail.Contents) trail.Groups {
+func selectUncertain(lists ...format.Terms) func(*format.Contents) format.Groups {
+	return func(c *format.Contents) format.Groups {
 		g := c.Select(lists[0], isUncertain)
 		for _, list := range lists[1:] {
 			g.Or(c.Select(list, isUncertain))
@@ -93,8 +92,8 @@ func selectUncertain(lists ...trail.Terms) func(*trail.Contents) trail.Groups {
 }
 
 // ofSession is why the records of some sessions do not say enough.
-func ofSession(maybe func(*trail.Session) bool, why string) func(*trail.Record) string {
-	return func(r *trail.Record) string {
+func ofSession(maybe func(*format.Session) bool, why string) func(*format.Record) string {
+	return func(r *format.Record) string {
 		if maybe(r.Session) {
 			return why
 		}
@@ -103,7 +102,7 @@ func ofSession(maybe func(*trail.Session) bool, why string) func(*trail.Record) 
 }
 
 // lacksShape is why a record has no shape.
-func lacksShape(r *trail.Record) string {
+func lacksShape(r *format.Record) string {
 	if r.Shape == nil {
 		return unclassed
 	}
@@ -111,17 +110,17 @@ func lacksShape(r *trail.Record) string {
 }
 
 // selectUnfinished selects the groups of an index that may have a record for which Record.Unfinished is true.
-func selectUnfinished(c *trail.Contents) trail.Groups {
+func selectUnfinished(c *format.Contents) format.Groups {
 	return c.SelectResult(MayBeUnfinished)
 }
 
 // MayBeUnfinished says whether Record.Unfinished may be true for records of a kind and outcome.
-func MayBeUnfinished(k trail.Kind, o trail.Outcome) bool {
-	return k == trail.KindStart || k == trail.KindStatement && o == trail.OutcomeInterrupted
+func MayBeUnfinished(k format.Kind, o format.Outcome) bool {
+	return k == format.KindStart || k == format.KindStatement && o == format.OutcomeInterrupted
 }
 
 // lacksNames is why a record does not have all names of relations and objects.
-func lacksNames(r *trail.Record) string {
+func lacksNames(r *format.Record) string {
 	why := r.OmitsNames()
 	if why == "" && r.Unfinished() {
 		why = Unnamed
@@ -130,16 +129,16 @@ func lacksNames(r *trail.Record) string {
 }
 
 // selectRefused selects the groups of an index that may have such statements.
-func selectRefused(c *trail.Contents) trail.Groups {
+func selectRefused(c *format.Contents) format.Groups {
 	g := SelectFailed(c)
-	g.And(c.Select(trail.TermsSqlstates, func(v []byte) bool { return string(v) == trail.RefusedState }))
+	g.And(c.Select(format.TermsSqlstates, func(v []byte) bool { return string(v) == format.RefusedState }))
 	return g
 }
 
 // mayMention says whether the text of a record may be about one of some names: it has a part of one, or cannot say.
-func mayMention(r *trail.Record, names []string) bool {
+func mayMention(r *format.Record, names []string) bool {
 	text := strings.ToLower(string(r.Text))
-	if text == "" || r.Has(trail.FieldCut) || r.Parts != [3]uint64{} || strings.Contains(text, `u&"`) || strings.Contains(text, " owned ") || strings.Contains(text, "<redacted>") {
+	if text == "" || r.Has(format.FieldCut) || r.Parts != [3]uint64{} || strings.Contains(text, `u&"`) || strings.Contains(text, " owned ") || strings.Contains(text, "<redacted>") {
 		return true
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
@@ -149,19 +148,19 @@ func mayMention(r *trail.Record, names []string) bool {
 	})
 }
 
-// lacksText is what of a record is missing that --grep would have looked at.
-func lacksText(r *trail.Record) (why string) {
-	if r.Has(trail.FieldCut) {
+// lacksText is what of a record is missing that a pattern would have been compared with.
+func lacksText(r *format.Record) (why string) {
+	if r.Has(format.FieldCut) {
 		return "has only the beginning of its text"
 	}
 	if _, omitted := r.ExtraValue("parameters_omitted"); omitted {
 		return "leaves out parameters"
 	}
-	if r.Shape == nil || !slices.ContainsFunc(r.Shape.Params, func(p trail.ParamType) bool { return p.Repr == trail.ReprNone || p.Repr == trail.ReprList }) {
+	if r.Shape == nil || !slices.ContainsFunc(r.Shape.Params, func(p format.ParamType) bool { return p.Repr == format.ReprNone || p.Repr == format.ReprList }) {
 		return ""
 	}
-	r.Params(func(p trail.ParamType, _ []byte, null bool) bool {
-		if !null && p.Repr == trail.ReprNone {
+	r.Params(func(p format.ParamType, _ []byte, null bool) bool {
+		if !null && p.Repr == format.ReprNone {
 			why = "does not have the value of a parameter"
 		}
 		return why == ""
@@ -170,15 +169,15 @@ func lacksText(r *trail.Record) (why string) {
 }
 
 // selectCut selects the groups of an index that may have records for which lacksText says something.
-func selectCut(c *trail.Contents) trail.Groups {
+func selectCut(c *format.Contents) format.Groups {
 	g := c.SelectOmissions("text", "parameters")
-	g.Or(c.Select(trail.TermsValues, func(v []byte) bool { return len(v) != 1 || trail.Repr(v[0]) == trail.ReprNone }))
+	g.Or(c.Select(format.TermsValues, func(v []byte) bool { return len(v) != 1 || format.Repr(v[0]) == format.ReprNone }))
 	return g
 }
 
 // lacksDuration is why a record has no duration.
-func lacksDuration(r *trail.Record) string {
-	if !r.Has(trail.FieldDuration) {
+func lacksDuration(r *format.Record) string {
+	if !r.Has(format.FieldDuration) {
 		return Untimed
 	}
 	return ""
@@ -189,251 +188,74 @@ func lacksDuration(r *trail.Record) string {
 func (c condition) negated() condition {
 	switch {
 	case c.session != nil:
-		return condition{session: func(s *trail.Session) bool { return !c.session(s) }}
+		return condition{session: func(s *format.Session) bool { return !c.session(s) }}
 	case c.shape != nil:
-		return condition{shape: func(s *trail.Shape) bool { return !c.shape(s) }}
+		return condition{shape: func(s *format.Shape) bool { return !c.shape(s) }}
 	case c.names != nil:
-		return condition{names: func(s *trail.Shape, path []string) bool { return !c.names(s, path) }}
+		return condition{names: func(s *format.Shape, path []string) bool { return !c.names(s, path) }}
+	case c.text != nil:
+		return condition{text: func(m *Matcher, r *format.Record, kept *[]verdict) bool { return !c.text(m, r, kept) }}
 	default:
-		return condition{record: func(r *trail.Record) bool { return !c.record(r) }}
+		return condition{record: func(r *format.Record) bool { return !c.record(r) }}
 	}
 }
 
-// conditions are those of the lists but for Grep, each for itself. prefix stands before the
-// names of their flags.
-func (o *FilterOptions) conditions(prefix string) (all []condition, err error) {
-	kinds, classes, _ := trail.Names()
-	if len(o.Kinds) > 0 {
-		wanted, err := known(prefix+"kind", o.Kinds, kinds)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, isOfKind(wanted))
-	}
-	if len(o.Classes) > 0 {
-		wanted, err := known(prefix+"class", o.Classes, classes)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, condition{
-			shape: func(s *trail.Shape) bool { return s != nil && slices.Contains(wanted, s.Class.String()) },
-			contents: selects(trail.TermsClasses, func(v []byte) bool {
-				class, n := binary.Uvarint(v)
-				return n != len(v) || slices.Contains(wanted, trail.Class(class).String())
-			}),
-			lacks: lacksShape, unsure: selectUnfinished,
-		})
-	}
-	if len(o.Commands) > 0 {
-		wanted := make([]string, len(o.Commands))
-		for i, c := range o.Commands {
-			wanted[i] = strings.Join(strings.Fields(c), " ")
-		}
-		all = append(all, condition{
-			shape:    func(s *trail.Shape) bool { return s != nil && hasCommand(wanted, string(s.Command)) },
-			contents: selects(trail.TermsCommands, func(v []byte) bool { return hasCommand(wanted, string(v)) }),
-			lacks:    lacksShape, unsure: selectUnfinished,
-		})
-	}
-	if len(o.Objects) > 0 {
-		patterns := objectPatterns(o.Objects)
-		uses := func(s *trail.Shape, path []string) bool { return s != nil && usesObject(s, patterns, path) }
-		all = append(all, condition{
-			names: uses,
-			// an index does not have the schemas in which a name was looked for: it may be any
-			contents: func(c *trail.Contents) trail.Groups {
-				return c.SelectShape(func(s *trail.Shape) bool { return uses(s, nil) })
-			},
-			lacks: func(r *trail.Record) string {
-				if why := lacksNames(r); why != "" || !r.RefusedUnnamed() || !mayMention(r, o.Objects) {
-					return why
-				}
-				return unresolved
-			},
-			unsure: func(c *trail.Contents) trail.Groups {
-				g := c.SelectOmissions("relations", "objects")
-				g.Or(selectUnfinished(c))
-				g.Or(selectRefused(c))
-				return g
-			},
-		})
-	}
-	if len(o.Audited) > 0 {
-		names, err := known(prefix+"audited", o.Audited, trail.Reasons())
-		if err != nil {
-			return nil, err
-		}
-		reasons := trail.Audited(0)
-		for _, r := range names {
-			reasons |= 1 << slices.Index(trail.Reasons(), r)
-		}
-		all = append(all, condition{record: func(r *trail.Record) bool { return r.Reasons()&reasons != 0 }})
-	}
-	for _, c := range hasFact(trail.KeyUser, trail.TermsUsers, o.Users) {
-		c.maybe = func(s *trail.Session) bool { return isUncertain(s.Fact(trail.KeyUser)) }
-		c.lacks, c.unsure = ofSession(c.maybe, nameless), selectUncertain(trail.TermsUsers)
-		all = append(all, c)
-	}
-	all = append(all, hasFact(trail.KeyAppUser, trail.TermsAppUsers, o.AppUsers)...)
-	if len(o.Identities) > 0 { // which no index has
-		all = append(all, condition{session: func(s *trail.Session) bool {
-			return slices.Contains(o.Identities, string(s.Fact(trail.KeyIdentity)))
-		}})
-	}
-	if len(o.AppContexts) > 0 { // neither has it these
-		all = append(all, condition{session: func(s *trail.Session) bool {
-			return slices.Contains(o.AppContexts, string(s.Fact(trail.KeyAppContext)))
-		}})
-	}
-	all = append(all, hasFact(trail.KeyDatabase, trail.TermsDatabases, o.Databases)...)
-	all = append(all, hasFact(trail.KeyApplication, trail.TermsApplications, o.Applications)...)
-	if len(o.Roles) > 0 {
-		all = append(all, hasRole(o.Roles))
-	}
-	for _, id := range o.Sessions {
-		if !trail.IsSessionID(id) {
-			return nil, exit.Usagef("%ssession: %q is not a session ID, such as 6b0202d9.fa1", prefix, id)
-		}
-	}
-	if len(o.Sessions) > 0 {
-		all = append(all, condition{session: func(s *trail.Session) bool {
-			return slices.Contains(o.Sessions, s.ID().String()) || slices.Contains(o.Sessions, s.ClientID().String())
-		}})
-	}
-	if len(o.Clients) > 0 {
-		c, err := clients(prefix+"client", o.Clients)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
-	}
-	if len(o.XIDs) > 0 {
-		var xids []uint64
-		for _, id := range o.XIDs {
-			n, err := strconv.ParseUint(id, 10, 64)
-			if err != nil || n == 0 {
-				return nil, exit.Usagef("%sxid: %q is not a transaction ID", prefix, id)
-			}
-			xids = append(xids, n)
-		}
-		all = append(all, condition{record: func(r *trail.Record) bool {
-			return slices.Contains(xids, r.XID) || slices.Contains(xids, uint64(uint32(r.XID)))
-		}})
-	}
-	if len(o.SQLStates) > 0 {
-		c, err := sqlstates(prefix+"sqlstate", o.SQLStates)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
-	}
-	return all, nil
+// ---- the conditions of single filters ----
+
+// lastsFor is the condition of the least duration, in microseconds.
+func lastsFor(least uint64) condition {
+	return condition{record: func(r *format.Record) bool { return r.Has(format.FieldDuration) && r.Duration >= least }, lacks: lacksDuration}
 }
 
-// offHours is the condition of --off-hours.
+// offHours is the condition that a record is not of working hours of a zone.
 func offHours(zone *time.Location) condition {
-	if zone == nil {
-		zone = time.UTC
-	}
-	return condition{record: func(r *trail.Record) bool {
+	return condition{record: func(r *format.Record) bool {
 		return statement.OffHours(Moment(r.Time).In(zone))
 	}}
 }
 
 // selects selects the groups that may have a term of a list that matches.
-func selects(list trail.Terms, match func([]byte) bool) func(*trail.Contents) trail.Groups {
-	return func(c *trail.Contents) trail.Groups { return c.Select(list, match) }
+func selects(list format.Terms, match func([]byte) bool) func(*format.Contents) format.Groups {
+	return func(c *format.Contents) format.Groups { return c.Select(list, match) }
 }
 
-// isOfKind is the condition of --kind. An index does not have the kind of almost all
+// isOfKind is the condition of kinds. An index does not have the kind of almost all
 // records, statements.
-func isOfKind(names []string) condition {
+func isOfKind(kinds []format.Kind) condition {
 	var is [256]bool
-	for k := range is {
-		is[k] = slices.Contains(names, trail.Kind(k).String())
+	for _, k := range kinds {
+		is[k] = true
 	}
-	c := condition{record: func(r *trail.Record) bool { return is[r.Kind] }}
-	if !is[trail.KindStatement] {
-		c.contents = func(x *trail.Contents) trail.Groups {
-			return x.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return is[k] })
+	c := condition{record: func(r *format.Record) bool { return is[r.Kind] }}
+	if !is[format.KindStatement] {
+		c.contents = func(x *format.Contents) format.Groups {
+			return x.SelectResult(func(k format.Kind, _ format.Outcome) bool { return is[k] })
 		}
 	}
 	return c
 }
 
-// hasRole is the condition of --role: the current role, which is the session user if no
-// other was set.
-func hasRole(roles []string) condition {
-	current := func(s *trail.Session) []byte {
-		if role := s.Fact(trail.KeyRole); len(role) > 0 {
-			return role
-		}
-		return s.Fact(trail.KeyUser)
+func isOfClass(classes []format.Class) condition {
+	return condition{
+		shape: func(s *format.Shape) bool { return s != nil && slices.Contains(classes, s.Class) },
+		contents: selects(format.TermsClasses, func(v []byte) bool {
+			class, n := binary.Uvarint(v)
+			return n != len(v) || slices.Contains(classes, format.Class(class))
+		}),
+		lacks: lacksShape, unsure: selectUnfinished,
 	}
-	maybe := func(s *trail.Session) bool { return isUncertain(current(s)) }
-	c := condition{
-		session: func(s *trail.Session) bool { return slices.Contains(roles, string(current(s))) },
-		lacks:   ofSession(maybe, nameless), unsure: selectUncertain(trail.TermsRoles, trail.TermsUsers), maybe: maybe,
-	}
-	if !slices.Contains(roles, "") {
-		is := func(v []byte) bool { return slices.Contains(roles, string(v)) }
-		c.contents = func(c *trail.Contents) trail.Groups {
-			g := c.Select(trail.TermsRoles, is)
-			g.Or(c.Select(trail.TermsUsers, is))
-			return g
-		}
-	}
-	return c
 }
 
-var sqlstateFormat = regexp.MustCompile(`^[0-9A-Z]{2}([0-9A-Z]{3})?$`)
-
-// sqlstates is the condition of --sqlstate: whole ones, and classes, their first two
-// characters.
-func sqlstates(flag string, values []string) (condition, error) {
-	var wanted []string
-	for _, v := range values {
-		upper := strings.ToUpper(v)
-		if !sqlstateFormat.MatchString(upper) {
-			return condition{}, exit.Usagef("%s: %q is neither an SQLSTATE, such as 42501, nor the class of some, such as 42", flag, v)
-		}
-		wanted = append(wanted, upper)
-	}
-	is := func(state []byte) bool {
-		return slices.ContainsFunc(wanted, func(w string) bool { return len(state) >= len(w) && string(state[:len(w)]) == w })
+func isCommand(words []string) condition {
+	wanted := make([]string, len(words))
+	for i, w := range words {
+		wanted[i] = strings.Join(strings.Fields(w), " ")
 	}
 	return condition{
-		record:   func(r *trail.Record) bool { return r.SQLState != nil && is(r.SQLState) },
-		contents: selects(trail.TermsSqlstates, is),
-	}, nil
-}
-
-// SelectFailed selects groups that may have a record for which Record.Failed is true.
-func SelectFailed(c *trail.Contents) trail.Groups {
-	ended := func(k trail.Kind, o trail.Outcome) bool {
-		r := trail.Record{Kind: k, Outcome: o}
-		return r.RolledBack()
+		shape:    func(s *format.Shape) bool { return s != nil && hasCommand(wanted, string(s.Command)) },
+		contents: selects(format.TermsCommands, func(v []byte) bool { return hasCommand(wanted, string(v)) }),
+		lacks:    lacksShape, unsure: selectUnfinished,
 	}
-	g := c.SelectResult(ended)
-	g.And(c.Select(trail.TermsSqlstates, func([]byte) bool { return true }))
-	g.Or(c.SelectResult(func(k trail.Kind, o trail.Outcome) bool {
-		r := trail.Record{Kind: k, Outcome: o}
-		return r.Failed()
-	}))
-	return g
-}
-
-// known checks names of a list without regard to case.
-func known(flag string, names, list []string) ([]string, error) {
-	var out []string
-	for _, n := range names {
-		lower := strings.ToLower(n)
-		if !slices.Contains(list, lower) {
-			return nil, exit.Usagef("%s: %q is not one of %s", flag, n, strings.Join(list, ", "))
-		}
-		out = append(out, lower)
-	}
-	return out, nil
 }
 
 // hasCommand compares the first words of a command tag without regard to case.
@@ -443,15 +265,140 @@ func hasCommand(wanted []string, tag string) bool {
 	})
 }
 
-// hasFact is the condition that a fact of the session has one of the values; none when there
-// are no values.
-func hasFact(key trail.Key, list trail.Terms, values []string) []condition {
-	if len(values) == 0 {
-		return nil
+func usesObjects(names []string) condition {
+	patterns := objectPatterns(names)
+	uses := func(s *format.Shape, path []string) bool { return s != nil && usesObject(s, patterns, path) }
+	return condition{
+		names: uses,
+		// an index does not have the schemas in which a name was looked for: it may be any
+		contents: func(c *format.Contents) format.Groups {
+			return c.SelectShape(func(s *format.Shape) bool { return uses(s, nil) })
+		},
+		lacks: func(r *format.Record) string {
+			if why := lacksNames(r); why != "" || !r.RefusedUnnamed() || !mayMention(r, names) {
+				return why
+			}
+			return unresolved
+		},
+		unsure: func(c *format.Contents) format.Groups {
+			g := c.SelectOmissions("relations", "objects")
+			g.Or(selectUnfinished(c))
+			g.Or(selectRefused(c))
+			return g
+		},
 	}
-	c := condition{session: func(s *trail.Session) bool { return slices.Contains(values, string(s.Fact(key))) }}
-	if !slices.Contains(values, "") { // of absent facts, an index says nothing
-		c.contents = selects(list, func(v []byte) bool { return slices.Contains(values, string(v)) })
+}
+
+func isAudited(reasons []format.Audited) condition {
+	var any format.Audited
+	for _, r := range reasons {
+		any |= r
 	}
-	return []condition{c}
+	return condition{record: func(r *format.Record) bool { return r.Reasons()&any != 0 }}
+}
+
+// hasFact returns the condition that a fact of the session has one of some values.
+func hasFact(key format.Key, list format.Terms) func(values []string) condition {
+	return func(values []string) condition {
+		c := hasUnindexedFact(key)(values)
+		if !slices.Contains(values, "") { // of absent facts, an index says nothing
+			c.contents = selects(list, func(v []byte) bool { return slices.Contains(values, string(v)) })
+		}
+		return c
+	}
+}
+
+// hasUnindexedFact is the same for a fact that no index has.
+func hasUnindexedFact(key format.Key) func(values []string) condition {
+	return func(values []string) condition {
+		return condition{session: func(s *format.Session) bool { return slices.Contains(values, string(s.Fact(key))) }}
+	}
+}
+
+func hasUser(users []string) condition {
+	c := hasFact(format.KeyUser, format.TermsUsers)(users)
+	c.maybe = func(s *format.Session) bool { return isUncertain(s.Fact(format.KeyUser)) }
+	c.lacks, c.unsure = ofSession(c.maybe, nameless), selectUncertain(format.TermsUsers)
+	return c
+}
+
+// hasRole is the condition of the current role, which is the session user if no
+// other was set.
+func hasRole(roles []string) condition {
+	current := func(s *format.Session) []byte {
+		if role := s.Fact(format.KeyRole); len(role) > 0 {
+			return role
+		}
+		return s.Fact(format.KeyUser)
+	}
+	maybe := func(s *format.Session) bool { return isUncertain(current(s)) }
+	c := condition{
+		session: func(s *format.Session) bool { return slices.Contains(roles, string(current(s))) },
+		lacks:   ofSession(maybe, nameless), unsure: selectUncertain(format.TermsRoles, format.TermsUsers), maybe: maybe,
+	}
+	if !slices.Contains(roles, "") {
+		is := func(v []byte) bool { return slices.Contains(roles, string(v)) }
+		c.contents = func(c *format.Contents) format.Groups {
+			g := c.Select(format.TermsRoles, is)
+			g.Or(c.Select(format.TermsUsers, is))
+			return g
+		}
+	}
+	return c
+}
+
+func isOfSession(ids []format.SessionID) condition {
+	wanted := make([]string, len(ids))
+	for i, id := range ids {
+		wanted[i] = id.String() // to the second
+	}
+	return condition{session: func(s *format.Session) bool {
+		return slices.Contains(wanted, s.ID().String()) || slices.Contains(wanted, s.ClientID().String())
+	}}
+}
+
+func isOfClient(clients []Client) condition {
+	return condition{session: func(s *format.Session) bool { return isClient(clients, string(s.Fact(format.KeyClient))) }}
+}
+
+func hasXID(xids []uint64) condition {
+	return condition{record: func(r *format.Record) bool {
+		return slices.Contains(xids, r.XID) || slices.Contains(xids, uint64(uint32(r.XID)))
+	}}
+}
+
+func hasSQLState(states []SQLState) condition {
+	is := func(state []byte) bool {
+		return slices.ContainsFunc(states, func(s SQLState) bool { return strings.HasPrefix(string(state), string(s)) })
+	}
+	return condition{
+		record:   func(r *format.Record) bool { return r.SQLState != nil && is(r.SQLState) },
+		contents: selects(format.TermsSqlstates, is),
+	}
+}
+
+func hasText(patterns []*regexp.Regexp) condition {
+	return condition{
+		text:     func(m *Matcher, r *format.Record, kept *[]verdict) bool { return m.contains(r, patterns, kept) },
+		contents: grepContents(patterns), lacks: lacksText, unsure: selectCut,
+	}
+}
+
+func hasFingerprint(wanted []uint64) condition {
+	return condition{text: func(m *Matcher, r *format.Record, kept *[]verdict) bool { return m.hasFingerprint(r, wanted, kept) }}
+}
+
+// SelectFailed selects groups that may have a record for which Record.Failed is true.
+func SelectFailed(c *format.Contents) format.Groups {
+	ended := func(k format.Kind, o format.Outcome) bool {
+		r := format.Record{Kind: k, Outcome: o}
+		return r.RolledBack()
+	}
+	g := c.SelectResult(ended)
+	g.And(c.Select(format.TermsSqlstates, func([]byte) bool { return true }))
+	g.Or(c.SelectResult(func(k format.Kind, o format.Outcome) bool {
+		r := format.Record{Kind: k, Outcome: o}
+		return r.Failed()
+	}))
+	return g
 }

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -19,19 +19,19 @@ type numbers struct{ Matcher }
 
 func (n *numbers) Start(*trail.BlockRef) { n.Reset() }
 
-func (n *numbers) Append(dst []byte, r *trail.Record) []byte {
+func (n *numbers) Append(dst []byte, r *format.Record) []byte {
 	return fmt.Appendf(dst, "%d ", r.Number)
 }
 
 // found is which records a filter finds, and how many blocks are not read; with the index
 // or without. It is the same whether or not the reader is told what is wanted.
-func found(t *testing.T, opened *trail.Index, filter *Filter, contents func(*trail.Contents) trail.Groups) (records string, skipped int) {
+func found(t *testing.T, opened *trail.Index, filter *Filter, contents func(*format.Contents) format.Groups) (records string, skipped int) {
 	t.Helper()
 	var out [2]strings.Builder
-	for i, want := range []trail.Want{{}, filter.Want()} {
+	for i, want := range []format.Want{{}, filter.Want()} {
 		skipped = 0
 		err := opened.Merge(context.Background(), trail.MergeOptions{
-			Since: filter.Since, Until: filter.Until, Contents: contents, Want: want,
+			Since: format.MinTime, Until: format.MaxTime, Contents: contents, Want: want,
 			NewFormatter: func() trail.Formatter { return &numbers{Matcher{Filter: filter}} },
 			Skipped:      func(*trail.BlockRef) { skipped++ },
 			Warn:         func(err error) { t.Error(err) },
@@ -69,7 +69,7 @@ func TestIndexChangesNoResult(t *testing.T) {
 		return chosen
 	}
 	for range 600 {
-		o := FilterOptions{Not: &FilterOptions{}}
+		o, ignores := Criteria{Not: &Criteria{}}, false
 		for range 1 + rnd.IntN(2) {
 			switch rnd.IntN(15) {
 			case 0:
@@ -81,9 +81,9 @@ func TestIndexChangesNoResult(t *testing.T) {
 			case 3:
 				o.Applications = some("caf\uFFFDe9", "café", "psql", "")
 			case 4:
-				o.Classes = some("read", "write", "ddl", "connect", "transaction")
+				o.Classes = trailtest.Values(ParseClass, some("read", "write", "ddl", "connect", "transaction")...)
 			case 5:
-				o.Kinds = some("statement", "connect", "disconnect", "transaction", "gap")
+				o.Kinds = trailtest.Values(ParseKind, some("statement", "connect", "disconnect", "transaction", "gap")...)
 			case 6:
 				o.Commands = some("select", "ALTER", "alter table", "DROP")
 			case 7:
@@ -91,26 +91,25 @@ func TestIndexChangesNoResult(t *testing.T) {
 			case 8:
 				o.Failed = true
 			case 9:
-				o.Grep = some("total", "(?i)TOTAL . 2", "rare", "id = .1", "exist$", "^SELECT", "disc[a]rded", "k.?ufer", "(orders|rename) W?", "not|parts'$",
-					"(?i)ſELECT", "after\n", "(se)?LECT", "(rare ){1,2}text", "x{0}rare", "1")
-				o.IgnoreCase = rnd.IntN(2) == 0
+				o.Grep = trailtest.Values(regexp.Compile, some("total", "(?i)TOTAL . 2", "rare", "id = .1", "exist$", "^SELECT", "disc[a]rded", "k.?ufer", "(orders|rename) W?", "not|parts'$",
+					"(?i)ſELECT", "after\n", "(se)?LECT", "(rare ){1,2}text", "x{0}rare", "1")...)
+				ignores = rnd.IntN(2) == 0
 			case 10:
-				o.SQLStates = some("42501", "42", "4", "22", "23505", "00000")
-				o.SQLStates = slices.DeleteFunc(o.SQLStates, func(s string) bool { return s == "4" })
+				o.SQLStates = trailtest.Values(ParseSQLState, some("42501", "42", "22", "23505", "00000")...)
 			case 11:
-				o.Not.Users, o.Not.Classes = some("alice", "bob", "carol", ""), some("read", "connect")
+				o.Not.Users, o.Not.Classes = some("alice", "bob", "carol", ""), trailtest.Values(ParseClass, some("read", "connect")...)
 			case 12:
-				o.Not.Objects, o.Not.Kinds = some("orders", "*.*", "x*"), some("statement", "connect")
+				o.Not.Objects, o.Not.Kinds = some("orders", "*.*", "x*"), trailtest.Values(ParseKind, some("statement", "connect")...)
 			case 13:
-				o.Not.Grep, o.Not.SQLStates = some("total", "SELECT", "rare"), some("42501", "23")
+				o.Not.Grep, o.Not.SQLStates = patterns(some("total", "SELECT", "rare")...), trailtest.Values(ParseSQLState, some("42501", "23")...)
 			case 14:
-				o.MinDuration = "1ms"
+				o.MinDuration = least("1ms")
 			}
 		}
-		filter, err := o.Filter(time.Now())
-		if err != nil {
-			t.Fatal(err)
+		if ignores {
+			o = ignoringCase(o)
 		}
+		filter := o.Filter()
 		without, _ := found(t, index, filter, nil)
 		with, skipped := found(t, index, filter, filter.Contents())
 		if with != without {
@@ -129,25 +128,22 @@ func TestIndexChangesNoResult(t *testing.T) {
 // TestFiltersSkipBlocks: for each filter, blocks that need not be read are not.
 func TestFiltersSkipBlocks(t *testing.T) {
 	index := openIndexed(t)
-	for want, all := range map[int][]FilterOptions{
+	for want, all := range map[int][]Criteria{
 		8: {
-			{Users: []string{"eve"}}, {Classes: []string{"role"}}, {Failed: true, Users: []string{"carol"}},
-			{Kinds: []string{"note"}}, {Databases: []string{"other"}}, {Roles: []string{"nobody"}},
+			{Users: []string{"eve"}}, {Classes: []format.Class{format.ClassRole}}, {Failed: true, Users: []string{"carol"}},
+			{Kinds: []format.Kind{format.KindNote}}, {Databases: []string{"other"}}, {Roles: []string{"nobody"}},
 		},
 		7: {
 			{Users: []string{"bob"}}, {Roles: []string{"owner"}}, {AppUsers: []string{"x"}}, {Applications: []string{"psql"}},
-			{Classes: []string{"ddl"}}, {Commands: []string{"alter"}}, {Kinds: []string{"disconnect"}}, {Failed: true},
+			{Classes: []format.Class{format.ClassDDL}}, {Commands: []string{"alter"}}, {Kinds: []format.Kind{format.KindDisconnect}}, {Failed: true},
 		},
 		// one block has parameters of any text, one has texts in data parts
-		6: {{Grep: []string{"(?i)no such text"}}, {Grep: []string{"^no such.*(text|word)"}}},
-		5: {{Grep: []string{"where total"}}, {Grep: []string{"(?i)WHERE +TOTAL"}}, {Objects: []string{"public.orders"}}, {Objects: []string{"orders.total"}}},
-		0: {{}, {Users: []string{""}}, {Kinds: []string{"statement"}}, {Grep: []string{"a"}}, {Grep: []string{".*"}}, {Sessions: []string{"6b0202d9.fa1"}}},
+		6: {{Grep: patterns("(?i)no such text")}, {Grep: patterns("^no such.*(text|word)")}},
+		5: {{Grep: patterns("where total")}, {Grep: patterns("(?i)WHERE +TOTAL")}, {Objects: []string{"public.orders"}}, {Objects: []string{"orders.total"}}},
+		0: {{}, {Users: []string{""}}, {Kinds: []format.Kind{format.KindStatement}}, {Grep: patterns("a")}, {Grep: patterns(".*")}, {Sessions: sessions("6b0202d9.fa1")}},
 	} {
 		for _, o := range all {
-			filter, err := o.Filter(time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
+			filter := o.Filter()
 			if _, skipped := found(t, index, filter, filter.Contents()); skipped != want {
 				t.Errorf("%+v: %d blocks are skipped, want %d", o, skipped, want)
 			}
@@ -166,21 +162,21 @@ func TestIndexHidesNoName(t *testing.T) {
 	}
 	kept, left := 0, 0
 	for range 5_000 {
-		shape := &trailtest.Shape{Class: trail.ClassError, Command: "DROP TABLE"}
+		shape := &trailtest.Shape{Class: format.ClassError, Command: "DROP TABLE"}
 		columns := rnd.IntN(2) == 0
 		for range rnd.IntN(3) {
-			r := trailtest.Relation{Type: 1, Access: trail.Access(rnd.IntN(256)), Name: name()}
+			r := trailtest.Relation{Type: 1, Access: format.Access(rnd.IntN(256)), Name: name()}
 			for columns && len(r.Columns) < 2 {
-				r.Columns = append(r.Columns, trailtest.Column{Access: trail.Access(1 + rnd.IntN(4)), Name: one("", "id", "ß", "*", long)})
+				r.Columns = append(r.Columns, trailtest.Column{Access: format.Access(1 + rnd.IntN(4)), Name: one("", "id", "ß", "*", long)})
 			}
 			shape.Relations = append(shape.Relations, r)
 		}
 		for range rnd.IntN(2) {
-			shape.Objects = append(shape.Objects, trailtest.Object{Action: trail.ActionRename, Type: "table", Name: name(), To: one("", name())})
+			shape.Objects = append(shape.Objects, trailtest.Object{Action: format.ActionRename, Type: "table", Name: name(), To: one("", name())})
 		}
 		record := &trailtest.Record{
-			Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "x", Shape: shape,
-			Outcome: trail.OutcomeError, SQLState: "42P01", Message: "no", // a refused one may use anything
+			Kind: format.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "x", Shape: shape,
+			Outcome: format.OutcomeError, SQLState: "42P01", Message: "no", // a refused one may use anything
 		}
 		if rnd.IntN(2) == 0 {
 			record.Extra = []string{"search_path", one("hr", "public, hr", `"$user"`, "naïve")}
@@ -188,20 +184,17 @@ func TestIndexHidesNoName(t *testing.T) {
 		b := trailtest.NewBuilder(trailtest.Epoch)
 		b.Add(record)
 		var chain [32]byte
-		block := &trail.Block{File: "test", Image: b.Finish(trail.CodecNone, 1, 1, &chain)}
-		var r trail.Record
+		block := &format.Block{Source: format.Source{File: "test"}, Image: b.Finish(format.CodecNone, 1, 1, &chain)}
+		var r format.Record
 		if err := block.Load(); err != nil {
 			t.Fatal(err)
 		}
 		if err := block.Next(&r); err != nil {
 			t.Fatal(err)
 		}
-		o := FilterOptions{Objects: []string{one("", "public.", "hr.", "naïve.", `"a.b".`) +
+		o := Criteria{Objects: []string{one("", "public.", "hr.", "naïve.", `"a.b".`) +
 			one("t", "salary", "sal*", "größe", `"x.y"`, long, "*", "salary.id", "größe.ß", "t.*", "*.id", "\uFFFDfft", "none")}}
-		filter, err := o.Filter(time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		filter := o.Filter()
 		m := &Matcher{Filter: filter}
 		m.Reset()
 		keeps := m.Keep(&r)
@@ -219,14 +212,14 @@ func TestIndexHidesNoName(t *testing.T) {
 }
 
 // indexOf is the index of a block of one record, which a writer would make of it.
-func indexOf(t *testing.T, block *trail.Block, r *trail.Record) *trail.Contents {
+func indexOf(t *testing.T, block *format.Block, r *format.Record) *format.Contents {
 	t.Helper()
-	has := &trail.BlockContents{}
+	has := &format.BlockContents{}
 	has.Record(r)
 	has.Definitions(block)
 	body := []byte{1, 1, 1} // of block 1 alone
-	for list := range trail.TermsOmissions + 1 {
-		if list == trail.TermsTrigrams {
+	for list := range format.TermsOmissions + 1 {
+		if list == format.TermsTrigrams {
 			continue
 		}
 		terms := has.Terms[list]
@@ -237,7 +230,7 @@ func indexOf(t *testing.T, block *trail.Block, r *trail.Record) *trail.Contents 
 		body = binary.AppendUvarint(binary.AppendUvarint(body, uint64(list)), uint64(len(one)))
 		body = append(body, one...)
 	}
-	c, err := trail.ParseContents(body)
+	c, err := format.ParseContents(body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,68 +1,25 @@
 // Package query chooses what of a trail is read: which records, by filters; which blocks,
 // by positions; when, in the words of people; and with which keys.
+//
+// What is asked for is values of types (Criteria, Range, Position). Each has a function that reads it from a text, whose
+// error quotes the text. Where the text comes from, such as a flag, is not known here: internal/command/flags adds it.
 package query
 
 import (
-	"reflect"
 	"regexp"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/statement"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// FilterOptions choose records, in the words of the command line. All conditions must hold;
-// of a list, one value must match.
-type FilterOptions struct {
-	Since, Until string
-	Users        []string
-	Roles        []string
-	AppUsers     []string
-	Identities   []string
-	AppContexts  []string
-	Databases    []string
-	Applications []string
-	Clients      []string
-	Sessions     []string
-	Classes      []string
-	Kinds        []string
-	Commands     []string
-	Objects      []string
-	Audited      []string
-	Grep         []string
-	XIDs         []string
-	SQLStates    []string
-	Failed       bool
-	// MinDuration is the least duration; without a unit, it is in milliseconds.
-	MinDuration string
-	// IgnoreCase makes no difference between upper and lower case in Grep.
-	IgnoreCase bool
-
-	// Fingerprints are those of statement.Fingerprint, as they are shown. They and the two below
-	// are no part of the question of a proof.
-	Fingerprints []string `json:"-"`
-	// TopLevel leaves out what functions and triggers ran.
-	TopLevel bool `json:"-"`
-	// OffHours leaves out what started in working hours of Zone: see statement.OffHours.
-	OffHours bool `json:"-"`
-
-	// Not excludes what one of its lists matches; the rest of it means nothing.
-	Not *FilterOptions
-	// Zone is that of times that name none; nil is UTC.
-	Zone *time.Location
-}
-
-// Filter is the options made ready for use. It may be used by many goroutines.
+// Filter is criteria made ready for use. It does not change, and may be used by many goroutines.
 type Filter struct {
-	Since, Until int64
-	sessions     []func(*trail.Session) bool
-	shapes       []func(*trail.Shape) bool // these are asked of records without a shape, too: nil
-	names        []nameTest                // the same about names of relations and objects
-	records      []func(*trail.Record) bool
-	texts        []textTest
+	sessions []func(*format.Session) bool
+	shapes   []func(*format.Shape) bool // these are asked of records without a shape, too: nil
+	names    []nameTest                 // the same about names of relations and objects
+	records  []func(*format.Record) bool
+	texts    []textTest
 
 	// conditions are all of them, one by one; doubtful are those that some records do not say enough for.
 	conditions, doubtful []condition
@@ -85,6 +42,7 @@ func (f *Filter) add(c condition) {
 		f.records = append(f.records, c.record)
 	}
 	if c.text != nil {
+		c.at = len(f.texts)
 		f.texts = append(f.texts, c.text)
 	}
 	if c.lacks != nil {
@@ -93,143 +51,42 @@ func (f *Filter) add(c condition) {
 	f.conditions = append(f.conditions, c)
 }
 
-// clone returns options that share nothing with these.
-func (o *FilterOptions) clone() *FilterOptions {
-	c := *o
-	fields := reflect.ValueOf(&c).Elem()
-	for i := range fields.NumField() {
-		if list, ok := fields.Field(i).Addr().Interface().(*[]string); ok {
-			*list = slices.Clone(*list)
+// Filter makes a filter, on which later changes of the criteria have no effect.
+func (c *Criteria) Filter() *Filter {
+	c = c.clone()
+	f := &Filter{watched: c.renames()}
+	for i := range lists {
+		if len(lists[i].values(c)) > 0 {
+			f.add(lists[i].condition(c))
 		}
 	}
-	if o.Not != nil {
-		c.Not = o.Not.clone()
+	if c.Failed {
+		f.add(condition{record: (*format.Record).Failed, contents: SelectFailed})
 	}
-	return &c
-}
-
-// Filter checks the options, and makes a filter of them, on which later changes of the options have no effect.
-func (o *FilterOptions) Filter(now time.Time) (*Filter, error) {
-	o = o.clone()
-	f := &Filter{Since: trail.MinTime, Until: trail.MaxTime}
-	var err error
-	if o.Since != "" {
-		if f.Since, err = ParseWhenIn(o.Since, now, o.Zone); err != nil {
-			return nil, exit.Usagef("--since: %w", err)
+	if c.MinDuration != nil {
+		f.add(lastsFor(uint64(c.MinDuration.Microseconds())))
+	}
+	if c.TopLevel {
+		f.add(condition{record: func(r *format.Record) bool { return r.Depth == 0 }})
+	}
+	if c.OffHours != nil {
+		f.add(offHours(c.OffHours))
+	}
+	for i := range lists {
+		if c.Not != nil && len(lists[i].values(c.Not)) > 0 {
+			f.add(lists[i].condition(c.Not).negated())
 		}
 	}
-	if o.Until != "" {
-		if f.Until, err = ParseWhenIn(o.Until, now, o.Zone); err != nil {
-			return nil, exit.Usagef("--until: %w", err)
-		}
-	}
-	if f.Until <= f.Since {
-		return nil, exit.Usagef("--until %s is not later than --since %s", o.Until, o.Since)
-	}
-	conditions, err := o.conditions("--")
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range conditions {
-		f.add(c)
-	}
-	f.watched = o.renames()
-	grep, err := o.patterns("--grep", o.Grep)
-	if err != nil {
-		return nil, err
-	}
-	if len(grep) > 0 {
-		f.add(condition{
-			text:     func(m *Matcher, r *trail.Record) bool { return m.contains(r, grep, &m.textOK) },
-			contents: grepContents(grep), lacks: lacksText, unsure: selectCut,
-		})
-	}
-	if o.Failed {
-		f.add(condition{record: (*trail.Record).Failed, contents: SelectFailed})
-	}
-	if o.MinDuration != "" {
-		least, err := ParseDuration(o.MinDuration)
-		if err != nil {
-			return nil, exit.Usagef("--min-duration: %w", err)
-		}
-		f.add(condition{record: func(r *trail.Record) bool { return r.Has(trail.FieldDuration) && r.Duration >= least }, lacks: lacksDuration})
-	}
-	if o.TopLevel {
-		f.add(condition{record: func(r *trail.Record) bool { return r.Depth == 0 }})
-	}
-	if o.OffHours {
-		f.add(offHours(o.Zone))
-	}
-	prints, err := fingerprints("--fingerprint", o.Fingerprints)
-	if err != nil {
-		return nil, err
-	}
-	if len(prints) > 0 {
-		f.add(condition{text: func(m *Matcher, r *trail.Record) bool { return m.hasFingerprint(r, prints, &m.printOK) }})
-	}
-	if o.Not == nil {
-		return f, nil
-	}
-	return f, f.exclude(o)
-}
-
-// exclude adds the conditions of Not.
-func (f *Filter) exclude(o *FilterOptions) error {
-	conditions, err := o.Not.conditions("--not-")
-	if err != nil {
-		return err
-	}
-	for _, c := range conditions {
-		f.add(c.negated())
-	}
-	grep, err := o.patterns("--not-grep", o.Not.Grep)
-	if err != nil {
-		return err
-	}
-	if len(grep) > 0 {
-		f.add(condition{text: func(m *Matcher, r *trail.Record) bool { return !m.contains(r, grep, &m.textNot) }})
-	}
-	prints, err := fingerprints("--not-fingerprint", o.Not.Fingerprints)
-	if len(prints) > 0 {
-		f.add(condition{text: func(m *Matcher, r *trail.Record) bool { return !m.hasFingerprint(r, prints, &m.printNot) }})
-	}
-	return err
-}
-
-// fingerprints reads those of --fingerprint.
-func fingerprints(flag string, values []string) (all []uint64, err error) {
-	for _, v := range values {
-		n, err := statement.ParseFingerprint(v)
-		if err != nil {
-			return nil, exit.Usagef("%s: %w", flag, err)
-		}
-		all = append(all, n)
-	}
-	return all, nil
-}
-
-// patterns compiles regular expressions.
-func (o *FilterOptions) patterns(flag string, patterns []string) (all []*regexp.Regexp, err error) {
-	for _, pattern := range patterns {
-		re, err := regexp.Compile(pattern)
-		if err == nil && o.IgnoreCase {
-			re, err = regexp.Compile("(?i)" + pattern)
-		}
-		if err != nil {
-			return nil, exit.Usagef("%s: %w", flag, err)
-		}
-		all = append(all, re)
-	}
-	return all, nil
+	return f
 }
 
 // Contents selects the groups of blocks of a segment's index that may have matching
 // records. It is nil if the filter says nothing about what an index has.
-func (f *Filter) Contents() func(*trail.Contents) trail.Groups {
+func (f *Filter) Contents() func(*format.Contents) format.Groups {
 	if !slices.ContainsFunc(f.conditions, func(c condition) bool { return c.contents != nil }) {
 		return nil
 	}
-	return func(c *trail.Contents) trail.Groups {
+	return func(c *format.Contents) format.Groups {
 		g := c.All()
 		for i := range f.conditions {
 			if one := &f.conditions[i]; one.contents != nil {
@@ -261,16 +118,25 @@ type Matcher struct {
 	Apart bool
 
 	sessionOK, shapeOK []verdict
-	namesOK            []verdict // of the shapes, by the names of relations and objects
-	textOK, textNot    []verdict // of the texts, by --grep and by --not-grep
-	printOK, printNot  []verdict // of the texts, by --fingerprint and by --not-fingerprint
+	namesOK            []verdict   // of the shapes, by the names of relations and objects
+	textsOK            [][]verdict // of the texts, by each of the filter's tests of them
 	param              []byte
 }
 
 // Reset forgets the definitions of the block before.
 func (m *Matcher) Reset() {
-	m.sessionOK, m.shapeOK, m.namesOK, m.textOK, m.textNot = m.sessionOK[:0], m.shapeOK[:0], m.namesOK[:0], m.textOK[:0], m.textNot[:0]
-	m.printOK, m.printNot = m.printOK[:0], m.printNot[:0]
+	m.sessionOK, m.shapeOK, m.namesOK = m.sessionOK[:0], m.shapeOK[:0], m.namesOK[:0]
+	for i := range m.textsOK {
+		m.textsOK[i] = m.textsOK[i][:0]
+	}
+}
+
+// kept are the verdicts about texts of one of the filter's tests.
+func (m *Matcher) kept(test int) *[]verdict {
+	for len(m.textsOK) <= test {
+		m.textsOK = append(m.textsOK, nil)
+	}
+	return &m.textsOK[test]
 }
 
 // judged returns the verdict at an index, which is judged the first time.
@@ -307,14 +173,14 @@ func all[T any](tests []func(T) bool, v T) bool {
 }
 
 // Keep says whether a record is chosen.
-func (m *Matcher) Keep(r *trail.Record) bool {
+func (m *Matcher) Keep(r *format.Record) bool {
 	return m.guess(r) && m.hasNames(r) && m.hasTexts(r)
 }
 
 // Hides says why a record may be one that is asked for although it is not chosen: it does not say enough for some of
 // the conditions, and fulfills all others. The words follow "it"; empty for all other records.
-func (m *Matcher) Hides(r *trail.Record) (why string) {
-	if r.Kind != trail.KindStatement && r.Kind != trail.KindStart {
+func (m *Matcher) Hides(r *format.Record) (why string) {
+	if r.Kind != format.KindStatement && r.Kind != format.KindStart {
 		return ""
 	}
 	if !slices.ContainsFunc(m.doubtful, func(c condition) bool { return c.lacks(r) != "" }) {
@@ -340,9 +206,9 @@ func (m *Matcher) Hides(r *trail.Record) (why string) {
 }
 
 // hasTexts says whether text, message, parameters and fingerprint are as asked for.
-func (m *Matcher) hasTexts(r *trail.Record) bool {
-	for _, test := range m.texts {
-		if !test(m, r) {
+func (m *Matcher) hasTexts(r *format.Record) bool {
+	for i, test := range m.texts {
+		if !test(m, r, m.kept(i)) {
 			return false
 		}
 	}
@@ -350,7 +216,7 @@ func (m *Matcher) hasTexts(r *trail.Record) bool {
 }
 
 // hasFingerprint says whether a record has one of the fingerprints.
-func (m *Matcher) hasFingerprint(r *trail.Record, wanted []uint64, texts *[]verdict) bool {
+func (m *Matcher) hasFingerprint(r *format.Record, wanted []uint64, texts *[]verdict) bool {
 	judge := func() bool {
 		n, ok := statement.Fingerprint(r, &m.param)
 		return ok && slices.Contains(wanted, n)
@@ -362,7 +228,7 @@ func (m *Matcher) hasFingerprint(r *trail.Record, wanted []uint64, texts *[]verd
 }
 
 // hasNames says whether the relations and objects that the record has are as asked for.
-func (m *Matcher) hasNames(r *trail.Record) bool {
+func (m *Matcher) hasNames(r *format.Record) bool {
 	if len(m.names) == 0 {
 		return true
 	}
@@ -379,23 +245,23 @@ func (m *Matcher) hasNames(r *trail.Record) bool {
 }
 
 // allNames says whether names are as asked for, if those without a schema were looked for in a path.
-func (f *Filter) allNames(s *trail.Shape, path []string) bool {
+func (f *Filter) allNames(s *format.Shape, path []string) bool {
 	return !slices.ContainsFunc(f.names, func(test nameTest) bool { return !test(s, path) })
 }
 
 // Guess is what of Keep does not look at text, message and parameters, and relations and objects
 // that are in data parts.
-func (m *Matcher) Guess(r *trail.Record) bool {
+func (m *Matcher) Guess(r *format.Record) bool {
 	return m.guess(r) && (m.hasNames(r) || r.GoesOn())
 }
 
-func (m *Matcher) guess(r *trail.Record) bool { return m.guessRest(r) && m.guessShape(r) }
+func (m *Matcher) guess(r *format.Record) bool { return m.guessRest(r) && m.guessShape(r) }
 
-func (m *Matcher) guessShape(r *trail.Record) bool {
+func (m *Matcher) guessShape(r *format.Record) bool {
 	return len(m.shapes) == 0 || once(&m.shapeOK, r.ShapeIndex, func() bool { return all(m.shapes, r.Shape) })
 }
 
-func (m *Matcher) guessRest(r *trail.Record) bool {
+func (m *Matcher) guessRest(r *format.Record) bool {
 	for _, test := range m.records {
 		if !test(r) {
 			return false
@@ -405,9 +271,9 @@ func (m *Matcher) guessRest(r *trail.Record) bool {
 }
 
 // Want is what of Keep can be said of a session or a shape alone.
-func (f *Filter) Want() (w trail.Want) {
+func (f *Filter) Want() (w format.Want) {
 	if len(f.sessions) > 0 {
-		w.Session = func(s *trail.Session) bool {
+		w.Session = func(s *format.Session) bool {
 			return !slices.ContainsFunc(f.conditions, func(c condition) bool {
 				return c.session != nil && !c.session(s) && (c.maybe == nil || !c.maybe(s))
 			})
@@ -417,13 +283,13 @@ func (f *Filter) Want() (w trail.Want) {
 		w.Always = f.renaming
 	}
 	if len(f.shapes)+len(f.names) > 0 {
-		w.Shape = func(s *trail.Shape) bool { return all(f.shapes, s) && (hasBareNames(s) || f.allNames(s, nil)) }
+		w.Shape = func(s *format.Shape) bool { return all(f.shapes, s) && (hasBareNames(s) || f.allNames(s, nil)) }
 	}
 	return w
 }
 
 // contains says whether text, message or one of the parameters matches one of the patterns.
-func (m *Matcher) contains(r *trail.Record, patterns []*regexp.Regexp, texts *[]verdict) bool {
+func (m *Matcher) contains(r *format.Record, patterns []*regexp.Regexp, texts *[]verdict) bool {
 	text := func() bool { return matches(patterns, r.Text) }
 	if r.Text != nil && r.TextIndex >= 0 && once(texts, r.TextIndex, text) || r.TextIndex < 0 && text() {
 		return true
@@ -437,21 +303,18 @@ func matches(patterns []*regexp.Regexp, s []byte) bool {
 }
 
 // paramMatches looks at parameters as they are shown, each by itself.
-func (m *Matcher) paramMatches(r *trail.Record, patterns []*regexp.Regexp) bool {
+func (m *Matcher) paramMatches(r *format.Record, patterns []*regexp.Regexp) bool {
 	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
 		return false
 	}
 	found := false
-	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
-		if null || p.Repr == trail.ReprNone {
+	r.Params(func(p format.ParamType, value []byte, null bool) bool {
+		if null || p.Repr == format.ReprNone {
 			return true
 		}
-		m.param = trail.AppendParam(m.param[:0], p.Repr, value)
+		m.param = format.AppendParam(m.param[:0], p.Repr, value)
 		found = matches(patterns, m.param)
 		return !found
 	})
 	return found
 }
-
-// ListValue is a value as flags read it whose values have commas between them.
-func ListValue(s string) string { return strings.ReplaceAll(s, ",", `\,`) }

@@ -6,26 +6,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 func TestARollbackIsNoFailure(t *testing.T) {
-	filter, err := (&FilterOptions{Failed: true}).Filter(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	filter := (&Criteria{Failed: true}).Filter()
 	m := &Matcher{Filter: filter}
 	for name, c := range map[string]struct {
-		record trail.Record
+		record format.Record
 		failed bool
 	}{
-		"transaction rolled back":      {trail.Record{Kind: trail.KindTransaction, Outcome: trail.OutcomeError}, false},
-		"transaction that failed":      {trail.Record{Kind: trail.KindTransaction, Outcome: trail.OutcomeError, SQLState: []byte("23505")}, true},
-		"statement that failed":        {trail.Record{Kind: trail.KindStatement, Outcome: trail.OutcomeError}, true},
-		"statement that was cut short": {trail.Record{Kind: trail.KindStatement, Outcome: trail.OutcomeInterrupted}, true},
-		"statement ROLLBACK":           {trail.Record{Kind: trail.KindStatement}, false},
-		"refused client":               {trail.Record{Kind: trail.KindAuthFailed}, true},
+		"transaction rolled back":      {format.Record{Kind: format.KindTransaction, Outcome: format.OutcomeError}, false},
+		"transaction that failed":      {format.Record{Kind: format.KindTransaction, Outcome: format.OutcomeError, SQLState: []byte("23505")}, true},
+		"statement that failed":        {format.Record{Kind: format.KindStatement, Outcome: format.OutcomeError}, true},
+		"statement that was cut short": {format.Record{Kind: format.KindStatement, Outcome: format.OutcomeInterrupted}, true},
+		"statement ROLLBACK":           {format.Record{Kind: format.KindStatement}, false},
+		"refused client":               {format.Record{Kind: format.KindAuthFailed}, true},
 	} {
 		if got := m.Keep(&c.record); got != c.failed {
 			t.Errorf("%s: %v", name, got)
@@ -34,22 +31,14 @@ func TestARollbackIsNoFailure(t *testing.T) {
 }
 
 func TestXIDChoosesATransaction(t *testing.T) {
-	filter, err := (&FilterOptions{XIDs: []string{"742", "743", "12884902632"}}).Filter(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	filter := (&Criteria{XIDs: []uint64{742, 743, 12884902632}}).Filter()
 	m := &Matcher{Filter: filter}
 	for xid, want := range map[uint64]bool{
 		0: false, 741: false, 742: true, 743: true,
 		3<<32 | 742: true, 3<<32 | 744: true, 2<<32 | 744: false, 744: false,
 	} {
-		if m.Keep(&trail.Record{Kind: trail.KindStatement, XID: xid}) != want {
+		if m.Keep(&format.Record{Kind: format.KindStatement, XID: xid}) != want {
 			t.Errorf("xid %d", xid)
-		}
-	}
-	for _, bad := range []string{"", "0", "-1", "x", "18446744073709551616"} {
-		if _, err := (&FilterOptions{XIDs: []string{bad}}).Filter(time.Now()); err == nil {
-			t.Errorf("%q is taken for an id", bad)
 		}
 	}
 }
@@ -88,13 +77,13 @@ func TestObjectsAreFoundWithAndWithoutTheirSchema(t *testing.T) {
 		{"int4)", "f(pg_catalog.int4)", false},
 	} {
 		patterns := objectPatterns([]string{"nothing", c.pattern})
-		byRelation := usesObject(&trail.Shape{Relations: []trail.Relation{{Name: []byte(c.name)}}}, patterns, nil)
-		byCall := usesObject(&trail.Shape{Objects: []trail.Object{{Name: []byte(c.name + "(pg_catalog.int4)")}}}, patterns, nil)
+		byRelation := usesObject(&format.Shape{Relations: []format.Relation{{Name: []byte(c.name)}}}, patterns, nil)
+		byCall := usesObject(&format.Shape{Objects: []format.Object{{Name: []byte(c.name + "(pg_catalog.int4)")}}}, patterns, nil)
 		if !strings.Contains(c.name, "(") && byCall != c.want {
 			t.Errorf("%s: %s with arguments: got %v, want %v", c.pattern, c.name, byCall, c.want)
 		}
-		byObject := usesObject(&trail.Shape{Objects: []trail.Object{{Name: []byte(c.name)}}}, patterns, nil)
-		byNewName := usesObject(&trail.Shape{Objects: []trail.Object{{Name: []byte("other"), To: []byte(c.name)}}}, patterns, nil)
+		byObject := usesObject(&format.Shape{Objects: []format.Object{{Name: []byte(c.name)}}}, patterns, nil)
+		byNewName := usesObject(&format.Shape{Objects: []format.Object{{Name: []byte("other"), To: []byte(c.name)}}}, patterns, nil)
 		if byRelation != c.want || byObject != c.want || byNewName != c.want && c.pattern != "*" {
 			t.Errorf("%s: %s: got %v, %v and %v, want %v", c.pattern, c.name, byRelation, byObject, byNewName, c.want)
 		}
@@ -102,21 +91,21 @@ func TestObjectsAreFoundWithAndWithoutTheirSchema(t *testing.T) {
 }
 
 func TestColumnsAreFound(t *testing.T) {
-	column := func(names ...string) (columns []trail.Column) {
+	column := func(names ...string) (columns []format.Column) {
 		for _, n := range names {
-			columns = append(columns, trail.Column{Access: trail.AccessSelect, Name: []byte(n)})
+			columns = append(columns, format.Column{Access: format.AccessSelect, Name: []byte(n)})
 		}
 		return columns
 	}
-	known := trail.Relation{Name: []byte("hr.staff"), HasColumns: true, Columns: column("id", `"a.b"`, `"*"`)}
-	whole := trail.Relation{Name: []byte(`hr."old.staff"`), HasColumns: true, Columns: column("*")}
-	part := trail.Relation{Name: []byte("hr.wide"), HasColumns: true, Columns: column("c1"), Omitted: trail.AccessSelect}
-	none := trail.Relation{Name: []byte("hr.none"), HasColumns: true}
-	old := trail.Relation{Name: []byte("hr.unknown"), Access: trail.AccessSelect}
-	emptied := trail.Relation{Name: []byte("hr.emptied"), Access: trail.AccessTruncate}
+	known := format.Relation{Name: []byte("hr.staff"), HasColumns: true, Columns: column("id", `"a.b"`, `"*"`)}
+	whole := format.Relation{Name: []byte(`hr."old.staff"`), HasColumns: true, Columns: column("*")}
+	part := format.Relation{Name: []byte("hr.wide"), HasColumns: true, Columns: column("c1"), Omitted: format.AccessSelect}
+	none := format.Relation{Name: []byte("hr.none"), HasColumns: true}
+	old := format.Relation{Name: []byte("hr.unknown"), Access: format.AccessSelect}
+	emptied := format.Relation{Name: []byte("hr.emptied"), Access: format.AccessTruncate}
 	for _, c := range []struct {
 		pattern  string
-		relation trail.Relation
+		relation format.Relation
 		want     bool
 	}{
 		{"staff.id", known, true},
@@ -141,7 +130,7 @@ func TestColumnsAreFound(t *testing.T) {
 		{"other.id", old, false},
 		{"emptied.id", emptied, false},
 	} {
-		if got := usesObject(&trail.Shape{Relations: []trail.Relation{c.relation}}, objectPatterns([]string{c.pattern}), nil); got != c.want {
+		if got := usesObject(&format.Shape{Relations: []format.Relation{c.relation}}, objectPatterns([]string{c.pattern}), nil); got != c.want {
 			t.Errorf("%s: %s: got %v", c.pattern, c.relation.Name, got)
 		}
 	}
@@ -152,10 +141,10 @@ func TestNamesWithoutSchemaAreLookedForInThePath(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
-	named := func(access trail.Access, name string) *trailtest.Shape {
-		return &trailtest.Shape{Class: trail.ClassError, Relations: []trailtest.Relation{{Access: access, Name: name}}}
+	named := func(access format.Access, name string) *trailtest.Shape {
+		return &trailtest.Shape{Class: format.ClassError, Relations: []trailtest.Relation{{Access: access, Name: name}}}
 	}
-	bare := named(trail.AccessSelect|trail.AccessWritten, "salary")
+	bare := named(format.AccessSelect|format.AccessWritten, "salary")
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	for i, one := range []struct {
 		text  string
@@ -167,11 +156,11 @@ func TestNamesWithoutSchemaAreLookedForInThePath(t *testing.T) {
 		{"public", bare, []string{"other", "x", "search_path", "public"}},
 		{"empty", bare, []string{"search_path", ""}},
 		{"user", bare, []string{"search_path", `"$user", public`}},
-		{"dropped", named(trail.AccessWritten, "salary"), []string{"search_path", "hr"}},
-		{"qualified", named(trail.AccessSelect|trail.AccessWritten, "hr.salary"), []string{"search_path", "public"}},
-		{"used", named(trail.AccessSelect, "salary"), []string{"search_path", "hr"}},
+		{"dropped", named(format.AccessWritten, "salary"), []string{"search_path", "hr"}},
+		{"qualified", named(format.AccessSelect|format.AccessWritten, "hr.salary"), []string{"search_path", "public"}},
+		{"used", named(format.AccessSelect, "salary"), []string{"search_path", "hr"}},
 	} {
-		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Seq: uint64(i + 1), Time: trailtest.Epoch + int64(i), Shape: one.shape, Text: one.text, Extra: one.extra})
+		b.Add(&trailtest.Record{Kind: format.KindStatement, Session: session, Seq: uint64(i + 1), Time: trailtest.Epoch + int64(i), Shape: one.shape, Text: one.text, Extra: one.extra})
 	}
 	s.Write(t, b)
 	for _, c := range []struct {
@@ -210,17 +199,17 @@ func TestAnySchemaIsMore(t *testing.T) {
 	found := 0
 	for range 200000 {
 		patterns := objectPatterns([]string{word("ab*..", 7)})
-		relation := trail.Relation{Access: trail.AccessWritten | trail.AccessSelect, Name: []byte(word("ab", 3))}
+		relation := format.Relation{Access: format.AccessWritten | format.AccessSelect, Name: []byte(word("ab", 3))}
 		path := []string{word("ab", 3)}
-		some := usesObject(&trail.Shape{Relations: []trail.Relation{relation}}, patterns, path)
+		some := usesObject(&format.Shape{Relations: []format.Relation{relation}}, patterns, path)
 		if some {
 			found++
 		}
 		// of a relation whose columns are not known, an index has a name alone, and one with any column
-		byName, byColumn := relation, trail.Relation{Name: relation.Name, HasColumns: true, Omitted: trail.AccessSelect}
+		byName, byColumn := relation, format.Relation{Name: relation.Name, HasColumns: true, Omitted: format.AccessSelect}
 		byName.HasColumns = true
-		any := usesObject(&trail.Shape{Relations: []trail.Relation{byName}}, patterns, nil) ||
-			usesObject(&trail.Shape{Relations: []trail.Relation{byColumn}}, patterns, nil)
+		any := usesObject(&format.Shape{Relations: []format.Relation{byName}}, patterns, nil) ||
+			usesObject(&format.Shape{Relations: []format.Relation{byColumn}}, patterns, nil)
 		if some && !any {
 			t.Fatalf("%v: %s in %v", patterns[0].whole, relation.Name, path)
 		}
@@ -231,37 +220,34 @@ func TestAnySchemaIsMore(t *testing.T) {
 }
 
 // kept is which of some records a filter keeps, by their texts.
-func kept(t *testing.T, o FilterOptions) string {
+func kept(t *testing.T, o Criteria) string {
 	t.Helper()
-	filter, err := o.Filter(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	filter := o.Filter()
 	session := func(pid uint32, user string) *trailtest.Session {
-		return trailtest.NewSession(trailtest.Epoch, pid, trailtest.Fact{Key: trail.KeyUser, Value: user})
+		return trailtest.NewSession(trailtest.Epoch, pid, trailtest.Fact{Key: format.KeyUser, Value: user})
 	}
 	alice, bob, nobody := session(1, "alice"), session(2, "bob"), trailtest.NewSession(trailtest.Epoch, 3)
-	read := &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Params: []trail.ParamType{{OID: 25, Repr: trail.ReprText}}}
-	ddl := &trailtest.Shape{Class: trail.ClassDDL, Command: "DROP TABLE"}
+	read := &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", Params: []format.ParamType{{OID: 25, Repr: format.ReprText}}}
+	ddl := &trailtest.Shape{Class: format.ClassDDL, Command: "DROP TABLE"}
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	for _, r := range []*trailtest.Record{
-		{Kind: trail.KindStatement, Session: alice, Text: "a", Shape: read, Values: []byte("\x06Straß"), Duration: 249_999},
-		{Kind: trail.KindStatement, Session: bob, Text: "b", Shape: ddl, Duration: 250_000, Outcome: trail.OutcomeError, SQLState: "42501", Message: "Zugriff verweigert"},
-		{Kind: trail.KindStatement, Session: alice, Text: "c", Outcome: trail.OutcomeError, SQLState: "23505", Message: "doppelter Schlüssel"},
-		{Kind: trail.KindNote, Session: nobody, Text: "d"},
+		{Kind: format.KindStatement, Session: alice, Text: "a", Shape: read, Values: []byte("\x06Straß"), Duration: 249_999},
+		{Kind: format.KindStatement, Session: bob, Text: "b", Shape: ddl, Duration: 250_000, Outcome: format.OutcomeError, SQLState: "42501", Message: "Zugriff verweigert"},
+		{Kind: format.KindStatement, Session: alice, Text: "c", Outcome: format.OutcomeError, SQLState: "23505", Message: "doppelter Schlüssel"},
+		{Kind: format.KindNote, Session: nobody, Text: "d"},
 	} {
 		r.Time = trailtest.Epoch
 		b.Add(r)
 	}
 	var chain [32]byte
-	block := trail.Block{Image: b.Finish(trail.CodecNone, 1, 1, &chain)}
+	block := format.Block{Image: b.Finish(format.CodecNone, 1, 1, &chain)}
 	if err := block.Load(); err != nil {
 		t.Fatal(err)
 	}
 	m := Matcher{Filter: filter}
 	m.Reset()
 	out := ""
-	var r trail.Record
+	var r format.Record
 	for block.Next(&r) == nil {
 		if m.Keep(&r) {
 			out += string(r.Text)
@@ -272,41 +258,32 @@ func kept(t *testing.T, o FilterOptions) string {
 
 func TestFiltersKeep(t *testing.T) {
 	for _, c := range []struct {
-		o    FilterOptions
+		o    Criteria
 		want string
 	}{
-		{FilterOptions{}, "abcd"},
-		{FilterOptions{MinDuration: "250ms"}, "b"},
-		{FilterOptions{MinDuration: "0.249999s"}, "ab"},
-		{FilterOptions{MinDuration: "250"}, "b"},
-		{FilterOptions{SQLStates: []string{"42501"}}, "b"},
-		{FilterOptions{SQLStates: []string{"23", "42501"}}, "bc"},
-		{FilterOptions{SQLStates: []string{"00"}}, ""},
-		{FilterOptions{Not: &FilterOptions{SQLStates: []string{"42"}}}, "acd"},
-		{FilterOptions{Not: &FilterOptions{Users: []string{"alice"}}}, "bd"},
-		{FilterOptions{Not: &FilterOptions{Users: []string{""}}}, "abc"},
-		{FilterOptions{Not: &FilterOptions{Users: []string{"alice"}, Classes: []string{"ddl"}}}, "d"},
-		{FilterOptions{Classes: []string{"read", "ddl"}, Not: &FilterOptions{Users: []string{"bob"}}}, "a"},
-		{FilterOptions{Not: &FilterOptions{Kinds: []string{"note"}}}, "abc"},
-		{FilterOptions{Not: &FilterOptions{Commands: []string{"drop"}, Grep: []string{"c"}}}, "ad"},
-		{FilterOptions{Not: &FilterOptions{Commands: []string{" drop \t table"}, Grep: []string{"c"}}}, "ad"},
-		{FilterOptions{Grep: []string{"zugriff"}}, ""},
-		{FilterOptions{Grep: []string{"zugriff"}, IgnoreCase: true}, "b"},
-		{FilterOptions{Grep: []string{"SCHLÜSSEL|strAẞ"}, IgnoreCase: true}, "ac"},
-		{FilterOptions{Not: &FilterOptions{Grep: []string{"SCHLÜSSEL"}}, IgnoreCase: true}, "abd"},
-		{FilterOptions{Grep: []string{"^[a-c]$"}, Not: &FilterOptions{Grep: []string{"verweigert", "Stra"}}}, "c"},
+		{Criteria{}, "abcd"},
+		{Criteria{MinDuration: least("250ms")}, "b"},
+		{Criteria{MinDuration: least("0.249999s")}, "ab"},
+		{Criteria{MinDuration: least("250")}, "b"},
+		{Criteria{SQLStates: []SQLState{"42501"}}, "b"},
+		{Criteria{SQLStates: []SQLState{"23", "42501"}}, "bc"},
+		{Criteria{SQLStates: []SQLState{"00"}}, ""},
+		{Criteria{Not: &Criteria{SQLStates: []SQLState{"42"}}}, "acd"},
+		{Criteria{Not: &Criteria{Users: []string{"alice"}}}, "bd"},
+		{Criteria{Not: &Criteria{Users: []string{""}}}, "abc"},
+		{Criteria{Not: &Criteria{Users: []string{"alice"}, Classes: []format.Class{format.ClassDDL}}}, "d"},
+		{Criteria{Classes: []format.Class{format.ClassRead, format.ClassDDL}, Not: &Criteria{Users: []string{"bob"}}}, "a"},
+		{Criteria{Not: &Criteria{Kinds: []format.Kind{format.KindNote}}}, "abc"},
+		{Criteria{Not: &Criteria{Commands: []string{"drop"}, Grep: patterns("c")}}, "ad"},
+		{Criteria{Not: &Criteria{Commands: []string{" drop \t table"}, Grep: patterns("c")}}, "ad"},
+		{Criteria{Grep: patterns("zugriff")}, ""},
+		{ignoringCase(Criteria{Grep: patterns("zugriff")}), "b"},
+		{ignoringCase(Criteria{Grep: patterns("SCHLÜSSEL|strAẞ")}), "ac"},
+		{ignoringCase(Criteria{Not: &Criteria{Grep: patterns("SCHLÜSSEL")}}), "abd"},
+		{Criteria{Grep: patterns("^[a-c]$"), Not: &Criteria{Grep: patterns("verweigert", "Stra")}}, "c"},
 	} {
 		if got := kept(t, c.o); got != c.want {
 			t.Errorf("%+v, not %+v: kept %q, want %q", c.o, c.o.Not, got, c.want)
-		}
-	}
-	for _, bad := range []FilterOptions{
-		{MinDuration: "fast"}, {MinDuration: "-5ms"}, {MinDuration: "" + " "}, {SQLStates: []string{"4250"}}, {SQLStates: []string{"42 01"}}, {SQLStates: []string{""}},
-		{Not: &FilterOptions{Classes: []string{"reed"}}}, {Not: &FilterOptions{Grep: []string{"("}}}, {Grep: []string{"a)(b"}, IgnoreCase: true},
-		{Not: &FilterOptions{Clients: []string{"nowhere"}}}, {Not: &FilterOptions{Sessions: []string{"x"}}},
-	} {
-		if _, err := bad.Filter(time.Now()); err == nil {
-			t.Errorf("%+v, not %+v: is accepted", bad, bad.Not)
 		}
 	}
 }
@@ -339,15 +316,12 @@ func TestManyPartsHaveFewSpellings(t *testing.T) {
 	if all := spellings(name); len(all) > 50 {
 		t.Errorf("%d spellings", len(all))
 	}
-	o := &FilterOptions{Objects: []string{name}}
-	filter, err := o.Filter(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := &Criteria{Objects: []string{name}}
+	filter := o.Filter()
 	for _, found := range []string{name, strings.Repeat("a.", 199) + `"a"."staff"`} {
-		shape := &trail.Shape{Relations: []trail.Relation{{Name: []byte(found)}}}
+		shape := &format.Shape{Relations: []format.Relation{{Name: []byte(found)}}}
 		m := Matcher{Filter: filter}
-		if !m.Keep(&trail.Record{Kind: trail.KindStatement, Session: &trail.Session{}, Shape: shape, SessionIndex: -1, ShapeIndex: -1}) {
+		if !m.Keep(&format.Record{Kind: format.KindStatement, Session: &format.Session{}, Shape: shape, SessionIndex: -1, ShapeIndex: -1}) {
 			t.Errorf("%s is not found", found)
 		}
 	}

@@ -1,4 +1,4 @@
-// What --grep says about blocks: strings that a match must contain.
+// What patterns say about blocks: strings that a match must contain.
 
 package query
 
@@ -7,21 +7,21 @@ import (
 	"regexp/syntax"
 	"unicode"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // grepContents selects the groups of an index in which one of the patterns may match a
 // text, a message, or a parameter.
-func grepContents(patterns []*regexp.Regexp) func(*trail.Contents) trail.Groups {
+func grepContents(patterns []*regexp.Regexp) func(*format.Contents) format.Groups {
 	var all []*syntax.Regexp
 	for _, p := range patterns {
 		re, err := syntax.Parse(p.String(), syntax.Perl)
 		if err != nil {
-			return func(c *trail.Contents) trail.Groups { return c.All() }
+			return func(c *format.Contents) format.Groups { return c.All() }
 		}
 		all = append(all, re.Simplify())
 	}
-	return func(c *trail.Contents) trail.Groups {
+	return func(c *format.Contents) format.Groups {
 		g := mayMatch(c, all[0], c.SelectText)
 		for i, re := range all {
 			if i > 0 {
@@ -35,7 +35,7 @@ func grepContents(patterns []*regexp.Regexp) func(*trail.Contents) trail.Groups 
 
 // mayMatch selects the groups in which a single string may match an expression; contains
 // selects those in which one may contain a literal string.
-func mayMatch(c *trail.Contents, re *syntax.Regexp, contains func(string) trail.Groups) trail.Groups {
+func mayMatch(c *format.Contents, re *syntax.Regexp, contains func(string) format.Groups) format.Groups {
 	switch re.Op {
 	case syntax.OpLiteral:
 		g := c.All()

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -27,33 +28,33 @@ const (
 // goroutines.
 type Hidden struct {
 	mu      sync.Mutex
-	seen    map[trail.RecordID]bool
-	first   trail.RecordID
+	seen    map[format.RecordID]bool
+	first   format.RecordID
 	why     string
 	started map[statementID]start // of which only start records are known, so far
-	renamed map[trail.RecordID][]Renamed
+	renamed map[format.RecordID][]Renamed
 }
 
 // statementID identifies a statement of a session.
 type statementID struct {
-	session      trail.SessionID
+	session      format.SessionID
 	number, part uint64
 }
 
-func statementOf(r *trail.Record) statementID {
+func statementOf(r *format.Record) statementID {
 	return statementID{r.Session.ID(), r.Statement, r.Substatement}
 }
 
 // start is what is kept of a start record.
 type start struct {
-	id      trail.RecordID
+	id      format.RecordID
 	time    int64
 	command string // empty: not known
 	why     string
 }
 
 // Note looks at a record, whether the filter has chosen it or not. It may be told of a record more than once.
-func (h *Hidden) Note(m *Matcher, r *trail.Record) {
+func (h *Hidden) Note(m *Matcher, r *format.Record) {
 	h.rename(r, slices.Collect(m.Renames(r)))
 	why := m.Hides(r)
 	if why == "" || why == Untimed { // of statements that are running, which start records are about
@@ -63,14 +64,14 @@ func (h *Hidden) Note(m *Matcher, r *trail.Record) {
 }
 
 // NoteUnfinished notes a record of a statement that had not ended, and of which names are not known.
-func (h *Hidden) NoteUnfinished(r *trail.Record) { h.note(r, Unnamed) }
+func (h *Hidden) NoteUnfinished(r *format.Record) { h.note(r, Unnamed) }
 
-func (h *Hidden) note(r *trail.Record, why string) {
-	id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
+func (h *Hidden) note(r *format.Record, why string) {
+	id := format.RecordID{Session: r.Session.ID(), Seq: r.Seq}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case r.Kind != trail.KindStart:
+	case r.Kind != format.KindStart:
 		h.add(id, why)
 	case len(h.started) < mostHidden:
 		if h.started == nil {
@@ -85,21 +86,21 @@ func (h *Hidden) note(r *trail.Record, why string) {
 }
 
 // NoteRenames notes only what a record has renamed, also by a change of a catalog.
-func (h *Hidden) NoteRenames(f *Filter, r *trail.Record) {
+func (h *Hidden) NoteRenames(f *Filter, r *format.Record) {
 	h.rename(r, f.AllRenames(r))
 }
 
-func (h *Hidden) rename(r *trail.Record, renamed []Renamed) {
+func (h *Hidden) rename(r *format.Record, renamed []Renamed) {
 	if renamed == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.renamed == nil {
-		h.renamed = map[trail.RecordID][]Renamed{}
+		h.renamed = map[format.RecordID][]Renamed{}
 	}
 	if len(h.renamed) < mostHidden {
-		h.renamed[trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}] = renamed
+		h.renamed[format.RecordID{Session: r.Session.ID(), Seq: r.Seq}] = renamed
 	}
 }
 
@@ -107,19 +108,19 @@ func (h *Hidden) rename(r *trail.Record, renamed []Renamed) {
 func (h *Hidden) Renames() (all []Renamed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, id := range slices.SortedFunc(maps.Keys(h.renamed), trail.RecordID.Compare) {
+	for _, id := range slices.SortedFunc(maps.Keys(h.renamed), format.RecordID.Compare) {
 		all = append(all, h.renamed[id]...)
 	}
 	slices.SortStableFunc(all, func(a, b Renamed) int { return cmp.Compare(a.Time, b.Time) })
 	return all
 }
 
-func (h *Hidden) add(id trail.RecordID, why string) {
+func (h *Hidden) add(id format.RecordID, why string) {
 	if len(h.seen) == mostHidden {
 		return
 	}
 	if h.seen == nil {
-		h.seen = map[trail.RecordID]bool{}
+		h.seen = map[format.RecordID]bool{}
 	}
 	if len(h.seen) == 0 || id.Compare(h.first) < 0 {
 		h.first, h.why = id, why
@@ -150,24 +151,24 @@ func (h *Hidden) Settle(ctx context.Context, index *trail.Index) {
 
 // settle does this for start records that follow each other closely: those of their statements have the same times.
 func (h *Hidden) settle(ctx context.Context, index *trail.Index, starts []start) {
-	sessions, commands := map[trail.SessionID]bool{}, map[string]bool{}
+	sessions, commands := map[format.SessionID]bool{}, map[string]bool{}
 	for _, one := range starts {
 		sessions[one.id.Session], commands[one.command] = true, true
 	}
 	options := trail.ScanOptions{
 		Since: starts[0].time, Until: starts[len(starts)-1].time + 1, Raw: true,
-		Want: trail.Want{Session: func(s *trail.Session) bool { return sessions[s.ID()] }},
+		Want: format.Want{Session: func(s *format.Session) bool { return sessions[s.ID()] }},
 		Warn: func(error) {}, // of which the reader of the trail has told
 	}
 	if !commands[""] {
-		options.Contents = func(c *trail.Contents) trail.Groups {
-			return c.Select(trail.TermsCommands, func(v []byte) bool { return commands[string(v)] })
+		options.Contents = func(c *format.Contents) format.Groups {
+			return c.Select(format.TermsCommands, func(v []byte) bool { return commands[string(v)] })
 		}
 	}
 	scan := index.Scan(ctx, options)
 	defer scan.Close()
 	for r := scan.Reader(); r.Next(); {
-		if r.Record.Kind == trail.KindStatement {
+		if r.Record.Kind == format.KindStatement {
 			delete(h.started, statementOf(&r.Record))
 		}
 	}
@@ -193,12 +194,11 @@ func (h *Hidden) Errs() (all []error) {
 // IsIncomplete says of something that is told of a trail that the answer may lack something because of it, although
 // nothing is wrong with the trail.
 func IsIncomplete(err error) bool {
-	var incomplete *trail.IncompleteError
 	var omitted *OmittedError
 	var renamed *RenamedError
 	var name *NameError
 	var leftOut *LeftOutError
-	return errors.As(err, &leftOut) || errors.As(err, &incomplete) || errors.As(err, &omitted) || errors.As(err, &renamed) || errors.As(err, &name)
+	return errors.As(err, &leftOut) || isIncomplete(err) || errors.As(err, &omitted) || errors.As(err, &renamed) || errors.As(err, &name)
 }
 
 // LeftOutError says that an answer may lack records, because a setting has left out what is asked for.
@@ -235,7 +235,7 @@ func (e *RenamedError) Error() string {
 // and objects, parameters, or parts of texts, or have no certain user.
 type OmittedError struct {
 	Count int // 0: it is not known how many
-	First trail.RecordID
+	First format.RecordID
 	Why   string // in words that follow "it"
 }
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -26,18 +26,15 @@ func str(s string) string { return string(binary.AppendUvarint(nil, uint64(len(s
 func askedByObject(t *testing.T, dir string, not bool, objects ...string) (texts string, told []error) {
 	t.Helper()
 	if not {
-		return asked(t, dir, FilterOptions{Not: &FilterOptions{Objects: objects}})
+		return asked(t, dir, Criteria{Not: &Criteria{Objects: objects}})
 	}
-	return asked(t, dir, FilterOptions{Objects: objects})
+	return asked(t, dir, Criteria{Objects: objects})
 }
 
 // openFor opens a trail, and makes a filter for it.
-func openFor(t *testing.T, dir string, o FilterOptions) (*Filter, *trail.Trail) {
+func openFor(t *testing.T, dir string, o Criteria) (*Filter, *trail.Trail) {
 	t.Helper()
-	f, err := o.Filter(time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := o.Filter()
 	opened, err := trail.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -45,13 +42,13 @@ func openFor(t *testing.T, dir string, o FilterOptions) (*Filter, *trail.Trail) 
 	return f, opened
 }
 
-func asked(t *testing.T, dir string, o FilterOptions) (texts string, told []error) {
+func asked(t *testing.T, dir string, o Criteria) (texts string, told []error) {
 	t.Helper()
 	f, opened := openFor(t, dir, o)
 	index := opened.Index()
 	var out []string
-	for _, want := range []trail.Want{{}, f.Want()} {
-		s := index.Scan(context.Background(), trail.ScanOptions{Since: trail.MinTime, Until: trail.MaxTime, Parts: true, Want: want, Contents: f.Contents(), Warn: func(error) {}})
+	for _, want := range []format.Want{{}, f.Want()} {
+		s := index.Scan(context.Background(), trail.ScanOptions{Since: format.MinTime, Until: format.MaxTime, Parts: true, Want: want, Contents: f.Contents(), Warn: func(error) {}})
 		var kept []string
 		var hidden Hidden
 		m := Matcher{Filter: f}
@@ -79,8 +76,8 @@ func TestNamesBehindTheValuesAreFound(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
-	shape := &trailtest.Shape{Class: trail.ClassDDL, Relations: []trailtest.Relation{{Type: 2, Access: trail.AccessSelect, Name: "public.v"}},
-		Objects: []trailtest.Object{{Action: trail.ActionDrop, Type: "table", Name: "public.a"}}}
+	shape := &trailtest.Shape{Class: format.ClassDDL, Relations: []trailtest.Relation{{Type: 2, Access: format.AccessSelect, Name: "public.v"}},
+		Objects: []trailtest.Object{{Action: format.ActionDrop, Type: "table", Name: "public.a"}}}
 	further := string(slices.Concat(
 		furtherEntry(1, "\x01\x01", str("public.t"), "\x01", "\x01\x01", str("c")),
 		furtherEntry(2, "\x03", str("table"), str("public.b"), str("")),
@@ -89,9 +86,9 @@ func TestNamesBehindTheValuesAreFound(t *testing.T) {
 	add := func(seq uint64, text, data string, parts, said int, extra ...string) {
 		b := trailtest.NewBuilder(trailtest.Epoch + int64(seq))
 		if data != "" {
-			b.Data(session, seq, trail.PartValues, data)
+			b.Data(session, seq, format.PartValues, data)
 		}
-		r := &trailtest.Record{Kind: trail.KindStatement, Session: session, Seq: seq, Time: trailtest.Epoch + int64(seq), Shape: shape, Text: text, Parts: [3]uint64{0, uint64(parts), 0}}
+		r := &trailtest.Record{Kind: format.KindStatement, Session: session, Seq: seq, Time: trailtest.Epoch + int64(seq), Shape: shape, Text: text, Parts: [3]uint64{0, uint64(parts), 0}}
 		if said > 0 {
 			extra = append(extra, "further_bytes", fmt.Sprint(said))
 		}
@@ -133,34 +130,34 @@ func TestNamesBehindTheValuesAreFound(t *testing.T) {
 // Statements that had not ended when their records were made may have used what is asked for. Of those that a server
 // was running, this is so until there is a record of their end, which no filter need choose.
 func TestUnfinishedStatementsAreTold(t *testing.T) {
-	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
-	copies := func(kind trail.Kind, outcome trail.Outcome, relations ...string) *trailtest.Record {
-		r := &trailtest.Record{Kind: kind, Session: alice, Statement: 1, Outcome: outcome, Text: "COPY", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "COPY"}}
+	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: "alice"})
+	copies := func(kind format.Kind, outcome format.Outcome, relations ...string) *trailtest.Record {
+		r := &trailtest.Record{Kind: kind, Session: alice, Statement: 1, Outcome: outcome, Text: "COPY", Shape: &trailtest.Shape{Class: format.ClassRead, Command: "COPY"}}
 		for _, name := range relations {
-			r.Shape.Relations = append(r.Shape.Relations, trailtest.Relation{Type: trail.RelationTypeTable, Access: trail.AccessSelect, Name: name})
+			r.Shape.Relations = append(r.Shape.Relations, trailtest.Relation{Type: format.RelationTypeTable, Access: format.AccessSelect, Name: name})
 		}
 		return r
 	}
-	bare := copies(trail.KindStart, trail.OutcomeRunning)
+	bare := copies(format.KindStart, format.OutcomeRunning)
 	bare.Shape = nil
-	commit := copies(trail.KindStatement, trail.OutcomeInterrupted)
-	commit.Shape.Class, commit.Shape.Command = trail.ClassTransaction, "COMMIT"
-	other := copies(trail.KindStart, trail.OutcomeRunning)
+	commit := copies(format.KindStatement, format.OutcomeInterrupted)
+	commit.Shape.Class, commit.Shape.Command = format.ClassTransaction, "COMMIT"
+	other := copies(format.KindStart, format.OutcomeRunning)
 	other.Statement = 2
 	for name, test := range map[string]struct {
 		records []*trailtest.Record
 		told    string
 	}{
-		"running":                          {[]*trailtest.Record{copies(trail.KindStart, trail.OutcomeRunning)}, Unnamed},
+		"running":                          {[]*trailtest.Record{copies(format.KindStart, format.OutcomeRunning)}, Unnamed},
 		"running, without a class":         {[]*trailtest.Record{bare}, Unnamed},
-		"running, relations are known":     {[]*trailtest.Record{copies(trail.KindStart, trail.OutcomeRunning, "hr.staff")}, ""},
-		"interrupted":                      {[]*trailtest.Record{copies(trail.KindStatement, trail.OutcomeInterrupted)}, Unnamed},
-		"interrupted, relations are known": {[]*trailtest.Record{copies(trail.KindStatement, trail.OutcomeInterrupted, "hr.staff")}, ""},
-		"ended":                            {[]*trailtest.Record{copies(trail.KindStart, trail.OutcomeRunning), copies(trail.KindStatement, trail.OutcomeOk, "hr.staff")}, ""},
-		"ended, without a class":           {[]*trailtest.Record{bare, copies(trail.KindStatement, trail.OutcomeOk, "hr.staff")}, ""},
-		"another one ended":                {[]*trailtest.Record{other, copies(trail.KindStatement, trail.OutcomeOk, "hr.staff")}, Unnamed},
-		"running, then interrupted":        {[]*trailtest.Record{copies(trail.KindStart, trail.OutcomeRunning), copies(trail.KindStatement, trail.OutcomeInterrupted)}, Unnamed},
-		"ended without relations":          {[]*trailtest.Record{copies(trail.KindStatement, trail.OutcomeOk)}, ""},
+		"running, relations are known":     {[]*trailtest.Record{copies(format.KindStart, format.OutcomeRunning, "hr.staff")}, ""},
+		"interrupted":                      {[]*trailtest.Record{copies(format.KindStatement, format.OutcomeInterrupted)}, Unnamed},
+		"interrupted, relations are known": {[]*trailtest.Record{copies(format.KindStatement, format.OutcomeInterrupted, "hr.staff")}, ""},
+		"ended":                            {[]*trailtest.Record{copies(format.KindStart, format.OutcomeRunning), copies(format.KindStatement, format.OutcomeOk, "hr.staff")}, ""},
+		"ended, without a class":           {[]*trailtest.Record{bare, copies(format.KindStatement, format.OutcomeOk, "hr.staff")}, ""},
+		"another one ended":                {[]*trailtest.Record{other, copies(format.KindStatement, format.OutcomeOk, "hr.staff")}, Unnamed},
+		"running, then interrupted":        {[]*trailtest.Record{copies(format.KindStart, format.OutcomeRunning), copies(format.KindStatement, format.OutcomeInterrupted)}, Unnamed},
+		"ended without relations":          {[]*trailtest.Record{copies(format.KindStatement, format.OutcomeOk)}, ""},
 		"interrupted commit":               {[]*trailtest.Record{commit}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +165,7 @@ func TestUnfinishedStatementsAreTold(t *testing.T) {
 			stream := trailtest.NewStream(t, dir, 0)
 			for i, r := range test.records {
 				r.Time = trailtest.Epoch
-				if r.Kind == trail.KindStart {
+				if r.Kind == format.KindStart {
 					r.Unnumbered = true
 				} else {
 					r.Seq = uint64(i + 1)
@@ -177,16 +174,16 @@ func TestUnfinishedStatementsAreTold(t *testing.T) {
 				b.Add(r)
 				stream.Write(t, b)
 			}
-			for _, o := range []FilterOptions{{Objects: []string{"hr.salary"}}, {Objects: []string{"hr.salary"}, Users: []string{"alice"}, Classes: []string{"read"}, Commands: []string{"copy"}}} {
+			for _, o := range []Criteria{{Objects: []string{"hr.salary"}}, {Objects: []string{"hr.salary"}, Users: []string{"alice"}, Classes: []format.Class{format.ClassRead}, Commands: []string{"copy"}}} {
 				got, errs := asked(t, dir, o)
 				if got != "" || (test.told == "") != (len(errs) == 0) || len(errs) > 1 || len(errs) == 1 && !strings.Contains(errs[0].Error(), test.told) {
 					t.Errorf("%+v: found %q, told of %v, want %q", o, got, errs, test.told)
 				}
 			}
-			if got, errs := asked(t, dir, FilterOptions{Objects: []string{"hr.salary"}, Users: []string{"bob"}}); got != "" || len(errs) > 0 {
+			if got, errs := asked(t, dir, Criteria{Objects: []string{"hr.salary"}, Users: []string{"bob"}}); got != "" || len(errs) > 0 {
 				t.Errorf("bob: found %q, told of %v", got, errs)
 			}
-			if test.told != "" && !selectsFirst(t, dir, FilterOptions{Objects: []string{"hr.salary"}, Classes: []string{"read"}}) {
+			if test.told != "" && !selectsFirst(t, dir, Criteria{Objects: []string{"hr.salary"}, Classes: []format.Class{format.ClassRead}}) {
 				t.Error("an index hides it")
 			}
 		})
@@ -194,7 +191,7 @@ func TestUnfinishedStatementsAreTold(t *testing.T) {
 }
 
 // selectsFirst says whether a filter selects the first block of a trail with an index of it.
-func selectsFirst(t *testing.T, dir string, o FilterOptions) bool {
+func selectsFirst(t *testing.T, dir string, o Criteria) bool {
 	t.Helper()
 	f, opened := openFor(t, dir, o)
 	refs, errs := opened.Streams[0].Segments[0].Index()
@@ -203,8 +200,8 @@ func selectsFirst(t *testing.T, dir string, o FilterOptions) bool {
 	}
 	var files trail.Files
 	defer files.Close()
-	var b trail.Block
-	var r trail.Record
+	var b format.Block
+	var r format.Record
 	if err := files.Read(&refs[0], &b); err != nil {
 		t.Fatal(err)
 	}
@@ -217,32 +214,32 @@ func selectsFirst(t *testing.T, dir string, o FilterOptions) bool {
 // A reader that looks for names is told of renames that begin or end with one of them, also of those that it does not
 // look for otherwise.
 func TestRenamesAreTold(t *testing.T) {
-	bob := trailtest.NewSession(trailtest.Epoch, 2, trailtest.Fact{Key: trail.KeyUser, Value: "bob"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "hr"})
+	bob := trailtest.NewSession(trailtest.Epoch, 2, trailtest.Fact{Key: format.KeyUser, Value: "bob"}, trailtest.Fact{Key: format.KeyDatabase, Value: "hr"})
 	for _, test := range []struct {
 		what, from, to string
-		ask            FilterOptions
+		ask            Criteria
 		told           bool
 	}{
-		{"table", "hr.salary", "hr.x", FilterOptions{Objects: []string{"hr.salary"}}, true},
-		{"table", "hr.salary", "hr.x", FilterOptions{Objects: []string{"hr.salary"}, Users: []string{"alice"}, Classes: []string{"read"}}, true},
-		{"schema", "x", "hr", FilterOptions{Objects: []string{"hr.salary"}}, true},
-		{"role", "alice", "carol", FilterOptions{Users: []string{"alice"}}, true},
-		{"role", "carol", "alice", FilterOptions{Roles: []string{"alice"}, Objects: []string{"hr.salary"}}, true},
-		{"database", "hr", "x", FilterOptions{Databases: []string{"hr"}, Kinds: []string{"connect"}}, true},
-		{"table", `hr."größe"`, "hr.x", FilterOptions{Objects: []string{`hr."größe"`}, Users: []string{"alice"}}, true},
-		{"table", "hr.staff", "hr.x", FilterOptions{Objects: []string{"hr.salary"}}, false},
-		{"table", "hr.salary", "hr.x", FilterOptions{Objects: []string{"hr.salary", "hr.x"}}, false},
-		{"table", "hr.salary", "hr.x", FilterOptions{Users: []string{"salary"}}, false},
-		{"table", "hr.salary", "hr.x", FilterOptions{Grep: []string{"salary"}}, false},
+		{"table", "hr.salary", "hr.x", Criteria{Objects: []string{"hr.salary"}}, true},
+		{"table", "hr.salary", "hr.x", Criteria{Objects: []string{"hr.salary"}, Users: []string{"alice"}, Classes: []format.Class{format.ClassRead}}, true},
+		{"schema", "x", "hr", Criteria{Objects: []string{"hr.salary"}}, true},
+		{"role", "alice", "carol", Criteria{Users: []string{"alice"}}, true},
+		{"role", "carol", "alice", Criteria{Roles: []string{"alice"}, Objects: []string{"hr.salary"}}, true},
+		{"database", "hr", "x", Criteria{Databases: []string{"hr"}, Kinds: []format.Kind{format.KindConnect}}, true},
+		{"table", `hr."größe"`, "hr.x", Criteria{Objects: []string{`hr."größe"`}, Users: []string{"alice"}}, true},
+		{"table", "hr.staff", "hr.x", Criteria{Objects: []string{"hr.salary"}}, false},
+		{"table", "hr.salary", "hr.x", Criteria{Objects: []string{"hr.salary", "hr.x"}}, false},
+		{"table", "hr.salary", "hr.x", Criteria{Users: []string{"salary"}}, false},
+		{"table", "hr.salary", "hr.x", Criteria{Grep: patterns("salary")}, false},
 	} {
 		dir := t.TempDir()
 		stream := trailtest.NewStream(t, dir, 0)
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		shape := &trailtest.Shape{Class: trail.ClassDDL, Command: "ALTER", Objects: []trailtest.Object{{Action: trail.ActionRename, Type: test.what, Name: test.from, To: test.to}}}
+		shape := &trailtest.Shape{Class: format.ClassDDL, Command: "ALTER", Objects: []trailtest.Object{{Action: format.ActionRename, Type: test.what, Name: test.from, To: test.to}}}
 		if test.what == "role" {
-			shape.Class = trail.ClassRole
+			shape.Class = format.ClassRole
 		}
-		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: bob, Time: trailtest.Epoch, Text: "ALTER", Shape: shape})
+		b.Add(&trailtest.Record{Kind: format.KindStatement, Session: bob, Time: trailtest.Epoch, Text: "ALTER", Shape: shape})
 		stream.Write(t, b)
 		_, errs := asked(t, dir, test.ask)
 		want := fmt.Sprintf(`%s "%s" was renamed to "%s" at `, test.what, strings.ReplaceAll(test.from, `"`, `""`), test.to)

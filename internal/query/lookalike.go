@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // mostLookalikes is of how many names a Lookalikes tells.
@@ -45,16 +45,16 @@ func (l *Lookalikes) See(what string, name []byte) {
 }
 
 // Record looks at the names of a record.
-func (l *Lookalikes) Record(r *trail.Record) {
+func (l *Lookalikes) Record(r *format.Record) {
 	if l == nil {
 		return
 	}
 	for _, one := range []struct {
 		what string
-		key  trail.Key
+		key  format.Key
 	}{
-		{"user", trail.KeyUser}, {"role", trail.KeyRole}, {"application user", trail.KeyAppUser}, {"database", trail.KeyDatabase},
-		{"application", trail.KeyApplication}, {"identity", trail.KeyIdentity},
+		{"user", format.KeyUser}, {"role", format.KeyRole}, {"application user", format.KeyAppUser}, {"database", format.KeyDatabase},
+		{"application", format.KeyApplication}, {"identity", format.KeyIdentity},
 	} {
 		l.See(one.what, r.Session.Fact(one.key))
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/statement"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -31,16 +32,16 @@ type fact struct {
 	what    string
 	isNamed bool // its values are names, to people
 	// What records, and definitions of blocks, have of it. The empty value is none.
-	session func(s *trail.Session, see func(value []byte))
-	shape   func(s *trail.Shape, see func(value []byte))
-	record  func(r *trail.Record) []byte
-	lists   []trail.Terms // of an index; none: no index has it
-	shapes  bool          // the shapes of an index have it
-	shared  string        // the type of object that it is
+	session func(s *format.Session, see func(value []byte))
+	shape   func(s *format.Shape, see func(value []byte))
+	record  func(r *format.Record) []byte
+	lists   []format.Terms // of an index; none: no index has it
+	shapes  bool           // the shapes of an index have it
+	shared  string         // the type of object that it is
 }
 
-func ofKeys(keys ...trail.Key) func(*trail.Session, func([]byte)) {
-	return func(s *trail.Session, see func([]byte)) {
+func ofKeys(keys ...format.Key) func(*format.Session, func([]byte)) {
+	return func(s *format.Session, see func([]byte)) {
 		for _, k := range keys {
 			see(s.Fact(k))
 		}
@@ -48,33 +49,33 @@ func ofKeys(keys ...trail.Key) func(*trail.Session, func([]byte)) {
 }
 
 var (
-	userFact = fact{what: "user", isNamed: true, session: ofKeys(trail.KeyUser), lists: []trail.Terms{trail.TermsUsers}, shared: "role"}
+	userFact = fact{what: "user", isNamed: true, session: ofKeys(format.KeyUser), lists: []format.Terms{format.TermsUsers}, shared: "role"}
 	roleFact = fact{
-		what: "role", isNamed: true, session: ofKeys(trail.KeyRole, trail.KeyUser), lists: []trail.Terms{trail.TermsRoles, trail.TermsUsers}, shared: "role",
+		what: "role", isNamed: true, session: ofKeys(format.KeyRole, format.KeyUser), lists: []format.Terms{format.TermsRoles, format.TermsUsers}, shared: "role",
 	}
-	appUserFact     = fact{what: "application user", isNamed: true, session: ofKeys(trail.KeyAppUser), lists: []trail.Terms{trail.TermsAppUsers}}
-	databaseFact    = fact{what: "database", isNamed: true, session: ofKeys(trail.KeyDatabase), lists: []trail.Terms{trail.TermsDatabases}, shared: "database"}
-	applicationFact = fact{what: "application", isNamed: true, session: ofKeys(trail.KeyApplication), lists: []trail.Terms{trail.TermsApplications}}
-	identityFact    = fact{what: "identity", session: ofKeys(trail.KeyIdentity)}
-	contextFact     = fact{what: "application context", session: ofKeys(trail.KeyAppContext)}
-	clientFact      = fact{what: "client", session: ofKeys(trail.KeyClient)}
-	addressFact     = fact{what: "address", session: func(s *trail.Session, see func([]byte)) { see(statement.Host(s.Fact(trail.KeyClient))) }}
-	sessionFact     = fact{what: "session", session: func(s *trail.Session, see func([]byte)) {
+	appUserFact     = fact{what: "application user", isNamed: true, session: ofKeys(format.KeyAppUser), lists: []format.Terms{format.TermsAppUsers}}
+	databaseFact    = fact{what: "database", isNamed: true, session: ofKeys(format.KeyDatabase), lists: []format.Terms{format.TermsDatabases}, shared: "database"}
+	applicationFact = fact{what: "application", isNamed: true, session: ofKeys(format.KeyApplication), lists: []format.Terms{format.TermsApplications}}
+	identityFact    = fact{what: "identity", session: ofKeys(format.KeyIdentity)}
+	contextFact     = fact{what: "application context", session: ofKeys(format.KeyAppContext)}
+	clientFact      = fact{what: "client", session: ofKeys(format.KeyClient)}
+	addressFact     = fact{what: "address", session: func(s *format.Session, see func([]byte)) { see(statement.Host(s.Fact(format.KeyClient))) }}
+	sessionFact     = fact{what: "session", session: func(s *format.Session, see func([]byte)) {
 		see(s.ID().Append(nil))
 		if client := s.ClientID(); client != s.ID() {
 			see(client.Append(nil))
 		}
 	}}
 	commandFact = fact{
-		what: "command", shape: func(s *trail.Shape, see func([]byte)) { see(s.Command) }, lists: []trail.Terms{trail.TermsCommands},
+		what: "command", shape: func(s *format.Shape, see func([]byte)) { see(s.Command) }, lists: []format.Terms{format.TermsCommands},
 	}
-	sqlstateFact = fact{what: "SQLSTATE", record: func(r *trail.Record) []byte { return r.SQLState }, lists: []trail.Terms{trail.TermsSqlstates}}
-	relationFact = fact{what: "relation", isNamed: true, shapes: true, shape: func(s *trail.Shape, see func([]byte)) {
+	sqlstateFact = fact{what: "SQLSTATE", record: func(r *format.Record) []byte { return r.SQLState }, lists: []format.Terms{format.TermsSqlstates}}
+	relationFact = fact{what: "relation", isNamed: true, shapes: true, shape: func(s *format.Shape, see func([]byte)) {
 		for i := range s.Relations {
 			see(s.Relations[i].Name)
 		}
 	}}
-	columnFact = fact{what: "column", isNamed: true, shapes: true, shape: func(s *trail.Shape, see func([]byte)) {
+	columnFact = fact{what: "column", isNamed: true, shapes: true, shape: func(s *format.Shape, see func([]byte)) {
 		for i := range s.Relations {
 			for k := range s.Relations[i].Columns {
 				see(s.Relations[i].Columns[k].Name)
@@ -149,18 +150,18 @@ func (e *NameError) Error() string {
 const mostNames = 100_000
 
 // NewNames is for the names that a filter asks for, or excludes; nil if it asks for none.
-func NewNames(o *FilterOptions) *Names {
+func NewNames(c *Criteria) *Names {
 	n := &Names{seen: map[string]bool{}}
-	n.addFilter(o)
-	if o.Not != nil {
-		n.addFilter(o.Not)
+	n.addFilter(c)
+	if c.Not != nil {
+		n.addFilter(c.Not)
 	}
 	return n.made()
 }
 
 // NewUnindexedNames is NewNames for those names of which indexes cannot tell whether they occur, such as clients.
-func NewUnindexedNames(o *FilterOptions) *Names {
-	n := NewNames(o)
+func NewUnindexedNames(c *Criteria) *Names {
+	n := NewNames(c)
 	if n == nil {
 		return nil
 	}
@@ -193,38 +194,39 @@ func (n *Names) add(of *fact, names ...*askedName) {
 	}
 }
 
-func (n *Names) addFilter(o *FilterOptions) {
-	each := func(of *fact, values []string, ask func(value string, a *askedName) bool) {
+func (n *Names) addFilter(c *Criteria) {
+	each := func(of *fact, values []string, ask func(i int, a *askedName) bool) {
 		var names []*askedName
-		for _, v := range values {
+		for i, v := range values {
 			a := &askedName{NameError: NameError{What: of.what, Name: v, isNamed: of.isNamed, isList: of.isNamed}}
 			if of.isNamed {
 				a.alike = inList
 			}
-			if v != "" && (ask == nil || ask(v, a)) {
+			if v != "" && (ask == nil || ask(i, a)) {
 				names = append(names, a)
 			}
 		}
 		n.add(of, names...)
 	}
-	each(&userFact, o.Users, nil)
-	each(&roleFact, o.Roles, nil)
-	each(&appUserFact, o.AppUsers, nil)
-	each(&databaseFact, o.Databases, nil)
-	each(&applicationFact, o.Applications, nil)
-	each(&identityFact, o.Identities, nil)
-	each(&contextFact, o.AppContexts, nil)
-	each(&sessionFact, o.Sessions, nil)
-	each(&clientFact, o.Clients, func(value string, a *askedName) bool {
-		is, err := isClient("", []string{value})
-		a.is, a.isPattern, a.alike = is, strings.Contains(value, "/"), func(client string) []likeness {
+	each(&userFact, c.Users, nil)
+	each(&roleFact, c.Roles, nil)
+	each(&appUserFact, c.AppUsers, nil)
+	each(&databaseFact, c.Databases, nil)
+	each(&applicationFact, c.Applications, nil)
+	each(&identityFact, c.Identities, nil)
+	each(&contextFact, c.AppContexts, nil)
+	each(&sessionFact, texts(c.Sessions), nil)
+	each(&clientFact, texts(c.Clients), func(i int, a *askedName) bool {
+		asked := c.Clients[i : i+1]
+		a.is = func(client string) bool { return isClient(asked, client) }
+		a.isPattern, a.alike = asked[0].IsNetwork(), func(client string) []likeness {
 			host := string(statement.Host([]byte(client)))
 			return []likeness{{client, client}, {host, host}}
 		}
-		return err == nil
+		return true
 	})
-	each(&commandFact, o.Commands, func(value string, a *askedName) bool {
-		words := strings.Fields(value)
+	each(&commandFact, c.Commands, func(i int, a *askedName) bool {
+		words := strings.Fields(c.Commands[i])
 		a.Name = strings.Join(words, " ")
 		a.is = func(tag string) bool { return hasCommand([]string{a.Name}, tag) }
 		a.alike = func(tag string) []likeness {
@@ -234,19 +236,28 @@ func (n *Names) addFilter(o *FilterOptions) {
 		}
 		return n.addCommand(a)
 	})
-	each(&sqlstateFact, o.SQLStates, func(value string, a *askedName) bool {
-		a.is = func(state string) bool { return strings.HasPrefix(state, strings.ToUpper(value)) }
+	each(&sqlstateFact, texts(c.SQLStates), func(i int, a *askedName) bool {
+		asked := c.SQLStates[i].String()
+		a.is = func(state string) bool { return strings.HasPrefix(state, asked) }
 		a.alike = func(state string) []likeness {
-			begin := state[:min(len(state), len(value))]
+			begin := state[:min(len(state), len(asked))]
 			return []likeness{{begin, begin}}
 		}
 		return !slices.ContainsFunc(statement.SQLStates(), a.is)
 	})
-	for _, name := range o.Objects {
+	for _, name := range c.Objects {
 		n.object = append(n.object, &askedName{
 			NameError: NameError{What: "object", Name: name, isNamed: true, isPattern: strings.Contains(name, "*")}, objects: objectPatterns([]string{name}),
 		})
 	}
+}
+
+// texts are values as people write them.
+func texts[T fmt.Stringer](values []T) (all []string) {
+	for _, v := range values {
+		all = append(all, v.String())
+	}
+	return all
 }
 
 // inList compares a value with the parts of a list: who asks for a name with a comma has written two.
@@ -282,7 +293,7 @@ type Asked struct {
 
 // ofColumns are the facts in columns of SQL.
 var ofColumns = map[string]*fact{
-	"user": &userFact, "role": {what: "role", isNamed: true, session: ofKeys(trail.KeyRole), lists: []trail.Terms{trail.TermsRoles}, shared: "role"},
+	"user": &userFact, "role": {what: "role", isNamed: true, session: ofKeys(format.KeyRole), lists: []format.Terms{format.TermsRoles}, shared: "role"},
 	"app_user": &appUserFact, "database": &databaseFact, "application": &applicationFact,
 	"identity": &identityFact, "app_context": &contextFact, "client": &clientFact, "address": &addressFact, "session": &sessionFact,
 	"command": &commandFact, "sqlstate": &sqlstateFact, "relation": &relationFact, "column_name": &columnFact,
@@ -290,7 +301,7 @@ var ofColumns = map[string]*fact{
 
 // closed are the columns of SQL that have only certain values.
 func closed(column string) []string {
-	kinds, classes, outcomes := trail.Names()
+	kinds, classes, outcomes := format.Names()
 	switch column {
 	case "kind":
 		return kinds
@@ -299,7 +310,7 @@ func closed(column string) []string {
 	case "outcome":
 		return outcomes
 	case "effect":
-		return trail.EffectNames()
+		return format.EffectNames()
 	}
 	return nil
 }
@@ -425,7 +436,7 @@ func (f *askedFact) value(n *Names, value []byte) {
 }
 
 // session looks at the facts of a session.
-func (n *Names) session(s *trail.Session) {
+func (n *Names) session(s *format.Session) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, f := range n.facts {
@@ -436,7 +447,7 @@ func (n *Names) session(s *trail.Session) {
 }
 
 // record looks at what only a record itself has.
-func (n *Names) record(r *trail.Record) {
+func (n *Names) record(r *format.Record) {
 	if r.SQLState == nil {
 		return
 	}
@@ -450,7 +461,7 @@ func (n *Names) record(r *trail.Record) {
 }
 
 // shape looks at the relations and objects of a shape, which may be nil.
-func (n *Names) shape(s *trail.Shape) {
+func (n *Names) shape(s *format.Shape) {
 	if s == nil {
 		return
 	}
@@ -484,7 +495,7 @@ func (n *Names) shape(s *trail.Shape) {
 
 // shared looks at what statements say of roles and databases themselves. Names with a schema are of something else; an
 // index does not have the type of an object.
-func (n *Names) shared(s *trail.Shape) {
+func (n *Names) shared(s *format.Shape) {
 	for i := range s.Objects {
 		o := &s.Objects[i]
 		if lastDot(string(o.Name)) >= 0 || lastDot(string(o.To)) >= 0 {
@@ -542,7 +553,7 @@ func (r *NamesReader) Start() {
 func (r *NamesReader) Left() int { return r.names.Left() }
 
 // Record looks at the session and the shape of a record.
-func (r *NamesReader) Record(rec *trail.Record) {
+func (r *NamesReader) Record(rec *format.Record) {
 	if r.names == nil || r.names.left.Load() == 0 {
 		return
 	}
@@ -558,7 +569,7 @@ func (r *NamesReader) Record(rec *trail.Record) {
 }
 
 // Index looks at an index, and returns the groups whose blocks must be read in addition, because it does not have all.
-func (n *Names) Index(c *trail.Contents) trail.Groups {
+func (n *Names) Index(c *format.Contents) format.Groups {
 	g := c.All()
 	clear(g)
 	shapes := len(n.object) > 0
@@ -577,15 +588,15 @@ func (n *Names) Index(c *trail.Contents) trail.Groups {
 		}
 	}
 	if shapes {
-		g.Or(c.SelectShape(func(s *trail.Shape) bool {
+		g.Or(c.SelectShape(func(s *format.Shape) bool {
 			n.shape(s)
 			return false
 		}))
 		return g
 	}
-	c.Select(trail.TermsObjects, func(v []byte) bool {
+	c.Select(format.TermsObjects, func(v []byte) bool {
 		if len(v) > 0 {
-			n.shape(&trail.Shape{Objects: []trail.Object{{Name: v[1:]}}})
+			n.shape(&format.Shape{Objects: []format.Object{{Name: v[1:]}}})
 		}
 		return false
 	})
@@ -628,7 +639,7 @@ func (n *Names) Look(ctx context.Context, index *trail.Index) []*NameError {
 		return n.Missing()
 	}
 	scan := index.Scan(ctx, trail.ScanOptions{
-		Since: trail.MinTime, Until: trail.MaxTime, Parts: len(n.object) > 0, Contents: n.Index,
+		Since: format.MinTime, Until: format.MaxTime, Parts: len(n.object) > 0, Contents: n.Index,
 		Warn: func(error) {}, // of which the reader of the trail has told
 	})
 	defer scan.Close()

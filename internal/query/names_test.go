@@ -7,39 +7,41 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 // TestNamesThatDoNotOccurAreTold: by the indexes of a trail, and by the records of blocks that none covers.
 func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 	index := openIndexed(t)
 	for _, one := range []struct {
-		o    FilterOptions
+		o    Criteria
 		want string
 	}{
-		{FilterOptions{Users: []string{"alcie"}}, `no user of the name "alcie" occurs in the trail; nearest: "alice"`},
-		{FilterOptions{Users: []string{"Alice", "bob"}}, `no user of the name "Alice" occurs in the trail; nearest: "alice"`},
-		{FilterOptions{Users: []string{`"alice"`}}, `no user of the name """alice""" occurs in the trail; nearest: "alice"; names are given as they are, without the quotes of SQL`},
-		{FilterOptions{Users: []string{`"`}}, `no user of the name """" occurs in the trail`},
-		{FilterOptions{Objects: []string{`"orderz"`}}, `no object of the name """orderz""" occurs in the trail; nearest: "public.orders"`},
-		{FilterOptions{Databases: []string{"shopp"}}, `no database of the name "shopp" occurs in the trail; nearest: "shop"`},
-		{FilterOptions{Roles: []string{"ownr"}}, `no role of the name "ownr" occurs in the trail; nearest: "owner"`},
-		{FilterOptions{Objects: []string{"public.order"}}, `no object of the name "public.order" occurs in the trail; nearest: "public.orders"`},
-		{FilterOptions{Objects: []string{"no_such_schema.*"}}, `no object matches "no_such_schema.*" in the trail`},
-		{FilterOptions{Users: []string{"alice", "bob"}, Databases: []string{"shop"}, Objects: []string{"Public.ORDERS", "orders.total", "ord*"}}, ""},
-		{FilterOptions{Users: []string{""}}, ""},
-		{FilterOptions{Not: &FilterOptions{Users: []string{"alcie"}}}, `no user of the name "alcie" occurs in the trail; nearest: "alice"`},
-		{FilterOptions{Sessions: []string{"1a2b3c4d.7"}}, `no session "1a2b3c4d.7" occurs in the trail`},
-		{FilterOptions{Clients: []string{"10.9.9.9"}}, `no client "10.9.9.9" occurs in the trail`},
-		{FilterOptions{Clients: []string{"203.0.113.0/24"}}, `no client matches "203.0.113.0/24" in the trail`},
-		{FilterOptions{Identities: []string{"cn=nobody"}}, `no identity "cn=nobody" occurs in the trail`},
-		{FilterOptions{AppContexts: []string{"request 7"}}, `no application context "request 7" occurs in the trail`},
-		{FilterOptions{SQLStates: []string{"4250Z"}}, `no SQLSTATE "4250Z" occurs in the trail; nearest: "42P01"`},
-		{FilterOptions{Commands: []string{"ALTRE  TABLE"}}, `no command "ALTRE TABLE" occurs in the trail; nearest: "ALTER TABLE"`},
-		{FilterOptions{Commands: []string{"selct"}}, `no command "selct" occurs in the trail; nearest: "SELECT"`},
+		{Criteria{Users: []string{"alcie"}}, `no user of the name "alcie" occurs in the trail; nearest: "alice"`},
+		{Criteria{Users: []string{"Alice", "bob"}}, `no user of the name "Alice" occurs in the trail; nearest: "alice"`},
+		{Criteria{Users: []string{`"alice"`}}, `no user of the name """alice""" occurs in the trail; nearest: "alice"; names are given as they are, without the quotes of SQL`},
+		{Criteria{Users: []string{`"`}}, `no user of the name """" occurs in the trail`},
+		{Criteria{Objects: []string{`"orderz"`}}, `no object of the name """orderz""" occurs in the trail; nearest: "public.orders"`},
+		{Criteria{Databases: []string{"shopp"}}, `no database of the name "shopp" occurs in the trail; nearest: "shop"`},
+		{Criteria{Roles: []string{"ownr"}}, `no role of the name "ownr" occurs in the trail; nearest: "owner"`},
+		{Criteria{Objects: []string{"public.order"}}, `no object of the name "public.order" occurs in the trail; nearest: "public.orders"`},
+		{Criteria{Objects: []string{"no_such_schema.*"}}, `no object matches "no_such_schema.*" in the trail`},
+		{Criteria{Users: []string{"alice", "bob"}, Databases: []string{"shop"}, Objects: []string{"Public.ORDERS", "orders.total", "ord*"}}, ""},
+		{Criteria{Users: []string{""}}, ""},
+		{Criteria{Not: &Criteria{Users: []string{"alcie"}}}, `no user of the name "alcie" occurs in the trail; nearest: "alice"`},
+		{Criteria{Sessions: sessions("1a2b3c4d.7")}, `no session "1a2b3c4d.7" occurs in the trail`},
+		{Criteria{Clients: clients("10.9.9.9")}, `no client "10.9.9.9" occurs in the trail`},
+		{Criteria{Clients: clients("203.0.113.0/24")}, `no client matches "203.0.113.0/24" in the trail`},
+		{Criteria{Identities: []string{"cn=nobody"}}, `no identity "cn=nobody" occurs in the trail`},
+		{Criteria{AppContexts: []string{"request 7"}}, `no application context "request 7" occurs in the trail`},
+		{Criteria{SQLStates: []SQLState{"4250Z"}}, `no SQLSTATE "4250Z" occurs in the trail; nearest: "42P01"`},
+		{Criteria{Commands: []string{"ALTRE  TABLE"}}, `no command "ALTRE TABLE" occurs in the trail; nearest: "ALTER TABLE"`},
+		{Criteria{Commands: []string{"selct"}}, `no command "selct" occurs in the trail; nearest: "SELECT"`},
 		// What PostgreSQL has is no mistake, even if it did not occur.
-		{FilterOptions{Commands: []string{"drop", "create text  search"}, SQLStates: []string{"57P01", "53", "28p01"}}, ""},
+		{Criteria{Commands: []string{"drop", "create text  search"}, SQLStates: trailtest.Values(ParseSQLState, "57P01", "53", "28p01")}, ""},
 	} {
 		var all []string
 		for _, missing := range NewNames(&one.o).Look(context.Background(), index) {
@@ -52,7 +54,7 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 		n := NewNames(&one.o)
 		names := n.Reader()
 		var ref *trail.BlockRef
-		scan := index.Scan(context.Background(), trail.ScanOptions{Since: trail.MinTime, Until: trail.MaxTime, Parts: true, Warn: func(err error) { t.Error(err) }})
+		scan := index.Scan(context.Background(), trail.ScanOptions{Since: format.MinTime, Until: format.MaxTime, Parts: true, Warn: func(err error) { t.Error(err) }})
 		for r := scan.Reader(); r.Next(); {
 			if r.Ref != ref {
 				ref = r.Ref
@@ -69,11 +71,11 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 
 // TestUnindexedNamesAreThoseOfNoIndex: of clients, and not of what indexes tell.
 func TestUnindexedNamesAreThoseOfNoIndex(t *testing.T) {
-	indexed := FilterOptions{Users: []string{"alcie"}, Databases: []string{"shopp"}, Objects: []string{"public.order"}, Commands: []string{"selct"}}
+	indexed := Criteria{Users: []string{"alcie"}, Databases: []string{"shopp"}, Objects: []string{"public.order"}, Commands: []string{"selct"}}
 	if n := NewUnindexedNames(&indexed); n.Left() != 0 {
 		t.Errorf("%d names, of which indexes tell", n.Left())
 	}
-	indexed.Clients = []string{"10.9.9.9", "10.9.9.8"}
+	indexed.Clients = clients("10.9.9.9", "10.9.9.8")
 	if n := NewUnindexedNames(&indexed); n.Left() != 2 || n.InIndexes() {
 		t.Errorf("%d names, want those of two clients", n.Left())
 	}
@@ -82,29 +84,32 @@ func TestUnindexedNamesAreThoseOfNoIndex(t *testing.T) {
 // TestNamesThatOccurAreNotTold: what each session and record of a trail has is found, whichever way it is looked for.
 func TestNamesThatOccurAreNotTold(t *testing.T) {
 	index := openIndexed(t)
-	asked := map[string]FilterOptions{}
-	scan := index.Scan(context.Background(), trail.ScanOptions{Since: trail.MinTime, Until: trail.MaxTime, Parts: true, Warn: func(err error) { t.Error(err) }})
+	asked := map[string]Criteria{}
+	scan := index.Scan(context.Background(), trail.ScanOptions{Since: format.MinTime, Until: format.MaxTime, Parts: true, Warn: func(err error) { t.Error(err) }})
 	for r := scan.Reader(); r.Next(); {
 		s := r.Record.Session
-		one := func(what string, value []byte, o FilterOptions) {
+		one := func(what string, value []byte, o Criteria) {
 			if len(value) > 0 {
 				asked[what+" "+string(value)] = o
 			}
 		}
-		one("session", s.ID().Append(nil), FilterOptions{Sessions: []string{s.ID().String()}})
-		one("client session", s.ClientID().Append(nil), FilterOptions{Sessions: []string{s.ClientID().String()}})
-		for key, set := range map[trail.Key]func(*FilterOptions) *[]string{
-			trail.KeyUser: func(o *FilterOptions) *[]string { return &o.Users }, trail.KeyRole: func(o *FilterOptions) *[]string { return &o.Roles },
-			trail.KeyClient: func(o *FilterOptions) *[]string { return &o.Clients }, trail.KeyIdentity: func(o *FilterOptions) *[]string { return &o.Identities },
-			trail.KeyAppContext: func(o *FilterOptions) *[]string { return &o.AppContexts }, trail.KeyApplication: func(o *FilterOptions) *[]string { return &o.Applications },
+		one("session", s.ID().Append(nil), Criteria{Sessions: []format.SessionID{s.ID()}})
+		one("client session", s.ClientID().Append(nil), Criteria{Sessions: []format.SessionID{s.ClientID()}})
+		for key, set := range map[format.Key]func(*Criteria) *[]string{
+			format.KeyUser: func(o *Criteria) *[]string { return &o.Users }, format.KeyRole: func(o *Criteria) *[]string { return &o.Roles },
+			format.KeyIdentity:   func(o *Criteria) *[]string { return &o.Identities },
+			format.KeyAppContext: func(o *Criteria) *[]string { return &o.AppContexts }, format.KeyApplication: func(o *Criteria) *[]string { return &o.Applications },
 		} {
-			o := FilterOptions{}
+			o := Criteria{}
 			*set(&o) = []string{string(s.Fact(key))}
 			one(fmt.Sprint("fact ", key), s.Fact(key), o)
 		}
-		one("SQLSTATE", r.Record.SQLState, FilterOptions{SQLStates: []string{string(r.Record.SQLState)}})
+		if client := string(s.Fact(format.KeyClient)); client != "" {
+			one("client", []byte(client), Criteria{Clients: clients(client)})
+		}
+		one("SQLSTATE", r.Record.SQLState, Criteria{SQLStates: []SQLState{SQLState(r.Record.SQLState)}})
 		if r.Record.Shape != nil {
-			one("command", r.Record.Shape.Command, FilterOptions{Commands: []string{string(r.Record.Shape.Command)}})
+			one("command", r.Record.Shape.Command, Criteria{Commands: []string{string(r.Record.Shape.Command)}})
 		}
 	}
 	scan.Close()
@@ -112,7 +117,7 @@ func TestNamesThatOccurAreNotTold(t *testing.T) {
 		t.Fatalf("only %d names in the trail", len(asked))
 	}
 	for what, o := range asked {
-		for _, all := range []FilterOptions{o, {Not: &o}} {
+		for _, all := range []Criteria{o, {Not: &o}} {
 			if missing := NewNames(&all).Look(context.Background(), index); len(missing) > 0 {
 				t.Errorf("%s: %v", what, missing)
 			}
@@ -123,15 +128,15 @@ func TestNamesThatOccurAreNotTold(t *testing.T) {
 // TestNamesInOmittedTermsAreLookedFor: an index that leaves out terms of a list does not say which names occur.
 func TestNamesInOmittedTermsAreLookedFor(t *testing.T) {
 	for _, one := range []struct {
-		o    FilterOptions
-		list trail.Terms
+		o    Criteria
+		list format.Terms
 	}{
-		{FilterOptions{Users: []string{"bob"}}, trail.TermsUsers}, {FilterOptions{Databases: []string{"shop"}}, trail.TermsDatabases},
-		{FilterOptions{Applications: []string{"psql"}}, trail.TermsApplications}, {FilterOptions{AppUsers: []string{"eve"}}, trail.TermsAppUsers},
-		{FilterOptions{SQLStates: []string{"ZZ999"}}, trail.TermsSqlstates}, {FilterOptions{Commands: []string{"FROB"}}, trail.TermsCommands},
+		{Criteria{Users: []string{"bob"}}, format.TermsUsers}, {Criteria{Databases: []string{"shop"}}, format.TermsDatabases},
+		{Criteria{Applications: []string{"psql"}}, format.TermsApplications}, {Criteria{AppUsers: []string{"eve"}}, format.TermsAppUsers},
+		{Criteria{SQLStates: []SQLState{"ZZ999"}}, format.TermsSqlstates}, {Criteria{Commands: []string{"FROB"}}, format.TermsCommands},
 	} {
 		for omitted := range byte(2) {
-			c, err := trail.ParseContents([]byte{1, 1, 1, byte(one.list), 2, omitted, 0})
+			c, err := format.ParseContents([]byte{1, 1, 1, byte(one.list), 2, omitted, 0})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -157,7 +162,7 @@ func TestNamesAreQuotedSafely(t *testing.T) {
 			t.Errorf("%s, want %s", got, one.want)
 		}
 	}
-	n := NewNames(&FilterOptions{Users: []string{"acme", " inc"}})
+	n := NewNames(&Criteria{Users: []string{"acme", " inc"}})
 	n.facts[0].value(n, []byte("acme, inc"))
 	if got := fmt.Sprint(n.Missing()); strings.Count(got, `nearest: "acme, inc", whose comma`) != 2 {
 		t.Error(got)

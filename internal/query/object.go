@@ -7,22 +7,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // hasBareNames says whether a shape has names that are written without a schema.
-func hasBareNames(s *trail.Shape) bool {
-	return s != nil && slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return isBare(&r) })
+func hasBareNames(s *format.Shape) bool {
+	return s != nil && slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return isBare(&r) })
 }
 
 // isBare says whether a relation is one that was not looked up, and is named without a schema.
-func isBare(r *trail.Relation) bool {
-	return r.Access&trail.AccessWritten != 0 && lastDot(string(r.Name)) < 0
+func isBare(r *format.Relation) bool {
+	return r.Access&format.AccessWritten != 0 && lastDot(string(r.Name)) < 0
 }
 
 // searchPath is the schemas in which the names of a record were looked for that are written without one, nil if that is
 // not known. Those that the server searches without being told are among them.
-func searchPath(r *trail.Record) []string {
+func searchPath(r *format.Record) []string {
 	value, ok := r.SearchPath()
 	if !ok {
 		return nil
@@ -157,18 +157,18 @@ func fits(re *regexp.Regexp, name []byte) bool {
 // fitsColumn says whether the pattern names a column of a relation that is used. The whole
 // row is each of its columns, and so may be those that the record leaves out: all of them, in a
 // record that does not say which columns it reads and writes.
-func (p *objectPattern) fitsColumn(r *trail.Relation) bool {
+func (p *objectPattern) fitsColumn(r *format.Relation) bool {
 	if p.relation == nil {
 		return false
 	}
 	if !r.HasColumns {
-		return r.Access&(trail.AccessSelect|trail.AccessInsert|trail.AccessUpdate) != 0 && fits(p.relation, r.Name)
+		return r.Access&(format.AccessSelect|format.AccessInsert|format.AccessUpdate) != 0 && fits(p.relation, r.Name)
 	}
 	if r.Omitted != 0 && fits(p.relation, r.Name) {
 		return true
 	}
 	for _, c := range r.Columns {
-		if string(c.Name) == trail.WholeRow {
+		if string(c.Name) == format.WholeRow {
 			if fits(p.relation, r.Name) {
 				return true
 			}
@@ -183,7 +183,7 @@ func (p *objectPattern) fitsColumn(r *trail.Relation) bool {
 
 // fitsWritten says whether a relation that is named without a schema, in a statement that failed before it was looked
 // up, may be the one of the pattern, or has its column: it is looked for in the schemas of a path; nil: in any.
-func (p *objectPattern) fitsWritten(r *trail.Relation, path []string) bool {
+func (p *objectPattern) fitsWritten(r *format.Relation, path []string) bool {
 	if !isBare(r) {
 		return false
 	}
@@ -198,7 +198,7 @@ func (p *objectPattern) fitsWritten(r *trail.Relation, path []string) bool {
 
 // usesObject says whether a relation or an object of a shape, or a column of a relation, has a
 // name that fits: as it stands, or without its schema.
-func usesObject(s *trail.Shape, patterns []objectPattern, path []string) bool {
+func usesObject(s *format.Shape, patterns []objectPattern, path []string) bool {
 	for _, p := range patterns {
 		for i := range s.Relations {
 			if r := &s.Relations[i]; fits(p.whole, r.Name) || p.fitsColumn(r) || p.fitsWritten(r, path) {

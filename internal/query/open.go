@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -63,7 +64,7 @@ func OpenTrails(args []string) (*trail.Trail, error) { return openTrails(args, n
 
 // OpenTrail does the same with keys that were made before, so that a command that opens a trail
 // again asks for them once.
-func OpenTrail(args []string, keys *trail.Keys) (*trail.Trail, error) {
+func OpenTrail(args []string, keys *format.Keys) (*trail.Trail, error) {
 	t, err := openTrails(args, keys)
 	if err == nil {
 		err = keys.Err()
@@ -71,7 +72,7 @@ func OpenTrail(args []string, keys *trail.Keys) (*trail.Trail, error) {
 	return t, err
 }
 
-func openTrails(args []string, keys *trail.Keys) (*trail.Trail, error) {
+func openTrails(args []string, keys *format.Keys) (*trail.Trail, error) {
 	if len(args) == 0 {
 		dir, err := DefaultTrail()
 		if err != nil {
@@ -120,8 +121,11 @@ func hasSegments(t *trail.Trail) bool {
 	return slices.ContainsFunc(t.Streams, func(s *trail.Stream) bool { return len(s.Segments) > 0 })
 }
 
-// OpenError says in a few words why a path cannot be opened.
+// OpenError says in a few words why a path cannot be opened, or what is wrong with a trail.
 func OpenError(err error) error {
+	if format.AsProblem(err) != nil {
+		return err
+	}
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		return fmt.Errorf("%s: %w", p.Path, p.Err)
@@ -132,21 +136,25 @@ func OpenError(err error) error {
 // Severity is what an error of a trail is called in a warning, whether it is damage, and whether
 // it says that something could not be read.
 func Severity(err error) (level string, damaged, unread bool) {
-	var torn *trail.TornError
-	var gone *trail.GoneError
-	var incomplete *trail.IncompleteError
-	var missing *trail.MissingKeyError
-	switch {
-	case errors.As(err, &torn) && torn.Last:
+	switch p := format.AsProblem(err); {
+	case p != nil && p.Class.IsDamage():
+		return "damaged", true, false
+	case p != nil && p.Class == format.ProblemTorn:
 		return "unfinished", false, false
-	case errors.As(err, &incomplete):
+	case p != nil:
+		return p.Class.String(), false, p.Class == format.ProblemUnreadable
+	case IsIncomplete(err):
 		return "incomplete", false, false
-	case exit.IsUnreadable(err), errors.As(err, &missing):
+	case exit.IsUnreadable(err):
 		return "unreadable", false, true
-	case errors.As(err, &gone) && gone.ByPolicy():
-		return "deleted", false, false
 	}
 	return "damaged", true, false
+}
+
+// isIncomplete says whether a record lacks what was deleted by policy.
+func isIncomplete(err error) bool {
+	p := format.AsProblem(err)
+	return p != nil && p.Class == format.ProblemIncomplete
 }
 
 // KeyOptions say where the keys of encrypted segments come from.
@@ -157,7 +165,7 @@ type KeyOptions struct {
 
 // Keys returns the keys that the options name, nil if there are none. They are read, or
 // their command is run, when the first encrypted segment is met.
-func (o *KeyOptions) Keys() *trail.Keys {
+func (o *KeyOptions) Keys() *format.Keys {
 	commands := o.Commands
 	if env := os.Getenv("STENO_ENCRYPTION_KEY_COMMAND"); env != "" && len(commands)+len(o.Files) == 0 {
 		commands = []string{env}
@@ -165,7 +173,7 @@ func (o *KeyOptions) Keys() *trail.Keys {
 	if len(commands)+len(o.Files) == 0 {
 		return nil
 	}
-	return trail.NewKeys(func() (keys [][trail.KeySize]byte, err error) {
+	return format.NewKeys(func() (keys [][format.KeySize]byte, err error) {
 		for _, file := range o.Files {
 			found, err := readKeyFile(file)
 			if err != nil {
@@ -184,7 +192,7 @@ func (o *KeyOptions) Keys() *trail.Keys {
 	})
 }
 
-func readKeyFile(path string) ([][trail.KeySize]byte, error) {
+func readKeyFile(path string) ([][format.KeySize]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, OpenError(err)
@@ -205,13 +213,13 @@ func readKeyFile(path string) ([][trail.KeySize]byte, error) {
 
 // runKeyCommand runs a command as the server does. What it says on standard
 // error is for the user.
-func runKeyCommand(command string) ([][trail.KeySize]byte, error) {
+func runKeyCommand(command string) ([][format.KeySize]byte, error) {
 	var out, said bytes.Buffer
 	c := shell(command)
 	c.Stdout, c.Stderr = &out, &said
 	err := c.Run()
 	if err == nil {
-		var keys [][trail.KeySize]byte
+		var keys [][format.KeySize]byte
 		if keys, err = parseKeys(out.Bytes()); err == nil {
 			return keys, nil
 		}
@@ -225,13 +233,13 @@ func runKeyCommand(command string) ([][trail.KeySize]byte, error) {
 }
 
 // parseKeys reads keys, one a line. It never repeats what it was given.
-func parseKeys(text []byte) (keys [][trail.KeySize]byte, err error) {
+func parseKeys(text []byte) (keys [][format.KeySize]byte, err error) {
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		line = bytes.TrimRight(line, " \t\r")
 		if len(line) == 0 {
 			continue
 		}
-		var key [trail.KeySize]byte
+		var key [format.KeySize]byte
 		if n := hex.DecodedLen(len(line)); n != len(key) || len(line)%2 != 0 {
 			return nil, fmt.Errorf("line %d has %d characters: a key is 64 hexadecimal digits", i+1, len(line))
 		}

@@ -7,12 +7,12 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -36,17 +36,17 @@ func (f *Filter) RenamedOutside(ctx context.Context, x *trail.Index, since, unti
 // has had it afterwards, and another name in this time. What got its name back, or did not exist in this time, is not told
 // of, nor is what was rolled back. Indexes are read, and the blocks that have renames or have no index.
 func (f *Filter) AllRenamedOutside(ctx context.Context, x *trail.Index, since, until int64) (all []*RenamedError) {
-	if f.watched == nil || since == trail.MinTime && until == trail.MaxTime {
+	if f.watched == nil || since == format.MinTime && until == format.MaxTime {
 		return nil
 	}
 	events := &happenings{filter: f, since: since, until: until}
-	events.scan(ctx, x, func(action trail.Action, _ []byte) bool { return action == trail.ActionRename })
+	events.scan(ctx, x, func(action format.Action, _ []byte) bool { return action == format.ActionRename })
 	if !events.told() {
 		return nil
 	}
 	if names := events.names(); len(names) > 0 {
-		events.scan(ctx, x, func(action trail.Action, name []byte) bool {
-			return (action == trail.ActionCreate || action == trail.ActionDrop) && names[string(name)]
+		events.scan(ctx, x, func(action format.Action, name []byte) bool {
+			return (action == format.ActionCreate || action == format.ActionDrop) && names[string(name)]
 		})
 	}
 	return events.tell()
@@ -57,28 +57,22 @@ func (f *Filter) RenamedWithin(ctx context.Context, x *trail.Index, since, until
 	if f.watched == nil {
 		return nil
 	}
-	s := x.Scan(ctx, trail.ScanOptions{
-		Since: since, Until: until, Parts: true, Contents: f.watched.selectRenames,
-		Want: trail.Want{Shape: func(s *trail.Shape) bool { return s != nil && len(s.Objects) > 0 }, Always: f.renaming},
-		Warn: func(error) {}, // of which whoever reads the answer is told
-	})
-	defer s.Close()
 	var hidden Hidden
-	var wait sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			for r := s.Reader(); r.Next(); {
-				hidden.rename(&r.Record, slices.Collect(f.Renames(&r.Record)))
-			}
-		})
-	}
-	wait.Wait()
+	x.Read(ctx, trail.ScanOptions{
+		Since: since, Until: until, Parts: true, Contents: f.watched.selectRenames,
+		Want: format.Want{Shape: func(s *format.Shape) bool { return s != nil && len(s.Objects) > 0 }, Always: f.renaming},
+		Warn: func(error) {}, // of which whoever reads the answer is told
+	}, func(_ int, r *trail.ScanReader) {
+		for r.Next() {
+			hidden.rename(&r.Record, slices.Collect(f.Renames(&r.Record)))
+		}
+	})
 	return hidden.Errs()
 }
 
 // happening is what became of a name: a rename, the end of what had it, or the beginning.
 type happening struct {
-	action   trail.Action
+	action   format.Action
 	kind     string // of objects that cannot have the same name
 	database string // and its server; empty for what all databases share
 	from, to string
@@ -115,34 +109,28 @@ func nameKind(objectType string) string {
 }
 
 // scan collects what happened to names.
-func (h *happenings) scan(ctx context.Context, x *trail.Index, wanted func(trail.Action, []byte) bool) {
-	shape := func(s *trail.Shape) bool {
-		return slices.ContainsFunc(s.Objects, func(o trail.Object) bool { return wanted(o.Action, o.Name) })
+func (h *happenings) scan(ctx context.Context, x *trail.Index, wanted func(format.Action, []byte) bool) {
+	shape := func(s *format.Shape) bool {
+		return slices.ContainsFunc(s.Objects, func(o format.Object) bool { return wanted(o.Action, o.Name) })
 	}
-	for _, span := range [][2]int64{{trail.MinTime, h.since}, {h.until, trail.MaxTime}} {
+	for _, span := range [][2]int64{{format.MinTime, h.since}, {h.until, format.MaxTime}} {
 		if span[0] >= span[1] {
 			continue
 		}
-		s := x.Scan(ctx, trail.ScanOptions{
+		x.Read(ctx, trail.ScanOptions{
 			Since: span[0], Until: span[1], Parts: true, Rollbacks: true,
-			Contents: func(c *trail.Contents) trail.Groups {
-				return c.Select(trail.TermsObjects, func(v []byte) bool { return len(v) == 0 || wanted(trail.Action(v[0]), v[1:]) })
+			Contents: func(c *format.Contents) format.Groups {
+				return c.Select(format.TermsObjects, func(v []byte) bool { return len(v) == 0 || wanted(format.Action(v[0]), v[1:]) })
 			},
-			Want: trail.Want{Shape: func(s *trail.Shape) bool { return s != nil && len(s.Objects) > 0 }, Always: shape},
+			Want: format.Want{Shape: func(s *format.Shape) bool { return s != nil && len(s.Objects) > 0 }, Always: shape},
 			Warn: func(error) {}, // of which whoever reads the answer is told
-		})
-		var wait sync.WaitGroup
-		for range runtime.GOMAXPROCS(0) {
-			wait.Go(func() {
-				for r := s.Reader(); r.Next(); {
-					if r.Record.Shape != nil && shape(r.Record.Shape) {
-						h.record(&r.Record, r.Ref, wanted)
-					}
+		}, func(_ int, r *trail.ScanReader) {
+			for r.Next() {
+				if r.Record.Shape != nil && shape(r.Record.Shape) {
+					h.record(&r.Record, r.Ref, wanted)
 				}
-			})
-		}
-		wait.Wait()
-		s.Close()
+			}
+		})
 	}
 	order := func(a, b happening) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) }
 	slices.SortStableFunc(h.before, order)
@@ -150,8 +138,8 @@ func (h *happenings) scan(ctx context.Context, x *trail.Index, wanted func(trail
 }
 
 // record takes a record.
-func (h *happenings) record(r *trail.Record, ref *trail.BlockRef, wanted func(trail.Action, []byte) bool) {
-	if r.Kind != trail.KindStatement || r.Outcome == trail.OutcomeError || r.Undone() || r.Time >= h.since && r.Time < h.until {
+func (h *happenings) record(r *format.Record, ref *trail.BlockRef, wanted func(format.Action, []byte) bool) {
+	if r.Kind != format.KindStatement || r.Outcome == format.OutcomeError || r.Undone() || r.Time >= h.since && r.Time < h.until {
 		return
 	}
 	h.mu.Lock()
@@ -167,11 +155,11 @@ func (h *happenings) record(r *trail.Record, ref *trail.BlockRef, wanted func(tr
 		}
 		one := happening{
 			action: o.Action, kind: nameKind(string(o.Type)), database: databaseOf(r, ref, string(o.Type)), from: string(o.Name), to: string(o.To),
-			sure: r.Outcome == trail.OutcomeOk && r.Effect == trail.EffectCommitted, at: r.End(), seq: r.Seq,
+			sure: r.Outcome == format.OutcomeOk && r.Effect == format.EffectCommitted, at: r.End(), seq: r.Seq,
 		}
-		if o.Action == trail.ActionRename && h.filter.watched.differ(o, r.Session) {
+		if o.Action == format.ActionRename && h.filter.watched.differ(o, r.Session) {
 			one.asked, one.loses = true, h.filter.watched.loses(o)
-			one.renamed = Renamed{Type: string(o.Type), Name: one.from, To: one.to, Time: r.Time, User: string(r.Session.Fact(trail.KeyUser)), Lost: one.loses}
+			one.renamed = Renamed{Type: string(o.Type), Name: one.from, To: one.to, Time: r.Time, User: string(r.Session.Fact(format.KeyUser)), Lost: one.loses}
 		}
 		if len(h.before)+len(h.after) >= mostEvents && !one.asked {
 			h.full = true
@@ -182,11 +170,11 @@ func (h *happenings) record(r *trail.Record, ref *trail.BlockRef, wanted func(tr
 }
 
 // databaseOf is where the name of an object is one.
-func databaseOf(r *trail.Record, ref *trail.BlockRef, objectType string) string {
+func databaseOf(r *format.Record, ref *trail.BlockRef, objectType string) string {
 	if isShared(objectType) {
 		return ""
 	}
-	return strconv.FormatUint(ref.Segment.Header.SystemID, 10) + " " + string(r.Session.Fact(trail.KeyDatabase))
+	return strconv.FormatUint(ref.Segment.Header.SystemID, 10) + " " + string(r.Session.Fact(format.KeyDatabase))
 }
 
 // outside says whether a rename may be one to tell of: before the time, its name was lost; after, it was got.
@@ -213,12 +201,12 @@ func (h *happenings) way(i int, before bool) (start happening, rest []happening)
 // reversed is what happened as it looks when time runs backwards.
 func (one happening) reversed() happening {
 	switch one.action {
-	case trail.ActionRename:
+	case format.ActionRename:
 		one.from, one.to = one.to, one.from
-	case trail.ActionCreate:
-		one.action = trail.ActionDrop
-	case trail.ActionDrop:
-		one.action = trail.ActionCreate
+	case format.ActionCreate:
+		one.action = format.ActionDrop
+	case format.ActionDrop:
+		one.action = format.ActionCreate
 	}
 	return one
 }
@@ -235,7 +223,7 @@ func follow(start *happening, rest []happening) (all map[followed]bool, passed m
 	}
 	for i := range rest {
 		one := &rest[i]
-		if one.database != start.database || one.action == trail.ActionCreate {
+		if one.database != start.database || one.action == format.ActionCreate {
 			continue
 		}
 		for _, of := range slices.Collect(maps.Keys(all)) {
@@ -246,7 +234,7 @@ func follow(start *happening, rest []happening) (all map[followed]bool, passed m
 			if one.sure && to.kind == of.kind {
 				delete(all, of)
 			}
-			if one.action == trail.ActionRename {
+			if one.action == format.ActionRename {
 				all[to], passed[to.name] = true, true
 			}
 		}
@@ -262,7 +250,7 @@ func (one *happening) applies(of followed) (to followed, changes bool) {
 	switch {
 	case one.kind == of.kind:
 		return followed{of.kind, of.was, one.to}, one.from == of.name
-	case one.action != trail.ActionRename:
+	case one.action != format.ActionRename:
 		return to, false
 	}
 	if rest, inside := strings.CutPrefix(of.name, one.from+"."); inside && contains(one.kind) {
@@ -293,7 +281,7 @@ func (h *happenings) each(visit func(one *happening, before bool, names, passed 
 			found, passed := follow(&start, rest)
 			names := map[string]bool{}
 			for one := range found {
-				if h.filter.watched.tellsApart(&trail.Object{Type: []byte(one.kind), Name: []byte(one.was), To: []byte(one.name)}) {
+				if h.filter.watched.tellsApart(&format.Object{Type: []byte(one.kind), Name: []byte(one.was), To: []byte(one.name)}) {
 					names[one.name] = true
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -30,7 +30,7 @@ type history struct {
 func newHistory(t *testing.T, dir string) *history {
 	return &history{
 		t: t, stream: trailtest.NewStream(t, dir, 0), block: trailtest.NewBuilder(trailtest.Epoch), tables: map[int]string{}, xid: 700,
-		session: trailtest.NewSession(trailtest.Epoch, 9, trailtest.Fact{Key: trail.KeyUser, Value: "bob"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "hr"}),
+		session: trailtest.NewSession(trailtest.Epoch, 9, trailtest.Fact{Key: format.KeyUser, Value: "bob"}, trailtest.Fact{Key: format.KeyDatabase, Value: "hr"}),
 	}
 }
 
@@ -42,19 +42,19 @@ func (h *history) runs(event string, objects ...trailtest.Object) {
 	for i, o := range objects {
 		h.seq++
 		h.block.Add(&trailtest.Record{
-			Kind: trail.KindStatement, Session: h.session, Seq: h.seq, Statement: h.seq, XID: h.xid, Time: second(h.now) + int64(i), Text: "DDL",
-			Shape: &trailtest.Shape{Class: trail.ClassDDL, Command: "ALTER TABLE", Objects: []trailtest.Object{o}},
+			Kind: format.KindStatement, Session: h.session, Seq: h.seq, Statement: h.seq, XID: h.xid, Time: second(h.now) + int64(i), Text: "DDL",
+			Shape: &trailtest.Shape{Class: format.ClassDDL, Command: "ALTER TABLE", Objects: []trailtest.Object{o}},
 		})
 	}
 	if event != "" {
-		outcome := trail.OutcomeOk
+		outcome := format.OutcomeOk
 		if event == "abort" {
-			outcome = trail.OutcomeError
+			outcome = format.OutcomeError
 		}
 		h.seq++
 		h.block.Add(&trailtest.Record{
-			Kind: trail.KindTransaction, Session: h.session, Seq: h.seq, XID: h.xid, Time: second(h.now) + 10, Outcome: outcome, Extra: []string{"event", event},
-			Shape: &trailtest.Shape{Class: trail.ClassTransaction},
+			Kind: format.KindTransaction, Session: h.session, Seq: h.seq, XID: h.xid, Time: second(h.now) + 10, Outcome: outcome, Extra: []string{"event", event},
+			Shape: &trailtest.Shape{Class: format.ClassTransaction},
 		})
 	}
 	h.at = append(h.at, maps.Clone(h.tables))
@@ -67,13 +67,13 @@ func (h *history) ends() {
 }
 
 func renamesTable(from, to string) trailtest.Object {
-	return trailtest.Object{Action: trail.ActionRename, Type: "table", Name: from, To: to}
+	return trailtest.Object{Action: format.ActionRename, Type: "table", Name: from, To: to}
 }
 
 // outside is what is told of a filter by object for the seconds from since until before until.
 func outside(t *testing.T, dir string, since, until int, objects ...string) string {
 	t.Helper()
-	f, opened := openFor(t, dir, FilterOptions{Objects: objects})
+	f, opened := openFor(t, dir, Criteria{Objects: objects})
 	var all []string
 	for _, err := range f.RenamedOutside(context.Background(), opened.Index(), second(since), second(until)) {
 		if !IsIncomplete(err) {
@@ -95,12 +95,12 @@ func TestRenamesOutsideOfTheTime(t *testing.T) {
 	h.runs("commit", renamesTable("hr.a", "hr.b"))            // 5
 	h.runs("abort", renamesTable("hr.b", "hr.a"))             // 6
 	h.runs("commit", renamesTable("hr.old", "hr.older"))      // 7
-	h.runs("commit", trailtest.Object{Action: trail.ActionDrop, Type: "table", Name: "hr.older"})
+	h.runs("commit", trailtest.Object{Action: format.ActionDrop, Type: "table", Name: "hr.older"})
 	h.runs("", renamesTable("hr.open", "hr.opened"))                                                                                         // 9
-	h.runs("commit", trailtest.Object{Action: trail.ActionRename, Type: "schema", Name: "crm", To: "sales"})                                 // 10
+	h.runs("commit", trailtest.Object{Action: format.ActionRename, Type: "schema", Name: "crm", To: "sales"})                                // 10
 	h.runs("commit")                                                                                                                         // 11: nothing
 	h.runs("commit", renamesTable("hr.early", "hr.late"))                                                                                    // 12
-	h.runs("commit", trailtest.Object{Action: trail.ActionCreate, Type: "table", Name: "hr.fresh"})                                          // 13
+	h.runs("commit", trailtest.Object{Action: format.ActionCreate, Type: "table", Name: "hr.fresh"})                                         // 13
 	h.runs("commit", renamesTable("hr.fresh", "hr.new"))                                                                                     // 14
 	h.runs("commit", renamesTable("hr.p", "hr.q"), renamesTable("hr.q", "hr.r"), renamesTable("hr.s", "hr.q"), renamesTable("hr.q", "hr.p")) // 15
 	h.ends()
@@ -133,16 +133,16 @@ func TestRenamesOutsideOfTheTime(t *testing.T) {
 			t.Errorf("told %q, although all names are asked for", all)
 		}
 	}
-	f, opened := openFor(t, dir, FilterOptions{Users: []string{"staff"}})
+	f, opened := openFor(t, dir, Criteria{Users: []string{"staff"}})
 	if all := f.RenamedOutside(context.Background(), opened.Index(), second(11), second(12)); len(all) > 0 {
 		t.Errorf("told %v of a user", all)
 	}
-	f, opened = openFor(t, dir, FilterOptions{Objects: []string{"hr.staff"}, Databases: []string{"other"}})
+	f, opened = openFor(t, dir, Criteria{Objects: []string{"hr.staff"}, Databases: []string{"other"}})
 	if all := f.RenamedOutside(context.Background(), opened.Index(), second(11), second(12)); len(all) > 0 {
 		t.Errorf("told %v of another database", all)
 	}
-	f, opened = openFor(t, dir, FilterOptions{Objects: []string{"hr.staff"}})
-	if all := f.RenamedOutside(context.Background(), opened.Index(), trail.MinTime, trail.MaxTime); len(all) > 0 {
+	f, opened = openFor(t, dir, Criteria{Objects: []string{"hr.staff"}})
+	if all := f.RenamedOutside(context.Background(), opened.Index(), format.MinTime, format.MaxTime); len(all) > 0 {
 		t.Errorf("told %v, although the time is that of the whole trail", all)
 	}
 }
@@ -193,10 +193,10 @@ func TestRandomRenamesOutsideOfTheTime(t *testing.T) {
 				switch op := r.IntN(10); {
 				case op == 0 && !inUse(to): // a new one
 					h.tables[100+h.now*10+len(objects)] = to
-					objects = append(objects, trailtest.Object{Action: trail.ActionCreate, Type: "table", Name: to})
+					objects = append(objects, trailtest.Object{Action: format.ActionCreate, Type: "table", Name: to})
 				case op == 1 && len(numbers) > 0:
 					n := numbers[r.IntN(len(numbers))]
-					objects = append(objects, trailtest.Object{Action: trail.ActionDrop, Type: "table", Name: h.tables[n]})
+					objects = append(objects, trailtest.Object{Action: format.ActionDrop, Type: "table", Name: h.tables[n]})
 					delete(h.tables, n)
 				case op < 4: // a schema, to a name that no table has
 					from, to := schemas[r.IntN(4)], schemas[r.IntN(4)]
@@ -208,7 +208,7 @@ func TestRandomRenamesOutsideOfTheTime(t *testing.T) {
 							h.tables[n] = to + "." + rest
 						}
 					}
-					objects = append(objects, trailtest.Object{Action: trail.ActionRename, Type: "schema", Name: from, To: to})
+					objects = append(objects, trailtest.Object{Action: format.ActionRename, Type: "schema", Name: from, To: to})
 				case len(numbers) > 0 && !inUse(to):
 					n := numbers[r.IntN(len(numbers))]
 					objects = append(objects, renamesTable(h.tables[n], to))

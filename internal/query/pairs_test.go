@@ -3,12 +3,13 @@ package query
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -53,56 +54,58 @@ func (s *sampled) current() string {
 	return s.user
 }
 
-func (s *sampled) statement() bool { return s.Kind == trail.KindStatement || s.Kind == trail.KindStart }
+func (s *sampled) statement() bool {
+	return s.Kind == format.KindStatement || s.Kind == format.KindStart
+}
 
 // single is one filter, and its plain evaluation.
 type single struct {
 	name string
-	set  func(*FilterOptions)
+	set  func(*Criteria)
 	ask  func(*sampled) answer
 }
 
 var singles = []single{
-	{"user", func(o *FilterOptions) { o.Users = []string{"alice", "carol"} }, func(s *sampled) answer {
+	{"user", func(o *Criteria) { o.Users = []string{"alice", "carol"} }, func(s *sampled) answer {
 		return whether(s.user == "alice" || s.user == "carol").unless(s.user == "pg_unknown 77")
 	}},
-	{"role", func(o *FilterOptions) { o.Roles = []string{"bob"} }, func(s *sampled) answer {
+	{"role", func(o *Criteria) { o.Roles = []string{"bob"} }, func(s *sampled) answer {
 		return whether(s.current() == "bob").unless(s.current() == "pg_unknown 77")
 	}},
-	{"database", func(o *FilterOptions) { o.Databases = []string{"hr"} }, func(s *sampled) answer { return whether(s.database == "hr") }},
-	{"application", func(o *FilterOptions) { o.Applications = []string{"psql"} }, func(s *sampled) answer { return whether(s.application == "psql") }},
-	{"client", func(o *FilterOptions) { o.Clients = []string{"10.0.0.0/8"} }, func(s *sampled) answer { return whether(strings.HasPrefix(s.client, "10.")) }},
-	{"class", func(o *FilterOptions) { o.Classes = []string{"read"} }, func(s *sampled) answer {
-		return whether(s.Shape != nil && s.Shape.Class == trail.ClassRead).unless(s.Shape == nil)
+	{"database", func(o *Criteria) { o.Databases = []string{"hr"} }, func(s *sampled) answer { return whether(s.database == "hr") }},
+	{"application", func(o *Criteria) { o.Applications = []string{"psql"} }, func(s *sampled) answer { return whether(s.application == "psql") }},
+	{"client", func(o *Criteria) { o.Clients = clients("10.0.0.0/8") }, func(s *sampled) answer { return whether(strings.HasPrefix(s.client, "10.")) }},
+	{"class", func(o *Criteria) { o.Classes = []format.Class{format.ClassRead} }, func(s *sampled) answer {
+		return whether(s.Shape != nil && s.Shape.Class == format.ClassRead).unless(s.Shape == nil)
 	}},
-	{"kind", func(o *FilterOptions) { o.Kinds = []string{"statement", "connect"} }, func(s *sampled) answer {
-		return whether(s.Kind == trail.KindStatement || s.Kind == trail.KindConnect)
+	{"kind", func(o *Criteria) { o.Kinds = []format.Kind{format.KindStatement, format.KindConnect} }, func(s *sampled) answer {
+		return whether(s.Kind == format.KindStatement || s.Kind == format.KindConnect)
 	}},
-	{"command", func(o *FilterOptions) { o.Commands = []string{"select"} }, func(s *sampled) answer {
+	{"command", func(o *Criteria) { o.Commands = []string{"select"} }, func(s *sampled) answer {
 		return whether(s.Shape != nil && s.Shape.Command == "SELECT").unless(s.Shape == nil)
 	}},
-	{"object", func(o *FilterOptions) { o.Objects = []string{"hr.salary"} }, func(s *sampled) answer {
+	{"object", func(o *Criteria) { o.Objects = []string{"hr.salary"} }, func(s *sampled) answer {
 		return whether(slices.Contains(s.tables, "hr.salary")).unless(s.omits == "relations" || s.unfinished)
 	}},
-	{"grep", func(o *FilterOptions) { o.Grep = []string{"secret"} }, func(s *sampled) answer {
+	{"grep", func(o *Criteria) { o.Grep = patterns("secret") }, func(s *sampled) answer {
 		return whether(strings.Contains(s.Text, "secret")).unless(s.omits == "parameters" || s.opaque)
 	}},
-	{"sqlstate", func(o *FilterOptions) { o.SQLStates = []string{"42"} }, func(s *sampled) answer { return whether(strings.HasPrefix(s.SQLState, "42")) }},
-	{"xid", func(o *FilterOptions) { o.XIDs = []string{"7"} }, func(s *sampled) answer { return whether(s.XID == 7) }},
-	{"failed", func(o *FilterOptions) { o.Failed = true }, func(s *sampled) answer {
-		return whether(s.Outcome == trail.OutcomeError || s.Outcome == trail.OutcomeInterrupted)
+	{"sqlstate", func(o *Criteria) { o.SQLStates = []SQLState{"42"} }, func(s *sampled) answer { return whether(strings.HasPrefix(s.SQLState, "42")) }},
+	{"xid", func(o *Criteria) { o.XIDs = []uint64{7} }, func(s *sampled) answer { return whether(s.XID == 7) }},
+	{"failed", func(o *Criteria) { o.Failed = true }, func(s *sampled) answer {
+		return whether(s.Outcome == format.OutcomeError || s.Outcome == format.OutcomeInterrupted)
 	}},
-	{"min-duration", func(o *FilterOptions) { o.MinDuration = "1ms" }, func(s *sampled) answer {
+	{"min-duration", func(o *Criteria) { o.MinDuration = least("1ms") }, func(s *sampled) answer {
 		return whether(s.timed && s.Duration >= 1000).unless(!s.timed)
 	}},
-	{"not-user", func(o *FilterOptions) { o.Not.Users = []string{"bob"} }, func(s *sampled) answer { return whether(s.user != "bob") }},
-	{"not-class", func(o *FilterOptions) { o.Not.Classes = []string{"write"} }, func(s *sampled) answer {
-		return whether(s.Shape == nil || s.Shape.Class != trail.ClassWrite)
+	{"not-user", func(o *Criteria) { o.Not.Users = []string{"bob"} }, func(s *sampled) answer { return whether(s.user != "bob") }},
+	{"not-class", func(o *Criteria) { o.Not.Classes = []format.Class{format.ClassWrite} }, func(s *sampled) answer {
+		return whether(s.Shape == nil || s.Shape.Class != format.ClassWrite)
 	}},
-	{"not-object", func(o *FilterOptions) { o.Not.Objects = []string{"hr.staff"} }, func(s *sampled) answer {
+	{"not-object", func(o *Criteria) { o.Not.Objects = []string{"hr.staff"} }, func(s *sampled) answer {
 		return whether(!slices.Contains(s.tables, "hr.staff"))
 	}},
-	{"not-grep", func(o *FilterOptions) { o.Not.Grep = []string{"public"} }, func(s *sampled) answer { return whether(!strings.Contains(s.Text, "public")) }},
+	{"not-grep", func(o *Criteria) { o.Not.Grep = patterns("public") }, func(s *sampled) answer { return whether(!strings.Contains(s.Text, "public")) }},
 }
 
 // sample makes a record of any sort.
@@ -112,57 +115,57 @@ func sample(rnd *rand.Rand) *sampled {
 		user: one("alice", "bob", "pg_unknown 77"), role: one("", "", "bob", "pg_unknown 77"), database: one("hr", "shop"),
 		application: one("psql", "etl"), client: one("10.1.2.3:4", "[local]"),
 	}
-	session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: s.user}, trailtest.Fact{Key: trail.KeyDatabase, Value: s.database},
-		trailtest.Fact{Key: trail.KeyApplication, Value: s.application}, trailtest.Fact{Key: trail.KeyClient, Value: s.client})
+	session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: s.user}, trailtest.Fact{Key: format.KeyDatabase, Value: s.database},
+		trailtest.Fact{Key: format.KeyApplication, Value: s.application}, trailtest.Fact{Key: format.KeyClient, Value: s.client})
 	if s.role != "" {
-		session = session.With(trailtest.Fact{Key: trail.KeyRole, Value: s.role})
+		session = session.With(trailtest.Fact{Key: format.KeyRole, Value: s.role})
 	}
 	s.Record = &trailtest.Record{Session: session, Time: trailtest.Epoch, XID: uint64(rnd.IntN(2) * 7), Text: one("a secret", "public")}
 	switch rnd.IntN(8) {
 	case 0:
-		s.Kind, s.unfinished = trail.KindStart, true
+		s.Kind, s.unfinished = format.KindStart, true
 	case 1:
-		s.Kind, s.Outcome, s.unfinished = trail.KindStatement, trail.OutcomeInterrupted, true
+		s.Kind, s.Outcome, s.unfinished = format.KindStatement, format.OutcomeInterrupted, true
 	case 2:
-		s.Kind = trail.KindConnect
+		s.Kind = format.KindConnect
 	case 3:
-		s.Kind, s.Outcome, s.SQLState, s.Message = trail.KindStatement, trail.OutcomeError, one("42501", "23505"), "no"
+		s.Kind, s.Outcome, s.SQLState, s.Message = format.KindStatement, format.OutcomeError, one("42501", "23505"), "no"
 	default:
-		s.Kind = trail.KindStatement
+		s.Kind = format.KindStatement
 	}
-	if s.Kind != trail.KindStart && rnd.IntN(3) > 0 {
+	if s.Kind != format.KindStart && rnd.IntN(3) > 0 {
 		s.Duration, s.timed = uint64(10+rnd.IntN(2)*5000), true
 	}
-	if s.unfinished && rnd.IntN(2) == 0 || s.Kind == trail.KindConnect {
+	if s.unfinished && rnd.IntN(2) == 0 || s.Kind == format.KindConnect {
 		return s
 	}
-	s.Shape = &trailtest.Shape{Class: []trail.Class{trail.ClassRead, trail.ClassWrite}[rnd.IntN(2)], Command: one("SELECT", "UPDATE")}
+	s.Shape = &trailtest.Shape{Class: []format.Class{format.ClassRead, format.ClassWrite}[rnd.IntN(2)], Command: one("SELECT", "UPDATE")}
 	for range rnd.IntN(3) {
 		s.tables = append(s.tables, one("hr.salary", "hr.staff", "public.t"))
 	}
 	for _, table := range s.tables {
-		s.Shape.Relations = append(s.Shape.Relations, trailtest.Relation{Type: 1, Access: trail.AccessSelect, Name: table})
+		s.Shape.Relations = append(s.Shape.Relations, trailtest.Relation{Type: 1, Access: format.AccessSelect, Name: table})
 		s.unfinished = false
 	}
 	if s.omits = one("", "", "relations", "parameters"); s.omits != "" {
 		s.Extra = []string{s.omits + "_omitted", "3"}
 	}
 	if s.omits == "" && rnd.IntN(4) == 0 {
-		s.opaque, s.Shape.Params, s.Values = true, []trail.ParamType{{OID: 25, Repr: trail.ReprNone}}, []byte{}
+		s.opaque, s.Shape.Params, s.Values = true, []format.ParamType{{OID: 25, Repr: format.ReprNone}}, []byte{}
 	}
 	return s
 }
 
 // block is the record in a block of its own, and its index.
-func (s *sampled) block(t *testing.T) (*trail.Record, *trail.Contents) {
+func (s *sampled) block(t *testing.T) (*format.Record, *format.Contents) {
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	b.Add(s.Record)
 	var chain [32]byte
-	block := &trail.Block{File: "test", Image: b.Finish(trail.CodecNone, 1, 1, &chain)}
+	block := &format.Block{Source: format.Source{File: "test"}, Image: b.Finish(format.CodecNone, 1, 1, &chain)}
 	if err := block.Load(); err != nil {
 		t.Fatal(err)
 	}
-	r := &trail.Record{}
+	r := &format.Record{}
 	if err := block.Next(r); err != nil {
 		t.Fatal(err)
 	}
@@ -176,8 +179,8 @@ func TestPairsOfFiltersAskForWhatBothAskFor(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(28, 1))
 	type prepared struct {
 		s     *sampled
-		r     *trail.Record
-		index *trail.Contents
+		r     *format.Record
+		index *format.Contents
 	}
 	var samples []prepared
 	for range 1500 {
@@ -188,20 +191,12 @@ func TestPairsOfFiltersAskForWhatBothAskFor(t *testing.T) {
 	counted := map[answer]int{}
 	for i, a := range singles {
 		for _, b := range singles[i:] {
-			o := FilterOptions{Not: &FilterOptions{}}
+			o := Criteria{Not: &Criteria{}}
 			a.set(&o)
 			b.set(&o)
-			filter, err := o.Filter(time.Time{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, list := range []*[]string{&o.Users, &o.Roles, &o.Databases, &o.Applications, &o.Clients, &o.Classes, &o.Kinds, &o.Commands, &o.Objects, &o.Grep, &o.SQLStates, &o.XIDs} {
-				for k := range *list {
-					(*list)[k] = "changed"
-				}
-				*list = nil
-			}
-			*o.Not, o.Failed, o.MinDuration = FilterOptions{}, false, ""
+			filter := o.Filter()
+			spoil(o.Not)
+			spoil(&o)
 			m, contents, want := &Matcher{Filter: filter}, filter.Contents(), filter.Want()
 			for _, one := range samples {
 				m.Reset()
@@ -230,5 +225,24 @@ func TestPairsOfFiltersAskForWhatBothAskFor(t *testing.T) {
 	}
 	if counted[is] < 10000 || counted[may] < 1000 {
 		t.Errorf("few records were tried: %s", fmt.Sprint(counted))
+	}
+}
+
+// spoil changes all values of criteria, of which a filter has its own.
+func spoil(c *Criteria) {
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		f := v.Field(i)
+		switch f.Kind() {
+		case reflect.Slice:
+			for k := range f.Len() {
+				f.Index(k).SetZero()
+			}
+		case reflect.Pointer:
+			if d, ok := f.Interface().(*time.Duration); ok && d != nil {
+				*d = time.Hour
+			}
+		}
+		f.SetZero()
 	}
 }

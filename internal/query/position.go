@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -105,50 +104,25 @@ func (p Position) gone(t *trail.Trail) bool {
 	return p.Segment < first.Number && (first.Err != nil || p.Block <= first.Header.FirstBlock)
 }
 
-// PositionOptions choose blocks by their place: what a slot wants, up to a position.
-type PositionOptions struct {
-	Slot   string
-	Before string
-
-	// Wants finds the first block that a slot wants of each stream.
-	Wants func(trail, slot string) (func(stream uint32) uint64, error)
+// ParseBlocks reads positions with commas between them, at most one in each stream, each of a block.
+func ParseBlocks(s string) ([]Position, error) {
+	all, ok := ParsePositions(s)
+	if !ok || slices.ContainsFunc(all, func(p Position) bool { return p.Block == 0 }) {
+		return nil, fmt.Errorf("%q is not a position in each stream, such as 0/17/20311,1/3/881", s)
+	}
+	return all, nil
 }
 
-// Blocks makes the choice; nil is all blocks.
-func (o *PositionOptions) Blocks(t *trail.Trail) (func(*trail.BlockRef) bool, error) {
-	if o.Slot == "" && o.Before == "" {
-		return nil, nil
-	}
-	if !t.Whole || t.Path == "" {
-		return nil, exit.Usagef("--slot and --before require a single trail")
-	}
-	from := func(uint32) uint64 { return 0 }
-	if o.Slot != "" {
-		var err error
-		if from, err = o.Wants(t.Path, o.Slot); err != nil {
-			return nil, err
-		}
-	}
-	if o.Before == "" {
-		return func(r *trail.BlockRef) bool { return r.Number >= from(r.Segment.Stream.Number) }, nil
-	}
-	places, ok := ParsePositions(o.Before)
-	if !ok || slices.ContainsFunc(places, func(p Position) bool { return p.Block == 0 }) {
-		return nil, exit.Usagef("--before: %q is not a position in each stream, such as 0/17/20311,1/3/881", o.Before)
-	}
-	before := map[uint32]uint64{}
-	for _, p := range places {
-		before[p.Stream] = p.Block
+// LocateEnds checks that positions at which something ends are in the trail, or were before they were deleted.
+func LocateEnds(t *trail.Trail, ends []Position) error {
+	for _, p := range ends {
 		if p.gone(t) {
 			continue
 		}
 		// what is wrong with the segment itself, the reader tells
 		if _, err := p.Locate(t); errors.As(err, new(missingPosition)) {
-			return nil, exit.Usagef("--before: %w", err)
+			return err
 		}
 	}
-	return func(r *trail.BlockRef) bool {
-		n := r.Segment.Stream.Number
-		return r.Number >= from(n) && r.Number < before[n]
-	}, nil
+	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // renames are the names that a filter asks for, or excludes, and that statements can give to something else. Each
@@ -19,18 +19,18 @@ import (
 type renames struct {
 	objects          [][]glob
 	roles, databases [][]string
-	elsewhere        func(*trail.Session) bool // whether the filter is not about the session's database
+	elsewhere        func(*format.Session) bool // whether the filter is not about the session's database
 }
 
 // renames returns nil if there are no such names.
-func (o *FilterOptions) renames() *renames {
+func (c *Criteria) renames() *renames {
 	r := &renames{}
 	add := func(to *[][]string, names []string) {
 		if len(names) > 0 {
 			*to = append(*to, names)
 		}
 	}
-	for _, one := range []*FilterOptions{o, o.Not} {
+	for _, one := range []*Criteria{c, c.Not} {
 		if one == nil {
 			continue
 		}
@@ -44,10 +44,10 @@ func (o *FilterOptions) renames() *renames {
 	if len(r.objects)+len(r.roles)+len(r.databases) == 0 {
 		return nil
 	}
-	r.elsewhere = func(s *trail.Session) bool {
-		database := string(s.Fact(trail.KeyDatabase))
-		return database != "" && (len(o.Databases) > 0 && !slices.Contains(o.Databases, database) ||
-			o.Not != nil && slices.Contains(o.Not.Databases, database))
+	r.elsewhere = func(s *format.Session) bool {
+		database := string(s.Fact(format.KeyDatabase))
+		return database != "" && (len(c.Databases) > 0 && !slices.Contains(c.Databases, database) ||
+			c.Not != nil && slices.Contains(c.Not.Databases, database))
 	}
 	return r
 }
@@ -90,15 +90,15 @@ func (f *Filter) AsksNames() (objects, roles bool) {
 
 // Renames yields what a statement has renamed so that records before or after have another name than
 // the one that the filter asks for.
-func (f *Filter) Renames(r *trail.Record) func(yield func(Renamed) bool) {
+func (f *Filter) Renames(r *format.Record) func(yield func(Renamed) bool) {
 	return func(yield func(Renamed) bool) {
-		if f.watched == nil || r.Shape == nil || r.Kind != trail.KindStatement {
+		if f.watched == nil || r.Shape == nil || r.Kind != format.KindStatement {
 			return
 		}
-		one := Renamed{Time: r.Time, User: string(r.Session.Fact(trail.KeyUser))}
+		one := Renamed{Time: r.Time, User: string(r.Session.Fact(format.KeyUser))}
 		for i := range r.Shape.Objects {
 			o := &r.Shape.Objects[i]
-			if o.Action != trail.ActionRename || !f.watched.differ(o, r.Session) {
+			if o.Action != format.ActionRename || !f.watched.differ(o, r.Session) {
 				continue
 			}
 			one.Type, one.Name, one.To, one.Lost = string(o.Type), string(o.Name), string(o.To), f.watched.loses(o)
@@ -110,8 +110,8 @@ func (f *Filter) Renames(r *trail.Record) func(yield func(Renamed) bool) {
 }
 
 // AllRenames are those of Renames, and what may be one: a change of a catalog, and objects that are left out.
-func (f *Filter) AllRenames(r *trail.Record) []Renamed {
-	if f.watched == nil || r.Shape == nil || r.Kind != trail.KindStatement {
+func (f *Filter) AllRenames(r *format.Record) []Renamed {
+	if f.watched == nil || r.Shape == nil || r.Kind != format.KindStatement {
 		return nil
 	}
 	all := slices.Collect(f.Renames(r))
@@ -119,40 +119,40 @@ func (f *Filter) AllRenames(r *trail.Record) []Renamed {
 		all = append(all, one)
 	}
 	if _, omits := r.ExtraValue("objects_omitted"); (omits || r.GoesOn()) && hasCommand([]string{"ALTER"}, string(r.Shape.Command)) && !f.watched.elsewhere(r.Session) {
-		all = append(all, Renamed{Time: r.Time, User: string(r.Session.Fact(trail.KeyUser)), Lost: true})
+		all = append(all, Renamed{Time: r.Time, User: string(r.Session.Fact(format.KeyUser)), Lost: true})
 	}
 	return all
 }
 
 // rewritten is a catalog that a statement has changed, and with it perhaps a name that the filter asks for. One that has
 // failed, or has no transaction ID, has changed nothing.
-func (f *Filter) rewritten(r *trail.Record) (one Renamed, ok bool) {
-	if r.Outcome == trail.OutcomeError || r.Outcome == trail.OutcomeOk && r.XID == 0 {
+func (f *Filter) rewritten(r *format.Record) (one Renamed, ok bool) {
+	if r.Outcome == format.OutcomeError || r.Outcome == format.OutcomeOk && r.XID == 0 {
 		return one, false
 	}
-	i := slices.IndexFunc(r.Shape.Relations, func(rel trail.Relation) bool {
+	i := slices.IndexFunc(r.Shape.Relations, func(rel format.Relation) bool {
 		return f.watched.rewrites(&rel) && !(isOfDatabase(&rel) && f.watched.elsewhere(r.Session))
 	})
 	if i < 0 {
 		return one, false
 	}
-	return Renamed{Time: r.Time, User: string(r.Session.Fact(trail.KeyUser)), Name: string(r.Shape.Relations[i].Name), Lost: true}, true
+	return Renamed{Time: r.Time, User: string(r.Session.Fact(format.KeyUser)), Name: string(r.Shape.Relations[i].Name), Lost: true}, true
 }
 
 // MayRename says of a record whose data parts are not there yet whether it may have renamed something.
-func (f *Filter) MayRename(r *trail.Record) bool {
-	return f.watched != nil && r.Kind == trail.KindStatement && r.GoesOn() && r.Shape != nil &&
-		(r.Shape.Class == trail.ClassDDL || r.Shape.Class == trail.ClassRole)
+func (f *Filter) MayRename(r *format.Record) bool {
+	return f.watched != nil && r.Kind == format.KindStatement && r.GoesOn() && r.Shape != nil &&
+		(r.Shape.Class == format.ClassDDL || r.Shape.Class == format.ClassRole)
 }
 
 // selectRenames selects the groups of an index that may have statements that rename something of these names.
-func (w *renames) selectRenames(c *trail.Contents) trail.Groups {
-	g := c.Select(trail.TermsObjects, func(v []byte) bool {
-		return len(v) == 0 || trail.Action(v[0]) == trail.ActionRename && w.has(v[1:])
+func (w *renames) selectRenames(c *format.Contents) format.Groups {
+	g := c.Select(format.TermsObjects, func(v []byte) bool {
+		return len(v) == 0 || format.Action(v[0]) == format.ActionRename && w.has(v[1:])
 	})
-	g.And(c.Select(trail.TermsClasses, func(v []byte) bool { // of which an index always has all
+	g.And(c.Select(format.TermsClasses, func(v []byte) bool { // of which an index always has all
 		class, n := binary.Uvarint(v)
-		return n != len(v) || trail.Class(class) == trail.ClassDDL || trail.Class(class) == trail.ClassRole
+		return n != len(v) || format.Class(class) == format.ClassDDL || format.Class(class) == format.ClassRole
 	}))
 	return g
 }
@@ -160,19 +160,19 @@ func (w *renames) selectRenames(c *trail.Contents) trail.Groups {
 // SelectRenames selects the groups of an index that may have statements that rename what the filter asks for, or change
 // a catalog: those that Hidden.NoteRenames notes. Contents does not select the latter, because a list of relations often
 // has too many terms for an index.
-func (f *Filter) SelectRenames(c *trail.Contents) trail.Groups {
+func (f *Filter) SelectRenames(c *format.Contents) format.Groups {
 	g := c.SelectOmissions("objects")
 	g.Or(f.watched.selectRenames(c))
-	g.Or(c.SelectShape(func(s *trail.Shape) bool {
-		return slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return f.watched.rewrites(&r) })
+	g.Or(c.SelectShape(func(s *format.Shape) bool {
+		return slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return f.watched.rewrites(&r) })
 	}))
 	return g
 }
 
 // renaming says whether a shape is one of statements of Renames.
-func (f *Filter) renaming(s *trail.Shape) bool {
-	return slices.ContainsFunc(s.Objects, func(o trail.Object) bool {
-		return o.Action == trail.ActionRename && (f.watched.has(o.Name) || f.watched.has(o.To))
+func (f *Filter) renaming(s *format.Shape) bool {
+	return slices.ContainsFunc(s.Objects, func(o format.Object) bool {
+		return o.Action == format.ActionRename && (f.watched.has(o.Name) || f.watched.has(o.To))
 	})
 }
 
@@ -188,7 +188,7 @@ func (w *renames) has(name []byte) bool {
 }
 
 // differ says whether something that was renamed matches under one of its names, and not under the other.
-func (w *renames) differ(o *trail.Object, s *trail.Session) bool {
+func (w *renames) differ(o *format.Object, s *format.Session) bool {
 	return (isShared(string(o.Type)) || !w.elsewhere(s)) && w.tellsApart(o)
 }
 
@@ -198,7 +198,7 @@ func isShared(objectType string) bool {
 }
 
 // tellsApart is differ for an object of a database that the filter is about.
-func (w *renames) tellsApart(o *trail.Object) bool {
+func (w *renames) tellsApart(o *format.Object) bool {
 	was, is := unquoted(o.Name), unquoted(o.To)
 	one := func(names []string) bool { return slices.Contains(names, was) != slices.Contains(names, is) }
 	if string(o.Type) == "role" && slices.ContainsFunc(w.roles, one) || string(o.Type) == "database" && slices.ContainsFunc(w.databases, one) {
@@ -213,7 +213,7 @@ func (w *renames) tellsApart(o *trail.Object) bool {
 }
 
 // loses says whether something that was renamed matches under the name that it had, or what is in it does.
-func (w *renames) loses(o *trail.Object) bool {
+func (w *renames) loses(o *format.Object) bool {
 	was := unquoted(o.Name)
 	one := func(names []string) bool { return slices.Contains(names, was) }
 	switch string(o.Type) {
@@ -244,12 +244,12 @@ var catalogs = map[string]bool{
 	"pg_catalog.pg_ts_parser": true, "pg_catalog.pg_ts_template": true, "pg_catalog.pg_type": true,
 }
 
-func isOfDatabase(r *trail.Relation) bool { return catalogs[string(r.Name)] }
+func isOfDatabase(r *format.Relation) bool { return catalogs[string(r.Name)] }
 
 // rewrites says whether a statement that uses a relation so may have renamed something, as superusers can with
 // allow_system_table_mods.
-func (w *renames) rewrites(r *trail.Relation) bool {
-	if r.Access&(trail.AccessInsert|trail.AccessUpdate|trail.AccessDelete) == 0 || onlyLocks(r) {
+func (w *renames) rewrites(r *format.Relation) bool {
+	if r.Access&(format.AccessInsert|format.AccessUpdate|format.AccessDelete) == 0 || onlyLocks(r) {
 		return false
 	}
 	switch string(r.Name) {
@@ -264,9 +264,9 @@ func (w *renames) rewrites(r *trail.Relation) bool {
 
 // onlyLocks says whether a relation is used by SELECT ... FOR UPDATE or FOR SHARE, which need the privilege to update, and
 // update no column.
-func onlyLocks(r *trail.Relation) bool {
-	return r.Access&(trail.AccessInsert|trail.AccessUpdate|trail.AccessDelete) == trail.AccessUpdate && r.HasColumns && r.Omitted&trail.AccessUpdate == 0 &&
-		!slices.ContainsFunc(r.Columns, func(c trail.Column) bool { return c.Access&trail.AccessUpdate != 0 })
+func onlyLocks(r *format.Relation) bool {
+	return r.Access&(format.AccessInsert|format.AccessUpdate|format.AccessDelete) == format.AccessUpdate && r.HasColumns && r.Omitted&format.AccessUpdate == 0 &&
+		!slices.ContainsFunc(r.Columns, func(c format.Column) bool { return c.Access&format.AccessUpdate != 0 })
 }
 
 // unquoted is a name of one part without the quotes of SQL.
@@ -282,7 +282,7 @@ func unquoted(name []byte) string {
 // glob is a pattern for names: "*" matches any characters.
 type glob string
 
-// globsOf are the patterns of --object.
+// globsOf are the patterns of names of objects.
 func globsOf(names []string) (all []glob) {
 	for _, name := range names {
 		for _, spelled := range spellings(name) {

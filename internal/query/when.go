@@ -257,6 +257,18 @@ func parseAge(s string) (a age, err error) {
 	return a, nil
 }
 
+// DurationText is a duration to the microsecond as ParseDuration reads it.
+func DurationText(d time.Duration) string {
+	switch us := d.Microseconds(); {
+	case us%1e6 == 0:
+		return strconv.FormatInt(us/1e6, 10) + "s"
+	case us%1e3 == 0:
+		return strconv.FormatInt(us/1e3, 10) + "ms"
+	default:
+		return strconv.FormatInt(us, 10) + "us"
+	}
+}
+
 // ParseZone reads the time zone in which times are shown: a name of the IANA time zone
 // database, an offset such as +02:00, UTC, or local. As in times, abbreviations are refused.
 func ParseZone(s string) (*time.Location, error) {
@@ -280,9 +292,9 @@ func ParseZone(s string) (*time.Location, error) {
 	return nil, fmt.Errorf("unknown time zone %q; use a name of the IANA time zone database, such as Asia/Tokyo, an offset, such as +09:00, UTC or local", s)
 }
 
-// ParseDuration reads a duration, such as 250ms or 1m30s, in microseconds. Without a unit, it
-// is in milliseconds, like that of log_min_duration_statement.
-func ParseDuration(s string) (uint64, error) {
+// ParseDuration reads a duration, such as 250ms or 1m30s. Without a unit, it is in milliseconds, like that of
+// log_min_duration_statement.
+func ParseDuration(s string) (time.Duration, error) {
 	with := strings.TrimSpace(s)
 	if with != "" && strings.Trim(with, "0123456789.") == "" {
 		with += "ms"
@@ -294,7 +306,7 @@ func ParseDuration(s string) (uint64, error) {
 	case err != nil || a.months > 0:
 		return 0, fmt.Errorf("invalid duration %q: use for example 250ms, 2s or 1m30s", s)
 	}
-	return uint64(a.Microseconds()), nil
+	return a.Duration.Truncate(time.Microsecond), nil
 }
 
 // ParseAge reads a length of time that needs a unit, such as 15m, 1h30m or 2d.

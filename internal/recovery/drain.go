@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/ring"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
@@ -96,16 +96,16 @@ func (d *drainer) hasBlock(in *ring.Intent) bool {
 	if err != nil || in.Offset > uint64(info.Size()) {
 		return false
 	}
-	b := trail.Block{Image: make([]byte, trail.BlockHeaderSize)}
+	b := format.Block{Image: make([]byte, format.BlockHeaderSize)}
 	if _, err := d.readAt(path, b.Image, int64(in.Offset)); err != nil {
 		return false
 	}
-	h, err := trail.ParseBlockHeader(b.Image)
+	h, err := format.ParseBlockHeader(b.Image)
 	if err != nil || h.Number != in.Block || h.Chain != in.Hash ||
-		uint64(h.Stored) > uint64(info.Size())-in.Offset-trail.BlockHeaderSize {
+		uint64(h.Stored) > uint64(info.Size())-in.Offset-format.BlockHeaderSize {
 		return false
 	}
-	b.Image = make([]byte, trail.BlockHeaderSize+int(h.Stored))
+	b.Image = make([]byte, format.BlockHeaderSize+int(h.Stored))
 	_, err = d.readAt(path, b.Image, int64(in.Offset))
 	return err == nil && whole(&b)
 }
@@ -167,9 +167,9 @@ func (d *drainer) orphanDrops(i int, r *ring.Ring) error {
 	d.report.Records++
 	if !ok {
 		d.lost(i, "its number of dropped records of ended sessions is impossible: %d, of %d at all, and %d have gap records", r.OrphanDrops, r.Drops, recorded)
-		return d.own(trail.KindGap, "reason", "ring damaged")
+		return d.own(format.KindGap, "reason", "ring damaged")
 	}
-	return d.own(trail.KindGap, "count", fmt.Sprint(n), "reason", gapReason(r.OrphanDropsReason))
+	return d.own(format.KindGap, "count", fmt.Sprint(n), "reason", gapReason(r.OrphanDropsReason))
 }
 
 // damage writes a gap record for everything from a position on, which cannot be read.
@@ -186,7 +186,7 @@ func (d *drainer) damage(i int, s *write.Source, r *ring.Ring, position uint64) 
 // instead writes a gap record for what cannot be read.
 func (d *drainer) instead(s *write.Source, what string, n uint64) error {
 	named(s)
-	w := &write.Record{Kind: trail.KindGap, Seq: s.Seq + 1, Time: d.now(), Duration: write.None, Rows: write.None}
+	w := &write.Record{Kind: format.KindGap, Seq: s.Seq + 1, Time: d.now(), Duration: write.None, Rows: write.None}
 	w.ExtraCount, w.Extra = write.Pairs(what, fmt.Sprint(n), "reason", "ring damaged")
 	return d.final(s, w, nil)
 }
@@ -201,14 +201,14 @@ func named(s *write.Source) {
 // message writes a message, unless the trail has it. A session message only changes the source.
 func (d *drainer) message(i int, s *write.Source, m *ring.Message, written bool) error {
 	switch {
-	case m.Kind == trail.KindDefSession:
+	case m.Kind == format.KindDefSession:
 		s.Body, s.Seq, s.Statement = m.Body, m.Seq, m.Statement
 		return nil
 	case m.Kind == 0:
 		return nil
 	}
 	named(s)
-	if m.Kind == trail.KindData {
+	if m.Kind == format.KindData {
 		if written || d.ledger.has(s.ID(), m.Seq) {
 			return nil
 		}
@@ -222,7 +222,7 @@ func (d *drainer) message(i int, s *write.Source, m *ring.Message, written bool)
 		return nil
 	}
 	err := write.Check(s, w)
-	if err == nil && w.Kind > trail.KindStart && w.Statement != 0 {
+	if err == nil && w.Kind > format.KindStart && w.Statement != 0 {
 		err = errors.New("it is of another kind")
 	}
 	if err != nil {
@@ -275,7 +275,7 @@ func (d *drainer) end(e *end) error {
 		return err
 	}
 	s := &e.source
-	if id := (trail.SessionID{Start: r.OwnerStart, PID: r.Owner}); r.OwnerStart != 0 && !describes(s, id) {
+	if id := (format.SessionID{Start: r.OwnerStart, PID: r.Owner}); r.OwnerStart != 0 && !describes(s, id) {
 		if r.Own.Count == 0 && !r.Interrupted() {
 			return nil // the session has no record in the trail, and needs none
 		}
@@ -309,7 +309,7 @@ func (d *drainer) leftGap(e *end) error {
 	if gap.Count == 0 && gap.Ended == 0 {
 		return nil
 	}
-	if id := (trail.SessionID{Start: gap.Start, PID: gap.PID}); gap.PID != 0 && !describes(s, id) {
+	if id := (format.SessionID{Start: gap.Start, PID: gap.PID}); gap.PID != 0 && !describes(s, id) {
 		s = nameless(id)
 	}
 	if gap.Count != 0 {
@@ -322,20 +322,20 @@ func (d *drainer) leftGap(e *end) error {
 		return nil
 	}
 	w := disconnect(s, gap.Ended)
-	w.Outcome = trail.OutcomeOk
+	w.Outcome = format.OutcomeOk
 	if gap.SQLState != "" {
-		w.Outcome, w.SQLState = trail.OutcomeError, []byte(gap.SQLState)
+		w.Outcome, w.SQLState = format.OutcomeError, []byte(gap.SQLState)
 	}
 	return d.final(s, w, nil)
 }
 
 // describes reports whether the last session message of the source is that of this session.
-func describes(s *write.Source, id trail.SessionID) bool {
+func describes(s *write.Source, id format.SessionID) bool {
 	return len(s.Body) >= write.SessionFacts && s.ID() == id
 }
 
 // nameless is a session of which only the ID is known, because its session message was dropped, too.
-func nameless(id trail.SessionID) *write.Source {
+func nameless(id format.SessionID) *write.Source {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(id.Start))
 	return &write.Source{Body: binary.LittleEndian.AppendUint32(b, id.PID)}
 }
@@ -367,23 +367,23 @@ func interrupted(r *ring.Ring, s *write.Source) *write.Record {
 	if staged, ok := r.Staged(); ok {
 		w := *staged
 		w.Seq = s.Seq + 1
-		w.Outcome = trail.OutcomeOk
+		w.Outcome = format.OutcomeOk
 		if !f.Counted {
-			w.Duration, w.Rows, w.XID, w.Times = write.None, write.None, 0, trail.Times{}
+			w.Duration, w.Rows, w.XID, w.Times = write.None, write.None, 0, format.Times{}
 		}
 		if !f.Idle {
-			w.Outcome = trail.OutcomeInterrupted
+			w.Outcome = format.OutcomeInterrupted
 		}
 		if write.Check(s, &w) == nil {
 			return &w
 		}
 	}
 	w := &write.Record{
-		Kind: trail.KindStatement, Seq: s.Seq + 1, Time: f.Time, Duration: write.None, Rows: write.None,
-		Statement: f.Statement, Text: f.Text, Outcome: trail.OutcomeInterrupted,
+		Kind: format.KindStatement, Seq: s.Seq + 1, Time: f.Time, Duration: write.None, Rows: write.None,
+		Statement: f.Statement, Text: f.Text, Outcome: format.OutcomeInterrupted,
 	}
 	if f.Idle {
-		w.Outcome = trail.OutcomeOk
+		w.Outcome = format.OutcomeOk
 	}
 	if uint64(f.TextLen) > uint64(len(f.Text)) {
 		w.HasCut, w.CutLength = true, uint64(f.TextLen) // no hash: the rest of the text is not available
@@ -394,14 +394,14 @@ func interrupted(r *ring.Ring, s *write.Source) *write.Record {
 // disconnect returns the disconnect record of a session whose process died.
 func disconnect(s *write.Source, now int64) *write.Record {
 	return &write.Record{
-		Kind: trail.KindDisconnect, Seq: s.Seq + 1, Time: now, Duration: uint64(max(now-s.ID().Start, 0)), Rows: write.None,
-		Outcome: trail.OutcomeInterrupted, Shape: []byte{byte(trail.ClassConnect), 0, 0, 0, 0},
+		Kind: format.KindDisconnect, Seq: s.Seq + 1, Time: now, Duration: uint64(max(now-s.ID().Start, 0)), Rows: write.None,
+		Outcome: format.OutcomeInterrupted, Shape: []byte{byte(format.ClassConnect), 0, 0, 0, 0},
 	}
 }
 
 // gapRecord returns the gap record for records that a session dropped and could not report any more.
 func gapRecord(gap *ring.Gap, now int64) *write.Record {
-	w := &write.Record{Kind: trail.KindGap, Seq: gap.Last + 1, Time: now, Duration: write.None, Rows: write.None}
+	w := &write.Record{Kind: format.KindGap, Seq: gap.Last + 1, Time: now, Duration: write.None, Rows: write.None}
 	w.ExtraCount, w.Extra = write.Pairs("count", fmt.Sprint(gap.Count), "first_seq", fmt.Sprint(gap.First),
 		"last_seq", fmt.Sprint(gap.Last), "reason", gapReason(gap.Reason))
 	return w

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
@@ -25,8 +25,8 @@ func statement(seq uint64) []byte {
 
 func sessionBody(pid uint32) []byte { return write.Body(trailtest.Epoch, pid, "client backend") }
 
-func id(pid uint32, seq uint64) trail.RecordID {
-	return trail.RecordID{Session: trail.SessionID{Start: trailtest.Epoch, PID: pid}, Seq: seq}
+func id(pid uint32, seq uint64) format.RecordID {
+	return format.RecordID{Session: format.SessionID{Start: trailtest.Epoch, PID: pid}, Seq: seq}
 }
 
 // trailOf writes a trail of one block, with so many statements of session 1, and
@@ -36,17 +36,17 @@ func trailOf(t *testing.T, dir string, n int) ringtest.Intent {
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	for i := range n {
-		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch + int64(i+1), Text: fmt.Sprint("SELECT ", i+1)})
+		b.Add(&trailtest.Record{Kind: format.KindStatement, Session: session, Time: trailtest.Epoch + int64(i+1), Text: fmt.Sprint("SELECT ", i+1)})
 	}
 	image := s.Finish(b)
 	s.Raw(t, image)
-	in := ringtest.Intent{Valid: 1, Stream: 0, Segment: 1, Offset: trail.SegmentHeaderSize, Block: 1}
+	in := ringtest.Intent{Valid: 1, Stream: 0, Segment: 1, Offset: format.SegmentHeaderSize, Block: 1}
 	copy(in.Hash[:], image[72:104])
 	return in
 }
 
 // drained recovers a trail with a ring file.
-func drained(t *testing.T, dir string, f *ringtest.File) (*Report, map[trail.RecordID]found, error) {
+func drained(t *testing.T, dir string, f *ringtest.File) (*Report, map[format.RecordID]found, error) {
 	t.Helper()
 	f.SystemID = trailtest.SystemID
 	path := f.Write(t, filepath.Join(t.TempDir(), "pg_steno.1.1"))
@@ -91,7 +91,7 @@ func TestIntentsDecideWhatIsWrittenAlready(t *testing.T) {
 					t.Errorf("%s: record %d: %v %+v", name, seq, ok, f)
 				}
 			}
-			if f := got[id(1, 3)]; f.kind != trail.KindDisconnect || f.outcome != trail.OutcomeInterrupted {
+			if f := got[id(1, 3)]; f.kind != format.KindDisconnect || f.outcome != format.OutcomeInterrupted {
 				t.Errorf("%s: the session's end is %+v", name, f)
 			}
 			if rf := r.Rings[0]; rf.Published != 2 || rf.InTrail != 1 || rf.Records != 2 || rf.Sessions != 1 {
@@ -107,10 +107,10 @@ func TestIntentsGoWithoutNumbers(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Data(trailtest.NewSession(trailtest.Epoch, 1), 1, trail.PartText, "SELECT 'hello ")
+	b.Data(trailtest.NewSession(trailtest.Epoch, 1), 1, format.PartText, "SELECT 'hello ")
 	image := s.Finish(b)
 	s.Raw(t, image)
-	in := ringtest.Intent{Valid: 1, Segment: 1, Offset: trail.SegmentHeaderSize, Block: 1}
+	in := ringtest.Intent{Valid: 1, Segment: 1, Offset: format.SegmentHeaderSize, Block: 1}
 	copy(in.Hash[:], image[72:104])
 	part := ringtest.Data(1, 0, "SELECT 'hello ")
 	record := (&ringtest.Record{Kind: 1, Seq: 1, Statement: 1, Time: trailtest.Epoch, Duration: 1, Text: "world'", Parts: []uint64{14, 0, 0}}).Bytes()
@@ -145,26 +145,26 @@ func TestEndsAreWrittenOnce(t *testing.T) {
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	for pid := uint32(1); pid <= 3; pid++ {
 		session := trailtest.NewSession(trailtest.Epoch, pid)
-		b.Add(&trailtest.Record{Kind: trail.KindConnect, Session: session, Time: trailtest.Epoch})
+		b.Add(&trailtest.Record{Kind: format.KindConnect, Session: session, Time: trailtest.Epoch})
 		if pid < 3 {
-			b.Add(&trailtest.Record{Kind: trail.KindGap, Session: session, Seq: 4, Time: trailtest.Epoch, Extra: []string{"count", "2", "first_seq", "2", "last_seq", "3"}})
-			b.Add(&trailtest.Record{Kind: trail.KindDisconnect, Session: session, Time: trailtest.Epoch})
+			b.Add(&trailtest.Record{Kind: format.KindGap, Session: session, Seq: 4, Time: trailtest.Epoch, Extra: []string{"count", "2", "first_seq", "2", "last_seq", "3"}})
+			b.Add(&trailtest.Record{Kind: format.KindDisconnect, Session: session, Time: trailtest.Epoch})
 		}
 	}
 	image := s.Finish(b)
 	s.Raw(t, image)
-	in := ringtest.Intent{Valid: 4, Segment: 1, Offset: trail.SegmentHeaderSize, Block: 1}
+	in := ringtest.Intent{Valid: 4, Segment: 1, Offset: format.SegmentHeaderSize, Block: 1}
 	copy(in.Hash[:], image[72:104])
 	r, got, err := drained(t, dir, &ringtest.File{Intents: map[int]ringtest.Intent{63: in}, Rings: rings()})
 	if err != nil || r.Rings[0].Records != 3 || r.Rings[0].Interrupted != 1 {
 		t.Errorf("%v %+v", err, r)
 	}
-	for seq, kind := range map[uint64]trail.Kind{1: trail.KindConnect, 4: trail.KindGap, 5: trail.KindStatement, 6: trail.KindDisconnect} {
+	for seq, kind := range map[uint64]format.Kind{1: format.KindConnect, 4: format.KindGap, 5: format.KindStatement, 6: format.KindDisconnect} {
 		if f := got[id(3, seq)]; f.kind != kind {
 			t.Errorf("record %d: %+v", seq, f)
 		}
 	}
-	if f := got[id(3, 5)]; f.text != "SELECT pg_sleep(1)" || f.outcome != trail.OutcomeInterrupted {
+	if f := got[id(3, 5)]; f.text != "SELECT pg_sleep(1)" || f.outcome != format.OutcomeInterrupted {
 		t.Errorf("what was running: %+v", f)
 	}
 	in.Valid = 5 // all of them
@@ -205,16 +205,16 @@ func TestGapsOfTheDeadAreTold(t *testing.T) {
 	if err != nil && !errors.Is(err, exit.ErrFailed) || r.Rings[0].Sessions != 7 || len(r.Rings[0].Lost) > 0 {
 		t.Errorf("%v %+v", err, r)
 	}
-	want := map[trail.RecordID]trail.Kind{
-		id(2, 5): trail.KindGap,
-		id(3, 6): trail.KindGap, id(3, 7): trail.KindStatement, id(3, 8): trail.KindDisconnect,
-		id(4, 8): trail.KindGap, id(4, 9): trail.KindDisconnect,
-		id(5, 9): trail.KindDisconnect,
-		id(8, 3): trail.KindGap,
-		id(9, 4): trail.KindGap, id(9, 5): trail.KindDisconnect,
-		id(10, 2): trail.KindDisconnect,
-		id(11, 4): trail.KindGap, id(11, 5): trail.KindDisconnect,
-		id(12, 5): trail.KindGap, id(12, 6): trail.KindDisconnect,
+	want := map[format.RecordID]format.Kind{
+		id(2, 5): format.KindGap,
+		id(3, 6): format.KindGap, id(3, 7): format.KindStatement, id(3, 8): format.KindDisconnect,
+		id(4, 8): format.KindGap, id(4, 9): format.KindDisconnect,
+		id(5, 9): format.KindDisconnect,
+		id(8, 3): format.KindGap,
+		id(9, 4): format.KindGap, id(9, 5): format.KindDisconnect,
+		id(10, 2): format.KindDisconnect,
+		id(11, 4): format.KindGap, id(11, 5): format.KindDisconnect,
+		id(12, 5): format.KindGap, id(12, 6): format.KindDisconnect,
 	}
 	for id, kind := range want {
 		if f := got[id]; f.kind != kind {
@@ -222,7 +222,7 @@ func TestGapsOfTheDeadAreTold(t *testing.T) {
 		}
 	}
 	for id, f := range got {
-		if _, wanted := want[id]; !wanted && f.kind != trail.KindServer {
+		if _, wanted := want[id]; !wanted && f.kind != format.KindServer {
 			t.Errorf("%v: %+v", id, f)
 		}
 	}
@@ -241,8 +241,8 @@ func TestDropsWithoutNumbersAreCounted(t *testing.T) {
 			t.Errorf("%v %+v", err, r.Rings[0])
 		}
 		var counts []string
-		each(t, r.Copy, func(_ uint32, r *trail.Record) {
-			if r.Kind == trail.KindGap && ofRecovery(r) {
+		each(t, r.Copy, func(_ uint32, r *format.Record) {
+			if r.Kind == format.KindGap && ofRecovery(r) {
 				count, _ := r.ExtraValue("count")
 				reason, _ := r.ExtraValue("reason")
 				counts = append(counts, string(count)+" "+string(reason))
@@ -264,8 +264,8 @@ func TestImpossibleDropsAreNotCounted(t *testing.T) {
 		if !errors.Is(err, exit.ErrFailed) || len(r.Rings[0].Lost) != 1 {
 			t.Errorf("%s: %v %+v", name, err, r.Rings[0])
 		}
-		each(t, r.Copy, func(_ uint32, r *trail.Record) {
-			if _, counts := r.ExtraValue("count"); r.Kind == trail.KindGap && counts {
+		each(t, r.Copy, func(_ uint32, r *format.Record) {
+			if _, counts := r.ExtraValue("count"); r.Kind == format.KindGap && counts {
 				t.Errorf("%s: a gap record counts", name)
 			}
 		})
@@ -274,14 +274,14 @@ func TestImpossibleDropsAreNotCounted(t *testing.T) {
 
 // TestDamagedRingsAreNamed has what a server never writes.
 func TestDamagedRingsAreNamed(t *testing.T) {
-	gap := func(seq uint64) map[uint64]trail.Kind { return map[uint64]trail.Kind{seq: trail.KindGap} }
-	behind := map[uint64]trail.Kind{1: trail.KindStatement, 2: trail.KindGap}
+	gap := func(seq uint64) map[uint64]format.Kind { return map[uint64]format.Kind{seq: format.KindGap} }
+	behind := map[uint64]format.Kind{1: format.KindStatement, 2: format.KindGap}
 	no := "there is no valid message at "
 	short := ringtest.Data(2, 0, "x")
 	for name, c := range map[string]struct {
 		ring ringtest.Ring
 		want string
-		got  map[uint64]trail.Kind
+		got  map[uint64]format.Kind
 		what string // the gap record's first pair
 	}{
 		"head before tail": {ringtest.Ring{Tail: 64, Head: 8}, "which is impossible", gap(1), "bytes 16384"},
@@ -290,12 +290,12 @@ func TestDamagedRingsAreNamed(t *testing.T) {
 		"no length":        {ringtest.Ring{Messages: [][]byte{statement(1), make([]byte, 8)}}, no + "120: 8 bytes", behind, "bytes 8"},
 		"beyond the head":  {ringtest.Ring{Messages: [][]byte{statement(1)}, Head: 64}, no + "0: 64 bytes", gap(1), "bytes 64"},
 		"a shape that is none": {ringtest.Ring{Messages: [][]byte{statement(1), (&ringtest.Record{Kind: 1, Seq: 2, Statement: 2, Shape: "\x01\x00\x99"}).Bytes(), statement(3)}},
-			"record 2 of session", map[uint64]trail.Kind{1: trail.KindStatement, 2: trail.KindGap, 3: trail.KindStatement}, "count 1"},
+			"record 2 of session", map[uint64]format.Kind{1: format.KindStatement, 2: format.KindGap, 3: format.KindStatement}, "count 1"},
 		"a text too long": {ringtest.Ring{Messages: [][]byte{(&ringtest.Record{Kind: 1, Seq: 1, TextLength: 1 << 30}).Bytes()}}, no + "0: 96 bytes", gap(1), "bytes 96"},
 		"facts that are none": {ringtest.Ring{Messages: [][]byte{ringtest.Session(append(sessionBody(1), 5), 0, 0), statement(1)}},
 			no + "0: 184 bytes", gap(1), "bytes 184"},
 		"facts in its header": {ringtest.Ring{Session: append(sessionBody(1), 5), Messages: [][]byte{statement(1)}},
-			"the properties of a session", map[uint64]trail.Kind{1: trail.KindStatement}, ""},
+			"the properties of a session", map[uint64]format.Kind{1: format.KindStatement}, ""},
 		"another number":    {ringtest.Ring{Messages: [][]byte{statement(1), statement(3)}}, no + "120: 120 bytes", behind, "bytes 120"},
 		"the same again":    {ringtest.Ring{Messages: [][]byte{statement(1), statement(1)}}, no + "120: 120 bytes", behind, "bytes 120"},
 		"a part of another": {ringtest.Ring{Messages: [][]byte{statement(1), ringtest.Data(3, 0, "x")}}, no + "120: 32 bytes", behind, "bytes 32"},
@@ -317,7 +317,7 @@ func TestDamagedRingsAreNamed(t *testing.T) {
 		if err == nil || !slices.ContainsFunc(r.Rings[0].Lost, func(s string) bool { return strings.Contains(s, c.want) }) {
 			t.Errorf("%s: %v, %q", name, err, r.Rings[0].Lost)
 		}
-		kinds := map[uint64]trail.Kind{}
+		kinds := map[uint64]format.Kind{}
 		for i, f := range got {
 			kinds[i.Seq] = f.kind
 		}
@@ -325,8 +325,8 @@ func TestDamagedRingsAreNamed(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, kinds, c.got)
 		}
 		what := ""
-		each(t, r.Copy, func(_ uint32, r *trail.Record) {
-			if r.Kind == trail.KindGap {
+		each(t, r.Copy, func(_ uint32, r *format.Record) {
+			if r.Kind == format.KindGap {
 				for name, value := range r.ExtraPairs {
 					what = fmt.Sprintf("%s %s", name, value)
 					break
@@ -379,7 +379,7 @@ func TestRingsOfTheDirectoryAreThoseOfTheCluster(t *testing.T) {
 	if got := records(t, out); len(r.Rings) != 2 || r.Rings[0].File < r.Rings[1].File || len(got) != 2 {
 		t.Errorf("%v: %+v, %v", err, r.Rings, got)
 	}
-	_, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, "pg_steno.x.0")}}, dir, filepath.Join(rings, "pg_steno.x.1"))
+	_, _, err = recovered(t, Options{Rings: []string{filepath.Join(rings, "pg_steno.x.0"), filepath.Join(rings, "pg_steno.x.1")}}, dir)
 	if err == nil || !strings.Contains(err.Error(), "ring file belongs to cluster 1") {
 		t.Errorf("another cluster's: %v", err)
 	}
@@ -405,7 +405,7 @@ func TestInPlaceTakesTheRingFilesAway(t *testing.T) {
 	trailOf(t, dir, 1)
 	f := &ringtest.File{SystemID: trailtest.SystemID, Rings: []ringtest.Ring{{Messages: [][]byte{statement(2)}, Session: sessionBody(1), Seq: 1}}}
 	path := f.Write(t, filepath.Join(t.TempDir(), "pg_steno.1.1"))
-	r, _, err := recovered(t, Options{InPlace: true, Confirm: fmt.Sprint(uint64(trailtest.SystemID)), Rings: []string{path}}, dir)
+	r, _, err := recovered(t, Options{InPlace: true, Confirm: trailtest.SystemID, Rings: []string{path}}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // A ledger has the sequence numbers of all records of each session.
 type ledger struct {
-	sessions map[trail.SessionID]*numbers
+	sessions map[format.SessionID]*numbers
 	// blind is set if the copy has blocks whose records cannot be read, so that records that seem to be missing may
 	// exist.
 	blind bool
@@ -22,14 +22,14 @@ type ledger struct {
 
 // numbers are the sequence numbers of one session.
 type numbers struct {
-	seen      []trail.Span // in order, without overlaps
-	explained []trail.Span // those that gap records account for
+	seen      []format.Span // in order, without overlaps
+	explained []format.Span // those that gap records account for
 	ended     bool
 }
 
-func newLedger() *ledger { return &ledger{sessions: map[trail.SessionID]*numbers{}} }
+func newLedger() *ledger { return &ledger{sessions: map[format.SessionID]*numbers{}} }
 
-func (l *ledger) session(id trail.SessionID) *numbers {
+func (l *ledger) session(id format.SessionID) *numbers {
 	n := l.sessions[id]
 	if n == nil {
 		n = &numbers{}
@@ -40,7 +40,7 @@ func (l *ledger) session(id trail.SessionID) *numbers {
 
 // find returns the index of the first span that ends at seq or after it.
 func (n *numbers) find(seq uint64) int {
-	i, _ := slices.BinarySearchFunc(n.seen, seq, func(s trail.Span, seq uint64) int { return cmp.Compare(s.Last, seq) })
+	i, _ := slices.BinarySearchFunc(n.seen, seq, func(s format.Span, seq uint64) int { return cmp.Compare(s.Last, seq) })
 	return i
 }
 
@@ -60,7 +60,7 @@ func (n *numbers) add(seq uint64) {
 	case joinsAfter:
 		n.seen[i].First = seq
 	default:
-		n.seen = slices.Insert(n.seen, i, trail.Span{First: seq, Last: seq})
+		n.seen = slices.Insert(n.seen, i, format.Span{First: seq, Last: seq})
 	}
 }
 
@@ -71,13 +71,13 @@ func (n *numbers) all(first, last uint64) bool {
 }
 
 // has reports whether the session's record with this number has been seen.
-func (l *ledger) has(id trail.SessionID, seq uint64) bool {
+func (l *ledger) has(id format.SessionID, seq uint64) bool {
 	n := l.sessions[id]
 	return n != nil && seq != 0 && n.all(seq, seq)
 }
 
 // last returns the greatest known number of a session.
-func (l *ledger) last(id trail.SessionID) (seq uint64, known bool) {
+func (l *ledger) last(id format.SessionID) (seq uint64, known bool) {
 	n := l.sessions[id]
 	if n == nil || len(n.seen) == 0 {
 		return 0, false
@@ -85,21 +85,21 @@ func (l *ledger) last(id trail.SessionID) (seq uint64, known bool) {
 	return n.seen[len(n.seen)-1].Last, true
 }
 
-func (l *ledger) ended(id trail.SessionID) bool {
+func (l *ledger) ended(id format.SessionID) bool {
 	n := l.sessions[id]
 	return n != nil && n.ended
 }
 
 // note adds a record.
-func (l *ledger) note(id trail.SessionID, kind trail.Kind, seq uint64, extra func(name string) ([]byte, bool)) {
+func (l *ledger) note(id format.SessionID, kind format.Kind, seq uint64, extra func(name string) ([]byte, bool)) {
 	n := l.session(id)
 	if seq != 0 {
 		n.add(seq)
 	}
 	switch kind {
-	case trail.KindDisconnect, trail.KindAuthFailed:
+	case format.KindDisconnect, format.KindAuthFailed:
 		n.ended = true
-	case trail.KindGap:
+	case format.KindGap:
 		number := func(name string) uint64 {
 			if extra == nil {
 				return 0 // a record of steno recover, which has no sequence number
@@ -109,21 +109,21 @@ func (l *ledger) note(id trail.SessionID, kind trail.Kind, seq uint64, extra fun
 			return v
 		}
 		if first, last := number("first_seq"), number("last_seq"); first > 0 && last >= first {
-			n.explained = append(n.explained, trail.Span{First: first, Last: last})
+			n.explained = append(n.explained, format.Span{First: first, Last: last})
 		}
 	}
 }
 
 // block adds all records of a block.
-func (l *ledger) block(b *trail.Block) error {
-	var r trail.Record
+func (l *ledger) block(b *format.Block) error {
+	var r format.Record
 	for {
 		if err := b.Next(&r); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if r.Kind != trail.KindData {
+		if r.Kind != format.KindData {
 			l.note(r.Session.ID(), r.Kind, r.Seq, r.ExtraValue)
 		}
 	}
@@ -139,15 +139,15 @@ type SessionGap struct {
 // gaps returns the numbers that are missing and that no gap record explains. If partial is set, the beginning of
 // sessions is not considered missing, because they may have begun before the first existing segment.
 func (l *ledger) gaps(partial bool) (missing []SessionGap, records uint64) {
-	for _, id := range slices.SortedFunc(maps.Keys(l.sessions), trail.SessionID.Compare) {
+	for _, id := range slices.SortedFunc(maps.Keys(l.sessions), format.SessionID.Compare) {
 		n := l.sessions[id]
 		next := uint64(1)
 		if partial && len(n.seen) > 0 {
 			next = n.seen[0].First
 		}
-		slices.SortFunc(n.explained, trail.Span.Compare)
+		slices.SortFunc(n.explained, format.Span.Compare)
 		for _, s := range n.seen {
-			for _, hole := range trail.Uncovered(n.explained, next, s.First) {
+			for _, hole := range format.Uncovered(n.explained, next, s.First) {
 				missing = append(missing, SessionGap{id.String(), hole.First, hole.Last})
 				records += hole.Last - hole.First + 1
 			}

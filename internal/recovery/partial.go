@@ -7,7 +7,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
@@ -24,18 +24,18 @@ type unproven struct {
 // decodeDamaged reads the records of a damaged block up to the first one that cannot be decoded. b is the block from
 // its header on, up to the next one or to the end. total is the number of records that the header states.
 func decodeDamaged(b []byte) (records []unproven, total uint32) {
-	if len(b) < trail.BlockHeaderSize {
+	if len(b) < format.BlockHeaderSize {
 		return nil, 0
 	}
-	h, err := trail.ParseBlockHeader(b)
+	h, err := format.ParseBlockHeader(b)
 	sound := err == nil
 	if !sound {
 		h = looseHeader(b)
 	}
-	if h.Flags != 0 || h.Raw > trail.MaxRaw {
+	if h.Flags != 0 || h.Raw > format.MaxRaw {
 		return nil, h.Records // encrypted, or of a later format
 	}
-	stored := b[trail.BlockHeaderSize:]
+	stored := b[format.BlockHeaderSize:]
 	if sound && int(h.Stored) < len(stored) {
 		stored = stored[:h.Stored]
 	}
@@ -52,21 +52,21 @@ func decodeDamaged(b []byte) (records []unproven, total uint32) {
 }
 
 // looseHeader reads a block header whose checksum does not match.
-func looseHeader(b []byte) trail.BlockHeader {
+func looseHeader(b []byte) format.BlockHeader {
 	le := binary.LittleEndian
-	return trail.BlockHeader{
-		Codec: trail.Codec(b[6]), Flags: b[7], Stored: le.Uint32(b[8:]), Raw: le.Uint32(b[12:]), Records: le.Uint32(b[16:]),
+	return format.BlockHeader{
+		Codec: format.Codec(b[6]), Flags: b[7], Stored: le.Uint32(b[8:]), Raw: le.Uint32(b[12:]), Records: le.Uint32(b[16:]),
 		Number: le.Uint64(b[24:]), FirstRecord: le.Uint64(b[32:]),
 		FirstTime: int64(le.Uint64(b[40:])), FirstEnd: int64(le.Uint64(b[48:])), LastEnd: int64(le.Uint64(b[56:])),
 	}
 }
 
 // decompressPrefix decompresses the payload as far as possible, to at most limit bytes.
-func decompressPrefix(codec trail.Codec, stored []byte, limit int) []byte {
+func decompressPrefix(codec format.Codec, stored []byte, limit int) []byte {
 	switch codec {
-	case trail.CodecNone:
+	case format.CodecNone:
 		return stored[:min(len(stored), limit)]
-	case trail.CodecLz4:
+	case format.CodecLz4:
 		return lz4Prefix(stored, limit)
 	}
 	return nil
@@ -122,20 +122,20 @@ func lz4Prefix(src []byte, limit int) []byte {
 
 // readPrefix reads the records of a payload up to the first one that cannot be right, and returns their earliest start,
 // earliest end and latest end.
-func readPrefix(h trail.BlockHeader, payload []byte) (records []unproven, times [3]int64) {
+func readPrefix(h format.BlockHeader, payload []byte) (records []unproven, times [3]int64) {
 	b, err := write.Readable(h, payload)
 	if err != nil {
 		return nil, times
 	}
 	var definitions definitions
-	var r trail.Record
+	var r format.Record
 	for uint32(len(records)) < h.Records {
 		from := b.Position()
 		if err := b.Next(&r); err != nil {
 			break
 		}
 		definitions.read(payload[from:b.Position()])
-		if r.Kind == trail.KindData {
+		if r.Kind == format.KindData {
 			continue
 		}
 		end := r.End()
@@ -163,14 +163,14 @@ func (d *definitions) read(items []byte) {
 	for len(items) > 0 {
 		n, w := binary.Uvarint(items)
 		body := items[w+1 : w+int(n)]
-		switch trail.Kind(items[w]) {
-		case trail.KindDefSession:
+		switch format.Kind(items[w]) {
+		case format.KindDefSession:
 			for range 2 {
 				_, k := binary.Uvarint(body)
 				body = body[k:]
 			}
 			d.sessions = append(d.sessions, body)
-		case trail.KindDefShape:
+		case format.KindDefShape:
 			d.shapes = append(d.shapes, body)
 		}
 		items = items[w+int(n):]
@@ -180,35 +180,35 @@ func (d *definitions) read(items []byte) {
 var errUnreadable = errors.New("invalid record")
 
 // copyRecord converts a record that was read to one that can be written.
-func copyRecord(r *trail.Record, d *definitions) (u unproven, err error) {
+func copyRecord(r *format.Record, d *definitions) (u unproven, err error) {
 	u.source.Body = slices.Clone(d.sessions[r.SessionIndex])
 	w := &u.record
 	*w = write.Record{
 		Kind: r.Kind, Seq: r.Seq, Time: r.Time, Duration: write.None, Rows: write.None, Statement: r.Statement,
 		Substatement: r.Substatement, Depth: r.Depth, Outcome: r.Outcome, XID: r.XID,
-		Nulls: slices.Clone(r.Nulls), Values: slices.Clone(r.Values), HasValues: r.Has(trail.FieldValues),
+		Nulls: slices.Clone(r.Nulls), Values: slices.Clone(r.Values), HasValues: r.Has(format.FieldValues),
 		ExtraCount: r.ExtraCount, Extra: slices.Clone(r.Extra), Audited: r.Audited,
-		Ending: r.Ending, EndingFields: r.Fields & (trail.FieldEvent | trail.FieldStatements | trail.FieldCommit),
-		Times: r.Times, Parts: r.Parts, HasParts: r.Has(trail.FieldParts), HasCut: r.Has(trail.FieldCut), CutLength: r.TextBytes,
+		Ending: r.Ending, EndingFields: r.Fields & (format.FieldEvent | format.FieldStatements | format.FieldCommit),
+		Times: r.Times, Parts: r.Parts, HasParts: r.Has(format.FieldParts), HasCut: r.Has(format.FieldCut), CutLength: r.TextBytes,
 	}
 	copy(w.CutHash[:], r.TextHash)
-	if r.Has(trail.FieldDuration) {
+	if r.Has(format.FieldDuration) {
 		w.Duration = r.Duration
 	}
-	if r.Has(trail.FieldRows) {
+	if r.Has(format.FieldRows) {
 		w.Rows = r.Rows
 	}
-	if r.Has(trail.FieldText) {
+	if r.Has(format.FieldText) {
 		w.Text = append([]byte{}, r.Text...)
 	}
-	if r.Has(trail.FieldError) {
+	if r.Has(format.FieldError) {
 		w.SQLState, w.Message = slices.Clone(r.SQLState), slices.Clone(r.Message)
 	}
 	if r.ShapeIndex >= 0 {
 		w.Shape = slices.Clone(d.shapes[r.ShapeIndex])
 	}
 	u.source.Seq = max(r.Seq, 1) - 1
-	if w.Seq == 0 && w.Kind != trail.KindStart || write.Check(&u.source, w) != nil {
+	if w.Seq == 0 && w.Kind != format.KindStart || write.Check(&u.source, w) != nil {
 		return u, errUnreadable
 	}
 	return u, nil

@@ -15,7 +15,6 @@ import (
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/progress"
-	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -23,51 +22,36 @@ import (
 type Options struct {
 	IO      *iostreams.IOStreams
 	Program string
-	Args    []string
+	Trail   string   // its directory
+	Rings   []string // ring files, and directories of them
+	// Out is the directory of the copy. It is empty if the copy takes the trail's place, which InPlace says, and of which
+	// cluster it is Confirm.
 	Out     string
-	Rings   []string
 	InPlace bool
-	Confirm string
+	Confirm uint64 // a system identifier
 	Format  string
 }
 
-// arguments finds the trail and the ring files. A shell expands --rings /srv/evidence/pg_steno.* to several words, so
-// files without an option are ring files if there is one with the option.
-func (o *Options) arguments() (dir string, rings []string, err error) {
-	rings = slices.Clone(o.Rings)
-	for _, arg := range o.Args {
-		info, err := os.Stat(arg)
-		switch {
-		case err != nil:
-			return "", nil, exit.Usagef("%s: %s", arg, pathReason(err))
-		case !info.IsDir() && len(o.Rings) > 0:
-			rings = append(rings, arg)
-		case !info.IsDir():
-			return "", nil, exit.Usagef("%s is not the directory of a trail", arg)
-		case dir != "":
-			return "", nil, exit.Usagef("only one trail can be recovered at a time: %s and %s are directories", dir, arg)
-		default:
-			dir = arg
-		}
-	}
-	if dir == "" {
-		if dir, err = query.DefaultTrail(); err != nil {
-			return "", nil, err
-		}
-	}
-	return dir, rings, nil
+// UnconfirmedError says of which cluster a trail is that is not replaced, because another one, or none, was confirmed.
+type UnconfirmedError struct {
+	Dir      string
+	SystemID uint64
+}
+
+func (e *UnconfirmedError) Error() string {
+	return fmt.Sprintf("%s is the trail of cluster %d", e.Dir, e.SystemID)
+}
+
+// UnknownClusterError says that a trail is not replaced because nobody can know of which cluster it is.
+type UnknownClusterError struct{ Dir string }
+
+func (e *UnknownClusterError) Error() string {
+	return e.Dir + ": no segment says which cluster's trail this is"
 }
 
 // Run recovers a trail.
 func Run(ctx context.Context, opts *Options) error {
-	if (opts.Out != "") == opts.InPlace {
-		return exit.Usagef("specify where to write the copy: --out DIR or --in-place")
-	}
-	dir, rings, err := opts.arguments()
-	if err != nil {
-		return err
-	}
-	dir = filepath.Clean(dir)
+	dir := filepath.Clean(opts.Trail)
 	real, err := filepath.EvalSymlinks(dir)
 	if err == nil {
 		real, err = filepath.Abs(real)
@@ -98,7 +82,7 @@ func Run(ctx context.Context, opts *Options) error {
 	}
 	r.mode = info.Mode().Perm()
 	defer r.closeRings()
-	if err := r.openRings(rings); err != nil {
+	if err := r.openRings(opts.Rings); err != nil {
 		return err
 	}
 	if r.systemID != 0 {
@@ -134,11 +118,11 @@ func (o *Options) destination(r *recovery, dir, real string) (string, error) {
 	}
 	switch {
 	case r.systemID == 0:
-		return "", exit.Usagef("%s: no segment says which cluster's trail this is: use --out", dir)
+		return "", &UnknownClusterError{dir}
 	case pid != 0:
 		return "", exit.Usagef("%s: process %d has the trail open: stop the server first", dir, pid)
-	case o.Confirm != fmt.Sprint(r.systemID):
-		return "", exit.Usagef("%s is the trail of cluster %d. To replace it by its copy, add --confirm %d; to see the result first, use steno recover --out DIR", dir, r.systemID, r.systemID)
+	case o.Confirm != r.systemID:
+		return "", &UnconfirmedError{dir, r.systemID}
 	}
 	return real, nil
 }

@@ -28,6 +28,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -167,13 +168,13 @@ type streamCopy struct {
 	follow
 	index  int
 	into   *private.Dir
-	before trail.TimeRange // of the segment before
+	before format.TimeRange // of the segment before
 }
 
 func (st *streamCopy) mine() *Stream { return &st.report.Streams[st.index] }
 
 // lose notes a place where blocks are missing; places without a whole block between them are one loss.
-func (st *streamCopy) lose(p Place, h *trail.BlockHeader) int {
+func (st *streamCopy) lose(p Place, h *format.BlockHeader) int {
 	s := st.mine()
 	if st.open < 0 {
 		s.Losses = append(s.Losses, Loss{})
@@ -191,7 +192,7 @@ func (st *streamCopy) lose(p Place, h *trail.BlockHeader) int {
 }
 
 // met ends an open loss, because a whole block follows.
-func (st *streamCopy) met(h *trail.BlockHeader, file string, offset int64) {
+func (st *streamCopy) met(h *format.BlockHeader, file string, offset int64) {
 	if st.open < 0 && st.known && (h.Number != st.block || h.FirstRecord != st.record) {
 		st.lose(Place{File: file, Offset: &offset, What: fmt.Sprintf("found block %d where block %d is expected", h.Number, st.block)}, nil)
 	}
@@ -211,15 +212,14 @@ func (st *streamCopy) copySegment(seg *trail.Segment) error {
 		return nil
 	}
 	defer src.Close()
-	var torn *trail.TornError
-	if errors.As(seg.Err, &torn) {
+	if torn := format.AsProblem(seg.Err); torn != nil && torn.Unfinished {
 		p := Place{File: seg.Path, Offset: new(int64), Bytes: seg.Size, What: torn.Reason}
 		if !seg.Last {
 			st.lose(p, nil)
 			return nil
 		}
 		t := Torn{Place: p, segment: seg.Number}
-		if seg.Size <= trail.SegmentHeaderSize {
+		if seg.Size <= format.SegmentHeaderSize {
 			t.Records = new(uint32) // the header comes before any block
 		}
 		st.mine().Torn = append(st.mine().Torn, t)
@@ -229,8 +229,8 @@ func (st *streamCopy) copySegment(seg *trail.Segment) error {
 	if n, err := src.ReadAt(head, 0); err != nil && err != io.EOF {
 		clear(head[n:]) // it cannot be read, which scan reports
 	}
-	c := &segmentCopy{streamCopy: st, seg: seg, times: trail.NoTimes(), header: head[:min(headerLength(head), int64(len(head)))]}
-	sc := &scanner{r: src, size: seg.Size, last: seg.Last, each: c.piece}
+	c := &segmentCopy{streamCopy: st, seg: seg, times: format.NoTimes(), header: head[:min(headerLength(head), int64(len(head)))]}
+	sc := &scanner{seg: seg, r: src, size: seg.Size, last: seg.Last, each: c.piece}
 	err = sc.scan(int64(len(c.header)))
 	st.before = c.times
 	if err == nil {
@@ -252,10 +252,10 @@ type segmentCopy struct {
 	*streamCopy
 	seg     *trail.Segment
 	header  []byte // as it is in the file
-	times   trail.TimeRange
+	times   format.TimeRange
 	dst     *os.File
 	pending []piece // damage, until it is known whether a whole block follows
-	b       trail.Block
+	b       format.Block
 }
 
 // begin creates the file of the copy, with its header. first is the first whole block.
@@ -293,7 +293,7 @@ func (c *segmentCopy) begin(first []byte) error {
 
 // badHeader reports whether the header is damaged. A header of a later format is copied unchanged.
 func (c *segmentCopy) badHeader() bool {
-	return c.seg.Err != nil && len(c.header) <= trail.SegmentHeaderSize && !trail.SegmentHeaderWhole(c.header)
+	return c.seg.Err != nil && len(c.header) <= format.SegmentHeaderSize && !format.SegmentHeaderWhole(c.header)
 }
 
 // piece processes what the scan has found, in order.
@@ -387,15 +387,15 @@ func (r *recovery) newStream() (*write.Stream, error) {
 	}
 	r.stream = s
 	start := r.now()
-	r.self = write.Source{Body: write.Body(start, uint32(os.Getpid()), trail.RecoverBackendType)}
+	r.self = write.Source{Body: write.Body(start, uint32(os.Getpid()), format.RecoverBackendType)}
 	return s, nil
 }
 
 // event writes a record of steno recover itself, which states the source of the records after it.
-func (r *recovery) event(pairs ...string) error { return r.own(trail.KindServer, pairs...) }
+func (r *recovery) event(pairs ...string) error { return r.own(format.KindServer, pairs...) }
 
 // own writes a record in the program's own session.
-func (r *recovery) own(kind trail.Kind, pairs ...string) error {
+func (r *recovery) own(kind format.Kind, pairs ...string) error {
 	s, err := r.newStream()
 	if err != nil {
 		return err
@@ -407,7 +407,7 @@ func (r *recovery) own(kind trail.Kind, pairs ...string) error {
 }
 
 // longestBlock limits how much is read at a damaged place.
-const longestBlock = trail.MaxRaw + trail.MaxRaw/8 + trail.BlockHeaderSize
+const longestBlock = format.MaxRaw + format.MaxRaw/8 + format.BlockHeaderSize
 
 // salvage recovers the records of damaged blocks that are nowhere else, and marks them as unproven.
 func (r *recovery) salvage() error {
@@ -444,7 +444,7 @@ const farthest = 10_000
 // believable omits the records of a damaged block that exist elsewhere, and those whose session or number does not
 // match the rest of the trail: a changed byte can turn one session into another.
 func (r *recovery) believable(all []unproven) (kept []unproven) {
-	begun := map[trail.SessionID]bool{} // sessions that begin in this block
+	begun := map[format.SessionID]bool{} // sessions that begin in this block
 	for _, u := range all {
 		id, seq := u.source.ID(), u.record.Seq
 		last, known := r.ledger.last(id)
@@ -469,7 +469,7 @@ func (r *recovery) put(source *write.Source, w *write.Record) error {
 	if err := s.Room(len(w.Text) + len(w.Values) + len(w.Message) + len(w.Shape) + len(w.Extra)); err != nil {
 		return err
 	}
-	extra := trail.Record{ExtraCount: w.ExtraCount, Extra: w.Extra}
+	extra := format.Record{ExtraCount: w.ExtraCount, Extra: w.Extra}
 	r.ledger.note(source.ID(), w.Kind, w.Seq, extra.ExtraValue)
 	return s.Add(source, w)
 }

@@ -17,16 +17,17 @@ import (
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 // recovered runs the command and returns its report, where the copy is, and its error.
-func recovered(t *testing.T, opts Options, args ...string) (*Report, string, error) {
+func recovered(t *testing.T, opts Options, dir string) (*Report, string, error) {
 	t.Helper()
 	streams, _, out, _ := iostreams.Test()
-	opts.IO, opts.Args, opts.Format, opts.Program = streams, args, "json", "steno test"
+	opts.IO, opts.Trail, opts.Format, opts.Program = streams, dir, "json", "steno test"
 	if opts.Out == "" && !opts.InPlace {
 		opts.Out = filepath.Join(t.TempDir(), "copy")
 	}
@@ -63,34 +64,34 @@ type found struct {
 	stream   uint32
 	text     string
 	salvaged bool
-	outcome  trail.Outcome
-	kind     trail.Kind
+	outcome  format.Outcome
+	kind     format.Kind
 }
 
 // each calls f with every record of a trail, and its stream's number.
-func each(t *testing.T, dir string, f func(stream uint32, r *trail.Record)) {
+func each(t *testing.T, dir string, f func(stream uint32, r *format.Record)) {
 	t.Helper()
 	tr, err := trail.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	trailtest.EachRecord(t, tr, func(ref *trail.BlockRef, r *trail.Record) { f(ref.Segment.Stream.Number, r) })
+	trailtest.EachRecord(t, tr, func(ref *trail.BlockRef, r *format.Record) { f(ref.Segment.Stream.Number, r) })
 }
 
-func ofRecovery(r *trail.Record) bool {
-	return string(r.Session.Fact(trail.KeyBackendType)) == trail.RecoverBackendType
+func ofRecovery(r *format.Record) bool {
+	return string(r.Session.Fact(format.KeyBackendType)) == format.RecoverBackendType
 }
 
 // records are those of a trail, by session and number; none may be there twice.
-func records(t *testing.T, dir string) map[trail.RecordID]found {
+func records(t *testing.T, dir string) map[format.RecordID]found {
 	t.Helper()
-	all := map[trail.RecordID]found{}
-	each(t, dir, func(stream uint32, r *trail.Record) {
-		if r.Kind == trail.KindData || ofRecovery(r) {
+	all := map[format.RecordID]found{}
+	each(t, dir, func(stream uint32, r *format.Record) {
+		if r.Kind == format.KindData || ofRecovery(r) {
 			return
 		}
 		_, salvaged := r.ExtraValue("salvaged")
-		id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
+		id := format.RecordID{Session: r.Session.ID(), Seq: r.Seq}
 		if _, twice := all[id]; twice {
 			t.Errorf("record %v is duplicated", id)
 		}
@@ -148,10 +149,10 @@ func TestGoldenDamageIsLeftOut(t *testing.T) {
 
 // blocks writes a trail of two segments, n blocks each of 3 records of one session,
 // and returns where each block is.
-func blocks(t *testing.T, dir string, n int, codec trail.Codec) (paths []string, offsets []int64) {
+func blocks(t *testing.T, dir string, n int, codec format.Codec) (paths []string, offsets []int64) {
 	s := trailtest.NewStream(t, dir, 0)
 	s.Codec = codec
-	session := trailtest.NewSession(trailtest.Epoch, 7, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+	session := trailtest.NewSession(trailtest.Epoch, 7, trailtest.Fact{Key: format.KeyUser, Value: "alice"})
 	for segment := uint64(1); segment <= 2; segment++ {
 		if segment > 1 {
 			s.LastStart = 1
@@ -166,8 +167,8 @@ func blocks(t *testing.T, dir string, n int, codec trail.Codec) (paths []string,
 			b := trailtest.NewBuilder(trailtest.Epoch)
 			for k := range 3 {
 				b.Add(&trailtest.Record{
-					Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch + int64(len(offsets)*100+k), Duration: uint64(k),
-					Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"},
+					Kind: format.KindStatement, Session: session, Time: trailtest.Epoch + int64(len(offsets)*100+k), Duration: uint64(k),
+					Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT"},
 					Text:  fmt.Sprintf("SELECT 'a text of block %d and of record %d that repeats a text, and repeats a text'", len(offsets), k),
 				})
 			}
@@ -185,7 +186,7 @@ func TestDamageAnywhereIsNamed(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		dir := t.TempDir()
-		paths, offsets := blocks(t, dir, n, []trail.Codec{trail.CodecNone, trail.CodecLz4}[seed%2])
+		paths, offsets := blocks(t, dir, n, []format.Codec{format.CodecNone, format.CodecLz4}[seed%2])
 		k := rng.IntN(2 * n)
 		data, err := os.ReadFile(paths[k])
 		if err != nil {
@@ -238,7 +239,7 @@ func TestDamageAnywhereIsNamed(t *testing.T) {
 			}
 		}
 		for seq := uint64(1); seq <= 6*n; seq++ {
-			f, there := all[trail.RecordID{Session: trail.SessionID{Start: trailtest.Epoch, PID: 7}, Seq: seq}]
+			f, there := all[format.RecordID{Session: format.SessionID{Start: trailtest.Epoch, PID: 7}, Seq: seq}]
 			hit := int(seq-1)/3 == k && !between
 			switch {
 			case !hit && (!there || f.salvaged || f.stream != 0):
@@ -262,9 +263,9 @@ func TestDamageAnywhereIsNamed(t *testing.T) {
 // knows what stood in it.
 func TestSegmentHeaderIsMadeAnew(t *testing.T) {
 	for segment := 1; segment <= 2; segment++ {
-		for at := 0; at < trail.SegmentHeaderSize; at += 8 {
+		for at := 0; at < format.SegmentHeaderSize; at += 8 {
 			dir := t.TempDir()
-			paths, _ := blocks(t, dir, 2, trail.CodecLz4)
+			paths, _ := blocks(t, dir, 2, format.CodecLz4)
 			path := paths[2*(segment-1)]
 			whole, _ := os.ReadFile(path)
 			data := slices.Clone(whole)
@@ -330,7 +331,7 @@ func TestTornTailsThatMachinesLeaveAreCut(t *testing.T) {
 		"another payload":       {func(d []byte, last int64) []byte { d[last+120]++; return d }, 0},
 	} {
 		dir := t.TempDir()
-		paths, offsets := blocks(t, dir, 2, trail.CodecLz4)
+		paths, offsets := blocks(t, dir, 2, format.CodecLz4)
 		data, _ := os.ReadFile(paths[3])
 		os.WriteFile(paths[3], c.change(data, offsets[3]), 0o600)
 		r, _, _ := recovered(t, Options{}, dir)
@@ -341,7 +342,7 @@ func TestTornTailsThatMachinesLeaveAreCut(t *testing.T) {
 		}
 		// in the middle of a stream it is damage
 		dir = t.TempDir()
-		paths, offsets = blocks(t, dir, 2, trail.CodecLz4)
+		paths, offsets = blocks(t, dir, 2, format.CodecLz4)
 		data, _ = os.ReadFile(paths[1])
 		os.WriteFile(paths[1], c.change(data, offsets[1]), 0o600)
 		if r, _, err := recovered(t, Options{}, dir); len(r.Streams[0].Torn) != 0 || len(r.Streams[0].Losses) != 1 || err == nil {
@@ -352,7 +353,7 @@ func TestTornTailsThatMachinesLeaveAreCut(t *testing.T) {
 
 func TestRoomForBlocksIsNotMissing(t *testing.T) {
 	dir := t.TempDir()
-	paths, _ := blocks(t, dir, 2, trail.CodecLz4)
+	paths, _ := blocks(t, dir, 2, format.CodecLz4)
 	data, _ := os.ReadFile(paths[3])
 	os.WriteFile(paths[3], append(data[:len(data):len(data)], make([]byte, 200_000)...), 0o600)
 	r, _, err := recovered(t, Options{}, dir)
@@ -386,7 +387,7 @@ func (d *badDisk) ReadAt(b []byte, offset int64) (int, error) {
 
 // TestWhatTheDiskDoesNotGiveIsDamage has a page that cannot be read.
 func TestWhatTheDiskDoesNotGiveIsDamage(t *testing.T) {
-	paths, offsets := blocks(t, t.TempDir(), 60, trail.CodecNone)
+	paths, offsets := blocks(t, t.TempDir(), 60, format.CodecNone)
 	data, _ := os.ReadFile(paths[0])
 	d := &badDisk{data, 8192, 12288}
 	var want []int64
@@ -400,7 +401,7 @@ func TestWhatTheDiskDoesNotGiveIsDamage(t *testing.T) {
 		}
 	}
 	var got []int64
-	s := &scanner{r: d, size: int64(len(data)), each: func(p *piece, _ []byte) error {
+	s := &scanner{seg: &trail.Segment{}, r: d, size: int64(len(data)), each: func(p *piece, _ []byte) error {
 		if p.whole {
 			got = append(got, p.offset)
 		} else if !strings.Contains(p.what, "cannot be read") {
@@ -408,7 +409,7 @@ func TestWhatTheDiskDoesNotGiveIsDamage(t *testing.T) {
 		}
 		return nil
 	}}
-	if err := s.scan(trail.SegmentHeaderSize); err != nil || !slices.Equal(got, want) {
+	if err := s.scan(format.SegmentHeaderSize); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v: got blocks at %d, want %d", err, got, want)
 	}
 }
@@ -419,7 +420,7 @@ func TestForgedHeadersAreGoneThroughOnce(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "one"})
+	b.Add(&trailtest.Record{Kind: format.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "one"})
 	s.Write(t, b)
 	file, err := os.OpenFile(s.SegmentPath(1), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -429,9 +430,9 @@ func TestForgedHeadersAreGoneThroughOnce(t *testing.T) {
 	const n = 2000
 	var forged []byte
 	for i := range n {
-		forged = append(forged, trailtest.ForgeHeader(uint64(i+2), (n-i)*trail.BlockHeaderSize)...)
+		forged = append(forged, trailtest.ForgeHeader(uint64(i+2), (n-i)*format.BlockHeaderSize)...)
 	}
-	if _, err := file.Write(append(forged, make([]byte, 2*trail.BlockHeaderSize)...)); err != nil {
+	if _, err := file.Write(append(forged, make([]byte, 2*format.BlockHeaderSize)...)); err != nil {
 		t.Fatal(err)
 	}
 	read := trailtest.BytesRead(t, func() {
@@ -446,7 +447,7 @@ func TestForgedHeadersAreGoneThroughOnce(t *testing.T) {
 
 func TestWhatIsNotForThisIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	paths, _ := blocks(t, dir, 2, trail.CodecLz4)
+	paths, _ := blocks(t, dir, 2, format.CodecLz4)
 	full := t.TempDir()
 	os.WriteFile(filepath.Join(full, "x"), nil, 0o600)
 	left := filepath.Join(t.TempDir(), "copy")
@@ -454,24 +455,23 @@ func TestWhatIsNotForThisIsRefused(t *testing.T) {
 	before := contents(t, dir)
 	for name, c := range map[string]struct {
 		opts Options
-		args []string
+		dir  string
 		want string
 	}{
-		"both ways":         {Options{Out: "x", InPlace: true}, []string{dir}, "--out DIR or --in-place"},
-		"a full directory":  {Options{Out: full}, []string{dir}, "is not empty"},
-		"inside the trail":  {Options{Out: filepath.Join(dir, "copy")}, []string{dir}, "is inside the trail"},
-		"left of a run":     {Options{Out: left}, []string{dir}, "left behind by a run that did not finish"},
-		"a segment":         {Options{}, []string{paths[0]}, "is not the directory of a trail"},
-		"a stream":          {Options{}, []string{filepath.Dir(paths[0])}, "is one stream of a trail"},
-		"two trails":        {Options{}, []string{dir, full}, "only one trail can be recovered"},
-		"nothing":           {Options{}, []string{filepath.Join(dir, "none")}, "no such file"},
-		"no confirmation":   {Options{InPlace: true}, []string{dir}, fmt.Sprintf("add --confirm %d", uint64(trailtest.SystemID))},
-		"another's":         {Options{InPlace: true, Confirm: "1"}, []string{dir}, fmt.Sprintf("is the trail of cluster %d", uint64(trailtest.SystemID))},
-		"nobody's in place": {Options{InPlace: true, Confirm: "1"}, []string{full}, "no segment says which cluster's"},
+		"a full directory":  {Options{Out: full}, dir, "is not empty"},
+		"inside the trail":  {Options{Out: filepath.Join(dir, "copy")}, dir, "is inside the trail"},
+		"left of a run":     {Options{Out: left}, dir, "left behind by a run that did not finish"},
+		"a stream":          {Options{}, filepath.Dir(paths[0]), "is one stream of a trail"},
+		"nothing":           {Options{}, filepath.Join(dir, "none"), "no such file"},
+		"no confirmation":   {Options{InPlace: true}, dir, fmt.Sprintf("is the trail of cluster %d", uint64(trailtest.SystemID))},
+		"another's":         {Options{InPlace: true, Confirm: 1}, dir, fmt.Sprintf("is the trail of cluster %d", uint64(trailtest.SystemID))},
+		"nobody's in place": {Options{InPlace: true, Confirm: 1}, full, "no segment says which cluster's"},
 	} {
-		_, _, err := recovered(t, c.opts, c.args...)
+		_, _, err := recovered(t, c.opts, c.dir)
 		var usage *exit.UsageError
-		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) {
+		var unconfirmed *UnconfirmedError
+		var unknown *UnknownClusterError
+		if !errors.As(err, &usage) && !errors.As(err, &unconfirmed) && !errors.As(err, &unknown) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
@@ -484,8 +484,8 @@ func TestWhatIsNotForThisIsRefused(t *testing.T) {
 func TestInPlaceKeepsTheEvidence(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "trail")
 	os.Mkdir(dir, 0o750)
-	paths, offsets := blocks(t, dir, 2, trail.CodecLz4)
-	confirm := fmt.Sprint(uint64(trailtest.SystemID))
+	paths, offsets := blocks(t, dir, 2, format.CodecLz4)
+	const confirm = trailtest.SystemID
 	if r, _, err := recovered(t, Options{InPlace: true, Confirm: confirm}, dir); err != nil || r.Evidence != "" {
 		t.Fatalf("a whole trail: %v, %+v", err, r)
 	}
@@ -536,17 +536,17 @@ func FuzzSalvage(f *testing.F) {
 		if len(data) > 1<<16 {
 			return
 		}
-		start := int64(min(trail.SegmentHeaderSize, len(data)))
+		start := int64(min(format.SegmentHeaderSize, len(data)))
 		if n := headerLength(data); n > start && n < int64(len(data)) {
 			start = n
 		}
 		var images []byte
 		scan := func(data []byte, from int64) []piece {
-			s := &scanner{r: bytes.NewReader(data), size: int64(len(data)), last: true, each: func(p *piece, image []byte) error {
+			s := &scanner{seg: &trail.Segment{}, r: bytes.NewReader(data), size: int64(len(data)), last: true, each: func(p *piece, image []byte) error {
 				if p.whole != (image != nil) {
 					t.Fatal("a whole block without bytes")
 				}
-				b := trail.Block{Image: image}
+				b := format.Block{Image: image}
 				if p.whole && !whole(&b) {
 					t.Fatal("a block that is not whole")
 				}
@@ -594,14 +594,14 @@ func FuzzSalvage(f *testing.F) {
 // FuzzDecodeDamaged decodes a damaged block of any bytes behind a header that is right.
 func FuzzDecodeDamaged(f *testing.F) {
 	trailtest.AddCorpus(f)
-	for _, codec := range []trail.Codec{trail.CodecNone, trail.CodecLz4} {
+	for _, codec := range []format.Codec{format.CodecNone, format.CodecLz4} {
 		var chain [32]byte
 		b := trailtest.NewBuilder(trailtest.Epoch)
 		s := trailtest.NewSession(trailtest.Epoch, 1)
 		for range 3 {
-			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: s, Time: trailtest.Epoch, Text: "some text, some text, some text"})
+			b.Add(&trailtest.Record{Kind: format.KindNote, Session: s, Time: trailtest.Epoch, Text: "some text, some text, some text"})
 		}
-		f.Add(byte(codec), uint32(len(b.Payload)), b.Finish(codec, 1, 1, &chain)[trail.BlockHeaderSize:])
+		f.Add(byte(codec), uint32(len(b.Payload)), b.Finish(codec, 1, 1, &chain)[format.BlockHeaderSize:])
 	}
 	f.Fuzz(func(t *testing.T, codec byte, raw uint32, stored []byte) {
 		if len(stored) > 1<<16 || raw > 1<<20 {
@@ -609,7 +609,7 @@ func FuzzDecodeDamaged(f *testing.F) {
 		}
 		var chain [32]byte
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		image := b.Finish(trail.CodecNone, 1, 1, &chain)
+		image := b.Finish(format.CodecNone, 1, 1, &chain)
 		image[6], image[16] = codec, 5
 		for i, n := range []uint32{uint32(len(stored)), raw} {
 			for k := range 4 {
@@ -627,7 +627,7 @@ func FuzzDecodeDamaged(f *testing.F) {
 // A file that is longer than a server makes it is not copied, whatever its size.
 func TestFilesThatAreTooLongAreNotCopied(t *testing.T) {
 	dir := t.TempDir()
-	blocks(t, dir, 2, trail.CodecLz4)
+	blocks(t, dir, 2, format.CodecLz4)
 	os.Mkdir(filepath.Join(dir, "slots"), 0o700)
 	for _, name := range []string{"retention", "slots/long", "slots/short"} {
 		os.WriteFile(filepath.Join(dir, name), []byte("pg_steno"), 0o600)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
@@ -19,7 +19,7 @@ import (
 type Report struct {
 	Trail     string       `json:"trail"`
 	Copy      string       `json:"copy"`
-	Evidence  string       `json:"evidence,omitempty"` // with --in-place: where the original trail is now
+	Evidence  string       `json:"evidence,omitempty"` // where the original trail is now, if the copy took its place
 	SystemID  string       `json:"system_identifier,omitempty"`
 	Lost      bool         `json:"lost"`
 	Streams   []Stream     `json:"streams"`
@@ -77,11 +77,11 @@ type Loss struct {
 	Places     []Place `json:"places"`
 
 	firstRecord uint64
-	headers     []trail.BlockHeader
+	headers     []format.BlockHeader
 }
 
 // until ends a loss before the whole block h.
-func (l *Loss) until(h *trail.BlockHeader) {
+func (l *Loss) until(h *format.BlockHeader) {
 	if l.FirstBlock == 0 || h.Number < l.FirstBlock || h.FirstRecord < l.firstRecord {
 		return
 	}
@@ -105,7 +105,7 @@ func (l *Loss) atEnd() {
 		}
 		next, record = h.Number+1, h.FirstRecord+uint64(h.Records)
 	}
-	l.until(&trail.BlockHeader{Number: next, FirstRecord: record})
+	l.until(&format.BlockHeader{Number: next, FirstRecord: record})
 }
 
 // Torn is an unfinished write at the end of a stream.

@@ -25,7 +25,7 @@ type ringFile struct {
 	file *os.File
 }
 
-// ringFinder opens the ring files that --rings names.
+// ringFinder opens ring files that are named, and those in directories that are.
 type ringFinder struct {
 	*recovery
 	owners private.Owners

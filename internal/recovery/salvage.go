@@ -3,13 +3,12 @@
 package recovery
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
@@ -18,13 +17,14 @@ import (
 type piece struct {
 	offset, length int64
 	whole          bool
-	header         *trail.BlockHeader // of a whole block, or of a damaged one if it could be read
-	torn           bool               // an unfinished write at the end of a stream
-	what           string             // what is wrong, unless the block is whole
+	header         *format.BlockHeader // of a whole block, or of a damaged one if it could be read
+	torn           bool                // an unfinished write at the end of a stream
+	what           string              // what is wrong, unless the block is whole
 }
 
 // scanner scans a segment's file.
 type scanner struct {
+	seg  *trail.Segment
 	r    io.ReaderAt
 	size int64
 	last bool // it is the last segment of the stream
@@ -34,11 +34,7 @@ type scanner struct {
 
 	pieces []piece
 	buf    []byte
-	read   trail.Overlap
-
-	search *trail.Search
-	next   int64  // where readers go on: what is before is damage, whatever it looks like
-	number uint64 // of the last block before; 0: not known
+	read   trail.Overlap // of what is damaged
 }
 
 // at reads n bytes, or fewer at the end of the file.
@@ -58,20 +54,35 @@ func (s *scanner) at(offset int64, n int64) ([]byte, error) {
 	return b[:got], err
 }
 
-// scan finds the whole blocks of the segment from offset from on.
+// scan finds the whole blocks of the segment from offset from on: those of the walk, whose payload is intact. What is
+// between them is damage, whatever it looks like; it is divided where something begins like a block.
 func (s *scanner) scan(from int64) error {
-	s.search, s.next = trail.NewSearch(s.r, s.size), from
-	for offset := from; offset < s.size; {
-		p, image := s.piece(offset)
-		if s.last && !p.whole && s.room(p) {
-			s.size, s.cut = offset, true // preallocated space
+	walk := s.seg.Walk(s.r, from, s.size, s.last)
+	for {
+		offset := walk.Offset()
+		ref, problem, ok := walk.Next()
+		if !ok {
 			break
 		}
-		if err := s.each(&p, image); err != nil {
-			return err
+		if problem == nil {
+			if image, err := s.at(offset, ref.Length()); err == nil && whole(&format.Block{Image: image}) {
+				h, _ := format.ParseBlockHeader(image)
+				if err := s.add(piece{offset: offset, length: ref.Length(), whole: true, header: &h}, image); err != nil {
+					return err
+				}
+				continue
+			}
 		}
-		s.pieces = append(s.pieces, p)
-		offset += p.length
+		for end := walk.Offset(); offset < end; {
+			p := s.damaged(offset, end, problem)
+			if err := s.add(p, nil); err != nil {
+				return err
+			}
+			offset += p.length
+		}
+	}
+	if end := walk.Offset(); s.last && end < s.size {
+		s.size, s.cut = end, true // preallocated space
 	}
 	if s.last {
 		s.tear()
@@ -79,89 +90,65 @@ func (s *scanner) scan(from int64) error {
 	return nil
 }
 
-// room reports whether a piece is zeros up to the end of the file.
-func (s *scanner) room(p piece) bool {
-	if p.header != nil || p.offset+p.length != s.size {
-		return false
+func (s *scanner) add(p piece, image []byte) error {
+	if err := s.each(&p, image); err != nil {
+		return err
 	}
-	for at := trail.NextData(s.r, p.offset); at < s.size; at = trail.NextData(s.r, at+windowSize) {
-		b, err := s.at(at, windowSize)
-		if err != nil || len(bytes.Trim(b, "\x00")) > 0 {
-			return false
-		}
-	}
-	return true
+	s.pieces = append(s.pieces, p)
+	return nil
 }
 
-// piece examines the bytes at an offset: a whole block, or damage up to the next one. Bytes that cannot be read are
-// damage, too.
-func (s *scanner) piece(offset int64) (p piece, image []byte) {
-	p = piece{offset: offset}
-	b, err := s.at(offset, trail.BlockHeaderSize)
-	var h trail.BlockHeader
+// damaged examines the bytes at an offset that are no whole block, up to the end of the damage, or to where something
+// begins that has the header of a later block. Bytes that cannot be read are damage, too.
+func (s *scanner) damaged(offset, end int64, problem *format.Problem) piece {
+	p := piece{offset: offset}
+	b, err := s.at(offset, format.BlockHeaderSize)
+	var h format.BlockHeader
 	if err == nil || err == io.ErrUnexpectedEOF {
-		h, err = trail.ParseBlockHeader(b)
+		h, err = format.ParseBlockHeader(b)
 	}
 	if err != nil {
 		p.what = reason(err)
-		p.length = s.behind(offset, 0) - offset
-		return p, nil
+		p.length = s.until(offset+1, end, 0) - offset
+		return p
 	}
 	p.header = &h
-	end := offset + trail.BlockHeaderSize + int64(h.Stored)
-	if end > s.size {
-		p.what = fmt.Sprintf("block %d is truncated: %d of %d bytes", h.Number, s.size-offset, end-offset)
-		p.length = s.behind(offset, h.Number) - offset
-		return p, nil
+	length := format.BlockHeaderSize + int64(h.Stored)
+	var image []byte
+	if s.read.Allows(offset, offset+length, s.size) {
+		image, err = s.at(offset, length)
 	}
-	if !s.read.Allows(offset, end, s.size) {
-		p.what = fmt.Sprintf("block %d overlaps with too many others", h.Number)
-		p.length = s.behind(offset, h.Number) - offset
-		return p, nil
-	}
-	image, err = s.at(offset, end-offset)
-	block := trail.Block{Image: image}
 	switch {
+	case length > s.size-offset:
+		p.what = fmt.Sprintf("block %d is truncated: %d of %d bytes", h.Number, s.size-offset, length)
+	case image == nil:
+		p.what = fmt.Sprintf("block %d overlaps with too many others", h.Number)
 	case err != nil:
 		p.what = fmt.Sprintf("block %d %s", h.Number, reason(err))
-	case !whole(&block):
+	case !whole(&format.Block{Image: image}):
 		p.what = fmt.Sprintf("checksum of the payload of block %d does not match", h.Number)
-	case offset < s.next:
-		p.what = fmt.Sprintf("block %d is inside of what is damaged", h.Number)
+	case problem != nil && problem.Offset == offset:
+		p.what = problem.Reason
 	default:
-		p.whole, p.length = true, end-offset
-		s.next, s.number = end, h.Number
-		return p, image
+		p.what = fmt.Sprintf("block %d is inside of what is damaged", h.Number)
 	}
-	p.length = s.behind(offset, h.Number) - offset
-	return p, nil
-}
-
-// behind returns where the next piece begins after a damaged one: the next block, or what has the header of one, with a
-// number greater than after, and is damaged, too.
-func (s *scanner) behind(offset int64, after uint64) int64 {
-	if offset >= s.next {
-		s.next = s.search.Behind(offset, s.number)
-		s.number = max(s.number, after)
-	}
-	return s.until(offset+1, s.next, after)
+	p.length = s.until(offset+1, end, h.Number) - offset
+	return p
 }
 
 // whole reports whether the block's bytes are as they were written, whether or not they can be decrypted.
-func whole(b *trail.Block) bool {
-	h, err := trail.ParseBlockHeader(b.Image)
-	if err != nil || int64(len(b.Image)) != trail.BlockHeaderSize+int64(h.Stored) {
+func whole(b *format.Block) bool {
+	h, err := format.ParseBlockHeader(b.Image)
+	if err != nil || int64(len(b.Image)) != format.BlockHeaderSize+int64(h.Stored) {
 		return false
 	}
 	b.Header = h
 	return b.PayloadSum() == h.PayloadSum
 }
 
-const windowSize = 64 << 10
-
 // until returns the offset of the first block header in [from, end) whose number is greater than after, or end.
 func (s *scanner) until(from, end int64, after uint64) int64 {
-	return trail.NextHeader(s.r, from, end, func(_ int64, h *trail.BlockHeader) bool { return h.Number > after })
+	return trail.NextHeader(s.r, from, end, func(_ int64, h *format.BlockHeader) bool { return h.Number > after })
 }
 
 // tear finds an unfinished write at the end: everything from there on was never durable.
@@ -172,24 +159,24 @@ func (s *scanner) tear() {
 		switch {
 		case p.whole:
 			return
-		case p.header != nil && p.offset+trail.BlockHeaderSize+int64(p.header.Stored) > p.offset+p.length:
+		case p.header != nil && p.offset+format.BlockHeaderSize+int64(p.header.Stored) > p.offset+p.length:
 			if !last {
 				return
 			}
 		case p.header != nil:
 			b, err := s.at(p.offset, p.length)
-			if err != nil || !trail.HasHole(b[trail.BlockHeaderSize:], p.offset+trail.BlockHeaderSize, s.cut && last) {
+			if err != nil || !format.HasHole(b[format.BlockHeaderSize:], p.offset+format.BlockHeaderSize, s.zerosAfter(last)) {
 				return
 			}
 		case !last:
 			return
-		case p.length >= trail.BlockHeaderSize:
-			b, err := s.at(p.offset, trail.BlockHeaderSize)
+		case p.length >= format.BlockHeaderSize:
+			b, err := s.at(p.offset, format.BlockHeaderSize)
 			if err != nil {
 				return
 			}
-			hole := trail.HasHole(b, p.offset, false)
-			if end, err := s.at(s.size-16, 16); err != nil || !hole && !trail.HasHole(end, 0, false) {
+			hole := format.HasHole(b, p.offset, 0)
+			if end, err := s.at(s.size-16, 16); err != nil || !hole && !format.HasHole(end, 0, 0) {
 				return
 			}
 		}
@@ -197,25 +184,32 @@ func (s *scanner) tear() {
 	}
 }
 
+// zerosAfter is how many zeros follow a piece in the file, as far as they count.
+func (s *scanner) zerosAfter(last bool) int {
+	if s.cut && last {
+		return format.MinZeros
+	}
+	return 0
+}
+
 func reason(err error) string {
-	var c *trail.CorruptionError
-	if errors.As(err, &c) {
-		return c.Reason
+	if p := format.AsProblem(err); p != nil && p.Err == nil {
+		return p.Reason
 	}
 	return "cannot be read: " + pathReason(err)
 }
 
 // headerLength returns the length of a segment's header that the header itself states.
 func headerLength(b []byte) int64 {
-	if len(b) < trail.SegmentHeaderSize || string(b[:8]) != "STENOSEG" {
-		return trail.SegmentHeaderSize
+	if len(b) < format.SegmentHeaderSize || string(b[:8]) != "STENOSEG" {
+		return format.SegmentHeaderSize
 	}
 	n := int64(binary.LittleEndian.Uint16(b[10:]))
-	if n <= trail.SegmentHeaderSize || n > 4096 {
-		return trail.SegmentHeaderSize
+	if n <= format.SegmentHeaderSize || n > 4096 {
+		return format.SegmentHeaderSize
 	}
-	if _, err := trail.ParseBlockHeader(b[trail.SegmentHeaderSize:]); err == nil {
-		return trail.SegmentHeaderSize // the length itself is damaged
+	if _, err := format.ParseBlockHeader(b[format.SegmentHeaderSize:]); err == nil {
+		return format.SegmentHeaderSize // the length itself is damaged
 	}
 	return n
 }
@@ -227,7 +221,7 @@ type place struct {
 	stream        uint32
 	segment       uint64
 	previous      *[32]byte // chain hash of the block before, if known
-	before        trail.TimeRange
+	before        format.TimeRange
 	starts        []uint64 // segments that may have the server's last start
 }
 
@@ -235,13 +229,13 @@ type place struct {
 // proven if that block's chain hash follows from it: it is then identical to the original header.
 func rebuild(old []byte, at place, first []byte) (header []byte, proven bool) {
 	le := binary.LittleEndian
-	b := make([]byte, trail.SegmentHeaderSize)
+	b := make([]byte, format.SegmentHeaderSize)
 	copy(b, old)
-	block := trail.Block{Image: first}
+	block := format.Block{Image: first}
 	if !whole(&block) {
 		return nil, false
 	}
-	h := trail.SegmentHeader{
+	h := format.SegmentHeader{
 		SystemID: at.systemID, Stream: at.stream, ServerVersion: le.Uint32(b[28:]), Number: at.segment,
 		Created: int64(le.Uint64(b[40:])), FirstBlock: block.Header.Number, FirstRecord: block.Header.FirstRecord,
 	}
@@ -251,10 +245,10 @@ func rebuild(old []byte, at place, first []byte) (header []byte, proven bool) {
 	if at.previous != nil {
 		hashes = append(hashes, *at.previous)
 	}
-	left := trail.TimeRange{First: int64(le.Uint64(b[96:])), LastEnd: int64(le.Uint64(b[104:]))}
+	left := format.TimeRange{First: int64(le.Uint64(b[96:])), LastEnd: int64(le.Uint64(b[104:]))}
 	starts := append([]uint64{le.Uint64(b[112:])}, at.starts...)
 	// What readers would rely on is not known, unless it is proven.
-	for _, h.Before = range []trail.TimeRange{left, at.before, {}} {
+	for _, h.Before = range []format.TimeRange{left, at.before, {}} {
 		for _, h.LastStart = range append(starts, 0) {
 			for _, h.ServerVersion = range versions {
 				for _, h.PreviousHash = range hashes {

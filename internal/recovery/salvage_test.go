@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -16,11 +17,11 @@ func TestWhatReadersShowIsCopied(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(28, 9))
 	for round := range 200 {
 		dir := t.TempDir()
-		paths, _ := blocks(t, dir, 6, []trail.Codec{trail.CodecNone, trail.CodecLz4}[round%2])
+		paths, _ := blocks(t, dir, 6, []format.Codec{format.CodecNone, format.CodecLz4}[round%2])
 		path := paths[3]
 		data, _ := os.ReadFile(path)
 		for range 1 + rnd.IntN(3) {
-			from := trail.SegmentHeaderSize + rnd.IntN(len(data)-trail.SegmentHeaderSize)
+			from := format.SegmentHeaderSize + rnd.IntN(len(data)-format.SegmentHeaderSize)
 			to := min(from+1+rnd.IntN(100), len(data))
 			if rnd.IntN(2) == 0 {
 				data = slices.Concat(data[:from], data[to:])
@@ -37,18 +38,18 @@ func TestWhatReadersShowIsCopied(t *testing.T) {
 		var files trail.Files
 		refs, _ := tr.Streams[0].Segments[0].Index()
 		for i := range refs {
-			if files.Read(&refs[i], &trail.Block{}) == nil {
+			if files.Read(&refs[i], &format.Block{}) == nil {
 				shown = append(shown, refs[i].Offset)
 			}
 		}
 		files.Close()
-		s := &scanner{r: bytes.NewReader(data), size: int64(len(data)), last: true, each: func(p *piece, _ []byte) error {
+		s := &scanner{seg: &trail.Segment{}, r: bytes.NewReader(data), size: int64(len(data)), last: true, each: func(p *piece, _ []byte) error {
 			if p.whole {
 				copied = append(copied, p.offset)
 			}
 			return nil
 		}}
-		if err := s.scan(trail.SegmentHeaderSize); err != nil || !slices.Equal(shown, copied) {
+		if err := s.scan(format.SegmentHeaderSize); err != nil || !slices.Equal(shown, copied) {
 			t.Errorf("round %d: %v: blocks at %d are shown, those at %d are copied", round, err, shown, copied)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // clock prints times; it keeps the last second's text, for most records share
@@ -34,7 +34,7 @@ func (c *clock) append(dst []byte, usec int64, between byte) []byte {
 		if c.zone != nil {
 			_, seconds = c.at(second).Zone()
 		}
-		c.text = trail.AppendSecond(c.buf[:0], second+int64(seconds), between)
+		c.text = format.AppendSecond(c.buf[:0], second+int64(seconds), between)
 		c.offset = appendOffset(c.behind[:0], seconds, c.zone != nil)
 	}
 	dst = append(dst, c.text...)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -51,7 +52,7 @@ func (f *csvFormat) Start(ref *trail.BlockRef) {
 	})
 }
 
-func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
+func (f *csvFormat) Append(dst []byte, r *format.Record) []byte {
 	dst = append(f.clock.stamp(dst, r.Time, 'T'), ',')
 	dst = append(append(dst, r.Kind.String()...), ',')
 	dst = append(r.Session.ID().Append(dst), ',')
@@ -65,9 +66,9 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	dst = append(dst, context...)
 	if isConnection(r.Kind) {
-		dst = f.cell(dst, r.Session.Fact(trail.KeyBackendType))
-		dst = f.cell(dst, r.Session.Fact(trail.KeyAuthMethod))
-		dst = f.cell(dst, r.Session.Fact(trail.KeyIdentity))
+		dst = f.cell(dst, r.Session.Fact(format.KeyBackendType))
+		dst = f.cell(dst, r.Session.Fact(format.KeyAuthMethod))
+		dst = f.cell(dst, r.Session.Fact(format.KeyIdentity))
 	} else {
 		dst = append(dst, ",,,"...)
 	}
@@ -89,7 +90,7 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 		}
 		dst = append(dst, text...)
 	}
-	dst = csvNumber(dst, r.TextBytes, r.Has(trail.FieldCut))
+	dst = csvNumber(dst, r.TextBytes, r.Has(format.FieldCut))
 	f.nested = f.nested[:0]
 	if hasParams(r) {
 		f.nested = appendParamArray(f.nested, r, &f.scratch)
@@ -98,14 +99,14 @@ func (f *csvFormat) Append(dst []byte, r *trail.Record) []byte {
 	return f.result(dst, r)
 }
 
-func (f *csvFormat) result(dst []byte, r *trail.Record) []byte {
+func (f *csvFormat) result(dst []byte, r *format.Record) []byte {
 	if r.Shape != nil && r.Shape.QueryID != 0 {
 		dst = strconv.AppendInt(dst, int64(r.Shape.QueryID), 10)
 	}
 	dst = append(dst, ',')
-	dst = csvNumber(dst, r.Rows, r.Has(trail.FieldRows))
-	dst = csvNumber(dst, r.Duration, r.Has(trail.FieldDuration))
-	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
+	dst = csvNumber(dst, r.Rows, r.Has(format.FieldRows))
+	dst = csvNumber(dst, r.Duration, r.Has(format.FieldDuration))
+	if r.Has(format.FieldOutcome) || hasOutcome(r.Kind) {
 		dst = append(dst, r.Outcome.String()...)
 	}
 	dst = f.cell(append(dst, ','), r.SQLState)
@@ -123,19 +124,19 @@ func (f *csvFormat) result(dst []byte, r *trail.Record) []byte {
 }
 
 // appended appends the columns that came after the place of the record.
-func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
-	dst = f.cell(dst, r.Session.Fact(trail.KeyAppContext))
+func (f *csvFormat) appended(dst []byte, r *format.Record) []byte {
+	dst = f.cell(dst, r.Session.Fact(format.KeyAppContext))
 	f.nested = f.nested[:0]
 	if r.Shape != nil && len(r.Shape.Objects) > 0 {
 		f.nested = appendObjects(f.nested, r.Shape)
 	}
 	dst = f.cell(dst, f.nested)
-	if r.Reasons() != trail.AuditedSession {
+	if r.Reasons() != format.AuditedSession {
 		dst = appendWords(dst, r.Audited)
 	}
-	dst = f.cell(append(dst, ','), r.Session.Fact(trail.KeyLeader))
+	dst = f.cell(append(dst, ','), r.Session.Fact(format.KeyLeader))
 	n, ok := r.Session.LeaderSubstatement()
-	dst = f.cell(csvNumber(dst, n, ok), r.Session.Fact(trail.KeyEncoding))
+	dst = f.cell(csvNumber(dst, n, ok), r.Session.Fact(format.KeyEncoding))
 	if r.Undone() {
 		dst = append(dst, "true"...)
 	}
@@ -156,7 +157,7 @@ func (f *csvFormat) appended(dst []byte, r *trail.Record) []byte {
 }
 
 // appendWords appends why a record was written, with blanks between.
-func appendWords(dst []byte, reasons trail.Audited) []byte {
+func appendWords(dst []byte, reasons format.Audited) []byte {
 	sep := ""
 	for name := range reasons.Names {
 		dst = append(append(dst, sep...), name...)
@@ -165,15 +166,15 @@ func appendWords(dst []byte, reasons trail.Audited) []byte {
 	return dst
 }
 
-func (f *csvFormat) context(dst []byte, s *trail.Session) []byte {
+func (f *csvFormat) context(dst []byte, s *format.Session) []byte {
 	dst = csvNumber(dst, uint64(s.PID), true)
-	for _, k := range []trail.Key{trail.KeyUser, trail.KeyRole, trail.KeyAppUser, trail.KeyDatabase, trail.KeyApplication, trail.KeyClient} {
+	for _, k := range []format.Key{format.KeyUser, format.KeyRole, format.KeyAppUser, format.KeyDatabase, format.KeyApplication, format.KeyClient} {
 		dst = f.cell(dst, s.Fact(k))
 	}
 	return dst
 }
 
-func (f *csvFormat) shape(dst []byte, s *trail.Shape) []byte {
+func (f *csvFormat) shape(dst []byte, s *format.Shape) []byte {
 	if s.Class != 0 {
 		dst = append(dst, s.Class.String()...)
 	}
@@ -187,7 +188,7 @@ func (f *csvFormat) shape(dst []byte, s *trail.Shape) []byte {
 
 func csvNumber(dst []byte, n uint64, present bool) []byte {
 	if present {
-		dst = trail.AppendUint(dst, n)
+		dst = format.AppendUint(dst, n)
 	}
 	return append(dst, ',')
 }

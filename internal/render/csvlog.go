@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"strconv"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // csvlogFormat makes the lines that a server with log_destination = csvlog,
@@ -29,27 +29,27 @@ type csvlogRow struct {
 	message, detail, query  []byte
 }
 
-func (f *csvlogFormat) Append(dst []byte, r *trail.Record) []byte {
+func (f *csvlogFormat) Append(dst []byte, r *format.Record) []byte {
 	switch r.Kind {
-	case trail.KindStatement:
-		if r.Depth == 0 && r.Outcome == trail.OutcomeError && csvlogSeverity(r) == "FATAL" {
+	case format.KindStatement:
+		if r.Depth == 0 && r.Outcome == format.OutcomeError && csvlogSeverity(r) == "FATAL" {
 			dst = f.statement(csvlogMarked(dst, csvlogFatal, r.Session), r)
 		} else if r.Depth == 0 {
 			dst = f.statement(dst, r)
 		}
-	case trail.KindConnect:
+	case format.KindConnect:
 		client := csvlogHost(nil, r.Session, " port=")
 		f.message = append(append(f.message[:0], "connection received: host="...), client...)
 		dst = f.row(dst, r, csvlogRow{severity: "LOG", sqlstate: "00000", message: f.message})
 		f.message = csvlogWho(append(f.message[:0], "connection authorized:"...), r.Session)
-		if name := r.Session.Fact(trail.KeyApplication); len(name) > 0 {
+		if name := r.Session.Fact(format.KeyApplication); len(name) > 0 {
 			f.message = append(append(f.message, " application_name="...), name...)
 		}
 		dst = f.row(dst, r, csvlogRow{tag: "authentication", severity: "LOG", sqlstate: "00000", message: f.message})
-	case trail.KindAuthFailed:
+	case format.KindAuthFailed:
 		dst = f.row(dst, r, csvlogRow{tag: "authentication", severity: "FATAL", sqlstate: string(r.SQLState), message: r.Message})
-	case trail.KindDisconnect:
-		if r.Outcome == trail.OutcomeError {
+	case format.KindDisconnect:
+		if r.Outcome == format.OutcomeError {
 			from := len(dst)
 			dst = f.row(csvlogMarked(dst, csvlogEnd, r.Session), r, csvlogRow{
 				tag: csvlogIdle(r.SQLState), severity: "FATAL", sqlstate: string(r.SQLState), message: r.Message,
@@ -60,7 +60,7 @@ func (f *csvlogFormat) Append(dst []byte, r *trail.Record) []byte {
 		f.message = csvlogWho(f.message, r.Session)
 		f.message = append(append(f.message, " host="...), csvlogHost(nil, r.Session, " port=")...)
 		dst = f.row(dst, r, csvlogRow{tag: "idle", severity: "LOG", sqlstate: "00000", message: f.message})
-	case trail.KindStart, trail.KindTransaction, trail.KindSubtransaction:
+	case format.KindStart, format.KindTransaction, format.KindSubtransaction:
 	default:
 		dst = f.row(dst, r, csvlogRow{severity: "LOG", sqlstate: "00000", message: f.told(r)})
 	}
@@ -69,7 +69,7 @@ func (f *csvlogFormat) Append(dst []byte, r *trail.Record) []byte {
 
 // told is the message for records without an equivalent in the server's log. Names and values are as in the text format,
 // so that no value looks like others; a bar stands between them and a text.
-func (f *csvlogFormat) told(r *trail.Record) []byte {
+func (f *csvlogFormat) told(r *format.Record) []byte {
 	f.message = append(append(f.message[:0], "pg_steno "...), r.Kind.String()...)
 	sep := ": "
 	if len(r.Text) > 0 {
@@ -84,13 +84,13 @@ func (f *csvlogFormat) told(r *trail.Record) []byte {
 	return f.message
 }
 
-func (f *csvlogFormat) statement(dst []byte, r *trail.Record) []byte {
+func (f *csvlogFormat) statement(dst []byte, r *format.Record) []byte {
 	row := csvlogRow{severity: "LOG", sqlstate: "00000"}
 	if r.Shape != nil {
 		row.tag = string(r.Shape.Command)
 	}
 	f.detail = f.csvlogParams(f.detail[:0], r)
-	if r.Outcome == trail.OutcomeError {
+	if r.Outcome == format.OutcomeError {
 		row.severity, row.sqlstate = csvlogSeverity(r), string(r.SQLState)
 		row.message, row.query = r.Message, r.Text
 		return f.row(dst, r, row)
@@ -111,7 +111,7 @@ func (f *csvlogFormat) statement(dst []byte, r *trail.Record) []byte {
 
 // csvlogSeverity says whether the error of a statement ended its session. Extensions raise errors of class 08 about
 // other connections.
-func csvlogSeverity(r *trail.Record) string {
+func csvlogSeverity(r *format.Record) string {
 	state := string(r.SQLState)
 	switch {
 	case len(state) == 5 && state[:4] == "57P0", state == "25P03", state == "25P04",
@@ -138,7 +138,7 @@ const (
 	csvlogEnd              // the end of a session, by an error
 )
 
-func csvlogMarked(dst []byte, mark byte, s *trail.Session) []byte {
+func csvlogMarked(dst []byte, mark byte, s *format.Session) []byte {
 	id := s.ID()
 	dst = binary.LittleEndian.AppendUint64(append(dst, mark), uint64(id.Start))
 	dst = binary.LittleEndian.AppendUint32(dst, id.PID)
@@ -146,14 +146,14 @@ func csvlogMarked(dst []byte, mark byte, s *trail.Session) []byte {
 }
 
 // csvlogOrder leaves the FATAL line of a session's end out if a statement has it.
-type csvlogOrder struct{ ended map[trail.SessionID]bool }
+type csvlogOrder struct{ ended map[format.SessionID]bool }
 
 // Next returns a record's lines.
 func (o *csvlogOrder) Next(record []byte) []byte {
 	if len(record) < csvlogHeader || record[0] > csvlogEnd {
 		return record
 	}
-	id := trail.SessionID{Start: int64(binary.LittleEndian.Uint64(record[1:])), PID: binary.LittleEndian.Uint32(record[9:])}
+	id := format.SessionID{Start: int64(binary.LittleEndian.Uint64(record[1:])), PID: binary.LittleEndian.Uint32(record[9:])}
 	lines := record[csvlogHeader:]
 	if record[0] == csvlogFatal {
 		o.ended[id] = true
@@ -165,10 +165,10 @@ func (o *csvlogOrder) Next(record []byte) []byte {
 }
 
 // csvlogParams appends parameters as the server's DETAIL has them.
-func (f *csvlogFormat) csvlogParams(dst []byte, r *trail.Record) []byte {
+func (f *csvlogFormat) csvlogParams(dst []byte, r *format.Record) []byte {
 	n := int64(0)
 	first := true
-	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+	r.Params(func(p format.ParamType, value []byte, null bool) bool {
 		n++
 		if p.IsUnused(null) {
 			return true
@@ -184,7 +184,7 @@ func (f *csvlogFormat) csvlogParams(dst []byte, r *trail.Record) []byte {
 			dst = append(dst, "NULL"...)
 			return true
 		}
-		f.scratch = trail.AppendParam(f.scratch[:0], p.Repr, value)
+		f.scratch = format.AppendParam(f.scratch[:0], p.Repr, value)
 		dst = append(dst, '\'')
 		for _, c := range f.scratch {
 			if c == '\'' {
@@ -199,12 +199,12 @@ func (f *csvlogFormat) csvlogParams(dst []byte, r *trail.Record) []byte {
 }
 
 // row appends one line.
-func (f *csvlogFormat) row(dst []byte, r *trail.Record, row csvlogRow) []byte {
+func (f *csvlogFormat) row(dst []byte, r *format.Record, row csvlogRow) []byte {
 	dst = f.stamp(dst, r.End())
 	dst = append(f.context(dst, r, csvlogContext), ',')
 	dst = append(strconv.AppendUint(dst, r.Seq, 10), ',')
 	dst = append(csvlogQuoted(dst, []byte(row.tag)), ',')
-	dst = append(trail.AppendSecond(dst, floorDiv(r.Session.Start, 1e6), ' '), " UTC,,"...)
+	dst = append(format.AppendSecond(dst, floorDiv(r.Session.Start, 1e6), ' '), " UTC,,"...)
 	dst = append(strconv.AppendUint(dst, uint64(uint32(r.XID)), 10), ',')
 	dst = append(append(dst, row.severity...), ',')
 	dst = csvString(dst, []byte(row.sqlstate))
@@ -217,8 +217,8 @@ func (f *csvlogFormat) row(dst []byte, r *trail.Record, row csvlogRow) []byte {
 		dst = csvlogQuoted(dst, row.query)
 	}
 	dst = append(dst, ",,,"...)
-	dst = append(csvlogQuoted(dst, r.Session.Fact(trail.KeyApplication)), ',')
-	dst = append(csvlogQuoted(dst, r.Session.Fact(trail.KeyBackendType)), ",,"...)
+	dst = append(csvlogQuoted(dst, r.Session.Fact(format.KeyApplication)), ',')
+	dst = append(csvlogQuoted(dst, r.Session.Fact(format.KeyBackendType)), ",,"...)
 	if r.Shape != nil {
 		dst = strconv.AppendInt(dst, int64(r.Shape.QueryID), 10)
 	} else {
@@ -234,23 +234,23 @@ func (f *csvlogFormat) stamp(dst []byte, usec int64) []byte {
 }
 
 // csvlogContext appends user_name to session_id.
-func csvlogContext(dst []byte, s *trail.Session) []byte {
-	for _, k := range []trail.Key{trail.KeyUser, trail.KeyDatabase} {
+func csvlogContext(dst []byte, s *format.Session) []byte {
+	for _, k := range []format.Key{format.KeyUser, format.KeyDatabase} {
 		if v := s.Fact(k); len(v) > 0 {
 			dst = csvlogQuoted(dst, v)
 		}
 		dst = append(dst, ',')
 	}
 	dst = append(strconv.AppendUint(dst, uint64(s.PID), 10), ',')
-	if client := s.Fact(trail.KeyClient); len(client) > 0 {
+	if client := s.Fact(format.KeyClient); len(client) > 0 {
 		dst = csvlogQuoted(dst, csvlogHost(nil, s, ":"))
 	}
 	return s.ID().Append(append(dst, ','))
 }
 
 // csvlogHost appends the client's address, and its port after a separator.
-func csvlogHost(dst []byte, s *trail.Session, separator string) []byte {
-	address, port, _ := endpoint(s.Fact(trail.KeyClient))
+func csvlogHost(dst []byte, s *format.Session, separator string) []byte {
+	address, port, _ := endpoint(s.Fact(format.KeyClient))
 	dst = append(dst, address...)
 	if len(port) > 0 {
 		dst = append(append(dst, separator...), port...)
@@ -259,9 +259,9 @@ func csvlogHost(dst []byte, s *trail.Session, separator string) []byte {
 }
 
 // csvlogWho appends user and database, as messages about connections have them.
-func csvlogWho(dst []byte, s *trail.Session) []byte {
-	dst = append(append(dst, " user="...), s.Fact(trail.KeyUser)...)
-	if db := s.Fact(trail.KeyDatabase); len(db) > 0 {
+func csvlogWho(dst []byte, s *format.Session) []byte {
+	dst = append(append(dst, " user="...), s.Fact(format.KeyUser)...)
+	if db := s.Fact(format.KeyDatabase); len(db) > 0 {
 		dst = append(append(dst, " database="...), db...)
 	}
 	return dst

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -56,7 +57,7 @@ func (o *origin) start(ref *trail.BlockRef, fill func(dst []byte, systemID uint6
 }
 
 // of is what was made of the record's server.
-func (o *origin) of(r *trail.Record) []byte {
+func (o *origin) of(r *format.Record) []byte {
 	i := len(o.made) - 1
 	for i > 0 && r.Time < o.made[i].since {
 		i--
@@ -75,7 +76,7 @@ func appendOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
 }
 
 // context appends what fill makes of the record's session definition.
-func (d *definitions) context(dst []byte, r *trail.Record, fill func(dst []byte, s *trail.Session) []byte) []byte {
+func (d *definitions) context(dst []byte, r *format.Record, fill func(dst []byte, s *format.Session) []byte) []byte {
 	made := d.contexts.get(r.SessionIndex)
 	if len(made) == 0 {
 		made = d.contexts.put(r.SessionIndex, func(dst []byte) []byte { return fill(dst, r.Session) })
@@ -84,7 +85,7 @@ func (d *definitions) context(dst []byte, r *trail.Record, fill func(dst []byte,
 }
 
 // shape appends what fill makes of the record's shape, nothing when it has none.
-func (d *definitions) shape(dst []byte, r *trail.Record, fill func(dst []byte, s *trail.Shape) []byte) []byte {
+func (d *definitions) shape(dst []byte, r *format.Record, fill func(dst []byte, s *format.Shape) []byte) []byte {
 	if r.Shape == nil {
 		return dst
 	}
@@ -96,13 +97,13 @@ func (d *definitions) shape(dst []byte, r *trail.Record, fill func(dst []byte, s
 }
 
 // jsonText appends the record's text as JSON.
-func (d *definitions) jsonText(dst []byte, r *trail.Record) []byte {
+func (d *definitions) jsonText(dst []byte, r *format.Record) []byte {
 	return d.text(dst, r, appendJSON[[]byte])
 }
 
 // text appends what fill makes of the record's text. Records of all kinds share what is kept of a text, so a renderer
 // must give the same function for all of them.
-func (d *definitions) text(dst []byte, r *trail.Record, fill func(dst, text []byte) []byte) []byte {
+func (d *definitions) text(dst []byte, r *format.Record, fill func(dst, text []byte) []byte) []byte {
 	if r.TextIndex < 0 {
 		return fill(dst, r.Text)
 	}
@@ -114,7 +115,7 @@ func (d *definitions) text(dst []byte, r *trail.Record, fill func(dst, text []by
 }
 
 // facts appends those facts of the session that are there, as JSON fields.
-func facts(dst []byte, s *trail.Session, keys ...trail.Key) []byte {
+func facts(dst []byte, s *format.Session, keys ...format.Key) []byte {
 	for _, k := range keys {
 		dst = appendField(dst, k.String(), s.Fact(k))
 	}
@@ -123,7 +124,7 @@ func facts(dst []byte, s *trail.Session, keys ...trail.Key) []byte {
 
 // numbers appends, as JSON fields, what of a record no common schema has a
 // place for, and what stands in its shape.
-func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
+func (d *definitions) numbers(dst []byte, r *format.Record) []byte {
 	if r.Statement != 0 {
 		dst = appendNumber(dst, "statement", r.Statement)
 	}
@@ -133,7 +134,7 @@ func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
 	if r.Depth != 0 {
 		dst = appendNumber(dst, "depth", r.Depth)
 	}
-	dst = d.shape(dst, r, func(dst []byte, s *trail.Shape) []byte {
+	dst = d.shape(dst, r, func(dst []byte, s *format.Shape) []byte {
 		dst = appendShape(dst, s)
 		if s.QueryID != 0 {
 			dst = strconv.AppendInt(append(dst, `,"query_id":`...), int64(s.QueryID), 10)
@@ -144,10 +145,10 @@ func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
 	if hasParams(r) {
 		dst = appendParamArray(append(dst, `,"params":`...), r, &d.scratch)
 	}
-	if r.Has(trail.FieldRows) {
+	if r.Has(format.FieldRows) {
 		dst = appendNumber(dst, "rows", r.Rows)
 	}
-	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
+	if r.Has(format.FieldOutcome) || hasOutcome(r.Kind) {
 		dst = append(append(append(dst, `,"outcome":"`...), r.Outcome.String()...), '"')
 	}
 	return append(appendEnd(dst, r), d.place...)
@@ -155,7 +156,7 @@ func (d *definitions) numbers(dst []byte, r *trail.Record) []byte {
 
 // appendID appends what identifies a record: session and sequence number, or
 // the statement, for those that have none.
-func appendID(dst []byte, r *trail.Record) []byte {
+func appendID(dst []byte, r *format.Record) []byte {
 	dst = append(r.Session.ID().Append(dst), '/')
 	if r.Seq != 0 {
 		return strconv.AppendUint(dst, r.Seq, 10)
@@ -181,13 +182,13 @@ func endpoint(client []byte) (address, port []byte, ip bool) {
 }
 
 // failed says whether the record tells of something that did not succeed.
-func failed(r *trail.Record) bool {
-	return r.Failed() && r.Outcome != trail.OutcomeInterrupted
+func failed(r *format.Record) bool {
+	return r.Failed() && r.Outcome != format.OutcomeInterrupted
 }
 
 // begins says whether a record was written at the end of what began at its time.
-func begins(r *trail.Record) bool {
-	return r.Kind == trail.KindStatement && r.Has(trail.FieldDuration)
+func begins(r *format.Record) bool {
+	return r.Kind == format.KindStatement && r.Has(format.FieldDuration)
 }
 
 // unixMilliseconds is a time of the trail, which may be any number, as milliseconds since 1970.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -18,24 +19,24 @@ type ecsFormat struct{ definitions }
 
 // ecsEvents are event.category and event.type of the kinds of records that are
 // no statements.
-var ecsEvents = map[trail.Kind]string{
-	trail.KindConnect:        `"category":["authentication","session"],"type":["start"]`,
-	trail.KindAuthFailed:     `"category":["authentication"],"type":["start"]`,
-	trail.KindDisconnect:     `"category":["session"],"type":["end"]`,
-	trail.KindSetting:        `"category":["configuration"],"type":["change"]`,
-	trail.KindTransaction:    `"category":["database"],"type":["info"]`,
-	trail.KindSubtransaction: `"category":["database"],"type":["info"]`,
-	trail.KindGap:            `"category":["database"],"type":["error"]`,
+var ecsEvents = map[format.Kind]string{
+	format.KindConnect:        `"category":["authentication","session"],"type":["start"]`,
+	format.KindAuthFailed:     `"category":["authentication"],"type":["start"]`,
+	format.KindDisconnect:     `"category":["session"],"type":["end"]`,
+	format.KindSetting:        `"category":["configuration"],"type":["change"]`,
+	format.KindTransaction:    `"category":["database"],"type":["info"]`,
+	format.KindSubtransaction: `"category":["database"],"type":["info"]`,
+	format.KindGap:            `"category":["database"],"type":["error"]`,
 }
 
 // ecsTypes are event.category and the beginning of event.type of the classes of
 // statements.
-var ecsTypes = map[trail.Class]string{
-	trail.ClassRead:     `"category":["database"],"type":["access"`,
-	trail.ClassFunction: `"category":["database"],"type":["access"`,
-	trail.ClassWrite:    `"category":["database"],"type":["change"`,
-	trail.ClassDDL:      `"category":["database"],"type":["change"`,
-	trail.ClassRole:     `"category":["database","iam"],"type":["change","admin"`,
+var ecsTypes = map[format.Class]string{
+	format.ClassRead:     `"category":["database"],"type":["access"`,
+	format.ClassFunction: `"category":["database"],"type":["access"`,
+	format.ClassWrite:    `"category":["database"],"type":["change"`,
+	format.ClassDDL:      `"category":["database"],"type":["change"`,
+	format.ClassRole:     `"category":["database","iam"],"type":["change","admin"`,
 }
 
 func (f *ecsFormat) Start(ref *trail.BlockRef) {
@@ -56,7 +57,7 @@ func ecsOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
 	return append(dst, '}')
 }
 
-func (f *ecsFormat) Append(dst []byte, r *trail.Record) []byte {
+func (f *ecsFormat) Append(dst []byte, r *format.Record) []byte {
 	dst = f.clock.append(append(dst, `{"@timestamp":"`...), r.Time, 'T')
 	dst = append(dst, `Z","ecs":{"version":"`+ECSVersion+`"}`...)
 	if r.Text != nil {
@@ -65,23 +66,23 @@ func (f *ecsFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = f.event(dst, r)
 	dst = append(dst, f.of(r)...)
 	dst = f.context(dst, r, ecsContext)
-	if r.Has(trail.FieldError) {
+	if r.Has(format.FieldError) {
 		dst = appendJSON(append(dst, `,"error":{"code":`...), r.SQLState)
 		dst = append(appendField(dst, "message", r.Message), '}')
 	}
 	dst = append(append(append(dst, `,"pg_steno":{"kind":"`...), r.Kind.String()...), '"')
 	dst = append(r.Session.ID().Append(append(dst, `,"session":"`...)), '"')
-	dst = facts(dst, r.Session, trail.KeyDatabase, trail.KeyApplication, trail.KeyAppContext)
+	dst = facts(dst, r.Session, format.KeyDatabase, format.KeyApplication, format.KeyAppContext)
 	dst = appendLeader(dst, r.Session)
 	if isConnection(r.Kind) {
-		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyAuthMethod, trail.KeyIdentity)
+		dst = facts(dst, r.Session, format.KeyBackendType, format.KeyAuthMethod, format.KeyIdentity)
 	}
 	return append(f.numbers(dst, r), "}}\n"...)
 }
 
-func (f *ecsFormat) event(dst []byte, r *trail.Record) []byte {
+func (f *ecsFormat) event(dst []byte, r *format.Record) []byte {
 	dst = append(dst, `,"event":{"kind":"event",`...)
-	statement := r.Kind == trail.KindStatement || r.Kind == trail.KindStart
+	statement := r.Kind == format.KindStatement || r.Kind == format.KindStart
 	if event, ok := ecsEvents[r.Kind]; ok {
 		dst = append(dst, event...)
 	} else {
@@ -109,7 +110,7 @@ func (f *ecsFormat) event(dst []byte, r *trail.Record) []byte {
 	if r.Seq != 0 {
 		dst = appendNumber(dst, "sequence", r.Seq)
 	}
-	if r.Has(trail.FieldDuration) && r.Duration < 1<<53 {
+	if r.Has(format.FieldDuration) && r.Duration < 1<<53 {
 		dst = strconv.AppendUint(append(dst, `,"duration":`...), r.Duration*1000, 10)
 	}
 	if begins(r) {
@@ -120,20 +121,20 @@ func (f *ecsFormat) event(dst []byte, r *trail.Record) []byte {
 	return append(dst, `,"module":"pg_steno","dataset":"pg_steno.trail"}`...)
 }
 
-func ecsOutcome(r *trail.Record) string {
+func ecsOutcome(r *format.Record) string {
 	switch {
 	case failed(r):
 		return "failure"
-	case r.Outcome == trail.OutcomeOk && r.Kind != trail.KindStart && r.Kind != trail.KindGap:
+	case r.Outcome == format.OutcomeOk && r.Kind != format.KindStart && r.Kind != format.KindGap:
 		return "success"
 	}
 	return "unknown"
 }
 
-func ecsContext(dst []byte, s *trail.Session) []byte {
+func ecsContext(dst []byte, s *format.Session) []byte {
 	dst = append(dst, `,"process":{"pid":`...)
 	dst = append(strconv.AppendUint(dst, uint64(s.PID), 10), '}')
-	user, role, appUser := s.Fact(trail.KeyUser), s.Fact(trail.KeyRole), s.Fact(trail.KeyAppUser)
+	user, role, appUser := s.Fact(format.KeyUser), s.Fact(format.KeyRole), s.Fact(format.KeyAppUser)
 	if len(user) > 0 {
 		dst = appendJSON(append(dst, `,"user":{"name":`...), user)
 		if len(role) > 0 {
@@ -144,7 +145,7 @@ func ecsContext(dst []byte, s *trail.Session) []byte {
 	if len(appUser) > 0 {
 		dst = append(appendJSON(append(dst, `,"client":{"user":{"name":`...), appUser), "}}"...)
 	}
-	address, port, ip := endpoint(s.Fact(trail.KeyClient))
+	address, port, ip := endpoint(s.Fact(format.KeyClient))
 	if len(address) > 0 {
 		dst = appendJSON(append(dst, `,"source":{"address":`...), address)
 		if ip {
@@ -155,7 +156,7 @@ func ecsContext(dst []byte, s *trail.Session) []byte {
 		}
 		dst = append(dst, '}')
 	}
-	return ecsRelated(dst, ip, address, user, role, appUser, s.Fact(trail.KeyIdentity))
+	return ecsRelated(dst, ip, address, user, role, appUser, s.Fact(format.KeyIdentity))
 }
 
 // ecsRelated appends all users and addresses of an event.

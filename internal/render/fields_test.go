@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -19,38 +20,38 @@ import (
 // with as few as possible.
 func everything() []*trailtest.Record {
 	var records []*trailtest.Record
-	fact := func(k trail.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
-	network := trailtest.NewSession(trailtest.Epoch, 1, fact(trail.KeyBackendType, "client backend"), fact(trail.KeyUser, "alice"),
-		fact(trail.KeyDatabase, "shop"), fact(trail.KeyRole, "admin"), fact(trail.KeyApplication, "psql"), fact(trail.KeyAppUser, "bob"),
-		fact(trail.KeyClient, "[2001:db8::7]:50022"), fact(trail.KeyAuthMethod, "gss"), fact(trail.KeyIdentity, "alice@EXAMPLE.ORG"),
-		fact(trail.KeyAppContext, "request 4711"), fact(trail.KeyLeader, "6b0202d9.abc"), fact(trail.KeyLeaderSubstatement, "2"),
-		fact(trail.KeyEncoding, "LATIN1"))
-	socket := trailtest.NewSession(trailtest.Epoch, 2, fact(trail.KeyUser, "alice"), fact(trail.KeyClient, "[local]"), fact(trail.KeyAuthMethod, "peer"))
-	worker := trailtest.NewSession(trailtest.Epoch, 3, fact(trail.KeyBackendType, trail.WriterBackendType))
-	for kind := trail.KindStatement; kind <= trail.KindSubtransaction+1; kind++ {
+	fact := func(k format.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
+	network := trailtest.NewSession(trailtest.Epoch, 1, fact(format.KeyBackendType, "client backend"), fact(format.KeyUser, "alice"),
+		fact(format.KeyDatabase, "shop"), fact(format.KeyRole, "admin"), fact(format.KeyApplication, "psql"), fact(format.KeyAppUser, "bob"),
+		fact(format.KeyClient, "[2001:db8::7]:50022"), fact(format.KeyAuthMethod, "gss"), fact(format.KeyIdentity, "alice@EXAMPLE.ORG"),
+		fact(format.KeyAppContext, "request 4711"), fact(format.KeyLeader, "6b0202d9.abc"), fact(format.KeyLeaderSubstatement, "2"),
+		fact(format.KeyEncoding, "LATIN1"))
+	socket := trailtest.NewSession(trailtest.Epoch, 2, fact(format.KeyUser, "alice"), fact(format.KeyClient, "[local]"), fact(format.KeyAuthMethod, "peer"))
+	worker := trailtest.NewSession(trailtest.Epoch, 3, fact(format.KeyBackendType, format.WriterBackendType))
+	for kind := format.KindStatement; kind <= format.KindSubtransaction+1; kind++ {
 		for _, s := range []*trailtest.Session{network, socket, worker} {
 			records = append(records, &trailtest.Record{Kind: kind, Session: s, Time: trailtest.Epoch})
 			r := full()
 			r.Kind, r.Session, r.Statement = kind, s, 0
-			if kind > trail.KindStart {
+			if kind > format.KindStart {
 				r.Depth, r.Substatement = 0, 0
 			}
 			records = append(records, r)
 		}
 	}
 	undone := full()
-	undone.XID, undone.Outcome, undone.SQLState, undone.Message = undoneXID, trail.OutcomeOk, "", ""
+	undone.XID, undone.Outcome, undone.SQLState, undone.Message = undoneXID, format.OutcomeOk, "", ""
 	records = append(records, undone)
 	unnumbered := full()
-	unnumbered.Kind, unnumbered.Session, unnumbered.Statement, unnumbered.Unnumbered = trail.KindStart, network, 0, true
+	unnumbered.Kind, unnumbered.Session, unnumbered.Statement, unnumbered.Unnumbered = format.KindStart, network, 0, true
 	records = append(records, unnumbered)
-	for class := trail.ClassRead; class <= trail.ClassSetting+1; class++ {
-		for outcome := trail.OutcomeOk; outcome <= trail.OutcomeRunning+1; outcome++ {
+	for class := format.ClassRead; class <= format.ClassSetting+1; class++ {
+		for outcome := format.OutcomeOk; outcome <= format.OutcomeRunning+1; outcome++ {
 			for _, command := range []string{"SELECT", "INSERT", "VACUUM", ""} {
 				r := full()
 				r.Session, r.Depth, r.Substatement, r.Outcome = network, 0, 0, outcome
 				r.Statement, r.Shape.Class, r.Shape.Command, r.Audited = 0, class, command, 0
-				if outcome != trail.OutcomeError {
+				if outcome != format.OutcomeError {
 					r.SQLState, r.Message = "", ""
 				}
 				records = append(records, r)
@@ -62,7 +63,7 @@ func everything() []*trailtest.Record {
 
 // mixed is a place in a segment of a server that is known.
 var mixed = &trail.BlockRef{
-	Segment: &trail.Segment{Number: 2, Stream: &trail.Stream{Number: 1, Trail: "mixed"}, Header: trail.SegmentHeader{SystemID: 1<<64 - 1}},
+	Segment: &trail.Segment{Number: 2, Stream: &trail.Stream{Number: 1, Trail: "mixed"}, Header: format.SegmentHeader{SystemID: 1<<64 - 1}},
 	Number:  7, FirstTime: trailtest.Epoch, LastEnd: trailtest.Epoch + 1e6,
 }
 
@@ -76,19 +77,19 @@ func mixedServers() *trail.Servers {
 }
 
 func TestEachRecordNamesItsServer(t *testing.T) {
-	early := &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "a"}
-	late := &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch + 500_000, Text: "b"}
-	for format, want := range map[Format][2]string{
+	early := &trailtest.Record{Kind: format.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "a"}
+	late := &trailtest.Record{Kind: format.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch + 500_000, Text: "b"}
+	for as, want := range map[Format][2]string{
 		JSON: {`"host":"db1","cluster_name":"=before,\"it\"","system_identifier":"18446744073709551615"}`, `"host":"db2","cluster_name":"after",`},
 		CSV:  {`,db1,"'=before,""it""",18446744073709551615,,,,,,,,` + "\r\n", ",db2,after,18446744073709551615"},
 		ECS:  {`"host":{"name":"db1"},"service":{"type":"postgresql","name":"=before,\"it\"","id":"18446744073709551615"}`, `"host":{"name":"db2"}`},
 		OCSF: {`"host":"db1","cluster_name":"=before,\"it\"","system_identifier":"18446744073709551615"`, `"host":"db2"`},
 		OTel: {`{"key":"host.name","value":{"stringValue":"db1"}}`, `{"key":"host.name","value":{"stringValue":"db2"}}`},
 	} {
-		lines := strings.SplitAfter(renderAt(t, mixed, New(format, Options{Servers: mixedServers()}), early, late), "\n")
+		lines := strings.SplitAfter(renderAt(t, mixed, New(as, Options{Servers: mixedServers()}), early, late), "\n")
 		for i, w := range want {
 			if !strings.Contains(lines[i], w) {
-				t.Errorf("%s: line %d lacks %s: %s", format, i, w, lines[i])
+				t.Errorf("%s: line %d lacks %s: %s", as, i, w, lines[i])
 			}
 		}
 	}
@@ -213,7 +214,7 @@ func TestFieldsAreDocumented(t *testing.T) {
 	}
 	rows := PgauditOptions{Log: pgauditAll, LogRows: true}
 	logged := full()
-	logged.Outcome, logged.SQLState, logged.Message = trail.OutcomeOk, "", ""
+	logged.Outcome, logged.SQLState, logged.Message = format.OutcomeOk, "", ""
 	for f, lines := range map[Format]string{
 		CSVLog:  render(t, New(CSVLog, Options{}), everything()...),
 		Pgaudit: string(NewOrder(Pgaudit).Next([]byte(render(t, New(Pgaudit, Options{Pgaudit: rows}), logged)))),
@@ -355,7 +356,7 @@ func TestEventsHaveIDsOfTheirOwn(t *testing.T) {
 			}
 			seen[id] = true
 		}
-		start := trailtest.Record{Kind: trail.KindStart, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Unnumbered: true}
+		start := trailtest.Record{Kind: format.KindStart, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Unnumbered: true}
 		o := object(t, render(t, New(f, Options{}), &start))[path[0]].(map[string]any)
 		if o[path[1]] != "6b0202d9.1/start/1.0" || o["sequence"] != nil {
 			t.Errorf("%s: %v", f, o)
@@ -410,15 +411,15 @@ func TestSelectedFieldsAreThoseOfTheFormat(t *testing.T) {
 }
 
 func TestSelectedFieldsAreInTheOrderAsked(t *testing.T) {
-	hostile := &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "a\tb\n\x1b[31m=c\\\xff"}
+	hostile := &trailtest.Record{Kind: format.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "a\tb\n\x1b[31m=c\\\xff"}
 	fields := []string{"text", "seq", "user", "kind"}
-	for format, want := range map[Format]string{
+	for as, want := range map[Format]string{
 		Text: "a\\tb\\n\\x1b[31m=c\\\\xff\t1\t\tnote\n",
 		JSON: `{"text":"a\tb\n\u001b[31m=c\\\ufffd","seq":1,"kind":"note"}` + "\n",
 		CSV:  "\"a\tb\n\\x1b[31m=c\\\\xff\",1,,note\r\n",
 	} {
-		if got := render(t, New(format, Options{Fields: fields, Color: true}), hostile); got != want {
-			t.Errorf("%s: %q, want %q", format, got, want)
+		if got := render(t, New(as, Options{Fields: fields, Color: true}), hostile); got != want {
+			t.Errorf("%s: %q, want %q", as, got, want)
 		}
 	}
 	for _, bad := range [][]string{{"time", "user", "time"}, {"Time"}, {""}, {"time,user"}, {"usr"}} {
@@ -451,26 +452,26 @@ func TestTimesInAZone(t *testing.T) {
 		"2026-12-31T23:30:00Z": "2027-01-01T00:30:00.000000+01:00",
 		"1890-01-01T00:00:00Z": "1890-01-01T00:53:28.000000+00:53:28", // local mean time
 	} {
-		r := &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: at(in), Text: "a"}
-		for format, form := range map[Format]string{JSON: `{"time":"%s",`, CSV: "%s,", Text: "%s "} {
+		r := &trailtest.Record{Kind: format.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: at(in), Text: "a"}
+		for as, form := range map[Format]string{JSON: `{"time":"%s",`, CSV: "%s,", Text: "%s "} {
 			want := fmt.Sprintf(form, want)
-			if format == Text {
+			if as == Text {
 				want = strings.Replace(want, "T", " ", 1)
 			}
-			if got := render(t, New(format, Options{Zone: berlin}), r); !strings.HasPrefix(got, want) {
-				t.Errorf("%s: %s, want %s", format, got, want)
+			if got := render(t, New(as, Options{Zone: berlin}), r); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %s, want %s", as, got, want)
 			}
 		}
 	}
 }
 
 func TestPgauditHasThePrefixOfTheLog(t *testing.T) {
-	fact := func(k trail.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
+	fact := func(k format.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
 	r := &trailtest.Record{
-		Kind: trail.KindStatement, Time: trailtest.Epoch + 123456, XID: 1<<32 + 77, Text: "SELECT 1,\n2",
-		Session: trailtest.NewSession(trailtest.Epoch, 0xabc, fact(trail.KeyUser, "al\x1b\x01ice"), fact(trail.KeyDatabase, "shop"),
-			fact(trail.KeyClient, "10.0.0.1:5000"), fact(trail.KeyBackendType, "client backend"), fact(trail.KeyLeader, "6b0202d9.10")),
-		Shape: &trailtest.Shape{Class: trail.ClassRead, QueryID: 1<<64 - 5, Command: "SELECT"},
+		Kind: format.KindStatement, Time: trailtest.Epoch + 123456, XID: 1<<32 + 77, Text: "SELECT 1,\n2",
+		Session: trailtest.NewSession(trailtest.Epoch, 0xabc, fact(format.KeyUser, "al\x1b\x01ice"), fact(format.KeyDatabase, "shop"),
+			fact(format.KeyClient, "10.0.0.1:5000"), fact(format.KeyBackendType, "client backend"), fact(format.KeyLeader, "6b0202d9.10")),
+		Shape: &trailtest.Shape{Class: format.ClassRead, QueryID: 1<<64 - 5, Command: "SELECT"},
 	}
 	line := func(prefix string) string {
 		p, err := ParseLinePrefix(prefix)
@@ -497,7 +498,7 @@ func TestPgauditHasThePrefixOfTheLog(t *testing.T) {
 			t.Errorf("%q is accepted", bad)
 		}
 	}
-	r.Session = trailtest.NewSession(trailtest.Epoch, 1, fact(trail.KeyBackendType, "autovacuum worker"))
+	r.Session = trailtest.NewSession(trailtest.Epoch, 1, fact(format.KeyBackendType, "autovacuum worker"))
 	if got := line("%p %q%u@%d "); got != "1 "+rest {
 		t.Errorf("of a process without a session: %q", got)
 	}
@@ -505,9 +506,9 @@ func TestPgauditHasThePrefixOfTheLog(t *testing.T) {
 
 // TestExtraIsWhatARecordHas: its two writers say the same.
 func TestExtraIsWhatARecordHas(t *testing.T) {
-	x := &trail.Record{Fields: trail.FieldEvent | trail.FieldStatements | trail.FieldCommit}
-	x.Ending = trail.Ending{Event: trail.EventCommit, Statements: 12, LSN: 0xab_0000_cdef, End: 1 << 63, Timeline: 3}
-	for _, fields := range []trail.Field{x.Fields, trail.FieldEvent, trail.FieldStatements, 0} {
+	x := &format.Record{Fields: format.FieldEvent | format.FieldStatements | format.FieldCommit}
+	x.Ending = format.Ending{Event: format.EventCommit, Statements: 12, LSN: 0xab_0000_cdef, End: 1 << 63, Timeline: 3}
+	for _, fields := range []format.Field{x.Fields, format.FieldEvent, format.FieldStatements, 0} {
 		r := *x
 		r.Fields = fields
 		want := map[string]string{}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -50,7 +50,7 @@ func rowsOf(t *testing.T, lines string) [][]string {
 // whatever clients put into names, texts, parameters and messages.
 func TestNoValueForgesAColumn(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(28, 5))
-	fact := func(k trail.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
+	fact := func(k format.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
 	want := func(what string, got, want string) {
 		t.Helper()
 		if got != want {
@@ -66,13 +66,13 @@ func TestNoValueForgesAColumn(t *testing.T) {
 		relation, relationShown := forgery(rnd)
 		param, paramShown := forgery(rnd)
 		param, paramShown = "p"+param, "p"+paramShown
-		s := trailtest.NewSession(trailtest.Epoch, 1, fact(trail.KeyUser, user), fact(trail.KeyDatabase, database), fact(trail.KeyApplication, application),
-			fact(trail.KeyBackendType, "client backend"), fact(trail.KeyClient, "10.0.0.1:50022"))
-		ok := statement(s, trail.ClassRead, "SELECT", "x"+text, table("x"+relation, trail.AccessSelect))
-		ok.Shape.Params = []trail.ParamType{{OID: 25, Repr: trail.ReprText}}
+		s := trailtest.NewSession(trailtest.Epoch, 1, fact(format.KeyUser, user), fact(format.KeyDatabase, database), fact(format.KeyApplication, application),
+			fact(format.KeyBackendType, "client backend"), fact(format.KeyClient, "10.0.0.1:50022"))
+		ok := statement(s, format.ClassRead, "SELECT", "x"+text, table("x"+relation, format.AccessSelect))
+		ok.Shape.Params = []format.ParamType{{OID: 25, Repr: format.ReprText}}
 		ok.Nulls, ok.Values = []byte{0}, append(binary.AppendUvarint(nil, uint64(len(param))), param...)
-		failed := statement(s, trail.ClassRead, "SELECT", "x"+text)
-		failed.Outcome, failed.SQLState, failed.Message = trail.OutcomeError, "42501", "x"+message
+		failed := statement(s, format.ClassRead, "SELECT", "x"+text)
+		failed.Outcome, failed.SQLState, failed.Message = format.OutcomeError, "42501", "x"+message
 
 		rows := rowsOf(t, csvlogLines(t, ok, failed))
 		if len(rows) != 2 {
@@ -127,8 +127,8 @@ func TestNoValueForgesAColumn(t *testing.T) {
 // TestOtherRecordsForgeNothingInCsvlog: the names and values of a setting are apart from each other, and from a text.
 func TestOtherRecordsForgeNothingInCsvlog(t *testing.T) {
 	s := trailtest.NewSession(trailtest.Epoch, 1)
-	setting := &trailtest.Record{Kind: trail.KindSetting, Session: s, Time: trailtest.Epoch, Extra: []string{"name", "steno.app_user", "old", "x new=admin", "new", "it's"}}
-	note := &trailtest.Record{Kind: trail.KindNote, Session: s, Time: trailtest.Epoch, Text: "a | salvaged=b", Extra: []string{"salvaged", "stream 0"}}
+	setting := &trailtest.Record{Kind: format.KindSetting, Session: s, Time: trailtest.Epoch, Extra: []string{"name", "steno.app_user", "old", "x new=admin", "new", "it's"}}
+	note := &trailtest.Record{Kind: format.KindNote, Session: s, Time: trailtest.Epoch, Text: "a | salvaged=b", Extra: []string{"salvaged", "stream 0"}}
 	for i, want := range []string{
 		`pg_steno setting: name=steno.app_user old='x new=admin' new='it''s'`, `pg_steno note: a \x7c salvaged=b | salvaged='stream 0'`,
 	} {
@@ -152,9 +152,9 @@ func TestForgeriesForPostgres(t *testing.T) {
 	for n := range 500 {
 		user, userShown := forgery(rnd)
 		text, textShown := forgery(rnd)
-		s := trailtest.NewSession(trailtest.Epoch, uint32(n+1), trailtest.Fact{Key: trail.KeyUser, Value: "x" + user})
-		failed := statement(s, trail.ClassRead, "SELECT", "x"+text)
-		failed.Outcome, failed.SQLState, failed.Message = trail.OutcomeError, "42501", "x"+text
+		s := trailtest.NewSession(trailtest.Epoch, uint32(n+1), trailtest.Fact{Key: format.KeyUser, Value: "x" + user})
+		failed := statement(s, format.ClassRead, "SELECT", "x"+text)
+		failed.Outcome, failed.SQLState, failed.Message = format.OutcomeError, "42501", "x"+text
 		records = append(records, failed)
 		_ = w.Write([]string{"x" + userShown, "x" + textShown})
 	}

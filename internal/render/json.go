@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -95,25 +96,25 @@ func appendField(dst []byte, key string, value []byte) []byte {
 
 func appendNumber(dst []byte, key string, n uint64) []byte {
 	dst = append(append(append(dst, ',', '"'), key...), '"', ':')
-	return trail.AppendUint(dst, n)
+	return format.AppendUint(dst, n)
 }
 
 // isConnection says whether a record is about the beginning or end of a session, where
 // the means of authentication are shown.
-func isConnection(k trail.Kind) bool {
-	return k == trail.KindConnect || k == trail.KindAuthFailed || k == trail.KindDisconnect
+func isConnection(k format.Kind) bool {
+	return k == format.KindConnect || k == format.KindAuthFailed || k == format.KindDisconnect
 }
 
 // hasOutcome says whether a kind of record always shows its outcome.
-func hasOutcome(k trail.Kind) bool {
+func hasOutcome(k format.Kind) bool {
 	switch k {
-	case trail.KindStatement, trail.KindStart, trail.KindConnect, trail.KindAuthFailed:
+	case format.KindStatement, format.KindStart, format.KindConnect, format.KindAuthFailed:
 		return true
 	}
 	return false
 }
 
-func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
+func (f *jsonFormat) Append(dst []byte, r *format.Record) []byte {
 	dst = f.clock.stamp(append(dst, `{"time":"`...), r.Time, 'T')
 	dst = append(append(dst, `","kind":"`...), r.Kind.String()...)
 	id := f.sessions.get(r.SessionIndex)
@@ -141,9 +142,9 @@ func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	dst = append(dst, context...)
 	if isConnection(r.Kind) {
-		dst = appendField(dst, "backend_type", r.Session.Fact(trail.KeyBackendType))
-		dst = appendField(dst, "auth_method", r.Session.Fact(trail.KeyAuthMethod))
-		dst = appendField(dst, "identity", r.Session.Fact(trail.KeyIdentity))
+		dst = appendField(dst, "backend_type", r.Session.Fact(format.KeyBackendType))
+		dst = appendField(dst, "auth_method", r.Session.Fact(format.KeyAuthMethod))
+		dst = appendField(dst, "identity", r.Session.Fact(format.KeyIdentity))
 	}
 	if r.Shape != nil {
 		shape := f.shapes.get(r.ShapeIndex)
@@ -170,8 +171,8 @@ func (f *jsonFormat) Append(dst []byte, r *trail.Record) []byte {
 }
 
 // appendCut appends the length and the hash of the whole text, of a text that was truncated.
-func appendCut(dst []byte, r *trail.Record) []byte {
-	if !r.Has(trail.FieldCut) {
+func appendCut(dst []byte, r *format.Record) []byte {
+	if !r.Has(format.FieldCut) {
 		return dst
 	}
 	dst = appendNumber(dst, "text_bytes", r.TextBytes)
@@ -181,28 +182,28 @@ func appendCut(dst []byte, r *trail.Record) []byte {
 	return append(hex.AppendEncode(append(dst, `,"text_sha256":"`...), r.TextHash), '"')
 }
 
-func appendContext(dst []byte, s *trail.Session) []byte {
+func appendContext(dst []byte, s *format.Session) []byte {
 	dst = appendNumber(dst, "pid", uint64(s.PID))
-	dst = appendField(dst, "user", s.Fact(trail.KeyUser))
-	dst = appendField(dst, "role", s.Fact(trail.KeyRole))
-	dst = appendField(dst, "app_user", s.Fact(trail.KeyAppUser))
-	dst = appendField(dst, "app_context", s.Fact(trail.KeyAppContext))
-	dst = appendField(dst, "database", s.Fact(trail.KeyDatabase))
-	dst = appendField(dst, "application", s.Fact(trail.KeyApplication))
-	dst = appendField(dst, "client", s.Fact(trail.KeyClient))
+	dst = appendField(dst, "user", s.Fact(format.KeyUser))
+	dst = appendField(dst, "role", s.Fact(format.KeyRole))
+	dst = appendField(dst, "app_user", s.Fact(format.KeyAppUser))
+	dst = appendField(dst, "app_context", s.Fact(format.KeyAppContext))
+	dst = appendField(dst, "database", s.Fact(format.KeyDatabase))
+	dst = appendField(dst, "application", s.Fact(format.KeyApplication))
+	dst = appendField(dst, "client", s.Fact(format.KeyClient))
 	return appendLeader(dst, s)
 }
 
 // appendLeader appends what a parallel worker helps to execute, and the encoding.
-func appendLeader(dst []byte, s *trail.Session) []byte {
-	dst = appendField(dst, "leader", s.Fact(trail.KeyLeader))
+func appendLeader(dst []byte, s *format.Session) []byte {
+	dst = appendField(dst, "leader", s.Fact(format.KeyLeader))
 	if n, ok := s.LeaderSubstatement(); ok {
 		dst = appendNumber(dst, "leader_substatement", n)
 	}
-	return appendField(dst, "encoding", s.Fact(trail.KeyEncoding))
+	return appendField(dst, "encoding", s.Fact(format.KeyEncoding))
 }
 
-func appendShape(dst []byte, s *trail.Shape) []byte {
+func appendShape(dst []byte, s *format.Shape) []byte {
 	if s.Class != 0 {
 		dst = append(append(append(dst, `,"class":"`...), s.Class.String()...), '"')
 	}
@@ -220,7 +221,7 @@ func appendShape(dst []byte, s *trail.Shape) []byte {
 	return dst
 }
 
-func appendRelations(dst []byte, s *trail.Shape) []byte {
+func appendRelations(dst []byte, s *format.Shape) []byte {
 	for i, rel := range s.Relations {
 		sep := byte(',')
 		if i == 0 {
@@ -228,7 +229,7 @@ func appendRelations(dst []byte, s *trail.Shape) []byte {
 		}
 		dst = appendJSON(append(append(dst, sep), `{"name":`...), rel.Name)
 		dst = append(append(append(dst, `,"type":"`...), rel.Type.String()...), '"')
-		access := rel.Access &^ trail.AccessAudited
+		access := rel.Access &^ format.AccessAudited
 		dst = append(access.AppendNames(append(dst, `,"access":"`...)), '"')
 		dst = appendColumns(dst, &rel)
 		if rel.Via > 0 {
@@ -243,7 +244,7 @@ func appendRelations(dst []byte, s *trail.Shape) []byte {
 }
 
 // appendColumns appends the columns that a statement reads and writes, by access.
-func appendColumns(dst []byte, rel *trail.Relation) []byte {
+func appendColumns(dst []byte, rel *format.Relation) []byte {
 	access := rel.ColumnAccess()
 	if access == 0 {
 		return dst
@@ -274,7 +275,7 @@ func appendColumns(dst []byte, rel *trail.Relation) []byte {
 	return dst
 }
 
-func appendObjects(dst []byte, s *trail.Shape) []byte {
+func appendObjects(dst []byte, s *format.Shape) []byte {
 	for i, o := range s.Objects {
 		sep := byte(',')
 		if i == 0 {
@@ -289,7 +290,7 @@ func appendObjects(dst []byte, s *trail.Shape) []byte {
 }
 
 // appendReasons appends why a record was written.
-func appendReasons(dst []byte, reasons trail.Audited) []byte {
+func appendReasons(dst []byte, reasons format.Audited) []byte {
 	sep := byte('[')
 	for name := range reasons.Names {
 		dst = append(append(append(dst, sep, '"'), name...), '"')
@@ -298,7 +299,7 @@ func appendReasons(dst []byte, reasons trail.Audited) []byte {
 	return append(dst, ']')
 }
 
-func (f *jsonFormat) appendParams(dst []byte, r *trail.Record) []byte {
+func (f *jsonFormat) appendParams(dst []byte, r *format.Record) []byte {
 	if !hasParams(r) {
 		return dst
 	}
@@ -306,16 +307,16 @@ func (f *jsonFormat) appendParams(dst []byte, r *trail.Record) []byte {
 }
 
 // hasParams says whether a record has a parameter that its statement uses.
-func hasParams(r *trail.Record) bool {
+func hasParams(r *format.Record) bool {
 	return r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() && (r.Shape.Params[len(r.Shape.Params)-1].OID != 0 || r.LastParam() > 0)
 }
 
 // appendParamArray appends the parameters up to the last one that the statement uses; those before
 // that it does not use are null.
-func appendParamArray(dst []byte, r *trail.Record, scratch *[]byte) []byte {
+func appendParamArray(dst []byte, r *format.Record, scratch *[]byte) []byte {
 	sep := byte('[')
 	end := -1 // of the last one that is used, if there are others after it
-	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+	r.Params(func(p format.ParamType, value []byte, null bool) bool {
 		if !p.IsUnused(null) {
 			end = -1
 		} else if end < 0 {
@@ -326,16 +327,16 @@ func appendParamArray(dst []byte, r *trail.Record, scratch *[]byte) []byte {
 		switch {
 		case null:
 			dst = append(dst, "null"...)
-		case p.Repr == trail.ReprText || p.Repr == trail.ReprChar || int(p.Repr) > int(trail.ReprChar):
-			*scratch = trail.AppendParam((*scratch)[:0], p.Repr, value)
+		case p.Repr == format.ReprText || p.Repr == format.ReprChar || int(p.Repr) > int(format.ReprChar):
+			*scratch = format.AppendParam((*scratch)[:0], p.Repr, value)
 			dst = appendJSON(dst, *scratch)
 		default:
 			// All other types print plain characters, but for bytea's backslash.
 			dst = append(dst, '"')
-			if p.Repr == trail.ReprBytea {
+			if p.Repr == format.ReprBytea {
 				dst = append(dst, '\\')
 			}
-			dst = append(trail.AppendParam(dst, p.Repr, value), '"')
+			dst = append(format.AppendParam(dst, p.Repr, value), '"')
 		}
 		return true
 	})
@@ -348,7 +349,7 @@ func appendParamArray(dst []byte, r *trail.Record, scratch *[]byte) []byte {
 	return append(dst, ']')
 }
 
-func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
+func (f *jsonFormat) appendResult(dst []byte, r *format.Record) []byte {
 	if r.Shape != nil && r.Shape.QueryID != 0 {
 		id := f.queries.get(r.ShapeIndex)
 		if len(id) == 0 {
@@ -358,16 +359,16 @@ func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 		}
 		dst = append(dst, id...)
 	}
-	if r.Has(trail.FieldRows) {
+	if r.Has(format.FieldRows) {
 		dst = appendNumber(dst, "rows", r.Rows)
 	}
-	if r.Has(trail.FieldDuration) {
+	if r.Has(format.FieldDuration) {
 		dst = appendNumber(dst, "duration_us", r.Duration)
 	}
-	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
+	if r.Has(format.FieldOutcome) || hasOutcome(r.Kind) {
 		dst = append(append(append(dst, `,"outcome":"`...), r.Outcome.String()...), '"')
 	}
-	if r.Has(trail.FieldError) {
+	if r.Has(format.FieldError) {
 		dst = appendField(dst, "sqlstate", r.SQLState)
 	}
 	dst = appendField(dst, "message", r.Message)
@@ -375,7 +376,7 @@ func (f *jsonFormat) appendResult(dst []byte, r *trail.Record) []byte {
 }
 
 // appendEnd appends the fields that come last in JSON and in the schemas made from it.
-func appendEnd(dst []byte, r *trail.Record) []byte {
+func appendEnd(dst []byte, r *format.Record) []byte {
 	for name, n := range r.Times.All {
 		dst = appendNumber(dst, string(name), n)
 	}
@@ -391,18 +392,18 @@ func appendEnd(dst []byte, r *trail.Record) []byte {
 	if r.HasNames() {
 		dst = appendExtra(append(dst, `,"extra":`...), r)
 	}
-	if r.Reasons() != trail.AuditedSession {
+	if r.Reasons() != format.AuditedSession {
 		dst = appendReasons(append(dst, `,"audited":`...), r.Audited)
 	}
 	return dst
 }
 
-func appendExtra(dst []byte, r *trail.Record) []byte {
+func appendExtra(dst []byte, r *format.Record) []byte {
 	sep := byte('{')
 	if r.HasEnding() {
-		for i := 0; trail.EndingName(i) != ""; i++ {
+		for i := 0; format.EndingName(i) != ""; i++ {
 			from := len(dst)
-			dst = append(append(append(dst, sep, '"'), trail.EndingName(i)...), `":"`...)
+			dst = append(append(append(dst, sep, '"'), format.EndingName(i)...), `":"`...)
 			begin := len(dst)
 			if dst = r.AppendEnding(dst, i); len(dst) == begin {
 				dst = dst[:from]

@@ -5,6 +5,7 @@ package render
 import (
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -28,7 +29,7 @@ var ocsfCommands = map[string]int{
 }
 
 // ocsfClasses are those by class, for the commands that are not listed.
-var ocsfClasses = map[trail.Class]int{trail.ClassRead: 1, trail.ClassWrite: 5}
+var ocsfClasses = map[format.Class]int{format.ClassRead: 1, format.ClassWrite: 5}
 
 // ocsfFormat makes a JSON object a line after OCSF: statements are Datastore
 // Activity, how sessions begin and end is Authentication, the rest Base Event.
@@ -59,9 +60,9 @@ func ocsfOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
 	return append(append(append(dst[:from], `,"dst_endpoint":{`...), inside...), '}')
 }
 
-func ocsfClass(k trail.Kind) int {
+func ocsfClass(k format.Kind) int {
 	switch {
-	case k == trail.KindStatement || k == trail.KindStart || k == trail.KindTransaction || k == trail.KindSubtransaction:
+	case k == format.KindStatement || k == format.KindStart || k == format.KindTransaction || k == format.KindSubtransaction:
 		return ocsfDatastore
 	case isConnection(k):
 		return ocsfAuthentication
@@ -69,11 +70,11 @@ func ocsfClass(k trail.Kind) int {
 	return ocsfBase
 }
 
-func ocsfActivity(r *trail.Record) int {
+func ocsfActivity(r *format.Record) int {
 	switch {
-	case r.Kind == trail.KindConnect || r.Kind == trail.KindAuthFailed:
+	case r.Kind == format.KindConnect || r.Kind == format.KindAuthFailed:
 		return 1 // Logon
-	case r.Kind == trail.KindDisconnect:
+	case r.Kind == format.KindDisconnect:
 		return 2 // Logoff
 	case ocsfClass(r.Kind) != ocsfDatastore || r.Shape == nil:
 		return ocsfOther
@@ -87,7 +88,7 @@ func ocsfActivity(r *trail.Record) int {
 	return ocsfOther
 }
 
-func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
+func (f *ocsfFormat) Append(dst []byte, r *format.Record) []byte {
 	class, activity := ocsfClass(r.Kind), ocsfActivity(r)
 	dst = strconv.AppendInt(append(dst, `{"class_uid":`...), int64(class), 10)
 	dst = strconv.AppendInt(append(dst, `,"category_uid":`...), int64(class/1000), 10)
@@ -130,63 +131,63 @@ func (f *ocsfFormat) Append(dst []byte, r *trail.Record) []byte {
 	}
 	dst = f.clock.append(append(dst, `,"unmapped":{"time":"`...), r.Time, 'T')
 	dst = append(dst, `Z"`...)
-	if r.Has(trail.FieldDuration) {
+	if r.Has(format.FieldDuration) {
 		dst = appendNumber(dst, "duration_us", r.Duration)
 	}
-	dst = facts(dst, r.Session, trail.KeyRole, trail.KeyAppUser, trail.KeyAppContext)
+	dst = facts(dst, r.Session, format.KeyRole, format.KeyAppUser, format.KeyAppContext)
 	dst = appendLeader(dst, r.Session)
 	if isConnection(r.Kind) {
-		dst = facts(dst, r.Session, trail.KeyBackendType, trail.KeyIdentity)
+		dst = facts(dst, r.Session, format.KeyBackendType, format.KeyIdentity)
 	}
 	switch class {
 	case ocsfBase:
 		dst = append(r.Session.ID().Append(append(dst, `,"session":"`...)), '"')
-		dst = facts(dst, r.Session, trail.KeyUser, trail.KeyDatabase)
+		dst = facts(dst, r.Session, format.KeyUser, format.KeyDatabase)
 		dst = append(dst, f.own.of(r)...)
 	case ocsfAuthentication:
-		dst = facts(dst, r.Session, trail.KeyDatabase)
+		dst = facts(dst, r.Session, format.KeyDatabase)
 	}
 	return append(f.numbers(dst, r), "}}\n"...)
 }
 
 // times appends the times, in milliseconds since 1970.
-func (f *ocsfFormat) times(dst []byte, r *trail.Record) []byte {
+func (f *ocsfFormat) times(dst []byte, r *format.Record) []byte {
 	ms := unixMilliseconds(r.Time)
 	dst = strconv.AppendInt(append(dst, `,"time":`...), ms, 10)
 	if begins(r) {
 		dst = strconv.AppendInt(append(dst, `,"start_time":`...), ms, 10)
 		dst = strconv.AppendInt(append(dst, `,"end_time":`...), unixMilliseconds(r.End()), 10)
 	}
-	if r.Has(trail.FieldDuration) {
+	if r.Has(format.FieldDuration) {
 		dst = appendNumber(dst, "duration", r.Duration/1000)
 	}
 	return dst
 }
 
-func (f *ocsfFormat) status(dst []byte, r *trail.Record) []byte {
+func (f *ocsfFormat) status(dst []byte, r *format.Record) []byte {
 	severity := "1"
 	switch {
-	case r.Kind == trail.KindGap:
+	case r.Kind == format.KindGap:
 		severity = "4"
-	case r.Kind == trail.KindAuthFailed:
+	case r.Kind == format.KindAuthFailed:
 		severity = "3"
-	case failed(r) || r.Outcome == trail.OutcomeInterrupted:
+	case failed(r) || r.Outcome == format.OutcomeInterrupted:
 		severity = "2"
 	}
 	dst = append(append(dst, `,"severity_id":`...), severity...)
 	switch {
 	case failed(r):
 		dst = append(dst, `,"status_id":2,"status":"Failure"`...)
-	case r.Outcome == trail.OutcomeOk && r.Kind != trail.KindStart && r.Kind != trail.KindGap:
+	case r.Outcome == format.OutcomeOk && r.Kind != format.KindStart && r.Kind != format.KindGap:
 		dst = append(dst, `,"status_id":1,"status":"Success"`...)
 	default:
 		status := r.Outcome.String()
-		if r.Outcome == trail.OutcomeOk {
+		if r.Outcome == format.OutcomeOk {
 			status = r.Kind.String()
 		}
 		dst = append(append(append(dst, `,"status_id":99,"status":"`...), status...), '"')
 	}
-	if r.Has(trail.FieldError) {
+	if r.Has(format.FieldError) {
 		dst = appendField(dst, "status_code", r.SQLState)
 		dst = appendField(dst, "status_detail", r.Message)
 	}
@@ -194,7 +195,7 @@ func (f *ocsfFormat) status(dst []byte, r *trail.Record) []byte {
 }
 
 // statement appends what Datastore Activity says of a statement.
-func (f *ocsfFormat) statement(dst []byte, r *trail.Record) []byte {
+func (f *ocsfFormat) statement(dst []byte, r *format.Record) []byte {
 	if r.Text != nil {
 		dst = appendID(append(dst, `,"query_info":{"uid":"`...), r)
 		dst = append(f.jsonText(append(dst, `","query_string":`...), r), '}')
@@ -215,33 +216,33 @@ func ocsfName(dst, name []byte, absent string) []byte {
 	return appendJSON(dst, name)
 }
 
-func ocsfDatastoreContext(dst []byte, s *trail.Session) []byte {
+func ocsfDatastoreContext(dst []byte, s *format.Session) []byte {
 	dst = append(dst, `,"actor":{`...)
-	if user := s.Fact(trail.KeyUser); len(user) > 0 {
+	if user := s.Fact(format.KeyUser); len(user) > 0 {
 		dst = append(appendJSON(append(dst, `"user":{"name":`...), user), "},"...)
 	}
 	dst = append(ocsfSession(dst, s), `,"process":{"pid":`...)
 	dst = append(strconv.AppendUint(dst, uint64(s.PID), 10), '}')
-	dst = appendField(dst, "app_name", s.Fact(trail.KeyApplication))
-	dst = ocsfName(append(dst, `},"database":{"name":`...), s.Fact(trail.KeyDatabase), "unknown")
+	dst = appendField(dst, "app_name", s.Fact(format.KeyApplication))
+	dst = ocsfName(append(dst, `},"database":{"name":`...), s.Fact(format.KeyDatabase), "unknown")
 	dst = append(dst, `,"type_id":1,"type":"Relational"},"type_id":1,"type":"Database"`...)
 	return ocsfSource(dst, s)
 }
 
-func ocsfSession(dst []byte, s *trail.Session) []byte {
+func ocsfSession(dst []byte, s *format.Session) []byte {
 	dst = s.ID().Append(append(dst, `"session":{"uid":"`...))
 	dst = strconv.AppendInt(append(dst, `","created_time":`...), unixMilliseconds(s.Start), 10)
 	dst = strconv.AppendBool(append(dst, `,"is_remote":`...), isRemote(s))
 	return append(dst, '}')
 }
 
-func isRemote(s *trail.Session) bool {
-	_, _, ip := endpoint(s.Fact(trail.KeyClient))
+func isRemote(s *format.Session) bool {
+	_, _, ip := endpoint(s.Fact(format.KeyClient))
 	return ip
 }
 
-func ocsfSource(dst []byte, s *trail.Session) []byte {
-	address, port, ip := endpoint(s.Fact(trail.KeyClient))
+func ocsfSource(dst []byte, s *format.Session) []byte {
+	address, port, ip := endpoint(s.Fact(format.KeyClient))
 	if !ip {
 		// A Unix socket, or a process of the server itself.
 		return append(ocsfName(append(dst, `,"src_endpoint":{"name":`...), address, "server"), '}')
@@ -256,14 +257,14 @@ func ocsfSource(dst []byte, s *trail.Session) []byte {
 // ocsfProtocols are the numbers of authentication methods.
 var ocsfProtocols = map[string]string{"gss": "2", "sspi": "2", "ldap": "12", "radius": "10"}
 
-func ocsfAuthenticationContext(dst []byte, s *trail.Session) []byte {
-	dst = ocsfName(append(dst, `,"user":{"name":`...), s.Fact(trail.KeyUser), "unknown")
+func ocsfAuthenticationContext(dst []byte, s *format.Session) []byte {
+	dst = ocsfName(append(dst, `,"user":{"name":`...), s.Fact(format.KeyUser), "unknown")
 	dst = append(ocsfSession(append(dst, "},"...), s), `,"actor":{"process":{"pid":`...)
 	dst = append(strconv.AppendUint(dst, uint64(s.PID), 10), '}')
-	dst = append(appendField(dst, "app_name", s.Fact(trail.KeyApplication)), '}')
+	dst = append(appendField(dst, "app_name", s.Fact(format.KeyApplication)), '}')
 	dst = ocsfSource(dst, s)
 	dst = append(dst, `,"service":{"name":"postgresql"}`...)
-	if method := s.Fact(trail.KeyAuthMethod); len(method) > 0 {
+	if method := s.Fact(format.KeyAuthMethod); len(method) > 0 {
 		id := ocsfProtocols[string(method)]
 		if id == "" {
 			id = "99"

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -50,13 +51,13 @@ func otelOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
 	return append(dst, otelScope...)
 }
 
-func (f *otelFormat) Append(dst []byte, r *trail.Record) []byte {
+func (f *otelFormat) Append(dst []byte, r *format.Record) []byte {
 	dst = appendNano(append(dst, f.of(r)...), r.Time)
 	dst = append(appendNano(append(dst, `","observedTimeUnixNano":"`...), r.End()), '"')
 	switch {
-	case failed(r) || r.Kind == trail.KindGap:
+	case failed(r) || r.Kind == format.KindGap:
 		dst = append(dst, otelError...)
-	case r.Outcome == trail.OutcomeInterrupted:
+	case r.Outcome == format.OutcomeInterrupted:
 		dst = append(dst, otelWarn...)
 	default:
 		dst = append(dst, otelInfo...)
@@ -65,18 +66,18 @@ func (f *otelFormat) Append(dst []byte, r *trail.Record) []byte {
 	dst = append(dst, '"')
 	if len(r.Message) > 0 {
 		dst = append(appendJSON(append(dst, `,"body":{"stringValue":`...), r.Message), '}')
-	} else if r.Text != nil && r.Kind == trail.KindNote {
+	} else if r.Text != nil && r.Kind == format.KindNote {
 		dst = append(f.jsonText(append(dst, `,"body":{"stringValue":`...), r), '}')
 	}
 	dst = append(dst, `,"attributes":[{"key":"db.system.name","value":{"stringValue":"postgresql"}}`...)
 	dst = f.context(dst, r, otelContext)
 	if isConnection(r.Kind) {
-		for _, k := range []trail.Key{trail.KeyBackendType, trail.KeyAuthMethod, trail.KeyIdentity} {
+		for _, k := range []format.Key{format.KeyBackendType, format.KeyAuthMethod, format.KeyIdentity} {
 			dst = otelString(dst, "pg_steno."+k.String(), r.Session.Fact(k))
 		}
 	}
 	dst = f.shape(dst, r, otelShape)
-	if len(r.Text) > 0 && r.Kind != trail.KindNote {
+	if len(r.Text) > 0 && r.Kind != format.KindNote {
 		dst = append(f.jsonText(append(otelKey(dst, "db.query.text"), `"stringValue":`...), r), "}}"...)
 	}
 	dst = f.params(dst, r)
@@ -118,28 +119,28 @@ func otelUint(dst []byte, key string, n uint64) []byte {
 	return otelInt(dst, key, int64(n))
 }
 
-func otelContext(dst []byte, s *trail.Session) []byte {
-	dst = otelString(dst, "db.namespace", s.Fact(trail.KeyDatabase))
-	dst = otelString(dst, "user.name", s.Fact(trail.KeyUser))
+func otelContext(dst []byte, s *format.Session) []byte {
+	dst = otelString(dst, "db.namespace", s.Fact(format.KeyDatabase))
+	dst = otelString(dst, "user.name", s.Fact(format.KeyUser))
 	dst = otelString(dst, "session.id", s.ID().Append(nil))
 	dst = otelInt(dst, "process.pid", int64(s.PID))
-	address, port, ip := endpoint(s.Fact(trail.KeyClient))
+	address, port, ip := endpoint(s.Fact(format.KeyClient))
 	dst = otelString(dst, "client.address", address)
 	if ip && len(port) > 0 {
 		n, _ := strconv.ParseUint(string(port), 10, 16)
 		dst = otelInt(dst, "client.port", int64(n))
 	}
-	for _, k := range []trail.Key{trail.KeyRole, trail.KeyApplication, trail.KeyAppUser, trail.KeyAppContext, trail.KeyLeader} {
+	for _, k := range []format.Key{format.KeyRole, format.KeyApplication, format.KeyAppUser, format.KeyAppContext, format.KeyLeader} {
 		dst = otelString(dst, "pg_steno."+k.String(), s.Fact(k))
 	}
 	if n, ok := s.LeaderSubstatement(); ok {
 		dst = otelUint(dst, "pg_steno.leader_substatement", n)
 	}
-	return otelString(dst, "pg_steno.encoding", s.Fact(trail.KeyEncoding))
+	return otelString(dst, "pg_steno.encoding", s.Fact(format.KeyEncoding))
 }
 
 // otelShape takes the operation's name from the command tag: no text is parsed.
-func otelShape(dst []byte, s *trail.Shape) []byte {
+func otelShape(dst []byte, s *format.Shape) []byte {
 	dst = otelString(dst, "db.operation.name", s.Command)
 	if len(s.Relations) == 1 {
 		dst = otelString(dst, "db.collection.name", s.Relations[0].Name)
@@ -155,7 +156,7 @@ func otelShape(dst []byte, s *trail.Shape) []byte {
 	if len(s.Relations) > 0 {
 		dst = otelArray(dst, "pg_steno.relations", len(s.Relations), func(dst []byte, i int) []byte {
 			rel := &s.Relations[i]
-			access := rel.Access &^ trail.AccessAudited
+			access := rel.Access &^ format.AccessAudited
 			dst = otelMember(dst, "name", rel.Name)
 			dst = otelMember(dst, "type", []byte(rel.Type.String()))
 			dst = otelMember(dst, "access", access.AppendNames(nil))
@@ -207,7 +208,7 @@ func otelMember(dst []byte, key string, value []byte) []byte {
 }
 
 // otelColumns appends the columns of a relation, by access.
-func otelColumns(dst []byte, rel *trail.Relation) []byte {
+func otelColumns(dst []byte, rel *format.Relation) []byte {
 	access := rel.ColumnAccess()
 	if access == 0 {
 		return dst
@@ -239,9 +240,9 @@ func otelColumns(dst []byte, rel *trail.Relation) []byte {
 }
 
 // params appends the parameters; NULL is a value that is not set.
-func (f *otelFormat) params(dst []byte, r *trail.Record) []byte {
+func (f *otelFormat) params(dst []byte, r *format.Record) []byte {
 	n := int64(0)
-	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+	r.Params(func(p format.ParamType, value []byte, null bool) bool {
 		n++
 		if p.IsUnused(null) {
 			return true
@@ -249,7 +250,7 @@ func (f *otelFormat) params(dst []byte, r *trail.Record) []byte {
 		dst = strconv.AppendInt(append(dst, `,{"key":"db.query.parameter.`...), n-1, 10)
 		dst = append(dst, `","value":{`...)
 		if !null {
-			f.scratch = trail.AppendParam(f.scratch[:0], p.Repr, value)
+			f.scratch = format.AppendParam(f.scratch[:0], p.Repr, value)
 			dst = appendJSON(append(dst, `"stringValue":`...), f.scratch)
 		}
 		dst = append(dst, "}}"...)
@@ -258,12 +259,12 @@ func (f *otelFormat) params(dst []byte, r *trail.Record) []byte {
 	return dst
 }
 
-func (f *otelFormat) result(dst []byte, r *trail.Record) []byte {
-	if r.Has(trail.FieldError) {
+func (f *otelFormat) result(dst []byte, r *format.Record) []byte {
+	if r.Has(format.FieldError) {
 		dst = otelString(dst, "db.response.status_code", r.SQLState)
 		dst = otelString(dst, "error.type", r.SQLState)
 	}
-	if r.Has(trail.FieldRows) {
+	if r.Has(format.FieldRows) {
 		dst = otelUint(dst, "db.response.returned_rows", r.Rows)
 	}
 	dst = append(otelKey(dst, "pg_steno.kind"), `"stringValue":"`...)
@@ -280,16 +281,16 @@ func (f *otelFormat) result(dst []byte, r *trail.Record) []byte {
 	if r.Depth != 0 {
 		dst = otelUint(dst, "pg_steno.depth", r.Depth)
 	}
-	if r.Has(trail.FieldCut) {
+	if r.Has(format.FieldCut) {
 		dst = otelUint(dst, "pg_steno.text_bytes", r.TextBytes)
 		if r.HasTextHash() {
 			dst = otelString(dst, "pg_steno.text_sha256", hex.AppendEncode(nil, r.TextHash))
 		}
 	}
-	if r.Has(trail.FieldDuration) {
+	if r.Has(format.FieldDuration) {
 		dst = otelUint(dst, "pg_steno.duration_us", r.Duration)
 	}
-	if r.Has(trail.FieldOutcome) || hasOutcome(r.Kind) {
+	if r.Has(format.FieldOutcome) || hasOutcome(r.Kind) {
 		dst = append(otelKey(dst, "pg_steno.outcome"), `"stringValue":"`...)
 		dst = append(append(dst, r.Outcome.String()...), `"}}`...)
 	}
@@ -305,7 +306,7 @@ func (f *otelFormat) result(dst []byte, r *trail.Record) []byte {
 	if r.ExtraCount > 0 {
 		dst = otelString(dst, "pg_steno.portal", r.Portal())
 	}
-	if r.Reasons() != trail.AuditedSession {
+	if r.Reasons() != format.AuditedSession {
 		dst = append(otelKey(dst, "pg_steno.audited"), `"arrayValue":{"values":[`...)
 		sep := ""
 		for name := range r.Reasons().Names {

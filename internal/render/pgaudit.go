@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // PgauditOptions are the settings of pgaudit that say what is in its lines,
@@ -72,13 +72,13 @@ func ParsePgauditOptions(settings []string) (PgauditOptions, error) {
 
 // pgauditBits are the names of pgaudit.log.
 var pgauditBits = map[string]uint32{
-	"none": 0, "all": pgauditAll, "read": 1 << trail.ClassRead, "write": 1 << trail.ClassWrite, "function": 1 << trail.ClassFunction,
-	"role": 1 << trail.ClassRole, "ddl": 1 << trail.ClassDDL, "misc": 1<<trail.ClassMisc | 1<<trail.ClassTransaction,
-	"misc_set": 1 << trail.ClassMiscSet,
+	"none": 0, "all": pgauditAll, "read": 1 << format.ClassRead, "write": 1 << format.ClassWrite, "function": 1 << format.ClassFunction,
+	"role": 1 << format.ClassRole, "ddl": 1 << format.ClassDDL, "misc": 1<<format.ClassMisc | 1<<format.ClassTransaction,
+	"misc_set": 1 << format.ClassMiscSet,
 }
 
-const pgauditAll = 1<<trail.ClassRead | 1<<trail.ClassWrite | 1<<trail.ClassFunction | 1<<trail.ClassRole | 1<<trail.ClassDDL |
-	1<<trail.ClassMisc | 1<<trail.ClassMiscSet | 1<<trail.ClassTransaction
+const pgauditAll = 1<<format.ClassRead | 1<<format.ClassWrite | 1<<format.ClassFunction | 1<<format.ClassRole | 1<<format.ClassDDL |
+	1<<format.ClassMisc | 1<<format.ClassMiscSet | 1<<format.ClassTransaction
 
 // pgauditLog reads a list of classes that goes on with mask.
 func pgauditLog(mask uint32, list string) (uint32, error) {
@@ -133,13 +133,13 @@ const (
 
 // pgauditClasses are pgaudit's names. What is in none of its classes was not
 // seen by it.
-var pgauditClasses = map[trail.Class]string{
-	trail.ClassRead: "READ", trail.ClassWrite: "WRITE", trail.ClassFunction: "FUNCTION", trail.ClassRole: "ROLE",
-	trail.ClassDDL: "DDL", trail.ClassMisc: "MISC", trail.ClassMiscSet: "MISC", trail.ClassTransaction: "MISC",
+var pgauditClasses = map[format.Class]string{
+	format.ClassRead: "READ", format.ClassWrite: "WRITE", format.ClassFunction: "FUNCTION", format.ClassRole: "ROLE",
+	format.ClassDDL: "DDL", format.ClassMisc: "MISC", format.ClassMiscSet: "MISC", format.ClassTransaction: "MISC",
 }
 
-func (f *pgauditFormat) Append(dst []byte, r *trail.Record) []byte {
-	ends := r.Kind == trail.KindDisconnect
+func (f *pgauditFormat) Append(dst []byte, r *format.Record) []byte {
+	ends := r.Kind == format.KindDisconnect
 	if !ends && !pgauditSees(r) {
 		return dst
 	}
@@ -169,11 +169,11 @@ func (f *pgauditFormat) Append(dst []byte, r *trail.Record) []byte {
 // pgauditSees says whether pgaudit logs the statement. It logs queries when
 // their permissions were checked, DO and CREATE EXTENSION before they run, and
 // all other utility statements when they have ended without an error.
-func pgauditSees(r *trail.Record) bool {
-	if r.Kind != trail.KindStatement || r.Shape == nil || pgauditClasses[r.Shape.Class] == "" {
+func pgauditSees(r *format.Record) bool {
+	if r.Kind != format.KindStatement || r.Shape == nil || pgauditClasses[r.Shape.Class] == "" {
 		return false
 	}
-	if r.Outcome == trail.OutcomeOk {
+	if r.Outcome == format.OutcomeOk {
 		return true
 	}
 	command := string(r.Shape.Command)
@@ -181,7 +181,7 @@ func pgauditSees(r *trail.Record) bool {
 	case "DO", "CREATE EXTENSION":
 		return true
 	}
-	query := (r.Shape.Class == trail.ClassRead || r.Shape.Class == trail.ClassWrite) && command != "TRUNCATE TABLE"
+	query := (r.Shape.Class == format.ClassRead || r.Shape.Class == format.ClassWrite) && command != "TRUNCATE TABLE"
 	// Class 42 and 25P02 are found before permissions have been checked.
 	return query && !bytes.HasPrefix(r.SQLState, []byte("42")) && string(r.SQLState) != "25P02"
 }
@@ -200,10 +200,10 @@ type pgauditLine struct {
 	updates    bool // what it updates it writes, and does not just lock
 }
 
-func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
+func (f *pgauditFormat) lines(dst []byte, r *format.Record) []byte {
 	s := r.Shape
-	session := r.Reasons()&^trail.AuditedObject != 0
-	line := pgauditLine{class: pgauditClasses[s.Class], command: string(s.Command), params: true, updates: s.Class == trail.ClassWrite}
+	session := r.Reasons()&^format.AuditedObject != 0
+	line := pgauditLine{class: pgauditClasses[s.Class], command: string(s.Command), params: true, updates: s.Class == format.ClassWrite}
 	switch line.command {
 	case "SELECT":
 		// Whatever it has in WITH.
@@ -243,7 +243,7 @@ func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
 		}
 		f.objects(s, line, put)
 	default:
-		if s.Class == trail.ClassRead || s.Class == trail.ClassWrite {
+		if s.Class == format.ClassRead || s.Class == format.ClassWrite {
 			f.relations(r, line, put)
 		} else {
 			f.objects(s, line, put)
@@ -255,9 +255,9 @@ func (f *pgauditFormat) lines(dst []byte, r *trail.Record) []byte {
 
 // pgauditOuter is the class of a utility statement that contains a query, which here is a
 // write if the query changes data. pgaudit judges both by themselves, and does not look into WITH.
-func pgauditOuter(r *trail.Record) string {
+func pgauditOuter(r *format.Record) string {
 	class := pgauditClasses[r.Shape.Class]
-	if r.Shape.Class != trail.ClassWrite {
+	if r.Shape.Class != format.ClassWrite {
 		return class
 	}
 	switch command := string(r.Shape.Command); {
@@ -266,7 +266,7 @@ func pgauditOuter(r *trail.Record) string {
 	case command != "COPY" && command != "EXPLAIN":
 		return "DDL"
 	case command == "EXPLAIN" && len(r.Shape.Query) == 0 && len(r.Shape.Relations) > 0:
-		if slices.ContainsFunc(r.Shape.Objects, func(o trail.Object) bool { return o.Action == trail.ActionCreate }) {
+		if slices.ContainsFunc(r.Shape.Objects, func(o format.Object) bool { return o.Action == format.ActionCreate }) {
 			return "DDL"
 		}
 		return "MISC"
@@ -276,7 +276,7 @@ func pgauditOuter(r *trail.Record) string {
 
 // bits are those of a line's class in Log; a statement's own class may be one
 // that is shown as another.
-func (f *pgauditFormat) bits(class trail.Class, shown string) uint32 {
+func (f *pgauditFormat) bits(class format.Class, shown string) uint32 {
 	if pgauditClasses[class] == shown {
 		return 1 << class
 	}
@@ -295,7 +295,7 @@ func copiesQuery(text []byte) bool {
 
 // relations puts a line for the query, and those of its relations. It says
 // whether there were any, or none that are left out.
-func (f *pgauditFormat) relations(r *trail.Record, line pgauditLine, put func(pgauditLine)) bool {
+func (f *pgauditFormat) relations(r *format.Record, line pgauditLine, put func(pgauditLine)) bool {
 	if len(r.Shape.Relations) == 0 {
 		put(line)
 		return true
@@ -315,7 +315,7 @@ func (f *pgauditFormat) relations(r *trail.Record, line pgauditLine, put func(pg
 		l := line
 		l.class, l.command = pgauditAccess(rel.Access, l.updates)
 		l.kind, l.name = pgauditType(rel.Type), string(rel.Name)
-		if rel.Access&trail.AccessAudited != 0 {
+		if rel.Access&format.AccessAudited != 0 {
 			l.object = true
 			put(l)
 		}
@@ -329,11 +329,11 @@ func (f *pgauditFormat) relations(r *trail.Record, line pgauditLine, put func(pg
 
 // mergedRelations are the relations, each once with all its accesses: a record has a relation
 // again for each view through which it is reached.
-func mergedRelations(relations []trail.Relation) []trail.Relation {
-	if !slices.ContainsFunc(relations, func(r trail.Relation) bool { return r.Via > 0 }) {
+func mergedRelations(relations []format.Relation) []format.Relation {
+	if !slices.ContainsFunc(relations, func(r format.Relation) bool { return r.Via > 0 }) {
 		return relations
 	}
-	var merged []trail.Relation
+	var merged []format.Relation
 	at := map[string]int{}
 	for _, r := range relations {
 		i, found := at[string(r.Name)]
@@ -348,23 +348,23 @@ func mergedRelations(relations []trail.Relation) []trail.Relation {
 }
 
 // pgauditAccess is class and command of the line of a relation.
-func pgauditAccess(a trail.Access, updates bool) (string, string) {
+func pgauditAccess(a format.Access, updates bool) (string, string) {
 	switch {
-	case a&trail.AccessInsert != 0:
+	case a&format.AccessInsert != 0:
 		return "WRITE", "INSERT"
-	case a&trail.AccessUpdate != 0 && updates:
+	case a&format.AccessUpdate != 0 && updates:
 		return "WRITE", "UPDATE"
-	case a&trail.AccessDelete != 0:
+	case a&format.AccessDelete != 0:
 		return "WRITE", "DELETE"
-	case a&trail.AccessSelect != 0:
+	case a&format.AccessSelect != 0:
 		return "READ", "SELECT"
 	}
 	return "MISC", "???"
 }
 
-func pgauditType(t trail.RelationType) string {
+func pgauditType(t format.RelationType) string {
 	switch t {
-	case trail.RelationTypeOther:
+	case format.RelationTypeOther:
 		return "UNKNOWN"
 	default:
 		return strings.ToUpper(t.String())
@@ -372,16 +372,16 @@ func pgauditType(t trail.RelationType) string {
 }
 
 // functions puts a line for each function that was called.
-func (f *pgauditFormat) functions(r *trail.Record, put func(pgauditLine)) {
+func (f *pgauditFormat) functions(r *format.Record, put func(pgauditLine)) {
 	for i, o := range r.Shape.Objects {
-		if o.Action == trail.ActionExecute {
+		if o.Action == format.ActionExecute {
 			put(pgauditLine{item: 2 + i, class: "FUNCTION", command: "EXECUTE", kind: "FUNCTION", name: string(o.Name)})
 		}
 	}
 }
 
 // line appends a line; first says that it is the first of its item.
-func (f *pgauditFormat) line(dst []byte, r *trail.Record, l pgauditLine, first bool) []byte {
+func (f *pgauditFormat) line(dst []byte, r *format.Record, l pgauditLine, first bool) []byte {
 	from := len(dst)
 	dst = append(append(dst, f.made...), "AUDIT: "...)
 	if l.object {
@@ -422,20 +422,20 @@ func (f *pgauditFormat) line(dst []byte, r *trail.Record, l pgauditLine, first b
 	return append(dst, '\n')
 }
 
-func (f *pgauditFormat) parameters(dst []byte, r *trail.Record, has bool) []byte {
+func (f *pgauditFormat) parameters(dst []byte, r *format.Record, has bool) []byte {
 	if !f.options.LogParameter {
 		return append(dst, "<not logged>"...)
 	}
 	n := 0
 	f.params = f.params[:0]
 	if has {
-		r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+		r.Params(func(p format.ParamType, value []byte, null bool) bool {
 			if n > 0 {
 				f.params = append(f.params, ',')
 			}
 			n++
 			if !null {
-				f.values = trail.AppendParam(f.values[:0], p.Repr, value)
+				f.values = format.AppendParam(f.values[:0], p.Repr, value)
 				f.params = pgauditRaw(f.params, f.values)
 			}
 			return true
@@ -474,7 +474,7 @@ func pgauditValue(dst, s []byte) []byte {
 // pgauditOrder counts statements and substatements, in each session by itself,
 // among the records that are shown.
 type pgauditOrder struct {
-	sessions map[trail.SessionID]*pgauditCount
+	sessions map[format.SessionID]*pgauditCount
 	out      []byte
 }
 
@@ -491,7 +491,7 @@ func (o *pgauditOrder) Next(record []byte) []byte {
 	if len(record) < pgauditHeader {
 		return nil
 	}
-	id := trail.SessionID{
+	id := format.SessionID{
 		Start: int64(binary.LittleEndian.Uint64(record)),
 		PID:   binary.LittleEndian.Uint32(record[8:]),
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // pgaudit learns of objects from PostgreSQL's event triggers. These tell of
@@ -32,7 +32,7 @@ var pgauditGranted = map[string]string{
 
 // objects puts the lines of DDL: one for each object that pgaudit would have
 // told of, and one without when there is none.
-func (f *pgauditFormat) objects(s *trail.Shape, line pgauditLine, put func(pgauditLine)) {
+func (f *pgauditFormat) objects(s *format.Shape, line pgauditLine, put func(pgauditLine)) {
 	shown := 0
 	object := func(command, kind, name string) {
 		l := line
@@ -44,7 +44,7 @@ func (f *pgauditFormat) objects(s *trail.Shape, line pgauditLine, put func(pgaud
 	switch command {
 	case "GRANT", "REVOKE":
 		for _, o := range s.Objects {
-			if kind := string(o.Type); o.Action == trail.ActionAlter && shown == 0 && !slices.Contains(pgauditUnseen, kind) {
+			if kind := string(o.Type); o.Action == format.ActionAlter && shown == 0 && !slices.Contains(pgauditUnseen, kind) {
 				if as, ok := pgauditGranted[kind]; ok {
 					kind = as
 				}
@@ -60,7 +60,7 @@ func (f *pgauditFormat) objects(s *trail.Shape, line pgauditLine, put func(pgaud
 	case "CREATE EXTENSION":
 		object(command, "", "")
 		for _, o := range s.Objects {
-			if kind := string(o.Type); o.Action == trail.ActionCreate && (kind == "extension" || kind == "schema") {
+			if kind := string(o.Type); o.Action == format.ActionCreate && (kind == "extension" || kind == "schema") {
 				kind = strings.ToUpper(kind)
 				object("CREATE "+kind, kind, string(o.Name))
 			}
@@ -74,12 +74,12 @@ func (f *pgauditFormat) objects(s *trail.Shape, line pgauditLine, put func(pgaud
 }
 
 // changed tells of objects that were removed, and then of the others.
-func (f *pgauditFormat) changed(s *trail.Shape, object func(command, kind, name string)) {
+func (f *pgauditFormat) changed(s *format.Shape, object func(command, kind, name string)) {
 	command := string(s.Command)
 	for _, named := range []bool{true, false} {
 		for _, o := range s.Objects {
 			kind := string(o.Type)
-			if o.Action == trail.ActionDrop && !slices.Contains(pgauditUnseen, kind) && !slices.Contains(pgauditNoSchema, kind) &&
+			if o.Action == format.ActionDrop && !slices.Contains(pgauditUnseen, kind) && !slices.Contains(pgauditNoSchema, kind) &&
 				strings.HasSuffix(command, " "+strings.ToUpper(kind)) == named {
 				object(command, strings.ToUpper(kind), string(o.Name))
 			}
@@ -94,13 +94,13 @@ func (f *pgauditFormat) changed(s *trail.Shape, object func(command, kind, name 
 		}
 		upper, name := strings.ToUpper(kind), string(o.Name)
 		switch o.Action {
-		case trail.ActionRename:
+		case format.ActionRename:
 			// What moves along with it has no line.
 			if !renamed {
 				object(command, upper, string(o.To))
 			}
 			renamed = true
-		case trail.ActionCreate:
+		case format.ActionCreate:
 			if kind == "index" {
 				indexes++
 			}
@@ -114,7 +114,7 @@ func (f *pgauditFormat) changed(s *trail.Shape, object func(command, kind, name 
 			if kind == "sequence" && command != "CREATE SEQUENCE" {
 				sequences = append(sequences, name)
 			}
-		case trail.ActionAlter:
+		case format.ActionAlter:
 			if command == "ALTER TABLE" && (kind == "trigger" || kind == "rule" || strings.HasSuffix(kind, " constraint")) {
 				continue
 			}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // LinePrefix is a log_line_prefix.
@@ -21,60 +21,60 @@ type prefixPart struct {
 }
 
 // prefixEscapes append what an escape stands for, as the server does.
-var prefixEscapes = map[byte]func(f *pgauditFormat, dst []byte, r *trail.Record) []byte{
-	'a': prefixFact(trail.KeyApplication),
-	'u': prefixFact(trail.KeyUser),
-	'd': prefixFact(trail.KeyDatabase),
-	'b': prefixFact(trail.KeyBackendType),
-	'h': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {
-		address, _, _ := endpoint(r.Session.Fact(trail.KeyClient))
+var prefixEscapes = map[byte]func(f *pgauditFormat, dst []byte, r *format.Record) []byte{
+	'a': prefixFact(format.KeyApplication),
+	'u': prefixFact(format.KeyUser),
+	'd': prefixFact(format.KeyDatabase),
+	'b': prefixFact(format.KeyBackendType),
+	'h': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
+		address, _, _ := endpoint(r.Session.Fact(format.KeyClient))
 		return appendSafe(dst, address)
 	},
-	'r': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {
-		address, port, _ := endpoint(r.Session.Fact(trail.KeyClient))
+	'r': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
+		address, port, _ := endpoint(r.Session.Fact(format.KeyClient))
 		dst = appendSafe(dst, address)
 		if len(port) > 0 {
 			dst = append(append(append(dst, '('), port...), ')')
 		}
 		return dst
 	},
-	'p': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {
+	'p': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
 		return strconv.AppendUint(dst, uint64(r.Session.PID), 10)
 	},
-	'P': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {
+	'P': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
 		if leader, ok := r.Session.Leader(); ok {
 			return strconv.AppendUint(dst, uint64(leader.PID), 10)
 		}
 		return dst
 	},
-	't': func(f *pgauditFormat, dst []byte, r *trail.Record) []byte {
+	't': func(f *pgauditFormat, dst []byte, r *format.Record) []byte {
 		dst = f.clock.append(dst, r.Time, ' ')
 		return append(dst[:len(dst)-len(".000000")], f.clock.name(r.Time)...)
 	},
-	'm': func(f *pgauditFormat, dst []byte, r *trail.Record) []byte {
+	'm': func(f *pgauditFormat, dst []byte, r *format.Record) []byte {
 		dst = f.clock.append(dst, r.Time, ' ')
 		return append(dst[:len(dst)-len("000")], f.clock.name(r.Time)...)
 	},
-	'n': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {
+	'n': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
 		ms := unixMilliseconds(r.Time)
 		return append(strconv.AppendInt(dst, floorDiv(ms, 1000), 10), fmt.Sprintf(".%03d", ms-1000*floorDiv(ms, 1000))...)
 	},
-	'i': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {
+	'i': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
 		if r.Shape == nil {
 			return dst
 		}
 		return appendSafe(dst, r.Shape.Command)
 	},
-	'e': func(_ *pgauditFormat, dst []byte, _ *trail.Record) []byte { return append(dst, "00000"...) },
-	'c': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte { return r.Session.ID().Append(dst) },
-	's': func(f *pgauditFormat, dst []byte, r *trail.Record) []byte {
+	'e': func(_ *pgauditFormat, dst []byte, _ *format.Record) []byte { return append(dst, "00000"...) },
+	'c': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte { return r.Session.ID().Append(dst) },
+	's': func(f *pgauditFormat, dst []byte, r *format.Record) []byte {
 		dst = f.started.append(dst, r.Session.Start, ' ')
 		return append(dst[:len(dst)-len(".000000")], f.started.name(r.Session.Start)...)
 	},
-	'x': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {
+	'x': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
 		return strconv.AppendUint(dst, uint64(uint32(r.XID)), 10)
 	},
-	'Q': func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {
+	'Q': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
 		if r.Shape == nil {
 			return append(dst, '0')
 		}
@@ -83,8 +83,8 @@ var prefixEscapes = map[byte]func(f *pgauditFormat, dst []byte, r *trail.Record)
 }
 
 // prefixFact appends a fact of the session; the server says that one is not known.
-func prefixFact(key trail.Key) func(*pgauditFormat, []byte, *trail.Record) []byte {
-	return func(_ *pgauditFormat, dst []byte, r *trail.Record) []byte {
+func prefixFact(key format.Key) func(*pgauditFormat, []byte, *format.Record) []byte {
+	return func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
 		if value := r.Session.Fact(key); len(value) > 0 {
 			return appendSafe(dst, value)
 		}
@@ -151,7 +151,7 @@ func ParseLinePrefix(s string) (*LinePrefix, error) {
 const maxPadding = 1000
 
 // prefix appends the prefix of a record's lines, and the severity that pgaudit has by default.
-func (f *pgauditFormat) appendPrefix(dst []byte, r *trail.Record) []byte {
+func (f *pgauditFormat) appendPrefix(dst []byte, r *format.Record) []byte {
 	if f.prefix == nil {
 		return dst
 	}
@@ -161,7 +161,7 @@ func (f *pgauditFormat) appendPrefix(dst []byte, r *trail.Record) []byte {
 			continue
 		}
 		if p.escape == 'q' {
-			if kind := string(r.Session.Fact(trail.KeyBackendType)); kind != "" && kind != "client backend" && kind != "parallel worker" {
+			if kind := string(r.Session.Fact(format.KeyBackendType)); kind != "" && kind != "client backend" && kind != "parallel worker" {
 				break // a process without a session
 			}
 			continue

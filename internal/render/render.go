@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -64,7 +65,7 @@ func NamesServer(f Format, fields []string) bool {
 // format has no place for it appends nothing.
 type Renderer interface {
 	Start(ref *trail.BlockRef)
-	Append(dst []byte, r *trail.Record) []byte
+	Append(dst []byte, r *format.Record) []byte
 }
 
 // Options say how a format is filled in.
@@ -122,9 +123,9 @@ type Order interface {
 func NewOrder(f Format) Order {
 	switch f {
 	case Pgaudit:
-		return &pgauditOrder{sessions: map[trail.SessionID]*pgauditCount{}}
+		return &pgauditOrder{sessions: map[format.SessionID]*pgauditCount{}}
 	case CSVLog:
-		return &csvlogOrder{ended: map[trail.SessionID]bool{}}
+		return &csvlogOrder{ended: map[format.SessionID]bool{}}
 	}
 	return asTheyAre{}
 }

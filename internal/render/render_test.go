@@ -12,6 +12,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -35,13 +36,13 @@ func renderAt(t testing.TB, ref *trail.BlockRef, f Renderer, records ...*trailte
 		b.Add(r)
 	}
 	var chain [32]byte
-	block := trail.Block{Image: b.Finish(trail.CodecNone, 7, 1, &chain)}
+	block := format.Block{Image: b.Finish(format.CodecNone, 7, 1, &chain)}
 	if err := block.Load(); err != nil {
 		t.Fatal(err)
 	}
 	f.Start(ref)
 	var out []byte
-	var r trail.Record
+	var r format.Record
 	for {
 		err := block.Next(&r)
 		if err == io.EOF {
@@ -51,7 +52,7 @@ func renderAt(t testing.TB, ref *trail.BlockRef, f Renderer, records ...*trailte
 			t.Fatal(err)
 		}
 		if r.XID == undoneXID {
-			r.Effect = trail.EffectRolledBack
+			r.Effect = format.EffectRolledBack
 		}
 		out = f.Append(out, &r)
 	}
@@ -63,18 +64,18 @@ func timed(t testing.TB, f Format) string { return timedBy(t, New(f, Options{}))
 func timedBy(t testing.TB, render Renderer) string {
 	t.Helper()
 	r := full()
-	r.Outcome, r.SQLState, r.Message = trail.OutcomeOk, "", ""
+	r.Outcome, r.SQLState, r.Message = format.OutcomeOk, "", ""
 	r.TextHash[0], r.Shape.Query, r.Shape.Prepared, r.Extra = 1, "DELETE", "p", []string{"portal", "c"}
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Item(trail.KindTimes, []byte{15, 1, 2, 3, 200, 10})
+	b.Item(format.KindTimes, []byte{15, 1, 2, 3, 200, 10})
 	b.Add(r)
 	var chain [32]byte
-	block := trail.Block{Image: b.Finish(trail.CodecNone, 7, 1, &chain)}
+	block := format.Block{Image: b.Finish(format.CodecNone, 7, 1, &chain)}
 	if err := block.Load(); err != nil {
 		t.Fatal(err)
 	}
 	render.Start(ref)
-	var record trail.Record
+	var record format.Record
 	if err := block.Next(&record); err != nil {
 		t.Fatal(err)
 	}
@@ -88,23 +89,23 @@ func timedBy(t testing.TB, render Renderer) string {
 // full is a record with all fields.
 func full() *trailtest.Record {
 	s := trailtest.NewSession(trailtest.Epoch, 0xabc,
-		trailtest.Fact{Key: trail.KeyBackendType, Value: "client backend"}, trailtest.Fact{Key: trail.KeyUser, Value: "alice"},
-		trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"}, trailtest.Fact{Key: trail.KeyRole, Value: "admin"},
-		trailtest.Fact{Key: trail.KeyApplication, Value: "psql"}, trailtest.Fact{Key: trail.KeyAppUser, Value: "bob"},
-		trailtest.Fact{Key: trail.KeyClient, Value: "10.0.0.1:5000"}, trailtest.Fact{Key: trail.KeyAppContext, Value: "it's 4711"})
+		trailtest.Fact{Key: format.KeyBackendType, Value: "client backend"}, trailtest.Fact{Key: format.KeyUser, Value: "alice"},
+		trailtest.Fact{Key: format.KeyDatabase, Value: "shop"}, trailtest.Fact{Key: format.KeyRole, Value: "admin"},
+		trailtest.Fact{Key: format.KeyApplication, Value: "psql"}, trailtest.Fact{Key: format.KeyAppUser, Value: "bob"},
+		trailtest.Fact{Key: format.KeyClient, Value: "10.0.0.1:5000"}, trailtest.Fact{Key: format.KeyAppContext, Value: "it's 4711"})
 	return &trailtest.Record{
-		Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch + 123456, Duration: 1500, Rows: 2, Statement: 3, Depth: 1, Substatement: 4,
-		Text: "SELECT \"a\"\n FROM t", TextBytes: 99, Outcome: trail.OutcomeError, SQLState: "42P01", Message: "no t", XID: 77,
+		Kind: format.KindStatement, Session: s, Time: trailtest.Epoch + 123456, Duration: 1500, Rows: 2, Statement: 3, Depth: 1, Substatement: 4,
+		Text: "SELECT \"a\"\n FROM t", TextBytes: 99, Outcome: format.OutcomeError, SQLState: "42P01", Message: "no t", XID: 77,
 		Shape: &trailtest.Shape{
-			Class: trail.ClassRead, QueryID: 1<<64 - 5, Command: "SELECT",
-			Relations: []trailtest.Relation{{Type: trail.RelationTypeTable, Access: trail.AccessSelect | trail.AccessUpdate | trail.AccessAudited, Name: "public.t"}},
-			Params:    []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}, {OID: 25, Repr: trail.ReprText}, {OID: 17, Repr: trail.ReprBytea}},
+			Class: format.ClassRead, QueryID: 1<<64 - 5, Command: "SELECT",
+			Relations: []trailtest.Relation{{Type: format.RelationTypeTable, Access: format.AccessSelect | format.AccessUpdate | format.AccessAudited, Name: "public.t"}},
+			Params:    []format.ParamType{{OID: 23, Repr: format.ReprInt4}, {OID: 25, Repr: format.ReprText}, {OID: 17, Repr: format.ReprBytea}},
 			Objects: []trailtest.Object{
-				{Action: trail.ActionExecute, Type: "function", Name: "public.f"},
-				{Action: trail.ActionRename, Type: "event trigger", Name: "a", To: "b"},
+				{Action: format.ActionExecute, Type: "function", Name: "public.f"},
+				{Action: format.ActionRename, Type: "event trigger", Name: "a", To: "b"},
 			},
 		},
-		Audited: trail.AuditedSession | trail.AuditedObject,
+		Audited: format.AuditedSession | format.AuditedObject,
 		Nulls:   []byte{2}, Values: append(binary.LittleEndian.AppendUint32(nil, 42), 2, 0xff, 0x01), Extra: []string{"reason", "x"},
 	}
 }
@@ -118,7 +119,7 @@ func TestJSONFieldsAndTheirOrder(t *testing.T) {
 }
 
 func TestJSONLeavesOutWhatIsAbsent(t *testing.T) {
-	got := render(t, New(JSON, Options{}), &trailtest.Record{Kind: trail.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch})
+	got := render(t, New(JSON, Options{}), &trailtest.Record{Kind: format.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch})
 	want := `{"time":"2026-11-21T20:45:13.000000Z","kind":"server","session":"6b0202d9.1","seq":1,"pid":1,"stream":1,"segment":2,"block":7}` + "\n"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -137,23 +138,23 @@ func TestTextFormat(t *testing.T) {
 }
 
 func TestRecordsWithoutANumberShowNone(t *testing.T) {
-	for format, want := range map[Format][2]string{
+	for as, want := range map[Format][2]string{
 		Text: {"[6b0202d9.1] ", "[6b0202d9.1 "},
 		JSON: {`"session":"6b0202d9.1","statement":1`, `"seq"`},
 		CSV:  {"start,6b0202d9.1,,1,", "6b0202d9.1,0"},
 	} {
-		got := render(t, New(format, Options{}), &trailtest.Record{
-			Kind: trail.KindStart, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Unnumbered: true,
-			Outcome: trail.OutcomeRunning, Text: "SELECT 1",
+		got := render(t, New(as, Options{}), &trailtest.Record{
+			Kind: format.KindStart, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Unnumbered: true,
+			Outcome: format.OutcomeRunning, Text: "SELECT 1",
 		})
 		if !strings.Contains(got, want[0]) || strings.Contains(got, want[1]) {
-			t.Errorf("%s: got %s", format, got)
+			t.Errorf("%s: got %s", as, got)
 		}
 	}
 }
 
 func TestCSVHasAColumnForEachField(t *testing.T) {
-	out := string(Header(CSV, Options{})) + render(t, New(CSV, Options{}), full(), &trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "a,b"})
+	out := string(Header(CSV, Options{})) + render(t, New(CSV, Options{}), full(), &trailtest.Record{Kind: format.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "a,b"})
 	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 	if err != nil || len(rows) != 3 {
 		t.Fatalf("%d rows, %v\n%s", len(rows), err, out)
@@ -192,7 +193,7 @@ func TestNoTextBreaksALineOrATerminal(t *testing.T) {
 		r.Text, r.Message, r.SQLState = nasty(rng), nasty(rng), "\x1b\n\xff\"x"
 		r.Extra = []string{nasty(rng), nasty(rng)}
 		r.Shape.Command, r.Shape.Relations[0].Name = nasty(rng), nasty(rng)
-		r.Shape.Objects[1] = trailtest.Object{Action: trail.Action(rng.IntN(9)), Type: nasty(rng), Name: nasty(rng), To: nasty(rng)}
+		r.Shape.Objects[1] = trailtest.Object{Action: format.Action(rng.IntN(9)), Type: nasty(rng), Name: nasty(rng), To: nasty(rng)}
 		r.Nulls = []byte{0}
 		value := nasty(rng)
 		r.Values = append(binary.LittleEndian.AppendUint32(nil, 42), byte(len(value)))
@@ -201,7 +202,7 @@ func TestNoTextBreaksALineOrATerminal(t *testing.T) {
 			r.Session.Facts[i].Value = nasty(rng)
 		}
 		r.Depth = uint64(rng.IntN(2))
-		r.Kind = trail.Kind(1 + rng.IntN(11))
+		r.Kind = format.Kind(1 + rng.IntN(11))
 		for _, name := range Formats {
 			f := Format(name)
 			out := render(t, New(f, Options{Pgaudit: PgauditOptions{Log: pgauditAll, LogParameter: true, LogStatement: true}}), r)
@@ -259,8 +260,8 @@ func TestTimesFarAway(t *testing.T) {
 			t.Errorf("%d: got %s, want %s", usec, got, want)
 		}
 	}
-	Time(trail.MinTime)
-	Time(trail.MaxTime)
+	Time(format.MinTime)
+	Time(format.MaxTime)
 }
 
 // TestNoValueIsAFormulaInASpreadsheet looks at every value that a client chooses, and
@@ -310,17 +311,17 @@ func BenchmarkFormats(b *testing.B) {
 	}
 }
 
-func benchmark(b *testing.B, format Format) {
+func benchmark(b *testing.B, as Format) {
 	builder := trailtest.NewBuilder(trailtest.Epoch)
 	r := full()
-	r.Depth, r.Outcome, r.SQLState, r.Message, r.Audited = 0, trail.OutcomeOk, "", "", 0
+	r.Depth, r.Outcome, r.SQLState, r.Message, r.Audited = 0, format.OutcomeOk, "", "", 0
 	for i := range int64(1000) {
 		r.Time, r.Seq, r.Statement = trailtest.Epoch+i, 0, 0
 		builder.Add(r)
 	}
 	var chain [32]byte
-	block := trail.Block{Image: builder.Finish(trail.CodecLz4, 7, 1, &chain)}
-	f := New(format, Options{})
+	block := format.Block{Image: builder.Finish(format.CodecLz4, 7, 1, &chain)}
+	f := New(as, Options{})
 	var out []byte
 	for b.Loop() {
 		if err := block.Load(); err != nil {
@@ -328,7 +329,7 @@ func benchmark(b *testing.B, format Format) {
 		}
 		f.Start(ref)
 		out = out[:0]
-		var r trail.Record
+		var r format.Record
 		for block.Next(&r) == nil {
 			out = f.Append(out, &r)
 		}
@@ -343,9 +344,9 @@ func benchmark(b *testing.B, format Format) {
 // use the dictionaries in another order, and not all of them.
 func TestDefinitionsAreShownWhateverTheirOrder(t *testing.T) {
 	for _, name := range Formats {
-		format := Format(name)
-		f := New(format, Options{Pgaudit: PgauditDefaults})
-		var b trail.Block
+		as := Format(name)
+		f := New(as, Options{Pgaudit: PgauditDefaults})
+		var b format.Block
 		block := func(order ...int) (lines []string) {
 			builder := trailtest.NewBuilder(trailtest.Epoch)
 			var records []*trailtest.Record
@@ -359,11 +360,11 @@ func TestDefinitionsAreShownWhateverTheirOrder(t *testing.T) {
 				builder.Add(r)
 			}
 			var chain [32]byte
-			b.Image = builder.Finish(trail.CodecNone, 7, 1, &chain)
+			b.Image = builder.Finish(format.CodecNone, 7, 1, &chain)
 			if err := b.Load(); err != nil {
 				t.Fatal(err)
 			}
-			all := make([]trail.Record, 3)
+			all := make([]format.Record, 3)
 			for i := range all {
 				if err := b.Next(&all[i]); err != nil {
 					t.Fatal(err)
@@ -378,14 +379,14 @@ func TestDefinitionsAreShownWhateverTheirOrder(t *testing.T) {
 		want := block(0, 1, 2)
 		got := block(2, 0, 1)
 		if !slices.Equal([]string{got[1], got[2], got[0]}, want) {
-			t.Errorf("%s: got %q, want %q", format, got, want)
+			t.Errorf("%s: got %q, want %q", as, got, want)
 		}
 	}
 }
 
 func TestATransactionThatWasRolledBackSaysSo(t *testing.T) {
-	session := &trail.Session{PID: 1}
-	r := &trail.Record{Kind: trail.KindTransaction, Session: session, Outcome: trail.OutcomeError, XID: 742}
+	session := &format.Session{PID: 1}
+	r := &format.Record{Kind: format.KindTransaction, Session: session, Outcome: format.OutcomeError, XID: 742}
 	line := string(New(Text, Options{}).Append(nil, r))
 	if !strings.Contains(line, "rolled back transaction xid 742") || strings.Contains(line, "ERROR") {
 		t.Errorf("got %q", line)
@@ -393,37 +394,37 @@ func TestATransactionThatWasRolledBackSaysSo(t *testing.T) {
 }
 
 func TestAStatementThatWasRolledBackSaysSo(t *testing.T) {
-	r := &trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "DROP TABLE t", XID: undoneXID}
+	r := &trailtest.Record{Kind: format.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "DROP TABLE t", XID: undoneXID}
 	other := *r
 	other.XID++
-	for format, want := range map[Format]string{
+	for as, want := range map[Format]string{
 		Text: "] rolled back statement", JSON: `"xid":743,"rolled_back":true,`, CSV: ",true,,,,,,,,,,,\r\n",
 		ECS: `"rolled_back":true`, OCSF: `"rolled_back":true`, OTel: `{"key":"pg_steno.rolled_back","value":{"boolValue":true}}`,
 	} {
-		if got := render(t, New(format, Options{}), r); !strings.Contains(got, want) {
-			t.Errorf("%s: %s", format, got)
+		if got := render(t, New(as, Options{}), r); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", as, got)
 		}
-		if got := render(t, New(format, Options{}), &other); strings.Contains(got, want) || strings.Contains(got, "rolled") {
-			t.Errorf("%s, not rolled back: %s", format, got)
+		if got := render(t, New(as, Options{}), &other); strings.Contains(got, want) || strings.Contains(got, "rolled") {
+			t.Errorf("%s, not rolled back: %s", as, got)
 		}
 	}
 }
 
 func TestPreparedStatementsAndPortalsAreNamed(t *testing.T) {
-	shape := &trailtest.Shape{Class: trail.ClassWrite, Command: "EXPLAIN", Query: "DELETE", Prepared: "S_\xc3\xa4"}
-	named := &trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Shape: shape,
+	shape := &trailtest.Shape{Class: format.ClassWrite, Command: "EXPLAIN", Query: "DELETE", Prepared: "S_\xc3\xa4"}
+	named := &trailtest.Record{Kind: format.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Shape: shape,
 		Text: "EXPLAIN ANALYZE DELETE FROM t", Extra: []string{"objects_omitted", "1", "portal", "C 1"}}
 	alone := *named
 	alone.Extra = []string{"portal", "C 1"}
-	for format, want := range map[Format][2]string{
+	for as, want := range map[Format][2]string{
 		Text: {` prepared=S_ä portal='C 1' objects_omitted=1`, ` prepared=S_ä portal='C 1'` + "\n"},
 		JSON: {`"portal":"C 1","extra":{"objects_omitted":"1"}`, `"query_command":"DELETE","prepared":"S_ä"`},
 		OTel: {`{"key":"pg_steno.portal","value":{"stringValue":"C 1"}}`, `{"key":"pg_steno.prepared","value":{"stringValue":"S_ä"}}`},
 		CSV:  {",DELETE,S_ä,C 1,,,,,\r\n", ",DELETE,S_ä,C 1,,,,,\r\n"},
 	} {
 		for i, r := range []*trailtest.Record{named, &alone} {
-			if got := render(t, New(format, Options{}), r); !strings.Contains(got, want[i]) || i == 1 && strings.Contains(got, "extra") {
-				t.Errorf("%s: %s lacks %s", format, got, want[i])
+			if got := render(t, New(as, Options{}), r); !strings.Contains(got, want[i]) || i == 1 && strings.Contains(got, "extra") {
+				t.Errorf("%s: %s lacks %s", as, got, want[i])
 			}
 		}
 	}
@@ -431,21 +432,21 @@ func TestPreparedStatementsAndPortalsAreNamed(t *testing.T) {
 
 // TestVariablesThatAreNotUsedAreNotShown: PL/pgSQL passes all variables of a function to each of its statements.
 func TestVariablesThatAreNotUsedAreNotShown(t *testing.T) {
-	unused := trail.ParamType{}
-	shape := &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Params: []trail.ParamType{unused, {OID: 23, Repr: trail.ReprInt4}, unused, {OID: 25, Repr: trail.ReprText}, unused, unused}}
-	r := &trailtest.Record{Kind: trail.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Shape: shape,
+	unused := format.ParamType{}
+	shape := &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", Params: []format.ParamType{unused, {OID: 23, Repr: format.ReprInt4}, unused, {OID: 25, Repr: format.ReprText}, unused, unused}}
+	r := &trailtest.Record{Kind: format.KindStatement, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Shape: shape,
 		Text: "SELECT a", Nulls: []byte{0b111101}, Values: []byte{7, 0, 0, 0}}
-	for format, want := range map[Format]string{Text: "| $2=7, $4=NULL\n", JSON: `"params":[null,"7",null,null]`, CSV: `,"[null,""7"",null,null]",`} {
-		if got := render(t, New(format, Options{}), r); !strings.Contains(got, want) {
-			t.Errorf("%s: %s lacks %s", format, got, want)
+	for as, want := range map[Format]string{Text: "| $2=7, $4=NULL\n", JSON: `"params":[null,"7",null,null]`, CSV: `,"[null,""7"",null,null]",`} {
+		if got := render(t, New(as, Options{}), r); !strings.Contains(got, want) {
+			t.Errorf("%s: %s lacks %s", as, got, want)
 		}
 	}
 	none := *r
-	none.Shape = &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Params: []trail.ParamType{unused, unused}}
+	none.Shape = &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", Params: []format.ParamType{unused, unused}}
 	none.Nulls, none.Values = []byte{0b11}, nil
-	for _, format := range []Format{Text, JSON} {
-		if got := render(t, New(format, Options{}), &none); strings.Contains(got, "params") || strings.Contains(got, "$1") {
-			t.Errorf("%s: %s", format, got)
+	for _, as := range []Format{Text, JSON} {
+		if got := render(t, New(as, Options{}), &none); strings.Contains(got, "params") || strings.Contains(got, "$1") {
+			t.Errorf("%s: %s", as, got)
 		}
 	}
 }
@@ -455,8 +456,8 @@ func TestVariablesThatAreNotUsedAreNotShown(t *testing.T) {
 func TestTextsOfDifferentKindsAreOne(t *testing.T) {
 	s := trailtest.NewSession(trailtest.Epoch, 1)
 	records := func(text string) (all []*trailtest.Record) {
-		for _, k := range []trail.Kind{trail.KindStatement, trail.KindNote, trail.KindGap, trail.KindStatement} {
-			all = append(all, &trailtest.Record{Kind: k, Session: s, Time: trailtest.Epoch, Text: text, Fields: trail.FieldText})
+		for _, k := range []format.Kind{format.KindStatement, format.KindNote, format.KindGap, format.KindStatement} {
+			all = append(all, &trailtest.Record{Kind: k, Session: s, Time: trailtest.Epoch, Text: text, Fields: format.FieldText})
 		}
 		return all
 	}

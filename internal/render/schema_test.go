@@ -18,6 +18,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/pg-steno/pg_steno/format/schema"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -100,7 +101,7 @@ func TestFormatsWithASchema(t *testing.T) {
 // keepAll shows all records.
 type keepAll struct{ Renderer }
 
-func (keepAll) Keep(*trail.Record) bool { return true }
+func (keepAll) Keep(*format.Record) bool { return true }
 
 // trailLines are the lines of all records of a trail.
 func trailLines(t testing.TB, f Format, path string) string {
@@ -251,18 +252,18 @@ func random(n int) (records []*trailtest.Record) {
 	number := func() uint64 { return rng.Uint64() >> rng.IntN(64) }
 	for range n {
 		var facts []trailtest.Fact
-		for k := trail.KeyBackendType; k <= trail.KeyEncoding; k++ {
-			if some() && k != trail.KeyEncoding {
+		for k := format.KeyBackendType; k <= format.KeyEncoding; k++ {
+			if some() && k != format.KeyEncoding {
 				facts = append(facts, trailtest.Fact{Key: k, Value: word()})
 			}
 		}
 		r := &trailtest.Record{
-			Kind:    trail.Kind(1 + rng.IntN(14)),
+			Kind:    format.Kind(1 + rng.IntN(14)),
 			Session: trailtest.NewSession(trailtest.Epoch-int64(rng.IntN(1e15)), rng.Uint32(), facts...),
-			Time:    trailtest.Epoch + rng.Int64N(1e16) - 5e15, Audited: trail.Audited(rng.IntN(256)), Text: word(),
+			Time:    trailtest.Epoch + rng.Int64N(1e16) - 5e15, Audited: format.Audited(rng.IntN(256)), Text: word(),
 		}
-		statement := r.Kind == trail.KindStatement || r.Kind == trail.KindStart
-		if some() && r.Kind == trail.KindStatement {
+		statement := r.Kind == format.KindStatement || r.Kind == format.KindStart
+		if some() && r.Kind == format.KindStatement {
 			r.Depth, r.Substatement = number(), number()
 		}
 		if some() {
@@ -270,15 +271,15 @@ func random(n int) (records []*trailtest.Record) {
 			r.TextHash[rng.IntN(32)] = byte(rng.IntN(2))
 		}
 		if some() {
-			r.Outcome = trail.Outcome(rng.IntN(6))
+			r.Outcome = format.Outcome(rng.IntN(6))
 			r.SQLState, r.Message = "42P01", word()
 		}
 		if statement || some() {
-			r.Shape = &trailtest.Shape{Class: trail.Class(rng.IntN(14)), QueryID: number(), Command: word()}
+			r.Shape = &trailtest.Shape{Class: format.Class(rng.IntN(14)), QueryID: number(), Command: word()}
 			for range rng.IntN(4) {
-				rel := trailtest.Relation{Type: trail.RelationType(rng.IntN(12)), Access: trail.Access(rng.IntN(1 << 10)), Name: word()}
+				rel := trailtest.Relation{Type: format.RelationType(rng.IntN(12)), Access: format.Access(rng.IntN(1 << 10)), Name: word()}
 				for range rng.IntN(3) {
-					rel.Columns = append(rel.Columns, trailtest.Column{Access: trail.Access(1 << rng.IntN(3)), Name: word()})
+					rel.Columns = append(rel.Columns, trailtest.Column{Access: format.Access(1 << rng.IntN(3)), Name: word()})
 				}
 				r.Shape.Relations = append(r.Shape.Relations, rel)
 				if some() {
@@ -286,7 +287,7 @@ func random(n int) (records []*trailtest.Record) {
 				}
 			}
 			for range rng.IntN(3) {
-				r.Shape.Objects = append(r.Shape.Objects, trailtest.Object{Action: trail.Action(rng.IntN(9)), Type: word(), Name: word(), To: word()})
+				r.Shape.Objects = append(r.Shape.Objects, trailtest.Object{Action: format.Action(rng.IntN(9)), Type: word(), Name: word(), To: word()})
 			}
 		}
 		if some() {

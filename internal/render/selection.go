@@ -1,4 +1,4 @@
-// Fields that were asked for by name: --fields.
+// Fields that were asked for by name.
 
 package render
 
@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -69,19 +70,19 @@ func Distance(a, b string) int {
 
 // field is where the value of a field comes from, by what it is. One of them is set.
 type field struct {
-	number func(r *trail.Record) (n uint64, shown bool)
-	word   func(s *selection, dst []byte, r *trail.Record) []byte // plain characters
-	quoted bool                                                   // JSON quotes the word
-	text   func(r *trail.Record) []byte                           // chosen by clients
-	nested func(s *selection, dst []byte, r *trail.Record) []byte // JSON
+	number func(r *format.Record) (n uint64, shown bool)
+	word   func(s *selection, dst []byte, r *format.Record) []byte // plain characters
+	quoted bool                                                    // JSON quotes the word
+	text   func(r *format.Record) []byte                           // chosen by clients
+	nested func(s *selection, dst []byte, r *format.Record) []byte // JSON
 }
 
-func ofFact(k trail.Key) field {
-	return field{text: func(r *trail.Record) []byte { return r.Session.Fact(k) }}
+func ofFact(k format.Key) field {
+	return field{text: func(r *format.Record) []byte { return r.Session.Fact(k) }}
 }
 
-func ofConnection(k trail.Key) field {
-	return field{text: func(r *trail.Record) []byte {
+func ofConnection(k format.Key) field {
+	return field{text: func(r *format.Record) []byte {
 		if !isConnection(r.Kind) {
 			return nil
 		}
@@ -89,129 +90,129 @@ func ofConnection(k trail.Key) field {
 	}}
 }
 
-func ofNumber(of func(r *trail.Record) uint64) field {
-	return field{number: func(r *trail.Record) (uint64, bool) { n := of(r); return n, n != 0 }}
+func ofNumber(of func(r *format.Record) uint64) field {
+	return field{number: func(r *format.Record) (uint64, bool) { n := of(r); return n, n != 0 }}
 }
 
-func ofPresent(f trail.Field, of func(r *trail.Record) uint64) field {
-	return field{number: func(r *trail.Record) (uint64, bool) { return of(r), r.Has(f) }}
+func ofPresent(f format.Field, of func(r *format.Record) uint64) field {
+	return field{number: func(r *format.Record) (uint64, bool) { return of(r), r.Has(f) }}
 }
 
-func ofTime(known trail.KnownTimes, of func(t *trail.Times) uint64) field {
-	return field{number: func(r *trail.Record) (uint64, bool) { return of(&r.Times), r.Times.Known&known != 0 }}
+func ofTime(known format.KnownTimes, of func(t *format.Times) uint64) field {
+	return field{number: func(r *format.Record) (uint64, bool) { return of(&r.Times), r.Times.Known&known != 0 }}
 }
 
 func ofRef(of func(ref *trail.BlockRef) uint64) field {
-	return field{word: func(s *selection, dst []byte, _ *trail.Record) []byte { return strconv.AppendUint(dst, of(s.ref), 10) }}
+	return field{word: func(s *selection, dst []byte, _ *format.Record) []byte { return strconv.AppendUint(dst, of(s.ref), 10) }}
 }
 
 // sources are all fields, by name.
 var sources = map[string]field{
-	"time":     {quoted: true, word: func(s *selection, dst []byte, r *trail.Record) []byte { return s.clock.stamp(dst, r.Time, 'T') }},
-	"kind":     {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte { return append(dst, r.Kind.String()...) }},
-	"session":  {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte { return r.Session.ID().Append(dst) }},
-	"seq":      ofNumber(func(r *trail.Record) uint64 { return r.Seq }),
-	"pid":      {number: func(r *trail.Record) (uint64, bool) { return uint64(r.Session.PID), true }},
-	"depth":    ofNumber(func(r *trail.Record) uint64 { return r.Depth }),
-	"xid":      ofNumber(func(r *trail.Record) uint64 { return r.XID }),
-	"rows":     ofPresent(trail.FieldRows, func(r *trail.Record) uint64 { return r.Rows }),
+	"time":     {quoted: true, word: func(s *selection, dst []byte, r *format.Record) []byte { return s.clock.stamp(dst, r.Time, 'T') }},
+	"kind":     {quoted: true, word: func(_ *selection, dst []byte, r *format.Record) []byte { return append(dst, r.Kind.String()...) }},
+	"session":  {quoted: true, word: func(_ *selection, dst []byte, r *format.Record) []byte { return r.Session.ID().Append(dst) }},
+	"seq":      ofNumber(func(r *format.Record) uint64 { return r.Seq }),
+	"pid":      {number: func(r *format.Record) (uint64, bool) { return uint64(r.Session.PID), true }},
+	"depth":    ofNumber(func(r *format.Record) uint64 { return r.Depth }),
+	"xid":      ofNumber(func(r *format.Record) uint64 { return r.XID }),
+	"rows":     ofPresent(format.FieldRows, func(r *format.Record) uint64 { return r.Rows }),
 	"stream":   ofRef(func(ref *trail.BlockRef) uint64 { return uint64(ref.Segment.Stream.Number) }),
 	"segment":  ofRef(func(ref *trail.BlockRef) uint64 { return ref.Segment.Number }),
 	"block":    ofRef(func(ref *trail.BlockRef) uint64 { return ref.Number }),
-	"user":     ofFact(trail.KeyUser),
-	"role":     ofFact(trail.KeyRole),
-	"app_user": ofFact(trail.KeyAppUser), "app_context": ofFact(trail.KeyAppContext),
-	"database": ofFact(trail.KeyDatabase), "application": ofFact(trail.KeyApplication),
-	"client": ofFact(trail.KeyClient), "leader": ofFact(trail.KeyLeader), "encoding": ofFact(trail.KeyEncoding),
-	"backend_type": ofConnection(trail.KeyBackendType), "auth_method": ofConnection(trail.KeyAuthMethod),
-	"identity":     ofConnection(trail.KeyIdentity),
-	"statement":    ofNumber(func(r *trail.Record) uint64 { return r.Statement }),
-	"substatement": ofNumber(func(r *trail.Record) uint64 { return r.Substatement }),
-	"duration_us":  ofPresent(trail.FieldDuration, func(r *trail.Record) uint64 { return r.Duration }),
-	"text_bytes":   ofPresent(trail.FieldCut, func(r *trail.Record) uint64 { return r.TextBytes }),
-	"text_sha256": {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte {
+	"user":     ofFact(format.KeyUser),
+	"role":     ofFact(format.KeyRole),
+	"app_user": ofFact(format.KeyAppUser), "app_context": ofFact(format.KeyAppContext),
+	"database": ofFact(format.KeyDatabase), "application": ofFact(format.KeyApplication),
+	"client": ofFact(format.KeyClient), "leader": ofFact(format.KeyLeader), "encoding": ofFact(format.KeyEncoding),
+	"backend_type": ofConnection(format.KeyBackendType), "auth_method": ofConnection(format.KeyAuthMethod),
+	"identity":     ofConnection(format.KeyIdentity),
+	"statement":    ofNumber(func(r *format.Record) uint64 { return r.Statement }),
+	"substatement": ofNumber(func(r *format.Record) uint64 { return r.Substatement }),
+	"duration_us":  ofPresent(format.FieldDuration, func(r *format.Record) uint64 { return r.Duration }),
+	"text_bytes":   ofPresent(format.FieldCut, func(r *format.Record) uint64 { return r.TextBytes }),
+	"text_sha256": {quoted: true, word: func(_ *selection, dst []byte, r *format.Record) []byte {
 		if !r.HasTextHash() {
 			return dst
 		}
 		return hex.AppendEncode(dst, r.TextHash)
 	}},
-	"analysis_us":         ofTime(trail.KnownAnalysis, func(t *trail.Times) uint64 { return t.Analysis }),
-	"plan_us":             ofTime(trail.KnownPlan, func(t *trail.Times) uint64 { return t.Plan }),
-	"commit_us":           ofTime(trail.KnownCommit, func(t *trail.Times) uint64 { return t.Commit }),
-	"elapsed_us":          ofTime(trail.KnownElapsed, func(t *trail.Times) uint64 { return t.Elapsed }),
-	"leader_substatement": {number: func(r *trail.Record) (uint64, bool) { return r.Session.LeaderSubstatement() }},
-	"class": {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte {
+	"analysis_us":         ofTime(format.KnownAnalysis, func(t *format.Times) uint64 { return t.Analysis }),
+	"plan_us":             ofTime(format.KnownPlan, func(t *format.Times) uint64 { return t.Plan }),
+	"commit_us":           ofTime(format.KnownCommit, func(t *format.Times) uint64 { return t.Commit }),
+	"elapsed_us":          ofTime(format.KnownElapsed, func(t *format.Times) uint64 { return t.Elapsed }),
+	"leader_substatement": {number: func(r *format.Record) (uint64, bool) { return r.Session.LeaderSubstatement() }},
+	"class": {quoted: true, word: func(_ *selection, dst []byte, r *format.Record) []byte {
 		if r.Shape == nil || r.Shape.Class == 0 {
 			return dst
 		}
 		return append(dst, r.Shape.Class.String()...)
 	}},
-	"command": {text: func(r *trail.Record) []byte {
+	"command": {text: func(r *format.Record) []byte {
 		if r.Shape == nil {
 			return nil
 		}
 		return r.Shape.Command
 	}},
-	"query_command": {text: func(r *trail.Record) []byte {
+	"query_command": {text: func(r *format.Record) []byte {
 		if r.Shape == nil {
 			return nil
 		}
 		return r.Shape.Query
 	}},
-	"prepared": {text: (*trail.Record).Prepared},
-	"portal":   {text: (*trail.Record).Portal},
-	"text":     {text: func(r *trail.Record) []byte { return r.Text }},
-	"message":  {text: func(r *trail.Record) []byte { return r.Message }},
-	"sqlstate": {text: func(r *trail.Record) []byte {
-		if !r.Has(trail.FieldError) {
+	"prepared": {text: (*format.Record).Prepared},
+	"portal":   {text: (*format.Record).Portal},
+	"text":     {text: func(r *format.Record) []byte { return r.Text }},
+	"message":  {text: func(r *format.Record) []byte { return r.Message }},
+	"sqlstate": {text: func(r *format.Record) []byte {
+		if !r.Has(format.FieldError) {
 			return nil
 		}
 		return r.SQLState
 	}},
-	"outcome": {quoted: true, word: func(_ *selection, dst []byte, r *trail.Record) []byte {
-		if !r.Has(trail.FieldOutcome) && !hasOutcome(r.Kind) {
+	"outcome": {quoted: true, word: func(_ *selection, dst []byte, r *format.Record) []byte {
+		if !r.Has(format.FieldOutcome) && !hasOutcome(r.Kind) {
 			return dst
 		}
 		return append(dst, r.Outcome.String()...)
 	}},
-	"query_id": {word: func(_ *selection, dst []byte, r *trail.Record) []byte {
+	"query_id": {word: func(_ *selection, dst []byte, r *format.Record) []byte {
 		if r.Shape == nil || r.Shape.QueryID == 0 {
 			return dst
 		}
 		return strconv.AppendInt(dst, int64(r.Shape.QueryID), 10)
 	}},
-	"rolled_back": {word: func(_ *selection, dst []byte, r *trail.Record) []byte {
+	"rolled_back": {word: func(_ *selection, dst []byte, r *format.Record) []byte {
 		if !r.Undone() {
 			return dst
 		}
 		return append(dst, "true"...)
 	}},
-	"relations": {nested: func(_ *selection, dst []byte, r *trail.Record) []byte {
+	"relations": {nested: func(_ *selection, dst []byte, r *format.Record) []byte {
 		if r.Shape == nil || len(r.Shape.Relations) == 0 {
 			return dst
 		}
 		return appendRelations(dst, r.Shape)
 	}},
-	"objects": {nested: func(_ *selection, dst []byte, r *trail.Record) []byte {
+	"objects": {nested: func(_ *selection, dst []byte, r *format.Record) []byte {
 		if r.Shape == nil || len(r.Shape.Objects) == 0 {
 			return dst
 		}
 		return appendObjects(dst, r.Shape)
 	}},
-	"params": {nested: func(s *selection, dst []byte, r *trail.Record) []byte {
+	"params": {nested: func(s *selection, dst []byte, r *format.Record) []byte {
 		if !hasParams(r) {
 			return dst
 		}
 		return appendParamArray(dst, r, &s.scratch)
 	}},
-	"extra": {nested: func(_ *selection, dst []byte, r *trail.Record) []byte {
+	"extra": {nested: func(_ *selection, dst []byte, r *format.Record) []byte {
 		if !r.HasNames() {
 			return dst
 		}
 		return appendExtra(dst, r)
 	}},
-	"audited": {word: func(s *selection, dst []byte, r *trail.Record) []byte {
-		if r.Reasons() == trail.AuditedSession {
+	"audited": {word: func(s *selection, dst []byte, r *format.Record) []byte {
+		if r.Reasons() == format.AuditedSession {
 			return dst
 		}
 		if s.format == JSON {
@@ -219,9 +220,9 @@ var sources = map[string]field{
 		}
 		return appendWords(dst, r.Audited)
 	}},
-	"host":         {text: func(r *trail.Record) []byte { return nil }}, // see selection.server
-	"cluster_name": {text: func(r *trail.Record) []byte { return nil }},
-	"system_identifier": {quoted: true, word: func(s *selection, dst []byte, _ *trail.Record) []byte {
+	"host":         {text: func(r *format.Record) []byte { return nil }}, // see selection.server
+	"cluster_name": {text: func(r *format.Record) []byte { return nil }},
+	"system_identifier": {quoted: true, word: func(s *selection, dst []byte, _ *format.Record) []byte {
 		if s.ref.Segment.Header.SystemID == 0 {
 			return dst
 		}
@@ -250,9 +251,9 @@ func newSelection(f Format, o Options) *selection {
 		one := sources[name]
 		switch name {
 		case "host":
-			one.text = func(r *trail.Record) []byte { return []byte(s.server(r).Host) }
+			one.text = func(r *format.Record) []byte { return []byte(s.server(r).Host) }
 		case "cluster_name":
-			one.text = func(r *trail.Record) []byte { return []byte(s.server(r).Cluster) }
+			one.text = func(r *format.Record) []byte { return []byte(s.server(r).Cluster) }
 		}
 		s.fields = append(s.fields, one)
 	}
@@ -261,7 +262,7 @@ func newSelection(f Format, o Options) *selection {
 
 func (s *selection) Start(ref *trail.BlockRef) { s.ref, s.of = ref, s.servers.Of(ref) }
 
-func (s *selection) server(r *trail.Record) *trail.Server {
+func (s *selection) server(r *format.Record) *trail.Server {
 	i := len(s.of) - 1
 	for i > 0 && r.Time < s.of[i].Since {
 		i--
@@ -269,7 +270,7 @@ func (s *selection) server(r *trail.Record) *trail.Server {
 	return &s.of[i]
 }
 
-func (s *selection) Append(dst []byte, r *trail.Record) []byte {
+func (s *selection) Append(dst []byte, r *format.Record) []byte {
 	switch s.format {
 	case JSON:
 		return s.json(dst, r)
@@ -295,7 +296,7 @@ func (s *selection) Append(dst []byte, r *trail.Record) []byte {
 
 // get is the value of a field, empty when it is absent; client says that clients choose its
 // characters.
-func (s *selection) get(f *field, r *trail.Record) (value []byte, client bool) {
+func (s *selection) get(f *field, r *format.Record) (value []byte, client bool) {
 	switch {
 	case f.text != nil:
 		return f.text(r), true
@@ -313,7 +314,7 @@ func (s *selection) get(f *field, r *trail.Record) (value []byte, client bool) {
 	return s.value, false
 }
 
-func (s *selection) json(dst []byte, r *trail.Record) []byte {
+func (s *selection) json(dst []byte, r *format.Record) []byte {
 	dst = append(dst, '{')
 	from := len(dst)
 	for i := range s.fields {
@@ -339,7 +340,7 @@ func (s *selection) json(dst []byte, r *trail.Record) []byte {
 }
 
 // cell appends a field as a value of csv and the comma after it.
-func (s *selection) cell(dst []byte, f *field, r *trail.Record) []byte {
+func (s *selection) cell(dst []byte, f *field, r *format.Record) []byte {
 	value, client := s.get(f, r)
 	if client || f.nested != nil {
 		return s.csv.cell(dst, value)

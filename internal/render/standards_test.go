@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -113,8 +113,8 @@ func readStandards(t *testing.T) (s standards) {
 
 // scoped is a session whose client has an address with a zone.
 func scoped() *trailtest.Record {
-	s := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyClient, Value: "[fe80::1%eth0]:99"}, trailtest.Fact{Key: trail.KeyUser, Value: "a"})
-	return &trailtest.Record{Kind: trail.KindStatement, Session: s, Time: trailtest.Epoch}
+	s := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyClient, Value: "[fe80::1%eth0]:99"}, trailtest.Fact{Key: format.KeyUser, Value: "a"})
+	return &trailtest.Record{Kind: format.KindStatement, Session: s, Time: trailtest.Epoch}
 }
 
 func TestECSLinesFollowTheStandard(t *testing.T) {

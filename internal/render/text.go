@@ -5,6 +5,7 @@ package render
 import (
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -52,7 +53,7 @@ func (f *textFormat) on(dst []byte, color string) []byte {
 	return dst
 }
 
-func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
+func (f *textFormat) Append(dst []byte, r *format.Record) []byte {
 	dst = f.on(dst, dim)
 	dst = f.clock.stamp(dst, r.Time, ' ')
 	dst = f.on(dst, plainC)
@@ -63,10 +64,10 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 	if r.Depth > 0 {
 		dst = append(append(dst, " depth "...), strconv.FormatUint(r.Depth, 10)...)
 	}
-	if r.Has(trail.FieldDuration) {
+	if r.Has(format.FieldDuration) {
 		dst = appendDuration(append(dst, ' '), r.Duration)
 	}
-	if r.Has(trail.FieldRows) {
+	if r.Has(format.FieldRows) {
 		dst = strconv.AppendUint(append(dst, ' '), r.Rows, 10)
 		dst = append(dst, " row"...)
 		if r.Rows != 1 {
@@ -76,7 +77,7 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 	if r.XID != 0 {
 		dst = strconv.AppendUint(append(dst, " xid "...), r.XID, 10)
 	}
-	if r.Reasons() != trail.AuditedSession {
+	if r.Reasons() != format.AuditedSession {
 		dst = f.reasons(dst, r)
 	}
 	if len(r.Message) > 0 || len(r.SQLState) > 0 {
@@ -99,7 +100,7 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 			}
 			dst = append(dst, text...)
 		}
-		if r.Has(trail.FieldCut) {
+		if r.Has(format.FieldCut) {
 			dst = f.on(append(dst, ' '), yellow)
 			dst = append(dst, "| cut from "...)
 			dst = append(strconv.AppendUint(dst, r.TextBytes, 10), " bytes"...)
@@ -113,7 +114,7 @@ func (f *textFormat) Append(dst []byte, r *trail.Record) []byte {
 
 // pairs appends names with their values. Behind what clients have chosen stands a bar first, which
 // they cannot imitate.
-func (f *textFormat) pairs(dst []byte, r *trail.Record) []byte {
+func (f *textFormat) pairs(dst []byte, r *format.Record) []byte {
 	sep := " "
 	if r.Text != nil || len(r.Message) > 0 || len(r.SQLState) > 0 || r.Shape != nil && len(r.Shape.Params)+len(r.Shape.Objects) > 0 {
 		sep = " | "
@@ -136,83 +137,83 @@ func (f *textFormat) pairs(dst []byte, r *trail.Record) []byte {
 }
 
 // who appends user@database, the roles that matter, and the session.
-func (f *textFormat) who(dst []byte, r *trail.Record) []byte {
+func (f *textFormat) who(dst []byte, r *format.Record) []byte {
 	made := f.whos.get(r.SessionIndex)
 	if len(made) == 0 {
 		made = f.whos.put(r.SessionIndex, func(dst []byte) []byte { return f.session(dst, r.Session) })
 	}
 	dst = append(dst, made...)
 	if r.Seq != 0 {
-		dst = trail.AppendUint(append(dst, ' '), r.Seq)
+		dst = format.AppendUint(append(dst, ' '), r.Seq)
 	}
 	dst = append(dst, ']')
 	return f.on(dst, plainC)
 }
 
 // session appends what of who depends on the session alone.
-func (f *textFormat) session(dst []byte, s *trail.Session) []byte {
+func (f *textFormat) session(dst []byte, s *format.Session) []byte {
 	dst = f.on(dst, cyan)
-	if user := s.Fact(trail.KeyUser); len(user) > 0 {
+	if user := s.Fact(format.KeyUser); len(user) > 0 {
 		dst = appendName(dst, user)
-	} else if kind := s.Fact(trail.KeyBackendType); len(kind) > 0 {
+	} else if kind := s.Fact(format.KeyBackendType); len(kind) > 0 {
 		dst = appendSafe(dst, kind)
 	} else {
 		dst = append(dst, '-')
 	}
-	if db := s.Fact(trail.KeyDatabase); len(db) > 0 {
+	if db := s.Fact(format.KeyDatabase); len(db) > 0 {
 		dst = appendName(append(dst, '@'), db)
 	}
 	dst = f.on(dst, plainC)
-	if role := s.Fact(trail.KeyRole); len(role) > 0 {
+	if role := s.Fact(format.KeyRole); len(role) > 0 {
 		dst = appendName(append(dst, " role="...), role)
 	}
-	if user := s.Fact(trail.KeyAppUser); len(user) > 0 {
+	if user := s.Fact(format.KeyAppUser); len(user) > 0 {
 		dst = appendValue(append(dst, " app_user="...), user)
 	}
-	if context := s.Fact(trail.KeyAppContext); len(context) > 0 {
+	if context := s.Fact(format.KeyAppContext); len(context) > 0 {
 		dst = appendQuoted(append(dst, " app_context="...), context)
 	}
 	dst = f.on(append(dst, ' '), dim)
 	dst = s.ID().Append(append(dst, '['))
-	if leader := s.Fact(trail.KeyLeader); len(leader) > 0 {
+	if leader := s.Fact(format.KeyLeader); len(leader) > 0 {
 		dst = appendSafe(append(dst, " of "...), leader)
 	}
 	return dst
 }
 
 // what appends the mark of the outcome, and class and command or the kind.
-func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
+func (f *textFormat) what(dst []byte, r *format.Record) []byte {
 	switch {
 	case r.RolledBack() && !r.Failed(), r.Undone():
 		dst = f.paint(dst, yellow, "rolled back")
-	case r.Outcome == trail.OutcomeError || r.Kind == trail.KindAuthFailed:
+	case r.Outcome == format.OutcomeError || r.Kind == format.KindAuthFailed:
 		dst = f.paint(dst, red, "ERROR")
-	case r.Outcome == trail.OutcomeInterrupted:
+	case r.Outcome == format.OutcomeInterrupted:
 		dst = f.paint(dst, red, "INTERRUPTED")
-	case r.Kind == trail.KindGap:
+	case r.Kind == format.KindGap:
 		dst = f.paint(dst, red, "LOST")
-	case r.Outcome == trail.OutcomeRunning || r.Kind == trail.KindStart:
+	case r.Outcome == format.OutcomeRunning || r.Kind == format.KindStart:
 		dst = f.paint(dst, yellow, "running")
-	case r.Outcome == trail.OutcomeOk:
+	case r.Outcome == format.OutcomeOk:
 		dst = f.paint(dst, green, "ok")
 	default:
 		dst = append(dst, r.Outcome.String()...)
 	}
 	dst = append(dst, ' ')
-	statement := r.Kind == trail.KindStatement || r.Kind == trail.KindStart
+	statement := r.Kind == format.KindStatement || r.Kind == format.KindStart
 	if !statement {
 		dst = f.paint(dst, bold, r.Kind.String())
 		if isConnection(r.Kind) {
-			if client := r.Session.Fact(trail.KeyClient); len(client) > 0 {
+			if client := r.Session.Fact(format.KeyClient); len(client) > 0 {
 				dst = appendWord(append(dst, " from "...), client)
 			}
-			if method := r.Session.Fact(trail.KeyAuthMethod); len(method) > 0 {
+			if method := r.Session.Fact(format.KeyAuthMethod); len(method) > 0 {
 				dst = appendSafe(append(dst, " by "...), method)
 			}
-			if identity := r.Session.Fact(trail.KeyIdentity); len(identity) > 0 && r.Kind != trail.KindDisconnect {
+			if identity := r.Session.Fact(format.KeyIdentity); len(identity) > 0 && r.Kind != format.KindDisconnect {
 				dst = appendValue(append(dst, " identity="...), identity)
 			}
-			if name := r.Session.Fact(trail.KeyApplication); len(name) > 0 && r.Kind != trail.KindDisconnect {
+			if name := r.Session.Fact(format.KeyApplication); len(name) > 0 && r.Kind != format.KindDisconnect {
 				dst = appendValue(append(dst, " application="...), name)
 			}
 		}
@@ -237,7 +238,7 @@ func (f *textFormat) what(dst []byte, r *trail.Record) []byte {
 }
 
 // reasons appends why the record was written.
-func (f *textFormat) reasons(dst []byte, r *trail.Record) []byte {
+func (f *textFormat) reasons(dst []byte, r *format.Record) []byte {
 	dst = f.on(dst, yellow)
 	sep := " by "
 	for name := range r.Reasons().Names {
@@ -248,7 +249,7 @@ func (f *textFormat) reasons(dst []byte, r *trail.Record) []byte {
 }
 
 // objects appends what was done to which objects: create table public.t.
-func (f *textFormat) objects(dst []byte, r *trail.Record) []byte {
+func (f *textFormat) objects(dst []byte, r *format.Record) []byte {
 	if r.Shape == nil {
 		return dst
 	}
@@ -269,10 +270,10 @@ func (f *textFormat) objects(dst []byte, r *trail.Record) []byte {
 
 // params appends the parameters that the statement uses, as SQL would write them: $1=42,
 // $2='text', $3=NULL.
-func (f *textFormat) params(dst []byte, r *trail.Record) []byte {
+func (f *textFormat) params(dst []byte, r *format.Record) []byte {
 	n := 0
 	sep := " | "
-	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+	r.Params(func(p format.ParamType, value []byte, null bool) bool {
 		n++
 		if p.IsUnused(null) {
 			return true
@@ -283,10 +284,10 @@ func (f *textFormat) params(dst []byte, r *trail.Record) []byte {
 		switch {
 		case null:
 			dst = append(dst, "NULL"...)
-		case p.Repr >= trail.ReprBool && p.Repr <= trail.ReprOID || p.Repr == trail.ReprNumeric || p.Repr == trail.ReprNone:
-			dst = trail.AppendParam(dst, p.Repr, value)
+		case p.Repr >= format.ReprBool && p.Repr <= format.ReprOID || p.Repr == format.ReprNumeric || p.Repr == format.ReprNone:
+			dst = format.AppendParam(dst, p.Repr, value)
 		default:
-			f.scratch = trail.AppendParam(f.scratch[:0], p.Repr, value)
+			f.scratch = format.AppendParam(f.scratch[:0], p.Repr, value)
 			dst = appendQuoted(dst, f.scratch)
 		}
 		return true

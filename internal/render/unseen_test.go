@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -16,10 +16,10 @@ import (
 func TestWhatIsNotSeenIsEscaped(t *testing.T) {
 	for _, r := range []rune{0x200b, 0x200d, 0x2060, 0xad, 0x34f, 0x180e, 0xfe0f, 0x3164, 0x115f, 0x2800, 0xe0061, 0xffa0, 0x17b4, 0x202e, 0x85, 0xa0, 0x3000, 0xe000} {
 		name := "bo" + string(r) + "b"
-		out := render(t, New(Text, Options{}), &trailtest.Record{Kind: trail.KindStatement, Time: trailtest.Epoch, Text: name,
-			Session: trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: name})})
-		line := render(t, New(JSON, Options{}), &trailtest.Record{Kind: trail.KindStatement, Time: trailtest.Epoch, Text: name,
-			Session: trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: name})})
+		out := render(t, New(Text, Options{}), &trailtest.Record{Kind: format.KindStatement, Time: trailtest.Epoch, Text: name,
+			Session: trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: name})})
+		line := render(t, New(JSON, Options{}), &trailtest.Record{Kind: format.KindStatement, Time: trailtest.Epoch, Text: name,
+			Session: trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: name})})
 		for _, shown := range []string{Safe(name), Name(name), out, line, string(AppendCSV(nil, []byte(name), true))} {
 			if strings.ContainsRune(shown, r) {
 				t.Errorf("%U is shown as it is: %q", r, shown)

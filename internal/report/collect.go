@@ -6,13 +6,13 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
-	"runtime"
 	"slices"
 	"sort"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/statement"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -72,7 +72,7 @@ type state struct {
 	records, failed group
 	users           names
 	when            span
-	class           trail.Class // of a command
+	class           format.Class // of a command
 }
 
 func (s *state) weight() int64 { return s.records.n }
@@ -91,9 +91,9 @@ type pair struct {
 	uses                     group // statements that read or write it, or name it as an object
 	named                    int64 // those of them that only name it as an object
 	failed                   int64
-	undone                   trail.Effects // of those that read or write it
-	access                   trail.Access
-	kind                     trail.RelationType
+	undone                   format.Effects // of those that read or write it
+	access                   format.Access
+	kind                     format.RelationType
 	when                     span // of those that read or write it
 	old                      bool // it was used before the period
 }
@@ -282,22 +282,18 @@ func (t *tally[K, V, P]) leave(n int, weight func(P) int64) {
 
 // scan reads the records of the period once.
 func (m *maker) scan(ctx context.Context, chosen *figures) (*figures, trail.ScanStats, error) {
-	scan := m.o.Index.Scan(ctx, trail.ScanOptions{
-		Since: m.since, Until: m.until, Contents: m.filter.Contents(), Parts: true, Rollbacks: true, Warn: m.warn,
-	})
-	defer scan.Close()
-	all := make([]*figures, runtime.GOMAXPROCS(0))
-	var wait sync.WaitGroup
+	collectors, all := make([]*collector, trail.Workers()), make([]*figures, trail.Workers())
 	for i := range all {
-		c := m.collector(newFigures(len(m.bounds)-1, chosen))
-		all[i] = c.figures
-		wait.Go(func() { c.read(scan.Reader()) })
+		collectors[i] = m.collector(newFigures(len(m.bounds)-1, chosen))
+		all[i] = collectors[i].figures
 	}
-	wait.Wait()
+	stats := m.o.Index.Read(ctx, trail.ScanOptions{
+		Since: m.since, Until: m.until, Contents: m.filter.Contents(), Parts: true, Rollbacks: true, Warn: m.warn,
+	}, func(i int, r *trail.ScanReader) { collectors[i].read(r) })
 	for _, f := range all[1:] {
 		all[0].merge(f)
 	}
-	return all[0], scan.Stats(), ctx.Err()
+	return all[0], stats, ctx.Err()
 }
 
 // collector counts the records of one goroutine. What definitions of a block say is found out once.
@@ -342,7 +338,7 @@ type what struct {
 // use is that of a relation by a statement.
 type use struct {
 	pair   *pair
-	access trail.Access
+	access format.Access
 	named  bool // only as an object
 }
 
@@ -399,23 +395,23 @@ func find[V any, P mergeable[V]](t *tally[string, V, P], key []byte) P {
 	return t.add(string(key))
 }
 
-func (c *collector) who(r *trail.Record) *who {
+func (c *collector) who(r *format.Record) *who {
 	return at(&c.sessions, r.SessionIndex, func() *who {
 		s := r.Session
-		w := &who{name: string(s.Fact(trail.KeyUser)), database: string(s.Fact(trail.KeyDatabase)), application: string(s.Fact(trail.KeyApplication))}
+		w := &who{name: string(s.Fact(format.KeyUser)), database: string(s.Fact(format.KeyDatabase)), application: string(s.Fact(format.KeyApplication))}
 		w.isDump = isDump(w.application)
-		w.user, w.db, w.app = find(&c.users, s.Fact(trail.KeyUser)), find(&c.dbs, s.Fact(trail.KeyDatabase)), find(&c.apps, s.Fact(trail.KeyApplication))
+		w.user, w.db, w.app = find(&c.users, s.Fact(format.KeyUser)), find(&c.dbs, s.Fact(format.KeyDatabase)), find(&c.apps, s.Fact(format.KeyApplication))
 		return w
 	})
 }
 
-func (c *collector) what(r *trail.Record) *what {
+func (c *collector) what(r *format.Record) *what {
 	if r.Shape == nil {
 		return &what{}
 	}
 	return at(&c.shapes, r.ShapeIndex, func() *what {
 		s := r.Shape
-		w := &what{ddl: s.Class == trail.ClassDDL, copies: string(s.Command) == "COPY", privileged: s.Class == trail.ClassRole || slices.Contains(statement.Privileged, string(s.Command))}
+		w := &what{ddl: s.Class == format.ClassDDL, copies: string(s.Command) == "COPY", privileged: s.Class == format.ClassRole || slices.Contains(statement.Privileged, string(s.Command))}
 		if w.ddl || w.privileged {
 			if w.command = find(&c.commands, s.Command); w.command != nil {
 				w.command.class = s.Class
@@ -425,7 +421,7 @@ func (c *collector) what(r *trail.Record) *what {
 	})
 }
 
-func (c *collector) record(r *trail.Record) {
+func (c *collector) record(r *format.Record) {
 	who, what, failed := c.who(r), c.what(r), r.Failed()
 	c.total.add(r)
 	c.when.add(r.Time)
@@ -457,25 +453,25 @@ func (c *collector) record(r *trail.Record) {
 		}
 	}
 	switch r.Kind {
-	case trail.KindStatement:
+	case format.KindStatement:
 		c.statement(r, who, what, b, failed)
-	case trail.KindStart:
+	case format.KindStart:
 		c.unfinished.add(r)
-	case trail.KindConnect, trail.KindAuthFailed:
+	case format.KindConnect, format.KindAuthFailed:
 		c.login(r, who, b)
-	case trail.KindSetting:
+	case format.KindSetting:
 		b.of[seriesSettings]++
 		c.settings.add(r, showSetting)
-	case trail.KindServer:
+	case format.KindServer:
 		c.servers.add(r, showPairs)
-	case trail.KindGap:
+	case format.KindGap:
 		c.gap(r)
 	}
 }
 
 // countKeys counts a record for the key figures whose filters it matches.
-func (c *collector) countKeys(r *trail.Record, w *what) {
-	plain := r.Kind == trail.KindStatement && r.Outcome == trail.OutcomeOk && r.SQLState == nil && r.ShapeIndex >= 0
+func (c *collector) countKeys(r *format.Record, w *what) {
+	plain := r.Kind == format.KindStatement && r.Outcome == format.OutcomeOk && r.SQLState == nil && r.ShapeIndex >= 0
 	if plain && w.known {
 		for bit := w.plain; bit != 0; bit &= bit - 1 {
 			c.keys[bits.TrailingZeros64(bit)].add(r)
@@ -503,8 +499,8 @@ func (c *collector) bucketOf(t int64) int {
 	return c.bucket
 }
 
-func (c *collector) statement(r *trail.Record, who *who, what *what, b *bucket, failed bool) {
-	class := trail.Class(0)
+func (c *collector) statement(r *format.Record, who *who, what *what, b *bucket, failed bool) {
+	class := format.Class(0)
 	if r.Shape != nil && r.Shape.Class < seriesRecords {
 		class = r.Shape.Class
 	}
@@ -541,7 +537,7 @@ func (c *collector) statement(r *trail.Record, who *who, what *what, b *bucket, 
 	}
 	if powers := statement.Powers(r); len(powers) > 0 && !failed {
 		c.powers.add(r)
-		c.powerful.add(r, func(s *Sample, _ *trail.Record) { s.Objects = strings.Join(powers, ", ") })
+		c.powerful.add(r, func(s *Sample, _ *format.Record) { s.Objects = strings.Join(powers, ", ") })
 	}
 	c.access(r, who, failed)
 	c.work(r, who, what, failed)
@@ -559,14 +555,14 @@ func (c *collector) clockAt(t int64) {
 	}
 }
 
-func (c *collector) login(r *trail.Record, who *who, b *bucket) {
+func (c *collector) login(r *format.Record, who *who, b *bucket) {
 	if who.host == nil {
-		host := statement.Host(r.Session.Fact(trail.KeyClient))
+		host := statement.Host(r.Session.Fact(format.KeyClient))
 		if who.host = find(&c.hosts, host); who.host != nil {
 			who.host.name = string(host)
 		}
 	}
-	accepted := r.Kind == trail.KindConnect
+	accepted := r.Kind == format.KindConnect
 	if h := who.host; h != nil {
 		if accepted {
 			h.logins.add(r)
@@ -598,7 +594,7 @@ func (c *collector) login(r *trail.Record, who *who, b *bucket) {
 }
 
 // gap counts what is lost.
-func (c *collector) gap(r *trail.Record) {
+func (c *collector) gap(r *format.Record) {
 	reason, _ := r.ExtraValue("reason")
 	text, _ := r.ExtraValue("count")
 	n := int64(0)
@@ -613,7 +609,7 @@ func (c *collector) gap(r *trail.Record) {
 }
 
 // showPairs makes further names and values the text of a sample.
-func showPairs(s *Sample, r *trail.Record) {
+func showPairs(s *Sample, r *format.Record) {
 	var all []byte
 	for name, value := range r.ExtraPairs {
 		if len(value) > 0 && len(all) < sampleText {
@@ -624,7 +620,7 @@ func showPairs(s *Sample, r *trail.Record) {
 }
 
 // showSetting makes the change of a setting the text of a sample.
-func showSetting(s *Sample, r *trail.Record) {
+func showSetting(s *Sample, r *format.Record) {
 	name, _ := r.ExtraValue("name")
 	old, _ := r.ExtraValue("old")
 	value, _ := r.ExtraValue("new")
@@ -641,7 +637,7 @@ func pairKey(database, relation, user string) string {
 }
 
 // uses are the relations that a statement uses, each once.
-func (c *collector) usesOf(r *trail.Record, w *who) []use {
+func (c *collector) usesOf(r *format.Record, w *who) []use {
 	id := [2]int{r.SessionIndex, r.ShapeIndex}
 	if r.SessionIndex >= 0 && r.ShapeIndex >= 0 {
 		if all, ok := c.uses[id]; ok {
@@ -649,7 +645,7 @@ func (c *collector) usesOf(r *trail.Record, w *who) []use {
 		}
 	}
 	var all []use
-	add := func(name []byte, access trail.Access, kind trail.RelationType, named bool) {
+	add := func(name []byte, access format.Access, kind format.RelationType, named bool) {
 		key := pairKey(w.database, string(name), w.name)
 		p := c.pairs.of[key]
 		if p == nil {
@@ -669,10 +665,10 @@ func (c *collector) usesOf(r *trail.Record, w *who) []use {
 	}
 	for i := range r.Shape.Relations {
 		rel := &r.Shape.Relations[i]
-		add(rel.Name, rel.Access&^trail.AccessAudited, rel.Type, false)
+		add(rel.Name, rel.Access&^format.AccessAudited, rel.Type, false)
 	}
 	for i := range r.Shape.Objects {
-		if o := &r.Shape.Objects[i]; o.Action != trail.ActionExecute {
+		if o := &r.Shape.Objects[i]; o.Action != format.ActionExecute {
 			add(o.Name, 0, 0, true)
 			if len(o.To) > 0 {
 				add(o.To, 0, 0, true)
@@ -685,7 +681,7 @@ func (c *collector) usesOf(r *trail.Record, w *who) []use {
 	return all
 }
 
-func (c *collector) access(r *trail.Record, w *who, failed bool) {
+func (c *collector) access(r *format.Record, w *who, failed bool) {
 	if r.Shape == nil || len(r.Shape.Relations)+len(r.Shape.Objects) == 0 {
 		return
 	}
@@ -705,7 +701,7 @@ func (c *collector) access(r *trail.Record, w *who, failed bool) {
 }
 
 // work counts a statement for its fingerprint.
-func (c *collector) work(r *trail.Record, who *who, what *what, failed bool) {
+func (c *collector) work(r *format.Record, who *who, what *what, failed bool) {
 	find := func() *work {
 		n, ok := statement.Fingerprint(r, &c.scratch)
 		if !ok {
@@ -749,51 +745,61 @@ func (c *collector) work(r *trail.Record, who *who, what *what, failed bool) {
 	w.when.add(r.Time)
 }
 
-// earlier marks the pairs that were in use before the period.
+// earlier marks the pairs that were in use before the period. It looks back in steps that double, until all are marked:
+// most of what is used was used the day before.
 func (m *maker) earlier(ctx context.Context, f *figures) error {
-	if m.since <= m.trailFirst || len(f.pairs.of) == 0 {
-		return nil
-	}
-	relations := map[string]bool{}
-	for _, p := range f.pairs.of {
-		relations[p.relation] = true
-	}
-	wanted := func(c *trail.Contents) trail.Groups {
-		return c.SelectShape(func(s *trail.Shape) bool {
-			return slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return relations[string(r.Name)] })
-		})
-	}
-	scan := m.o.Index.Scan(ctx, trail.ScanOptions{Since: trail.MinTime, Until: m.since, Contents: wanted, Warn: m.warn})
-	defer scan.Close()
-	var lock sync.Mutex
-	var wait sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			seen, ref := map[[2]int]bool{}, (*trail.BlockRef)(nil)
-			for r := scan.Reader(); r.Next(); {
-				rec := &r.Record
-				if r.Ref != ref {
-					clear(seen)
-					ref = r.Ref
-				}
-				id := [2]int{rec.SessionIndex, rec.ShapeIndex}
-				if rec.Kind != trail.KindStatement || rec.Shape == nil || len(rec.Shape.Relations) == 0 || seen[id] {
-					continue
-				}
-				seen[id] = rec.SessionIndex >= 0 && rec.ShapeIndex >= 0
-				lock.Lock()
-				for i := range rec.Shape.Relations {
-					key := pairKey(string(rec.Session.Fact(trail.KeyDatabase)), string(rec.Shape.Relations[i].Name), string(rec.Session.Fact(trail.KeyUser)))
-					if p := f.pairs.of[key]; p != nil {
-						p.old = true
-					}
-				}
-				lock.Unlock()
+	const day = 24 * 3600 * 1e6
+	for until, step := m.since, int64(day); until > m.trailFirst && ctx.Err() == nil; step = min(2*step, 1<<60) {
+		relations := map[string]bool{}
+		for _, p := range f.pairs.of {
+			if !p.old {
+				relations[p.relation] = true
 			}
+		}
+		if len(relations) == 0 {
+			break
+		}
+		since := m.trailFirst
+		if uint64(step) < uint64(until)-uint64(m.trailFirst) {
+			since = until - step
+		}
+		m.usedBetween(ctx, f, relations, since, until)
+		until = since
+	}
+	return ctx.Err()
+}
+
+// usedBetween marks the pairs with some relations that were in use between two times.
+func (m *maker) usedBetween(ctx context.Context, f *figures, relations map[string]bool, since, until int64) {
+	wanted := func(c *format.Contents) format.Groups {
+		return c.SelectShape(func(s *format.Shape) bool {
+			return slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return relations[string(r.Name)] })
 		})
 	}
-	wait.Wait()
-	return ctx.Err()
+	var lock sync.Mutex
+	m.o.Index.Read(ctx, trail.ScanOptions{Since: since, Until: until, Contents: wanted, Warn: m.warn}, func(_ int, r *trail.ScanReader) {
+		seen, ref := map[[2]int]bool{}, (*trail.BlockRef)(nil)
+		for r.Next() {
+			rec := &r.Record
+			if r.Ref != ref {
+				clear(seen)
+				ref = r.Ref
+			}
+			id := [2]int{rec.SessionIndex, rec.ShapeIndex}
+			if rec.Kind != format.KindStatement || rec.Shape == nil || len(rec.Shape.Relations) == 0 || seen[id] {
+				continue
+			}
+			seen[id] = rec.SessionIndex >= 0 && rec.ShapeIndex >= 0
+			lock.Lock()
+			for i := range rec.Shape.Relations {
+				key := pairKey(string(rec.Session.Fact(format.KeyDatabase)), string(rec.Shape.Relations[i].Name), string(rec.Session.Fact(format.KeyUser)))
+				if p := f.pairs.of[key]; p != nil {
+					p.old = true
+				}
+			}
+			lock.Unlock()
+		}
+	})
 }
 
 // buckets divides a period into parts of a length that clocks show, at most as many as that.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/statement"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // How rows are taken.
@@ -46,18 +46,18 @@ func isDump(application string) bool {
 }
 
 // exported says how a statement takes rows out of the database; empty: it does not, or takes few.
-func exported(r *trail.Record, who *who, what *what) string {
+func exported(r *format.Record, who *who, what *what) string {
 	class := r.Shape.Class
 	if what.copies {
 		switch {
-		case class == trail.ClassRead:
+		case class == format.ClassRead:
 			return byCopy
 		case len(r.Shape.Query) > 0:
 			return byCopyWrite
 		}
 		return "" // COPY FROM
 	}
-	if class != trail.ClassRead || r.Rows == 0 || r.Rows < statement.BulkRows && !(who.isDump && len(r.Portal()) > 0) {
+	if class != format.ClassRead || r.Rows == 0 || r.Rows < statement.BulkRows && !(who.isDump && len(r.Portal()) > 0) {
 		return ""
 	}
 	switch {
@@ -70,7 +70,7 @@ func exported(r *trail.Record, who *who, what *what) string {
 }
 
 // export counts what a statement takes out of the database, for each relation that it uses.
-func (c *collector) export(r *trail.Record, who *who, what *what, failed bool) {
+func (c *collector) export(r *format.Record, who *who, what *what, failed bool) {
 	how := exported(r, who, what)
 	if how == "" {
 		return
@@ -90,7 +90,7 @@ func (c *collector) export(r *trail.Record, who *who, what *what, failed bool) {
 	}
 }
 
-func (c *collector) exportOf(r *trail.Record, who *who, how, relation string, failed bool) {
+func (c *collector) exportOf(r *format.Record, who *who, how, relation string, failed bool) {
 	key := how + "\x00\x00" + pairKey(who.database, relation, who.name) + "\x00\x00" + strings.ReplaceAll(who.application, "\x00", "\x00\x01")
 	e := find(&c.taken, []byte(key))
 	if e == nil {
@@ -107,7 +107,7 @@ func (c *collector) exportOf(r *trail.Record, who *who, how, relation string, fa
 }
 
 // filter is that of the statements; no command tells queries by how many rows they returned.
-func (e *export) filter() query.FilterOptions {
+func (e *export) filter() query.Criteria {
 	if e.how != byCopy || e.application == "" || strings.ContainsAny(e.application, "\r\x00") {
 		return none
 	}
@@ -115,7 +115,7 @@ func (e *export) filter() query.FilterOptions {
 	if e.relation == "" {
 		return none
 	}
-	o.Applications, o.Classes, o.Commands = []string{e.application}, []string{trail.ClassRead.String()}, []string{"COPY"}
+	o.Applications, o.Classes, o.Commands = []string{e.application}, []format.Class{format.ClassRead}, []string{"COPY"}
 	return o
 }
 

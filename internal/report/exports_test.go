@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -17,20 +17,20 @@ func exportsTrail(t *testing.T) string {
 	at := trailtest.Epoch
 	b := trailtest.NewBuilder(at)
 	session := func(pid uint32, application string) *trailtest.Session {
-		return trailtest.NewSession(trailtest.Epoch, pid, trailtest.Fact{Key: trail.KeyUser, Value: "alice"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"},
-			trailtest.Fact{Key: trail.KeyApplication, Value: application})
+		return trailtest.NewSession(trailtest.Epoch, pid, trailtest.Fact{Key: format.KeyUser, Value: "alice"}, trailtest.Fact{Key: format.KeyDatabase, Value: "shop"},
+			trailtest.Fact{Key: format.KeyApplication, Value: application})
 	}
 	psql, dump, crm := session(1, "psql"), session(2, "pg_dump"), session(3, "")
-	shape := func(class trail.Class, command, query string, relations ...string) *trailtest.Shape {
+	shape := func(class format.Class, command, query string, relations ...string) *trailtest.Shape {
 		sh := &trailtest.Shape{Class: class, Command: command, Query: query}
 		for _, name := range relations {
-			sh.Relations = append(sh.Relations, trailtest.Relation{Type: trail.RelationTypeTable, Access: trail.AccessSelect, Name: name})
+			sh.Relations = append(sh.Relations, trailtest.Relation{Type: format.RelationTypeTable, Access: format.AccessSelect, Name: name})
 		}
 		return sh
 	}
 	add := func(who *trailtest.Session, sh *trailtest.Shape, rows uint64, change func(*trailtest.Record)) {
 		at++
-		r := trailtest.Record{Kind: trail.KindStatement, Session: who, Shape: sh, Time: at, Rows: rows, Text: sh.Command + " …"}
+		r := trailtest.Record{Kind: format.KindStatement, Session: who, Shape: sh, Time: at, Rows: rows, Text: sh.Command + " …"}
 		if change != nil {
 			change(&r)
 		}
@@ -39,22 +39,22 @@ func exportsTrail(t *testing.T) string {
 	portal := func(name string) func(*trailtest.Record) {
 		return func(r *trailtest.Record) { r.Extra = append(r.Extra, "portal", name) }
 	}
-	copied, read := shape(trail.ClassRead, "COPY", "", "public.staff"), shape(trail.ClassRead, "SELECT", "", "public.staff")
+	copied, read := shape(format.ClassRead, "COPY", "", "public.staff"), shape(format.ClassRead, "SELECT", "", "public.staff")
 	add(psql, copied, 12345, nil)
 	add(psql, copied, 12345, nil)
-	add(psql, shape(trail.ClassRead, "COPY", "", "public.staff", "public.small"), 3, nil)
-	add(psql, shape(trail.ClassRead, "COPY", "", "public.nothing"), 0, func(r *trailtest.Record) { r.Outcome, r.SQLState = trail.OutcomeError, "42P01" })
-	add(psql, shape(trail.ClassWrite, "COPY", "", "public.small"), 70000, nil)   // COPY FROM
-	add(psql, shape(trail.ClassWrite, "COPY", "INSERT", "public.small"), 1, nil) // COPY (INSERT … RETURNING) TO
+	add(psql, shape(format.ClassRead, "COPY", "", "public.staff", "public.small"), 3, nil)
+	add(psql, shape(format.ClassRead, "COPY", "", "public.nothing"), 0, func(r *trailtest.Record) { r.Outcome, r.SQLState = format.OutcomeError, "42P01" })
+	add(psql, shape(format.ClassWrite, "COPY", "", "public.small"), 70000, nil)   // COPY FROM
+	add(psql, shape(format.ClassWrite, "COPY", "INSERT", "public.small"), 1, nil) // COPY (INSERT … RETURNING) TO
 	add(psql, read, 11000, portal("c"))
-	add(psql, shape(trail.ClassMisc, "FETCH", ""), 11000, nil) // of the same rows
+	add(psql, shape(format.ClassMisc, "FETCH", ""), 11000, nil) // of the same rows
 	add(crm, read, 10000, nil)
 	add(crm, read, 9999, nil)
 	add(crm, read, 50000, func(r *trailtest.Record) { r.Depth, r.Substatement = 1, 1 }) // for a function
 	add(dump, copied, 12345, nil)
-	add(dump, shape(trail.ClassRead, "SELECT", "", "pg_catalog.pg_class"), 400, nil)
+	add(dump, shape(format.ClassRead, "SELECT", "", "pg_catalog.pg_class"), 400, nil)
 	add(dump, read, 7, portal("_pg_dump_cursor"))
-	add(dump, shape(trail.ClassRead, "COPY", ""), 1, nil) // COPY (SELECT 1) TO
+	add(dump, shape(format.ClassRead, "COPY", ""), 1, nil) // COPY (SELECT 1) TO
 	s.Write(t, b)
 	return dir
 }

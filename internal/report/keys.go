@@ -1,8 +1,9 @@
-// The key figures: numbers of records that match a filter of "steno cat".
+// The key figures: numbers of records that match a filter.
 
 package report
 
 import (
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 )
@@ -12,61 +13,61 @@ import (
 type keyFigure struct {
 	id, name string
 	section  string // that says more
-	filter   query.FilterOptions
+	filter   query.Criteria
 	front    bool // it is at the top of the report
 	alarm    bool // it is to be noticed if it is not zero
 }
 
-func statements(classes ...string) query.FilterOptions {
-	return query.FilterOptions{Kinds: []string{"statement"}, Classes: classes}
+func statements(classes ...format.Class) query.Criteria {
+	return query.Criteria{Kinds: []format.Kind{format.KindStatement}, Classes: classes}
 }
 
-func commands(prefixes ...string) query.FilterOptions {
-	return query.FilterOptions{Kinds: []string{"statement"}, Commands: prefixes}
+func commands(prefixes ...string) query.Criteria {
+	return query.Criteria{Kinds: []format.Kind{format.KindStatement}, Commands: prefixes}
 }
 
-func denied(classes ...string) query.FilterOptions {
-	return query.FilterOptions{Failed: true, SQLStates: []string{"42501"}, Classes: classes}
+func denied(classes ...format.Class) query.Criteria {
+	return query.Criteria{Failed: true, SQLStates: []query.SQLState{"42501"}, Classes: classes}
 }
 
-func kind(names ...string) query.FilterOptions { return query.FilterOptions{Kinds: names} }
+func kind(kinds ...format.Kind) query.Criteria { return query.Criteria{Kinds: kinds} }
 
-func reads(relations ...string) query.FilterOptions {
-	o := statements("read")
+func reads(relations ...string) query.Criteria {
+	o := statements(format.ClassRead)
 	o.Objects = relations
 	return o
 }
 
 var keyFigures = []keyFigure{
-	{id: "statements", name: "statements", section: "activity", filter: kind("statement"), front: true},
-	{id: "reads", name: "reads", section: "access", filter: statements("read")},
-	{id: "writes", name: "writes", section: "access", filter: statements("write")},
-	{id: "logins", name: "logins", section: "logins", filter: kind("connect"), front: true},
-	{id: "logouts", name: "ends of sessions", section: "logins", filter: kind("disconnect")},
-	{id: "refused", name: "refused logins", section: "logins", filter: kind("auth_failed"), front: true, alarm: true},
-	{id: "failed", name: "failures", section: "failures", filter: query.FilterOptions{Failed: true}, front: true},
+	{id: "statements", name: "statements", section: "activity", filter: kind(format.KindStatement), front: true},
+	{id: "reads", name: "reads", section: "access", filter: statements(format.ClassRead)},
+	{id: "writes", name: "writes", section: "access", filter: statements(format.ClassWrite)},
+	{id: "logins", name: "logins", section: "logins", filter: kind(format.KindConnect), front: true},
+	{id: "logouts", name: "ends of sessions", section: "logins", filter: kind(format.KindDisconnect)},
+	{id: "refused", name: "refused logins", section: "logins", filter: kind(format.KindAuthFailed), front: true, alarm: true},
+	{id: "failed", name: "failures", section: "failures", filter: query.Criteria{Failed: true}, front: true},
 	{id: "denied", name: "permission denied", section: "failures", filter: denied(), front: true, alarm: true},
-	{id: "denied_read", name: "denied reads", section: "failures", filter: denied("read")},
-	{id: "denied_write", name: "denied writes", section: "failures", filter: denied("write")},
-	{id: "denied_ddl", name: "denied DDL", section: "failures", filter: denied("ddl")},
-	{id: "denied_role", name: "denied statements about roles and privileges", section: "failures", filter: denied("role")},
-	{id: "denied_set", name: "denied changes of settings", section: "failures", filter: denied("misc_set", "setting")},
-	{id: "role", name: "roles and privileges", section: "privileged", filter: statements("role"), front: true},
+	{id: "denied_read", name: "denied reads", section: "failures", filter: denied(format.ClassRead)},
+	{id: "denied_write", name: "denied writes", section: "failures", filter: denied(format.ClassWrite)},
+	{id: "denied_ddl", name: "denied DDL", section: "failures", filter: denied(format.ClassDDL)},
+	{id: "denied_role", name: "denied statements about roles and privileges", section: "failures", filter: denied(format.ClassRole)},
+	{id: "denied_set", name: "denied changes of settings", section: "failures", filter: denied(format.ClassMiscSet, format.ClassSetting)},
+	{id: "role", name: "roles and privileges", section: "privileged", filter: statements(format.ClassRole), front: true},
 	{id: "accounts", name: "statements about accounts", section: "privileged", filter: commands("CREATE ROLE", "ALTER ROLE", "DROP ROLE")},
 	{id: "grants", name: "GRANT, REVOKE and ALTER DEFAULT PRIVILEGES", section: "privileged", filter: commands("GRANT", "REVOKE", "ALTER DEFAULT PRIVILEGES")},
 	{id: "granted", name: "GRANT", section: "privileged", filter: commands("GRANT")},
 	{id: "revoked", name: "REVOKE", section: "privileged", filter: commands("REVOKE")},
-	{id: "ddl", name: "DDL", section: "privileged", filter: statements("ddl"), front: true},
-	{id: "created", name: "CREATE", section: "privileged", filter: query.FilterOptions{Kinds: []string{"statement"}, Classes: []string{"ddl"}, Commands: []string{"CREATE"}}},
-	{id: "altered", name: "ALTER", section: "privileged", filter: query.FilterOptions{Kinds: []string{"statement"}, Classes: []string{"ddl"}, Commands: []string{"ALTER"}}},
-	{id: "dropped", name: "DROP", section: "privileged", filter: query.FilterOptions{Kinds: []string{"statement"}, Classes: []string{"ddl"}, Commands: []string{"DROP"}}},
+	{id: "ddl", name: "DDL", section: "privileged", filter: statements(format.ClassDDL), front: true},
+	{id: "created", name: "CREATE", section: "privileged", filter: query.Criteria{Kinds: []format.Kind{format.KindStatement}, Classes: []format.Class{format.ClassDDL}, Commands: []string{"CREATE"}}},
+	{id: "altered", name: "ALTER", section: "privileged", filter: query.Criteria{Kinds: []format.Kind{format.KindStatement}, Classes: []format.Class{format.ClassDDL}, Commands: []string{"ALTER"}}},
+	{id: "dropped", name: "DROP", section: "privileged", filter: query.Criteria{Kinds: []format.Kind{format.KindStatement}, Classes: []format.Class{format.ClassDDL}, Commands: []string{"DROP"}}},
 	{id: "catalog", name: "reads of the system catalog", section: "access", filter: reads("pg_catalog.*", "information_schema.*")},
-	{id: "settings", name: "changed settings", section: "settings", filter: kind("setting"), front: true},
+	{id: "settings", name: "changed settings", section: "settings", filter: kind(format.KindSetting), front: true},
 	{id: "alter_system", name: "ALTER SYSTEM", section: "settings", filter: commands("ALTER SYSTEM")},
-	{id: "set", name: "SET and RESET", section: "settings", filter: statements("misc_set")},
-	{id: "servers", name: "starts, stops and recoveries", section: "gaps", filter: kind("server")},
-	{id: "gaps", name: "gap records", section: "gaps", filter: kind("gap"), front: true, alarm: true},
-	{id: "notes", name: "notes", section: "activity", filter: kind("note")},
+	{id: "set", name: "SET and RESET", section: "settings", filter: statements(format.ClassMiscSet)},
+	{id: "servers", name: "starts, stops and recoveries", section: "gaps", filter: kind(format.KindServer)},
+	{id: "gaps", name: "gap records", section: "gaps", filter: kind(format.KindGap), front: true, alarm: true},
+	{id: "notes", name: "notes", section: "activity", filter: kind(format.KindNote)},
 }
 
 // keyReport is what the key figures came to.
@@ -79,15 +80,20 @@ func (m *maker) keyReport() []Figure {
 		all = append(all, figure(&keyFigures[i], &m.keys[i]))
 	}
 	all = append(all, figure(&keyFigure{id: "powers", name: "new superusers, and grants of predefined roles", section: "privileged", filter: none, front: true, alarm: true}, &m.powers))
-	off := query.FilterOptions{Kinds: []string{"statement"}, TopLevel: true, OffHours: true}
+	off := query.Criteria{Kinds: []format.Kind{format.KindStatement}, TopLevel: true, OffHours: m.o.Zone}
 	return append(all, figure(&keyFigure{id: "off_hours", name: "statements off hours", section: "off_hours", filter: off, front: true}, &m.offHours))
 }
 
 // records are those behind a figure.
-func (m *maker) records(label string, g *group, filter query.FilterOptions) Records {
+func (m *maker) records(label string, g *group, filter query.Criteria) Records {
+	return m.recordsWithin(label, g, filter, query.Range{Since: m.since, Until: m.until})
+}
+
+// recordsWithin are those of a part of the period.
+func (m *maker) recordsWithin(label string, g *group, filter query.Criteria, within query.Range) Records {
 	r := Records{Label: label, Count: g.n, RolledBack: g.RolledBack, Unknown: g.Unknown, Effects: lost(&g.Effects), Samples: m.shown(g.first)}
 	if g.n > 0 {
-		r.Command = m.command(filter)
+		r.Command = m.command(filter, within)
 	}
 	return r
 }

@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -34,14 +35,16 @@ import (
 // Options say what a report is about.
 type Options struct {
 	Index *trail.Index
-	// Asked chooses records; Since and Until of it are the period.
-	Asked query.FilterOptions
-	// Zone is the time zone of clocks and working hours, ZoneName what the command line calls it.
+	// Asked chooses records of a period, and Filter is how whoever asks has written it.
+	Asked  query.Criteria
+	Within query.Range
+	Filter string
+	// Command returns a command that shows the records of criteria.
+	Command func(*query.Criteria, query.Range) string
+	// Zone is the time zone of clocks and working hours, ZoneName what it is called.
 	Zone     *time.Location
 	ZoneName string
-	// Trails and KeyFlags are those of the command line: commands in the report have them, too.
 	Trails   []string
-	KeyFlags []string
 	// Verify is the verdict on the whole trail.
 	Verify *verify.Report
 	// Standard orders the report by the requirements of a standard; empty: none.
@@ -83,6 +86,21 @@ type Verdict struct {
 	Damage   []string `json:"damage,omitempty"`
 	Unread   []string `json:"unreadable,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
+	// NotRead is what only earlier verifications have read.
+	NotRead *verify.Amount `json:"not_read,omitempty"`
+}
+
+// Title is the verdict in a few words.
+func (v *Verdict) Title() string {
+	switch {
+	case !v.Intact:
+		return "The trail is damaged"
+	case !v.Complete:
+		return "The trail could not be checked completely"
+	case v.NotRead != nil:
+		return "The trail is intact where it was read now"
+	}
+	return "The trail is intact"
 }
 
 // Fact is a name and what is to be said of it.
@@ -178,6 +196,7 @@ type maker struct {
 	width                 time.Duration
 	warned                map[string]bool
 	warnings              []string
+	damaged               []string // those of them that are damage
 	stats                 trail.ScanStats
 	again                 bool // the records were read a second time
 	hidden                query.Hidden
@@ -193,24 +212,20 @@ func (m *maker) warn(err error) {
 	}
 	m.warned[text] = true
 	m.warnings = append(m.warnings, text)
+	if p := format.AsProblem(err); p != nil && p.Class.IsDamage() {
+		m.damaged = append(m.damaged, text)
+	}
 	m.o.Warn(err)
 }
 
 // Make makes a report.
 func Make(ctx context.Context, o Options) (*Report, error) {
-	filter, err := o.Asked.Filter(o.Now)
-	if err != nil {
-		return nil, err
-	}
-	m := &maker{o: o, filter: filter, since: filter.Since, until: filter.Until, warned: map[string]bool{}}
+	m := &maker{o: o, filter: o.Asked.Filter(), since: o.Within.Since, until: o.Within.Until, warned: map[string]bool{}}
 	for i := range keyFigures {
-		f, err := keyFigures[i].filter.Filter(o.Now)
-		if err != nil {
-			return nil, err
-		}
-		m.keyed = append(m.keyed, f)
+		m.keyed = append(m.keyed, keyFigures[i].filter.Filter())
 	}
 	m.setBounds()
+	var err error
 	if m.figures, m.stats, err = m.scan(ctx, nil); err != nil {
 		return nil, err
 	}
@@ -224,7 +239,7 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 	for _, lacks := range m.hidden.Errs() {
 		m.warn(lacks)
 	}
-	for _, lacks := range filter.RenamedOutside(ctx, o.Index, m.since, filter.Until) {
+	for _, lacks := range m.filter.RenamedOutside(ctx, o.Index, m.since, o.Within.Until) {
 		m.warn(lacks)
 	}
 	for _, missing := range query.NewNames(&o.Asked).Look(ctx, o.Index) {
@@ -236,7 +251,7 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 	if m.recorded, err = proof.Recorded(ctx, o.Index, m.since, m.until); err != nil {
 		return nil, err
 	}
-	if m.until == trail.MaxTime && m.total.n > 0 {
+	if m.until == format.MaxTime && m.total.n > 0 {
 		m.until = m.when.last + 1 // what a server adds meanwhile is not of the period
 	}
 	return m.report()
@@ -244,7 +259,7 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 
 // setBounds divides the part of the period in which there are records.
 func (m *maker) setBounds() {
-	first, last := int64(trail.MaxTime), int64(trail.MinTime)
+	first, last := int64(format.MaxTime), int64(format.MinTime)
 	for i := range m.o.Index.Streams {
 		for k := range m.o.Index.Streams[i].Segments {
 			if s := &m.o.Index.Streams[i].Segments[k]; s.Records > 0 {
@@ -277,27 +292,21 @@ func (m *maker) report() (*Report, error) {
 		r.Trails = append(r.Trails, render.Safe(t))
 	}
 	switch {
-	case m.filter.Since != trail.MinTime:
+	case m.o.Within.Since != format.MinTime:
 		r.Since = m.time(m.since)
-	case m.trailFirst != 0 && m.trailFirst < m.filter.Until: // else a period before the trail would end before it begins
+	case m.trailFirst != 0 && m.trailFirst < m.o.Within.Until: // else a period before the trail would end before it begins
 		r.Since = m.time(m.trailFirst)
 	}
 	switch {
-	case m.filter.Until != trail.MaxTime:
+	case m.o.Within.Until != format.MaxTime:
 		r.Until = m.time(m.until)
-	case m.trailLast != 0 && m.trailLast >= m.filter.Since:
+	case m.trailLast != 0 && m.trailLast >= m.o.Within.Since:
 		r.Until = m.time(m.trailLast)
 	}
 	if m.total.n > 0 {
 		r.First, r.Last = m.time(m.when.first), m.time(m.when.last)
 	}
-	asked := m.o.Asked
-	asked.Since, asked.Until = "", ""
-	words := flagsOf(&asked, "--")
-	if asked.Not != nil {
-		words = append(words, flagsOf(asked.Not, "--not-")...)
-	}
-	r.Filter = strings.Join(words, " ")
+	r.Filter = m.o.Filter
 	r.Hosts = m.hostNames()
 	r.Verdict, r.Recorded = m.verdict(), m.recorded
 	r.Figures = m.keyReport()
@@ -349,22 +358,37 @@ func (m *maker) verdict() Verdict {
 			out.Warnings = append(out.Warnings, w)
 		}
 	}
-	out.Intact, out.Complete = len(v.Problems) == 0, len(v.Unreadable) == 0
+	out.Intact, out.Complete = len(v.Problems)+len(m.damaged) == 0, len(v.Unreadable) == 0
 	out.Text = strings.TrimPrefix(v.Verdict(), "intact: ")
+	if len(v.Problems) == 0 && len(m.damaged) > 0 {
+		out.Text = "DAMAGED: found where records were read, not where they were verified; there, " + out.Text
+	}
+	what := "the whole trail"
+	if v.State != nil && v.State.NotRead.Segments > 0 {
+		out.NotRead = &v.State.NotRead
+		what = "the period, and what is new since the last verification that is remembered"
+	}
 	if !v.Keyed {
-		out.Facts = append(out.Facts, Fact{"Signatures", "not checked: no public key was given (--key)"})
+		out.Facts = append(out.Facts, Fact{"Signatures", "not checked: no public key was given"})
 	}
 	for i := range v.Seals {
 		out.Facts = append(out.Facts, Fact{"Seals", v.Seals[i].Line(v.Keyed)})
 	}
-	anchors := "none were given (--anchor): that the end of the trail was cut off, or that it is an older copy, would not be noticed"
+	anchors := "none were given: that the end of the trail was cut off, or that it is an older copy, would not be noticed"
 	if v.Anchors > 0 {
 		anchors = number(int64(v.Anchors)) + " checked: the trail has everything that it had when they were made"
 		if !out.Intact {
 			anchors = number(int64(v.Anchors)) + " checked"
 		}
 	}
-	out.Facts = append(out.Facts, Fact{"Anchors", anchors}, Fact{"Checked", fmt.Sprintf("the whole trail: %s in %s of %s, %s", plural(v.Records, "record"), plural(v.Blocks, "block"), plural(int64(v.Segments), "segment"), plural(int64(v.Streams), "stream"))})
+	out.Facts = append(out.Facts, Fact{"Anchors", anchors}, Fact{"Checked", fmt.Sprintf("%s: %s in %s of %s, %s", what, plural(v.Records, "record"), plural(v.Blocks, "block"), plural(int64(v.Segments), "segment"), plural(int64(v.Streams), "stream"))})
+	if v.State != nil {
+		out.Facts = append(out.Facts, Fact{"State", v.State.Line()})
+	}
+	if n := out.NotRead; n != nil {
+		out.Facts = append(out.Facts, Fact{"Not read", fmt.Sprintf("%s in %s, which earlier verifications have read, between %s and %s", plural(n.Blocks, "block"), plural(int64(n.Segments), "segment"), v.State.Since, v.State.Until)})
+		out.Facts = append(out.Facts, Fact{"Rests on them", "which settings were in effect when the period began, and which uses were the first ones"})
+	}
 	if v.First != "" {
 		out.Facts = append(out.Facts, Fact{"Covers", v.First + " to " + v.Last})
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +17,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/pg-steno/pg_steno/internal/command/flags"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -35,7 +37,7 @@ func makeReport(t *testing.T, dir string, change func(*Options)) *Report {
 		t.Fatal(err)
 	}
 	o := Options{
-		Index: opened.Index(), Zone: time.UTC, ZoneName: "UTC", Trails: []string{"trail"}, Verify: verified, Version: "test",
+		Index: opened.Index(), Within: query.Always, Command: (&flags.Cat{Trails: []string{"trail"}}).Line, Zone: time.UTC, ZoneName: "UTC", Trails: []string{"trail"}, Verify: verified, Version: "test",
 		Now: time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC), Warn: func(err error) { t.Log(err) },
 	}
 	if change != nil {
@@ -54,7 +56,9 @@ func office(t *testing.T, change func(*Options)) *Report {
 	return makeReport(t, dir, change)
 }
 
-func sinceFriday(o *Options) { o.Asked.Since = "2026-11-20T00:00Z" }
+func sinceFriday(o *Options) {
+	o.Within.Since = query.Micros(time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC))
+}
 
 func (r *Report) table(id string) *Table {
 	for i := range r.Sections {
@@ -102,7 +106,7 @@ func TestAnswersAreThoseOfQuery(t *testing.T) {
 	compare(t, "new access", got, want)
 	for zone, answers := range map[string][]string{"UTC": trailtest.OfficeOffHours, "Europe/Berlin": trailtest.OfficeOffHoursBerlin} {
 		at, _ := time.LoadLocation(zone)
-		r := office(t, func(o *Options) { sinceFriday(o); o.Zone, o.ZoneName, o.Asked.Zone = at, zone, at })
+		r := office(t, func(o *Options) { sinceFriday(o); o.Zone, o.ZoneName = at, zone })
 		byUser := map[string]int{}
 		for _, a := range answers {
 			user, _, _ := strings.Cut(a, " ")
@@ -172,20 +176,20 @@ func TestWhatWasRolledBackIsCountedApart(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "dba"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"})
+	session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: "dba"}, trailtest.Fact{Key: format.KeyDatabase, Value: "shop"})
 	at := trailtest.Epoch
 	add := func(r trailtest.Record) {
 		at += 1e6
 		r.Session, r.Time = session, at
 		b.Add(&r)
 	}
-	for i, outcome := range []trail.Outcome{trail.OutcomeOk, trail.OutcomeError, trail.OutcomeInterrupted} {
+	for i, outcome := range []format.Outcome{format.OutcomeOk, format.OutcomeError, format.OutcomeInterrupted} {
 		xid := uint64(700 + i)
-		add(trailtest.Record{Kind: trail.KindStatement, XID: xid, Text: fmt.Sprintf("GRANT a TO b /* %d */", i), Shape: &trailtest.Shape{Class: trail.ClassRole, Command: "GRANT ROLE"}})
-		add(trailtest.Record{Kind: trail.KindStatement, XID: xid, Text: "INSERT INTO t VALUES (1)", Shape: &trailtest.Shape{Class: trail.ClassWrite, Command: "INSERT",
-			Relations: []trailtest.Relation{{Type: trail.RelationTypeTable, Access: trail.AccessInsert, Name: "public.t"}}}})
-		if outcome != trail.OutcomeInterrupted { // else the trail ends before
-			add(trailtest.Record{Kind: trail.KindTransaction, XID: xid, Outcome: outcome, Shape: &trailtest.Shape{Class: trail.ClassTransaction}})
+		add(trailtest.Record{Kind: format.KindStatement, XID: xid, Text: fmt.Sprintf("GRANT a TO b /* %d */", i), Shape: &trailtest.Shape{Class: format.ClassRole, Command: "GRANT ROLE"}})
+		add(trailtest.Record{Kind: format.KindStatement, XID: xid, Text: "INSERT INTO t VALUES (1)", Shape: &trailtest.Shape{Class: format.ClassWrite, Command: "INSERT",
+			Relations: []trailtest.Relation{{Type: format.RelationTypeTable, Access: format.AccessInsert, Name: "public.t"}}}})
+		if outcome != format.OutcomeInterrupted { // else the trail ends before
+			add(trailtest.Record{Kind: format.KindTransaction, XID: xid, Outcome: outcome, Shape: &trailtest.Shape{Class: format.ClassTransaction}})
 		}
 	}
 	s.Write(t, b)
@@ -227,8 +231,8 @@ func TestManyNamesAreCountedExactly(t *testing.T) {
 			if i%100 == 99 {
 				user = fmt.Sprintf("often%d", i%700)
 			}
-			session := trailtest.NewSession(trailtest.Epoch, pid, trailtest.Fact{Key: trail.KeyUser, Value: user})
-			b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: at, Text: "SELECT 1"})
+			session := trailtest.NewSession(trailtest.Epoch, pid, trailtest.Fact{Key: format.KeyUser, Value: user})
+			b.Add(&trailtest.Record{Kind: format.KindStatement, Session: session, Time: at, Text: "SELECT 1"})
 			want[user]++
 			pid, at = pid+1, at+1
 		}
@@ -247,7 +251,10 @@ func TestManyNamesAreCountedExactly(t *testing.T) {
 }
 
 func TestEmptyPeriod(t *testing.T) {
-	r := office(t, func(o *Options) { o.Asked.Since, o.Asked.Until = "2020-01-01", "2020-01-02" })
+	r := office(t, func(o *Options) {
+		o.Within.Since = query.Micros(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
+		o.Within.Until = o.Within.Since + 24*60*60*1e6
+	})
 	if r.First != "" || r.Figures[0].Records.Count != 0 || !r.Verdict.Intact {
 		t.Errorf("%+v", r)
 	}
@@ -389,20 +396,10 @@ func TestConditionsAreThoseOfPostgreSQL(t *testing.T) {
 	}
 }
 
-func TestWordsOfCommands(t *testing.T) {
-	for in, want := range map[string]string{
-		"alice": "alice", "it's": `'it'\''s'`, "a b;$(x)`y`": "'a b;$(x)`y`'", "\x1b[31m'\\\n": `$'\x1b[31m\'\\\x0a'`, "": "''", "ü": "'ü'", "a\u202eb": `$'a\xe2\x80\xaeb'`,
-	} {
-		if got := ShellWord(in); got != want {
-			t.Errorf("%q: %s, want %s", in, got, want)
-		}
-	}
-}
-
 // TestFiltersOfFiguresNarrowThoseOfTheReport: otherwise there is no command.
 func TestFiltersOfFiguresNarrowThoseOfTheReport(t *testing.T) {
 	r := office(t, func(o *Options) {
-		o.Asked = query.FilterOptions{Clients: []string{"10.0.0.0/8", "2001:db8::/32"}, Classes: []string{"read", "ddl"}, Not: &query.FilterOptions{Users: []string{"mallory"}}}
+		o.Asked = query.Criteria{Clients: clients("10.0.0.0/8", "2001:db8::/32"), Classes: []format.Class{format.ClassRead, format.ClassDDL}, Not: &query.Criteria{Users: []string{"mallory"}}}
 	})
 	for _, f := range r.Figures {
 		if c := f.Records.Command; f.Records.Count > 0 && (!strings.Contains(c, "--client 10.0.0.0/8,2001:db8::/32") || !strings.Contains(c, "--not-user mallory")) {
@@ -417,31 +414,6 @@ func TestFiltersOfFiguresNarrowThoseOfTheReport(t *testing.T) {
 	}
 }
 
-// TestCommandsHaveAllFilters: a filter that is added later is not forgotten.
-func TestCommandsHaveAllFilters(t *testing.T) {
-	o := query.FilterOptions{}
-	v := reflect.ValueOf(&o).Elem()
-	for i := range v.NumField() {
-		f := v.Field(i)
-		switch v.Type().Field(i).Name {
-		case "Not", "Zone":
-			continue
-		}
-		switch f.Kind() {
-		case reflect.Slice:
-			f.Set(reflect.ValueOf([]string{"x"}))
-		case reflect.String:
-			f.SetString("x")
-		case reflect.Bool:
-			f.SetBool(true)
-		}
-		if len(flagsOf(&o, "--")) != 1 {
-			t.Errorf("%s is not in commands", v.Type().Field(i).Name)
-		}
-		f.SetZero()
-	}
-}
-
 // TestReportsOfOddTrails: of all golden trails, and of times that no clock shows.
 func TestReportsOfOddTrails(t *testing.T) {
 	dirs, _ := filepath.Glob(trailtest.Golden(t) + "/*/0")
@@ -449,8 +421,8 @@ func TestReportsOfOddTrails(t *testing.T) {
 	stream := trailtest.NewStream(t, odd, 0)
 	for _, at := range []int64{-9e18, 0, 9e18} {
 		b := trailtest.NewBuilder(at)
-		who := trailtest.NewSession(at, 1, trailtest.Fact{Key: trail.KeyUser, Value: "M\xfcller\xff"}, trailtest.Fact{Key: trail.KeyEncoding, Value: "LATIN1"})
-		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: who, Time: at, Text: "SELECT '\xe4'", Duration: 1 << 62, Rows: 1 << 63, Outcome: trail.OutcomeError, SQLState: "<b>&\xff", Message: "\x00\xfc"})
+		who := trailtest.NewSession(at, 1, trailtest.Fact{Key: format.KeyUser, Value: "M\xfcller\xff"}, trailtest.Fact{Key: format.KeyEncoding, Value: "LATIN1"})
+		b.Add(&trailtest.Record{Kind: format.KindStatement, Session: who, Time: at, Text: "SELECT '\xe4'", Duration: 1 << 62, Rows: 1 << 63, Outcome: format.OutcomeError, SQLState: "<b>&\xff", Message: "\x00\xfc"})
 		stream.Write(t, b)
 	}
 	for _, dir := range append(dirs, odd+"/0") {
@@ -472,10 +444,10 @@ func TestReportsOfAnyTimes(t *testing.T) {
 	for _, times := range [][]int64{{math.MaxInt64}, {math.MinInt64}, {math.MinInt64, trailtest.Epoch, math.MaxInt64}, {math.MaxInt64 - 1e14, math.MaxInt64 - 1}} {
 		dir := t.TempDir()
 		s := trailtest.NewStream(t, dir, 0)
-		who := trailtest.NewSession(trailtest.Epoch, 4711, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+		who := trailtest.NewSession(trailtest.Epoch, 4711, trailtest.Fact{Key: format.KeyUser, Value: "alice"})
 		for _, at := range times {
 			b := trailtest.NewBuilder(at)
-			b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: who, Time: at, Text: "SELECT 1", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"}})
+			b.Add(&trailtest.Record{Kind: format.KindStatement, Session: who, Time: at, Text: "SELECT 1", Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT"}})
 			s.Write(t, b)
 		}
 		r := makeReport(t, dir, nil)
@@ -486,5 +458,80 @@ func TestReportsOfAnyTimes(t *testing.T) {
 		if err := r.WriteHTML(&page); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// largeBuffer is the most that a reader reads of a segment at once, to find what it has.
+const largeBuffer = 64 << 10
+
+// TestFirstUsesAreLookedForInTheWholeTrail: whatever the time before the period at which a relation was used. How much of
+// the trail is read for that depends on when it was.
+func TestFirstUsesAreLookedForInTheWholeTrail(t *testing.T) {
+	const days = 64
+	day := func(n float64) int64 { return trailtest.Epoch + int64(n*24*3600*1e6) }
+	session := trailtest.NewSession(trailtest.Epoch, 77, trailtest.Fact{Key: format.KeyUser, Value: "alice"}, trailtest.Fact{Key: format.KeyDatabase, Value: "shop"})
+	dir, seq := t.TempDir(), uint64(0)
+	s := trailtest.NewStream(t, dir, 0)
+	use := func(b *trailtest.Builder, at int64, table string) {
+		seq++
+		b.Add(&trailtest.Record{
+			Kind: format.KindStatement, Session: session, Seq: seq, Statement: seq, Time: at, Text: "SELECT " + rand.Text() + strings.Repeat(" ", 2000),
+			Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Type: format.RelationTypeTable, Access: format.AccessSelect, Name: table}}},
+		})
+	}
+	for n := range days {
+		b := trailtest.NewBuilder(day(float64(n)))
+		if n == 0 || n == days-3 {
+			b.Add(&trailtest.Record{Kind: format.KindServer, Session: trailtest.NewSession(day(float64(n)), 1), Time: day(float64(n)), Extra: []string{"event", "start", "run", fmt.Sprint(n), "host", "db1"}})
+			s.LastStart = uint64(n + 1)
+		}
+		for k := range 24 {
+			at := day(float64(n) + float64(k)/24)
+			use(b, at, "daily")
+			for table, when := range map[string]int{"first": 0, "long ago": 5, "a month ago": days - 32, "last week": days - 8, "new": days - 1, "new, and the last one": days - 1} {
+				if n == when || n == days-1 && table != "new, and the last one" || n == days-1 && k == 23 {
+					use(b, at, table)
+				}
+			}
+		}
+		s.Write(t, b)
+		if n < days-1 {
+			s.Rotate(t, day(float64(n+1)))
+		}
+	}
+	var r *Report
+	read := func(first float64) int64 {
+		opened, err := trail.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{
+			Index: opened.Index(), Within: query.Range{Since: day(first), Until: day(first + 1)}, Command: (&flags.Cat{Trails: []string{"trail"}}).Line, Zone: time.UTC, ZoneName: "UTC",
+			Verify: &verify.Report{}, Warn: func(err error) { t.Error(err) },
+		}
+		return trailtest.BytesRead(t, func() {
+			if r, err = Make(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	read(days - 1)
+	var found []string
+	for _, row := range r.table("new_pairs").Rows {
+		found = append(found, fmt.Sprint(row.Cells))
+	}
+	if slices.Sort(found); len(found) != 2 || !strings.Contains(found[0], "{new ") || !strings.Contains(found[1], "{new, and the last one ") {
+		t.Errorf("new: %q", found)
+	}
+	size := func(segment uint64) int64 {
+		info, err := os.Stat(s.SegmentPath(segment))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	// The period is read, the days beside it, and all again for what they lack.
+	if daily, most := read(days-2), days*format.EncryptedHeaderSize+2*(size(days-2)+size(days-1)+size(days))+5*largeBuffer; daily > most {
+		t.Errorf("of what is used daily, %d bytes are read, of at most %d", daily, most)
 	}
 }

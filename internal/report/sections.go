@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 const (
@@ -121,9 +121,9 @@ func (s *Sample) Result() string {
 	switch {
 	case s.SQLState != "":
 		return strings.TrimSpace(s.SQLState + " " + condition(s.SQLState))
-	case s.Effect == trail.EffectRolledBack.String():
+	case s.Effect == format.EffectRolledBack.String():
 		return s.Effect
-	case s.Effect == trail.EffectUnknown.String():
+	case s.Effect == format.EffectUnknown.String():
 		return "unknown whether committed"
 	case s.Outcome == "ok":
 		return ""
@@ -180,7 +180,7 @@ const aboutEffects = "“Rolled back” statements ended well, but their transac
 const aboutUncommitted = "“Undone” counts statements that ended well, but were rolled back with their transaction, or of which the trail does not say whether it was committed; their records are counted apart. What they have read, they have read."
 
 // withEffects adds to a number of statements how many of them did not take effect.
-func withEffects(number string, e *trail.Effects) string {
+func withEffects(number string, e *format.Effects) string {
 	if words := lost(e); words != "" {
 		return number + " (" + words + ")"
 	}
@@ -191,34 +191,42 @@ func withEffects(number string, e *trail.Effects) string {
 
 func (m *maker) activity() Section {
 	s := Section{ID: "activity", Title: "Activity", About: "Statements are those of clients and those that functions and triggers run. They belong to the time at which they started.",
-		Summary: fmt.Sprintf("%s, %s of them statements, by %s in %s.", plural(m.total.n, "record"), number(m.kinds[trail.KindStatement].n),
+		Summary: fmt.Sprintf("%s, %s of them statements, by %s in %s.", plural(m.total.n, "record"), number(m.kinds[format.KindStatement].n),
 			m.distinct(len(m.users.of), m.users.pruned, "user"), m.distinct(len(m.dbs.of), m.dbs.pruned, "database"))}
 	strips := []Strip{m.series("all records", seriesRecords, false)}
 	strips[0].Tall = true
 	classes := Table{ID: "classes", Caption: "Statements by class", Columns: columns("class", "#statements", "#share")}
-	_, names, _ := trail.Names()
+	var known []format.Class
+	for c := range m.classes {
+		if _, err := query.ParseClass(format.Class(c).String()); err == nil {
+			known = append(known, format.Class(c))
+		}
+	}
 	for c := range m.classes {
 		g := &m.classes[c]
 		if g.n == 0 {
 			continue
 		}
-		class := trail.Class(c).String()
-		filter := with(query.FilterOptions{Classes: []string{class}}, false, "statement")
+		class := format.Class(c).String()
+		filter := with(query.Criteria{Classes: []format.Class{format.Class(c)}}, false, format.KindStatement)
 		if c == 0 {
-			class, filter = "(none)", with(query.FilterOptions{Not: &query.FilterOptions{Classes: names}}, false, "statement")
-		} else if !slices.Contains(names, class) {
+			class, filter = "(none)", with(query.Criteria{Not: &query.Criteria{Classes: known}}, false, format.KindStatement)
+		} else if !slices.Contains(known, format.Class(c)) {
 			filter = none
 		}
 		strips = append(strips, m.series(class, c, false))
-		classes.Rows = append(classes.Rows, Row{Cells: []Cell{{Text: class}, count(g.n), share(g.n, m.kinds[trail.KindStatement].n)}, Records: []Records{m.records("", g, filter)}})
+		classes.Rows = append(classes.Rows, Row{Cells: []Cell{{Text: class}, count(g.n), share(g.n, m.kinds[format.KindStatement].n)}, Records: []Records{m.records("", g, filter)}})
 	}
 	sortRows(classes.Rows)
 	s.Charts = []Chart{m.chart("Records over time, by class of statement", append(strips, m.series("failures", seriesFailed, true))...)}
 	kinds := Table{ID: "kinds", Caption: "Records by kind", Columns: columns("kind", "#records", "#share")}
 	for k := range m.kinds {
 		if g := &m.kinds[k]; g.n > 0 {
-			kind := trail.Kind(k).String()
-			kinds.Rows = append(kinds.Rows, Row{Cells: []Cell{{Text: kind}, count(g.n), share(g.n, m.total.n)}, Records: []Records{m.records("", g, query.FilterOptions{Kinds: []string{kind}})}})
+			kind, filter := format.Kind(k), none
+			if _, err := query.ParseKind(kind.String()); err == nil {
+				filter = query.Criteria{Kinds: []format.Kind{kind}}
+			}
+			kinds.Rows = append(kinds.Rows, Row{Cells: []Cell{{Text: kind.String()}, count(g.n), share(g.n, m.total.n)}, Records: []Records{m.records("", g, filter)}})
 		}
 	}
 	sortRows(kinds.Rows)
@@ -250,7 +258,7 @@ func sortRows(rows []Row) {
 	slices.SortStableFunc(rows, func(a, b Row) int { return int(max(-1, min(1, b.Records[0].Count-a.Records[0].Count))) })
 }
 
-func (m *maker) actors(id, caption, what string, t *tally[string, actor, *actor], set func(*query.FilterOptions, []string)) Table {
+func (m *maker) actors(id, caption, what string, t *tally[string, actor, *actor], set func(*query.Criteria, []string)) Table {
 	out := Table{ID: id, Caption: caption, Columns: columns(what, "#statements", "#failures", "#logins", "#refused", "first", "last", "#records")}
 	keys := t.heaviest((*actor).weight)
 	out.Others = others(rowsShown, len(keys), t.pruned, what+"s")
@@ -274,17 +282,17 @@ func (m *maker) times() Table {
 		if b.of[seriesRecords] == 0 {
 			continue
 		}
-		var o query.FilterOptions
-		if i > 0 && m.bounds[i] > m.since {
-			o.Since = exactTime(m.bounds[i])
+		within := query.Range{Since: m.since, Until: m.until}
+		if i > 0 {
+			within.Since = max(m.since, m.bounds[i])
 		}
-		if i < len(m.buckets)-1 && m.bounds[i+1] < m.until {
-			o.Until = exactTime(m.bounds[i+1])
+		if i < len(m.buckets)-1 {
+			within.Until = min(m.until, m.bounds[i+1])
 		}
 		row := Row{Cells: []Cell{{Text: m.time(m.bounds[i])}, count(b.of[seriesFailed]), count(b.of[seriesLogins]), alarm(b.of[seriesRefused]),
-			count(b.of[trail.ClassDDL]), count(b.of[seriesPrivileged]), count(b.of[seriesRecords])}, Records: []Records{m.records("all records", &b.records, o)}}
+			count(b.of[format.ClassDDL]), count(b.of[seriesPrivileged]), count(b.of[seriesRecords])}, Records: []Records{m.recordsWithin("all records", &b.records, query.Criteria{}, within)}}
 		if b.failed.n > 0 {
-			row.Records = append(row.Records, m.records("failures", &b.failed, with(o, true)))
+			row.Records = append(row.Records, m.recordsWithin("failures", &b.failed, query.Criteria{Failed: true}, within))
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -312,30 +320,30 @@ func (m *maker) logins() Section {
 		a := m.hosts.of[key]
 		row := Row{Cells: []Cell{name(a.name), text(a.users.String()), m.moment(a.when.first), m.moment(a.when.last), alarm(a.refused.n), count(a.logins.n)}}
 		if a.refused.n > 0 {
-			row.Records = append(row.Records, m.records("refused logins", &a.refused, with(byHost(a.name), false, "auth_failed")))
+			row.Records = append(row.Records, m.records("refused logins", &a.refused, with(byHost(a.name), false, format.KindAuthFailed)))
 		}
 		if a.logins.n > 0 {
-			row.Records = append(row.Records, m.records("logins", &a.logins, with(byHost(a.name), false, "connect")))
+			row.Records = append(row.Records, m.records("logins", &a.logins, with(byHost(a.name), false, format.KindConnect)))
 		}
 		t.Rows = append(t.Rows, row)
 	}
-	reasons := m.stateTable("refusals", "Why logins were refused", "refused", &m.refusals, func(code string) query.FilterOptions {
+	reasons := m.stateTable("refusals", "Why logins were refused", "refused", &m.refusals, func(code string) query.Criteria {
 		o := m.byState(code)
-		o.Failed, o.Kinds = false, []string{"auth_failed"}
+		o.Failed, o.Kinds = false, []format.Kind{format.KindAuthFailed}
 		return o
 	})
 	users := Table{ID: "refused_users", Caption: "As whom", Columns: columns("user", "first record", "last record", "#logins", "#refused")}
 	for _, key := range m.users.heaviest(func(a *actor) int64 { return a.refused.n }) {
 		if a := m.users.of[key]; a.refused.n > 0 && len(users.Rows) < rowsShown {
 			users.Rows = append(users.Rows, Row{Cells: []Cell{name(key), m.moment(a.when.first), m.moment(a.when.last), count(a.logins), alarm(a.refused.n)},
-				Records: []Records{m.records("", &a.refused, with(byActor(key, &m.users, setUsers), false, "auth_failed"))}})
+				Records: []Records{m.records("", &a.refused, with(byActor(key, &m.users, setUsers), false, format.KindAuthFailed))}})
 		}
 	}
 	s.Tables = []Table{t, reasons, users}
 	return s
 }
 
-func (m *maker) stateTable(id, caption, what string, t *tally[string, state, *state], by func(string) query.FilterOptions) Table {
+func (m *maker) stateTable(id, caption, what string, t *tally[string, state, *state], by func(string) query.Criteria) Table {
 	out := Table{ID: id, Caption: caption, Columns: columns("SQLSTATE", "condition", "class", "@users", "first", "last", "#"+what)}
 	keys := t.heaviest((*state).weight)
 	out.Others = others(2*rowsShown, len(keys), t.pruned, "SQLSTATEs")
@@ -383,14 +391,14 @@ func (m *maker) privilegedAndDDL() Section {
 	s := Section{ID: "privileged", Title: "Privileged statements and DDL",
 		About:   "Privileged are statements about roles and privileges (class role), and those about policies, extensions, databases, replication and the server's configuration, as in the view privileged of steno query. Changed settings of pg_steno are below. " + aboutEffects,
 		Summary: fmt.Sprintf("%s and %s of other DDL.", withEffects(plural(m.privileged.n, "privileged statement"), &m.privileged.Effects), withEffects(plural(m.ddl.n, "statement"), &m.ddl.Effects))}
-	roles := m.series("role", int(trail.ClassRole), false)
-	s.Charts = []Chart{m.chart("Privileged statements and DDL over time", m.series("privileged", seriesPrivileged, false), roles, m.series("ddl", int(trail.ClassDDL), false), m.series("settings", seriesSettings, false))}
+	roles := m.series("role", int(format.ClassRole), false)
+	s.Charts = []Chart{m.chart("Privileged statements and DDL over time", m.series("privileged", seriesPrivileged, false), roles, m.series("ddl", int(format.ClassDDL), false), m.series("settings", seriesSettings, false))}
 	t := Table{ID: "commands", Caption: "By command", Columns: columns("command", "class", "@users", "first", "last", "#failed", "#rolled back", "#unknown", "#statements")}
 	keys := m.commands.heaviest((*state).weight)
 	t.Others = others(2*rowsShown, len(keys), m.commands.pruned, "commands")
 	for _, key := range keys[:min(len(keys), 2*rowsShown)] {
 		c := m.commands.of[key]
-		filter := with(m.byCommand(key), false, "statement")
+		filter := with(m.byCommand(key), false, format.KindStatement)
 		row := Row{Cells: []Cell{name(key), {Text: c.class.String()}, text(c.users.String()), m.moment(c.when.first), m.moment(c.when.last), count(c.failed.n), count(c.records.RolledBack), count(c.records.Unknown), count(c.records.n)},
 			Records: []Records{m.records("statements", &c.records, filter)}}
 		if c.failed.n > 0 {
@@ -543,10 +551,13 @@ func (m *maker) newAccess() Section {
 	slices.SortStableFunc(all, func(a, b *pair) int { return cmp.Compare(b.when.first, a.when.first) })
 	if m.since <= m.trailFirst {
 		s.Summary = fmt.Sprintf("The trail has nothing before the period: all %s are new to it.", plural(int64(len(all)), "use"))
-		s.Notes = []string{"With --since, and a trail that begins earlier, this section lists what is new in the period."}
+		s.Notes = []string{"Of a period before which the trail has records, this section lists what is new in the period."}
 		all = nil
 	} else {
 		s.Summary = fmt.Sprintf("%s of a relation by a user, since %s.", plural(int64(len(all)), "first use"), m.time(m.since))
+	}
+	if v := m.o.Verify; v.UnreadBlocks > 0 || len(v.Unreadable)+len(v.Problems)+len(m.damaged) > 0 {
+		s.Notes = append(s.Notes, "Parts of the trail could not be read: what is listed may have been used before.")
 	}
 	if m.pairs.pruned {
 		s.Notes = append(s.Notes, "There are more users and relations than can be followed at the same time: rare uses may be missing here. Choose a shorter period, or a user or database.")
@@ -564,9 +575,9 @@ func (m *maker) newAccess() Section {
 func (m *maker) offHoursSection() Section {
 	s := Section{ID: "off_hours", Title: "Off hours", About: "Clients' statements outside of Monday to Friday, 07:00 to 19:00, in time zone " + m.o.ZoneName + ", as in the view off_hours of steno query. Holidays are not known.",
 		Summary: fmt.Sprintf("%s of clients started off hours.", plural(m.offHours.n, "statement"))}
-	off := func(o query.FilterOptions) query.FilterOptions {
-		o.TopLevel, o.OffHours = true, true
-		return with(o, false, "statement")
+	off := func(o query.Criteria) query.Criteria {
+		o.TopLevel, o.OffHours = true, m.o.Zone
+		return with(o, false, format.KindStatement)
 	}
 	t := Table{ID: "off_users", Caption: "By user", Columns: columns("user", "#all statements", "#off hours")}
 	n := 0
@@ -641,7 +652,7 @@ func (m *maker) topStatements() Section {
 			}
 			t.Rows = append(t.Rows, Row{Cells: []Cell{{Text: render.Safe(sql), Code: true}, text(w.users.String()), micros(w.duration), micros(w.duration / uint64(max(1, w.calls.n))), micros(w.longest),
 				count(int64(min(w.rows, 1<<62))), count(int64(min(w.mostRows, 1<<62))), count(w.errors), count(w.calls.n)},
-				Records: []Records{m.records("", &w.calls, query.FilterOptions{Kinds: []string{"statement"}, Fingerprints: []string{hex16(key)}})}})
+				Records: []Records{m.records("", &w.calls, query.Criteria{Kinds: []format.Kind{format.KindStatement}, Fingerprints: []uint64{key}})}})
 		}
 		s.Tables = append(s.Tables, t)
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 const (
@@ -44,7 +44,7 @@ type Sample struct {
 // place orders records: by time, then as they were numbered.
 type place struct {
 	time    int64
-	session trail.SessionID
+	session format.SessionID
 	seq     uint64
 }
 
@@ -52,31 +52,31 @@ func (p place) compare(o place) int {
 	return cmp.Or(cmp.Compare(p.time, o.time), p.session.Compare(o.session), cmp.Compare(p.seq, o.seq))
 }
 
-func placeOf(r *trail.Record) place { return place{r.Time, r.Session.ID(), r.Seq} }
+func placeOf(r *format.Record) place { return place{r.Time, r.Session.ID(), r.Seq} }
 
 // newSample copies what is shown of a record.
-func newSample(r *trail.Record) *Sample {
-	fact := func(k trail.Key) string { return string(r.Session.Fact(k)) }
+func newSample(r *format.Record) *Sample {
+	fact := func(k format.Key) string { return string(r.Session.Fact(k)) }
 	s := &Sample{
-		at: placeOf(r), Session: r.Session.ID().String(), Seq: r.Seq, Kind: r.Kind.String(), User: fact(trail.KeyUser), Role: fact(trail.KeyRole),
-		Database: fact(trail.KeyDatabase), Client: fact(trail.KeyClient), SQLState: string(r.SQLState),
+		at: placeOf(r), Session: r.Session.ID().String(), Seq: r.Seq, Kind: r.Kind.String(), User: fact(format.KeyUser), Role: fact(format.KeyRole),
+		Database: fact(format.KeyDatabase), Client: fact(format.KeyClient), SQLState: string(r.SQLState),
 		Message: excerpt(r.Message), Text: excerpt(r.Text),
 	}
 	if r.Shape != nil {
 		s.Command, s.Objects = string(r.Shape.Command), objectsOf(r.Shape)
 	}
 	switch r.Kind {
-	case trail.KindStatement, trail.KindConnect, trail.KindAuthFailed:
+	case format.KindStatement, format.KindConnect, format.KindAuthFailed:
 		s.Outcome, s.Effect = r.Outcome.String(), r.Effect.String()
 	}
 	return s
 }
 
 // objectsOf names what DDL made, changed or removed.
-func objectsOf(s *trail.Shape) string {
+func objectsOf(s *format.Shape) string {
 	var names []string
 	for i := range s.Objects {
-		if o := &s.Objects[i]; o.Action != trail.ActionExecute {
+		if o := &s.Objects[i]; o.Action != format.ActionExecute {
 			name := string(o.Name)
 			if len(o.To) > 0 {
 				name += " → " + string(o.To)
@@ -109,12 +109,12 @@ func excerpt(b []byte) string {
 // group is a number of records, and the first ones of them.
 type group struct {
 	n int64
-	trail.Effects
+	format.Effects
 	first []*Sample
 }
 
 // lost says in words how many statements did not take effect, behind the number of all; empty if all did.
-func lost(e *trail.Effects) string {
+func lost(e *format.Effects) string {
 	var words []string
 	for _, one := range []struct {
 		n    int64
@@ -127,7 +127,7 @@ func lost(e *trail.Effects) string {
 	return strings.Join(words, ", ")
 }
 
-func (g *group) add(r *trail.Record) {
+func (g *group) add(r *format.Record) {
 	g.n++
 	g.Effects.Add(r)
 	if len(g.first) == samples {
@@ -158,12 +158,12 @@ func (g *group) merge(o *group) {
 // latest are the last records of a kind, up to a limit, in the order of time.
 type latest struct {
 	n int64
-	trail.Effects
+	format.Effects
 	limit int
 	last  []*Sample
 }
 
-func (l *latest) add(r *trail.Record, change func(*Sample, *trail.Record)) {
+func (l *latest) add(r *format.Record, change func(*Sample, *format.Record)) {
 	l.n++
 	l.Effects.Add(r)
 	if len(l.last) == l.limit && placeOf(r).compare(l.last[0].at) <= 0 {

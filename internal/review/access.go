@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -52,10 +53,12 @@ const listed = 10_000
 // ReviewAccess reads the trail and compares it with the grants.
 func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	begin, end, _ := o.bounds()
-	visitors, schemas := make([]visitor, workers()), o.Grants.schemas()
+	visitors, schemas := make([]visitor, trail.Workers()), o.Grants.schemas()
 	collectors := make([]*collector, len(visitors))
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	for i := range visitors {
-		collectors[i] = newCollector(o.Since, schemas)
+		collectors[i] = newCollector(o.Since, schemas, stop)
 		visitors[i] = collectors[i]
 	}
 	var wrong once
@@ -67,16 +70,16 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	}
 	// What is before the period tells when something unused was used last.
 	whole := o.Source
-	lack, err := whole.read(ctx, trail.ScanOptions{Since: trail.MinTime, Until: o.Until}, proof.Needs{Objects: true}, visitors)
+	lack, err := whole.read(ctx, trail.ScanOptions{Since: format.MinTime, Until: o.Until}, proof.Needs{Objects: true}, visitors)
+	if slices.ContainsFunc(collectors, func(c *collector) bool { return c.full }) {
+		return nil, fmt.Errorf("the period has more than %d different statements: review a shorter one", mostStatements)
+	}
 	if err != nil {
 		return nil, err
 	}
 	a := &access{AccessOptions: &o, policy: newPolicy(o.Grants), found: joinCollectors(collectors)}
 	a.from, a.to = max(o.Since, begin), min(o.Until, end)
-	if a.found.full {
-		return nil, fmt.Errorf("the trail has more than %d different statements: review a shorter period", mostStatements)
-	}
-	if o.NewSince == trail.MinTime {
+	if o.NewSince == format.MinTime {
 		a.NewSince = a.to - max(0, a.to/10-a.from/10) // the difference of two times may be too large
 	}
 	a.evaluate()
@@ -101,6 +104,9 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 		doc.Sections = append([]*Section{a.dryRun(newPolicy(o.Reduced), out.lacking)}, doc.Sections...)
 	}
 	doc.Limits = append(append(wrong.list, a.limits()...), lack.exclusions...)
+	if a.found.forgets {
+		doc.Limits = append(doc.Limits, fmt.Sprintf("Before the period, the trail has more than %d different statements: the time of an earlier use may be missing, and an access called new that is not.", mostStatements))
+	}
 	doc.Warnings = a.unknownRoles()
 	return out, nil
 }
@@ -262,8 +268,8 @@ func (a *access) reviewed(g *grant) bool {
 
 // doubt says why a trail cannot know that a grant was not used; empty if it can.
 func (a *access) doubt(g *grant) string {
-	if g.lost != "" {
-		return g.lost
+	if why := cmp.Or(g.lost, a.policy.unrestored(g.db, g.kind)); why != "" {
+		return why
 	}
 	if why := a.hidden(g); why != "" {
 		return why
@@ -365,26 +371,23 @@ func orNil(s string) any {
 
 // follow is the command that shows the records of a grant: whom they may be of, and what they use.
 func (a *access) follow(g *grant) string {
-	words := []string{"--database", g.db}
+	c := query.Criteria{Databases: []string{g.db}}
 	if g.grantee != "" {
-		words = append(words, "--role", g.grantee)
-		for _, m := range a.membersOf(g.grantee) {
-			words = append(words, "--role", m)
-		}
+		c.Roles = append([]string{g.grantee}, a.membersOf(g.grantee)...)
 	}
 	switch g.kind {
 	case onFunction:
-		words = append(words, "--object", functionName(g.object))
+		c.Objects = []string{functionName(g.object)}
 	case onSchema:
-		words = append(words, "--object", g.object+".*")
+		c.Objects = []string{g.object + ".*"}
 	case onRelation, onSequence:
 		object := g.object
 		if g.column != "" {
 			object += "." + g.column
 		}
-		words = append(words, "--object", object)
+		c.Objects = []string{object}
 	}
-	return a.cat(words...)
+	return a.cat(c)
 }
 
 // membersOf are the roles that inherit a role's privileges, a few of them.
@@ -519,7 +522,7 @@ func (a *access) newAccess() *Section {
 	order, all := a.tables()
 	for _, k := range order {
 		if u := all[k]; u.count > 0 && u.earlier.count == 0 && u.first.Time >= a.NewSince {
-			s.add(k.role, k.db, k.name, u.count, stamp(u.first.Time), u.first, a.cat("--database", k.db, "--role", k.role, "--object", k.name))
+			s.add(k.role, k.db, k.name, u.count, stamp(u.first.Time), u.first, a.cat(query.Criteria{Databases: []string{k.db}, Roles: []string{k.role}, Objects: []string{k.name}}))
 		}
 	}
 	return s
@@ -617,6 +620,7 @@ func (a *access) limits() (all []string) {
 	} else if a.Grants.System == "" {
 		say("The grants do not say of which server they are. That the trail is of the same one is not checked.")
 	}
+	all = append(all, a.Grants.unrestored()...)
 	var dropped []string
 	for k := range a.unknown {
 		dropped = append(dropped, k[0]+": "+k[1])

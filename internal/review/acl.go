@@ -162,8 +162,7 @@ type revocation struct {
 type dependents int
 
 const (
-	keepDependents    dependents = iota // a dump has them in another order
-	refuseDependents                    // RESTRICT
+	refuseDependents  dependents = iota // RESTRICT
 	cascadeDependents                   // CASCADE
 )
 
@@ -189,7 +188,7 @@ func revokeACL(acl []string, r revocation) (out []string, err error) {
 		}
 		out = append(out, text)
 	}
-	if lost == "" || r.depends == keepDependents || r.grantee == r.owner {
+	if lost == "" || r.grantee == r.owner {
 		return out, nil
 	}
 	return r.revokeDependents(out, lost)

@@ -12,7 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -22,11 +24,24 @@ type ChangeOptions struct {
 	Changes io.Reader
 	// Tables are names with or without their schemas; empty: all.
 	Tables []string
-	// Keys are columns and their values, as column=value, of which a row must have all, before or after
-	// the change.
-	Keys []string
+	// Keys are columns and their values, of which a row must have all, before or after the change.
+	Keys []ColumnValue
 	// Limit is how many changes there may be.
 	Limit int
+}
+
+// ColumnValue is a column of a row, and its value.
+type ColumnValue struct{ Column, Value string }
+
+func (c ColumnValue) String() string { return c.Column + "=" + c.Value }
+
+// ParseColumnValue reads column=value.
+func ParseColumnValue(s string) (c ColumnValue, err error) {
+	ok := false
+	if c.Column, c.Value, ok = strings.Cut(s, "="); !ok || c.Column == "" {
+		return ColumnValue{}, fmt.Errorf("%q is not column=value", s)
+	}
+	return c, nil
 }
 
 // ChangesError is a file of changes that cannot be used.
@@ -52,7 +67,7 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 	for _, c := range changes {
 		wanted[c.xid] = true
 	}
-	visitors := make([]visitor, workers())
+	visitors := make([]visitor, trail.Workers())
 	all := make([]*joinedChanges, len(visitors))
 	for i := range visitors {
 		all[i] = &joinedChanges{wanted: wanted, ends: map[uint32][]transactionEnd{}, statements: map[uint64]*madeBy{}}
@@ -69,8 +84,12 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 	}
 	j.sort()
 	begin, end, _ := o.bounds()
+	var keys []string
+	for _, k := range o.Keys {
+		keys = append(keys, k.String())
+	}
 	doc := &Document{Review: "change", Incomplete: wrong.bad, Facts: []Fact{
-		{"tables", o.Tables}, {"keys", o.Keys}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))}, {"trail", o.Trails},
+		{"tables", o.Tables}, {"keys", keys}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))}, {"trail", o.Trails},
 		{"changes", int64(len(changes)) + left},
 	}}
 	made, unknown := j.table(&o.Source, changes)
@@ -92,7 +111,7 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 type unsureChanges struct {
 	tables map[string]bool // of the file, if none of them was asked for so far
 	found  bool            // one was
-	noKey  int64           // changes in which a column of --key has no value
+	noKey  int64           // changes in which a column of the key has no value
 }
 
 func (u *unsureChanges) limits(o *ChangeOptions) (all []string) {
@@ -109,7 +128,7 @@ func (u *unsureChanges) limits(o *ChangeOptions) (all []string) {
 		all = append(all, "Of a row before its change, the file has the columns of the replica identity: a change is not found by a value of another column that it has overwritten or deleted.")
 	}
 	if u.noKey > 0 {
-		all = append(all, fmt.Sprintf("%d changes of the table have no value of a column of --key, so they may be of the row: there is no such column, it is not part of the replica identity, or it was not changed.", u.noKey))
+		all = append(all, fmt.Sprintf("%d changes of the table have no value of a column of the key, so they may be of the row: there is no such column, it is not part of the replica identity, or it was not changed.", u.noKey))
 	}
 	return all
 }
@@ -122,11 +141,7 @@ func (o *ChangeOptions) read(unsure *unsureChanges) (changes []*rowChange, left 
 	}
 	var keys []condition
 	for _, k := range o.Keys {
-		column, v, ok := strings.Cut(k, "=")
-		if !ok || column == "" {
-			return nil, 0, fmt.Errorf("--key %q is not column=value", k)
-		}
-		keys = append(keys, condition{strings.ReplaceAll(column, `"`, ""), newValue(v)})
+		keys = append(keys, condition{strings.ReplaceAll(k.Column, `"`, ""), newValue(k.Value)})
 	}
 	has := func(row []cell) bool {
 		for _, k := range keys {
@@ -198,7 +213,7 @@ type madeStatement struct {
 	writes  map[string]bool // tables that it writes
 	depth   uint64
 	text    string
-	class   trail.Class
+	class   format.Class
 }
 
 // statementsKept is of how many statements of a transaction there is more than their number.
@@ -214,18 +229,18 @@ type joinedChanges struct {
 func (j *joinedChanges) Block(*trail.BlockRef) {}
 
 // Record takes a record.
-func (j *joinedChanges) Record(r *trail.Record) {
+func (j *joinedChanges) Record(r *format.Record) {
 	if r.XID == 0 || !j.wanted[uint32(r.XID)] {
 		return
 	}
 	switch r.Kind {
-	case trail.KindTransaction:
-		if r.Ending.Event == trail.EventCommit || r.Ending.Event == trail.EventCommitPrepared {
-			end := transactionEnd{xid: r.XID, lsn: r.Ending.LSN, end: r.Ending.End, id: idOf(r), who: changerOf(r), known: r.Has(trail.FieldCommit)}
+	case format.KindTransaction:
+		if r.Ending.Event == format.EventCommit || r.Ending.Event == format.EventCommitPrepared {
+			end := transactionEnd{xid: r.XID, lsn: r.Ending.LSN, end: r.Ending.End, id: idOf(r), who: changerOf(r), known: r.Has(format.FieldCommit)}
 			j.ends[uint32(r.XID)] = append(j.ends[uint32(r.XID)], end)
 		}
-	case trail.KindStatement:
-		if r.Shape == nil || r.Outcome == trail.OutcomeError || r.Undone() {
+	case format.KindStatement:
+		if r.Shape == nil || r.Outcome == format.OutcomeError || r.Undone() {
 			return
 		}
 		writes := map[string]bool{}
@@ -235,7 +250,7 @@ func (j *joinedChanges) Record(r *trail.Record) {
 				writes[string(rel.Name)] = true
 			}
 		}
-		if len(writes) == 0 && r.Shape.Class != trail.ClassDDL && r.Shape.Class != trail.ClassFunction {
+		if len(writes) == 0 && r.Shape.Class != format.ClassDDL && r.Shape.Class != format.ClassFunction {
 			return
 		}
 		m := j.statements[r.XID]
@@ -249,12 +264,12 @@ func (j *joinedChanges) Record(r *trail.Record) {
 
 // writesRows says whether a statement writes to a relation. SELECT FOR UPDATE has access to update, too,
 // but to no column.
-func writesRows(rel *trail.Relation) bool {
-	if rel.Access&(trail.AccessInsert|trail.AccessDelete|trail.AccessTruncate) != 0 {
+func writesRows(rel *format.Relation) bool {
+	if rel.Access&(format.AccessInsert|format.AccessDelete|format.AccessTruncate) != 0 {
 		return true
 	}
-	updates := func(c trail.Column) bool { return c.Access&trail.AccessUpdate != 0 }
-	return rel.Access&trail.AccessUpdate != 0 && (!rel.HasColumns || rel.Omitted != 0 || slices.ContainsFunc(rel.Columns, updates))
+	updates := func(c format.Column) bool { return c.Access&format.AccessUpdate != 0 }
+	return rel.Access&format.AccessUpdate != 0 && (!rel.HasColumns || rel.Omitted != 0 || slices.ContainsFunc(rel.Columns, updates))
 }
 
 func (m *madeBy) add(s madeStatement) {
@@ -265,8 +280,8 @@ func (m *madeBy) add(s madeStatement) {
 	}
 }
 
-func changerOf(r *trail.Record) changedBy {
-	return changedBy{fact(r, trail.KeyUser), fact(r, trail.KeyAppUser), fact(r, trail.KeyRole), fact(r, trail.KeyDatabase), fact(r, trail.KeyClient), fact(r, trail.KeyApplication)}
+func changerOf(r *format.Record) changedBy {
+	return changedBy{fact(r, format.KeyUser), fact(r, format.KeyAppUser), fact(r, format.KeyRole), fact(r, format.KeyDatabase), fact(r, format.KeyClient), fact(r, format.KeyApplication)}
 }
 
 func (j *joinedChanges) join(o *joinedChanges) {
@@ -377,7 +392,7 @@ func (j *joinedChanges) table(o *Source, changes []*rowChange) (s *Section, unkn
 			}
 		}
 		s.add(stamp(e.id.Time), id, c.table, c.op, rowText(c.new), rowText(c.old), int64(e.xid), commit, who.user, orNil(who.appUser), orNil(who.role), who.db,
-			who.client, who.application, command, records, how, text, o.cat("--xid", fmt.Sprint(e.xid)))
+			who.client, who.application, command, records, how, text, o.cat(query.Criteria{XIDs: []uint64{uint64(e.xid)}}))
 	}
 	return s, unknown
 }

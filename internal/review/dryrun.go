@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // dryRun lists the statements that a reduced set of grants would have refused.
@@ -96,7 +96,7 @@ func (r *relation) hasColumns(used *usedRelation) bool {
 
 // lacks says that a relation has no column with this name.
 func (r *relation) lacks(column string) bool {
-	return column != trail.WholeRow && !systemColumn(column) && !slices.Contains(r.Columns, column)
+	return column != format.WholeRow && !systemColumn(column) && !slices.Contains(r.Columns, column)
 }
 
 // presentColumns leaves out names that columns do not have any more.

@@ -1,512 +1,344 @@
-// Dumps: the texts of pg_dump and pg_dumpall as grants. Of their statements, only what privileges depend on is looked at.
+// Dumps: the output of pg_dump and pg_dumpall, made ready for a server into which it is restored. SQL is not looked
+// at here, but for where statements begin and end: what there is, who owns it and who may use it is asked of that
+// server.
+//
+// What is left out or changed, because privileges do not depend on it, and a machine need not have what it needs:
+// rows, the contents of materialized views, the locations of tablespaces, and the locales of databases.
 
 package review
 
 import (
-	"cmp"
+	"bufio"
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
-// reading is SQL that is applied to grants: a dump, or a script.
-type reading struct {
-	*Grants
-	db            string
-	session, role string // of SET SESSION AUTHORIZATION and SET ROLE; empty: who runs it, a superuser
-	words         []word
-	problem       string            // why the statement cannot be applied
-	places        map[[2]string]int // of relations, by database and name
+// DumpError says what is wrong with a dump.
+type DumpError struct{ text string }
 
-	creates bool // it is a dump: what it names is new, and what is not understood does not matter
-	local   bool // SET LOCAL ROLE: it ends with the transaction
-	outer   string
+func (e *DumpError) Error() string { return e.text }
 
-	inTransaction bool   // the statements of one are being applied
-	doubtful      string // why the server may have refused a statement, of which the grants show nothing
+func badDump(format string, args ...any) error { return &DumpError{fmt.Sprintf(format, args...)} }
+
+var (
+	errNoDump = badDump(`it is neither the output of "steno review grants" nor that of pg_dump or pg_dumpall`)
+	errCutOff = badDump("it is not complete: its end is missing")
+)
+
+// Dump is the text of a dump.
+type Dump struct {
+	Name string // of its file
+	// parts are what is executed in a database each, in this order.
+	parts []dumpPart
+	// major is the version of the server from which it is; 0: it does not say that.
+	major int
+	roles bool   // it has the output of pg_dumpall
+	first string // the superuser with whom the server's cluster was made
 }
 
-// current is the role with whose rights statements run; empty: a superuser.
-func (r *reading) current() string {
-	if r.role != "" {
-		return r.role
-	}
-	return r.session
+// dumpPart is what is executed in one connection.
+type dumpPart struct {
+	database string // empty, of the first one: any, or that of the command line if it has the inside of one
+	text     bytes.Buffer
+	inside   bool // it has what pg_dump says of the inside of the database
 }
 
-// fail notes why a statement cannot be applied.
-func (r *reading) fail(format string, args ...any) {
-	if r.problem == "" {
-		r.problem = fmt.Sprintf(format, args...)
-	}
-}
+// mostDump is how long the text of a dump may be, without rows.
+const mostDump = 1 << 30
 
-// unexpected notes that something else was expected.
-func (r *reading) unexpected(wanted string) {
-	found := "the statement ends"
-	if len(r.words) > 0 {
-		found = fmt.Sprintf("there is %q", r.words[0].text)
-	}
-	r.fail("%s where %s was expected", found, wanted)
-}
+// Lines of dumps, as pg_dump and pg_dumpall write them.
+var (
+	dumpBegin    = "-- PostgreSQL database dump"
+	dumpEnd      = "-- PostgreSQL database dump complete"
+	clusterBegin = "-- PostgreSQL database cluster dump"
+	clusterEnd   = "-- PostgreSQL database cluster dump complete"
 
-// unknown notes an object that is not among the grants. A dump has some that are not looked at.
-func (r *reading) unknown(name string) {
-	if !r.creates {
-		r.fail("not among the grants of database %q: %s", r.db, name)
-	}
-}
+	dumpedFrom  = regexp.MustCompile(`^-- Dumped from database version (\d+)`)
+	copyRows    = regexp.MustCompile(`^COPY .* FROM stdin;$`)
+	refreshView = regexp.MustCompile(`^REFRESH MATERIALIZED VIEW .*;$`)
+	// The locale and the tablespace of a database.
+	createDatabase = regexp.MustCompile(`^(CREATE DATABASE (?:[a-z_][a-z0-9_$]*|"(?:[^"]|"")+") WITH TEMPLATE = template0)((?: [A-Z_ ]+ = (?:'(?:[^']|'')*'|\w+|"(?:[^"]|"")+"))*);$`)
+	encodingOf     = regexp.MustCompile(` ENCODING = '[^']*'`)
+	// An empty location is one in the data folder.
+	createTablespace = regexp.MustCompile(`^(CREATE TABLESPACE (?:[a-z_][a-z0-9_$]*|"(?:[^"]|"")+") OWNER (?:[a-z_][a-z0-9_$]*|"(?:[^"]|"")+") LOCATION )'(?:[^']|'')*';$`)
+	superuserLine    = regexp.MustCompile(`^ALTER ROLE ([a-z_][a-z0-9_$]*|"(?:[^"]|"")+") WITH SUPERUSER `)
+	grantedBy        = regexp.MustCompile(`^GRANT .* GRANTED BY ([a-z_][a-z0-9_$]*|"(?:[^"]|"")+");$`)
+	// psql's commands in dumps.
+	connectTwoForms = regexp.MustCompile(`^\\connect (?:([A-Za-z0-9_.]+)|(-reuse-previous=on )?"((?:[^"]|"")+)")$`)
+	ownCommand      = regexp.MustCompile(`^\\(?:restrict [A-Za-z0-9]+|unrestrict [A-Za-z0-9]+|encoding [A-Za-z0-9_-]+)$`)
+)
 
-// mayFail notes a statement that the server may refuse for a reason that the grants do not show. What it takes counts as
-// taken. Nothing that gives may follow, or stand in a transaction with it: it may not take place.
-func (r *reading) mayFail(what string) {
-	if r.creates {
-		return
-	}
-	if r.inTransaction {
-		r.fail("the server may refuse it, and then all that is in its transaction: %s", what)
-	}
-	r.doubtful = cmp.Or(r.doubtful, what)
-}
-
-// gives refuses a statement that gives something, if it may not be reached.
-func (r *reading) gives() {
-	if r.doubtful != "" {
-		r.fail("it gives something, and is not reached if a statement before it fails: %s", r.doubtful)
-	}
-}
-
-// dumpedFrom is where pg_dump says of which version the server is.
-var dumpedFrom = regexp.MustCompile(`(?m)^-- Dumped from database version (\d+)`)
-
-// readDump applies the text of a dump.
-func (g *Grants) readDump(text, database string) {
-	r := &reading{Grants: g, db: database, creates: true}
-	if m := dumpedFrom.FindStringSubmatch(text); m != nil {
-		major, _ := strconv.Atoi(m[1])
-		g.Version = max(g.Version, major*10000)
-	}
-	s := script{text: text}
+// ReadDump reads the text of a dump. name is what messages call it.
+func ReadDump(name string, r io.Reader) (*Dump, error) {
+	d := &dumpReading{Dump: &Dump{Name: name, parts: make([]dumpPart, 1)}, granted: map[string]int{}}
+	in := bufio.NewReaderSize(r, 1<<20)
 	for {
-		words, more := s.next()
-		if !more {
-			return
+		line, err := in.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
 		}
-		r.words, r.problem = words, ""
-		r.statement()
-	}
-}
-
-// skip leaves out the next word, if there is one: a name in quotes may be empty, and the last.
-func (r *reading) skip() {
-	if len(r.words) > 0 {
-		r.words = r.words[1:]
-	}
-}
-
-// take takes the next word if it is one of these.
-func (r *reading) take(words ...string) bool {
-	if len(r.words) > 0 && slices.ContainsFunc(words, r.words[0].is) {
-		r.words = r.words[1:]
-		return true
-	}
-	return false
-}
-
-// takeAll takes these words, which follow each other.
-func (r *reading) takeAll(words ...string) bool {
-	if len(r.words) < len(words) {
-		return false
-	}
-	for i, w := range words {
-		if !r.words[i].is(w) {
-			return false
+		if len(line) > 0 {
+			d.number++
+			if problem := d.line(line); problem != nil {
+				return nil, problem
+			}
 		}
-	}
-	r.words = r.words[len(words):]
-	return true
-}
-
-// name takes a name, as it is.
-func (r *reading) name() string {
-	if len(r.words) == 0 || !r.words[0].isName() && !r.words[0].str {
-		return ""
-	}
-	w := r.words[0]
-	switch {
-	case r.creates:
-	case w.str:
-		r.fail("a string is no name")
-	case !w.isPlainName():
-		r.fail("%s is a keyword: write the name in double quotes", w.text)
-	}
-	r.skip()
-	return w.text
-}
-
-// qualified takes a name that may have a schema, as SQL writes it.
-func (r *reading) qualified() string {
-	first := r.name()
-	if first == "" {
-		return ""
-	}
-	if r.take(".") {
-		return QuoteName(first) + "." + QuoteName(r.name())
-	}
-	return "public." + QuoteName(first)
-}
-
-// here is the database that statements are about. A dump creates it.
-func (r *reading) here() *Database {
-	d := r.database(r.db)
-	if !r.creates {
-		if d == nil {
-			return &Database{Name: r.db}
-		}
-		return d
-	}
-	if d == nil {
-		r.Databases = append(r.Databases, Database{Name: r.db, Owner: "postgres", ACL: []string{"=Tc/postgres", "postgres=CTc/postgres"}})
-		d = r.database(r.db)
-	}
-	if !d.Inside {
-		d.Inside = true
-		const owner = "pg_database_owner"
-		d.Schemas = append(d.Schemas, Schema{Name: "public", Owner: owner, ACL: []string{"=U/" + owner, owner + "=UC/" + owner}})
-	}
-	return d
-}
-
-// statement applies a statement of a dump.
-func (r *reading) statement() {
-	switch {
-	case r.takeAll("\\connect"), r.takeAll("\\c"):
-		if name := r.connection(); name != "" {
-			r.db = name
-		}
-	case r.takeAll("set", "session", "authorization"):
-		r.session, r.role = roleOrNone(r.name()), ""
-	case r.takeAll("set", "role"):
-		r.role = roleOrNone(r.name())
-	case r.takeAll("reset", "session", "authorization"):
-		r.session, r.role = "", ""
-	case r.takeAll("reset", "role"):
-		r.role = ""
-	case r.take("grant"):
-		r.grant(true)
-	case r.take("revoke"):
-		r.grant(false)
-	case r.take("create"):
-		r.create()
-	case r.take("alter"):
-		r.alter()
-	}
-}
-
-// connection reads the arguments of \connect: the database; empty if it is the current one.
-func (r *reading) connection() string {
-	if len(r.words) > 0 && r.words[0].is("-") {
-		r.skip()
-		for r.take("reuse", "-", "previous", "=", "on", "off") {
-		}
-	}
-	if len(r.words) == 0 {
-		return ""
-	}
-	w := r.words[0]
-	r.skip()
-	if !w.quoted && !w.str {
-		return w.raw // psql takes it as it is written
-	}
-	if body, ok := cutDatabase(w.text); ok { // names with an equals sign
-		return body
-	}
-	return w.text
-}
-
-func roleOrNone(role string) string {
-	if role == "none" || role == "default" {
-		return ""
-	}
-	return role
-}
-
-// ---- CREATE and ALTER in a dump ----
-
-func (r *reading) create() {
-	r.takeAll("or", "replace")
-	r.take("unlogged", "recursive")
-	owner := r.current()
-	if owner == "" {
-		owner = "postgres"
-	}
-	switch {
-	case r.take("role", "user", "group"):
-		r.roleOptions(r.name(), true)
-	case r.take("database"):
-		n := r.name()
-		if r.database(n) == nil {
-			r.Databases = append(r.Databases, Database{Name: n, Owner: owner, ACL: []string{"=Tc/" + aclName(owner), aclName(owner) + "=CTc/" + aclName(owner)}})
-		}
-	case r.take("schema"):
-		r.takeAll("if", "not", "exists")
-		o := aclName(owner)
-		d := r.here()
-		d.Schemas = append(d.Schemas, Schema{Name: QuoteName(r.name()), Owner: owner, ACL: []string{o + "=UC/" + o}})
-	case r.take("table"):
-		r.relation("r", owner)
-	case r.takeAll("foreign", "table"):
-		r.relation("f", owner)
-	case r.take("view"):
-		r.relation("v", owner)
-	case r.takeAll("materialized", "view"):
-		r.relation("m", owner)
-	case r.take("sequence"):
-		r.relation("S", owner)
-	case r.take("function", "procedure", "aggregate"):
-		r.function(owner)
-	case r.take("type", "domain", "operator", "collation"), r.takeAll("text", "search"):
-		r.take("class", "family", "configuration", "dictionary")
-		r.others(schemaOf(r.qualified()))
-	case r.take("extension"):
-		for len(r.words) > 0 && !r.take("schema") {
-			r.words = r.words[1:]
-		}
-		r.others(QuoteName(r.name()))
-	case r.take("policy"):
-		r.policy()
-	case r.take("rule"):
-		for len(r.words) > 0 && !r.take("to") {
-			r.skip()
-		}
-		if rel := r.find(r.qualified()); rel != nil {
-			rel.Rules = true
-		}
-	}
-}
-
-// others notes that a schema has something that records do not name.
-func (r *reading) others(schema string) {
-	d := r.here()
-	for i := range d.Schemas {
-		if d.Schemas[i].Name == schema {
-			d.Schemas[i].Others = true
-		}
-	}
-}
-
-func (r *reading) relation(kind, owner string) {
-	r.takeAll("if", "not", "exists")
-	o := aclName(owner)
-	one := Relation{Name: r.qualified(), Kind: kind, Owner: owner, ACL: []string{o + "=" + ownersLetters(kind) + "/" + o}}
-	for i := range r.words {
-		if r.words[i].is("security_invoker") {
-			one.Invoker = i+2 < len(r.words) && slices.Contains([]string{"true", "on", "1", "yes"}, r.words[i+2].text)
-			break
-		}
-		if r.words[i].is("as") {
+		if err != nil {
 			break
 		}
 	}
-	if kind != "v" && kind != "m" && kind != "S" && r.take("(") {
-		one.Columns = r.columns()
-	}
-	d := r.here()
-	if have := r.find(one.Name); have != nil { // pg_dump creates a view twice to break circles
-		*have = one
-		return
-	}
-	d.Relations = append(d.Relations, one)
-	r.places[[2]string{d.Name, one.Name}] = len(d.Relations) - 1
+	return d.Dump, d.finish()
 }
 
-func ownersLetters(kind string) string {
-	if kind == "S" {
-		return "rwU"
-	}
-	return "arwdDxtm"
+// dumpReading is a dump that is being read.
+type dumpReading struct {
+	*Dump
+	sqlState
+	number int // of the line
+	size   int
+	inRows bool // of COPY
+
+	inCluster, inDump bool // between the beginning and the end of the output of pg_dumpall, of pg_dump
+	ended             bool // pg_dump's output has ended before
+	fresh             bool // since then, somebody has connected to a database
+	connects          bool // pg_dump's output does, because it creates the database
+	superusers        []string
+	granted           map[string]int // how often each role has granted another one
 }
 
-// columns are the names at the beginnings of the parts of a list.
-func (r *reading) columns() (names []string) {
-	start := true
-	for depth := 1; len(r.words) > 0; r.skip() {
-		w := r.words[0]
+func (d *dumpReading) part() *dumpPart { return &d.parts[len(d.parts)-1] }
+
+// line takes a line.
+func (d *dumpReading) line(line []byte) error {
+	text := string(bytes.TrimRight(line, "\r\n"))
+	if d.inRows {
+		d.inRows = text != `\.`
+		return nil
+	}
+	if d.quote == 0 {
+		if err := d.comment(text); err != nil {
+			return err
+		}
+	}
+	if !d.statement && d.quote == 0 {
 		switch {
-		case w.is("("):
-			depth++
-		case w.is(")"):
-			if depth--; depth == 0 {
-				return names
-			}
-		case w.is(",") && depth == 1:
-			start = true
-			continue
-		case start && w.isName() && (w.quoted || !slices.Contains([]string{"constraint", "primary", "unique", "check", "foreign", "exclude", "like"}, w.text)):
-			names = append(names, QuoteName(w.text))
+		case strings.HasPrefix(text, `\`):
+			return d.psql(text)
+		case copyRows.MatchString(text):
+			d.inRows = true
+			return nil
+		case refreshView.MatchString(text):
+			return nil
 		}
-		start = false
+		line = []byte(d.changed(text) + "\n")
 	}
-	return names
+	if at := d.scan(line); at >= 0 {
+		return d.foreign(string(line[at:]))
+	}
+	if d.size += len(line); d.size > mostDump {
+		return badDump("it is larger than 1 GiB without rows: dump with --schema-only")
+	}
+	d.part().text.Write(line)
+	return nil
 }
 
-func (r *reading) function(owner string) {
-	o := aclName(owner)
-	f := Function{Name: r.qualified(), Kind: "f", Owner: owner, ACL: []string{"=X/" + o, o + "=X/" + o}}
-	if r.take("(") {
-		f.Arguments = r.arguments()
+// foreign is the error of a command of psql that dumps do not have.
+func (d *dumpReading) foreign(command string) error {
+	if !d.begun() {
+		return errNoDump
 	}
-	for i := range r.words {
-		if r.words[i].is("language") && i+1 < len(r.words) {
-			f.SQL = r.words[i+1].text == "sql"
-		} else if r.words[i].is("security") && i+1 < len(r.words) && r.words[i+1].is("definer") {
-			f.Definer = true
-		} else if r.words[i].is("as") {
-			break
-		}
-	}
-	d := r.here()
-	d.Functions = append(d.Functions, f)
+	return badDump("line %d: it has a command of psql that is not one of a dump: %s", d.number, beginningOf(command))
 }
 
-func (r *reading) policy() {
-	r.name()
-	if !r.take("on") {
-		return
+// begun says whether there was a beginning of pg_dump's or pg_dumpall's output.
+func (d *dumpReading) begun() bool { return d.roles || d.ended || d.inDump }
+
+func beginningOf(line string) string {
+	line, _, _ = strings.Cut(strings.TrimSpace(line), "\n")
+	const most = 60
+	if len(line) > most {
+		line = line[:most] + " ..."
 	}
-	rel := r.find(r.qualified())
-	if rel == nil {
-		return
-	}
-	for len(r.words) > 0 && !r.words[0].is("to") && !r.words[0].is("using") && !r.words[0].is("with") {
-		r.skip()
-	}
-	if !r.take("to") {
-		rel.PolicyRoles = append(rel.PolicyRoles, "")
-		return
-	}
-	for len(r.words) > 0 && !r.words[0].is("using") && !r.words[0].is("with") {
-		if n := r.name(); n != "" {
-			rel.PolicyRoles = append(rel.PolicyRoles, n)
-		} else {
-			r.skip()
-		}
-	}
+	return strconv.Quote(line)
 }
 
-// roleOptions reads the options of a role.
-func (r *reading) roleOptions(name string, create bool) {
-	i := slices.IndexFunc(r.Roles, func(o Role) bool { return o.Name == name })
-	if i < 0 {
-		r.Roles = append(r.Roles, Role{Name: name, Inherit: true})
-		i = len(r.Roles) - 1
-	}
-	for ; len(r.words) > 0; r.skip() {
-		switch o := &r.Roles[i]; r.words[0].text {
-		case "superuser":
-			o.Superuser = true
-		case "nosuperuser":
-			o.Superuser = false
-		case "inherit":
-			o.Inherit = true
-		case "noinherit":
-			o.Inherit = false
-		case "login":
-			o.Login = true
-		case "nologin":
-			o.Login = false
-		case "set", "reset", "rename", "in":
-			return
+// comment looks at a comment of pg_dump or pg_dumpall.
+func (d *dumpReading) comment(text string) error {
+	switch text {
+	case clusterBegin:
+		if d.inCluster {
+			return errCutOff
 		}
-	}
-}
-
-func (r *reading) alter() {
-	switch {
-	case r.take("role", "user"):
-		r.roleOptions(r.name(), false)
-	case r.take("database"):
-		n := r.name()
-		if d := r.database(n); d != nil && r.takeAll("owner", "to") {
-			setOwner(&d.Owner, &d.ACL, r.name())
+		d.inCluster, d.roles = true, true
+	case clusterEnd:
+		d.inCluster = false
+	case dumpBegin:
+		if d.inDump {
+			return errCutOff
 		}
-	case r.take("schema"):
-		n := QuoteName(r.name())
-		d := r.here()
-		for i := range d.Schemas {
-			if s := &d.Schemas[i]; s.Name == n && r.takeAll("owner", "to") {
-				setOwner(&s.Owner, &s.ACL, r.name())
-			}
+		d.inDump, d.connects = true, false
+	case dumpEnd:
+		if d.ended && !d.fresh && !d.connects {
+			return badDump("line %d: of several dumps, one does not say of which database it is: make it with --create", d.number)
 		}
-	case r.take("function", "procedure", "aggregate"):
-		n := r.qualified()
-		arguments := ""
-		if r.take("(") {
-			arguments = r.arguments()
-		}
-		if list, _, _ := r.listOf(onFunction, n+"("+arguments+")"); list != nil && r.takeAll("owner", "to") {
-			for i := range r.here().Functions {
-				if f := &r.here().Functions[i]; &f.ACL == list {
-					setOwner(&f.Owner, &f.ACL, r.name())
-				}
-			}
-		}
+		d.part().inside = true
+		d.inDump, d.ended, d.fresh = false, true, false
 	default:
-		r.alterRelation()
+		if m := dumpedFrom.FindStringSubmatch(text); m != nil {
+			major, _ := strconv.Atoi(m[1])
+			if d.major != 0 && d.major != major {
+				return badDump("it has dumps of PostgreSQL %d and %d, which are not of one server", d.major, major)
+			}
+			d.major = major
+		}
 	}
+	return nil
 }
 
-func (r *reading) alterRelation() {
-	r.take("foreign", "materialized")
-	if !r.take("table", "view", "sequence") {
-		return
+// changed is a line as it is executed.
+func (d *dumpReading) changed(text string) string {
+	if m := createDatabase.FindStringSubmatch(text); m != nil {
+		return m[1] + encodingOf.FindString(m[2]) + " LC_COLLATE = 'C' LC_CTYPE = 'C';"
 	}
-	r.takeAll("if", "exists")
-	r.take("only")
-	rel := r.find(r.qualified())
+	if m := createTablespace.FindStringSubmatch(text); m != nil {
+		return m[1] + "'';"
+	}
+	if m := superuserLine.FindStringSubmatch(text); m != nil {
+		d.superusers = append(d.superusers, unquoteName(m[1]))
+	} else if m := grantedBy.FindStringSubmatch(text); m != nil {
+		d.granted[unquoteName(m[1])]++
+	}
+	return text
+}
+
+func unquoteName(name string) string {
+	if body, quoted := strings.CutPrefix(name, `"`); quoted {
+		return strings.ReplaceAll(strings.TrimSuffix(body, `"`), `""`, `"`)
+	}
+	return name
+}
+
+// psql follows a line of psql's: the only ones that a dump has. All others are refused, and psql refuses them itself
+// where it knows \restrict: they could run programs.
+func (d *dumpReading) psql(text string) error {
+	if ownCommand.MatchString(text) {
+		return nil
+	}
+	m := connectTwoForms.FindStringSubmatch(text)
+	if m == nil {
+		return d.foreign(text)
+	}
+	database := m[1] + strings.ReplaceAll(m[3], `""`, `"`)
+	if m[2] != "" || strings.Contains(database, "=") || strings.Contains(database, "://") {
+		name, ok := cutDatabase(database)
+		if m[2] == "" || !ok {
+			return badDump("line %d: it connects to something else than a database of the server: %s", d.number, beginningOf(text))
+		}
+		database = name
+	}
+	d.fresh, d.connects = true, d.inDump
+	d.parts = append(d.parts, dumpPart{database: database})
+	return nil
+}
+
+// finish checks that the dump has its end.
+func (d *dumpReading) finish() error {
 	switch {
-	case rel == nil:
-	case r.takeAll("owner", "to"):
-		setOwner(&rel.Owner, &rel.ACL, r.name())
-	case r.takeAll("add", "constraint"):
-		r.name()
-		if !r.takeAll("foreign", "key") {
-			return
-		}
-		for len(r.words) > 0 {
-			if r.take("references") {
-				rel.References = append(rel.References, r.qualified())
-				return
-			}
-			r.words = r.words[1:]
-		}
-	case r.take("alter"):
-		r.take("column")
-		column := QuoteName(r.name())
-		if r.takeAll("set", "default", "nextval", "(") && len(r.words) > 0 && r.words[0].str {
-			inside := &reading{Grants: r.Grants}
-			inside.words, _ = (&script{text: r.words[0].text}).next()
-			if rel.Defaults == nil {
-				rel.Defaults = map[string]string{}
-			}
-			rel.Defaults[column] = inside.qualified()
+	case !d.begun():
+		return errNoDump
+	case d.inCluster || d.inDump || d.inRows || d.quote != 0:
+		return errCutOff
+	}
+	best := -1
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(d.superusers))) {
+		if n := 2 * d.granted[name]; n > best || n == best && name == "postgres" {
+			best, d.first = n, name
 		}
 	}
+	return nil
 }
 
-// setOwner gives an object to another role, with the owner's privileges.
-func setOwner(owner *string, acl *[]string, to string) {
-	for i, text := range *acl {
-		if a, err := parseACLItem(text); err == nil {
-			if a.grantee == *owner {
-				a.grantee = to
+// ---- where statements are ----
+
+// sqlState is where in SQL the end of a line is, as far as it matters here.
+type sqlState struct {
+	quote     byte   // of what is open: ' " $ *, E for a string with escapes; 0: nothing
+	tag       string // of $
+	depth     int    // of comments
+	statement bool   // a statement has begun
+	before    byte   // the byte before, in a statement
+}
+
+// scan goes through a line, with its end. It returns where a backslash is that is a command of psql; -1 if none.
+func (s *sqlState) scan(line []byte) int {
+	for i := 0; i < len(line); i++ {
+		c, rest := line[i], line[i:]
+		switch {
+		case s.quote == '$':
+			if n := bytes.Index(rest, []byte(s.tag)); n >= 0 {
+				i += n + len(s.tag) - 1
+				s.quote = 0
+				continue
 			}
-			if a.grantor == *owner {
-				a.grantor = to
+			return -1
+		case s.quote == '*':
+			if bytes.HasPrefix(rest, []byte("*/")) {
+				i++
+				if s.depth--; s.depth == 0 {
+					s.quote = 0
+				}
+			} else if bytes.HasPrefix(rest, []byte("/*")) {
+				i++
+				s.depth++
 			}
-			(*acl)[i] = a.String()
+			continue
+		case s.quote == 'E' && c == '\\':
+			i++
+			continue
+		case s.quote != 0:
+			switch {
+			case s.quote == 'E' && c == '\'' && i+1 < len(line) && line[i+1] == '\'':
+				i++
+			case c == s.quote || s.quote == 'E' && c == '\'': // of others, a doubled one opens it again
+				s.quote = 0
+			}
+			continue
 		}
+		if bytes.HasPrefix(rest, []byte("--")) {
+			return -1
+		}
+		if bytes.HasPrefix(rest, []byte("/*")) {
+			s.quote, s.depth = '*', 1
+			i++
+			continue
+		}
+		switch c {
+		case ' ', '\t', '\n', '\r':
+			s.before = ' '
+			continue
+		case '\\':
+			return i
+		case ';':
+			s.statement, s.before = false, ' '
+			continue
+		case '\'', '"':
+			escapes := c == '\'' && (s.before == 'e' || s.before == 'E') && !(i > 1 && isWordByte(line[i-2]))
+			if s.quote = c; escapes {
+				s.quote = 'E'
+			}
+		case '$':
+			if tag := dollarTag(string(rest[:min(len(rest), 128)])); tag != "" && !isWordByte(s.before) && s.before != '$' {
+				s.quote, s.tag = '$', tag
+				i += len(tag) - 1
+			}
+		}
+		s.statement, s.before = true, c
 	}
-	*owner = to
+	return -1
 }

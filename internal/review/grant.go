@@ -81,7 +81,7 @@ func (r *reading) grant(grants bool) {
 	}
 	r.grantees(&c)
 	r.checkLetters(&c)
-	if r.problem != "" && !r.creates {
+	if r.problem != "" {
 		return
 	}
 	if c.kind == onOther {
@@ -270,7 +270,7 @@ func (r *reading) objects(kind objectKind, inSchemas bool) (names []string) {
 func (r *reading) object(kind objectKind) string {
 	qualified := len(r.words) > 1 && r.words[1].is(".")
 	name := r.qualified()
-	if name != "" && !qualified && !r.creates {
+	if name != "" && !qualified {
 		base := strings.TrimPrefix(name, "public.")
 		d := r.here()
 		elsewhere := func(other string) bool {
@@ -307,7 +307,7 @@ func (r *reading) arguments() string {
 		if w.quoted {
 			text = QuoteName(w.text)
 		}
-		if !r.creates && (w.str || w.is("setof")) {
+		if w.str || w.is("setof") {
 			r.fail("%s is no type of an argument", w.text)
 		}
 		b.WriteString(text + " ")
@@ -396,11 +396,11 @@ func (r *reading) roleName() (name string, ok bool) {
 		if !w.is("session_user") {
 			name = r.current()
 		}
-		if name == "" && !r.creates {
+		if name == "" {
 			r.fail("who runs the script is not known: write the name of the role instead of %s", strings.ToUpper(w.text))
 		}
 		return name, name != ""
-	case !r.creates && !w.isPlainName():
+	case !w.isPlainName():
 		r.fail("%s is a keyword: write the name in double quotes", w.text)
 	}
 	r.checkRole(w.text)
@@ -409,7 +409,7 @@ func (r *reading) roleName() (name string, ok bool) {
 
 // checkRole refuses a role that is not among the grants.
 func (r *reading) checkRole(name string) {
-	if !r.creates && !r.knowsRole(name) {
+	if !r.knowsRole(name) {
 		r.fail("there is no role %q among the grants; nearest: %q", name, query.Nearest(name, r.roleNames()))
 	}
 }
@@ -436,12 +436,12 @@ func (r *reading) grantees(c *privilegeChange) {
 		c.roles = append(c.roles, name)
 	}
 	if c.grants && r.takeAll("with", "grant", "option") {
-		if c.options = true; slices.Contains(c.roles, "") && !r.creates {
+		if c.options = true; slices.Contains(c.roles, "") {
 			r.fail("PUBLIC cannot have a grant option")
 		}
 	}
 	if r.takeAll("granted", "by") {
-		if by, ok := r.roleName(); ok && by != r.current() && !r.creates {
+		if by, ok := r.roleName(); ok && by != r.current() {
 			r.fail("the server takes GRANTED BY only with the current user")
 		}
 	}
@@ -486,8 +486,6 @@ func (r *reading) bestGrantor(acl []string, owner, letters string) (grantor, may
 	switch {
 	case role == "" || r.isSuperuser(role):
 		return owner, letters
-	case r.creates: // roles and options need not be known yet
-		return role, letters
 	}
 	has := r.has(role)
 	if has[owner] {
@@ -556,10 +554,7 @@ func (r *reading) change(c *privilegeChange, name string) {
 				continue
 			}
 			what := revocation{grantee: role, grantor: grantor, letters: may, onlyOption: c.options, depends: refuseDependents, owner: owner, has: r.has}
-			switch {
-			case r.creates:
-				what.depends = keepDependents
-			case c.cascade:
+			if c.cascade {
 				what.depends = cascadeDependents
 			}
 			less, err := revokeACL(acl, what)
@@ -576,7 +571,7 @@ func (r *reading) change(c *privilegeChange, name string) {
 		return
 	}
 	for column, l := range c.columns {
-		if rel := r.find(name); rel != nil && !r.creates && !slices.Contains(rel.Columns, column) {
+		if rel := r.find(name); rel != nil && !slices.Contains(rel.Columns, column) {
 			r.fail("%s has no column %s among the grants", name, column)
 		}
 		acl := (*byColumn)[column]
@@ -595,9 +590,6 @@ func (r *reading) change(c *privilegeChange, name string) {
 
 // checkObject refuses what the server refuses of an object that there is.
 func (r *reading) checkObject(c *privilegeChange, name, letters string, isSequence bool) {
-	if r.creates {
-		return
-	}
 	switch c.kind {
 	case onRelation:
 		if strings.Contains(letters, "U") && !isSequence {
@@ -619,7 +611,7 @@ func (r *reading) checkObject(c *privilegeChange, name, letters string, isSequen
 // checkUsage refuses to name something in a schema that the current role may not use.
 func (r *reading) checkUsage(schema string) {
 	role := r.current()
-	if r.creates || role == "" || r.isSuperuser(role) {
+	if role == "" || r.isSuperuser(role) {
 		return
 	}
 	has := r.has(role)
@@ -701,7 +693,7 @@ func (r *reading) findFunction(name string) *Function {
 	switch {
 	case len(same) == 1 && len(name) > len(base):
 		return same[0]
-	case len(all) == 1 && (len(name) == len(base) || r.creates):
+	case len(all) == 1 && len(name) == len(base):
 		return all[0]
 	}
 	return nil
@@ -756,7 +748,7 @@ func (r *reading) membership(grants bool, option string) {
 	if option != "" {
 		options[option] = false
 	}
-	if r.problem != "" && !r.creates {
+	if r.problem != "" {
 		return
 	}
 	for _, role := range roles {
@@ -806,22 +798,22 @@ func (r *reading) membershipOptions(grants bool) (options map[string]bool, grant
 
 // from16 refuses what only PostgreSQL 16 and later have.
 func (r *reading) from16(what string) {
-	if !r.creates && r.Version > 0 && r.Version < 160000 {
+	if r.Version > 0 && r.Version < 160000 {
 		r.fail("the server has no %s", what)
 	}
 }
 
 // changeMembership gives a role to a member, or takes it, or one of its options.
 func (r *reading) changeMembership(role, member, grantor string, options map[string]bool, grants, whole, cascade bool) {
-	if by := r.current(); !r.creates && by != "" && !r.isSuperuser(by) && !r.isAdmin(role, by) {
+	if by := r.current(); by != "" && !r.isSuperuser(by) && !r.isAdmin(role, by) {
 		r.fail("role %q has no ADMIN OPTION on %q", by, role)
 		return
 	}
-	if grants && !r.creates && (role == member || r.isMember(role, member)) {
+	if grants && (role == member || r.isMember(role, member)) {
 		r.fail("role %q is a member of %q", role, member)
 		return
 	}
-	if grants && !r.creates {
+	if grants {
 		r.checkMembership(role, member, grantor, options)
 	}
 	if !grants && whole {
@@ -880,7 +872,7 @@ func (r *reading) setOptions(role, member, grantor string, options map[string]bo
 	}
 	found := false
 	for i := range r.Memberships {
-		if m := &r.Memberships[i]; !r.creates && m.Role == role && m.Member == member && r.isGrantor(m, grantor) {
+		if m := &r.Memberships[i]; m.Role == role && m.Member == member && r.isGrantor(m, grantor) {
 			set(m)
 			found = true
 		}
@@ -903,7 +895,7 @@ func (r *reading) revokeRole(role, member, grantor string, cascade bool) {
 // revokePassedOn removes the memberships that a member has granted who has no ADMIN OPTION any more: from PostgreSQL 16 on,
 // where each membership has a grantor that matters.
 func (r *reading) revokePassedOn(role, member string, cascade bool) {
-	if r.Version > 0 && r.Version < 160000 || r.creates || r.isAdmin(role, member) || r.isSuperuser(member) {
+	if r.Version > 0 && r.Version < 160000 || r.isAdmin(role, member) || r.isSuperuser(member) {
 		return
 	}
 	for _, m := range slices.Clone(r.Memberships) {

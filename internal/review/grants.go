@@ -3,11 +3,15 @@
 package review
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +30,15 @@ type Grants struct {
 	Roles       []Role       `json:"roles"`
 	Memberships []Membership `json:"memberships"`
 	Databases   []Database   `json:"databases"`
+	// Restored says that the grants are those of dumps.
+	Restored *Restored `json:"restored,omitempty"`
+}
+
+// Restored says how the grants of dumps came about.
+type Restored struct {
+	Dumps      []string `json:"dumps"`
+	Server     string   `json:"server"`               // into which they were restored
+	Extensions []string `json:"extensions,omitempty"` // that were not there
 }
 
 // grantsFormat is Grants.Format.
@@ -61,6 +74,10 @@ type Database struct {
 	// Unreviewed are the rights that are not reviewed, because records do not show their use. nil: not known, because
 	// the grants are those of a dump, or of a version of this program that did not ask.
 	Unreviewed []Unreviewed `json:"unreviewed"`
+	// OwnUnknown says that a dump does not say who owns the database, and who has privileges on it. Incomplete are
+	// statements of the dump that could not be restored: what there is in the database is not known as a whole.
+	OwnUnknown bool     `json:"own_unknown,omitempty"`
+	Incomplete []string `json:"incomplete,omitempty"`
 }
 
 // Unreviewed is a right of a role on something that is not reviewed, such as "SET on parameter log_duration".
@@ -237,26 +254,34 @@ func (d *Database) eachACL(f func(what, owner string, acl *[]string)) {
 	}
 }
 
-// ReadGrants reads grants in any of the forms that --grants takes: JSON, or the text of pg_dump
-// or pg_dumpall, whose objects are in database unless it says another one.
-func ReadGrants(r io.Reader, database string) (*Grants, error) {
+// ReadGrants reads a file of grants: JSON, or a dump, which is to be restored. name is what messages call it.
+func ReadGrants(ctx context.Context, name string, file *os.File) (*Grants, *Dump, error) {
 	const most = 1 << 30
-	text, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err != nil {
-		return nil, err
+	in := bufio.NewReader(file)
+	begin, err := in.Peek(512)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
 	}
-	if len(text) > most {
-		return nil, errors.New("it is larger than 1 GiB")
+	switch {
+	case isArchive(begin):
+		d, err := readArchive(ctx, name, in)
+		return nil, d, err
+	case bytes.HasPrefix(bytes.TrimSpace(begin), []byte("{")):
+		text, err := io.ReadAll(io.LimitReader(in, most+1))
+		if err == nil && len(text) > most {
+			err = errors.New("it is larger than 1 GiB")
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		g, err := ParseGrants(text)
+		if err != nil {
+			err = &DumpError{err.Error()}
+		}
+		return g, nil, err
 	}
-	if t := strings.TrimSpace(string(text[:min(len(text), 64)])); strings.HasPrefix(t, "{") {
-		return ParseGrants(text)
-	}
-	g := &Grants{Format: grantsFormat}
-	g.readDump(string(text), database)
-	if len(g.Databases) == 0 && len(g.Roles) == 0 {
-		return nil, errors.New(`it is neither the output of "steno review grants" nor that of pg_dump or pg_dumpall`)
-	}
-	return g, nil
+	d, err := ReadDump(name, in)
+	return nil, d, err
 }
 
 // Join adds the grants of another database of the same server.

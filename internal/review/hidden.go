@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // ddlLength is of how many bytes the text of DDL is kept, because its record has only what it changes,
@@ -86,7 +86,7 @@ func (g *Grants) schemas() map[string]string {
 
 // mentions adds to the names in a text the schemas before a period, in which no relation and function of
 // the record is: of types, operators, and of names in strings, such as 'app.invoice'::regclass.
-func (c *collector) mentions(r *trail.Record, text []byte, names string) string {
+func (c *collector) mentions(r *format.Record, text []byte, names string) string {
 	for at := bytes.IndexByte(text, '.'); at >= 0; {
 		if schema := c.schemas[nameBefore(text[:at])]; schema != "" && !inShape(r.Shape, schema) {
 			line := "schema=" + schema
@@ -105,12 +105,12 @@ func (c *collector) mentions(r *trail.Record, text []byte, names string) string 
 
 // paramSchemas adds the schemas that parameters name: of regclass and the like, and of statements that functions
 // make of them.
-func (c *collector) paramSchemas(r *trail.Record, names string) string {
+func (c *collector) paramSchemas(r *format.Record, names string) string {
 	if r.Shape == nil || len(r.Shape.Params) == 0 {
 		return names
 	}
-	r.Params(func(p trail.ParamType, raw []byte, null bool) bool {
-		if p.Repr == trail.ReprText && !null && bytes.IndexByte(raw, '.') > 0 {
+	r.Params(func(p format.ParamType, raw []byte, null bool) bool {
+		if p.Repr == format.ReprText && !null && bytes.IndexByte(raw, '.') > 0 {
 			names = c.mentions(r, raw, names)
 		}
 		return true
@@ -148,12 +148,12 @@ func nameBefore(text []byte) string {
 }
 
 // inShape says whether a relation or function of a record is in a schema.
-func inShape(s *trail.Shape, schema string) bool {
+func inShape(s *format.Shape, schema string) bool {
 	in := func(name []byte) bool {
 		return len(name) > len(schema) && name[len(schema)] == '.' && string(name[:len(schema)]) == schema
 	}
-	return slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return r.Via == 0 && in(r.Name) }) ||
-		slices.ContainsFunc(s.Objects, func(o trail.Object) bool { return in(o.Name) })
+	return slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return r.Via == 0 && in(r.Name) }) ||
+		slices.ContainsFunc(s.Objects, func(o format.Object) bool { return in(o.Name) })
 }
 
 // byLastName are the relations and functions of a database by their names without schema and quotes.

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/query"
 )
 
 // unseen are predefined roles whose rights do not show in records.
@@ -63,7 +65,7 @@ func (a *access) idleMembers(out *Access) (idle, kept *Section) {
 			continue
 		}
 		out.idle = append(out.idle, e)
-		idle.add(e.Role, e.Member, e.Admin, e.used.lastUse(), a.cat("--role", e.Member))
+		idle.add(e.Role, e.Member, e.Admin, e.used.lastUse(), a.cat(query.Criteria{Roles: []string{e.Member}}))
 	}
 	return idle, kept
 }
@@ -72,6 +74,8 @@ func (a *access) idleMembers(out *Access) (idle, kept *Section) {
 func (a *access) mayUse(e *membership) string {
 	p := a.policy
 	switch {
+	case a.Grants.Restored != nil:
+		return "the grants are those of dumps, which do not say who has privileges that are not reviewed: take them with \"steno review grants\""
 	case len(a.elsewhere) > 0:
 		return "statements used relations in databases of which there are no grants"
 	case a.incomplete[e.Member]:

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -79,7 +79,7 @@ func (e *events) section(key, title string, columns ...string) *Section {
 
 // noted is where a session wrote a note.
 type noted struct {
-	id   trail.SessionID
+	id   format.SessionID
 	seq  uint64
 	time int64
 }
@@ -93,7 +93,7 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 			warn(err)
 		}
 	}
-	choose := query.FilterOptions{Users: o.Users, AppUsers: o.AppUsers}
+	choose := query.Criteria{Users: o.Users, AppUsers: o.AppUsers}
 	var notes []noted
 	if o.Note != "" {
 		var err error
@@ -104,16 +104,13 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 			return o.noNote(&wrong), nil
 		}
 		for _, n := range notes {
-			choose.Sessions = append(choose.Sessions, n.id.String())
+			choose.Sessions = append(choose.Sessions, n.id)
 		}
 		choose.Users, choose.AppUsers = nil, nil // the session is followed, whoever it becomes
 	}
-	filter, err := choose.Filter(time.Time{})
-	if err != nil {
-		return nil, err
-	}
+	filter := choose.Filter()
 	var hidden query.Hidden
-	visitors := make([]visitor, workers())
+	visitors := make([]visitor, trail.Workers())
 	all := make([]*dossier, len(visitors))
 	for i := range visitors {
 		all[i] = newDossier(&o, filter, notes)
@@ -155,10 +152,10 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 // somebody else became one of them so are in the answer, which says that it was somebody else.
 func (o *PersonOptions) followSwitched(ctx context.Context, d *dossier, filter *query.Filter) (limits []string, err error) {
 	const login = 10 * 60 * 1e6 // how long a login takes at most
-	var candidates []trail.SessionID
-	first, last := int64(trail.MaxTime), int64(trail.MinTime)
+	var candidates []format.SessionID
+	first, last := int64(format.MaxTime), int64(format.MinTime)
 	begin, _, _ := o.bounds()
-	open := int64(trail.MaxTime)
+	open := int64(format.MaxTime)
 	for id, s := range d.sessions {
 		if !s.ended && s.ofClient {
 			open = min(open, s.last.Time)
@@ -168,46 +165,40 @@ func (o *PersonOptions) followSwitched(ctx context.Context, d *dossier, filter *
 			first, last = min(first, id.Start-1e6), max(last, id.Start+login)
 		}
 	}
-	slices.SortFunc(candidates, trail.SessionID.Compare)
-	pass := func(options query.FilterOptions, since, until int64, visit func(*query.Filter) visitor) error {
-		f, err := options.Filter(time.Time{})
-		if err != nil {
-			return err
-		}
-		visitors := make([]visitor, workers())
+	slices.SortFunc(candidates, format.SessionID.Compare)
+	pass := func(c query.Criteria, since, until int64, visit func(*query.Filter) visitor) error {
+		f := c.Filter()
+		visitors := make([]visitor, trail.Workers())
 		for i := range visitors {
 			visitors[i] = visit(f)
 		}
 		_, err = o.scan(ctx, trail.ScanOptions{Since: since, Until: until, Contents: f.Contents(), Parts: true, Rollbacks: true}, visitors)
 		return err
 	}
-	if open < trail.MaxTime {
-		if err := pass(query.FilterOptions{Kinds: []string{trail.KindDisconnect.String()}}, open, o.Until, d.endsOf); err != nil {
+	if open < format.MaxTime {
+		if err := pass(query.Criteria{Kinds: []format.Kind{format.KindDisconnect}}, open, o.Until, d.endsOf); err != nil {
 			return nil, err
 		}
 	}
 	if len(candidates) == 0 {
 		return nil, nil
 	}
-	var names []string
-	for _, id := range candidates {
-		names = append(names, id.String())
-	}
 	var finders []*loginFinder
-	err = pass(query.FilterOptions{Sessions: names, Users: o.Users, Kinds: []string{trail.KindConnect.String()}}, first, last, func(f *query.Filter) visitor {
-		finders = append(finders, &loginFinder{Matcher: query.Matcher{Filter: f}, found: map[trail.SessionID]bool{}})
+	err = pass(query.Criteria{Sessions: candidates, Users: o.Users, Kinds: []format.Kind{format.KindConnect}}, first, last, func(f *query.Filter) visitor {
+		finders = append(finders, &loginFinder{Matcher: query.Matcher{Filter: f}, found: map[format.SessionID]bool{}})
 		return finders[len(finders)-1]
 	})
 	if err != nil {
 		return nil, err
 	}
-	var follow, others []string
+	var follow []format.SessionID
+	var others []string
 	for _, id := range candidates {
 		switch s := d.sessions[id]; {
 		case !slices.ContainsFunc(finders, func(f *loginFinder) bool { return f.found[id] }):
 			others = append(others, id.String())
 		case s.switched: // also one in which it became the same user again
-			follow = append(follow, id.String())
+			follow = append(follow, id)
 		}
 	}
 	if named := 10; len(others) > 0 {
@@ -217,7 +208,7 @@ func (o *PersonOptions) followSwitched(ctx context.Context, d *dossier, filter *
 		return limits, nil
 	}
 	var more []*dossier
-	err = pass(query.FilterOptions{Sessions: follow}, o.Since, o.Until, func(f *query.Filter) visitor {
+	err = pass(query.Criteria{Sessions: follow}, o.Since, o.Until, func(f *query.Filter) visitor {
 		one := newDossier(o, f, nil)
 		one.except = &query.Matcher{Filter: filter}
 		more = append(more, one)
@@ -244,8 +235,8 @@ type logoutFinder struct {
 
 func (e *logoutFinder) Block(*trail.BlockRef) { e.Reset() }
 
-func (e *logoutFinder) Record(r *trail.Record) {
-	if r.Kind == trail.KindDisconnect && e.Keep(r) {
+func (e *logoutFinder) Record(r *format.Record) {
+	if r.Kind == format.KindDisconnect && e.Keep(r) {
 		e.of.mu.Lock()
 		defer e.of.mu.Unlock()
 		if s := e.of.sessions[r.Session.ID()]; s != nil {
@@ -256,13 +247,13 @@ func (e *logoutFinder) Record(r *trail.Record) {
 
 type loginFinder struct {
 	query.Matcher
-	found map[trail.SessionID]bool
+	found map[format.SessionID]bool
 }
 
 func (l *loginFinder) Block(*trail.BlockRef) { l.Reset() }
 
-func (l *loginFinder) Record(r *trail.Record) {
-	if r.Kind == trail.KindConnect && l.Keep(r) {
+func (l *loginFinder) Record(r *format.Record) {
+	if r.Kind == format.KindConnect && l.Keep(r) {
 		l.found[r.Session.ID()] = true
 	}
 }
@@ -274,28 +265,25 @@ func (o *PersonOptions) noNote(wrong *once) *Document {
 		Review: "person", Incomplete: wrong.bad,
 		Facts: []Fact{
 			{"note", o.Note}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))}, {"trail", o.Trails},
-			{"all notes", o.cat("--kind", "note")},
+			{"all notes", o.cat(query.Criteria{Kinds: []format.Kind{format.KindNote}})},
 		},
 		Limits: append(wrong.list, "No session wrote such a note in the period."),
 	}
 }
 
 // findNotes finds the sessions that wrote a note, and the first one in each.
-func (o *PersonOptions) findNotes(ctx context.Context, who query.FilterOptions) ([]noted, error) {
-	who.Kinds = []string{trail.KindNote.String()}
-	filter, err := who.Filter(time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	visitors := make([]visitor, workers())
+func (o *PersonOptions) findNotes(ctx context.Context, who query.Criteria) ([]noted, error) {
+	who.Kinds = []format.Kind{format.KindNote}
+	filter := who.Filter()
+	visitors := make([]visitor, trail.Workers())
 	for i := range visitors {
-		visitors[i] = &noteFinder{Matcher: query.Matcher{Filter: filter}, note: o.Note, found: map[trail.SessionID]noted{}}
+		visitors[i] = &noteFinder{Matcher: query.Matcher{Filter: filter}, note: o.Note, found: map[format.SessionID]noted{}}
 	}
 	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Contents: filter.Contents(), Parts: true}
 	if _, err := o.scan(ctx, options, visitors); err != nil {
 		return nil, err
 	}
-	first := map[trail.SessionID]noted{}
+	first := map[format.SessionID]noted{}
 	for _, v := range visitors {
 		for id, n := range v.(*noteFinder).found {
 			if have, ok := first[id]; !ok || n.seq < have.seq {
@@ -309,13 +297,13 @@ func (o *PersonOptions) findNotes(ctx context.Context, who query.FilterOptions) 
 type noteFinder struct {
 	query.Matcher
 	note  string
-	found map[trail.SessionID]noted
+	found map[format.SessionID]noted
 }
 
 func (n *noteFinder) Block(*trail.BlockRef) { n.Reset() }
 
-func (n *noteFinder) Record(r *trail.Record) {
-	if r.Kind != trail.KindNote || !n.Keep(r) || !hasWord(string(r.Text), n.note) {
+func (n *noteFinder) Record(r *format.Record) {
+	if r.Kind != format.KindNote || !n.Keep(r) || !hasWord(string(r.Text), n.note) {
 		return
 	}
 	id := r.Session.ID()
@@ -364,7 +352,7 @@ type personSession struct {
 // personTable is what somebody did with a relation.
 type personTable struct {
 	seen
-	trail.Effects
+	format.Effects
 	by      RecordID // the last one that was counted
 	failed  int64
 	access  map[string]bool
@@ -386,7 +374,7 @@ func (t *personTable) onlyTried() []string {
 // commandUse is how often a command was executed.
 type commandUse struct {
 	statements, failed int64
-	trail.Effects
+	format.Effects
 }
 
 // dossier is what one goroutine has found.
@@ -397,10 +385,10 @@ type dossier struct {
 	failuresHidden string
 	o              *PersonOptions
 	matcher        query.Matcher
-	hidden         *query.Hidden             // told of roles of these names that were renamed
-	from           map[trail.SessionID]noted // nil: all records
+	hidden         *query.Hidden              // told of roles of these names that were renamed
+	from           map[format.SessionID]noted // nil: all records
 
-	sessions map[trail.SessionID]*personSession
+	sessions map[format.SessionID]*personSession
 	// moreSessions are those of which there is no account.
 	moreSessions int64
 	tables       map[[2]string]*personTable
@@ -413,14 +401,14 @@ type dossier struct {
 
 func newDossier(o *PersonOptions, filter *query.Filter, notes []noted) *dossier {
 	d := &dossier{
-		o: o, matcher: query.Matcher{Filter: filter}, hidden: &query.Hidden{}, sessions: map[trail.SessionID]*personSession{}, tables: map[[2]string]*personTable{},
+		o: o, matcher: query.Matcher{Filter: filter}, hidden: &query.Hidden{}, sessions: map[format.SessionID]*personSession{}, tables: map[[2]string]*personTable{},
 		commands: map[[2]string]*commandUse{}, endings: map[string]int64{}, roles: map[string]*seen{},
 	}
 	if o.Note != "" {
-		d.from = map[trail.SessionID]noted{}
+		d.from = map[format.SessionID]noted{}
 		for _, n := range notes {
 			d.from[n.id] = n
-			d.from[trail.SessionID{Start: n.id.Start - mod(n.id.Start, 1e6), PID: n.id.PID}] = n // as workers name it
+			d.from[format.SessionID{Start: n.id.Start - mod(n.id.Start, 1e6), PID: n.id.PID}] = n // as workers name it
 		}
 	}
 	return d
@@ -436,7 +424,7 @@ func (d *dossier) Block(*trail.BlockRef) {
 }
 
 // wanted says whether the dossier is about a record.
-func (d *dossier) wanted(r *trail.Record) bool {
+func (d *dossier) wanted(r *format.Record) bool {
 	if d.from != nil {
 		n, ok := d.from[r.Session.ID()]
 		if ok {
@@ -448,54 +436,54 @@ func (d *dossier) wanted(r *trail.Record) bool {
 	return d.matcher.Keep(r) && (d.except == nil || !d.except.Keep(r))
 }
 
-func fact(r *trail.Record, k trail.Key) string { return string(r.Session.Fact(k)) }
+func fact(r *format.Record, k format.Key) string { return string(r.Session.Fact(k)) }
 
 // Record takes a record.
-func (d *dossier) Record(r *trail.Record) {
+func (d *dossier) Record(r *format.Record) {
 	d.hidden.NoteRenames(d.matcher.Filter, r)
 	if !d.wanted(r) {
 		return
 	}
 	id := idOf(r)
-	if r.Kind == trail.KindAuthFailed {
-		d.refused.add(id, fact(r, trail.KeyUser), fact(r, trail.KeyDatabase), fact(r, trail.KeyClient), string(r.SQLState), brief(r.Message))
+	if r.Kind == format.KindAuthFailed {
+		d.refused.add(id, fact(r, format.KeyUser), fact(r, format.KeyDatabase), fact(r, format.KeyClient), string(r.SQLState), brief(r.Message))
 		return
 	}
 	s := d.session(r, id)
 	switch r.Kind {
-	case trail.KindConnect:
+	case format.KindConnect:
 		s.connected = true
-	case trail.KindDisconnect:
+	case format.KindDisconnect:
 		s.ended, s.how = true, r.Outcome.String()
-	case trail.KindStatement, trail.KindStart:
+	case format.KindStatement, format.KindStart:
 		d.statement(r, s, id)
-	case trail.KindTransaction, trail.KindSubtransaction:
+	case format.KindTransaction, format.KindSubtransaction:
 		d.transaction(r, id)
-	case trail.KindSetting:
+	case format.KindSetting:
 		d.settings.add(id, extra(r, "name")+" = "+extra(r, "new"), "set by "+extra(r, "source")+", before: "+extra(r, "old"))
-	case trail.KindNote:
+	case format.KindNote:
 		d.notes.add(id, brief(r.Text))
-	case trail.KindGap:
+	case format.KindGap:
 		d.gaps.add(id, extra(r, "count"), extra(r, "reason"))
 	}
 }
 
-func extra(r *trail.Record, name string) string {
+func extra(r *format.Record, name string) string {
 	v, _ := r.ExtraValue(name)
 	return string(v)
 }
 
-func (d *dossier) session(r *trail.Record, id RecordID) *personSession {
+func (d *dossier) session(r *format.Record, id RecordID) *personSession {
 	s := d.sessions[id.Session]
 	if s == nil {
 		s = &personSession{first: id, last: id, appUsers: map[string]bool{}}
 		if len(d.sessions) < mostSessions {
 			d.sessions[id.Session] = s
-		} else if r.Kind == trail.KindConnect {
+		} else if r.Kind == format.KindConnect {
 			d.moreSessions++
 		}
 	}
-	s.ofClient = s.ofClient || fact(r, trail.KeyBackendType) == "client backend"
+	s.ofClient = s.ofClient || fact(r, format.KeyBackendType) == "client backend"
 	if id.before(s.first) {
 		s.first = id
 	}
@@ -504,27 +492,27 @@ func (d *dossier) session(r *trail.Record, id RecordID) *personSession {
 	}
 	for _, f := range []struct {
 		at  *string
-		key trail.Key
+		key format.Key
 	}{
-		{&s.user, trail.KeyUser}, {&s.db, trail.KeyDatabase}, {&s.client, trail.KeyClient}, {&s.application, trail.KeyApplication},
-		{&s.auth, trail.KeyAuthMethod}, {&s.identity, trail.KeyIdentity},
+		{&s.user, format.KeyUser}, {&s.db, format.KeyDatabase}, {&s.client, format.KeyClient}, {&s.application, format.KeyApplication},
+		{&s.auth, format.KeyAuthMethod}, {&s.identity, format.KeyIdentity},
 	} {
 		if *f.at == "" {
 			*f.at = fact(r, f.key)
 		}
 	}
-	if a := r.Session.Fact(trail.KeyAppUser); len(a) > 0 && !s.appUsers[string(a)] {
+	if a := r.Session.Fact(format.KeyAppUser); len(a) > 0 && !s.appUsers[string(a)] {
 		s.appUsers[string(a)] = true
 	}
 	return s
 }
 
-func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
+func (d *dossier) statement(r *format.Record, s *personSession, id RecordID) {
 	class, command := "", ""
 	if r.Shape != nil {
 		class, command = r.Shape.Class.String(), string(r.Shape.Command)
 	}
-	if r.Kind == trail.KindStart { // counts only if no record of the end follows
+	if r.Kind == format.KindStart { // counts only if no record of the end follows
 		if r.Depth == 0 && (s.started == nil || s.startedNumber < r.Statement) {
 			var relations []string
 			if r.Shape != nil {
@@ -550,9 +538,9 @@ func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
 		s.statements++
 	}
 	s.switched = s.switched || r.Text != nil && becomesAnother(r.Text)
-	role := fact(r, trail.KeyRole)
+	role := fact(r, format.KeyRole)
 	if role == "" && d.except != nil {
-		role = fact(r, trail.KeyUser) // that SET SESSION AUTHORIZATION has set
+		role = fact(r, format.KeyUser) // that SET SESSION AUTHORIZATION has set
 	}
 	if role != "" && r.Depth == 0 {
 		if d.roles[role] == nil {
@@ -573,25 +561,25 @@ func (d *dossier) statement(r *trail.Record, s *personSession, id RecordID) {
 	d.relations(r, id)
 	if how := d.exported(r, command); how != "" {
 		var rows any // nil: not recorded
-		if r.Has(trail.FieldRows) {
+		if r.Has(format.FieldRows) {
 			rows = int64(r.Rows)
 		}
 		d.exports.add(id, how, relationNames(r.Shape), rows, r.Result(), brief(r.Text))
 	}
 	switch {
-	case r.Shape.Class == trail.ClassMiscSet && (roleSet(r.Text) != "" || isRoleSwitch(r.Text)):
+	case r.Shape.Class == format.ClassMiscSet && (roleSet(r.Text) != "" || isRoleSwitch(r.Text)):
 		d.switches.add(id, brief(r.Text), r.Result())
-	case r.Shape.Class == trail.ClassMiscSet, strings.HasPrefix(command, "ALTER SYSTEM"), command == "DISCARD ALL":
+	case r.Shape.Class == format.ClassMiscSet, strings.HasPrefix(command, "ALTER SYSTEM"), command == "DISCARD ALL":
 		d.settings.add(id, brief(r.Text), r.Result())
-	case r.Shape.Class == trail.ClassDDL, r.Shape.Class == trail.ClassRole:
+	case r.Shape.Class == format.ClassDDL, r.Shape.Class == format.ClassRole:
 		d.changes.add(id, class, command, objectNames(r.Shape), r.Result(), brief(r.Text))
 	}
 }
 
 // exported says how a statement has sent many rows to its client, or may have; empty if it has not. A record of the query
 // of a cursor has all rows that were fetched, whatever the size of each FETCH, which has a record of its own.
-func (d *dossier) exported(r *trail.Record, command string) string {
-	cursor, read := r.Portal() != nil, r.Shape.Class == trail.ClassRead
+func (d *dossier) exported(r *format.Record, command string) string {
+	cursor, read := r.Portal() != nil, r.Shape.Class == format.ClassRead
 	switch large := r.Rows >= d.o.Large; {
 	case read && command == "COPY":
 		return "COPY TO"
@@ -609,9 +597,9 @@ func (d *dossier) exported(r *trail.Record, command string) string {
 
 // ranBefore says of a statement that failed whether it may have run before, and sent rows: it was not refused, and what it
 // names had been looked up.
-func ranBefore(r *trail.Record) bool {
+func ranBefore(r *format.Record) bool {
 	before := []string{"25", "34", "42"} // the state of the transaction, no cursor of the name, syntax and access rules
-	named := func(rel trail.Relation) bool { return rel.Access&trail.AccessWritten != 0 }
+	named := func(rel format.Relation) bool { return rel.Access&format.AccessWritten != 0 }
 	return !slices.Contains(before, string(r.SQLState[:min(len(r.SQLState), 2)])) && !slices.ContainsFunc(r.Shape.Relations, named)
 }
 
@@ -635,26 +623,26 @@ func becomesAnother(text []byte) bool {
 	return bytes.Contains(lower, []byte("authorization")) && bytes.Contains(lower, []byte("session"))
 }
 
-func relationNames(s *trail.Shape) (names []string) {
+func relationNames(s *format.Shape) (names []string) {
 	for i := range s.Relations {
 		names = append(names, string(s.Relations[i].Name))
 	}
 	return names
 }
 
-func objectNames(s *trail.Shape) (names []string) {
+func objectNames(s *format.Shape) (names []string) {
 	for i := range s.Objects {
-		if s.Objects[i].Action != trail.ActionExecute {
+		if s.Objects[i].Action != format.ActionExecute {
 			names = append(names, s.Objects[i].Action.String()+" "+string(s.Objects[i].Name))
 		}
 	}
 	return names
 }
 
-func (d *dossier) relations(r *trail.Record, id RecordID) {
+func (d *dossier) relations(r *format.Record, id RecordID) {
 	for i := range r.Shape.Relations {
 		rel := &r.Shape.Relations[i]
-		key := [2]string{fact(r, trail.KeyDatabase), string(rel.Name)}
+		key := [2]string{fact(r, format.KeyDatabase), string(rel.Name)}
 		t := d.tables[key]
 		if t == nil {
 			if len(d.tables) >= mostSessions || i >= mostRelations {
@@ -676,9 +664,9 @@ func (d *dossier) relations(r *trail.Record, id RecordID) {
 }
 
 // note notes how a statement uses the relation, or would have used it if it had not failed.
-func (t *personTable) note(r *trail.Record, rel *trail.Relation) {
+func (t *personTable) note(r *format.Record, rel *format.Relation) {
 	failed := r.Failed()
-	for name := range (rel.Access &^ trail.AccessAudited).Names {
+	for name := range (rel.Access &^ format.AccessAudited).Names {
 		if failed {
 			t.tried[name] = true
 		} else {
@@ -689,7 +677,7 @@ func (t *personTable) note(r *trail.Record, rel *trail.Relation) {
 		t.via[string(r.Shape.Relations[rel.Via-1].Name)] = true
 	}
 	for _, c := range rel.Columns {
-		for name := range (c.Access &^ trail.AccessAudited).Names {
+		for name := range (c.Access &^ format.AccessAudited).Names {
 			if failed {
 				t.tried[name+" "+string(c.Name)] = true
 				continue
@@ -702,11 +690,11 @@ func (t *personTable) note(r *trail.Record, rel *trail.Relation) {
 	}
 }
 
-func (d *dossier) transaction(r *trail.Record, id RecordID) {
+func (d *dossier) transaction(r *format.Record, id RecordID) {
 	how := r.Ending.Event.String()
-	if r.Kind == trail.KindSubtransaction {
+	if r.Kind == format.KindSubtransaction {
 		how = "subtransaction rolled back"
-	} else if !r.Has(trail.FieldEvent) {
+	} else if !r.Has(format.FieldEvent) {
 		how = r.Outcome.String()
 	}
 	d.endings[how]++
@@ -798,50 +786,44 @@ func (d *dossier) join(o *dossier) {
 
 // ---- the answer ----
 
-func (d *dossier) document(sessions []string) *Document {
+func (d *dossier) document(sessions []format.SessionID) *Document {
 	o := d.o
-	var flags []string
-	for _, u := range o.Users {
-		flags = append(flags, "--user", u)
-	}
-	for _, u := range o.AppUsers {
-		flags = append(flags, "--app-user", u)
-	}
+	who := query.Criteria{Users: o.Users, AppUsers: o.AppUsers}
 	if o.Note != "" {
-		flags = nil
-		for _, s := range sessions[:min(len(sessions), 20)] {
-			flags = append(flags, "--session", s)
-		}
+		who = query.Criteria{Sessions: sessions[:min(len(sessions), 20)]}
 	}
 	begin, end, _ := o.bounds()
 	doc := &Document{Review: "person", Facts: []Fact{
 		{"user", o.Users}, {"end user", o.AppUsers}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))},
-		{"trail", o.Trails}, {"all records", o.cat(flags...)},
+		{"trail", o.Trails}, {"all records", o.cat(who)},
 	}}
 	if o.Note != "" {
 		doc.Facts = slices.Insert(doc.Facts, 0, Fact{"note", o.Note})
 	}
-	follow := func(s *Section, more ...string) *Section {
+	follow := func(s *Section, c query.Criteria) *Section {
 		if s.Left > 0 {
-			s.Note = "All of them: " + o.cat(append(slices.Clone(flags), more...)...)
+			c.Users, c.AppUsers, c.Sessions = who.Users, who.AppUsers, who.Sessions
+			s.Note = "All of them: " + o.cat(c)
 		}
 		return s
 	}
+	kind := func(k format.Kind) query.Criteria { return query.Criteria{Kinds: []format.Kind{k}} }
+	class := func(all ...format.Class) query.Criteria { return query.Criteria{Classes: all} }
 	doc.Sections = []*Section{
 		d.sessionTable(),
-		follow(d.refused.section("refused_logins", "Refused logins", "user", "database", "address", "sqlstate", "message"), "--kind", "auth_failed"),
-		follow(d.notes.section("notes", "Notes", "text"), "--kind", "note"),
+		follow(d.refused.section("refused_logins", "Refused logins", "user", "database", "address", "sqlstate", "message"), kind(format.KindAuthFailed)),
+		follow(d.notes.section("notes", "Notes", "text"), kind(format.KindNote)),
 		d.commandTable(),
-		d.tableTable(flags),
+		d.tableTable(who),
 		d.roleTable(),
-		follow(d.switches.section("role_switches", "Role switches", "statement", "outcome"), "--class", "misc_set"),
-		follow(d.exports.section("exports", "Exports", "how", "objects", "rows", "outcome", "text"), "--class", "read"),
-		follow(d.changes.section("changes", "DDL, roles and privileges", "class", "command", "objects", "outcome", "text"), "--class", "ddl,role"),
-		follow(d.settings.section("settings", "Settings changed", "what", "outcome"), "--class", "misc_set,setting"),
-		follow(d.failures.section("failures", "Failures", "sqlstate", "outcome", "command", "message", "text"), "--failed"),
-		follow(d.running().section("running", "Unfinished statements", "class", "command", "objects", "text"), "--kind", "start"),
+		follow(d.switches.section("role_switches", "Role switches", "statement", "outcome"), class(format.ClassMiscSet)),
+		follow(d.exports.section("exports", "Exports", "how", "objects", "rows", "outcome", "text"), class(format.ClassRead)),
+		follow(d.changes.section("changes", "DDL, roles and privileges", "class", "command", "objects", "outcome", "text"), class(format.ClassDDL, format.ClassRole)),
+		follow(d.settings.section("settings", "Settings changed", "what", "outcome"), class(format.ClassMiscSet, format.ClassSetting)),
+		follow(d.failures.section("failures", "Failures", "sqlstate", "outcome", "command", "message", "text"), query.Criteria{Failed: true}),
+		follow(d.running().section("running", "Unfinished statements", "class", "command", "objects", "text"), kind(format.KindStart)),
 		d.endingTable(),
-		follow(d.transactions.section("transactions", "Transactions that wrote", "event", "xid", "statements", "commit_lsn"), "--kind", "transaction"),
+		follow(d.transactions.section("transactions", "Transactions that wrote", "event", "xid", "statements", "commit_lsn"), kind(format.KindTransaction)),
 		d.gaps.section("gaps", "Records that were lost", "count", "reason"),
 	}
 	d.tellHidden(doc)
@@ -878,7 +860,7 @@ func (d *dossier) sessionTable() *Section {
 		Key: "sessions", Title: "Sessions", Empty: "None in the period.",
 		Columns: []string{"session", "from", "until", "user", "end_users", "database", "address", "application", "auth_method", "identity", "statements", "failed", "end", "follow"},
 	}
-	ids := slices.SortedFunc(maps.Keys(d.sessions), func(a, b trail.SessionID) int {
+	ids := slices.SortedFunc(maps.Keys(d.sessions), func(a, b format.SessionID) int {
 		return cmp.Or(cmp.Compare(d.sessions[a].first.Time, d.sessions[b].first.Time), a.Compare(b))
 	})
 	s.Left = int64(max(0, len(ids)-dossierLines)) + d.moreSessions
@@ -888,7 +870,7 @@ func (d *dossier) sessionTable() *Section {
 		if x.ended {
 			end = cmp.Or(x.how, "ok")
 		}
-		s.add(id.String(), stamp(x.first.Time), stamp(x.last.Time), x.user, sorted(x.appUsers), x.db, x.client, x.application, x.auth, x.identity, x.statements, x.failed, end, d.o.cat("--session", id.String()))
+		s.add(id.String(), stamp(x.first.Time), stamp(x.last.Time), x.user, sorted(x.appUsers), x.db, x.client, x.application, x.auth, x.identity, x.statements, x.failed, end, d.o.cat(query.Criteria{Sessions: []format.SessionID{id}}))
 	}
 	return s
 }
@@ -903,7 +885,7 @@ func (d *dossier) commandTable() *Section {
 	return s
 }
 
-func (d *dossier) tableTable(flags []string) *Section {
+func (d *dossier) tableTable(who query.Criteria) *Section {
 	s := &Section{
 		Key: "objects", Title: "Tables and columns", Empty: "None.",
 		Columns: []string{"database", "object", "access", "columns_read", "columns_written", "via", "statements", "failed", "only_tried", "rolled_back", "unknown", "first", "last", "record", "follow"},
@@ -921,7 +903,7 @@ func (d *dossier) tableTable(flags []string) *Section {
 		}
 		maps.Copy(written, t.columns["update"])
 		s.add(k[0], k[1], sorted(t.access), sorted(t.columns["select"]), sorted(written), sorted(t.via), t.count, t.failed, t.onlyTried(), t.RolledBack, t.Unknown, stamp(t.first.Time), stamp(t.last.Time), t.last,
-			d.o.cat(append(slices.Clone(flags), "--database", k[0], "--object", k[1])...))
+			d.o.cat(query.Criteria{Users: who.Users, AppUsers: who.AppUsers, Sessions: who.Sessions, Databases: k[:1], Objects: k[1:]}))
 	}
 	return s
 }

@@ -6,9 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
+
+// followed stands for the command that shows the records of criteria.
+func followed(*query.Criteria, query.Range) string { return "command" }
 
 // dossierOf is the dossier of a user in a trail that a test writes.
 func dossierOf(t *testing.T, user string, write func(add func(trailtest.Record))) *Document {
@@ -27,7 +32,7 @@ func dossierOf(t *testing.T, user string, write func(add func(trailtest.Record))
 		t.Fatal(err)
 	}
 	doc, err := ReviewPerson(t.Context(), PersonOptions{
-		Source: Source{Index: opened.Index(), Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}, Users: []string{user}, Large: 10_000,
+		Source: Source{Index: opened.Index(), Since: format.MinTime, Until: format.MaxTime, Command: followed, Warn: func(err error) { t.Error(err) }}, Users: []string{user}, Large: 10_000,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,22 +52,22 @@ func cellOf(t *testing.T, d *Document, section string, row int, column string) a
 }
 
 func session(user string) *trailtest.Session {
-	return trailtest.NewSession(trailtest.Epoch+1e6, 1, trailtest.Fact{Key: trail.KeyUser, Value: user}, trailtest.Fact{Key: trail.KeyBackendType, Value: "client backend"})
+	return trailtest.NewSession(trailtest.Epoch+1e6, 1, trailtest.Fact{Key: format.KeyUser, Value: user}, trailtest.Fact{Key: format.KeyBackendType, Value: "client backend"})
 }
 
 // TestPersonsDidNotDoWhatWasRefused: columns that only a refused statement named are not among those that were read.
 func TestPersonsDidNotDoWhatWasRefused(t *testing.T) {
 	doc := dossierOf(t, "alice", func(add func(trailtest.Record)) {
 		reads := func(column string) *trailtest.Shape {
-			return &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{
-				{Type: trail.RelationTypeTable, Name: "hr.staff", Access: trail.AccessSelect, Columns: []trailtest.Column{{Access: trail.AccessSelect, Name: column}}}}}
+			return &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{
+				{Type: format.RelationTypeTable, Name: "hr.staff", Access: format.AccessSelect, Columns: []trailtest.Column{{Access: format.AccessSelect, Name: column}}}}}
 		}
 		alice := session("alice")
-		add(trailtest.Record{Kind: trail.KindStatement, Session: alice, Text: "SELECT name FROM hr.staff", Shape: reads("name")})
-		add(trailtest.Record{Kind: trail.KindStatement, Session: alice, Text: "SELECT salary FROM hr.staff", Shape: reads("salary"), Outcome: trail.OutcomeError, SQLState: "42501"})
-		add(trailtest.Record{Kind: trail.KindStatement, Session: alice, Text: "SELECT name FROM hr.staff", Shape: reads("name"), Outcome: trail.OutcomeError, SQLState: "22012"})
-		add(trailtest.Record{Kind: trail.KindStatement, Session: alice, Text: "DELETE FROM hr.staff", Outcome: trail.OutcomeError, SQLState: "42501", Shape: &trailtest.Shape{
-			Class: trail.ClassWrite, Command: "DELETE", Relations: []trailtest.Relation{{Type: trail.RelationTypeTable, Name: "hr.staff", Access: trail.AccessDelete}}}})
+		add(trailtest.Record{Kind: format.KindStatement, Session: alice, Text: "SELECT name FROM hr.staff", Shape: reads("name")})
+		add(trailtest.Record{Kind: format.KindStatement, Session: alice, Text: "SELECT salary FROM hr.staff", Shape: reads("salary"), Outcome: format.OutcomeError, SQLState: "42501"})
+		add(trailtest.Record{Kind: format.KindStatement, Session: alice, Text: "SELECT name FROM hr.staff", Shape: reads("name"), Outcome: format.OutcomeError, SQLState: "22012"})
+		add(trailtest.Record{Kind: format.KindStatement, Session: alice, Text: "DELETE FROM hr.staff", Outcome: format.OutcomeError, SQLState: "42501", Shape: &trailtest.Shape{
+			Class: format.ClassWrite, Command: "DELETE", Relations: []trailtest.Relation{{Type: format.RelationTypeTable, Name: "hr.staff", Access: format.AccessDelete}}}})
 	})
 	for column, want := range map[string]any{
 		"access": []string{"select"}, "columns_read": []string{"name"}, "statements": int64(4), "failed": int64(3), "only_tried": []string{"delete", "select salary"},
@@ -78,8 +83,8 @@ func TestPersonsTellThatRowsWereNotRecorded(t *testing.T) {
 	for name, what := range map[string]string{"steno.log_rows": "the numbers of rows", "steno.log_catalog": "queries of system catalogs", "steno.log_relation": "the relations of statements"} {
 		doc := dossierOf(t, "alice", func(add func(trailtest.Record)) {
 			alice := session("alice")
-			add(trailtest.Record{Kind: trail.KindSetting, Session: alice, Shape: &trailtest.Shape{Class: trail.ClassSetting}, Extra: []string{"name", name, "old", "on", "new", "off", "source", "session"}})
-			add(trailtest.Record{Kind: trail.KindStatement, Session: alice, Text: "SELECT * FROM pg_authid", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"}})
+			add(trailtest.Record{Kind: format.KindSetting, Session: alice, Shape: &trailtest.Shape{Class: format.ClassSetting}, Extra: []string{"name", name, "old", "on", "new", "off", "source", "session"}})
+			add(trailtest.Record{Kind: format.KindStatement, Session: alice, Text: "SELECT * FROM pg_authid", Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT"}})
 		})
 		if !strings.Contains(strings.Join(doc.Limits, "\n"), what) {
 			t.Errorf("%s: %q", name, doc.Limits)
@@ -89,10 +94,10 @@ func TestPersonsTellThatRowsWereNotRecorded(t *testing.T) {
 
 // TestExportsTellWhetherRowsWereCounted: no number is not 0.
 func TestExportsTellWhetherRowsWereCounted(t *testing.T) {
-	for rows, r := range map[any]trailtest.Record{nil: {}, int64(0): {Fields: trail.FieldRows}, int64(7): {Rows: 7}} {
+	for rows, r := range map[any]trailtest.Record{nil: {}, int64(0): {Fields: format.FieldRows}, int64(7): {Rows: 7}} {
 		doc := dossierOf(t, "alice", func(add func(trailtest.Record)) {
-			r.Kind, r.Session, r.Text = trail.KindStatement, session("alice"), "COPY hr.staff TO STDOUT"
-			r.Shape = &trailtest.Shape{Class: trail.ClassRead, Command: "COPY"}
+			r.Kind, r.Session, r.Text = format.KindStatement, session("alice"), "COPY hr.staff TO STDOUT"
+			r.Shape = &trailtest.Shape{Class: format.ClassRead, Command: "COPY"}
 			add(r)
 		})
 		if got := cellOf(t, doc, "exports", 0, "rows"); got != rows {
@@ -122,9 +127,9 @@ func TestDossiersAreJoined(t *testing.T) {
 func TestSessionsOfAnotherUserEnd(t *testing.T) {
 	doc := dossierOf(t, "alice", func(add func(trailtest.Record)) {
 		root := session("root")
-		add(trailtest.Record{Kind: trail.KindConnect, Session: root})
-		add(trailtest.Record{Kind: trail.KindStatement, Session: session("alice"), Text: "SELECT 1", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"}})
-		add(trailtest.Record{Kind: trail.KindDisconnect, Session: root})
+		add(trailtest.Record{Kind: format.KindConnect, Session: root})
+		add(trailtest.Record{Kind: format.KindStatement, Session: session("alice"), Text: "SELECT 1", Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT"}})
+		add(trailtest.Record{Kind: format.KindDisconnect, Session: root})
 	})
 	if end := cellOf(t, doc, "sessions", 0, "end"); end != "ok" {
 		t.Errorf("%v", end)

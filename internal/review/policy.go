@@ -410,10 +410,23 @@ func (p *policy) check(n *need, u *statement) verdict {
 		}
 		v = p.relation(n, in.relations[n.object], u)
 	}
-	if v == denied && n.unsure {
+	if v == denied && (n.unsure || p.unrestored(n.db, n.kind) != "") {
 		return uncertain
 	}
 	return v
+}
+
+// unrestored says why a dump does not say all about the privileges on a kind of objects of a database; empty if it does.
+func (p *policy) unrestored(db string, kind objectKind) string {
+	d := p.database(db)
+	switch {
+	case d == nil:
+	case len(d.Incomplete) > 0:
+		return "the dump of the database could not be restored as a whole"
+	case d.OwnUnknown && kind == onDatabase:
+		return "the dump does not say who has privileges on the database"
+	}
+	return ""
 }
 
 // any checks a need of an object without columns.
@@ -553,7 +566,7 @@ func (p *policy) relation(n *need, r *relation, u *statement) verdict {
 			}
 		}
 		if len(r.Columns) == 0 && byColumns == allowed {
-			byColumns = uncertain // columns of a view in a dump
+			byColumns = uncertain // the grants do not have the columns of the system
 		}
 	case len(n.columns) == 0:
 		for c := range r.columns {

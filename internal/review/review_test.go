@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -92,25 +93,25 @@ func TestAValueIsFoundInParameters(t *testing.T) {
 	le := binary.LittleEndian
 	for _, c := range []struct {
 		value string
-		repr  trail.Repr
+		repr  format.Repr
 		raw   []byte
 		where string
 	}{
-		{"42", trail.ReprInt4, le.AppendUint32(nil, 42), "value"},
-		{"42.0", trail.ReprInt8, le.AppendUint64(nil, 42), "value"},
-		{"42", trail.ReprInt2, []byte{43, 0}, ""},
-		{"42", trail.ReprText, []byte("0042"), "value"},
-		{"42", trail.ReprText, []byte("{41,42}"), "element of a list"},
-		{"42", trail.ReprText, []byte(`(1,"42",x)`), "element of a list"},
-		{"1.5", trail.ReprFloat8, le.AppendUint64(nil, 0x3ff8000000000000), "value"},
-		{"2000-01-03", trail.ReprDate, le.AppendUint32(nil, 2), "value"},
-		{"alice", trail.ReprNone, nil, ""},
-		{"4711", trail.ReprText, []byte("$4,711.00"), "value"},
-		{"alice", trail.ReprText, []byte(`\x616c696365`), "value"},
-		{"4711", trail.ReprText, []byte("/customers/4711"), "part of a string"},
+		{"42", format.ReprInt4, le.AppendUint32(nil, 42), "value"},
+		{"42.0", format.ReprInt8, le.AppendUint64(nil, 42), "value"},
+		{"42", format.ReprInt2, []byte{43, 0}, ""},
+		{"42", format.ReprText, []byte("0042"), "value"},
+		{"42", format.ReprText, []byte("{41,42}"), "element of a list"},
+		{"42", format.ReprText, []byte(`(1,"42",x)`), "element of a list"},
+		{"1.5", format.ReprFloat8, le.AppendUint64(nil, 0x3ff8000000000000), "value"},
+		{"2000-01-03", format.ReprDate, le.AppendUint32(nil, 2), "value"},
+		{"alice", format.ReprNone, nil, ""},
+		{"4711", format.ReprText, []byte("$4,711.00"), "value"},
+		{"alice", format.ReprText, []byte(`\x616c696365`), "value"},
+		{"4711", format.ReprText, []byte("/customers/4711"), "part of a string"},
 	} {
 		var buf []byte
-		if got := newValue(c.value).isParam(trail.ParamType{Repr: c.repr}, c.raw, &buf); got != c.where {
+		if got := newValue(c.value).isParam(format.ParamType{Repr: c.repr}, c.raw, &buf); got != c.where {
 			t.Errorf("%s in %q: %q instead of %q", c.value, c.raw, got, c.where)
 		}
 	}
@@ -140,28 +141,29 @@ func TestACLsAreWrittenAsTheServerDoes(t *testing.T) {
 }
 
 func TestScriptsChangeGrants(t *testing.T) {
-	g := &Grants{Format: grantsFormat, Roles: []Role{{Name: "boss", Superuser: true}, {Name: "own"}}}
+	g := &Grants{Format: grantsFormat, Roles: []Role{{Name: "boss", Superuser: true}, {Name: "own"}, {Name: "x"}, {Name: "Y"}, {Name: "z"}}, Databases: []Database{{
+		Name: "db", Inside: true, Schemas: []Schema{{Name: "public", Owner: "own", ACL: []string{"=U/own"}}},
+		Relations: []Relation{{Name: "public.t", Kind: "r", Owner: "own", ACL: []string{"own=arwdDxtm/own"}, Columns: []string{"a", `"B"`}}}}}}
 	for _, step := range []struct {
 		sql  string
 		want []string
 	}{
-		{`CREATE TABLE t (a int, "B" text); ALTER TABLE t OWNER TO own;`, []string{"own=arwdDxtm/own"}},
 		{`GRANT SELECT, INSERT (a) ON t TO x, "Y" WITH GRANT OPTION;`, []string{"own=arwdDxtm/own", "x=r*/own", "Y=r*/own"}},
 		{`SET ROLE x; GRANT SELECT ON TABLE public.t TO z; RESET ROLE;`, []string{"own=arwdDxtm/own", "x=r*/own", "Y=r*/own", "z=r/x"}},
-		{`SET ROLE boss; REVOKE SELECT ON t FROM z, x; RESET ROLE;`, []string{"own=arwdDxtm/own", "Y=r*/own", "z=r/x"}},
-		{`REVOKE GRANT OPTION FOR SELECT ON t FROM "Y";`, []string{"own=arwdDxtm/own", "Y=r/own", "z=r/x"}},
-		{`/* REVOKE ALL ON t FROM "Y"; */ -- REVOKE ALL ON t FROM "Y";`, []string{"own=arwdDxtm/own", "Y=r/own", "z=r/x"}},
+		{`SET ROLE boss; REVOKE SELECT ON t FROM z; RESET ROLE;`, []string{"own=arwdDxtm/own", "x=r*/own", "Y=r*/own", "z=r/x"}}, // the owner has not granted it
+		{`SET ROLE boss; REVOKE SELECT ON t FROM x CASCADE; RESET ROLE;`, []string{"own=arwdDxtm/own", "Y=r*/own"}},
+		{`REVOKE GRANT OPTION FOR SELECT ON t FROM "Y";`, []string{"own=arwdDxtm/own", "Y=r/own"}},
+		{`/* REVOKE ALL ON t FROM "Y"; */ -- REVOKE ALL ON t FROM "Y";`, []string{"own=arwdDxtm/own", "Y=r/own"}},
 	} {
-		g.readDump(step.sql, "db")
+		if _, err := g.applyScript(step.sql, "db"); err != nil {
+			t.Errorf("%s: %v", step.sql, err)
+		}
 		if got := g.Databases[0].Relations[0].ACL; !reflect.DeepEqual(got, step.want) {
 			t.Errorf("after %s: %v instead of %v", step.sql, got, step.want)
 		}
 	}
 	if got := g.Databases[0].Relations[0].ColumnACL["a"]; !reflect.DeepEqual(got, []string{"x=a*/own", "Y=a*/own"}) {
 		t.Errorf("column: %v", got)
-	}
-	if got := g.Databases[0].Relations[0].Columns; !reflect.DeepEqual(got, []string{"a", `"B"`}) {
-		t.Errorf("columns: %v", got)
 	}
 }
 
@@ -187,9 +189,11 @@ func TestMembershipsFollowTheVersion(t *testing.T) {
 
 func TestOptionsOfMembershipsAreChanged(t *testing.T) {
 	// The first is from the first superuser; "boss" is another one, and "lead" has passed the role on.
-	const before = `GRANT g TO lead WITH ADMIN OPTION, INHERIT TRUE GRANTED BY postgres;
-GRANT g TO m WITH INHERIT TRUE GRANTED BY postgres;
-GRANT g TO n WITH INHERIT TRUE GRANTED BY lead;`
+	yes := true
+	before := []Membership{
+		{Role: "g", Member: "lead", Grantor: "postgres", Admin: true, InheritOption: &yes}, {Role: "g", Member: "m", Grantor: "postgres", InheritOption: &yes},
+		{Role: "g", Member: "n", Grantor: "lead", InheritOption: &yes},
+	}
 	for _, test := range []struct {
 		script  string
 		version int
@@ -217,8 +221,7 @@ GRANT g TO n WITH INHERIT TRUE GRANTED BY lead;`
 		for _, name := range []string{"lead", "m", "n", "o"} {
 			g.Roles = append(g.Roles, Role{Name: name, Inherit: true})
 		}
-		g.readDump(before, "d")
-		g.Version = test.version
+		g.Memberships, g.Version = slices.Clone(before), test.version
 		if _, err := g.applyScript(test.script, "d"); err != nil {
 			t.Fatal(err)
 		}
@@ -248,16 +251,16 @@ func TestAdministrationUsesMemberships(t *testing.T) {
 	other.Role = "other"
 	settable.Role, settable.SetOption = "heir", nil
 	for _, test := range []struct {
-		class          trail.Class
+		class          format.Class
 		command, text  string
 		admin, setting int64
 	}{
-		{trail.ClassRole, "ALTER ROLE", "ALTER ROLE made PASSWORD 'x'", 1, 0},
-		{trail.ClassRole, "GRANT ROLE", "GRANT far TO other", 1, 0},
-		{trail.ClassRole, "GRANT", "GRANT SELECT ON t TO other", 0, 0},
-		{trail.ClassDDL, "ALTER TABLE", "ALTER TABLE t OWNER TO heir", 0, 1},
-		{trail.ClassDDL, "CREATE SCHEMA", "CREATE SCHEMA AUTHORIZATION heir", 0, 1},
-		{trail.ClassDDL, "ALTER TABLE", "ALTER TABLE t ADD a int", 0, 0},
+		{format.ClassRole, "ALTER ROLE", "ALTER ROLE made PASSWORD 'x'", 1, 0},
+		{format.ClassRole, "GRANT ROLE", "GRANT far TO other", 1, 0},
+		{format.ClassRole, "GRANT", "GRANT SELECT ON t TO other", 0, 0},
+		{format.ClassDDL, "ALTER TABLE", "ALTER TABLE t OWNER TO heir", 0, 1},
+		{format.ClassDDL, "CREATE SCHEMA", "CREATE SCHEMA AUTHORIZATION heir", 0, 1},
+		{format.ClassDDL, "ALTER TABLE", "ALTER TABLE t ADD a int", 0, 0},
 	} {
 		p := newPolicy(&Grants{
 			Version:     160000,
@@ -265,7 +268,7 @@ func TestAdministrationUsesMemberships(t *testing.T) {
 			Memberships: []Membership{made, through, mine, other, settable},
 			Databases:   []Database{{Name: "shop", Inside: true}},
 		})
-		s := &statement{who: who{db: "shop", user: "chief", role: "chief"}, shape: *newShape(&trail.Shape{Class: test.class, Command: []byte(test.command)}, ""), text: test.text}
+		s := &statement{who: who{db: "shop", user: "chief", role: "chief"}, shape: *newShape(&format.Shape{Class: test.class, Command: []byte(test.command)}, ""), text: test.text}
 		s.worked.take(RecordID{Seq: 1}, 1)
 		a := &access{AccessOptions: &AccessOptions{}, policy: p, found: &used{statements: []*statement{s}}}
 		a.evaluate()
@@ -285,9 +288,8 @@ func FuzzScript(f *testing.F) {
 	f.Add(`GRANT T(a,o"b")ON FUNCTION f(a t)S M`)     // a list of objects that is none
 	f.Add(`GRANT SELECT (a = b) ON SCHEMA (x) TO y;`) // what cannot be a name
 	f.Fuzz(func(_ *testing.T, text string) {
-		g := &Grants{Format: grantsFormat}
-		g.readDump(text, "db")
-		_, _ = g.applyScript(text, "db")
+		g := shop(150000)
+		_, _ = g.applyScript(text, "shop")
 		newPolicy(g)
 	})
 }
@@ -323,10 +325,13 @@ func TestNamesOfATextAreFound(t *testing.T) {
 
 func TestDatabasesAreConnectedTo(t *testing.T) {
 	for _, name := range []string{"shop", `a "b"`, `host=evil dbname=x`, `postgresql://evil/x`, `a='b\c'`} {
-		g := &Grants{}
-		g.readDump(connectTo(name)+"\nCREATE SCHEMA s;", "other")
-		if g.database(name) == nil {
-			t.Errorf("%s: %s leads to %+v", name, connectTo(name), g.Databases)
+		g := &Grants{Roles: []Role{{Name: "x"}}, Databases: []Database{{Name: "other"}, {Name: name, ACL: []string{"x=c/own"}, Owner: "own", Inside: true, Schemas: []Schema{{Name: "s", Owner: "own"}}}}}
+		if _, err := g.applyScript(connectTo(name)+"\nGRANT USAGE ON SCHEMA s TO x;", "other"); err != nil || len(g.database(name).Schemas[0].ACL) != 1 {
+			t.Errorf("%s: %s leads to %+v, %v", name, connectTo(name), g.Databases, err)
+		}
+		d, err := ReadDump("dump", strings.NewReader(dumpBegin+"\n"+connectTo(name)+"\n"+dumpEnd+"\n"))
+		if err != nil || len(d.parts) != 2 || d.parts[1].database != name || !d.parts[1].inside {
+			t.Errorf("a dump that connects with %s: %+v, %v", connectTo(name), d, err)
 		}
 		if strings.Contains(connectTo(name), "= ") || name != "shop" && strings.Contains(name, "evil") && !strings.Contains(connectTo(name), "dbname='") {
 			t.Errorf("%s: %s", name, connectTo(name))
@@ -390,7 +395,7 @@ func TestStatementsThatAskForMembershipsUseThem(t *testing.T) {
 			Memberships: []Membership{{Role: "grp", Member: "alice", InheritOption: &yes, SetOption: &yes}},
 			Databases:   []Database{{Name: "shop", Inside: true}},
 		})
-		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&trail.Shape{Class: trail.ClassRead}, asksMembers([]byte(text), ""))}
+		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&format.Shape{Class: format.ClassRead}, asksMembers([]byte(text), ""))}
 		s.worked.take(RecordID{Seq: 1}, 1)
 		a := &access{AccessOptions: &AccessOptions{}, policy: p, found: &used{statements: []*statement{s}}}
 		a.evaluate()
@@ -402,9 +407,9 @@ func TestStatementsThatAskForMembershipsUseThem(t *testing.T) {
 
 // TestRefusedNamesAreNoUses: a statement that was refused before its names were looked up has used no relation.
 func TestRefusedNamesAreNoUses(t *testing.T) {
-	s := newShape(&trail.Shape{Class: trail.ClassError, Relations: []trail.Relation{
-		{Name: []byte("public.used"), Access: trail.AccessSelect},
-		{Name: []byte("invoices"), Access: trail.AccessSelect | trail.AccessWritten},
+	s := newShape(&format.Shape{Class: format.ClassError, Relations: []format.Relation{
+		{Name: []byte("public.used"), Access: format.AccessSelect},
+		{Name: []byte("invoices"), Access: format.AccessSelect | format.AccessWritten},
 	}}, "")
 	if len(s.relations) != 1 || s.relations[0].name != "public.used" {
 		t.Errorf("used: %+v", s.relations)
@@ -413,21 +418,21 @@ func TestRefusedNamesAreNoUses(t *testing.T) {
 
 // TestTriedIsNoUse: what a statement leaves out that failed before it was executed makes no right undecided.
 func TestTriedIsNoUse(t *testing.T) {
-	used, tried := trail.Relation{Access: trail.AccessSelect}, trail.Relation{Access: trail.AccessSelect | trail.AccessWritten}
+	used, tried := format.Relation{Access: format.AccessSelect}, format.Relation{Access: format.AccessSelect | format.AccessWritten}
 	for _, c := range []struct {
-		outcome   trail.Outcome
-		class     trail.Class
-		relations []trail.Relation
+		outcome   format.Outcome
+		class     format.Class
+		relations []format.Relation
 		want      bool
 	}{
-		{trail.OutcomeError, trail.ClassError, nil, true},
-		{trail.OutcomeError, trail.ClassError, []trail.Relation{tried}, true},
-		{trail.OutcomeError, trail.ClassRead, []trail.Relation{tried}, true},
-		{trail.OutcomeError, trail.ClassRead, []trail.Relation{tried, used}, false},
-		{trail.OutcomeError, trail.ClassRead, nil, false}, // there was no memory for them
-		{trail.OutcomeOk, trail.ClassRead, nil, false},
+		{format.OutcomeError, format.ClassError, nil, true},
+		{format.OutcomeError, format.ClassError, []format.Relation{tried}, true},
+		{format.OutcomeError, format.ClassRead, []format.Relation{tried}, true},
+		{format.OutcomeError, format.ClassRead, []format.Relation{tried, used}, false},
+		{format.OutcomeError, format.ClassRead, nil, false}, // there was no memory for them
+		{format.OutcomeOk, format.ClassRead, nil, false},
 	} {
-		r := trail.Record{Outcome: c.outcome, Shape: &trail.Shape{Class: c.class, Relations: c.relations}}
+		r := format.Record{Outcome: c.outcome, Shape: &format.Shape{Class: c.class, Relations: c.relations}}
 		if got := onlyTried(&r); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
@@ -439,8 +444,8 @@ func TestPartsNeedTheOwner(t *testing.T) {
 	p := newPolicy(&Grants{Roles: []Role{{Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true,
 		Relations: []Relation{{Name: "public.t", Kind: "r", Owner: "alice", ACL: []string{"alice=arwdDxt/alice"}}}}}})
 	for command, wants := range map[string]int{"CREATE INDEX": 0, "DROP TRIGGER": 0, "COMMENT": 0, "LOCK TABLE": 6, "REINDEX": 6} {
-		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&trail.Shape{Class: trail.ClassDDL, Command: []byte(command),
-			Objects: []trail.Object{{Action: trail.ActionUse, Type: []byte("table"), Name: []byte("public.t")}}}, "")}
+		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(command),
+			Objects: []format.Object{{Action: format.ActionUse, Type: []byte("table"), Name: []byte("public.t")}}}, "")}
 		got := 0
 		for _, n := range p.needs(s) {
 			if n.kind == onRelation {
@@ -457,11 +462,11 @@ func TestPersonsTellOfRenames(t *testing.T) {
 	dir := t.TempDir()
 	stream, b := trailtest.NewStream(t, dir, 0), trailtest.NewBuilder(trailtest.Epoch)
 	of := func(user string) *trailtest.Session {
-		return trailtest.NewSession(trailtest.Epoch, uint32(len(user)), trailtest.Fact{Key: trail.KeyUser, Value: user})
+		return trailtest.NewSession(trailtest.Epoch, uint32(len(user)), trailtest.Fact{Key: format.KeyUser, Value: user})
 	}
-	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: of("postgres"), Time: trailtest.Epoch, Text: "ALTER ROLE alice RENAME TO x", Shape: &trailtest.Shape{
-		Class: trail.ClassRole, Command: "ALTER ROLE", Objects: []trailtest.Object{{Action: trail.ActionRename, Type: "role", Name: "alice", To: "x"}}}})
-	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: of("x"), Time: trailtest.Epoch + 1e6, Text: "SELECT 1", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"}})
+	b.Add(&trailtest.Record{Kind: format.KindStatement, Session: of("postgres"), Time: trailtest.Epoch, Text: "ALTER ROLE alice RENAME TO x", Shape: &trailtest.Shape{
+		Class: format.ClassRole, Command: "ALTER ROLE", Objects: []trailtest.Object{{Action: format.ActionRename, Type: "role", Name: "alice", To: "x"}}}})
+	b.Add(&trailtest.Record{Kind: format.KindStatement, Session: of("x"), Time: trailtest.Epoch + 1e6, Text: "SELECT 1", Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT"}})
 	stream.Write(t, b)
 	opened, err := trail.Open(dir)
 	if err != nil {
@@ -469,7 +474,7 @@ func TestPersonsTellOfRenames(t *testing.T) {
 	}
 	for user, told := range map[string]bool{"alice": true, "x": true, "bob": false} {
 		doc, err := ReviewPerson(t.Context(), PersonOptions{
-			Source: Source{Index: opened.Index(), Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}, Users: []string{user},
+			Source: Source{Index: opened.Index(), Since: format.MinTime, Until: format.MaxTime, Command: followed, Warn: func(err error) { t.Error(err) }}, Users: []string{user},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -483,13 +488,13 @@ func TestPersonsTellOfRenames(t *testing.T) {
 func TestPersonsCountAStatementOnce(t *testing.T) {
 	dir := t.TempDir()
 	stream, b := trailtest.NewStream(t, dir, 0), trailtest.NewBuilder(trailtest.Epoch)
-	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: "alice"})
 	for i := range 2 {
-		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: alice, Time: trailtest.Epoch + int64(i), Text: "SELECT 1", Shape: &trailtest.Shape{
-			Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{
-				{Type: trail.RelationTypeTable, Name: "a.t", Access: trail.AccessSelect | trail.AccessAudited},
-				{Type: trail.RelationTypeView, Name: "a.v", Access: trail.AccessSelect},
-				{Type: trail.RelationTypeTable, Name: "a.t", Access: trail.AccessSelect, Via: 2},
+		b.Add(&trailtest.Record{Kind: format.KindStatement, Session: alice, Time: trailtest.Epoch + int64(i), Text: "SELECT 1", Shape: &trailtest.Shape{
+			Class: format.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{
+				{Type: format.RelationTypeTable, Name: "a.t", Access: format.AccessSelect | format.AccessAudited},
+				{Type: format.RelationTypeView, Name: "a.v", Access: format.AccessSelect},
+				{Type: format.RelationTypeTable, Name: "a.t", Access: format.AccessSelect, Via: 2},
 			}}})
 	}
 	stream.Write(t, b)
@@ -498,7 +503,7 @@ func TestPersonsCountAStatementOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc, err := ReviewPerson(t.Context(), PersonOptions{
-		Source: Source{Index: opened.Index(), Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}, Users: []string{"alice"},
+		Source: Source{Index: opened.Index(), Since: format.MinTime, Until: format.MaxTime, Command: followed, Warn: func(err error) { t.Error(err) }}, Users: []string{"alice"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -515,20 +520,20 @@ func TestPersonsCountAStatementOnce(t *testing.T) {
 func TestSubjectsTellOfWhatHasNotEnded(t *testing.T) {
 	dir := t.TempDir()
 	stream, b := trailtest.NewStream(t, dir, 0), trailtest.NewBuilder(trailtest.Epoch)
-	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
-	add := func(kind trail.Kind, statement uint64) {
-		b.Add(&trailtest.Record{Kind: kind, Session: alice, Time: trailtest.Epoch + int64(statement), Statement: statement, Text: "SELECT 4711", Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"}})
+	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: "alice"})
+	add := func(kind format.Kind, statement uint64) {
+		b.Add(&trailtest.Record{Kind: kind, Session: alice, Time: trailtest.Epoch + int64(statement), Statement: statement, Text: "SELECT 4711", Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT"}})
 	}
-	add(trail.KindStart, 1)
-	add(trail.KindStatement, 1)
-	add(trail.KindStart, 2)
+	add(format.KindStart, 1)
+	add(format.KindStatement, 1)
+	add(format.KindStart, 2)
 	stream.Write(t, b)
 	opened, err := trail.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	doc, err := ReviewSubject(t.Context(), SubjectOptions{
-		Source: Source{Index: opened.Index(), Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }}, Values: []string{"4711"}, Limit: 10,
+		Source: Source{Index: opened.Index(), Since: format.MinTime, Until: format.MaxTime, Command: followed, Warn: func(err error) { t.Error(err) }}, Values: []string{"4711"}, Limit: 10,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -548,8 +553,8 @@ func TestGrantsUsePrivilegesOnEverything(t *testing.T) {
 	g := &Grants{Version: 150000, Roles: []Role{{Name: "own"}, {Name: "g"}, {Name: "alice", Inherit: true}, {Name: "pg_read_all_data"}},
 		Memberships: []Membership{{Role: "pg_read_all_data", Member: "alice"}},
 		Databases:   []Database{{Name: "shop", Inside: true, Unreviewed: []Unreviewed{}, Relations: []Relation{{Name: "public.t", Kind: "r", Owner: "own", ACL: []string{"own=arwdDxt/own"}}}}}}
-	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "GRANT SELECT ON t TO g", shape: *newShape(&trail.Shape{Class: trail.ClassRole, Command: []byte("GRANT"),
-		Objects: []trail.Object{{Action: trail.ActionUse, Type: []byte("table"), Name: []byte("public.t")}}}, "")}
+	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "GRANT SELECT ON t TO g", shape: *newShape(&format.Shape{Class: format.ClassRole, Command: []byte("GRANT"),
+		Objects: []format.Object{{Action: format.ActionUse, Type: []byte("table"), Name: []byte("public.t")}}}, "")}
 	s.worked.take(RecordID{Seq: 1}, 1)
 	a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(g), found: &used{statements: []*statement{s}}}
 	a.evaluate()
@@ -656,8 +661,8 @@ func TestNewOwnersMustBeAllowedToCreate(t *testing.T) {
 		{"ALTER TABLE", "ALTER TABLE hr.t OWNER TO heir", "boss", nil},
 		{"REASSIGN OWNED", "REASSIGN OWNED BY own TO heir", "alice", []string{"heir"}},
 	} {
-		s := &statement{who: who{db: "shop", user: c.role, role: c.role}, text: c.text, shape: *newShape(&trail.Shape{Class: trail.ClassDDL, Command: []byte(c.command),
-			Objects: []trail.Object{{Action: trail.ActionAlter, Type: []byte("table"), Name: []byte("hr.t")}}}, "")}
+		s := &statement{who: who{db: "shop", user: c.role, role: c.role}, text: c.text, shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(c.command),
+			Objects: []format.Object{{Action: format.ActionAlter, Type: []byte("table"), Name: []byte("hr.t")}}}, "")}
 		found := map[string]map[string]bool{"hr": {}, "pay": {}}
 		for _, n := range newPolicy(grants()).needs(s) {
 			if n.kind == onSchema && n.letter == 'C' && n.role != c.role {
@@ -701,8 +706,8 @@ func TestSchemasAreFilledAsTheirOwners(t *testing.T) {
 		{"alice", "", "alice", denied},
 	} {
 		s := &statement{who: who{db: "shop", user: c.role, role: c.role}, text: "CREATE SCHEMA n" + c.authorization + " CREATE TABLE x (a int REFERENCES hr.t)",
-			shape: *newShape(&trail.Shape{Class: trail.ClassDDL, Command: []byte(createSchema), Relations: []trail.Relation{{Name: []byte("hr.t"), Access: trail.AccessReferences}},
-				Objects: []trail.Object{{Action: trail.ActionCreate, Type: []byte("schema"), Name: []byte("n")}, {Action: trail.ActionCreate, Type: []byte("table"), Name: []byte("n.x")}}}, "")}
+			shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(createSchema), Relations: []format.Relation{{Name: []byte("hr.t"), Access: format.AccessReferences}},
+				Objects: []format.Object{{Action: format.ActionCreate, Type: []byte("schema"), Name: []byte("n")}, {Action: format.ActionCreate, Type: []byte("table"), Name: []byte("n.x")}}}, "")}
 		acl := []string{"own=x/own", c.has + "=x/own"}
 		a, v, why := run(grants(acl...), grants(acl[:1]...), s)
 		if v != c.wants {
@@ -722,8 +727,8 @@ func TestDropOwnedNeedsPrivileges(t *testing.T) {
 				{Name: "hr.t", Kind: "r", Owner: "own", ACL: append([]string{"own=r/own"}, more...), ColumnACL: map[string][]string{"a": {"gone=r/own"}}},
 				{Name: "hr.other", Kind: "r", Owner: "own", ACL: []string{"alice=w/own"}}}}}}
 	}
-	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "DROP OWNED BY gone", shape: *newShape(&trail.Shape{Class: trail.ClassRole, Command: []byte(dropOwned),
-		Objects: []trail.Object{{Action: trail.ActionAlter, Type: []byte("table"), Name: []byte("hr.t")}}}, "")}
+	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "DROP OWNED BY gone", shape: *newShape(&format.Shape{Class: format.ClassRole, Command: []byte(dropOwned),
+		Objects: []format.Object{{Action: format.ActionAlter, Type: []byte("table"), Name: []byte("hr.t")}}}, "")}
 	a, v, why := run(grants("alice=r/own"), grants(), s)
 	if v != uncertain {
 		t.Errorf("%v: %s", v, why)
@@ -744,20 +749,20 @@ func TestOwnersMayLoseWhatIsNotRecorded(t *testing.T) {
 					{Name: "hr.f", Kind: "f", Owner: "own", Definer: true, ACL: []string{"alice=X/own"}}}}}}
 	}
 	for _, c := range []struct {
-		class         trail.Class
+		class         format.Class
 		command, text string
-		object        trail.Object
+		object        format.Object
 		wants         verdict
 	}{
-		{trail.ClassDDL, "CREATE INDEX", "CREATE INDEX ON hr.t ((hr.inlined(a)))", trail.Object{Action: trail.ActionUse, Type: []byte("table"), Name: []byte("hr.t")}, uncertain},
-		{trail.ClassDDL, "DROP TABLE", "DROP TABLE hr.t", trail.Object{Action: trail.ActionDrop, Type: []byte("table"), Name: []byte("hr.t")}, allowed},
-		{trail.ClassRead, "SELECT", "SELECT hr.f()", trail.Object{Action: trail.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}, uncertain},
+		{format.ClassDDL, "CREATE INDEX", "CREATE INDEX ON hr.t ((hr.inlined(a)))", format.Object{Action: format.ActionUse, Type: []byte("table"), Name: []byte("hr.t")}, uncertain},
+		{format.ClassDDL, "DROP TABLE", "DROP TABLE hr.t", format.Object{Action: format.ActionDrop, Type: []byte("table"), Name: []byte("hr.t")}, allowed},
+		{format.ClassRead, "SELECT", "SELECT hr.f()", format.Object{Action: format.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}, uncertain},
 	} {
 		// alice has it in any case
 		with := grants("own=XU/boss", "alice=XU/boss")
 		without := grants("alice=XU/boss")
 		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: c.text, calls: true,
-			shape: *newShape(&trail.Shape{Class: c.class, Command: []byte(c.command), Objects: []trail.Object{c.object}}, "")}
+			shape: *newShape(&format.Shape{Class: c.class, Command: []byte(c.command), Objects: []format.Object{c.object}}, "")}
 		if _, v, why := run(with, without, s); v != c.wants {
 			t.Errorf("%s: %v: %s", c.text, v, why)
 		}
@@ -792,7 +797,7 @@ func TestPrivilegesOnEverythingMayBeUnseen(t *testing.T) {
 		{190000, "", "alice", uncertain, "large objects"},
 	} {
 		s := &statement{who: who{db: "shop", user: c.user, role: c.user}, text: "SELECT hr.f()", calls: true,
-			shape: *newShape(&trail.Shape{Class: trail.ClassRead, Command: []byte("SELECT"), Objects: []trail.Object{{Action: trail.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}}}, "")}
+			shape: *newShape(&format.Shape{Class: format.ClassRead, Command: []byte("SELECT"), Objects: []format.Object{{Action: format.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}}}, "")}
 		a, v, why := run(grants(c.version, c.sequence, writer), grants(c.version, c.sequence), s)
 		if v != c.wants {
 			t.Errorf("%+v: %v: %s", c, v, why)
@@ -810,8 +815,8 @@ func TestDefinersCallWithTheirRights(t *testing.T) {
 		Schemas:   []Schema{{Name: "hr", Owner: "own", ACL: []string{"=U/own"}}},
 		Functions: []Function{{Name: "hr.f", Kind: "f", Owner: "own", ACL: append(acl, "alice=X/own"), Definer: true}, {Name: "hr.inner", Kind: "f", Owner: "own", ACL: acl}}}}}
 	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "SELECT hr.f()", calls: true,
-		shape: *newShape(&trail.Shape{Class: trail.ClassRead, Command: []byte("SELECT"), Objects: []trail.Object{
-			{Action: trail.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}, {Action: trail.ActionExecute, Type: []byte("function"), Name: []byte("hr.inner")}}}, "")}
+		shape: *newShape(&format.Shape{Class: format.ClassRead, Command: []byte("SELECT"), Objects: []format.Object{
+			{Action: format.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}, {Action: format.ActionExecute, Type: []byte("function"), Name: []byte("hr.inner")}}}, "")}
 	if _, v, why := run(g, g, s); v != allowed {
 		t.Errorf("with the same grants: %v: %s", v, why)
 	}
@@ -821,9 +826,9 @@ func TestDefinersCallWithTheirRights(t *testing.T) {
 func TestRefreshReadsAsTheOwner(t *testing.T) {
 	p := newPolicy(&Grants{Roles: []Role{{Name: "own"}, {Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true, Schemas: []Schema{{Name: "hr", Owner: "boss"}},
 		Relations: []Relation{{Name: "hr.m", Kind: "m", Owner: "own"}, {Name: "hr.t", Kind: "r", Owner: "boss"}}}}})
-	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "REFRESH MATERIALIZED VIEW hr.m", shape: *newShape(&trail.Shape{Class: trail.ClassDDL, Command: []byte(refresh),
-		Objects:   []trail.Object{{Action: trail.ActionAlter, Type: []byte("materialized view"), Name: []byte("hr.m")}},
-		Relations: []trail.Relation{{Name: []byte("hr.t"), Access: trail.AccessSelect}}}, "")}
+	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "REFRESH MATERIALIZED VIEW hr.m", shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(refresh),
+		Objects:   []format.Object{{Action: format.ActionAlter, Type: []byte("materialized view"), Name: []byte("hr.m")}},
+		Relations: []format.Relation{{Name: []byte("hr.t"), Access: format.AccessSelect}}}, "")}
 	reads, maintains := false, false
 	for _, n := range p.needs(s) {
 		if n.kind == onSchema && n.letter == 'U' && n.role != "alice" {
@@ -851,8 +856,8 @@ func TestForeignKeysAreCheckedAlsoWithoutReading(t *testing.T) {
 		{true, "SELECT", check, true}, {false, "SELECT", check, false}, {true, "SELECT", "SELECT b FROM hr.child", false},
 		{false, "ALTER TABLE", "ALTER TABLE hr.child ADD FOREIGN KEY (b) REFERENCES hr.t", true},
 	} {
-		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: test.text, shape: *newShape(&trail.Shape{
-			Class: trail.ClassRead, Command: []byte(test.command), Relations: []trail.Relation{{Name: []byte("hr.child"), Access: trail.AccessSelect}}}, "")}
+		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: test.text, shape: *newShape(&format.Shape{
+			Class: format.ClassRead, Command: []byte(test.command), Relations: []format.Relation{{Name: []byte("hr.child"), Access: format.AccessSelect}}}, "")}
 		s.nested = test.nested
 		all := p.needs(s)
 		i := slices.IndexFunc(all, func(n need) bool { return n.kind == onRelation && n.object == "hr.child" && n.letter == 'r' })
@@ -867,9 +872,9 @@ func TestForeignKeysNeedTheReferencedTable(t *testing.T) {
 	for _, version := range []int{0, 150000, 190000} {
 		p := newPolicy(&Grants{Version: version, Roles: []Role{{Name: "own"}, {Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true, Schemas: []Schema{{Name: "hr", Owner: "alice"}},
 			Relations: []Relation{{Name: "hr.t", Kind: "r", Owner: "own"}, {Name: "hr.child", Kind: "r", Owner: "alice", References: []string{"hr.t"}}}}}})
-		for access, writes := range map[trail.Access]bool{trail.AccessSelect: false, trail.AccessDelete: false, trail.AccessInsert: true, trail.AccessUpdate: true} {
-			s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&trail.Shape{
-				Class: trail.ClassWrite, Command: []byte("INSERT"), Relations: []trail.Relation{{Name: []byte("hr.child"), Access: access}}}, "")}
+		for access, writes := range map[format.Access]bool{format.AccessSelect: false, format.AccessDelete: false, format.AccessInsert: true, format.AccessUpdate: true} {
+			s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&format.Shape{
+				Class: format.ClassWrite, Command: []byte("INSERT"), Relations: []format.Relation{{Name: []byte("hr.child"), Access: access}}}, "")}
 			reads, enters := false, false
 			for _, n := range p.needs(s) {
 				reads = reads || n.kind == onRelation && n.object == "hr.t" && n.role == "own" && n.letter == 'r' && n.unsure

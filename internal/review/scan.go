@@ -1,8 +1,9 @@
 // Package review answers the questions of people who review access: which privileges were granted and
 // never used, what somebody did, where a value was asked for, who changed a row.
 //
-//	grants.go   the grants of a server, as JSON; dump.go: as SQL; acl.go: lists of privileges
-//	grant.go    GRANT and REVOKE; apply.go: scripts of them; words.go: words of SQL
+//	grants.go   the grants of a server, as JSON; acl.go: lists of privileges
+//	dump.go     a dump as it is restored; restore.go: into a throw-away server, whose grants are read
+//	grant.go    GRANT and REVOKE; apply.go: scripts of them; words.go, reading.go: words of SQL
 //	policy.go   what PostgreSQL would allow with them
 //	scan.go     a pass over a trail, by all cores
 //	uses.go     what roles did, summed up by the shape of statements; hidden.go: what records do not name
@@ -15,19 +16,19 @@
 //	document.go the answer as text, JSON and Markdown; follow.go: the commands in it
 //
 // No library serves for reading SQL and pgoutput: those that parse PostgreSQL's SQL link its parser, in C
-// or as WebAssembly, and know nothing of psql's commands in a dump; those that parse pgoutput belong to
+// or as WebAssembly, and know nothing of psql's commands; those that parse pgoutput belong to
 // clients of replication, and are given messages whose length is known.
 package review
 
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -36,8 +37,10 @@ import (
 // Source is the part of a trail that a review is about.
 type Source struct {
 	Index        *trail.Index
-	Trails       []string // as the command line names them, for the commands in the answer
+	Trails       []string // as whoever asks names them
 	Since, Until int64
+	// Command returns a command that shows the records of criteria.
+	Command func(*query.Criteria, query.Range) string
 	// System is the system identifier of the server that the review is about; 0: of all.
 	System uint64
 	// Warn is told what is wrong in the trail. It is called by one goroutine at a time.
@@ -49,45 +52,43 @@ type Source struct {
 // visitor takes the records of one goroutine.
 type visitor interface {
 	Block(*trail.BlockRef)
-	Record(*trail.Record)
+	Record(*format.Record)
 }
 
-// scan reads records by all cores, each with a visitor of its own.
+// scan reads records by as many goroutines as there are visitors, at most trail.Workers, each with one of its own.
 func (s *Source) scan(ctx context.Context, o trail.ScanOptions, visitors []visitor) (trail.ScanStats, error) {
 	o.Warn = s.Warn
-	if s.System != 0 {
-		o.Blocks = func(ref *trail.BlockRef) bool { return ref.Segment.Header.SystemID == s.System }
-	}
-	scan := s.Index.Scan(ctx, o)
-	defer scan.Close()
-	var wg sync.WaitGroup
-	for _, v := range visitors {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			var ref *trail.BlockRef
-			for r := scan.Reader(); r.Next(); {
-				if r.Ref != ref {
-					ref = r.Ref
-					v.Block(ref)
-					if s.Progress != nil {
-						s.Progress(ref.Length())
-					}
+	o.Blocks = s.blocks()
+	stats := s.Index.Read(ctx, o, func(worker int, r *trail.ScanReader) {
+		if worker >= len(visitors) {
+			return
+		}
+		v, ref := visitors[worker], (*trail.BlockRef)(nil)
+		for r.Next() {
+			if r.Ref != ref {
+				ref = r.Ref
+				v.Block(ref)
+				if s.Progress != nil {
+					s.Progress(ref.Length())
 				}
-				v.Record(&r.Record)
 			}
-		}()
-	}
-	wg.Wait()
-	return scan.Stats(), ctx.Err()
+			v.Record(&r.Record)
+		}
+	})
+	return stats, ctx.Err()
 }
 
-// workers is how many goroutines read.
-func workers() int { return max(1, runtime.GOMAXPROCS(0)) }
+// blocks selects those of the server that the answer is about; nil: all.
+func (s *Source) blocks() func(*trail.BlockRef) bool {
+	if s.System == 0 {
+		return nil
+	}
+	return func(ref *trail.BlockRef) bool { return ref.Segment.Header.SystemID == s.System }
+}
 
 // begin is the time of the first record of the trail, and end that of the end of the last one.
 func (s *Source) bounds() (begin, end int64, records uint64) {
-	begin, end = trail.MaxTime, trail.MinTime
+	begin, end = format.MaxTime, format.MinTime
 	for i := range s.Index.Streams {
 		for k := range s.Index.Streams[i].Segments {
 			if one := &s.Index.Streams[i].Segments[k]; one.Records > 0 && (s.System == 0 || one.Segment.Header.SystemID == s.System) {
@@ -155,54 +156,18 @@ func (l *limits) Block(ref *trail.BlockRef) {
 	l.visitor.Block(ref)
 }
 
-func (l *limits) Record(r *trail.Record) {
+func (l *limits) Record(r *format.Record) {
 	if proof.Tells(r) {
 		l.Exclusions.Record(r, l.ref)
 	}
 	l.visitor.Record(r)
 }
 
-// ends tells when sessions ended.
-type ends struct {
-	*proof.Exclusions
-	of  map[trail.SessionID]bool
-	ref *trail.BlockRef
-}
-
-func (v *ends) Block(ref *trail.BlockRef) { v.ref = ref }
-
-func (v *ends) Record(r *trail.Record) {
-	if r.Kind == trail.KindDisconnect && v.of[r.Session.ID()] {
-		v.Exclusions.Record(r, v.ref)
-	}
-}
-
-// findEnds looks for the ends of sessions with settings of their own, which matter no more from there on.
-func (s *Source) findEnds(ctx context.Context, e *proof.Exclusions) error {
-	open := e.Open()
-	if len(open) == 0 {
-		return nil
-	}
-	since := int64(trail.MaxTime)
-	for id := range open {
-		since = min(since, id.Start)
-	}
-	isEnd := func(c *trail.Contents) trail.Groups {
-		return c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindDisconnect })
-	}
-	visitors := make([]visitor, workers())
-	for i := range visitors {
-		visitors[i] = &ends{Exclusions: e, of: open}
-	}
-	_, err := s.scan(ctx, trail.ScanOptions{Since: since, Until: trail.MaxTime, Contents: isEnd}, visitors)
-	return err
-}
-
 // nothing is a visitor that ignores records.
 type nothing struct{}
 
 func (nothing) Block(*trail.BlockRef) {}
-func (nothing) Record(*trail.Record)  {}
+func (nothing) Record(*format.Record) {}
 
 // lacks is what the records of a range may lack.
 type lacks struct {
@@ -222,14 +187,14 @@ func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Need
 		all[i] = &limits{visitor: v, Exclusions: e}
 	}
 	if contents := o.Contents; contents != nil {
-		o.Contents = func(c *trail.Contents) trail.Groups {
+		o.Contents = func(c *format.Contents) format.Groups {
 			g := contents(c)
 			g.Or(proof.TellingGroups(c))
 			return g
 		}
 	}
-	if o.Since > trail.MinTime { // what was set before
-		before := trail.ScanOptions{Since: trail.MinTime, Until: o.Since, Contents: proof.TellingGroups}
+	if o.Since > format.MinTime { // what was set before
+		before := trail.ScanOptions{Since: format.MinTime, Until: o.Since, Contents: proof.TellingGroups}
 		if _, err := s.scan(ctx, before, []visitor{&limits{visitor: nothing{}, Exclusions: e}}); err != nil {
 			return lack, err
 		}
@@ -237,7 +202,8 @@ func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Need
 	if _, err := s.scan(ctx, o, all); err != nil {
 		return lack, err
 	}
-	if err := s.findEnds(ctx, e); err != nil {
+	e.FindEnds(ctx, s.Index, s.blocks(), s.Warn)
+	if err := ctx.Err(); err != nil {
 		return lack, err
 	}
 	lack.exclusions, lack.lacking = e.List(s.Since <= begin)

@@ -10,8 +10,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -42,7 +42,7 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 		forms = append(forms, v.forms()...)
 	}
 	slices.Sort(forms)
-	visitors := make([]visitor, workers())
+	visitors := make([]visitor, trail.Workers())
 	all := make([]*finder, len(visitors))
 	for i := range visitors {
 		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*subjectUses{}, started: map[execution]*startedUse{}}
@@ -73,7 +73,7 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 		Limits: append(append(wrong.list, f.limits()...), lack.exclusions...),
 	}
 	for _, row := range doc.Sections[1].Rows {
-		row[len(row)-1] = o.cat("--session", row[1].(RecordID).Session.String())
+		row[len(row)-1] = o.cat(query.Criteria{Sessions: []format.SessionID{row[1].(RecordID).Session}})
 	}
 	return doc, nil
 }
@@ -84,12 +84,12 @@ type subjectUse struct{ user, appUser, db, command, objects string }
 // subjectUses are all uses of one kind.
 type subjectUses struct {
 	seen
-	trail.Effects
+	format.Effects
 }
 
 // execution is a statement of a session, or one that a function has run in it.
 type execution struct {
-	session                 trail.SessionID
+	session                 format.SessionID
 	statement, substatement uint64
 }
 
@@ -122,13 +122,13 @@ func (f *finder) Block(*trail.BlockRef) {
 }
 
 // Record takes a record.
-func (f *finder) Record(r *trail.Record) {
+func (f *finder) Record(r *format.Record) {
 	switch r.Kind {
-	case trail.KindStatement, trail.KindStart, trail.KindNote:
+	case format.KindStatement, format.KindStart, format.KindNote:
 	default:
 		return
 	}
-	if r.Kind != trail.KindStart {
+	if r.Kind != format.KindStart {
 		f.note(r)
 	}
 	where := f.find(r)
@@ -141,13 +141,13 @@ func (f *finder) Record(r *trail.Record) {
 	}
 	id, outcome := idOf(r), r.Result()
 	at := execution{id.Session, r.Statement, r.Substatement}
-	if r.Kind == trail.KindStart {
+	if r.Kind == format.KindStart {
 		outcome = "no end is recorded"
 	}
-	cells := []any{where, fact(r, trail.KeyUser), orNil(fact(r, trail.KeyAppUser)), orNil(fact(r, trail.KeyRole)), fact(r, trail.KeyDatabase),
-		fact(r, trail.KeyClient), fact(r, trail.KeyApplication), command, objects, int64(r.Rows), outcome, brief(r.Text), nil}
-	k := subjectUse{fact(r, trail.KeyUser), fact(r, trail.KeyAppUser), fact(r, trail.KeyDatabase), command, strings.Join(objects, ", ")}
-	if r.Kind == trail.KindStart { // counts only if no record of the end follows
+	cells := []any{where, fact(r, format.KeyUser), orNil(fact(r, format.KeyAppUser)), orNil(fact(r, format.KeyRole)), fact(r, format.KeyDatabase),
+		fact(r, format.KeyClient), fact(r, format.KeyApplication), command, objects, int64(r.Rows), outcome, brief(r.Text), nil}
+	k := subjectUse{fact(r, format.KeyUser), fact(r, format.KeyAppUser), fact(r, format.KeyDatabase), command, strings.Join(objects, ", ")}
+	if r.Kind == format.KindStart { // counts only if no record of the end follows
 		f.started[at] = &startedUse{event{id, cells}, k}
 		return
 	}
@@ -155,7 +155,7 @@ func (f *finder) Record(r *trail.Record) {
 }
 
 // find says where a record has a value; empty for nowhere.
-func (f *finder) find(r *trail.Record) string {
+func (f *finder) find(r *format.Record) string {
 	where := f.inParams(r)
 	if where == "" {
 		where = f.inText(r)
@@ -181,17 +181,14 @@ func (o *SubjectOptions) takeStarted(ctx context.Context, f *finder) error {
 	if len(f.started) == 0 {
 		return nil
 	}
-	sessions := map[string]bool{}
-	since := int64(trail.MaxTime)
+	sessions := map[format.SessionID]bool{}
+	since := int64(format.MaxTime)
 	for at, s := range f.started {
-		sessions[at.session.String()] = true
+		sessions[at.session] = true
 		since = min(since, s.id.Time)
 	}
-	filter, err := (&query.FilterOptions{Sessions: slices.Sorted(maps.Keys(sessions))}).Filter(time.Time{})
-	if err != nil {
-		return err
-	}
-	visitors := make([]visitor, workers())
+	filter := (&query.Criteria{Sessions: slices.Collect(maps.Keys(sessions))}).Filter()
+	visitors := make([]visitor, trail.Workers())
 	all := make([]*endFinder, len(visitors))
 	for i := range visitors {
 		all[i] = &endFinder{finder: &finder{values: f.values}, started: f.started, ended: map[execution]bool{}}
@@ -215,16 +212,16 @@ type endFinder struct {
 	ended   map[execution]bool
 }
 
-func (e *endFinder) Record(r *trail.Record) {
+func (e *endFinder) Record(r *format.Record) {
 	at := execution{r.Session.ID(), r.Statement, r.Substatement}
-	if r.Kind == trail.KindStatement && e.started[at] != nil && e.find(r) != "" {
+	if r.Kind == format.KindStatement && e.started[at] != nil && e.find(r) != "" {
 		e.ended[at] = true
 	}
 }
 
-func (f *finder) inParams(r *trail.Record) (where string) {
+func (f *finder) inParams(r *format.Record) (where string) {
 	number := 0
-	r.Params(func(p trail.ParamType, raw []byte, null bool) bool {
+	r.Params(func(p format.ParamType, raw []byte, null bool) bool {
 		number++
 		if null {
 			return true
@@ -243,19 +240,19 @@ func (f *finder) inParams(r *trail.Record) (where string) {
 	return where
 }
 
-func (f *finder) inText(r *trail.Record) string {
+func (f *finder) inText(r *format.Record) string {
 	find := func() string {
 		for _, v := range f.values {
 			if at := v.inText(r.Text); at != "" {
 				return at
 			}
-			if r.Kind == trail.KindNote && bytes.Contains(r.Text, []byte(v.text)) && hasWord(string(r.Text), v.text) {
+			if r.Kind == format.KindNote && bytes.Contains(r.Text, []byte(v.text)) && hasWord(string(r.Text), v.text) {
 				return "note"
 			}
 		}
 		return ""
 	}
-	if r.TextIndex < 0 || r.Kind == trail.KindNote {
+	if r.TextIndex < 0 || r.Kind == format.KindNote {
 		return find()
 	}
 	at := slot(&f.texts, r.TextIndex)
@@ -273,7 +270,7 @@ func (f *finder) inText(r *trail.Record) string {
 }
 
 // inMessage looks at messages, which quote values: Key (id)=(42) already exists.
-func (f *finder) inMessage(r *trail.Record) string {
+func (f *finder) inMessage(r *format.Record) string {
 	for _, v := range f.values {
 		if len(r.Message) > 0 && v.text != "" && bytes.Contains(r.Message, []byte(v.text)) && hasWord(string(r.Message), v.text) {
 			return "error message"
@@ -283,11 +280,11 @@ func (f *finder) inMessage(r *trail.Record) string {
 }
 
 // note counts records in which a value cannot be found.
-func (f *finder) note(r *trail.Record) {
-	if r.Has(trail.FieldCut) {
+func (f *finder) note(r *format.Record) {
+	if r.Has(format.FieldCut) {
 		f.cut++
 	}
-	if r.Kind != trail.KindStatement || r.Shape == nil {
+	if r.Kind != format.KindStatement || r.Shape == nil {
 		return
 	}
 	if r.Text == nil && len(r.Shape.Command) > 0 {
@@ -309,10 +306,10 @@ func (f *finder) note(r *trail.Record) {
 		return
 	}
 	lost := !r.HasParams()
-	if !lost && slices.ContainsFunc(r.Shape.Params, func(p trail.ParamType) bool { return p.Repr == trail.ReprNone }) {
+	if !lost && slices.ContainsFunc(r.Shape.Params, func(p format.ParamType) bool { return p.Repr == format.ReprNone }) {
 		// variables that a function's statement does not use are NULL
-		r.Params(func(p trail.ParamType, _ []byte, null bool) bool {
-			lost = !null && p.Repr == trail.ReprNone
+		r.Params(func(p format.ParamType, _ []byte, null bool) bool {
+			lost = !null && p.Repr == format.ReprNone
 			return !lost
 		})
 	}

@@ -10,12 +10,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // RecordID is a record, as it can be looked up.
 type RecordID struct {
-	Session trail.SessionID
+	Session format.SessionID
 	Seq     uint64
 	Time    int64
 }
@@ -92,7 +93,7 @@ func (r *usedRelation) columnsFor(access string) (columns []string, whole, blurr
 		return r.columns[access], false, true
 	}
 	for _, c := range r.columns[access] {
-		if c == trail.WholeRow {
+		if c == format.WholeRow {
 			whole = true
 		} else if !systemColumn(c) || access != "select" {
 			columns = append(columns, c)
@@ -194,13 +195,17 @@ type collector struct {
 	key                         []byte
 	logins                      map[login]*seen
 	since                       int64             // of the period
-	full                        bool              // there are too many different statements
+	of                          [2]int            // how many statements there are of the period, and before it
+	full                        bool              // there are more of the period than are kept
+	forgets                     bool              // there are more before the period than are kept
+	stop                        func()            // ends the reading
 	kept                        int               // bytes of texts of DDL
 	schemas                     map[string]string // see Grants.schemas
 }
 
-// mostStatements is of how many statements, different in role or shape, one goroutine keeps account.
-const mostStatements = 200_000
+// mostStatements is of how many statements, different in role or shape, one goroutine keeps account: of those of the period,
+// and of as many of those before it.
+var mostStatements = 200_000
 
 // login is a connection, or a refused one.
 type login struct {
@@ -208,9 +213,9 @@ type login struct {
 	refused      bool
 }
 
-func newCollector(since int64, schemas map[string]string) *collector {
+func newCollector(since int64, schemas map[string]string, stop func()) *collector {
 	return &collector{
-		since: since, schemas: schemas,
+		since: since, schemas: schemas, stop: stop,
 		whos: map[who]uint32{}, shapes: map[string]uint32{}, statements: map[uint64]*statement{}, logins: map[login]*seen{},
 	}
 }
@@ -231,29 +236,29 @@ func slot(list *[]uint32, i int) *uint32 {
 }
 
 // Record takes a record.
-func (c *collector) Record(r *trail.Record) {
+func (c *collector) Record(r *format.Record) {
 	switch r.Kind {
-	case trail.KindStatement, trail.KindStart:
+	case format.KindStatement, format.KindStart:
 		if r.Shape != nil {
 			c.statement(r)
 		}
-	case trail.KindConnect, trail.KindAuthFailed:
+	case format.KindConnect, format.KindAuthFailed:
 		if r.Time < c.since {
 			return
 		}
-		host := clientHost(string(r.Session.Fact(trail.KeyClient)))
-		l := login{string(r.Session.Fact(trail.KeyUser)), host, r.Kind == trail.KindAuthFailed}
+		host := clientHost(string(r.Session.Fact(format.KeyClient)))
+		l := login{string(r.Session.Fact(format.KeyUser)), host, r.Kind == format.KindAuthFailed}
 		if c.logins[l] == nil {
 			c.logins[l] = &seen{}
 		}
 		c.logins[l].take(idOf(r), 1)
 		if !l.refused {
-			c.put(who{db: string(r.Session.Fact(trail.KeyDatabase)), user: l.user, role: l.user}, "connect", r)
+			c.put(who{db: string(r.Session.Fact(format.KeyDatabase)), user: l.user, role: l.user}, "connect", r)
 		}
 	}
 }
 
-func idOf(r *trail.Record) RecordID { return RecordID{r.Session.ID(), r.Seq, r.Time} }
+func idOf(r *format.Record) RecordID { return RecordID{r.Session.ID(), r.Seq, r.Time} }
 
 // clientHost is an address without its port.
 func clientHost(client string) string {
@@ -264,7 +269,7 @@ func clientHost(client string) string {
 }
 
 // put takes a record that has no shape of its own.
-func (c *collector) put(w who, command string, r *trail.Record) {
+func (c *collector) put(w who, command string, r *format.Record) {
 	id, ok := c.shapes["\x00"+command]
 	if !ok {
 		id = uint32(len(c.shapeOf))
@@ -284,7 +289,7 @@ func (c *collector) whoID(w who) uint32 {
 	return id
 }
 
-func (c *collector) statement(r *trail.Record) {
+func (c *collector) statement(r *format.Record) {
 	nested, earlier := r.Depth > 0, r.Time < c.since
 	index := 4 * r.SessionIndex
 	if nested {
@@ -295,7 +300,7 @@ func (c *collector) statement(r *trail.Record) {
 	}
 	here := slot(&c.sessions, index)
 	if *here == 0 {
-		w := who{earlier: earlier, db: string(r.Session.Fact(trail.KeyDatabase)), user: string(r.Session.Fact(trail.KeyUser)), role: string(r.Session.Fact(trail.KeyRole)), nested: nested}
+		w := who{earlier: earlier, db: string(r.Session.Fact(format.KeyDatabase)), user: string(r.Session.Fact(format.KeyUser)), role: string(r.Session.Fact(format.KeyRole)), nested: nested}
 		if w.role == "" {
 			w.role = w.user
 		}
@@ -313,15 +318,14 @@ func (c *collector) statement(r *trail.Record) {
 }
 
 // one counts an execution.
-func (c *collector) one(w, shape uint32, r *trail.Record) {
+func (c *collector) one(w, shape uint32, r *format.Record) {
 	key := uint64(w)<<32 | uint64(shape)
 	s := c.statements[key]
 	if s == nil {
-		if len(c.statements) >= mostStatements {
-			c.full = true
+		s = &statement{who: c.whoOf[w], shape: *c.shapeOf[shape]}
+		if !c.room(s.earlier) {
 			return
 		}
-		s = &statement{who: c.whoOf[w], shape: *c.shapeOf[shape]}
 		s.incomplete = s.cut
 		if s.nested {
 			s.depth = 1
@@ -331,7 +335,7 @@ func (c *collector) one(w, shape uint32, r *trail.Record) {
 	s.calls = s.calls || len(r.Text) == 0 || r.TextBytes > 0 || bytes.IndexByte(r.Text, '(') >= 0
 	id := idOf(r)
 	switch {
-	case r.Kind == trail.KindStart: // counts only if no record of the end follows
+	case r.Kind == format.KindStart: // counts only if no record of the end follows
 		if s.worked.count == 0 {
 			s.worked.take(id, 1)
 			c.keep(s, r.Text)
@@ -341,7 +345,7 @@ func (c *collector) one(w, shape uint32, r *trail.Record) {
 	case s.started:
 		s.worked.count, s.started = 0, false
 	}
-	if r.Outcome == trail.OutcomeError && string(r.SQLState) == "42501" {
+	if r.Outcome == format.OutcomeError && string(r.SQLState) == "42501" {
 		s.refused.take(id, 1)
 		return
 	}
@@ -349,7 +353,7 @@ func (c *collector) one(w, shape uint32, r *trail.Record) {
 		c.keep(s, r.Text)
 	}
 	s.worked.take(id, 1)
-	if r.Outcome == trail.OutcomeOk {
+	if r.Outcome == format.OutcomeOk {
 		if s.fine++; len(s.early) < earlyKept {
 			s.early = append(s.early, id)
 		}
@@ -358,10 +362,30 @@ func (c *collector) one(w, shape uint32, r *trail.Record) {
 	s.incomplete = s.incomplete || r.OmitsNames() != "" && !onlyTried(r)
 }
 
+// room says whether one more statement can be kept. Without those of the period there is no answer; without those before it,
+// the answer lacks when something was used last.
+func (c *collector) room(earlier bool) bool {
+	n := &c.of[0]
+	if earlier {
+		n = &c.of[1]
+	}
+	switch {
+	case *n < mostStatements:
+		*n++
+		return true
+	case earlier:
+		c.forgets = true
+	default:
+		c.full = true
+		c.stop()
+	}
+	return false
+}
+
 // onlyTried says of a record whether its statement failed before it was executed: what it leaves out was named, not used.
-func onlyTried(r *trail.Record) bool {
-	return r.Outcome == trail.OutcomeError && r.Shape != nil && (r.Shape.Class == trail.ClassError || len(r.Shape.Relations) > 0) &&
-		!slices.ContainsFunc(r.Shape.Relations, func(rel trail.Relation) bool { return rel.Access&trail.AccessWritten == 0 })
+func onlyTried(r *format.Record) bool {
+	return r.Outcome == format.OutcomeError && r.Shape != nil && (r.Shape.Class == format.ClassError || len(r.Shape.Relations) > 0) &&
+		!slices.ContainsFunc(r.Shape.Relations, func(rel format.Relation) bool { return rel.Access&format.AccessWritten == 0 })
 }
 
 // briefLength is of how many bytes of a text an example is.
@@ -376,16 +400,16 @@ func brief(text []byte) string {
 
 // sequencesOf is what a text and its parameters name, and the record does not: arguments of nextval() and the
 // like, schemas, roles. Most have none.
-func (c *collector) sequencesOf(r *trail.Record) string {
+func (c *collector) sequencesOf(r *format.Record) string {
 	return c.paramSchemas(r, c.namesInText(r))
 }
 
-func (c *collector) namesInText(r *trail.Record) string {
+func (c *collector) namesInText(r *format.Record) string {
 	if r.Text == nil {
 		return ""
 	}
 	find := func() string {
-		if r.Shape.Class == trail.ClassMiscSet {
+		if r.Shape.Class == format.ClassMiscSet {
 			return roleSet(r.Text)
 		}
 		return asksMembers(r.Text, c.mentions(r, r.Text, sequenceNames(r.Text)))
@@ -456,7 +480,7 @@ func sequenceNames(text []byte) string {
 }
 
 // shapeID numbers a shape with the sequences that a text names.
-func (c *collector) shapeID(s *trail.Shape, sequences string) uint32 {
+func (c *collector) shapeID(s *format.Shape, sequences string) uint32 {
 	k := append(c.key[:0], byte(s.Class))
 	str := func(b []byte) {
 		k = binary.AppendUvarint(k, uint64(len(b)))
@@ -500,7 +524,7 @@ func (c *collector) shapeID(s *trail.Shape, sequences string) uint32 {
 // mostRelations is of how many relations or objects of a statement there can be: the server records fewer.
 const mostRelations = 10_000
 
-func accessSet(a trail.Access) map[string]bool {
+func accessSet(a format.Access) map[string]bool {
 	if a == 0 {
 		return nil
 	}
@@ -511,12 +535,12 @@ func accessSet(a trail.Access) map[string]bool {
 	return set
 }
 
-func newShape(s *trail.Shape, sequences string) *shape {
+func newShape(s *format.Shape, sequences string) *shape {
 	out := &shape{class: s.Class.String(), command: string(s.Command), cut: len(s.Relations) > mostRelations || len(s.Objects) > mostRelations}
 	for i := range s.Relations[:min(len(s.Relations), mostRelations)] {
 		r := &s.Relations[i]
 		// a statement that was refused before the server had looked up the names in it has used nothing
-		if r.Access&trail.AccessWritten != 0 && !slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return r.Via > 0 }) {
+		if r.Access&format.AccessWritten != 0 && !slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return r.Via > 0 }) {
 			continue
 		}
 		one := usedRelation{kind: r.Type.String(), name: string(r.Name), access: accessSet(r.Access), known: r.HasColumns, omitted: accessSet(r.Omitted), via: r.Via, columns: map[string][]string{}}
@@ -529,7 +553,7 @@ func newShape(s *trail.Shape, sequences string) *shape {
 	}
 	for i := range s.Objects[:min(len(s.Objects), mostRelations)] {
 		o := &s.Objects[i]
-		if o.Action == trail.ActionExecute {
+		if o.Action == format.ActionExecute {
 			if schemaOf(string(o.Name)) != "" {
 				out.executes = append(out.executes, string(o.Name))
 			}
@@ -576,7 +600,7 @@ func normalName(s string) string {
 type used struct {
 	statements []*statement
 	logins     map[login]*seen
-	full       bool
+	forgets    bool // statements before the period
 }
 
 // joinCollectors makes one of what several goroutines have collected.
@@ -588,7 +612,7 @@ func joinCollectors(all []*collector) *used {
 	}
 	byKey := map[key]*statement{}
 	for _, c := range all {
-		out.full = out.full || c.full
+		out.forgets = out.forgets || c.forgets
 		names := make([]string, len(c.shapeOf))
 		for k, id := range c.shapes {
 			names[id] = k

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // value is what is looked for. Two texts are the same value if they are equal, or are the same
@@ -311,29 +311,29 @@ func (v *value) inList(s string, depth int) bool {
 // ---- parameters ----
 
 // isParam says where a parameter has the value. Most are told apart without making text of them.
-func (v *value) isParam(p trail.ParamType, raw []byte, buf *[]byte) string {
+func (v *value) isParam(p format.ParamType, raw []byte, buf *[]byte) string {
 	le := binary.LittleEndian
 	var n int64
 	switch {
-	case p.Repr == trail.ReprInt4 && len(raw) == 4:
+	case p.Repr == format.ReprInt4 && len(raw) == 4:
 		n = int64(int32(le.Uint32(raw)))
-	case p.Repr == trail.ReprInt8 && len(raw) == 8:
+	case p.Repr == format.ReprInt8 && len(raw) == 8:
 		n = int64(le.Uint64(raw))
-	case p.Repr == trail.ReprInt2 && len(raw) == 2:
+	case p.Repr == format.ReprInt2 && len(raw) == 2:
 		n = int64(int16(le.Uint16(raw)))
-	case p.Repr == trail.ReprOID && len(raw) == 4:
+	case p.Repr == format.ReprOID && len(raw) == 4:
 		n = int64(le.Uint32(raw))
-	case p.Repr == trail.ReprUUID:
+	case p.Repr == format.ReprUUID:
 		if v.uuid != nil && bytes.Equal(raw, v.uuid) {
 			return "value"
 		}
 		return ""
-	case p.Repr == trail.ReprNone:
+	case p.Repr == format.ReprNone:
 		return ""
-	case p.Repr == trail.ReprText:
+	case p.Repr == format.ReprText:
 		return v.in(string(raw))
 	default:
-		*buf = trail.AppendParam((*buf)[:0], p.Repr, raw)
+		*buf = format.AppendParam((*buf)[:0], p.Repr, raw)
 		return v.in(string(*buf))
 	}
 	if v.isInt && n == v.integer {

@@ -5,7 +5,7 @@ package ring
 import (
 	"encoding/binary"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
@@ -101,7 +101,7 @@ func (f *File) running(r *Ring, header []byte, l *Live, i int) *Running {
 		return run
 	}
 	m, ok := f.messageAt(r, i, s.uint("position"), run.Statement-1)
-	if ok && m.Kind == trail.KindStatement && m.Record.Statement == run.Statement && m.Record.Time == run.Time {
+	if ok && m.Kind == format.KindStatement && m.Record.Statement == run.Statement && m.Record.Time == run.Time {
 		run.Text, run.TextLen, run.Shape = m.Record.Text, uint64(len(m.Record.Text)), m.Record.Shape
 		if m.Record.HasCut {
 			run.TextLen = m.Record.CutLength
@@ -141,8 +141,8 @@ func (f *File) oldest(r *Ring, l *Live, i int) int64 {
 				return 0
 			}
 			switch {
-			case m.Kind != trail.KindStatement:
-			case m.Record.Times.Known&trail.KnownElapsed != 0:
+			case m.Kind != format.KindStatement:
+			case m.Record.Times.Known&format.KnownElapsed != 0:
 				return m.Record.Time + int64(m.Record.Times.Elapsed)
 			case m.Record.Duration != write.None:
 				return m.Record.Time + int64(m.Record.Duration)

@@ -7,20 +7,20 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
 // Message is a message of a ring: of kind 0, which fills the end of the ring, the
 // length alone.
 type Message struct {
-	Kind   trail.Kind
+	Kind   format.Kind
 	Length uint64
 
 	Record write.Record // kinds 1-63
 
 	// a data part
-	Part trail.PartKind
+	Part format.PartKind
 	Data []byte
 
 	// The sequence number that a data part belongs to; of a session message, the
@@ -86,8 +86,8 @@ func (r *Ring) Message(position, end, seq, statement uint64) (m Message, ok bool
 // tells of.
 func (m *Message) Follows(seq uint64) bool {
 	switch {
-	case m.Kind == trail.KindGap:
-		record := trail.Record{ExtraCount: m.Record.ExtraCount, Extra: m.Record.Extra}
+	case m.Kind == format.KindGap:
+		record := format.Record{ExtraCount: m.Record.ExtraCount, Extra: m.Record.Extra}
 		number := func(name string) uint64 {
 			value, _ := record.ExtraValue(name)
 			n, _ := strconv.ParseUint(string(value), 10, 64)
@@ -96,7 +96,7 @@ func (m *Message) Follows(seq uint64) bool {
 		g := Gap{Count: number("count"), First: number("first_seq"), Last: number("last_seq")}
 		n, ok := g.Numbers()
 		return ok && n == g.Count && g.First <= seq+1 && m.Seq == g.Last+1
-	case m.Kind == trail.KindData, m.Kind.IsRecord():
+	case m.Kind == format.KindData, m.Kind.IsRecord():
 		return m.Seq == seq+1
 	}
 	return true
@@ -111,7 +111,7 @@ func (r *Ring) Staged() (record *write.Record, ok bool) {
 		return nil, false
 	}
 	m, ok := r.parse(r.data[offset:], 0, f.Statement-1)
-	if !ok || m.Kind != trail.KindStatement || m.Record.Statement != f.Statement || m.Record.Time != f.Time {
+	if !ok || m.Kind != format.KindStatement || m.Record.Statement != f.Statement || m.Record.Time != f.Time {
 		return nil, false
 	}
 	return &m.Record, true
@@ -128,15 +128,15 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 		return m, false
 	}
 	known := uint16(0)
-	switch k := trail.Kind(kind); {
-	case k > 0 && k <= trail.KindGap || k == trail.KindSubtransaction: // servers and seals speak in the trail only
+	switch k := format.Kind(kind); {
+	case k > 0 && k <= format.KindGap || k == format.KindSubtransaction: // servers and seals speak in the trail only
 		known = flagParts | flagCut | flagValues
 		if r.shortBriefs {
 			known |= flagEnding
 		}
 		if flags&flagBrief != 0 && r.templates != nil {
 			known = flagBrief | flagValues
-			if r.shortBriefs && k == trail.KindTransaction {
+			if r.shortBriefs && k == format.KindTransaction {
 				known = flagBrief
 			} else if r.shortBriefs {
 				known |= flagXID | flagNumbers
@@ -145,14 +145,14 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 				}
 			}
 		}
-		if r.times && (flags&flagBrief == 0 || k == trail.KindStatement) {
+		if r.times && (flags&flagBrief == 0 || k == format.KindStatement) {
 			known |= flagTimes
 		}
-	case k == trail.KindData:
+	case k == format.KindData:
 		if r.file != nil && r.file.layout.chunks {
 			known = flagChunk
 		}
-	case k == 0, k == trail.KindDefSession:
+	case k == 0, k == format.KindDefSession:
 	default:
 		return m, false
 	}
@@ -160,9 +160,9 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 		return m, false
 	}
 	b = b[:length]
-	m.Length, m.Kind = length, trail.Kind(kind)
+	m.Length, m.Kind = length, format.Kind(kind)
 	switch {
-	case m.Kind == trail.KindTransaction && flags&flagBrief != 0 && r.shortBriefs:
+	case m.Kind == format.KindTransaction && flags&flagBrief != 0 && r.shortBriefs:
 		return m, m.parseCommit(b, seq+1)
 	case m.Kind.IsRecord() && flags&flagTimes != 0:
 		if len(b) < timesFixed {
@@ -181,15 +181,15 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 		return m, m.parseLongBrief(b, flags, r.templates, r.longXIDs)
 	case m.Kind.IsRecord():
 		return m, m.parseRecord(b, flags, r.longXIDs)
-	case m.Kind == trail.KindData:
+	case m.Kind == format.KindData:
 		if len(b) < dataFixed {
 			return m, false
 		}
 		n := uint64(le.Uint32(b[20:]))
-		if part := le.Uint32(b[16:]); part > uint32(trail.PartMessage) {
+		if part := le.Uint32(b[16:]); part > uint32(format.PartMessage) {
 			return m, false
 		}
-		m.Seq, m.Part = le.Uint64(b[8:]), trail.PartKind(b[16])
+		m.Seq, m.Part = le.Uint64(b[8:]), format.PartKind(b[16])
 		if flags&flagChunk != 0 {
 			if len(b) < dataFixed+chunkFixed {
 				return m, false
@@ -201,7 +201,7 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 			return m, false
 		}
 		m.Data = b[dataFixed : dataFixed+n]
-	case m.Kind == trail.KindDefSession:
+	case m.Kind == format.KindDefSession:
 		if len(b) < sessionFixed {
 			return m, false
 		}
@@ -219,7 +219,7 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 // are these, unless it has others.
 func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, statement uint64) bool {
 	le := binary.LittleEndian
-	if len(b) < briefFixed || m.Kind != trail.KindStatement {
+	if len(b) < briefFixed || m.Kind != format.KindStatement {
 		return false
 	}
 	number, values := int(b[26]), int(b[27])
@@ -263,7 +263,7 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 		}
 	}
 	if control {
-		m.Record.Shape = slices.Concat([]byte{byte(trail.ClassTransaction), 0, byte(len(command))}, []byte(command), []byte{0, 0})
+		m.Record.Shape = slices.Concat([]byte{byte(format.ClassTransaction), 0, byte(len(command))}, []byte(command), []byte{0, 0})
 		m.Record.Text = b[briefFixed : briefFixed+values]
 	} else {
 		return m.expand(&templates[number], le.Uint16(b[24:]), flags, nulls, b[briefFixed:briefFixed+values])
@@ -284,13 +284,13 @@ func (m *Message) parseCommit(b []byte, seq uint64) bool {
 	m.Seq = seq
 	m.Record = write.Record{
 		Kind: m.Kind, Seq: seq, Time: int64(le.Uint64(b[8:])), Duration: uint64(le.Uint32(b[40:])), Rows: write.None, XID: le.Uint64(b[16:]),
-		Shape: []byte{byte(trail.ClassTransaction), 0, 0, 0, 0}, EndingFields: trail.FieldEvent | trail.FieldStatements,
-		Ending: trail.Ending{
-			Event: trail.EventCommit, Statements: uint64(le.Uint32(b[44:])), LSN: lsn, End: lsn + uint64(le.Uint32(b[32:])), Timeline: uint64(le.Uint32(b[36:])),
+		Shape: []byte{byte(format.ClassTransaction), 0, 0, 0, 0}, EndingFields: format.FieldEvent | format.FieldStatements,
+		Ending: format.Ending{
+			Event: format.EventCommit, Statements: uint64(le.Uint32(b[44:])), LSN: lsn, End: lsn + uint64(le.Uint32(b[32:])), Timeline: uint64(le.Uint32(b[36:])),
 		},
 	}
 	if lsn != 0 {
-		m.Record.EndingFields |= trail.FieldCommit
+		m.Record.EndingFields |= format.FieldCommit
 	}
 	return true
 }
@@ -298,24 +298,24 @@ func (m *Message) parseCommit(b []byte, seq uint64) bool {
 // parseEnding reads StenoEnding.
 func parseEnding(b []byte, r *write.Record) {
 	le := binary.LittleEndian
-	r.Ending = trail.Ending{
-		LSN: le.Uint64(b), End: le.Uint64(b[8:]), Statements: le.Uint64(b[16:]), Timeline: uint64(le.Uint32(b[24:])), Event: trail.Event(b[28]),
+	r.Ending = format.Ending{
+		LSN: le.Uint64(b), End: le.Uint64(b[8:]), Statements: le.Uint64(b[16:]), Timeline: uint64(le.Uint32(b[24:])), Event: format.Event(b[28]),
 	}
 	if r.Ending.Event != 0 {
-		r.EndingFields |= trail.FieldEvent
+		r.EndingFields |= format.FieldEvent
 	}
 	if r.Ending.Statements != write.None {
-		r.EndingFields |= trail.FieldStatements
+		r.EndingFields |= format.FieldStatements
 	}
 	if r.Ending.LSN != 0 {
-		r.EndingFields |= trail.FieldCommit
+		r.EndingFields |= format.FieldCommit
 	}
 }
 
 // parseTimes reads StenoTimes.
-func parseTimes(b []byte, t *trail.Times) {
+func parseTimes(b []byte, t *format.Times) {
 	le := binary.LittleEndian
-	*t = trail.Times{Analysis: le.Uint64(b), Plan: le.Uint64(b[8:]), Commit: le.Uint64(b[16:]), Elapsed: le.Uint64(b[24:])}
+	*t = format.Times{Analysis: le.Uint64(b), Plan: le.Uint64(b[8:]), Commit: le.Uint64(b[16:]), Elapsed: le.Uint64(b[24:])}
 	for i, is := range [...]bool{t.Analysis != 0, t.Plan != 0, t.Commit != 0, t.Elapsed != write.None} {
 		if is {
 			t.Known |= 1 << i
@@ -349,7 +349,7 @@ func (m *Message) expand(t *template, version, flags uint16, nulls uint64, value
 // parseLongBrief reads such a record of an earlier version, which has its numbers.
 func (m *Message) parseLongBrief(b []byte, flags uint16, templates []template, longXIDs bool) bool {
 	le := binary.LittleEndian
-	if len(b) < longBrief || m.Kind != trail.KindStatement {
+	if len(b) < longBrief || m.Kind != format.KindStatement {
 		return false
 	}
 	number, values := int(b[50]), int(b[51])
@@ -376,11 +376,11 @@ func (m *Message) parseRecord(b []byte, flags uint16, longXIDs bool) bool {
 	*r = write.Record{
 		Kind: m.Kind, Seq: le.Uint64(b[8:]), Time: int64(le.Uint64(b[16:])), Duration: le.Uint64(b[24:]), Rows: le.Uint64(b[32:]),
 		Statement: le.Uint64(b[40:]), Substatement: uint64(le.Uint32(b[48:])), Depth: uint64(le.Uint16(b[52:])),
-		Outcome: trail.Outcome(b[54]), ExtraCount: int(b[55]), XID: uint64(le.Uint32(b[56:])), Audited: trail.Audited(b[92]),
+		Outcome: format.Outcome(b[54]), ExtraCount: int(b[55]), XID: uint64(le.Uint32(b[56:])), Audited: format.Audited(b[92]),
 		HasParts: flags&flagParts != 0, HasCut: flags&flagCut != 0, HasValues: flags&flagValues != 0,
 	}
 	if longXIDs {
-		r.Audited = trail.Audited(b[66])
+		r.Audited = format.Audited(b[66])
 		r.XID |= uint64(le.Uint32(b[92:])) << 32
 	}
 	m.Seq = r.Seq

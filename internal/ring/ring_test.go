@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/ring"
 	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
@@ -128,7 +128,7 @@ func TestRingFileIsRead(t *testing.T) {
 	if err != nil || !r.PositionsArePossible() {
 		t.Fatal(err, r)
 	}
-	var kinds []trail.Kind
+	var kinds []format.Kind
 	for p := r.Tail; p != r.Head; {
 		m, ok := r.Message(p, r.Head, 0, 0)
 		if !ok {
@@ -136,18 +136,18 @@ func TestRingFileIsRead(t *testing.T) {
 		}
 		kinds = append(kinds, m.Kind)
 		switch m.Kind {
-		case trail.KindData:
-			if m.Seq == 4 && (string(m.Data) != "hello" || m.Part != trail.PartText) {
+		case format.KindData:
+			if m.Seq == 4 && (string(m.Data) != "hello" || m.Part != format.PartText) {
 				t.Errorf("data part: %+v", m)
 			}
-		case trail.KindDefSession:
+		case format.KindDefSession:
 			if m.Seq != 4 || m.Statement != 3 || string(m.Body) != string(body) {
 				t.Errorf("session: %+v", m)
 			}
-		case trail.KindStatement:
+		case format.KindStatement:
 			w := m.Record
 			if w.Seq != 4 || w.Time != trailtest.Epoch+5 || w.Duration != 7 || w.Rows != 1 || w.Statement != 3 || w.Substatement != 2 || w.Depth != 1 ||
-				w.Outcome != trail.OutcomeError || w.XID != 77 || string(w.SQLState) != "22012" || string(w.Message) != "division by zero" ||
+				w.Outcome != format.OutcomeError || w.XID != 77 || string(w.SQLState) != "22012" || string(w.Message) != "division by zero" ||
 				string(w.Text) != "SELECT $1, $2" || string(w.Nulls) != "\x01" || string(w.Values) != "\x02ab" || !w.HasValues ||
 				w.ExtraCount != 1 || string(w.Extra) != "\x01a\x01b" || w.Audited != 2 || !w.HasCut || w.CutLength != 1000 || w.Parts != [3]uint64{5, 0, 0} {
 				t.Errorf("record: %+v", w)
@@ -158,7 +158,7 @@ func TestRingFileIsRead(t *testing.T) {
 		}
 		p += m.Length
 	}
-	if want := []trail.Kind{trail.KindData, 0, trail.KindStatement, trail.KindDefSession, trail.KindData}; !slices.Equal(kinds, want) {
+	if want := []format.Kind{format.KindData, 0, format.KindStatement, format.KindDefSession, format.KindData}; !slices.Equal(kinds, want) {
 		t.Errorf("messages of kinds %v, want %v", kinds, want)
 	}
 	if w, ok := r.Staged(); !ok || string(w.Text) != "SELECT pg_sleep(10)" || !r.Interrupted() {
@@ -439,7 +439,7 @@ func TestEndsOfTransactionsAreRead(t *testing.T) {
 		t.Errorf("commit of 40 bytes: %+v", m.Record)
 	}
 	image, _ := b.Finish(1, 1, 0, [32]byte{})
-	block := trail.Block{Image: image}
+	block := format.Block{Image: image}
 	if err := block.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -449,7 +449,7 @@ func TestEndsOfTransactionsAreRead(t *testing.T) {
 		"seq=6 time=7 xid=0 duration=0 event=rollback prepared gid=x",
 		"seq=7 time=8 xid=0 duration=0",
 	} {
-		var got trail.Record
+		var got format.Record
 		if err := block.Next(&got); err != nil {
 			t.Fatal(err)
 		}
@@ -493,7 +493,7 @@ func TestDataPartsInChunksAreRead(t *testing.T) {
 	position := r.Tail
 	for i, want := range []string{"first chunk", second, ""} {
 		m, ok := r.Message(position, r.Head, 0, 0)
-		if !ok || m.Kind != trail.KindData || m.Seq != 4 || m.Part != trail.PartKind(i%2) || string(m.Data) != want {
+		if !ok || m.Kind != format.KindData || m.Seq != 4 || m.Part != format.PartKind(i%2) || string(m.Data) != want {
 			t.Fatalf("data part %d: %+v, %v", i, m, ok)
 		}
 		position += m.Length
@@ -649,9 +649,9 @@ func drain(t *testing.T, r *ring.Ring, s write.Source) {
 		}
 		p += m.Length
 		switch {
-		case m.Kind == trail.KindDefSession && write.CheckBody(m.Body):
+		case m.Kind == format.KindDefSession && write.CheckBody(m.Body):
 			s = write.Source{Body: m.Body, Seq: m.Seq, Statement: m.Statement}
-		case m.Kind == trail.KindData:
+		case m.Kind == format.KindData:
 			b.AddData(&s, m.Seq, m.Part, m.Data)
 		case m.Kind.IsRecord() && write.Check(&s, &m.Record) == nil:
 			b.Add(&s, &m.Record)
@@ -659,11 +659,11 @@ func drain(t *testing.T, r *ring.Ring, s write.Source) {
 		}
 	}
 	image, _ := b.Finish(1, 1, 0, [32]byte{})
-	read := trail.Block{Image: image}
+	read := format.Block{Image: image}
 	if err := read.Load(); err != nil {
 		t.Fatal(err)
 	}
-	var rec trail.Record
+	var rec format.Record
 	n := uint32(0)
 	for {
 		err := read.Next(&rec)
@@ -673,7 +673,7 @@ func drain(t *testing.T, r *ring.Ring, s write.Source) {
 			}
 			break
 		}
-		if rec.Kind != trail.KindData {
+		if rec.Kind != format.KindData {
 			n++
 		}
 	}

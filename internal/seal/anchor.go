@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -157,7 +158,7 @@ func Last(s *trail.Stream) (*Anchor, []error) {
 		refs, errs := seg.Index()
 		var damage []error
 		for _, err := range errs {
-			if torn, ok := err.(*trail.TornError); !ok || !torn.Last {
+			if p := format.AsProblem(err); p == nil || p.Class != format.ProblemTorn {
 				damage = append(damage, err)
 			}
 		}
@@ -165,7 +166,7 @@ func Last(s *trail.Stream) (*Anchor, []error) {
 			return nil, damage
 		}
 		for k := len(refs) - 1; k >= 0; k-- {
-			var b trail.Block
+			var b format.Block
 			err := files.Read(&refs[k], &b)
 			if err != nil && err != seg.KeyErr {
 				if seg.Last && k == len(refs)-1 && b.HasHole() {
@@ -189,12 +190,12 @@ func Last(s *trail.Stream) (*Anchor, []error) {
 }
 
 // sealOf is the last seal of a block that has nothing but seals, nil of another.
-func sealOf(b *trail.Block, h *trail.SegmentHeader) (last *Seal) {
-	var r trail.Record
+func sealOf(b *format.Block, h *format.SegmentHeader) (last *Seal) {
+	var r format.Record
 	for {
 		if err := b.Next(&r); err == io.EOF {
 			return last
-		} else if err != nil || r.Kind != trail.KindSeal {
+		} else if err != nil || r.Kind != format.KindSeal {
 			return nil
 		}
 		s, err := Parse(&r, h)

@@ -23,8 +23,7 @@ type Keys map[string]ed25519.PublicKey
 // PublicSuffix is what the names of public keys end with.
 const PublicSuffix = ".pub"
 
-// LoadTrust reads what --key and --anchor name: public keys, and files of anchors. An
-// anchor file named - is in.
+// LoadTrust reads public keys, and files of anchors. An anchor file named - is in.
 func LoadTrust(keyPaths, anchorFiles []string, in io.Reader) (keys Keys, anchors []*Anchor, err error) {
 	if len(keyPaths) > 0 {
 		if keys, err = LoadKeys(keyPaths); err != nil {

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Reasons of seals that readers act upon.
@@ -104,7 +104,7 @@ func KeyID(key ed25519.PublicKey) string {
 
 // Parse reads a seal from its record; the rest of what is signed stands in the
 // header of the record's segment.
-func Parse(r *trail.Record, h *trail.SegmentHeader) (*Seal, error) {
+func Parse(r *format.Record, h *format.SegmentHeader) (*Seal, error) {
 	s := &Seal{SystemID: h.SystemID, Stream: h.Stream, Segment: h.Number, Time: r.Time}
 	values := map[string]string{}
 	for name, value := range r.ExtraPairs {

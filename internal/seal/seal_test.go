@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -19,8 +20,8 @@ func golden(t testing.TB) []*Seal {
 		t.Fatal(err)
 	}
 	var seals []*Seal
-	trailtest.EachRecord(t, tr, func(ref *trail.BlockRef, r *trail.Record) {
-		if r.Kind != trail.KindSeal || ref.Segment.Stream.Number != 0 {
+	trailtest.EachRecord(t, tr, func(ref *trail.BlockRef, r *format.Record) {
+		if r.Kind != format.KindSeal || ref.Segment.Stream.Number != 0 {
 			return
 		}
 		s, err := Parse(r, &ref.Segment.Header)

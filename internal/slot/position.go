@@ -3,11 +3,10 @@
 package slot
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -63,7 +62,7 @@ func at(s *trail.Stream, from Position, when int64) (p Position, found bool, err
 			}
 		}
 		for _, err := range errs {
-			if torn := (*trail.TornError)(nil); !errors.As(err, &torn) || !torn.Last {
+			if problem := format.AsProblem(err); problem == nil || problem.Class != format.ProblemTorn {
 				return p, false, err
 			}
 		}
@@ -77,26 +76,46 @@ func (p Position) before(q Position) bool {
 	return p.Segment < q.Segment || p.Segment == q.Segment && p.Block < q.Block
 }
 
-// target is where a slot is to go: all streams, or one.
-type target func(t *trail.Trail, s *Slot, force bool) ([]Position, error)
+// Edge is where a slot can begin.
+type Edge int
 
-// parseTarget reads the value of --to.
-func parseTarget(to string, now time.Time) (target, error) {
-	switch to {
-	case "":
-		return nil, exit.Usagef("specify a position with --to: end, a time, STREAM/SEGMENT or STREAM/SEGMENT/BLOCK")
+// The edges of a trail.
+const (
+	Start Edge = iota
+	End
+)
+
+// ParseEdge reads an edge.
+func ParseEdge(s string) (Edge, error) {
+	switch s {
 	case "start":
-		return func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) { return each(t, start), nil }, nil
+		return Start, nil
 	case "end":
-		return func(t *trail.Trail, s *Slot, force bool) ([]Position, error) {
+		return End, nil
+	}
+	return 0, fmt.Errorf("%q is neither start nor end", s)
+}
+
+// Target is where a slot is to go: in all streams, or in some.
+type Target struct {
+	in func(t *trail.Trail, s *Slot, force bool) ([]Position, error)
+}
+
+// ParseTarget reads a target: start, end, a time, or positions.
+func ParseTarget(to string, now time.Time) (Target, error) {
+	switch to {
+	case "start":
+		return Target{func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) { return each(t, start), nil }}, nil
+	case "end":
+		return Target{func(t *trail.Trail, s *Slot, force bool) ([]Position, error) {
 			if !force {
-				return nil, exit.Usagef("the current end may be beyond what your reader has read: use the position that \"steno slot end\" printed before it began, or --force to use the current end")
+				return nil, refusedFor(AtEnd, "the current end may be beyond what your reader has read")
 			}
 			return each(t, end), nil
-		}, nil
+		}}, nil
 	}
 	if places, ok := query.ParsePositions(to); ok {
-		return func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) {
+		return Target{func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) {
 			var all []Position
 			for _, p := range places {
 				p, err := p.Locate(t)
@@ -106,15 +125,15 @@ func parseTarget(to string, now time.Time) (target, error) {
 				all = append(all, Position(p))
 			}
 			return all, nil
-		}, nil
+		}}, nil
 	}
 	when, err := query.ParseWhen(to, now)
 	if err != nil {
-		return nil, exit.Usagef("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a time such as 2026-11-21T20:45:13Z or 10m", to)
+		return Target{}, fmt.Errorf("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a time such as 2026-11-21T20:45:13Z or 10m", to)
 	}
-	return func(t *trail.Trail, slot *Slot, force bool) ([]Position, error) {
+	return Target{func(t *trail.Trail, slot *Slot, force bool) ([]Position, error) {
 		return moment(t, slot, when, when >= query.Micros(now), force)
-	}, nil
+	}}, nil
 }
 
 // moment returns the positions at a moment. A moment after the end of the trail stands for its end,
@@ -132,7 +151,7 @@ func moment(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Po
 		}
 		p, found, err := at(s, from, when)
 		if err != nil && !force {
-			return nil, fmt.Errorf("%w; use --force to continue after it", err)
+			return nil, &UnsafeError{Unreadable, err}
 		}
 		if err != nil {
 			p, _ = end(s)
@@ -145,10 +164,10 @@ func moment(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Po
 		return all, nil
 	}
 	if ahead {
-		return nil, exit.Usagef("%s is not over yet: no reader can have read everything that ended before it; use the position that \"steno slot end\" printed before it began, or --force", render.Time(when))
+		return nil, refusedFor(Ahead, "%s is not over yet: no reader can have read everything that ended before it", render.Time(when))
 	}
 	if atEnd {
-		return nil, exit.Usagef("the trail contains nothing that ended at %s or later, so this would be its end, which may be beyond what your reader has read: use the position that \"steno slot end\" printed before it began, or --force to use the end", render.Time(when))
+		return nil, refusedFor(PastEnd, "the trail contains nothing that ended at %s or later, so this would be its end, which may be beyond what your reader has read", render.Time(when))
 	}
 	return all, nil
 }

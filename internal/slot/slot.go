@@ -27,9 +27,9 @@ type Options struct {
 	IO     *iostreams.IOStreams
 	Name   string
 	Trail  []string
-	From   string
-	To     string
-	Force  bool
+	From   Edge   // where a slot is created
+	To     Target // where one is moved
+	Force  bool   // also if its reader could miss something: see UnsafeError
 	Format string
 	Now    time.Time
 }
@@ -52,6 +52,44 @@ func Wants(path, name string) (func(stream uint32) uint64, error) {
 	return func(stream uint32) uint64 { return s.wants(stream).Block }, nil
 }
 
+// Reason is why a change could make the reader of a slot miss something.
+type Reason int
+
+// The reasons.
+const (
+	Lost       Reason = iota // the server has deleted what the slot needs
+	Backwards                // the slot would move backwards
+	Unreadable               // what may be at the position cannot be read
+	AtEnd                    // it is the current end
+	Ahead                    // it is a time that is not over yet
+	PastEnd                  // it is a time after the end of the trail
+)
+
+// UnsafeError says why a slot is not moved, or not read, unless that is forced.
+type UnsafeError struct {
+	Reason
+	Err error
+}
+
+func (e *UnsafeError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error inside.
+func (e *UnsafeError) Unwrap() error { return e.Err }
+
+func refusedFor(why Reason, format string, args ...any) error {
+	return &UnsafeError{why, fmt.Errorf(format, args...)}
+}
+
+// NotFoundError says that a reader has no slot of a name.
+type NotFoundError struct{ Name string }
+
+func (e *NotFoundError) Error() string { return fmt.Sprintf("slot %q does not exist", e.Name) }
+
+// isLost says that a slot needs a segment of a stream that the server has deleted.
+func isLost(name string, p Position, s *trail.Stream) error {
+	return refusedFor(Lost, "slot %q is lost: it needs segment %d of stream %d, but the first existing one is %d", name, p.Segment, s.Number, s.Segments[0].Number)
+}
+
 // find is a slot for a reader. One that is lost is refused, because what it needs was deleted.
 func find(t *trail.Trail, name string) (*Slot, error) {
 	slots, err := readAll(t.Path)
@@ -60,7 +98,7 @@ func find(t *trail.Trail, name string) (*Slot, error) {
 	}
 	i := slices.IndexFunc(slots, func(s Slot) bool { return s.Name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("slot %q does not exist; create it with \"steno slot create %s\"", name, name)
+		return nil, &NotFoundError{name}
 	}
 	s := &slots[i]
 	if s.Err != nil {
@@ -68,7 +106,7 @@ func find(t *trail.Trail, name string) (*Slot, error) {
 	}
 	for _, stream := range t.Streams {
 		if p := s.wants(stream.Number); lost(stream, p) {
-			return nil, fmt.Errorf("slot %q is lost: it needs segment %d of stream %d, but the first existing one is %d; use \"steno slot advance --force\" to continue with what is left", name, p.Segment, stream.Number, stream.Segments[0].Number)
+			return nil, isLost(name, p, stream)
 		}
 	}
 	return s, nil
@@ -120,16 +158,11 @@ func (o *Options) exists(folder *private.Dir) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// micros is a time as the trail has it: microseconds since 2000-01-01 UTC.
 // Create is "steno slot create".
 func Create(opts *Options) error {
 	from := start
-	switch opts.From {
-	case "start":
-	case "end":
+	if opts.From == End {
 		from = end
-	default:
-		return exit.Usagef("invalid value %q for --from: use start or end", opts.From)
 	}
 	return opts.change(func(t *trail.Trail, folder *private.Dir) error {
 		if opts.exists(folder) {
@@ -147,10 +180,6 @@ func Create(opts *Options) error {
 
 // Advance is "steno slot advance".
 func Advance(opts *Options) error {
-	to, err := parseTarget(opts.To, opts.Now)
-	if err != nil {
-		return err
-	}
 	return opts.change(func(t *trail.Trail, folder *private.Dir) error {
 		if !opts.exists(folder) {
 			return fmt.Errorf("slot %q does not exist", opts.Name)
@@ -165,18 +194,18 @@ func Advance(opts *Options) error {
 				continue
 			}
 			if !opts.Force {
-				return fmt.Errorf("slot %q is lost: it needs segment %d of stream %d, but the first existing one is %d; use --force to continue with what is left", opts.Name, p.Segment, stream.Number, stream.Segments[0].Number)
+				return isLost(opts.Name, p, stream)
 			}
 			first, _ := start(stream)
 			s.set(first)
 		}
-		positions, err := to(t, &s, opts.Force)
+		positions, err := opts.To.in(t, &s, opts.Force)
 		if err != nil {
 			return err
 		}
 		for _, p := range positions {
 			if old := s.wants(p.Stream); p.before(old) && !opts.Force {
-				return fmt.Errorf("slot %q would move backwards in stream %d, from segment %d, block %d, to segment %d, block %d; use --force to allow that", opts.Name, p.Stream, old.Segment, old.Block, p.Segment, p.Block)
+				return refusedFor(Backwards, "slot %q would move backwards in stream %d, from segment %d, block %d, to segment %d, block %d", opts.Name, p.Stream, old.Segment, old.Block, p.Segment, p.Block)
 			}
 			s.set(p)
 		}
@@ -194,8 +223,8 @@ func Drop(opts *Options) error {
 	})
 }
 
-// End is "steno slot end".
-func End(opts *Options) error {
+// PrintEnd is "steno slot end".
+func PrintEnd(opts *Options) error {
 	t, err := opts.open()
 	if err != nil {
 		return err
@@ -235,7 +264,7 @@ type StreamStatus struct {
 // Active is the state of a slot that is neither lost nor unreadable.
 const (
 	Active     = "active"
-	isLost     = "lost"
+	lostState  = "lost"
 	unreadable = "unreadable"
 )
 
@@ -251,7 +280,7 @@ func status(t *trail.Trail, s *Slot) Status {
 		one := StreamStatus{Stream: stream.Number, State: Active, Segment: p.Segment, Block: p.Block}
 		one.Segments, one.Bytes = behind(stream, p)
 		if lost(stream, p) {
-			one.State, st.State = isLost, isLost
+			one.State, st.State = lostState, lostState
 		}
 		st.Segments += one.Segments
 		st.Bytes += one.Bytes
@@ -314,7 +343,7 @@ func writeText(out io.Writer, slots []Status) error {
 		}
 		for _, p := range s.Streams {
 			state := s.State
-			if state == isLost && p.State == Active {
+			if state == lostState && p.State == Active {
 				state = "(lost)"
 			}
 			fmt.Fprintf(&b, "%-*s  %-10s %6d %10d %12s %8d %9s\n", width, s.Name, state, p.Stream, p.Segment, humanize.Comma(int64(p.Block)), p.Segments, humanize.Bytes(uint64(p.Bytes)))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -41,7 +42,7 @@ func writeTrail(t *testing.T) string {
 			}
 			for range 2 {
 				b := trailtest.NewBuilder(now)
-				b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: now, Text: "x"})
+				b.Add(&trailtest.Record{Kind: format.KindNote, Session: session, Time: now, Text: "x"})
 				s.Write(t, b)
 				now += second
 			}
@@ -227,7 +228,7 @@ func TestWrongUseIsRefused(t *testing.T) {
 		{[]string{"create", "A", dir}, `invalid slot name "A"`},
 		{[]string{"create", "../x", dir}, "invalid slot name"},
 		{[]string{"create", strings.Repeat("a", 64), dir}, "invalid slot name"},
-		{[]string{"create", "b", dir, "--from", "here"}, `invalid value "here" for --from`},
+		{[]string{"create", "b", dir, "--from", "here"}, `--from: "here" is neither start nor end`},
 		{[]string{"create", "b", filepath.Join(dir, "0")}, "is not the directory of a trail"},
 		{[]string{"create", "b", t.TempDir()}, "is not the directory of a trail"},
 		{[]string{"drop", "b", dir}, `slot "b" does not exist`},

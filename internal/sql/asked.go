@@ -7,7 +7,6 @@ import (
 	"context"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -64,18 +63,18 @@ func (p *pusher) compared(n node, f *from, alone bool) {
 // changing are filters by the names that something else may have had, or have got: one for each column, because a
 // statement need not ask for all of them together.
 func changing(asked []query.Asked) (all []*query.Filter) {
-	for column, list := range map[string]func(*query.FilterOptions) *[]string{
-		"relation": func(o *query.FilterOptions) *[]string { return &o.Objects }, "user": func(o *query.FilterOptions) *[]string { return &o.Users },
-		"role": func(o *query.FilterOptions) *[]string { return &o.Roles }, "database": func(o *query.FilterOptions) *[]string { return &o.Databases },
+	for column, list := range map[string]func(*query.Criteria) *[]string{
+		"relation": func(c *query.Criteria) *[]string { return &c.Objects }, "user": func(c *query.Criteria) *[]string { return &c.Users },
+		"role": func(c *query.Criteria) *[]string { return &c.Roles }, "database": func(c *query.Criteria) *[]string { return &c.Databases },
 	} {
-		var o query.FilterOptions
+		var c query.Criteria
 		for _, one := range asked {
 			if one.Column == column && one.Is == nil && one.Value != "" {
-				*list(&o) = append(*list(&o), one.Value)
+				*list(&c) = append(*list(&c), one.Value)
 			}
 		}
-		if f, err := o.Filter(time.Time{}); err == nil && len(*list(&o)) > 0 { // else it is no name
-			all = append(all, f)
+		if len(*list(&c)) > 0 {
+			all = append(all, c.Filter())
 		}
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/statement"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -21,12 +22,12 @@ type Column struct {
 	by    key  // what the value depends on
 	needs need // what it takes to know it
 	// fields are those of the record that it comes from, to the last one; 0: not only these.
-	fields trail.Field
+	fields format.Field
 	set    func(r *row, v *vector, at int)
 }
 
 // noFields is for columns that come from a session or a shape.
-const noFields = trail.FieldShape
+const noFields = format.FieldShape
 
 // rowNumber is what DuckDB asks for when only the number of rows counts.
 var rowNumber = Column{Type: typeBigint, fields: noFields, set: func(_ *row, v *vector, at int) { v.setInt64(at, 0) }}
@@ -60,13 +61,13 @@ const (
 // row is what a row is made of: a record; in the table relations, one of its relations, and
 // in columns, one of the relation's columns.
 type row struct {
-	*trail.Record
+	*format.Record
 	ref      *trail.BlockRef
 	servers  []trail.Server // of the block, if they are needed
-	relation *trail.Relation
-	number   int           // of the relation in the shape
-	column   *trail.Column // nil: not known
-	access   trail.Access  // to the column
+	relation *format.Relation
+	number   int            // of the relation in the shape
+	column   *format.Column // nil: not known
+	access   format.Access  // to the column
 
 	scratch []byte
 	pairs   [][2][]byte // of extra
@@ -84,7 +85,7 @@ func setTime(v *vector, at int, t int64) {
 }
 
 // fact is a column with a fact of the session.
-func fact(name string, k trail.Key, doc string) Column {
+func fact(name string, k format.Key, doc string) Column {
 	return Column{Name: name, Type: typeVarchar, Doc: doc, by: bySession, needs: needsTexts, fields: noFields, set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Session.Fact(k)) }}
 }
 
@@ -98,9 +99,9 @@ func present(v *vector, at int, n uint64, ok bool) {
 }
 
 // hasOutcome says whether a kind of record always has an outcome.
-func hasOutcome(k trail.Kind) bool {
+func hasOutcome(k format.Kind) bool {
 	switch k {
-	case trail.KindStatement, trail.KindStart, trail.KindConnect, trail.KindAuthFailed:
+	case format.KindStatement, format.KindStart, format.KindConnect, format.KindAuthFailed:
 		return true
 	}
 	return false
@@ -115,7 +116,7 @@ var (
 
 // trailColumns are those of the table trail. Reading column 0 is what count(*) costs.
 var trailColumns = []Column{
-	{Name: "time", fields: trail.FieldTime, Type: typeTimestamptz, Doc: "when it started; of `transaction`, `disconnect` and other events, when it happened",
+	{Name: "time", fields: format.FieldTime, Type: typeTimestamptz, Doc: "when it started; of `transaction`, `disconnect` and other events, when it happened",
 		set: func(r *row, v *vector, at int) { setTime(v, at, r.Time) }},
 	{Name: "kind", fields: noFields, Type: typeVarchar, Doc: "`statement`, `connect` …: see [records.md](records.md#kinds)", by: byKind,
 		set: func(r *row, v *vector, at int) { v.setName(at, r.Kind.String()) }},
@@ -126,33 +127,33 @@ var trailColumns = []Column{
 		}},
 	{Name: "session_start", fields: noFields, Type: typeTimestamptz, Doc: "when the session started",
 		set: func(r *row, v *vector, at int) { setTime(v, at, r.Session.Start) }},
-	{Name: "seq", fields: trail.FieldSeq, Type: typeBigint, Doc: "sequence number of the record in its session, without gaps",
+	{Name: "seq", fields: format.FieldSeq, Type: typeBigint, Doc: "sequence number of the record in its session, without gaps",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Seq, r.Seq != 0) }},
-	{Name: "statement", fields: trail.FieldNesting, Type: typeBigint, Doc: "number of the top-level statement in the session",
+	{Name: "statement", fields: format.FieldNesting, Type: typeBigint, Doc: "number of the top-level statement in the session",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Statement, r.Statement != 0) }},
-	{Name: "substatement", fields: trail.FieldNesting, Type: typeBigint, Doc: "number of a nested statement in its top-level statement",
+	{Name: "substatement", fields: format.FieldNesting, Type: typeBigint, Doc: "number of a nested statement in its top-level statement",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Substatement, r.Substatement != 0) }},
-	{Name: "depth", fields: trail.FieldNesting, Type: typeBigint, Doc: "nesting depth of a statement; 0 is a client's own",
+	{Name: "depth", fields: format.FieldNesting, Type: typeBigint, Doc: "nesting depth of a statement; 0 is a client's own",
 		set: func(r *row, v *vector, at int) {
-			present(v, at, r.Depth, r.Kind == trail.KindStatement || r.Kind == trail.KindStart)
+			present(v, at, r.Depth, r.Kind == format.KindStatement || r.Kind == format.KindStart)
 		}},
 	{Name: "pid", fields: noFields, Type: typeBigint, Doc: "process ID", set: func(r *row, v *vector, at int) { v.setInt64(at, int64(r.Session.PID)) }},
-	fact("user", trail.KeyUser, "session user"),
-	fact("role", trail.KeyRole, "current role, if it is not the session user"),
-	fact("app_user", trail.KeyAppUser, "end user behind a connection pool, as set by the application"),
-	fact("app_context", trail.KeyAppContext, "context as set by the application, such as a request ID"),
-	fact("database", trail.KeyDatabase, "database"),
-	fact("application", trail.KeyApplication, "`application_name`"),
-	fact("client", trail.KeyClient, "client address and port, or `[local]`"),
+	fact("user", format.KeyUser, "session user"),
+	fact("role", format.KeyRole, "current role, if it is not the session user"),
+	fact("app_user", format.KeyAppUser, "end user behind a connection pool, as set by the application"),
+	fact("app_context", format.KeyAppContext, "context as set by the application, such as a request ID"),
+	fact("database", format.KeyDatabase, "database"),
+	fact("application", format.KeyApplication, "`application_name`"),
+	fact("client", format.KeyClient, "client address and port, or `[local]`"),
 	{Name: "address", fields: noFields, needs: needsTexts, Type: typeVarchar, Doc: "client address without the port, or `[local]`", by: bySession,
-		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, statement.Host(r.Session.Fact(trail.KeyClient))) }},
-	fact("backend_type", trail.KeyBackendType, "type of the process, as in `pg_stat_activity`"),
-	fact("auth_method", trail.KeyAuthMethod, "authentication method, as in `pg_hba.conf`"),
-	fact("identity", trail.KeyIdentity, "authenticated identity"),
-	fact("leader", trail.KeyLeader, "for a parallel worker: the session whose statement it helps to execute"),
+		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, statement.Host(r.Session.Fact(format.KeyClient))) }},
+	fact("backend_type", format.KeyBackendType, "type of the process, as in `pg_stat_activity`"),
+	fact("auth_method", format.KeyAuthMethod, "authentication method, as in `pg_hba.conf`"),
+	fact("identity", format.KeyIdentity, "authenticated identity"),
+	fact("leader", format.KeyLeader, "for a parallel worker: the session whose statement it helps to execute"),
 	{Name: "leader_substatement", fields: noFields, needs: needsTexts, Type: typeBigint, Doc: "for a parallel worker: the nested statement that it helps to execute", by: byRecord,
 		set: func(r *row, v *vector, at int) {
-			leader := r.Session.Fact(trail.KeyLeaderSubstatement)
+			leader := r.Session.Fact(format.KeyLeaderSubstatement)
 			if len(leader) == 0 { // ParseUint would make an error for almost all records
 				v.setNull(at)
 				return
@@ -160,7 +161,7 @@ var trailColumns = []Column{
 			n, err := strconv.ParseUint(string(leader), 10, 32)
 			present(v, at, n, err == nil)
 		}},
-	fact("encoding", trail.KeyEncoding, "encoding of the database, if it is not UTF8"),
+	fact("encoding", format.KeyEncoding, "encoding of the database, if it is not UTF8"),
 	{Name: "class", fields: noFields, Type: typeVarchar, Doc: "`read`, `write`, `ddl` …: see [records.md](records.md#classes)", by: byShape,
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil || r.Shape.Class == 0 {
@@ -190,7 +191,7 @@ var trailColumns = []Column{
 			v.setText(at, r.Text)
 		}},
 	{Name: "text_bytes", Type: typeBigint, Doc: "full length of a text that was truncated",
-		set: func(r *row, v *vector, at int) { present(v, at, r.TextBytes, r.Has(trail.FieldCut)) }},
+		set: func(r *row, v *vector, at int) { present(v, at, r.TextBytes, r.Has(format.FieldCut)) }},
 	{Name: "params", Type: typeNames, Doc: "values of the parameters as PostgreSQL prints them", needs: needsParts | needsTexts, set: setParams},
 	{Name: "query_id", fields: noFields, Type: typeBigint, Doc: "as `pg_stat_statements.queryid`",
 		set: func(r *row, v *vector, at int) {
@@ -202,31 +203,31 @@ var trailColumns = []Column{
 		}},
 	{Name: "fingerprint", Type: typeVarchar, Doc: "what statements have in common that differ only in constants: of `query_id`, or else of the text without constants",
 		by: byFingerprint, needs: needsParts | needsTexts, set: setFingerprint},
-	{Name: "rows", fields: trail.FieldRows, Type: typeBigint, Doc: "rows returned or changed",
-		set: func(r *row, v *vector, at int) { present(v, at, r.Rows, r.Has(trail.FieldRows)) }},
-	{Name: "duration", fields: trail.FieldDuration, Type: typeInterval, Doc: "how long the statement, session or transaction lasted",
+	{Name: "rows", fields: format.FieldRows, Type: typeBigint, Doc: "rows returned or changed",
+		set: func(r *row, v *vector, at int) { present(v, at, r.Rows, r.Has(format.FieldRows)) }},
+	{Name: "duration", fields: format.FieldDuration, Type: typeInterval, Doc: "how long the statement, session or transaction lasted",
 		set: func(r *row, v *vector, at int) {
-			if !r.Has(trail.FieldDuration) {
+			if !r.Has(format.FieldDuration) {
 				v.setNull(at)
 				return
 			}
 			v.setMicros(at, r.Duration)
 		}},
-	{Name: "duration_us", fields: trail.FieldDuration, Type: typeBigint, Doc: "the same in microseconds",
-		set: func(r *row, v *vector, at int) { present(v, at, r.Duration, r.Has(trail.FieldDuration)) }},
-	{Name: "outcome", fields: trail.FieldOutcome, by: byOutcome, Type: typeVarchar, Doc: "`ok`, `error`, `interrupted` or `running`",
+	{Name: "duration_us", fields: format.FieldDuration, Type: typeBigint, Doc: "the same in microseconds",
+		set: func(r *row, v *vector, at int) { present(v, at, r.Duration, r.Has(format.FieldDuration)) }},
+	{Name: "outcome", fields: format.FieldOutcome, by: byOutcome, Type: typeVarchar, Doc: "`ok`, `error`, `interrupted` or `running`",
 		set: func(r *row, v *vector, at int) {
-			if !r.Has(trail.FieldOutcome) && !hasOutcome(r.Kind) {
+			if !r.Has(format.FieldOutcome) && !hasOutcome(r.Kind) {
 				v.setNull(at)
 				return
 			}
 			v.setName(at, r.Outcome.String())
 		}},
-	{Name: "failed", fields: trail.FieldError, Type: typeBoolean, Doc: "whether something failed, was refused or was interrupted; not the end of a transaction that was rolled back on request",
+	{Name: "failed", fields: format.FieldError, Type: typeBoolean, Doc: "whether something failed, was refused or was interrupted; not the end of a transaction that was rolled back on request",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.Failed()) }},
 	{Name: "sqlstate", needs: needsTexts, Type: typeVarchar, Doc: "SQLSTATE of the failure",
 		set: func(r *row, v *vector, at int) {
-			if !r.Has(trail.FieldError) {
+			if !r.Has(format.FieldError) {
 				v.setNull(at)
 				return
 			}
@@ -234,9 +235,9 @@ var trailColumns = []Column{
 		}},
 	{Name: "message", Type: typeVarchar, Doc: "message of the failure", needs: needsParts | needsTexts,
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Message) }},
-	{Name: "xid", fields: trail.FieldXID, Type: typeBigint, Doc: "transaction ID of 64 bits",
+	{Name: "xid", fields: format.FieldXID, Type: typeBigint, Doc: "transaction ID of 64 bits",
 		set: func(r *row, v *vector, at int) { present(v, at, r.XID, r.XID != 0) }},
-	{Name: "rolled_back", Type: typeBoolean, Doc: "whether a statement that succeeded was [rolled back](steno.md#statements-that-were-rolled-back) with its transaction", needs: needsRollbacks,
+	{Name: "rolled_back", Type: typeBoolean, Doc: "whether a statement that succeeded was [rolled back](commands/cat.md#statements-that-were-rolled-back) with its transaction", needs: needsRollbacks,
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.Undone()) }},
 	{Name: "effect", Type: typeVarchar, Doc: "what became of a statement that succeeded: `committed`, `rolled back`, or `unknown` if the trail does not say how its transaction ended; NULL: it has no `xid`", needs: needsRollbacks,
 		set: func(r *row, v *vector, at int) { setString(v, at, r.Effect.String()) }},
@@ -300,13 +301,13 @@ var relationColumns = []Column{
 	{Name: "relation_type", fields: noFields, by: byRelation, Type: typeVarchar, Doc: "`table`, `view` …: see [records.md](records.md#types-of-relations)",
 		set: func(r *row, v *vector, at int) { v.setName(at, r.relation.Type.String()) }},
 	{Name: "access", fields: noFields, by: byRelation, Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`, `delete`, `truncate`, `references`",
-		set: func(r *row, v *vector, at int) { v.setNames(at, accessNames(r.relation.Access&^trail.AccessAudited)) }},
+		set: func(r *row, v *vector, at int) { v.setNames(at, accessNames(r.relation.Access&^format.AccessAudited)) }},
 	{Name: "via", fields: noFields, by: byRelation, needs: needsTexts, Type: typeVarchar, Doc: "the view through which it is reached",
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, via(r.Shape, r.relation)) }},
 	{Name: "has_columns", fields: noFields, Type: typeBoolean, Doc: "whether the record names the columns, all of them",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.HasColumns && r.relation.Omitted == 0) }},
 	{Name: "audited_privilege", fields: noFields, Type: typeBoolean, Doc: "whether `steno.role` has a privilege that was used",
-		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.Access&trail.AccessAudited != 0) }},
+		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.Access&format.AccessAudited != 0) }},
 }
 
 // columnColumns come first in the table columns.
@@ -327,7 +328,7 @@ var columnColumns = []Column{
 }
 
 // via is the name of the view through which a relation is reached.
-func via(s *trail.Shape, r *trail.Relation) []byte {
+func via(s *format.Shape, r *format.Relation) []byte {
 	if r.Via == 0 {
 		return nil
 	}
@@ -345,7 +346,7 @@ func setRelations(r *row, v *vector, at int) {
 		f := elements.fields
 		f[0].setText(i, rel.Name)
 		f[1].setName(i, rel.Type.String())
-		f[2].setNames(i, accessNames(rel.Access&^trail.AccessAudited))
+		f[2].setNames(i, accessNames(rel.Access&^format.AccessAudited))
 		if rel.HasColumns {
 			columns, c := f[3].setList(i, len(rel.Columns))
 			for n := range rel.Columns {
@@ -362,7 +363,7 @@ func setRelations(r *row, v *vector, at int) {
 			f[4].setNull(i)
 		}
 		f[5].setNonEmpty(i, via(r.Shape, rel))
-		f[6].setBool(i, rel.Access&trail.AccessAudited != 0)
+		f[6].setBool(i, rel.Access&format.AccessAudited != 0)
 		i++
 	}
 }
@@ -408,7 +409,7 @@ func setParams(r *row, v *vector, at int) {
 		return
 	}
 	elements, i := v.setList(at, n)
-	r.Params(func(p trail.ParamType, value []byte, null bool) bool {
+	r.Params(func(p format.ParamType, value []byte, null bool) bool {
 		if n == 0 {
 			return false
 		}
@@ -416,7 +417,7 @@ func setParams(r *row, v *vector, at int) {
 		if null {
 			elements.setNull(i)
 		} else {
-			r.scratch = trail.AppendParam(r.scratch[:0], p.Repr, value)
+			r.scratch = format.AppendParam(r.scratch[:0], p.Repr, value)
 			elements.setText(i, r.scratch)
 		}
 		i++
@@ -448,8 +449,8 @@ func setExtra(r *row, v *vector, at int) {
 
 // The names of each set of ways to access something, and of reasons, made once.
 var (
-	accessLists = lists(func(n int) func(func(string) bool) { return trail.Access(n).Names })
-	reasonLists = lists(func(n int) func(func(string) bool) { return trail.Audited(n).Names })
+	accessLists = lists(func(n int) func(func(string) bool) { return format.Access(n).Names })
+	reasonLists = lists(func(n int) func(func(string) bool) { return format.Audited(n).Names })
 )
 
 func lists(of func(int) func(func(string) bool)) (all [256][]string) {
@@ -459,11 +460,11 @@ func lists(of func(int) func(func(string) bool)) (all [256][]string) {
 	return all
 }
 
-func accessNames(a trail.Access) []string {
-	if a < trail.Access(len(accessLists)) {
+func accessNames(a format.Access) []string {
+	if a < format.Access(len(accessLists)) {
 		return accessLists[a]
 	}
 	return slices.Collect(a.Names)
 }
 
-func reasonNames(a trail.Audited) []string { return reasonLists[a] }
+func reasonNames(a format.Audited) []string { return reasonLists[a] }

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // condition is what records of interest have. It may hold for more records, never for fewer.
@@ -33,7 +33,7 @@ type condition struct {
 	Failed       bool     `json:"failed,omitempty"`
 	// Any are conditions of which one must hold.
 	Any []condition `json:"any,omitempty"`
-	// Always says that the command line's --since is not meant.
+	// Always says that the beginning of the time that is asked for is not meant.
 	Always bool `json:"always,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func (cs conditions) String() string {
 func (cs conditions) bounds(since, until int64) (int64, int64) {
 	for _, c := range cs {
 		if c.Always {
-			since = trail.MinTime
+			since = format.MinTime
 		}
 	}
 	for _, c := range cs {
@@ -81,11 +81,11 @@ func (cs conditions) bounds(since, until int64) (int64, int64) {
 }
 
 // contents selects the groups of blocks that may have records of interest; nil: all.
-func (cs conditions) contents() func(*trail.Contents) trail.Groups {
+func (cs conditions) contents() func(*format.Contents) format.Groups {
 	if !slices.ContainsFunc(cs, condition.selects) {
 		return nil
 	}
-	return func(c *trail.Contents) trail.Groups {
+	return func(c *format.Contents) format.Groups {
 		g := c.All()
 		for i := range cs {
 			g.And(cs[i].groups(c))
@@ -100,12 +100,12 @@ func (cs conditions) asksRelations() bool {
 }
 
 // want says which sessions and shapes records of interest have.
-func (cs conditions) want() (w trail.Want) {
+func (cs conditions) want() (w format.Want) {
 	if slices.ContainsFunc(cs, condition.selects) {
-		w.Session = func(s *trail.Session) bool {
+		w.Session = func(s *format.Session) bool {
 			return !slices.ContainsFunc(cs, func(c condition) bool { return !c.session(s) })
 		}
-		w.Shape = func(s *trail.Shape) bool {
+		w.Shape = func(s *format.Shape) bool {
 			return !slices.ContainsFunc(cs, func(c condition) bool { return !c.shape(s) })
 		}
 	}
@@ -113,16 +113,16 @@ func (cs conditions) want() (w trail.Want) {
 }
 
 // session says whether it can hold for a session's records.
-func (c *condition) session(s *trail.Session) bool {
-	is := func(key trail.Key, values []string) bool {
+func (c *condition) session(s *format.Session) bool {
+	is := func(key format.Key, values []string) bool {
 		return values == nil || slices.Contains(values, string(s.Fact(key)))
 	}
-	return is(trail.KeyUser, c.Users) && is(trail.KeyRole, c.Roles) && is(trail.KeyAppUser, c.AppUsers) && is(trail.KeyDatabase, c.Databases) &&
-		is(trail.KeyApplication, c.Applications) && (c.Any == nil || slices.ContainsFunc(c.Any, func(one condition) bool { return one.session(s) }))
+	return is(format.KeyUser, c.Users) && is(format.KeyRole, c.Roles) && is(format.KeyAppUser, c.AppUsers) && is(format.KeyDatabase, c.Databases) &&
+		is(format.KeyApplication, c.Applications) && (c.Any == nil || slices.ContainsFunc(c.Any, func(one condition) bool { return one.session(s) }))
 }
 
 // shape says whether it can hold for records with a shape, or for those without one: nil.
-func (c *condition) shape(s *trail.Shape) bool {
+func (c *condition) shape(s *format.Shape) bool {
 	if c.Any != nil && !slices.ContainsFunc(c.Any, func(one condition) bool { return one.shape(s) }) {
 		return false
 	}
@@ -131,19 +131,19 @@ func (c *condition) shape(s *trail.Shape) bool {
 	}
 	return (c.Classes == nil || slices.Contains(c.Classes, s.Class.String())) &&
 		(c.Commands == nil || slices.Contains(c.Commands, string(s.Command))) &&
-		(c.Relations == nil || slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return c.relation(&r) }))
+		(c.Relations == nil || slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return c.relation(&r) }))
 }
 
 // relation says whether it can hold for a row of a relation.
-func (c *condition) relation(r *trail.Relation) bool {
+func (c *condition) relation(r *format.Relation) bool {
 	return c.Relations == nil || slices.Contains(c.Relations, string(r.Name))
 }
 
 // lists are the lists of an index with a term for each value of a column.
-func (c *condition) lists() map[trail.Terms][]string {
-	return map[trail.Terms][]string{
-		trail.TermsUsers: c.Users, trail.TermsRoles: c.Roles, trail.TermsAppUsers: c.AppUsers, trail.TermsDatabases: c.Databases,
-		trail.TermsApplications: c.Applications, trail.TermsCommands: c.Commands, trail.TermsSqlstates: c.Sqlstates,
+func (c *condition) lists() map[format.Terms][]string {
+	return map[format.Terms][]string{
+		format.TermsUsers: c.Users, format.TermsRoles: c.Roles, format.TermsAppUsers: c.AppUsers, format.TermsDatabases: c.Databases,
+		format.TermsApplications: c.Applications, format.TermsCommands: c.Commands, format.TermsSqlstates: c.Sqlstates,
 	}
 }
 
@@ -157,7 +157,7 @@ func (c condition) selects() bool {
 	return c.Classes != nil || c.Kinds != nil || c.Outcomes != nil || c.Relations != nil || c.Contains != "" || c.Failed || c.Any != nil
 }
 
-func (c *condition) groups(of *trail.Contents) trail.Groups {
+func (c *condition) groups(of *format.Contents) format.Groups {
 	g := of.All()
 	for list, values := range c.lists() {
 		if values != nil {
@@ -165,23 +165,23 @@ func (c *condition) groups(of *trail.Contents) trail.Groups {
 		}
 	}
 	if c.Classes != nil {
-		g.And(of.Select(trail.TermsClasses, func(v []byte) bool {
-			return len(v) != 1 || v[0] >= 0x80 || slices.Contains(c.Classes, trail.Class(v[0]).String())
+		g.And(of.Select(format.TermsClasses, func(v []byte) bool {
+			return len(v) != 1 || v[0] >= 0x80 || slices.Contains(c.Classes, format.Class(v[0]).String())
 		}))
 	}
 	// An index does not have the kind and outcome of statements that ended well.
-	if c.Kinds != nil && !slices.Contains(c.Kinds, trail.KindStatement.String()) {
-		g.And(of.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return slices.Contains(c.Kinds, k.String()) }))
+	if c.Kinds != nil && !slices.Contains(c.Kinds, format.KindStatement.String()) {
+		g.And(of.SelectResult(func(k format.Kind, _ format.Outcome) bool { return slices.Contains(c.Kinds, k.String()) }))
 	}
-	if c.Outcomes != nil && !slices.Contains(c.Outcomes, trail.OutcomeOk.String()) {
-		g.And(of.SelectResult(func(_ trail.Kind, o trail.Outcome) bool { return slices.Contains(c.Outcomes, o.String()) }))
+	if c.Outcomes != nil && !slices.Contains(c.Outcomes, format.OutcomeOk.String()) {
+		g.And(of.SelectResult(func(_ format.Kind, o format.Outcome) bool { return slices.Contains(c.Outcomes, o.String()) }))
 	}
 	if c.Failed {
 		g.And(query.SelectFailed(of))
 	}
 	if c.Relations != nil {
-		some := of.SelectShape(func(s *trail.Shape) bool {
-			return slices.ContainsFunc(s.Relations, func(r trail.Relation) bool { return slices.Contains(c.Relations, string(r.Name)) })
+		some := of.SelectShape(func(s *format.Shape) bool {
+			return slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return slices.Contains(c.Relations, string(r.Name)) })
 		})
 		some.Or(of.SelectOmissions("relations")) // of which a warning tells
 		some.Or(of.SelectResult(query.MayBeUnfinished))

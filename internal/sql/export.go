@@ -12,7 +12,7 @@ import (
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // SchemaVersion is that of the columns that exports have. Columns may be added to a version;
@@ -22,7 +22,7 @@ const SchemaVersion = 1
 // Key names a record, in the order of the records of a trail.
 type Key struct {
 	Time int64
-	ID   trail.RecordID
+	ID   format.RecordID
 }
 
 // Rows counts records, and knows the first and the last of them.
@@ -36,12 +36,12 @@ func (k *Key) before(o *Key) bool {
 }
 
 // Add counts a record.
-func (r *Rows) Add(rec *trail.Record) {
+func (r *Rows) Add(rec *format.Record) {
 	r.Count++
 	if r.Count > 1 && rec.Time > r.First.Time && rec.Time < r.Last.Time {
 		return
 	}
-	k := Key{rec.Time, trail.RecordID{Session: rec.Session.ID(), Seq: rec.Seq}}
+	k := Key{rec.Time, format.RecordID{Session: rec.Session.ID(), Seq: rec.Seq}}
 	if r.Count == 1 || k.before(&r.First) {
 		r.First = k
 	}
@@ -108,16 +108,16 @@ func known(of func(n int) string) (names []string) {
 func enumColumns() []Column {
 	access := listOf(enumOf(known(func(n int) string { return strings.Join(accessNames(1<<n), "") })))
 	relation := structOf(slices.Clone(relationType.Fields)...)
-	relation.Fields[1].Type = enumOf(known(func(n int) string { return trail.RelationType(n).String() }))
+	relation.Fields[1].Type = enumOf(known(func(n int) string { return format.RelationType(n).String() }))
 	relation.Fields[2].Type, relation.Fields[4].Type = access, access
 	relation.Fields[3].Type = listOf(structOf(columnType.Fields[0], Field{"access", access}))
 	object := structOf(slices.Clone(objectType.Fields)...)
-	object.Fields[2].Type = enumOf(known(func(n int) string { return trail.Action(n).String() }))
+	object.Fields[2].Type = enumOf(known(func(n int) string { return format.Action(n).String() }))
 	types := map[string]*Type{
-		"kind":      enumOf(known(func(n int) string { return trail.Kind(n).String() })),
-		"class":     enumOf(known(func(n int) string { return trail.Class(n).String() })),
-		"outcome":   enumOf(known(func(n int) string { return trail.Outcome(n).String() })),
-		"audited":   listOf(enumOf(trail.Reasons())),
+		"kind":      enumOf(known(func(n int) string { return format.Kind(n).String() })),
+		"class":     enumOf(known(func(n int) string { return format.Class(n).String() })),
+		"outcome":   enumOf(known(func(n int) string { return format.Outcome(n).String() })),
+		"audited":   listOf(enumOf(format.Reasons())),
 		"relations": listOf(relation),
 		"objects":   listOf(object),
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/statement"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -18,9 +19,9 @@ func TestFingerprintsAreOfTheRecordAndNotOfItsText(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	databases := []*trailtest.Session{
-		trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyDatabase, Value: "a"}),
-		trailtest.NewSession(trailtest.Epoch, 2, trailtest.Fact{Key: trail.KeyDatabase, Value: "b"}),
-		trailtest.NewSession(trailtest.Epoch, 3, trailtest.Fact{Key: trail.KeyDatabase, Value: "c"}),
+		trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyDatabase, Value: "a"}),
+		trailtest.NewSession(trailtest.Epoch, 2, trailtest.Fact{Key: format.KeyDatabase, Value: "b"}),
+		trailtest.NewSession(trailtest.Epoch, 3, trailtest.Fact{Key: format.KeyDatabase, Value: "c"}),
 	}
 	for range 10 {
 		b := trailtest.NewBuilder(trailtest.Epoch)
@@ -31,9 +32,9 @@ func TestFingerprintsAreOfTheRecordAndNotOfItsText(t *testing.T) {
 				id = uint64(100*database + text + 1)
 			}
 			b.Add(&trailtest.Record{
-				Kind: trail.KindStatement, Session: databases[database], Time: trailtest.Epoch,
+				Kind: format.KindStatement, Session: databases[database], Time: trailtest.Epoch,
 				Text:  fmt.Sprintf("SELECT * FROM t%d", text),
-				Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", QueryID: id},
+				Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", QueryID: id},
 			})
 		}
 		s.Write(t, b)
@@ -44,7 +45,7 @@ func TestFingerprintsAreOfTheRecordAndNotOfItsText(t *testing.T) {
 	}
 	want, calls, counted := []string{}, map[uint64]int{}, []string{}
 	var scratch []byte
-	trailtest.EachRecord(t, tr, func(_ *trail.BlockRef, r *trail.Record) {
+	trailtest.EachRecord(t, tr, func(_ *trail.BlockRef, r *format.Record) {
 		n, ok := statement.Fingerprint(r, &scratch)
 		if !ok {
 			t.Fatal("a statement without a fingerprint")

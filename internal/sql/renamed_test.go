@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -15,17 +15,17 @@ import (
 func TestRenamesAreTold(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
-	bob := trailtest.NewSession(trailtest.Epoch, 9, trailtest.Fact{Key: trail.KeyUser, Value: "bob"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"})
+	bob := trailtest.NewSession(trailtest.Epoch, 9, trailtest.Fact{Key: format.KeyUser, Value: "bob"}, trailtest.Fact{Key: format.KeyDatabase, Value: "shop"})
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	second := func(n uint64) int64 { return trailtest.Epoch + int64(n)*1e6 }
 	for i, names := range [][3]string{{"table", "hr.staff", "hr.people"}, {"role", "alice", "carol"}, {"table", "hr.a", "hr.b"}} {
 		at := uint64(i) * 10
-		class := trail.ClassDDL
+		class := format.ClassDDL
 		if names[0] == "role" {
-			class = trail.ClassRole
+			class = format.ClassRole
 		}
-		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: bob, Seq: at + 1, Time: second(at), XID: at + 700, Extra: []string{"commit_us", "5"},
-			Shape: &trailtest.Shape{Class: class, Command: "ALTER", Objects: []trailtest.Object{{Action: trail.ActionRename, Type: names[0], Name: names[1], To: names[2]}}}})
+		b.Add(&trailtest.Record{Kind: format.KindStatement, Session: bob, Seq: at + 1, Time: second(at), XID: at + 700, Extra: []string{"commit_us", "5"},
+			Shape: &trailtest.Shape{Class: class, Command: "ALTER", Objects: []trailtest.Object{{Action: format.ActionRename, Type: names[0], Name: names[1], To: names[2]}}}})
 	}
 	s.Write(t, b)
 	for _, test := range []struct{ statement, wants string }{

@@ -25,6 +25,7 @@ import (
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -76,7 +77,7 @@ type scanning struct {
 	scan      *trail.Scan
 	projected []*Column
 	needs     need
-	fields    trail.Field  // of records, that are looked at; 0: all
+	fields    format.Field // of records, that are looked at; 0: all
 	counts    bool         // records, for an export
 	names     *query.Names // that are asked for; nil: none
 }
@@ -293,7 +294,7 @@ func (w *worker) fill() int {
 				index = int(r.Kind)
 			case byOutcome:
 				index = int(r.Outcome)
-				if !r.Has(trail.FieldOutcome) && !hasOutcome(r.Kind) {
+				if !r.Has(format.FieldOutcome) && !hasOutcome(r.Kind) {
 					index = -1
 				}
 			}
@@ -377,7 +378,7 @@ func (w *worker) nextOfRecord() bool {
 		w.relation, w.column = w.relation+1, 0
 		r.column, r.access = nil, r.relation.Omitted
 		if !r.relation.HasColumns {
-			r.access = r.relation.Access & (trail.AccessSelect | trail.AccessInsert | trail.AccessUpdate)
+			r.access = r.relation.Access & (format.AccessSelect | format.AccessInsert | format.AccessUpdate)
 		}
 		if r.access != 0 {
 			return true

@@ -31,6 +31,7 @@ import (
 
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -170,7 +171,7 @@ func (db *DB) setUp() error {
 	db.setIndex(index)
 	db.fresh = true
 	statements := definitions()
-	if db.options.Since > trail.MinTime {
+	if db.options.Since > format.MinTime {
 		statements[0] = fmt.Sprintf("CREATE MACRO steno_since() AS make_timestamptz(%d)", db.options.Since+epoch)
 	}
 	statements = append(statements, "SET TimeZone = "+quoted(db.options.Location.String()))
@@ -291,14 +292,14 @@ func (db *DB) servers() *trail.Servers {
 }
 
 // both selects what two selections have in common; nil selects all.
-func both(a, b func(*trail.Contents) trail.Groups) func(*trail.Contents) trail.Groups {
+func both(a, b func(*format.Contents) format.Groups) func(*format.Contents) format.Groups {
 	switch {
 	case a == nil:
 		return b
 	case b == nil:
 		return a
 	}
-	return func(c *trail.Contents) trail.Groups {
+	return func(c *format.Contents) format.Groups {
 		g := a(c)
 		g.And(b(c))
 		return g
@@ -326,8 +327,8 @@ func (db *DB) scan(s *scanning) *trail.Scan {
 }
 
 // warnOmitted tells, once, that not all names of relations and objects are known.
-func (db *DB) warnOmitted(r *trail.Record, why string) {
-	db.tellOmitted(&query.OmittedError{First: trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}, Why: why})
+func (db *DB) warnOmitted(r *format.Record, why string) {
+	db.tellOmitted(&query.OmittedError{First: format.RecordID{Session: r.Session.ID(), Seq: r.Seq}, Why: why})
 }
 
 func (db *DB) tellOmitted(err *query.OmittedError) {
@@ -480,6 +481,9 @@ type Error struct{ Message string }
 
 func (e *Error) Error() string { return e.Message }
 
+// ErrNeedsFiles is why statements that read or write files are refused.
+var ErrNeedsFiles = &Error{"COPY, EXPORT, ATTACH, LOAD and PRAGMA are refused, because SQL may not use files"}
+
 func (db *DB) error(message string) error { return &Error{reason(message)} }
 
 func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duckdb.IdxT, original string, show func(*Result) error) error {
@@ -498,7 +502,7 @@ func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duck
 	if !db.options.AllowFiles {
 		switch duckdb.PreparedStatementType(prepared) {
 		case duckdb.StatementTypeCopy, duckdb.StatementTypeExport, duckdb.StatementTypeAttach, duckdb.StatementTypeLoad, duckdb.StatementTypeCopyDatabase, duckdb.StatementTypePragma:
-			return &Error{"COPY, EXPORT, ATTACH, LOAD and PRAGMA need --allow-files"}
+			return ErrNeedsFiles
 		}
 	}
 	switch duckdb.PreparedStatementType(prepared) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -29,7 +30,7 @@ func options(t *testing.T, path string) Options {
 			}
 			return opened.Index(), nil
 		},
-		Since: trail.MinTime, Until: trail.MaxTime, MemoryLimit: "512MiB", Location: time.UTC,
+		Since: format.MinTime, Until: format.MaxTime, MemoryLimit: "512MiB", Location: time.UTC,
 		Warn: func(err error) {
 			if !query.IsIncomplete(err) {
 				t.Errorf("warning: %s", err)
@@ -69,7 +70,7 @@ func values(t *testing.T, db *DB, statements string) string {
 // catLines are the lines of "steno cat --format json", by stream and number.
 type catLines struct{ render.Renderer }
 
-func (catLines) Keep(*trail.Record) bool { return true }
+func (catLines) Keep(*format.Record) bool { return true }
 
 // TestTrailHasWhatCatShows compares all fields of all records of the golden trails.
 func TestTrailHasWhatCatShows(t *testing.T) {
@@ -300,7 +301,7 @@ func TestTimesAreBlocks(t *testing.T) {
 			}
 			b := trailtest.NewBuilder(now)
 			for k := range int64(50) {
-				b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: now + k*10_000, Text: "SELECT"})
+				b.Add(&trailtest.Record{Kind: format.KindStatement, Session: session, Time: now + k*10_000, Text: "SELECT"})
 			}
 			s.Write(t, b)
 			if i%10 == 9 {
@@ -474,7 +475,7 @@ func TestGrowingTrail(t *testing.T) {
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	block := func() *trailtest.Builder {
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch, Text: "SELECT"})
+		b.Add(&trailtest.Record{Kind: format.KindStatement, Session: session, Time: trailtest.Epoch, Text: "SELECT"})
 		return b
 	}
 	s := trailtest.NewStream(t, dir, 0)
@@ -599,23 +600,23 @@ func TestValuesAreThoseOfDuckDB(t *testing.T) {
 func TestHostileTextsHaveNoEffect(t *testing.T) {
 	dir := t.TempDir()
 	text := "=cmd|' /C calc'!A1\x1b[31m\r\n\u202e<script>|`x`[a](b)\x00\u009b"
-	session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "+SUM(1)"})
+	session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: "+SUM(1)"})
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch, Text: text})
+	b.Add(&trailtest.Record{Kind: format.KindStatement, Session: session, Time: trailtest.Epoch, Text: text})
 	trailtest.NewStream(t, dir, 0).Write(t, b)
 	db := open(t, options(t, dir))
-	for format, want := range map[string]string{
+	for as, want := range map[string]string{
 		"table":    `=cmd|' /C calc'!A1\x1b[31m\r\n\u202e<script>|` + "`x`" + `[a](b)\x00\u009b | +SUM(1)`,
 		"csv":      "\"'=cmd|' /C calc'!A1\\x1b[31m\r\n\\u202e<script>|`x`[a](b)\\x00\\u009b\",'+SUM(1),-5",
 		"json":     `{"text":"=cmd|' /C calc'!A1\u001b[31m\r\n\u202e<script>|` + "`x`" + `[a](b)\u0000\u009b","user":"+SUM(1)"`,
 		"markdown": `| =cmd\|' /C calc'!A1\\x1b\[31m\\r\\n\\u202e&lt;script&gt;\|` + "\\`x\\`" + `\[a\](b)\\x00\\u009b |`,
 	} {
-		got := ask(t, db, Output{Format: format}, `SELECT text, "user", -5 AS n FROM trail`)
+		got := ask(t, db, Output{Format: as}, `SELECT text, "user", -5 AS n FROM trail`)
 		if !strings.Contains(got, want) {
-			t.Errorf("%s: %q lacks %q", format, got, want)
+			t.Errorf("%s: %q lacks %q", as, got, want)
 		}
 		if strings.ContainsAny(got, "\x1b\x00\u202e\u009b") {
-			t.Errorf("%s: %q", format, got)
+			t.Errorf("%s: %q", as, got)
 		}
 	}
 }
@@ -824,45 +825,45 @@ func TestQuestionsOfTheOffice(t *testing.T) {
 func TestSettingsChanged(t *testing.T) {
 	dir := t.TempDir()
 	moment := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).Sub(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).Microseconds()
-	alice := trailtest.NewSession(moment, 4001, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
-	server := trailtest.NewSession(moment, 3999, trailtest.Fact{Key: trail.KeyBackendType, Value: trail.WriterBackendType})
+	alice := trailtest.NewSession(moment, 4001, trailtest.Fact{Key: format.KeyUser, Value: "alice"})
+	server := trailtest.NewSession(moment, 3999, trailtest.Fact{Key: format.KeyBackendType, Value: format.WriterBackendType})
 	stream, b := trailtest.NewStream(t, dir, 0), trailtest.NewBuilder(moment)
 	add := func(r trailtest.Record) {
 		moment += 1e6
 		r.Time = moment
 		b.Add(&r)
 	}
-	statement := func(class trail.Class, command, text string) {
-		add(trailtest.Record{Kind: trail.KindStatement, Session: alice, Shape: &trailtest.Shape{Class: class, Command: command}, Text: text})
+	statement := func(class format.Class, command, text string) {
+		add(trailtest.Record{Kind: format.KindStatement, Session: alice, Shape: &trailtest.Shape{Class: class, Command: command}, Text: text})
 	}
 	changed := func(name, old, value string, more ...string) {
-		add(trailtest.Record{Kind: trail.KindSetting, Session: server, Shape: &trailtest.Shape{Class: trail.ClassSetting},
+		add(trailtest.Record{Kind: format.KindSetting, Session: server, Shape: &trailtest.Shape{Class: format.ClassSetting},
 			Extra: append([]string{"name", name, "old", old, "new", value, "source", "server"}, more...)})
 	}
-	statement(trail.ClassMiscSet, "SET", "SET application_name = 'noise'")
-	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM SET work_mem = '1GB'")
+	statement(format.ClassMiscSet, "SET", "SET application_name = 'noise'")
+	statement(format.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM SET work_mem = '1GB'")
 	changed("work_mem", "4MB", "1GB", "file", "/data/postgresql.auto.conf", "line", "3")
 	changed("work_mem", "1GB", "2GB", "file", "/data/postgresql.conf", "line", "800")
-	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM SET fsync = off")
+	statement(format.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM SET fsync = off")
 	changed("fsync", "on", "off", "file", "/data/postgresql.auto.conf", "line", "4")
-	statement(trail.ClassDDL, "ALTER SYSTEM", "alter system\n reset \"fsync\"")
+	statement(format.ClassDDL, "ALTER SYSTEM", "alter system\n reset \"fsync\"")
 	changed("fsync", "off", "on")
 	// what it removes from postgresql.auto.conf, and what was not there
-	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM SET jit = off")
+	statement(format.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM SET jit = off")
 	changed("jit", "on", "off", "file", "/data/postgresql.auto.conf", "line", "5")
-	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM RESET ALL")
+	statement(format.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM RESET ALL")
 	changed("jit", "off", "on")
 	changed("work_mem", "2GB", "3GB", "file", "/data/postgresql.conf", "line", "800")
 	changed("port", "5432", "5433", "file", "/data/postgresql.conf", "line", "5")
 	changed("jit", "on", "off", "file", "/data/postgresql.conf", "line", "6")
-	statement(trail.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM RESET work_mem")
+	statement(format.ClassDDL, "ALTER SYSTEM", "ALTER SYSTEM RESET work_mem")
 	changed("work_mem", "3GB", "4MB")
-	statement(trail.ClassRole, "ALTER ROLE", `ALTER ROLE "set x" LOGIN`)
-	statement(trail.ClassRole, "ALTER ROLE", `ALTER ROLE bob IN DATABASE shop SET work_mem = '9GB'`)
-	statement(trail.ClassDDL, "ALTER DATABASE", "ALTER DATABASE shop SET TABLESPACE fast")
-	statement(trail.ClassDDL, "ALTER DATABASE", "ALTER DATABASE shop RESET ALL")
-	add(trailtest.Record{Kind: trail.KindStatement, Session: alice, XID: 77, Text: "ALTER ROLE bob SET jit = on", Shape: &trailtest.Shape{Class: trail.ClassRole, Command: "ALTER ROLE"}})
-	add(trailtest.Record{Kind: trail.KindTransaction, Session: alice, XID: 77, Outcome: trail.OutcomeError, Extra: []string{"event", "abort"}, Shape: &trailtest.Shape{Class: trail.ClassTransaction}})
+	statement(format.ClassRole, "ALTER ROLE", `ALTER ROLE "set x" LOGIN`)
+	statement(format.ClassRole, "ALTER ROLE", `ALTER ROLE bob IN DATABASE shop SET work_mem = '9GB'`)
+	statement(format.ClassDDL, "ALTER DATABASE", "ALTER DATABASE shop SET TABLESPACE fast")
+	statement(format.ClassDDL, "ALTER DATABASE", "ALTER DATABASE shop RESET ALL")
+	add(trailtest.Record{Kind: format.KindStatement, Session: alice, XID: 77, Text: "ALTER ROLE bob SET jit = on", Shape: &trailtest.Shape{Class: format.ClassRole, Command: "ALTER ROLE"}})
+	add(trailtest.Record{Kind: format.KindTransaction, Session: alice, XID: 77, Outcome: format.OutcomeError, Extra: []string{"event", "abort"}, Shape: &trailtest.Shape{Class: format.ClassTransaction}})
 	stream.Write(t, b)
 	const id = "split_part(altered_by, '/', 2)"
 	got := ask(t, open(t, options(t, dir)), Output{Format: "csv", NoHeader: true}, "SELECT coalesce(name, text) || CASE WHEN rolled_back THEN ' (undone)' ELSE '' END, new_value, line, "+id+" FROM settings_changed ORDER BY time")
@@ -944,24 +945,24 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 func TestStatementsAreCountedOnce(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
-	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"})
-	both := &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{
-		{Type: trail.RelationTypeTable, Access: trail.AccessSelect, Name: "hr.staff"}, {Type: trail.RelationTypeView, Access: trail.AccessSelect, Name: "hr.names"},
-		{Type: trail.RelationTypeTable, Access: trail.AccessSelect, Name: "hr.staff", Via: 2},
+	alice := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: "alice"}, trailtest.Fact{Key: format.KeyDatabase, Value: "shop"})
+	both := &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{
+		{Type: format.RelationTypeTable, Access: format.AccessSelect, Name: "hr.staff"}, {Type: format.RelationTypeView, Access: format.AccessSelect, Name: "hr.names"},
+		{Type: format.RelationTypeTable, Access: format.AccessSelect, Name: "hr.staff", Via: 2},
 	}}
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	one := func(xid uint64, outcome trail.Outcome) {
-		r := &trailtest.Record{Kind: trail.KindStatement, Session: alice, Time: trailtest.Epoch, Text: "SELECT", Shape: both, XID: xid, Outcome: outcome}
-		if outcome == trail.OutcomeError {
+	one := func(xid uint64, outcome format.Outcome) {
+		r := &trailtest.Record{Kind: format.KindStatement, Session: alice, Time: trailtest.Epoch, Text: "SELECT", Shape: both, XID: xid, Outcome: outcome}
+		if outcome == format.OutcomeError {
 			r.SQLState, r.Message = "42501", "no"
 		}
 		b.Add(r)
 	}
-	one(0, trail.OutcomeOk)
-	one(0, trail.OutcomeError)
-	one(7, trail.OutcomeOk)
-	one(8, trail.OutcomeOk)
-	b.Add(&trailtest.Record{Kind: trail.KindTransaction, Session: alice, Time: trailtest.Epoch, XID: 8, Outcome: trail.OutcomeError})
+	one(0, format.OutcomeOk)
+	one(0, format.OutcomeError)
+	one(7, format.OutcomeOk)
+	one(8, format.OutcomeOk)
+	b.Add(&trailtest.Record{Kind: format.KindTransaction, Session: alice, Time: trailtest.Epoch, XID: 8, Outcome: format.OutcomeError})
 	s.Write(t, b)
 	for _, view := range []string{"access", "new_access"} {
 		got := values(t, open(t, options(t, dir)), `SELECT relation, statements, failures, rolled_back, unknown FROM `+view)
@@ -977,21 +978,21 @@ func TestNamesThatMixScriptsAreTold(t *testing.T) {
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	for i, user := range []string{"\u0430lice", "alice", "gr\u00f6\u00dfe"} {
-		b.Add(&trailtest.Record{Kind: trail.KindStatement, Time: trailtest.Epoch, Text: "SELECT 'these words are a sentence, in which \u0430lice is no name of somebody'",
-			Session: trailtest.NewSession(trailtest.Epoch, uint32(i+1), trailtest.Fact{Key: trail.KeyUser, Value: user})})
+		b.Add(&trailtest.Record{Kind: format.KindStatement, Time: trailtest.Epoch, Text: "SELECT 'these words are a sentence, in which \u0430lice is no name of somebody'",
+			Session: trailtest.NewSession(trailtest.Epoch, uint32(i+1), trailtest.Fact{Key: format.KeyUser, Value: user})})
 	}
 	s.Write(t, b)
 	o := options(t, dir)
 	var told []string
 	o.Warn = func(err error) { told = append(told, err.Error()) }
-	for _, format := range []string{"csv", "table", "markdown"} {
+	for _, as := range []string{"csv", "table", "markdown"} {
 		told = nil
-		out := ask(t, open(t, o), Output{Format: format}, `SELECT "user" AS who, text FROM trail`)
+		out := ask(t, open(t, o), Output{Format: as}, `SELECT "user" AS who, text FROM trail`)
 		if want := `value of column "who" "\u0430lice" mixes scripts: it may look like another name`; len(told) != 1 || told[0] != want {
-			t.Errorf("%s: %q, want %q", format, told, want)
+			t.Errorf("%s: %q, want %q", as, told, want)
 		}
 		if !strings.Contains(out, "\u0430lice") {
-			t.Errorf("%s: the value was changed: %s", format, out)
+			t.Errorf("%s: the value was changed: %s", as, out)
 		}
 	}
 }

@@ -138,7 +138,7 @@ FROM steno_relations(conditions) WHERE kind = 'statement' GROUP BY "user", role,
 FROM steno_relations(conditions || '{"always":true}') WHERE kind = 'statement' GROUP BY "user", database, relation
 HAVING min(time) >= steno_since()`,
 		docs: accessDocs},
-	{Name: "off_hours", Doc: "clients' statements outside of Monday to Friday, 07:00 to 19:00, in the time zone of `--time-zone`", passes: ofRecords,
+	{Name: "off_hours", Doc: "clients' statements outside of Monday to Friday, 07:00 to 19:00, in the time zone that is asked for", passes: ofRecords,
 		query: `SELECT ` + ordered + ` FROM steno_trail(conditions)
 WHERE kind = 'statement' AND depth = 0 AND (isodow(time) > 5 OR hour(time) < 7 OR hour(time) >= 19)`},
 	{Name: "bulk_reads", Doc: "statements of class `read` that returned 10,000 rows or more", passes: ofRecords,

@@ -12,13 +12,13 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Fingerprint returns the number that statements which differ only in constants have in common: the
 // query identifier if the server has computed one, otherwise OfText. Without either, there is none.
 // scratch is memory for reuse.
-func Fingerprint(r *trail.Record, scratch *[]byte) (n uint64, ok bool) {
+func Fingerprint(r *format.Record, scratch *[]byte) (n uint64, ok bool) {
 	switch {
 	case r.Shape != nil && r.Shape.QueryID != 0:
 		return r.Shape.QueryID, true

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // attributes are those of roles that go beyond privileges.
@@ -28,8 +28,8 @@ var (
 // Powers are what a statement gives somebody: attributes of roles such as SUPERUSER, memberships in predefined roles such as
 // pg_read_server_files, and whatever a direct change of a catalog of roles does. It goes by the words of the statement's
 // text: the name of a role that is itself SUPERUSER without quotes counts as well.
-func Powers(r *trail.Record) (all []string) {
-	if r.Kind != trail.KindStatement || r.Shape == nil {
+func Powers(r *format.Record) (all []string) {
+	if r.Kind != format.KindStatement || r.Shape == nil {
 		return nil
 	}
 	add := func(power string) {
@@ -37,7 +37,7 @@ func Powers(r *trail.Record) (all []string) {
 			all = append(all, power)
 		}
 	}
-	const changes = trail.AccessInsert | trail.AccessUpdate | trail.AccessDelete
+	const changes = format.AccessInsert | format.AccessUpdate | format.AccessDelete
 	for i := range r.Shape.Relations {
 		if rel := &r.Shape.Relations[i]; rel.Access&changes != 0 && slices.Contains(roleCatalogs, string(rel.Name)) {
 			add("direct change of " + string(rel.Name))

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/statement"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 func TestPowers(t *testing.T) {
@@ -21,13 +21,13 @@ func TestPowers(t *testing.T) {
 		{"GRANT", "GRANT SELECT ON pg_class TO bob", ""},
 		{"REVOKE ROLE", "REVOKE pg_monitor FROM bob", ""},
 	} {
-		r := &trail.Record{Kind: trail.KindStatement, Text: []byte(c.text), Shape: &trail.Shape{Command: []byte(c.command)}}
+		r := &format.Record{Kind: format.KindStatement, Text: []byte(c.text), Shape: &format.Shape{Command: []byte(c.command)}}
 		if got := strings.Join(statement.Powers(r), " "); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
 		}
 	}
-	direct := &trail.Record{Kind: trail.KindStatement, Text: []byte("UPDATE pg_authid SET rolsuper = true"), Shape: &trail.Shape{
-		Command: []byte("UPDATE"), Relations: []trail.Relation{{Name: []byte("pg_catalog.pg_authid"), Access: trail.AccessUpdate}},
+	direct := &format.Record{Kind: format.KindStatement, Text: []byte("UPDATE pg_authid SET rolsuper = true"), Shape: &format.Shape{
+		Command: []byte("UPDATE"), Relations: []format.Relation{{Name: []byte("pg_catalog.pg_authid"), Access: format.AccessUpdate}},
 	}}
 	if got := strings.Join(statement.Powers(direct), " "); got != "direct change of pg_catalog.pg_authid" {
 		t.Errorf("got %q", got)

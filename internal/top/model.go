@@ -13,14 +13,14 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Asker answers what the screen asks; see Reader.
 type Asker interface {
 	Ask(Question) (*Snapshot, error)
 	Records(Selection) ([]Line, error)
-	Fields(session trail.SessionID, seq uint64, end int64) ([]Field, error)
+	Fields(session format.SessionID, seq uint64, end int64) ([]Field, error)
 }
 
 // Settings are those of a screen.
@@ -359,7 +359,7 @@ func (m *Model) pressMain(key string) tea.Cmd {
 	case "-":
 		return m.zoom(-1)
 	case "o":
-		if m.snapshot != nil && m.snapshot.Newest > trail.MinTime {
+		if m.snapshot != nil && m.snapshot.Newest > format.MinTime {
 			return m.goTo(m.snapshot.Newest - m.window()/2 + m.window()/slotsShown)
 		}
 	case "l":

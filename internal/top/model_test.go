@@ -14,7 +14,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/tools/txtar"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 var update = flag.Bool("update", false, "write the golden screens")
@@ -68,7 +68,7 @@ func (f *fake) Records(sel Selection) (lines []Line, err error) {
 	return lines, nil
 }
 
-func (f *fake) Fields(session trail.SessionID, seq uint64, _ int64) ([]Field, error) {
+func (f *fake) Fields(session format.SessionID, seq uint64, _ int64) ([]Field, error) {
 	if seq == 7 {
 		return nil, errNotFound
 	}
@@ -300,23 +300,23 @@ func TestEveryKeyDoesSomething(t *testing.T) {
 	}
 }
 
-// TestKeysAreDocumented compares the help with the table of docs/steno.md.
+// TestKeysAreDocumented compares the help with the table of docs/commands/top.md.
 func TestKeysAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/steno.md")
+	text, err := os.ReadFile("../../docs/commands/top.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, table, _ := strings.Cut(string(text), "<!-- keys of steno top -->\n")
 	table, _, found := strings.Cut(table, "<!-- end -->")
 	if !found {
-		t.Fatal("docs/steno.md has no table of the keys of steno top")
+		t.Fatal("docs/commands/top.md has no table of the keys of steno top")
 	}
 	want := "| key | what it does |\n|---|---|\n"
 	for _, k := range Keys {
 		want += fmt.Sprintf("| `%s` | %s |\n", k.Keys, k.What)
 	}
 	if table != want {
-		t.Errorf("docs/steno.md has\n%s\nbut the keys are\n%s", table, want)
+		t.Errorf("docs/commands/top.md has\n%s\nbut the keys are\n%s", table, want)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -16,11 +16,11 @@ func TestNamesThatMixScriptsAreMarked(t *testing.T) {
 		}
 	}
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindNote, Time: trailtest.Epoch, Text: "x",
-		Session: trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "\u0430lice"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "sh\u043ep"})})
+	b.Add(&trailtest.Record{Kind: format.KindNote, Time: trailtest.Epoch, Text: "x",
+		Session: trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: "\u0430lice"}, trailtest.Fact{Key: format.KeyDatabase, Value: "sh\u043ep"})})
 	var chain [32]byte
-	block := trail.Block{Image: b.Finish(trail.CodecNone, 1, 1, &chain)}
-	var r trail.Record
+	block := format.Block{Image: b.Finish(format.CodecNone, 1, 1, &chain)}
+	var r format.Record
 	if err := block.Load(); err != nil || block.Next(&r) != nil {
 		t.Fatal(err)
 	}

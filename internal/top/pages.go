@@ -10,8 +10,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 type pageKind int
@@ -65,7 +65,7 @@ func (m *Model) openRecords(row *Row) tea.Cmd {
 }
 
 // openFields opens the page of a record.
-func (m *Model) openFields(session trail.SessionID, seq uint64, end int64) tea.Cmd {
+func (m *Model) openFields(session format.SessionID, seq uint64, end int64) tea.Cmd {
 	p := &page{kind: fieldsPage, title: "record " + session.String() + "/" + strconv.FormatUint(seq, 10)}
 	m.open(p)
 	return guarded(func() tea.Msg {

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -146,7 +147,7 @@ func (r *Reader) begin(q Question, now int64) error {
 	}
 	from, to := r.stats.before*length, (r.stats.after+1)*length
 	if q.At == 0 {
-		to = trail.MaxTime
+		to = format.MaxTime
 	}
 	index, path, err := r.index(from, to)
 	if err != nil {
@@ -179,7 +180,7 @@ func (r *Reader) index(from, to int64) (*trail.Index, string, error) {
 		return nil, "", err
 	}
 	const late = int64(10 * time.Minute / time.Microsecond) // that a record may be written
-	if to < trail.MaxTime-late {
+	if to < format.MaxTime-late {
 		to += late
 	}
 	t.Limit(from, to)
@@ -191,7 +192,7 @@ func (r *Reader) index(from, to int64) (*trail.Index, string, error) {
 
 // newestOf is when the last record of an index ended.
 func newestOf(x *trail.Index) int64 {
-	newest := int64(trail.MinTime)
+	newest := int64(format.MinTime)
 	for i := range x.Streams {
 		for _, s := range x.Streams[i].Segments {
 			if s.Records > 0 {
@@ -208,7 +209,7 @@ func (r *Reader) poll(now int64) error {
 		return query.OpenError(err)
 	}
 	r.stats.EndAt(r.end(now))
-	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: r.problems.warn}
+	opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, Warn: r.problems.warn}
 	return r.live.Poll(r.ctx, (*counter)(r), opts, func([]byte) error { return nil })
 }
 
@@ -220,7 +221,7 @@ func (c *counter) Start(*trail.BlockRef) {
 	c.stats.Block()
 }
 
-func (c *counter) Keep(r *trail.Record) bool {
+func (c *counter) Keep(r *format.Record) bool {
 	if c.matcher.Keep(r) {
 		c.stats.Add(r)
 	}
@@ -229,11 +230,11 @@ func (c *counter) Keep(r *trail.Record) bool {
 
 // Guess counts a record whose text is in other blocks: reading these would take too long, unless the
 // filter needs the text.
-func (c *counter) Guess(r *trail.Record) bool {
+func (c *counter) Guess(r *format.Record) bool {
 	return c.matcher.Guess(r) && (c.Parts || c.Keep(r))
 }
 
-func (c *counter) Append(dst []byte, _ *trail.Record) []byte { return dst }
+func (c *counter) Append(dst []byte, _ *format.Record) []byte { return dst }
 
 // pastReader reads what was in the trail when it was opened, in pieces: of each span, the last
 // first.
@@ -368,7 +369,7 @@ func (r *Reader) snapshot(q Question, now int64) *Snapshot {
 
 // Line is a record in a list, and where it is found again.
 type Line struct {
-	Session  trail.SessionID
+	Session  format.SessionID
 	Seq      uint64
 	Time     int64
 	End      int64
@@ -383,23 +384,23 @@ type Line struct {
 }
 
 // lineOf makes one; cat is that of steno cat.
-func lineOf(r *trail.Record, cat []byte) Line {
+func lineOf(r *format.Record, cat []byte) Line {
 	l := Line{
 		Session: r.Session.ID(), Seq: r.Seq, Time: r.Time, End: r.End(), Failed: r.Failed(),
 		What: r.Kind.String(), SQLState: string(r.SQLState), Text: beginning(r.Text),
 		Cat: string(cat[:min(len(cat), maxLine)]),
 	}
-	l.Who = string(r.Session.Fact(trail.KeyUser))
-	if db := r.Session.Fact(trail.KeyDatabase); len(db) > 0 {
+	l.Who = string(r.Session.Fact(format.KeyUser))
+	if db := r.Session.Fact(format.KeyDatabase); len(db) > 0 {
 		l.Who += "@" + string(db)
 	}
 	if r.Shape != nil && len(r.Shape.Command) > 0 {
 		l.What = string(r.Shape.Command)
 	}
-	if r.Has(trail.FieldDuration) {
+	if r.Has(format.FieldDuration) {
 		l.Duration = duration(r.Duration)
 	}
-	if r.Has(trail.FieldRows) {
+	if r.Has(format.FieldRows) {
 		l.Rows = short(r.Rows)
 	}
 	if l.Text == "" {
@@ -477,15 +478,15 @@ func (r *Reader) lines(index *trail.Index, sel Selection, since, until int64, te
 }
 
 // contents selects the blocks that may have records of the selection.
-func (sel *Selection) contents(f *query.Filter) func(*trail.Contents) trail.Groups {
-	terms, ok := map[Dimension]trail.Terms{
-		ByUser: trail.TermsUsers, ByDatabase: trail.TermsDatabases, ByApplication: trail.TermsApplications,
+func (sel *Selection) contents(f *query.Filter) func(*format.Contents) format.Groups {
+	terms, ok := map[Dimension]format.Terms{
+		ByUser: format.TermsUsers, ByDatabase: format.TermsDatabases, ByApplication: format.TermsApplications,
 	}[sel.By]
 	of := f.Contents()
 	if !ok || sel.Name == "" {
 		return of
 	}
-	return func(c *trail.Contents) trail.Groups {
+	return func(c *format.Contents) format.Groups {
 		g := c.Select(terms, func(v []byte) bool { return string(v) == sel.Name })
 		if of != nil {
 			g.And(of(c))
@@ -495,17 +496,17 @@ func (sel *Selection) contents(f *query.Filter) func(*trail.Contents) trail.Grou
 }
 
 // has says whether a record is one of those that the row counts.
-func (sel *Selection) has(r *trail.Record) bool {
-	fact := func(k trail.Key) bool { return string(r.Session.Fact(k)) == sel.Name }
+func (sel *Selection) has(r *format.Record) bool {
+	fact := func(k format.Key) bool { return string(r.Session.Fact(k)) == sel.Name }
 	switch sel.By {
 	case ByUser:
-		return fact(trail.KeyUser)
+		return fact(format.KeyUser)
 	case ByDatabase:
-		return fact(trail.KeyDatabase)
+		return fact(format.KeyDatabase)
 	case ByApplication:
-		return fact(trail.KeyApplication)
+		return fact(format.KeyApplication)
 	case ByClient:
-		return string(host(r.Session.Fact(trail.KeyClient))) == sel.Name
+		return string(host(r.Session.Fact(format.KeyClient))) == sel.Name
 	case BySession:
 		return r.Session.ID().String() == sel.Name
 	case ByClass:
@@ -514,7 +515,7 @@ func (sel *Selection) has(r *trail.Record) bool {
 		}
 		return r.Shape.Class.String() == sel.Name
 	case ByTable:
-		return r.Shape != nil && slices.ContainsFunc(r.Shape.Relations, func(o trail.Relation) bool { return string(o.Name) == sel.Name })
+		return r.Shape != nil && slices.ContainsFunc(r.Shape.Relations, func(o format.Relation) bool { return string(o.Name) == sel.Name })
 	default:
 		return r.Failed() && (string(r.SQLState) == sel.Name || len(r.SQLState) == 0 && r.Outcome.String() == sel.Name)
 	}
@@ -527,7 +528,7 @@ type Field struct{ Name, Value string }
 var errNotFound = errors.New("the record is no longer in the trail")
 
 // Fields returns all fields of a record that ended at a time, by the names of JSON.
-func (r *Reader) Fields(session trail.SessionID, seq uint64, end int64) (fields []Field, err error) {
+func (r *Reader) Fields(session format.SessionID, seq uint64, end int64) (fields []Field, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	index, _, err := r.index(end, end+1)

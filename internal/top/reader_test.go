@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/ring"
 	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
@@ -24,15 +26,15 @@ import (
 func TestCountsAreBounded(t *testing.T) {
 	s := NewStats(5*second, 12, 120)
 	s.EndAt(noon)
-	session := &trail.Session{Start: noon - 10*second, PID: 1}
+	session := &format.Session{Start: noon - 10*second, PID: 1}
 	const n = 200_000
 	for i := range n {
 		name := fmt.Sprintf("public.t%d", i%100_000)
 		if i%10 == 0 {
 			name = "public.hot"
 		}
-		shape := &trail.Shape{Class: trail.ClassRead, Relations: []trail.Relation{{Name: []byte(name)}, {Name: []byte("also." + name)}, {Name: []byte(name)}}}
-		s.Add(&trail.Record{Kind: trail.KindStatement, Session: session, Shape: shape, SessionIndex: 0, ShapeIndex: i % 5000, Time: noon})
+		shape := &format.Shape{Class: format.ClassRead, Relations: []format.Relation{{Name: []byte(name)}, {Name: []byte("also." + name)}, {Name: []byte(name)}}}
+		s.Add(&format.Record{Kind: format.KindStatement, Session: session, Shape: shape, SessionIndex: 0, ShapeIndex: i % 5000, Time: noon})
 		if i%5000 == 4999 {
 			s.Block()
 		}
@@ -63,7 +65,7 @@ func TestCountsAreBounded(t *testing.T) {
 func TestWindowMoves(t *testing.T) {
 	s := NewStats(5*second, 12, 120)
 	s.EndAt(noon)
-	r := &trail.Record{Kind: trail.KindStatement, Session: &trail.Session{}, Time: noon - second, Fields: trail.FieldDuration, Duration: uint64(second) / 2}
+	r := &format.Record{Kind: format.KindStatement, Session: &format.Session{}, Time: noon - second, Fields: format.FieldDuration, Duration: uint64(second) / 2}
 	s.Add(r)
 	for _, c := range []struct{ later, window, slow, slots int64 }{{0, 1, 1, 1}, {55, 1, 1, 1}, {66, 0, 0, 1}, {700, 0, 0, 0}} {
 		s.EndAt(noon + c.later*second)
@@ -88,7 +90,7 @@ func newServer(t *testing.T) *server {
 	s.stream = trailtest.NewStream(t, s.dir, 0)
 	for i, user := range []string{"alice", "bob"} {
 		s.session[user] = trailtest.NewSession(trailtest.Epoch, uint32(i+1),
-			trailtest.Fact{Key: trail.KeyUser, Value: user}, trailtest.Fact{Key: trail.KeyDatabase, Value: "shop"}, trailtest.Fact{Key: trail.KeyClient, Value: "[::1]:4000"})
+			trailtest.Fact{Key: format.KeyUser, Value: user}, trailtest.Fact{Key: format.KeyDatabase, Value: "shop"}, trailtest.Fact{Key: format.KeyClient, Value: "[::1]:4000"})
 	}
 	return s
 }
@@ -99,25 +101,21 @@ func (s *server) write(seconds int) {
 	for range seconds {
 		s.now += second
 		b.Add(&trailtest.Record{
-			Kind: trail.KindStatement, Session: s.session["alice"], Text: "SELECT 1", Time: s.now, Duration: 2000, Rows: 3,
-			Fields: trail.FieldText | trail.FieldDuration | trail.FieldRows, Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Name: "public.a"}}},
+			Kind: format.KindStatement, Session: s.session["alice"], Text: "SELECT 1", Time: s.now, Duration: 2000, Rows: 3,
+			Fields: format.FieldText | format.FieldDuration | format.FieldRows, Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Name: "public.a"}}},
 		})
 		b.Add(&trailtest.Record{
-			Kind: trail.KindStatement, Session: s.session["bob"], Text: "SELECT nothing", Time: s.now, Outcome: trail.OutcomeError, SQLState: "42703", Message: "no such column",
-			Fields: trail.FieldText, Shape: &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Name: "public.b"}}},
+			Kind: format.KindStatement, Session: s.session["bob"], Text: "SELECT nothing", Time: s.now, Outcome: format.OutcomeError, SQLState: "42703", Message: "no such column",
+			Fields: format.FieldText, Shape: &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Name: "public.b"}}},
 		})
 	}
 	s.stream.Write(s.t, b)
 }
 
 // reader reads it.
-func (s *server) reader(filter query.FilterOptions) *Reader {
-	f, err := filter.Filter(Clock(s.now))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+func (s *server) reader(filter query.Criteria) *Reader {
 	return NewReader(context.Background(), Options{
-		Open: func() (*trail.Trail, error) { return trail.Open(s.dir) }, Filter: f, Parts: len(filter.Grep) > 0, Zone: time.UTC,
+		Open: func() (*trail.Trail, error) { return trail.Open(s.dir) }, Filter: filter.Filter(), Parts: len(filter.Grep) > 0, Zone: time.UTC,
 		Rings: []string{s.t.TempDir()}, Now: func() time.Time { return Clock(s.now) },
 	})
 }
@@ -142,7 +140,7 @@ func (s *server) ask(r *Reader, q Question) *Snapshot {
 func TestLiveTrailIsCounted(t *testing.T) {
 	s := newServer(t)
 	s.write(300)
-	r := s.reader(query.FilterOptions{})
+	r := s.reader(query.Criteria{})
 	window := func(n Snapshot) uint64 { // seconds since the first slot
 		return uint64((s.now-n.From)/second + 1)
 	}
@@ -177,10 +175,10 @@ func TestLiveTrailIsCounted(t *testing.T) {
 func TestRowsOfEachDimension(t *testing.T) {
 	s := newServer(t)
 	s.write(100)
-	r := s.reader(query.FilterOptions{})
+	r := s.reader(query.Criteria{})
 	for d, want := range map[Dimension][]string{
 		ByUser: {"alice", "bob"}, ByDatabase: {"shop"}, ByApplication: {""}, ByClient: {"::1"}, ByClass: {"read"}, ByTable: {"public.a", "public.b"},
-		BySession: {trail.SessionID{Start: trailtest.Epoch, PID: 1}.String(), trail.SessionID{Start: trailtest.Epoch, PID: 2}.String()}, ByError: {"42703"},
+		BySession: {format.SessionID{Start: trailtest.Epoch, PID: 1}.String(), format.SessionID{Start: trailtest.Epoch, PID: 2}.String()}, ByError: {"42703"},
 	} {
 		got := s.ask(r, Question{By: d})
 		var names []string
@@ -207,7 +205,7 @@ func TestPastIsCounted(t *testing.T) {
 		}
 		s.stream.Rotate(t, s.now)
 	}
-	r := s.reader(query.FilterOptions{})
+	r := s.reader(query.Criteria{})
 	for _, hour := range []int64{0, 1, 12, hours - 1} {
 		at := trailtest.Epoch + (hour*3600+1800)*second
 		got := s.ask(r, Question{At: at})
@@ -233,7 +231,7 @@ func TestBusyTimeIsReadInPieces(t *testing.T) {
 	busy := s.now
 	s.now += 86_400 * second
 	s.write(10)
-	r := s.reader(query.FilterOptions{})
+	r := s.reader(query.Criteria{})
 	x, _, err := r.index(trailtest.Epoch, s.now)
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +251,7 @@ func TestBusyTimeIsReadInPieces(t *testing.T) {
 func TestFiltersHold(t *testing.T) {
 	s := newServer(t)
 	s.write(60)
-	for _, f := range []query.FilterOptions{{Users: []string{"bob"}}, {Failed: true}, {Grep: []string{"noth"}}, {Objects: []string{"b"}}} {
+	for _, f := range []query.Criteria{{Users: []string{"bob"}}, {Failed: true}, {Grep: []*regexp.Regexp{regexp.MustCompile("noth")}}, {Objects: []string{"b"}}} {
 		got := s.ask(s.reader(f), Question{})
 		if got.Total.Statements != 60 || got.Total.Failures != 60 || len(got.Rows) != 1 || got.Rows[0].Name != "bob" {
 			t.Errorf("%+v: %+v, rows %v", f, got.Total, got.Rows)
@@ -265,7 +263,7 @@ func TestFiltersHold(t *testing.T) {
 func TestFiltersHoldForWhatRuns(t *testing.T) {
 	const now = trailtest.Epoch + 10_000_000
 	session := func(pid uint32, user string) []byte {
-		return append(append(write.Body(trailtest.Epoch, pid, "client backend"), byte(trail.KeyUser), byte(len(user))), user...)
+		return append(append(write.Body(trailtest.Epoch, pid, "client backend"), byte(format.KeyUser), byte(len(user))), user...)
 	}
 	shape := []byte("\x01\x00\x06SELECT\x00\x00")
 	lives := []*ring.Live{
@@ -274,23 +272,21 @@ func TestFiltersHoldForWhatRuns(t *testing.T) {
 		{Owner: 3, Head: 10, Session: session(4, "alice"), Running: &ring.Running{Time: now, Text: []byte("VACUUM")}}, // whose it is, is not known
 		{Owner: 5, Head: 10, Session: session(5, "alice")},
 	}
+	slow := time.Second
 	for _, c := range []struct {
-		filter query.FilterOptions
+		filter query.Criteria
 		pids   []uint32
 	}{
-		{query.FilterOptions{}, []uint32{1, 2, 3}},
-		{query.FilterOptions{Users: []string{"alice"}}, []uint32{1}},
-		{query.FilterOptions{Not: &query.FilterOptions{Users: []string{"alice"}}}, []uint32{2, 3}},
-		{query.FilterOptions{Grep: []string{"salary"}, IgnoreCase: true}, []uint32{1}},
-		{query.FilterOptions{MinDuration: "1s"}, []uint32{1}},
-		{query.FilterOptions{Commands: []string{"SELECT"}}, []uint32{1, 2}},
-		{query.FilterOptions{Kinds: []string{"statement"}}, []uint32{1, 2, 3}},
-		{query.FilterOptions{Failed: true}, nil},
+		{query.Criteria{}, []uint32{1, 2, 3}},
+		{query.Criteria{Users: []string{"alice"}}, []uint32{1}},
+		{query.Criteria{Not: &query.Criteria{Users: []string{"alice"}}}, []uint32{2, 3}},
+		{query.Criteria{Grep: []*regexp.Regexp{regexp.MustCompile("(?i)salary")}}, []uint32{1}},
+		{query.Criteria{MinDuration: &slow}, []uint32{1}},
+		{query.Criteria{Commands: []string{"SELECT"}}, []uint32{1, 2}},
+		{query.Criteria{Kinds: []format.Kind{format.KindStatement}}, []uint32{1, 2, 3}},
+		{query.Criteria{Failed: true}, nil},
 	} {
-		f, err := c.filter.Filter(Clock(now))
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := c.filter.Filter()
 		matcher := query.Matcher{Filter: f}
 		var got Rings
 		for _, l := range lives {
@@ -312,7 +308,7 @@ func TestStatementThatBeganLongAgoIsCounted(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		s := newServer(t)
 		s.write(10)
-		r := s.reader(query.FilterOptions{})
+		r := s.reader(query.Criteria{})
 		begun := s.now
 		for range 60 {
 			s.write(60)
@@ -321,7 +317,7 @@ func TestStatementThatBeganLongAgoIsCounted(t *testing.T) {
 			s.ask(r, Question{})
 		}
 		b := trailtest.NewBuilder(s.now)
-		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: s.session["alice"], Text: "SELECT slow()", Time: begun, Duration: uint64(s.now - begun), Fields: trail.FieldText | trail.FieldDuration})
+		b.Add(&trailtest.Record{Kind: format.KindStatement, Session: s.session["alice"], Text: "SELECT slow()", Time: begun, Duration: uint64(s.now - begun), Fields: format.FieldText | format.FieldDuration})
 		s.stream.Write(t, b)
 		got := s.ask(r, Question{})
 		if len(got.Slowest) == 0 || got.Slowest[0].Text != "SELECT slow()" {
@@ -339,7 +335,7 @@ func TestStatementThatBeganLongAgoIsCounted(t *testing.T) {
 func TestTrailThatGoesIsMissed(t *testing.T) {
 	s := newServer(t)
 	s.write(10)
-	r := s.reader(query.FilterOptions{})
+	r := s.reader(query.Criteria{})
 	before := s.ask(r, Question{})
 	if err := os.Rename(s.dir, s.dir+".away"); err != nil {
 		t.Fatal(err)
@@ -385,7 +381,7 @@ func TestRingsOfOthersAreNotRead(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		c.make(dir)
-		r := s.reader(query.FilterOptions{})
+		r := s.reader(query.Criteria{})
 		r.Options.Rings = []string{dir}
 		got := s.ask(r, Question{})
 		if got.Rings != nil || !strings.HasPrefix(got.NoRings, c.why) {
@@ -409,7 +405,7 @@ func TestDamageIsNamed(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := s.reader(query.FilterOptions{})
+	r := s.reader(query.Criteria{})
 	got := s.ask(r, Question{})
 	texts, damaged, _ := r.Found()
 	if got.Total.Statements == 0 || got.Total.Statements >= 80 || !damaged || len(texts) != 1 || !strings.Contains(texts[0], path) || got.NoProblems != 1 {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/live"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/ring"
@@ -30,7 +31,7 @@ type Rings struct {
 
 // Running is a statement that runs.
 type Running struct {
-	Session        trail.SessionID
+	Session        format.SessionID
 	Known          bool // whose it is
 	PID            uint32
 	Start          int64
@@ -112,24 +113,24 @@ func (r *Rings) add(l *ring.Live, size uint64, now int64, wanted *query.Matcher)
 
 // runningOf says what a session runs, also as a record to which a filter can be applied. Whose it
 // is stands in the ring as of its tail: of a session that is new, the writer has not read it yet.
-func runningOf(l *ring.Live, now int64) (run Running, record trail.Record) {
+func runningOf(l *ring.Live, now int64) (run Running, record format.Record) {
 	run = Running{PID: l.Owner, Start: l.Running.Time, Text: beginning(l.Running.Text), TextLen: l.Running.TextLen}
-	record = trail.Record{
-		Kind: trail.KindStatement, Outcome: trail.OutcomeRunning, Fields: trail.FieldTime | trail.FieldDuration,
-		Session: &trail.Session{PID: l.Owner}, Text: l.Running.Text, SessionIndex: -1, ShapeIndex: -1, TextIndex: -1,
+	record = format.Record{
+		Kind: format.KindStatement, Outcome: format.OutcomeRunning, Fields: format.FieldTime | format.FieldDuration,
+		Session: &format.Session{PID: l.Owner}, Text: l.Running.Text, SessionIndex: -1, ShapeIndex: -1, TextIndex: -1,
 		Statement: l.Running.Statement, Time: l.Running.Time, Duration: uint64(max(now-l.Running.Time, 0)),
 	}
-	if shape, ok := trail.ParseShape(l.Running.Shape); ok && len(l.Running.Shape) > 0 {
+	if shape, ok := format.ParseShape(l.Running.Shape); ok && len(l.Running.Shape) > 0 {
 		run.What = string(shape.Command)
 		record.Shape = shape
 	}
-	s, ok := trail.ParseSession(l.Session)
+	s, ok := format.ParseSession(l.Session)
 	if !ok || s.PID != l.Owner || l.OwnerStart != 0 && s.Start != l.OwnerStart {
 		return run, record
 	}
 	record.Session = s
-	fact := func(k trail.Key) string { return string(s.Fact(k)) }
+	fact := func(k format.Key) string { return string(s.Fact(k)) }
 	run.Session, run.Known = s.ID(), true
-	run.User, run.Database, run.Application, run.Client = fact(trail.KeyUser), fact(trail.KeyDatabase), fact(trail.KeyApplication), fact(trail.KeyClient)
+	run.User, run.Database, run.Application, run.Client = fact(format.KeyUser), fact(format.KeyDatabase), fact(format.KeyApplication), fact(format.KeyClient)
 	return run, record
 }

@@ -19,8 +19,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // Dimension is what records are grouped by.
@@ -111,7 +111,7 @@ func (g *groups) fold() {
 
 // Slow is a statement that took long.
 type Slow struct {
-	Session        trail.SessionID
+	Session        format.SessionID
 	Seq            uint64
 	Start          int64
 	Duration       uint64 // microseconds
@@ -135,7 +135,7 @@ type slot struct {
 }
 
 // addSlow keeps a statement if it is one of the slowest.
-func (s *slot) addSlow(r *trail.Record) {
+func (s *slot) addSlow(r *format.Record) {
 	i := len(s.slow)
 	if i == maxSlow {
 		i = 0
@@ -152,8 +152,8 @@ func (s *slot) addSlow(r *trail.Record) {
 	}
 	one := Slow{
 		Session: r.Session.ID(), Seq: r.Seq, Start: r.Time, Duration: r.Duration, SQLState: string(r.SQLState),
-		User: string(r.Session.Fact(trail.KeyUser)), Database: string(r.Session.Fact(trail.KeyDatabase)),
-		Application: string(r.Session.Fact(trail.KeyApplication)), Text: beginning(r.Text),
+		User: string(r.Session.Fact(format.KeyUser)), Database: string(r.Session.Fact(format.KeyDatabase)),
+		Application: string(r.Session.Fact(format.KeyApplication)), Text: beginning(r.Text),
 	}
 	if r.Shape != nil {
 		one.What = string(r.Shape.Command)
@@ -204,7 +204,7 @@ type shapeRows struct {
 
 // NewStats makes empty ones.
 func NewStats(slotLength, window, history int64) *Stats {
-	return &Stats{Slot: slotLength, Window: window, History: history, newest: trail.MinTime, slots: map[int64]*slot{}, totals: map[int64]*Count{}}
+	return &Stats{Slot: slotLength, Window: window, History: history, newest: format.MinTime, slots: map[int64]*slot{}, totals: map[int64]*Count{}}
 }
 
 // slotAt is the number of the slot of a time.
@@ -248,10 +248,10 @@ func (s *Stats) Block() {
 }
 
 // Add counts a record at the time at which it ended.
-func (s *Stats) Add(r *trail.Record) {
+func (s *Stats) Add(r *format.Record) {
 	end := r.End()
 	s.newest = max(s.newest, end)
-	statement, failed := r.Kind == trail.KindStatement, r.Failed()
+	statement, failed := r.Kind == format.KindStatement, r.Failed()
 	if !statement && !failed {
 		return
 	}
@@ -269,10 +269,10 @@ func (s *Stats) Add(r *trail.Record) {
 	if failed {
 		one.Failures = 1
 	}
-	if r.Has(trail.FieldRows) {
+	if r.Has(format.FieldRows) {
 		one.Rows = r.Rows
 	}
-	if statement && r.Has(trail.FieldDuration) {
+	if statement && r.Has(format.FieldDuration) {
 		one.Busy, one.Timed, one.Max = r.Duration, 1, r.Duration
 	}
 	s.totalsOf.add(&one)
@@ -314,7 +314,7 @@ func (s *Stats) row(d Dimension, name []byte) *Row {
 }
 
 // group counts a record in each dimension.
-func (s *Stats) group(r *trail.Record, one *Count) {
+func (s *Stats) group(r *format.Record, one *Count) {
 	rows := s.sessionRows(r)
 	for _, row := range rows.rows {
 		row.Count.add(one)
@@ -336,7 +336,7 @@ func (s *Stats) group(r *trail.Record, one *Count) {
 	}
 }
 
-func (s *Stats) sessionRows(r *trail.Record) sessionRows {
+func (s *Stats) sessionRows(r *format.Record) sessionRows {
 	i := r.SessionIndex
 	for len(s.cached) <= i {
 		s.cached = append(s.cached, sessionRows{})
@@ -345,10 +345,10 @@ func (s *Stats) sessionRows(r *trail.Record) sessionRows {
 		return s.cached[i]
 	}
 	rows := sessionRows{known: true} // one of each dimension: no fold removes another of them
-	for k, fact := range []trail.Key{trail.KeyUser, trail.KeyDatabase, trail.KeyApplication} {
+	for k, fact := range []format.Key{format.KeyUser, format.KeyDatabase, format.KeyApplication} {
 		rows.rows[k] = s.row(ByUser+Dimension(k), r.Session.Fact(fact))
 	}
-	rows.rows[3] = s.row(ByClient, host(r.Session.Fact(trail.KeyClient)))
+	rows.rows[3] = s.row(ByClient, host(r.Session.Fact(format.KeyClient)))
 	rows.own = s.row(BySession, r.Session.ID().Append(nil))
 	if rows.own.Note == "" {
 		rows.own.Note = whose(r.Session)
@@ -359,7 +359,7 @@ func (s *Stats) sessionRows(r *trail.Record) sessionRows {
 	return rows
 }
 
-func (s *Stats) shapeRows(r *trail.Record) shapeRows {
+func (s *Stats) shapeRows(r *format.Record) shapeRows {
 	i := r.ShapeIndex
 	for len(s.shapes) <= i {
 		s.shapes = append(s.shapes, shapeRows{})
@@ -389,11 +389,11 @@ func (s *Stats) shapeRows(r *trail.Record) shapeRows {
 const maxTables = 64
 
 // tables appends the rows of relations, each once.
-func (s *Stats) tables(rows []*Row, relations []trail.Relation) []*Row {
+func (s *Stats) tables(rows []*Row, relations []format.Relation) []*Row {
 	relations = relations[:min(len(relations), maxTables)]
 	for k := range relations {
 		name := relations[k].Name
-		if !slices.ContainsFunc(relations[:k], func(o trail.Relation) bool { return bytes.Equal(o.Name, name) }) {
+		if !slices.ContainsFunc(relations[:k], func(o format.Relation) bool { return bytes.Equal(o.Name, name) }) {
 			rows = append(rows, s.row(ByTable, name))
 		}
 	}
@@ -409,15 +409,15 @@ func host(client []byte) []byte {
 }
 
 // whose says whose session it is, in a few words.
-func whose(s *trail.Session) string {
-	user := render.Identifier(string(s.Fact(trail.KeyUser)))
+func whose(s *format.Session) string {
+	user := render.Identifier(string(s.Fact(format.KeyUser)))
 	if user == "" {
-		user = string(s.Fact(trail.KeyBackendType))
+		user = string(s.Fact(format.KeyBackendType))
 	}
-	if db := s.Fact(trail.KeyDatabase); len(db) > 0 {
+	if db := s.Fact(format.KeyDatabase); len(db) > 0 {
 		user += "@" + render.Identifier(string(db))
 	}
-	if app := s.Fact(trail.KeyApplication); len(app) > 0 {
+	if app := s.Fact(format.KeyApplication); len(app) > 0 {
 		user += " " + render.Identifier(string(app))
 	}
 	return user

@@ -12,8 +12,8 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // column is a column of the rows.
@@ -552,7 +552,7 @@ func (m *Model) status() string {
 		return "reading ..."
 	case s.Covered < s.To-s.From-s.Slot:
 		return m.styled(m.cut("not all of the window is read at the start: the figures are of its last "+duration(uint64(s.Covered)), m.width), notice)
-	case s.At == 0 && s.Newest == trail.MinTime:
+	case s.At == 0 && s.Newest == format.MinTime:
 		return m.cut("the trail has no records yet", m.width)
 	case s.At == 0 && s.Newest < s.From:
 		return m.styled(m.cut("the last record is of "+m.time(s.Newest, time.DateTime+" MST")+": o shows it", m.width), notice)

@@ -5,6 +5,8 @@ package trail
 import (
 	"encoding/hex"
 	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Branch is what a server record of the event "branch" says: another stream counts up
@@ -34,7 +36,7 @@ const (
 )
 
 // ParseBranch reads the record of a branch; ok says whether it is a whole one.
-func ParseBranch(r *Record) (b Branch, ok bool) {
+func ParseBranch(r *format.Record) (b Branch, ok bool) {
 	text, ok := ofEvent(r, "branch")
 	if !ok {
 		return b, false
@@ -56,10 +58,10 @@ func ParseBranch(r *Record) (b Branch, ok bool) {
 }
 
 // ofEvent returns what a server record of an event has by a name; ok says whether it is one.
-func ofEvent(r *Record, event string) (text func(name string) string, ok bool) {
+func ofEvent(r *format.Record, event string) (text func(name string) string, ok bool) {
 	text = func(name string) string {
 		value, _ := r.ExtraValue(name)
 		return string(value)
 	}
-	return text, r.Kind == KindServer && text("event") == event
+	return text, r.Kind == format.KindServer && text("event") == event
 }

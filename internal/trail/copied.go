@@ -2,16 +2,18 @@
 
 package trail
 
+import "github.com/pg-steno/pg_steno/internal/format"
+
 // CopiedStream returns a stream whose blocks are copies in another file. It has no
 // segments until CopiedSegment adds them.
-func CopiedStream(number uint32, keys *Keys) *Stream {
+func CopiedStream(number uint32, keys *format.Keys) *Stream {
 	return &Stream{Number: number, keys: keys}
 }
 
 // CopiedSegment adds a segment to a stream of copies. header is its segment header, and
 // path the file that has copies of some of its blocks.
 func (s *Stream) CopiedSegment(path string, header []byte) (*Segment, error) {
-	h, err := ParseSegmentHeader(header)
+	h, err := format.ParseSegmentHeader(header)
 	if err != nil {
 		return nil, err
 	}
@@ -23,16 +25,15 @@ func (s *Stream) CopiedSegment(path string, header []byte) (*Segment, error) {
 
 // CopiedBlock returns a reference to a block of a segment, with this header, that stands at
 // an offset of the segment's Path.
-func (seg *Segment) CopiedBlock(offset int64, h *BlockHeader) BlockRef {
-	return BlockRef{
-		Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
-		LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records,
-	}
+func (seg *Segment) CopiedBlock(offset int64, h *format.BlockHeader) BlockRef {
+	ref := seg.refOf(offset, h)
+	ref.Chain = [32]byte{}
+	return ref
 }
 
 // CopiedIndex returns an index of copied blocks, which are given for each segment in
 // their order, so that they can be merged like those of a trail.
-func CopiedIndex(streams []*Stream, blocks map[*Segment][]BlockRef, keys *Keys) *Index {
+func CopiedIndex(streams []*Stream, blocks map[*Segment][]BlockRef, keys *format.Keys) *Index {
 	x := &Index{keys: keys}
 	for _, s := range streams {
 		si := StreamIndex{Stream: s}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -24,15 +25,15 @@ func TestIndexingIsLinear(t *testing.T) {
 		blocks int
 	}{
 		"long payloads that overlap": {
-			slices.Concat(start, []byte("damage"), bytes.Repeat(trailtest.ForgeHeader(1, n*trail.BlockHeaderSize/2+1), n), []byte("the end")), 0},
+			slices.Concat(start, []byte("damage"), bytes.Repeat(trailtest.ForgeHeader(1, n*format.BlockHeaderSize/2+1), n), []byte("the end")), 0},
 		"beginnings of headers": {
 			slices.Concat(start, bytes.Repeat([]byte("SBLK"), 30*n), good), 1},
 		"damage between small blocks": {
 			slices.Concat(start, blocksBehind([]byte("x"), n)), n},
 		"zeros between small blocks": {
-			slices.Concat(start, blocksBehind(make([]byte, trail.BlockHeaderSize), n)), n},
+			slices.Concat(start, blocksBehind(make([]byte, format.BlockHeaderSize), n)), n},
 		"headers whose length leads far away": {
-			slices.Concat(start, bytes.Repeat(damaged(trailtest.ForgeHeader(1, n*trail.BlockHeaderSize/2)), n), good), 1},
+			slices.Concat(start, bytes.Repeat(damaged(trailtest.ForgeHeader(1, n*format.BlockHeaderSize/2)), n), good), 1},
 	} {
 		for _, last := range []bool{false, true} {
 			refs, read := trail.BytesReadToIndex(c.data, last)
@@ -43,6 +44,24 @@ func TestIndexingIsLinear(t *testing.T) {
 				t.Errorf("%s, last: %t: %d blocks instead of %d", name, last, len(refs), c.blocks)
 			}
 		}
+	}
+}
+
+// TestForgedBlocksOverlapLittle: headers that each say that many of those behind are their payload are not all blocks that
+// readers would read.
+func TestForgedBlocksOverlapLittle(t *testing.T) {
+	const n = 2000
+	data := make([]byte, format.SegmentHeaderSize)
+	for i := range n {
+		data = append(data, trailtest.ForgeHeader(uint64(i)+1, n/2*format.BlockHeaderSize)...)
+	}
+	data = append(data, make([]byte, 2*format.BlockHeaderSize)...)
+	total := int64(0)
+	for _, ref := range trail.IndexBytes(data) {
+		total += ref.Length()
+	}
+	if limit := 20 * int64(len(data)); total == 0 || total > limit {
+		t.Errorf("the blocks of %d bytes have %d bytes together", len(data), total)
 	}
 }
 
@@ -65,7 +84,7 @@ func TestFollowingIsLinear(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(trailtest.NewSession(trailtest.Epoch, 1), trailtest.Epoch, "one"))
+	b.Add(trailtest.Note(trailtest.NewSession(trailtest.Epoch, 1), trailtest.Epoch, "one"))
 	s.Write(t, b)
 	f := follow(t, dir)
 	f.expect()
@@ -90,13 +109,13 @@ func TestFollowingIsLinear(t *testing.T) {
 func BenchmarkDecode(b *testing.B) {
 	dir := b.TempDir()
 	trailtest.Pgbench(b, dir, 100_000, 16, 1)
-	benchmarkDecode(b, open(b, dir).Index().Streams[0].Refs())
+	benchmarkDecode(b, trailtest.Open(b, dir).Index().Streams[0].Refs())
 }
 
 func benchmarkDecode(b *testing.B, refs []trail.BlockRef) {
 	var files trail.Files
 	defer files.Close()
-	var block trail.Block
+	var block format.Block
 	b.ReportAllocs()
 	records := 0
 	for b.Loop() {
@@ -104,7 +123,7 @@ func benchmarkDecode(b *testing.B, refs []trail.BlockRef) {
 			if err := files.Read(&refs[i], &block); err != nil {
 				b.Fatal(err)
 			}
-			var r trail.Record
+			var r format.Record
 			for block.Next(&r) != io.EOF {
 				records++
 			}
@@ -116,11 +135,11 @@ func benchmarkDecode(b *testing.B, refs []trail.BlockRef) {
 func BenchmarkMerge(b *testing.B) {
 	dir := b.TempDir()
 	trailtest.Pgbench(b, dir, 200_000, 8, 2)
-	x := open(b, dir).Index()
+	x := trailtest.Open(b, dir).Index()
 	records := 0
 	for b.Loop() {
 		err := x.Merge(context.Background(), trail.MergeOptions{
-			Since: trail.MinTime, Until: trail.MaxTime, Warn: func(error) {},
+			Since: format.MinTime, Until: format.MaxTime, Warn: func(error) {},
 			NewFormatter: func() trail.Formatter { return fixed{} },
 		}, func([]byte) error {
 			records++
@@ -136,9 +155,9 @@ func BenchmarkMerge(b *testing.B) {
 // fixed gives every record the same line.
 type fixed struct{}
 
-func (fixed) Start(*trail.BlockRef)                     {}
-func (fixed) Keep(*trail.Record) bool                   { return true }
-func (fixed) Append(dst []byte, _ *trail.Record) []byte { return append(dst, '\n') }
+func (fixed) Start(*trail.BlockRef)                      {}
+func (fixed) Keep(*format.Record) bool                   { return true }
+func (fixed) Append(dst []byte, _ *format.Record) []byte { return append(dst, '\n') }
 
 // TestWriteBenchTrail writes a big trail for measurements:
 //

@@ -13,17 +13,18 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
-var keyA, keyB = [trail.KeySize]byte{1, 2, 3}, [trail.KeySize]byte{4, 5, 6}
+var keyA, keyB = [format.KeySize]byte{1, 2, 3}, [format.KeySize]byte{4, 5, 6}
 
-func keysOf(keys ...[trail.KeySize]byte) *trail.Keys {
-	return trail.NewKeys(func() ([][trail.KeySize]byte, error) { return keys, nil })
+func keysOf(keys ...[format.KeySize]byte) *format.Keys {
+	return format.NewKeys(func() ([][format.KeySize]byte, error) { return keys, nil })
 }
 
-func openWith(t testing.TB, dir string, keys *trail.Keys) *trail.Trail {
+func openWith(t testing.TB, dir string, keys *format.Keys) *trail.Trail {
 	t.Helper()
 	tr, err := trail.OpenEncrypted(dir, keys)
 	if err != nil {
@@ -33,10 +34,10 @@ func openWith(t testing.TB, dir string, keys *trail.Keys) *trail.Trail {
 }
 
 // readAll reads a trail: the texts, and what was wrong.
-func readAll(t testing.TB, dir string, keys *trail.Keys) (texts []string, errs []error) {
+func readAll(t testing.TB, dir string, keys *format.Keys) (texts []string, errs []error) {
 	t.Helper()
 	err := openWith(t, dir, keys).Index().Merge(context.Background(), trail.MergeOptions{
-		Since: trail.MinTime, Until: trail.MaxTime,
+		Since: format.MinTime, Until: format.MaxTime,
 		NewFormatter: func() trail.Formatter { return &lines{} },
 		Warn:         func(err error) { errs = append(errs, err) },
 	}, func(line []byte) error {
@@ -55,17 +56,17 @@ func encryptedTrail(t testing.TB, dir string) (s *trailtest.Stream, texts []stri
 	s = trailtest.NewStream(t, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	now := trailtest.Epoch
-	for i, key := range []*[trail.KeySize]byte{nil, &keyA, &keyB, nil} {
+	for i, key := range []*[format.KeySize]byte{nil, &keyA, &keyB, nil} {
 		if i > 0 {
 			s.Key = key
 			s.Rotate(t, now)
 		}
-		for _, s.Codec = range []trail.Codec{trail.CodecNone, trail.CodecLz4, trail.CodecLz4} {
+		for _, s.Codec = range []format.Codec{format.CodecNone, format.CodecLz4, format.CodecLz4} {
 			b := trailtest.NewBuilder(now)
 			for range 30 {
 				now++
 				text := fmt.Sprintf("marker-%d-%d", i, len(texts))
-				b.Add(note(session, now, text))
+				b.Add(trailtest.Note(session, now, text))
 				texts = append(texts, text)
 			}
 			s.Write(t, b)
@@ -91,18 +92,20 @@ func TestEncryptedSegmentsAreRead(t *testing.T) {
 	if len(got) != 270 || len(errs) != 1 {
 		t.Errorf("with one of two keys: %d texts, %v", len(got), errs)
 	}
-	var missing *trail.MissingKeyError
-	if len(errs) == 0 || !errors.As(errs[0], &missing) || missing.ID != trail.IDOf(keyA) || missing.File != s.SegmentPath(2) {
+	if len(errs) == 0 {
+		t.Fatal("nothing is told of the missing key")
+	}
+	if missing := format.AsProblem(errs[0]); missing == nil || missing.Class != format.ProblemUnreadable || *missing.Key != format.IDOf(keyA) || missing.File != s.SegmentPath(2) {
 		t.Errorf("what is missing: %v", errs)
 	}
 }
 
 func TestKeyIDIsWhatTheFormatSays(t *testing.T) {
-	var key [trail.KeySize]byte
+	var key [format.KeySize]byte
 	for i := range key {
 		key[i] = byte(i)
 	}
-	if id := trail.IDOf(key).String(); id != "66aab3d34a11fef5" {
+	if id := format.IDOf(key).String(); id != "66aab3d34a11fef5" {
 		t.Errorf("got %s", id)
 	}
 }
@@ -113,9 +116,9 @@ func TestKeysAreAskedForWhenNeeded(t *testing.T) {
 	threeBlocks(t, plain)
 	encryptedTrail(t, encrypted)
 	asked := 0
-	keys := trail.NewKeys(func() ([][trail.KeySize]byte, error) {
+	keys := format.NewKeys(func() ([][format.KeySize]byte, error) {
 		asked++
-		return [][trail.KeySize]byte{keyA}, nil
+		return [][format.KeySize]byte{keyA}, nil
 	})
 	readAll(t, plain, keys)
 	if asked != 0 {
@@ -125,7 +128,7 @@ func TestKeysAreAskedForWhenNeeded(t *testing.T) {
 	if asked != 1 {
 		t.Errorf("asked %d times", asked)
 	}
-	keys = trail.NewKeys(func() ([][trail.KeySize]byte, error) { return nil, errors.New("closed") })
+	keys = format.NewKeys(func() ([][format.KeySize]byte, error) { return nil, errors.New("closed") })
 	openWith(t, encrypted, keys)
 	if err := keys.Err(); err == nil || err.Error() != "closed" {
 		t.Errorf("got %v", err)
@@ -141,20 +144,22 @@ func TestKeysAreCheckedForTheTimeThatIsRead(t *testing.T) {
 		since, until int64
 		missing      bool
 	}{
-		{trail.MinTime, trail.MaxTime, true},
-		{trail.MinTime, at(180), false},
+		{format.MinTime, format.MaxTime, true},
+		{format.MinTime, at(180), false},
 		{at(100), at(182), true},
-		{at(271), trail.MaxTime, false},
+		{at(271), format.MaxTime, false},
 		{at(270), at(271), true},
 	} {
-		var missing *trail.MissingKeyError
 		err := errors.Join(x.MissingKeys(c.since, c.until)...)
-		if errors.As(err, &missing) != c.missing || c.missing && (missing.ID != trail.IDOf(keyB) || missing.More != 0) {
+		if missing := format.AsProblem(err); missing != nil != c.missing || c.missing && (*missing.Key != format.IDOf(keyB) || missing.More != 0) {
 			t.Errorf("from %d to %d: %v", c.since-trailtest.Epoch, c.until-trailtest.Epoch, err)
 		}
 	}
-	var missing *trail.MissingKeyError
-	if errs := open(t, dir).Index().MissingKeys(trail.MinTime, trail.MaxTime); len(errs) != 2 || !errors.As(errs[0], &missing) || missing.More != 0 || missing.ID != trail.IDOf(keyA) {
+	errs := trailtest.Open(t, dir).Index().MissingKeys(format.MinTime, format.MaxTime)
+	if len(errs) != 2 {
+		t.Fatalf("without keys: %v", errs)
+	}
+	if missing := format.AsProblem(errs[0]); missing == nil || missing.More != 0 || *missing.Key != format.IDOf(keyA) {
 		t.Errorf("without keys: %v", errs)
 	}
 }
@@ -165,10 +170,10 @@ func TestEncryptionNoticesChanges(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	s.Key = &keyA
-	s.Codec = trail.CodecNone
+	s.Codec = format.CodecNone
 	s.Rotate(t, trailtest.Epoch)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(trailtest.NewSession(trailtest.Epoch, 1), trailtest.Epoch, "text"))
+	b.Add(trailtest.Note(trailtest.NewSession(trailtest.Epoch, 1), trailtest.Epoch, "text"))
 	s.Write(t, b)
 	path := s.SegmentPath(2)
 	whole, _ := os.ReadFile(path)
@@ -176,10 +181,10 @@ func TestEncryptionNoticesChanges(t *testing.T) {
 	for at := range whole {
 		changed := slices.Clone(whole)
 		changed[at] ^= 1
-		block := changed[trail.EncryptedHeaderSize:]
+		block := changed[format.EncryptedHeaderSize:]
 		trailtest.SealSegment(changed)
 		le.PutUint64(changed[200:], xxhash.Sum64(changed[:200]))
-		le.PutUint64(block[64:], xxhash.Sum64(block[trail.BlockHeaderSize:]))
+		le.PutUint64(block[64:], xxhash.Sum64(block[format.BlockHeaderSize:]))
 		trailtest.SealHeader(block)
 		if err := os.WriteFile(path, changed, 0o600); err != nil {
 			t.Fatal(err)
@@ -200,8 +205,8 @@ func TestBlocksAndSegmentsAreEncryptedTogether(t *testing.T) {
 	plain, _ := os.ReadFile(s.SegmentPath(1))
 	encrypted, _ := os.ReadFile(s.SegmentPath(2))
 	for path, data := range map[string][]byte{
-		s.SegmentPath(1): slices.Concat(plain[:trail.SegmentHeaderSize], encrypted[trail.EncryptedHeaderSize:]),
-		s.SegmentPath(2): slices.Concat(encrypted[:trail.EncryptedHeaderSize], plain[trail.SegmentHeaderSize:]),
+		s.SegmentPath(1): slices.Concat(plain[:format.SegmentHeaderSize], encrypted[format.EncryptedHeaderSize:]),
+		s.SegmentPath(2): slices.Concat(encrypted[:format.EncryptedHeaderSize], plain[format.SegmentHeaderSize:]),
 	} {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
@@ -217,19 +222,19 @@ func TestEncryptedHeaderCanBeUnfinished(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := encryptedTrail(t, dir)
 	data, _ := os.ReadFile(s.SegmentPath(2))
-	for size := range trail.EncryptedHeaderSize {
+	for size := range format.EncryptedHeaderSize {
 		if err := os.WriteFile(s.SegmentPath(2), data[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		seg := openWith(t, dir, keysOf(keyA)).Streams[0].Segments[1]
-		var torn *trail.TornError
-		if !errors.As(seg.Err, &torn) || torn.File != s.SegmentPath(2) || torn.Bytes != int64(size) {
+		torn := format.AsProblem(seg.Err)
+		if torn == nil || torn.Class != format.ProblemTorn || torn.File != s.SegmentPath(2) || torn.Skipped != int64(size) {
 			t.Errorf("%d bytes: %v", size, seg.Err)
 		}
 	}
-	for at := trail.SegmentHeaderSize; at < trail.EncryptedHeaderSize; at++ {
+	for at := format.SegmentHeaderSize; at < format.EncryptedHeaderSize; at++ {
 		data[at] ^= 1
-		if _, err := trail.ParseSegmentHeader(data); err == nil || !strings.Contains(err.Error(), "key part") {
+		if _, err := format.ParseSegmentHeader(data); err == nil || !strings.Contains(err.Error(), "key part") {
 			t.Errorf("byte %d changed: %v", at, err)
 		}
 		data[at] ^= 1
@@ -244,11 +249,11 @@ func TestFollowingGoesAcrossKeys(t *testing.T) {
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	write := func(text string) {
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(note(session, trailtest.Epoch, text))
+		b.Add(trailtest.Note(session, trailtest.Epoch, text))
 		s.Write(t, b)
 	}
-	known := [][trail.KeySize]byte{keyA}
-	keys := trail.NewKeys(func() ([][trail.KeySize]byte, error) { return known, nil })
+	known := [][format.KeySize]byte{keyA}
+	keys := format.NewKeys(func() ([][format.KeySize]byte, error) { return known, nil })
 	f := &follower{t: t, live: openWith(t, dir, keys).Index().Follow(dir)}
 	defer f.live.Close()
 	write("plain")
@@ -262,13 +267,13 @@ func TestFollowingGoesAcrossKeys(t *testing.T) {
 	known = append(known, keyB)
 	write("b")
 	f.expect("b")
-	s.Key = &[trail.KeySize]byte{7}
+	s.Key = &[format.KeySize]byte{7}
 	s.Rotate(t, trailtest.Epoch)
 	write("c")
 	f.expect()
 	write("d")
 	f.expect()
-	if id := trail.IDOf(*s.Key).String(); len(f.warnings) != 1 || !strings.Contains(f.warnings[0], id) {
+	if id := format.IDOf(*s.Key).String(); len(f.warnings) != 1 || !strings.Contains(f.warnings[0], id) {
 		t.Errorf("got %q", f.warnings)
 	}
 	s.Key = nil
@@ -283,7 +288,7 @@ func TestGoldenKeyIDs(t *testing.T) {
 	text, _ := os.ReadFile(golden + "/encrypted.keys")
 	for i, line := range strings.Fields(string(text)) {
 		key, _ := hex.DecodeString(line)
-		if h := tr.Streams[0].Segments[i+1].Header; !h.Encrypted || h.KeyID != trail.IDOf([trail.KeySize]byte(key)) {
+		if h := tr.Streams[0].Segments[i+1].Header; !h.Encrypted || h.KeyID != format.IDOf([format.KeySize]byte(key)) {
 			t.Errorf("segment %d: key %s", i+2, h.KeyID)
 		}
 	}
@@ -303,18 +308,18 @@ func TestAKeyIsMissedWhenAPartOfItsSegmentIsWanted(t *testing.T) {
 	for i := range int64(3) {
 		at := trailtest.Epoch + i*1e6
 		b := trailtest.NewBuilder(at)
-		b.Add(note(trailtest.NewSession(trailtest.Epoch, 1), at, "text"))
+		b.Add(trailtest.Note(trailtest.NewSession(trailtest.Epoch, 1), at, "text"))
 		s.Write(t, b)
 	}
 	for wanted, want := range map[uint64]int{0: 0, 1: 1, 2: 1, 3: 1, 4: 0} {
 		told := 0
-		err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
-			Since: trail.MinTime, Until: trail.MaxTime,
+		err := trailtest.Open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+			Since: format.MinTime, Until: format.MaxTime,
 			Blocks:       func(r *trail.BlockRef) bool { return r.Number == wanted },
 			NewFormatter: func() trail.Formatter { return fixed{} },
 			Warn: func(err error) {
 				told++
-				if missing := (*trail.MissingKeyError)(nil); !errors.As(err, &missing) {
+				if missing := format.AsProblem(err); missing == nil || missing.Key == nil {
 					t.Error(err)
 				}
 			},

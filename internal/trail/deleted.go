@@ -4,7 +4,6 @@
 package trail
 
 import (
-	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Names in a trail's directory that are no streams.
@@ -66,8 +67,8 @@ func (d *Deletion) Covers(segment uint64) bool {
 }
 
 // ParseDeletion reads a deletion record; ok says whether it is a whole one.
-func ParseDeletion(r *Record) (d Deletion, ok bool) {
-	if event, _ := r.ExtraValue("event"); r.Kind != KindServer || string(event) != "deleted" {
+func ParseDeletion(r *format.Record) (d Deletion, ok bool) {
+	if event, _ := r.ExtraValue("event"); r.Kind != format.KindServer || string(event) != "deleted" {
 		return d, false
 	}
 	ok = true
@@ -98,7 +99,7 @@ func ParseDeletion(r *Record) (d Deletion, ok bool) {
 // DeletionsIn finds the latest deletion record of each stream of the trail in a
 // directory, in the order of the streams. The trail's file "retention" says in
 // which blocks they are; only what the blocks say counts.
-func DeletionsIn(path string, keys *Keys) []Deletion {
+func DeletionsIn(path string, keys *format.Keys) []Deletion {
 	file, err := OpenFile(filepath.Join(path, retentionFile))
 	if err != nil {
 		return nil
@@ -212,10 +213,14 @@ func parsePlace(line string) (p place, ok bool) {
 }
 
 // deletionAt reads the deletion record at a place, if it is there.
-func (fs *Files) deletionAt(path string, p place, keys *Keys) (Deletion, bool) {
+func (fs *Files) deletionAt(path string, p place, keys *format.Keys) (Deletion, bool) {
 	stream := &Stream{Number: p.stream, Path: filepath.Join(path, strconv.FormatUint(uint64(p.stream), 10)), keys: keys}
-	seg := openSegment(filepath.Join(stream.Path, fmt.Sprintf("%010d%s", p.seg, segmentSuffix)), stream)
-	if seg.Err != nil || int64(p.offset) > seg.Size-BlockHeaderSize {
+	file := filepath.Join(stream.Path, fmt.Sprintf("%010d%s", p.seg, segmentSuffix))
+	if _, err := os.Lstat(file); err != nil {
+		return Deletion{}, false // nor is asked again whether that was deleted
+	}
+	seg := openSegment(file, stream)
+	if seg.Err != nil || int64(p.offset) > seg.Size-format.BlockHeaderSize {
 		return Deletion{}, false
 	}
 	o, err := fs.acquire(seg.Path)
@@ -225,14 +230,14 @@ func (fs *Files) deletionAt(path string, p place, keys *Keys) (Deletion, bool) {
 	w := window{r: o.f, size: seg.Size}
 	h, err := w.header(int64(p.offset))
 	fs.release(o)
-	if err != nil || h.Number != p.block || int64(h.Stored) > seg.Size-int64(p.offset)-BlockHeaderSize {
+	if err != nil || h.Number != p.block || int64(h.Stored) > seg.Size-int64(p.offset)-format.BlockHeaderSize {
 		return Deletion{}, false
 	}
-	var b Block
+	var b format.Block
 	if err := fs.Read(&BlockRef{Segment: seg, Offset: int64(p.offset), Number: h.Number, Stored: h.Stored, Raw: h.Raw}, &b); err != nil {
 		return p.says, p.known && p.hash == h.Chain && seg.KeyErr != nil && err == seg.KeyErr
 	}
-	var r Record
+	var r format.Record
 	for b.Next(&r) == nil {
 		if d, ok := ParseDeletion(&r); ok && d.Stream == p.of && d.LastSegment == p.last {
 			return d, true
@@ -241,64 +246,60 @@ func (fs *Files) deletionAt(path string, p place, keys *Keys) (Deletion, bool) {
 	return Deletion{}, false
 }
 
-// GoneError is a segment that was there when the trail was opened, and went
-// before it was read.
-type GoneError struct {
-	Segment *Segment
-	// What says which part of it was not read; empty for all.
-	What string
-}
-
-func (e *GoneError) Error() string {
-	what := e.What
-	if what == "" {
-		what = "the segment"
-	}
-	if e.ByPolicy() {
-		return fmt.Sprintf("%s: %s was deleted by retention before it was read", e.Segment.Path, what)
-	}
-	return fmt.Sprintf("%s: %s has disappeared, and there is no record of its deletion", e.Segment.Path, what)
-}
-
-// ByPolicy says whether a record of the trail, as it is now, says that the segment
-// was deleted. The server writes that before it deletes.
-func (e *GoneError) ByPolicy() bool {
-	return slices.ContainsFunc(DeletionsIn(filepath.Dir(e.Segment.Stream.Path), e.Segment.Stream.keys), func(d Deletion) bool {
-		return d.Stream == e.Segment.Stream.Number && d.Covers(e.Segment.Number)
+// deletedByPolicy says whether a record of the trail, as it is now, says that the segment was deleted. The server writes
+// that before it deletes.
+func (seg *Segment) deletedByPolicy() bool {
+	return slices.ContainsFunc(DeletionsIn(filepath.Dir(seg.Stream.Path), seg.Stream.keys), func(d Deletion) bool {
+		return d.Stream == seg.Stream.Number && d.Covers(seg.Number)
 	})
 }
 
-func isGone(err error) bool {
-	var gone *GoneError
-	return errors.As(err, &gone)
+// disappeared is the problem that a segment was there when the trail was opened, and went before it, or a part of it,
+// was read.
+func (seg *Segment) disappeared(what string) *format.Problem {
+	p := seg.problem(format.ProblemMissing, format.NoOffset, "%s has disappeared, and there is no record of its deletion", what)
+	if seg.deletedByPolicy() {
+		p = seg.problem(format.ProblemDeleted, format.NoOffset, "%s was deleted by retention before it was read", what)
+	}
+	p.Numbers, p.Behind = format.Span{First: seg.Number, Last: seg.Number}, format.BehindUnread
+	return p
 }
 
-// gone makes a *GoneError of a segment's file that is not there.
+// IsGone says whether a segment, or a part of it, went before it was read.
+func IsGone(err error) bool {
+	p := format.AsProblem(err)
+	return p != nil && (p.Class == format.ProblemDeleted || p.Class == format.ProblemMissing)
+}
+
+// gone is the problem that the segment's file cannot be opened.
 func (seg *Segment) gone(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return &GoneError{Segment: seg}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return seg.disappeared("the segment")
+	case errors.Is(err, errNotRegular):
+		return seg.problem(format.ProblemDamaged, 0, "%s", errNotRegular)
 	}
-	return err
+	return seg.unreadable(err)
 }
 
 // hole is where segments are missing in the middle of a stream that were not deleted by policy.
 type hole struct {
-	err           *MissingError
+	stream        *Stream
+	numbers       format.Span
 	before, after *SegmentIndex
 }
 
-// MissingError is about segments that are not there, although there are earlier ones and later
+// missingSegments is the problem that segments are not there, although there are earlier ones and later
 // ones, and no record says that the server deleted them.
-type MissingError struct {
-	Stream *Stream
-	Span
-}
-
-func (e *MissingError) Error() string {
-	if e.First == e.Last {
-		return fmt.Sprintf("%s: segment %d is missing, and was not deleted by retention", e.Stream.Path, e.First)
+func (s *Stream) missingSegments(n format.Span) *format.Problem {
+	p := &format.Problem{
+		Class: format.ProblemMissing, File: s.Path, Offset: format.NoOffset, Stream: s.Number, Segment: n.First, Numbers: n,
+		Reason: fmt.Sprintf("segments %d to %d are missing, and were not deleted by retention", n.First, n.Last),
 	}
-	return fmt.Sprintf("%s: segments %d to %d are missing, and were not deleted by retention", e.Stream.Path, e.First, e.Last)
+	if n.First == n.Last {
+		p.Reason = fmt.Sprintf("segment %d is missing, and was not deleted by retention", n.First)
+	}
+	return p
 }
 
 // holes are those of the stream, as far as the index has the segments beside them.
@@ -306,13 +307,13 @@ func (s *StreamIndex) holes() (all []hole) {
 	if len(s.Stream.missing) == 0 {
 		return nil
 	}
-	var deleted []Span
+	var deleted []format.Span
 	for _, d := range s.Stream.Deletions() {
 		if d.Stream == s.Stream.Number {
-			deleted = append(deleted, Span{First: d.SinceSegment, Last: d.LastSegment})
+			deleted = append(deleted, format.Span{First: d.SinceSegment, Last: d.LastSegment})
 		}
 	}
-	slices.SortFunc(deleted, Span.Compare)
+	slices.SortFunc(deleted, format.Span.Compare)
 	at := func(number uint64) *SegmentIndex {
 		i := slices.IndexFunc(s.Segments, func(one SegmentIndex) bool { return one.Segment.Number == number })
 		if i < 0 {
@@ -325,8 +326,8 @@ func (s *StreamIndex) holes() (all []hole) {
 		if before == nil || after == nil {
 			continue
 		}
-		for _, left := range Uncovered(deleted, m.First, m.Last+1) {
-			all = append(all, hole{&MissingError{s.Stream, left}, before, after})
+		for _, left := range format.Uncovered(deleted, m.First, m.Last+1) {
+			all = append(all, hole{s.Stream, left, before, after})
 		}
 	}
 	return all
@@ -336,26 +337,14 @@ func (s *StreamIndex) holes() (all []hole) {
 // wanted blocks.
 func (x *Index) missingSegments(since, until int64, wanted func(*BlockRef) bool) (errs []error) {
 	for _, h := range x.holes {
-		outside := h.before.Records > 0 && until != MaxTime && h.before.FirstTime >= until || h.after.Records > 0 && h.after.LastEnd < since
-		first := BlockRef{Segment: &Segment{Stream: h.err.Stream, Number: h.err.First}, Number: h.before.last.Number + 1}
-		last := BlockRef{Segment: &Segment{Stream: h.err.Stream, Number: h.err.Last}, Number: max(first.Number, h.after.Segment.Header.FirstBlock-1)}
+		outside := h.before.Records > 0 && until != format.MaxTime && h.before.FirstTime >= until || h.after.Records > 0 && h.after.LastEnd < since
+		first := BlockRef{Segment: &Segment{Stream: h.stream, Number: h.numbers.First}, Number: h.before.last.Number + 1}
+		last := BlockRef{Segment: &Segment{Stream: h.stream, Number: h.numbers.Last}, Number: max(first.Number, h.after.Segment.Header.FirstBlock-1)}
 		if !outside && (wanted == nil || wanted(&first) || wanted(&last)) {
-			errs = append(errs, h.err)
+			errs = append(errs, h.stream.missingSegments(h.numbers))
 		}
 	}
 	return errs
-}
-
-// IncompleteError is a record the first parts of which stood in a segment that was
-// deleted by policy.
-type IncompleteError struct {
-	File   string
-	Offset int64
-	Reason string
-}
-
-func (e *IncompleteError) Error() string {
-	return fmt.Sprintf("%s: offset %d: %s", e.File, e.Offset, e.Reason)
 }
 
 // lostBefore says whether a segment that can have parts of a block's records was
@@ -368,7 +357,7 @@ func (x *Index) lostBefore(ref *BlockRef) bool {
 				break
 			}
 			if _, err := os.Lstat(seg.Path); errors.Is(err, fs.ErrNotExist) {
-				return (&GoneError{Segment: seg}).ByPolicy()
+				return seg.deletedByPolicy()
 			}
 		}
 	}
@@ -377,7 +366,7 @@ func (x *Index) lostBefore(ref *BlockRef) bool {
 
 // beginsAfter says whether a stream of the index begins after a session began, so that
 // what the session wrote first may be gone.
-func (x *Index) beginsAfter(session *Session) bool {
+func (x *Index) beginsAfter(session *format.Session) bool {
 	return slices.ContainsFunc(x.Streams, func(s StreamIndex) bool {
 		if len(s.Stream.Segments) == 0 {
 			return false
@@ -385,31 +374,4 @@ func (x *Index) beginsAfter(session *Session) bool {
 		first := s.Stream.Segments[0]
 		return first.Number > 1 && first.Header.Created >= session.Start
 	})
-}
-
-// Span is a run of numbers: of the records of a session, or of segments.
-type Span struct{ First, Last uint64 }
-
-// Compare orders spans by their first numbers.
-func (s Span) Compare(o Span) int { return cmp.Compare(s.First, o.First) }
-
-// Uncovered is what of the numbers from first up to, but without, end is in none of
-// the spans, which are in order.
-func Uncovered(spans []Span, first, end uint64) (holes []Span) {
-	for _, s := range spans {
-		if first >= end {
-			break
-		}
-		if s.Last < first {
-			continue
-		}
-		if s.First > first {
-			holes = append(holes, Span{first, min(s.First, end) - 1})
-		}
-		first = max(first, s.Last+1)
-	}
-	if first < end {
-		holes = append(holes, Span{first, end - 1})
-	}
-	return holes
 }

@@ -1,7 +1,6 @@
 package trail_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -24,7 +24,7 @@ func threeSegments(t *testing.T) (dir string, s *trailtest.Stream) {
 			s.Rotate(t, trailtest.Epoch+int64(i))
 		}
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(note(session, trailtest.Epoch, fmt.Sprint("text", i+1)))
+		b.Add(trailtest.Note(session, trailtest.Epoch, fmt.Sprint("text", i+1)))
 		s.Write(t, b)
 	}
 	return dir, s
@@ -40,7 +40,7 @@ func TestDeletionsAreFoundWhereTheStateFileSays(t *testing.T) {
 	if all := trail.DeletionsIn(dir, nil); len(all) != 1 || all[0] != want {
 		t.Errorf("got %+v, want %+v", all, want)
 	}
-	if tr := open(t, dir); len(tr.Foreign) != 0 {
+	if tr := trailtest.Open(t, dir); len(tr.Foreign) != 0 {
 		t.Errorf("foreign: %q", tr.Foreign)
 	}
 
@@ -83,7 +83,7 @@ func TestSegmentsThatAreMissingAreToldToThoseWhoReadAroundThem(t *testing.T) {
 			s.Rotate(t, trailtest.Epoch+i*second)
 		}
 		b := trailtest.NewBuilder(trailtest.Epoch + i*second)
-		b.Add(note(session, trailtest.Epoch+i*second, fmt.Sprint("text", i+1)))
+		b.Add(trailtest.Note(session, trailtest.Epoch+i*second, fmt.Sprint("text", i+1)))
 		s.Write(t, b)
 	}
 	s.Delete(t, trailtest.NewSession(trailtest.Epoch, 2), s, 1, 2)
@@ -93,7 +93,7 @@ func TestSegmentsThatAreMissingAreToldToThoseWhoReadAroundThem(t *testing.T) {
 	const at = trailtest.Epoch
 	told := func(path string, since, until int64, blocks func(*trail.BlockRef) bool) (messages []string) {
 		seen := func(err error) {
-			if errors.As(err, new(*trail.MissingError)) {
+			if p := format.AsProblem(err); p != nil && p.Class == format.ProblemMissing {
 				_, message, _ := strings.Cut(err.Error(), ": ")
 				messages = append(messages, message)
 			} else {
@@ -101,17 +101,17 @@ func TestSegmentsThatAreMissingAreToldToThoseWhoReadAroundThem(t *testing.T) {
 			}
 		}
 		merged := trail.MergeOptions{Since: since, Until: until, Blocks: blocks, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: seen}
-		open(t, path).Index().Merge(t.Context(), merged, func([]byte) error { return nil })
+		trailtest.Open(t, path).Index().Merge(t.Context(), merged, func([]byte) error { return nil })
 		whole := messages
 		messages = nil
-		scan := open(t, path).Index().Scan(t.Context(), trail.ScanOptions{Since: since, Until: until, Blocks: blocks, Warn: seen})
+		scan := trailtest.Open(t, path).Index().Scan(t.Context(), trail.ScanOptions{Since: since, Until: until, Blocks: blocks, Warn: seen})
 		scan.Close()
 		if !slices.Equal(whole, messages) {
 			t.Errorf("merged: %q; scanned: %q", whole, messages)
 		}
 		messages = nil
 		all := func(uint32) uint64 { return 0 }
-		open(t, path).Index().MergeInParts(t.Context(), all, merged, func([]byte) error { return nil }, func([]trail.Place) error { return nil })
+		trailtest.Open(t, path).Index().MergeInParts(t.Context(), all, merged, func([]byte) error { return nil }, func([]trail.Place) error { return nil })
 		if !slices.Equal(whole, messages) {
 			t.Errorf("merged: %q; in parts: %q", whole, messages)
 		}
@@ -127,14 +127,14 @@ func TestSegmentsThatAreMissingAreToldToThoseWhoReadAroundThem(t *testing.T) {
 		blocks       func(*trail.BlockRef) bool
 		want         []string
 	}{
-		{dir, trail.MinTime, trail.MaxTime, nil, missing},
-		{filepath.Join(dir, "0"), trail.MinTime, trail.MaxTime, nil, missing},
-		{s.SegmentPath(3), trail.MinTime, trail.MaxTime, nil, nil},
+		{dir, format.MinTime, format.MaxTime, nil, missing},
+		{filepath.Join(dir, "0"), format.MinTime, format.MaxTime, nil, missing},
+		{s.SegmentPath(3), format.MinTime, format.MaxTime, nil, nil},
 		{dir, at + 3*second, at + 4*second, nil, missing}, // between those that are there
-		{dir, at + 6*second + 1, trail.MaxTime, nil, nil},
-		{dir, trail.MinTime, at + 2*second, nil, nil},
-		{dir, trail.MinTime, trail.MaxTime, from(5), missing},
-		{dir, trail.MinTime, trail.MaxTime, from(6), nil},
+		{dir, at + 6*second + 1, format.MaxTime, nil, nil},
+		{dir, format.MinTime, at + 2*second, nil, nil},
+		{dir, format.MinTime, format.MaxTime, from(5), missing},
+		{dir, format.MinTime, format.MaxTime, from(6), nil},
 	} {
 		if got := told(c.path, c.since, c.until, c.blocks); !slices.Equal(got, c.want) {
 			t.Errorf("%s from %d until %d: %q, want %q", c.path, (c.since-at)/second, (c.until-at)/second, got, c.want)
@@ -144,20 +144,19 @@ func TestSegmentsThatAreMissingAreToldToThoseWhoReadAroundThem(t *testing.T) {
 
 func TestSegmentsThatGoBeforeTheyAreReadAreToldApart(t *testing.T) {
 	dir, s := threeSegments(t)
-	tr := open(t, dir)
-	refs := open(t, dir).Index().Streams[0].Refs()
+	tr := trailtest.Open(t, dir)
+	refs := trailtest.Open(t, dir).Index().Streams[0].Refs()
 	s.Delete(t, trailtest.NewSession(trailtest.Epoch, 2), s, 1, 1)
 	os.Remove(s.SegmentPath(1))
 	os.Remove(s.SegmentPath(2))
-	for i, policy := range []bool{true, false} {
-		var gone *trail.GoneError
+	for i, class := range []format.ProblemClass{format.ProblemDeleted, format.ProblemMissing} {
 		_, errs := tr.Streams[0].Segments[i].Index()
-		if len(errs) != 1 || !errors.As(errs[0], &gone) || gone.ByPolicy() != policy {
+		if only(errs, class) == nil {
 			t.Errorf("segment %d: %v", i+1, errs)
 		}
 		files := &trail.Files{}
-		var b trail.Block
-		if err := files.Read(&refs[i], &b); !errors.As(err, &gone) || gone.ByPolicy() != policy {
+		var b format.Block
+		if err := files.Read(&refs[i], &b); only([]error{err}, class) == nil {
 			t.Errorf("block of segment %d: %v", i+1, err)
 		}
 		files.Close()
@@ -171,12 +170,12 @@ func TestFollowingTellsWhatItMissed(t *testing.T) {
 	session := trailtest.NewSession(trailtest.Epoch, 3)
 	for i := range 3 {
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(note(session, trailtest.Epoch, fmt.Sprint("more", i)))
+		b.Add(trailtest.Note(session, trailtest.Epoch, fmt.Sprint("more", i)))
 		s.Write(t, b)
 		s.Rotate(t, trailtest.Epoch+int64(10+i))
 	}
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(session, trailtest.Epoch, "last"))
+	b.Add(trailtest.Note(session, trailtest.Epoch, "last"))
 	s.Write(t, b)
 	s.Delete(t, trailtest.NewSession(trailtest.Epoch, 2), s, 1, 4)
 	for n := uint64(1); n <= 4; n++ {
@@ -196,25 +195,24 @@ func TestRecordsThatLostTheirFirstPartsAreIncomplete(t *testing.T) {
 	s := trailtest.NewStream(t, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Data(session, 1, trail.PartText, "first part, ")
+	b.Data(session, 1, format.PartText, "first part, ")
 	s.Write(t, b)
 	s.Rotate(t, trailtest.Epoch+1)
 	b = trailtest.NewBuilder(trailtest.Epoch)
-	r := note(session, trailtest.Epoch, "rest")
+	r := trailtest.Note(session, trailtest.Epoch, "rest")
 	r.Parts = [3]uint64{12, 0, 0}
 	b.Add(r)
 	s.Write(t, b)
 	warned := func() (err error) {
-		opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: func(e error) { err = e }}
-		open(t, dir).Index().Merge(t.Context(), opts, func([]byte) error { return nil })
+		opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: func(e error) { err = e }}
+		trailtest.Open(t, dir).Index().Merge(t.Context(), opts, func([]byte) error { return nil })
 		return err
 	}
 	if err := warned(); err != nil {
 		t.Fatal(err)
 	}
 	os.Remove(s.SegmentPath(1))
-	var incomplete *trail.IncompleteError
-	if err := warned(); !errors.As(err, &incomplete) {
+	if err := warned(); only([]error{err}, format.ProblemIncomplete) == nil {
 		t.Errorf("got %v", err)
 	}
 }
@@ -225,17 +223,17 @@ type deleting struct {
 	before func()
 }
 
-func (d *deleting) Guess(*trail.Record) bool { d.before(); return true }
+func (d *deleting) Guess(*format.Record) bool { d.before(); return true }
 
 func TestRecordsWhoseSegmentGoesBeforeTheirPartsAreReadAreIncomplete(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Data(session, 1, trail.PartText, "first part, ")
+	b.Data(session, 1, format.PartText, "first part, ")
 	s.Write(t, b)
 	b = trailtest.NewBuilder(trailtest.Epoch)
-	r := note(session, trailtest.Epoch, "rest")
+	r := trailtest.Note(session, trailtest.Epoch, "rest")
 	r.Parts = [3]uint64{12, 0, 0}
 	b.Add(r)
 	s.Write(t, b)
@@ -247,35 +245,12 @@ func TestRecordsWhoseSegmentGoesBeforeTheirPartsAreReadAreIncomplete(t *testing.
 	}
 	var warnings []error
 	opts := trail.MergeOptions{
-		Since: trail.MinTime, Until: trail.MaxTime,
+		Since: format.MinTime, Until: format.MaxTime,
 		NewFormatter: func() trail.Formatter { return &deleting{before: func() { once.Do(goes) }} },
 		Warn:         func(err error) { warnings = append(warnings, err) },
 	}
-	open(t, dir).Index().Merge(t.Context(), opts, func([]byte) error { return nil })
-	var incomplete *trail.IncompleteError
-	if len(warnings) != 1 || !errors.As(warnings[0], &incomplete) {
+	trailtest.Open(t, dir).Index().Merge(t.Context(), opts, func([]byte) error { return nil })
+	if only(warnings, format.ProblemIncomplete) == nil {
 		t.Errorf("got %v", warnings)
-	}
-}
-
-func TestUncovered(t *testing.T) {
-	for _, c := range []struct {
-		spans      []trail.Span
-		first, end uint64
-		want       []trail.Span
-	}{
-		{nil, 1, 4, []trail.Span{{1, 3}}},
-		{nil, 4, 4, nil},
-		{nil, 5, 4, nil},
-		{[]trail.Span{{1, 3}}, 1, 4, nil},
-		{[]trail.Span{{3, 3}}, 3, 4, nil},
-		{[]trail.Span{{2, 2}}, 1, 4, []trail.Span{{1, 1}, {3, 3}}},
-		{[]trail.Span{{1, 2}, {1, 5}, {2, 3}}, 1, 8, []trail.Span{{6, 7}}},
-		{[]trail.Span{{1, 2}, {4, 9}}, 3, 8, []trail.Span{{3, 3}}},
-		{[]trail.Span{{9, 12}}, 3, 8, []trail.Span{{3, 7}}},
-	} {
-		if got := trail.Uncovered(c.spans, c.first, c.end); !slices.Equal(got, c.want) {
-			t.Errorf("%v, from %d to before %d: got %v, want %v", c.spans, c.first, c.end, got, c.want)
-		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Index is what the headers of all blocks of a trail say, summed up by segment: it
@@ -19,7 +21,7 @@ type Index struct {
 	Errs []error
 
 	holes []hole
-	keys  *Keys
+	keys  *format.Keys
 	kept  keptRefs
 }
 
@@ -80,7 +82,7 @@ func (s *Stream) summaryOf(i int) (one SegmentIndex, ok bool) {
 		return one, false
 	}
 	blocks, records := next.Header.FirstBlock-seg.Header.FirstBlock, next.Header.FirstRecord-seg.Header.FirstRecord
-	if blocks == 0 || blocks > uint64(seg.Size)/BlockHeaderSize || records > blocks*MaxRaw {
+	if blocks == 0 || blocks > uint64(seg.Size)/format.BlockHeaderSize || records > blocks*format.MaxRaw {
 		return one, false
 	}
 	return SegmentIndex{
@@ -155,7 +157,7 @@ func (s *StreamIndex) Refs() (all []BlockRef) {
 func (s *StreamIndex) Between(since, until int64) (refs []BlockRef) {
 	first, last := len(s.Segments), -1
 	for i := range s.Segments {
-		if one := &s.Segments[i]; one.Records > 0 && one.LastEnd >= since && (one.FirstTime < until || until == MaxTime) {
+		if one := &s.Segments[i]; one.Records > 0 && one.LastEnd >= since && (one.FirstTime < until || until == format.MaxTime) {
 			first, last = min(first, i), i
 		}
 	}

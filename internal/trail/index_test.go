@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -45,7 +46,7 @@ func randomSegments(t *testing.T, dir string, rng *rand.Rand, number uint32, old
 				if at += rng.Int64N(100e6); rng.IntN(30) == 0 && number > 0 {
 					at -= 1000e6
 				}
-				r := &trailtest.Record{Kind: trail.KindStatement, Session: session, Seq: seq, Statement: seq, Time: at, Text: fmt.Sprint(seq)}
+				r := &trailtest.Record{Kind: format.KindStatement, Session: session, Seq: seq, Statement: seq, Time: at, Text: fmt.Sprint(seq)}
 				if rng.IntN(5) == 0 {
 					r.Duration = rng.Uint64N(300e6)
 					r.Time -= int64(r.Duration)
@@ -58,7 +59,7 @@ func randomSegments(t *testing.T, dir string, rng *rand.Rand, number uint32, old
 				starts = append(starts, trail.Server{Since: at, Host: host})
 				now = uint64(segment + 1)
 				with = append(with, now)
-				b.Add(&trailtest.Record{Kind: trail.KindServer, Session: session, Time: at, Extra: []string{"event", "start", "host", host}})
+				b.Add(&trailtest.Record{Kind: format.KindServer, Session: session, Time: at, Extra: []string{"event", "start", "host", host}})
 			}
 			s.Write(t, b)
 		}
@@ -76,7 +77,7 @@ func TestHeadersSayWhatBlocksSay(t *testing.T) {
 		}
 		before := t.TempDir()
 		trailtest.WithoutTimes(t, dir, before)
-		x, plain := open(t, dir).Index(), open(t, before).Index()
+		x, plain := trailtest.Open(t, dir).Index(), trailtest.Open(t, before).Index()
 		for i := range plain.Streams {
 			for k, want := range plain.Streams[i].Segments {
 				got := x.Streams[i].Segments[k]
@@ -111,7 +112,7 @@ func linesBetween(t *testing.T, x *trail.Index, since, until int64) (lines []str
 
 func lastLines(t *testing.T, x *trail.Index, n int) (lines []string) {
 	t.Helper()
-	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, NewFormatter: func() trail.Formatter { return &texts{} }, Warn: func(err error) { t.Error(err) }}
+	opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, NewFormatter: func() trail.Formatter { return &texts{} }, Warn: func(err error) { t.Error(err) }}
 	if err := x.Last(context.Background(), n, opts, func(line []byte) error { lines = append(lines, string(line)); return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -121,9 +122,9 @@ func lastLines(t *testing.T, x *trail.Index, n int) (lines []string) {
 // texts makes lines of statements.
 type texts struct{}
 
-func (*texts) Start(*trail.BlockRef)     {}
-func (*texts) Keep(r *trail.Record) bool { return r.Kind == trail.KindStatement }
-func (*texts) Append(dst []byte, r *trail.Record) []byte {
+func (*texts) Start(*trail.BlockRef)      {}
+func (*texts) Keep(r *format.Record) bool { return r.Kind == format.KindStatement }
+func (*texts) Append(dst []byte, r *format.Record) []byte {
 	return append(append(dst, r.Text...), '\n')
 }
 
@@ -140,10 +141,10 @@ func TestDamageInSegmentsIsToldByThoseWhoReadThem(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	x := open(t, dir).Index()
+	x := trailtest.Open(t, dir).Index()
 	for minutes, want := range map[int64]int{5: 1, 4: 1, 3: 0, 1: 0} {
 		var told []string
-		opts := trail.MergeOptions{Since: end - minutes*60e6, Until: trail.MaxTime, NewFormatter: func() trail.Formatter { return &texts{} }, Warn: func(err error) { told = append(told, err.Error()) }}
+		opts := trail.MergeOptions{Since: end - minutes*60e6, Until: format.MaxTime, NewFormatter: func() trail.Formatter { return &texts{} }, Warn: func(err error) { told = append(told, err.Error()) }}
 		lines := 0
 		if err := x.Merge(context.Background(), opts, func([]byte) error { lines++; return nil }); err != nil {
 			t.Fatal(err)
@@ -160,12 +161,12 @@ func TestServersAreFoundBackwards(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		dir := t.TempDir()
 		starts := randomSegments(t, dir, rng, 0, seed%4 == 0)
-		x := open(t, dir).Index()
+		x := trailtest.Open(t, dir).Index()
 		refs := x.Streams[0].Refs()
 		servers := x.Servers()
 		rng.Shuffle(len(refs), func(i, j int) { refs[i], refs[j] = refs[j], refs[i] })
 		for _, ref := range refs[:min(len(refs), 1+rng.IntN(10))] {
-			want := []trail.Server{{Since: trail.MinTime}}
+			want := []trail.Server{{Since: format.MinTime}}
 			for _, one := range starts {
 				if one.Since <= ref.FirstTime {
 					want[0] = one
@@ -192,14 +193,14 @@ func TestStartsAreFoundByHeaders(t *testing.T) {
 		b := trailtest.NewBuilder(trailtest.Epoch)
 		at := trailtest.Epoch + int64(segment)
 		if segment == 1 {
-			b.Add(&trailtest.Record{Kind: trail.KindServer, Session: session, Time: at, Extra: []string{"event", "start", "host", "there"}})
+			b.Add(&trailtest.Record{Kind: format.KindServer, Session: session, Time: at, Extra: []string{"event", "start", "host", "there"}})
 			s.LastStart = 2
 		}
-		b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Seq: 1, Statement: 1, Time: at, Text: strings.Repeat("x", 10_000)})
-		s.Codec = trail.CodecNone
+		b.Add(&trailtest.Record{Kind: format.KindStatement, Session: session, Seq: 1, Statement: 1, Time: at, Text: strings.Repeat("x", 10_000)})
+		s.Codec = format.CodecNone
 		s.Write(t, b)
 	}
-	x := open(t, dir).Index()
+	x := trailtest.Open(t, dir).Index()
 	refs := x.Streams[0].Refs()
 	read := trailtest.BytesRead(t, func() {
 		if got := x.Servers().Of(&refs[99]); len(got) != 1 || got[0].Host != "there" {
@@ -224,7 +225,7 @@ func TestClocksThatWereSetBackHaveOneServer(t *testing.T) {
 		start := func(second int64, host string) {
 			at := trailtest.Epoch + second*1e6
 			b := trailtest.NewBuilder(at)
-			b.Add(&trailtest.Record{Kind: trail.KindServer, Session: session, Time: at, Extra: []string{"event", "start", "host", host}})
+			b.Add(&trailtest.Record{Kind: format.KindServer, Session: session, Time: at, Extra: []string{"event", "start", "host", host}})
 			s.Write(t, b)
 		}
 		rest := []func(){
@@ -237,7 +238,7 @@ func TestClocksThatWereSetBackHaveOneServer(t *testing.T) {
 		}
 		want := map[int64]string{70: "third", 65: "third", 60: "third", 55: "third", 45: "first", 10: "first", 5: ""}
 		for seed := range uint64(20) {
-			x := open(t, dir).Index()
+			x := trailtest.Open(t, dir).Index()
 			servers := x.Servers()
 			if followed > 0 && seed == 0 {
 				live := x.Follow(dir)
@@ -245,7 +246,7 @@ func TestClocksThatWereSetBackHaveOneServer(t *testing.T) {
 				for _, write := range rest[3-followed:] {
 					write()
 				}
-				opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Servers: servers, Warn: func(err error) { t.Error(err) }}
+				opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, Servers: servers, Warn: func(err error) { t.Error(err) }}
 				if err := live.Poll(context.Background(), &texts{}, opts, func([]byte) error { return nil }); err != nil {
 					t.Fatal(err)
 				}

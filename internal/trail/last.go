@@ -7,23 +7,25 @@ import (
 	"context"
 	"math"
 	"slices"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // position orders records: by time, then session and sequence number, and then by
 // their order in a block, so that no two of a block are equal.
 type position struct {
 	time   int64
-	id     RecordID
+	id     format.RecordID
 	number uint64
 }
 
-func positionOf(r *Record) position {
-	return position{r.Time, RecordID{r.Session.ID(), r.Seq}, r.Number}
+func positionOf(r *format.Record) position {
+	return position{r.Time, r.ID(), r.Number}
 }
 
 // startOf is before all records of a time.
 func startOf(time int64) position {
-	return position{time: time, id: RecordID{Session: SessionID{Start: math.MinInt64}}}
+	return position{time: time, id: format.RecordID{Session: format.SessionID{Start: math.MinInt64}}}
 }
 
 // compare orders positions in one block; the numbers of records in different streams
@@ -86,7 +88,7 @@ func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(li
 	found := last(n)
 	enough := func(lastEnd int64) bool { return found.full && lastEnd < found.kept[n-1].time }
 	j := &joiner{ctx, x, files}
-	var b Block
+	var b format.Block
 	for _, s := range segments {
 		if enough(s.LastEnd) {
 			break
@@ -99,7 +101,7 @@ func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(li
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if ref.Records == 0 || ref.FirstTime >= opts.Until && opts.Until != MaxTime {
+			if ref.Records == 0 || ref.FirstTime >= opts.Until && opts.Until != format.MaxTime {
 				continue
 			}
 			if enough(ref.LastEnd) {
@@ -109,11 +111,11 @@ func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(li
 				continue // Merge tells
 			}
 			f.Start(ref)
-			due := func(r *Record) bool {
-				return r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == MaxTime)
+			due := func(r *format.Record) bool {
+				return r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == format.MaxTime)
 			}
-			maybe := func(r *Record) bool { return due(r) && mayKeep(f, r) }
-			j.records(&b, ref, maybe, func(r *Record) {
+			maybe := func(r *format.Record) bool { return due(r) && mayKeep(f, r) }
+			j.records(&b, ref, maybe, func(r *format.Record) {
 				if due(r) && f.Keep(r) {
 					found.add(positionOf(r))
 				}

@@ -7,12 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Live follows a trail that is being written: across new segments, new streams
@@ -32,7 +33,7 @@ type Live struct {
 	file    bool            // path is a segment: there are no other streams
 	index   *Index
 	files   *Files
-	block   Block
+	block   format.Block
 	batch   []liveLine
 	waits   map[string]bool // paths that cannot be read, which was told
 }
@@ -83,14 +84,14 @@ func (l *Live) available(path string, err error, warn func(error)) bool {
 type liveStream struct {
 	index   int // in Live.index.Streams
 	segment *Segment
-	offset  int64         // after the last whole block
-	listed  time.Time     // when the folder, in which no later segment was found, had changed
-	told    int64         // offset of the damage that was told, -1 for none
-	block   uint64        // number of the last block that was taken, 0 when it is not known
-	locked  *Segment      // the last one that was told to be encrypted with a missing key
-	before  uint64        // the same, 0 when it is in an earlier segment
-	near    SegmentHeader // of the last segment that could be read
-	gone    *Segment      // the one that is followed, if its file is not there
+	offset  int64                // after the last whole block
+	listed  time.Time            // when the folder, in which no later segment was found, had changed
+	told    bool                 // it was told why the segment cannot be read
+	block   uint64               // number of the last block that was taken, 0 when it is not known
+	locked  *Segment             // the last one that was told to be encrypted with a missing key
+	before  uint64               // the same, 0 when it is in an earlier segment
+	near    format.SegmentHeader // of the last segment that could be read
+	gone    *Segment             // the one that is followed, if its file is not there
 }
 
 type liveLine struct {
@@ -105,7 +106,7 @@ func (x *Index) Follow(path string) *Live {
 		s := &x.Streams[i]
 		l.known[s.Stream.Number] = true
 		l.file = l.file || !s.Stream.Whole
-		ls := &liveStream{index: i, told: -1}
+		ls := &liveStream{index: i}
 		for _, seg := range s.Stream.Segments {
 			if seg.Err == nil {
 				ls.near = seg.Header
@@ -157,7 +158,7 @@ func (l *Live) discover(warn func(error)) {
 		}
 		l.known[number] = true
 		l.index.Streams = append(l.index.Streams, StreamIndex{Stream: &Stream{Number: number, Path: filepath.Join(l.path, e.Name()), Trail: l.path, keys: l.index.keys}})
-		l.streams = append(l.streams, &liveStream{index: len(l.index.Streams) - 1, told: -1})
+		l.streams = append(l.streams, &liveStream{index: len(l.index.Streams) - 1})
 	}
 }
 
@@ -185,7 +186,7 @@ func (l *Live) stream(ctx context.Context, s *liveStream, f Formatter, opts Merg
 			}
 			opts.Warn(err)
 		}
-		s.segment, s.offset, s.told, s.before = next, next.first(), -1, 0
+		s.segment, s.offset, s.told, s.before = next, next.first(), false, 0
 		next.Stream.Segments = append(next.Stream.Segments, next)
 	}
 }
@@ -199,7 +200,7 @@ func (s *liveStream) skipped(next *Segment) error {
 	if _, err := os.Lstat(s.segment.Path); !errors.Is(err, fs.ErrNotExist) {
 		// Retention deletes the first ones, so that nothing has deleted those between these two by policy.
 		if next.Number > s.segment.Number+1 {
-			return &MissingError{next.Stream, Span{s.segment.Number + 1, next.Number - 1}}
+			return next.Stream.missingSegments(format.Span{First: s.segment.Number + 1, Last: next.Number - 1})
 		}
 		return nil
 	}
@@ -211,7 +212,7 @@ func (s *liveStream) skipped(next *Segment) error {
 		taken = s.segment.Header.FirstBlock - 1
 	}
 	if first := next.Header.FirstBlock; first > taken+1 {
-		return &GoneError{s.segment, fmt.Sprintf("the content of blocks %d to %d", taken+1, first-1)}
+		return s.segment.disappeared(fmt.Sprintf("the content of blocks %d to %d", taken+1, first-1))
 	}
 	return nil
 }
@@ -278,7 +279,7 @@ func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string, w
 	} else if seg.Err == nil {
 		s.near = seg.Header
 	}
-	if torn := (*TornError)(nil); errors.As(seg.Err, &torn) || isGone(seg.Err) {
+	if isUnfinished(seg.Err) || IsGone(seg.Err) {
 		return nil
 	}
 	return seg
@@ -290,13 +291,12 @@ func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string, w
 // be passed over.
 func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error) (read bool, err error) {
 	seg := s.segment
-	torn := (*TornError)(nil)
-	if isUnavailable(seg.Err) || errors.As(seg.Err, &torn) { // since the beginning
+	if isUnavailable(seg.Err) || isUnfinished(seg.Err) { // since the beginning
 		again := openSegmentAgain(seg.Path, seg.Stream, true)
 		if !l.available(seg.Path, again.Err, opts.Warn) {
 			return false, nil
 		}
-		if !closed && errors.As(again.Err, &torn) {
+		if !closed && isUnfinished(again.Err) {
 			return true, nil // the server writes its header when it starts
 		}
 		again.Number = seg.Number
@@ -307,9 +307,9 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 		s.offset = seg.first()
 	}
 	if seg.Err != nil {
-		if s.told < 0 {
-			s.told = 0
-			opts.Warn(seg.Err)
+		if !s.told {
+			s.told = true
+			opts.Warn(seg.problemWith(!closed))
 		}
 		if seg.damaged == nil {
 			return true, nil
@@ -318,7 +318,7 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 	file, err := OpenFile(seg.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !closed && s.gone != seg && !l.waits[l.path] {
-			if s.gone = seg; !(&GoneError{Segment: seg}).ByPolicy() {
+			if s.gone = seg; !seg.deletedByPolicy() {
 				l.waits[seg.Path] = true
 				opts.Warn(&WaitError{seg.Path, err})
 			}
@@ -336,55 +336,68 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 	}
 	seg.Size = info.Size()
 	if seg.Size < s.offset {
-		opts.Warn(&CorruptionError{seg.Path, seg.Size, fmt.Sprintf("file became shorter: it was at least %d bytes long", s.offset)})
+		opts.Warn(seg.problem(format.ProblemDamaged, seg.Size, "file became shorter: it was at least %d bytes long", s.offset))
 		s.offset = max(seg.Size, seg.first())
 	}
-	w := window{r: file, size: seg.Size}
-	var overlap Overlap
+	walk := seg.Walk(file, s.offset, seg.Size, !closed)
+	walk.last = s.before
 	again := false
-	for s.offset < seg.Size {
+	// onceMore reads what is not whole again: blocks are written in their order, so that one behind which another
+	// stands is whole by now.
+	onceMore := func() bool {
+		if again = !again; again {
+			walk.offset, walk.last = s.offset, s.before
+			walk.w.discard()
+		}
+		return again
+	}
+	for {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		ref, err := l.whole(&w, &overlap, seg, s.offset)
-		if err == nil {
-			if err := l.take(ctx, s, ref, f, opts, emit); err != nil {
-				return false, err
-			}
-			s.offset += ref.Length()
-			s.block, s.before = ref.Number, ref.Number
-			again = false
-			continue
+		ref, problem, ok := walk.Next()
+		if !ok {
+			return true, nil
 		}
-		if ref != nil && err == seg.KeyErr {
-			if s.locked != seg {
-				s.locked = seg
+		if problem == nil {
+			switch err := l.files.Read(&ref, &l.block); {
+			case err == nil:
+				if err := l.take(ctx, s, &ref, f, opts, emit); err != nil {
+					return false, err
+				}
+				s.block, again = ref.Number, false
+			case err == seg.KeyErr:
+				if s.locked != seg {
+					s.locked = seg
+					opts.Warn(err)
+				}
+				s.block = ref.Number
+			case !closed && walk.w.final(walk.offset):
+				return true, nil // not whole yet
+			case onceMore():
+				continue
+			default:
 				opts.Warn(err)
 			}
-			s.offset, s.block, s.before = s.offset+ref.Length(), ref.Number, ref.Number
-			continue
+		} else {
+			if !closed && (problem.Class == format.ProblemTorn || walk.w.unwritten(problem.Start) || walk.w.final(walk.offset)) {
+				return true, nil // not whole yet
+			}
+			if walk.offset < seg.Size && onceMore() {
+				continue
+			}
+			if problem.Start > 0 { // else it was told when the segment was opened
+				opts.Warn(problem)
+			}
 		}
-		if !closed && w.unwritten(s.offset) {
-			return true, nil // room, as yet
-		}
-		next := w.behind(s.offset, s.before)
-		if !closed && w.final(next) {
-			return true, nil // not whole yet
-		}
-		if next < seg.Size && !again {
-			// blocks are written in their order: it may be whole by now
-			w.discard()
-			again = true
-			continue
-		}
-		if s.told != s.offset {
-			s.told = s.offset
-			opts.Warn(err)
-		}
-		s.offset = next
-		again = false
+		s.offset, s.before = walk.offset, walk.last
 	}
-	return true, nil
+}
+
+// isUnfinished says whether a segment has no whole header yet.
+func isUnfinished(err error) bool {
+	p := format.AsProblem(err)
+	return p != nil && p.Unfinished
 }
 
 // first is where the first block is, or is to be searched from.
@@ -395,44 +408,18 @@ func (seg *Segment) first() int64 {
 	return seg.Header.Length()
 }
 
-// unwritten says whether there are zeros in the place of a block header.
-func (w *window) unwritten(offset int64) bool {
-	b, err := w.at(offset, BlockHeaderSize)
-	return err == nil && onlyZeros(b)
-}
-
-// whole reads the block at an offset, if all of it is there and right.
-func (l *Live) whole(w *window, read *Overlap, seg *Segment, offset int64) (*BlockRef, error) {
-	h, err := w.header(offset)
-	if err == io.EOF || w.size-offset < BlockHeaderSize || err == nil && int64(h.Stored) > w.size-offset-BlockHeaderSize {
-		return nil, &TornError{File: seg.Path, Offset: offset, Bytes: w.size - offset, Reason: "unfinished block"}
-	}
-	if err != nil {
-		return nil, inFile(err, seg.Path, offset)
-	}
-	seg.begins(&h)
-	ref := &BlockRef{
-		Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
-		LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records,
-	}
-	if !read.Allows(offset, offset+ref.Length(), w.size) {
-		return nil, &CorruptionError{seg.Path, offset, fmt.Sprintf("block %d overlaps with too many others", h.Number)}
-	}
-	return ref, l.files.Read(ref, &l.block)
-}
-
 // take makes lines of the block that was just read.
 func (l *Live) take(ctx context.Context, s *liveStream, ref *BlockRef, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
 	l.index.Streams[s.index].take(ref)
 	f.Start(ref)
 	size := 0
 	var failed error
-	due := func(r *Record) bool {
-		return failed == nil && r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == MaxTime)
+	due := func(r *format.Record) bool {
+		return failed == nil && r.Time >= opts.Since && (r.Time < opts.Until || opts.Until == format.MaxTime)
 	}
-	maybe := func(r *Record) bool { return due(r) && mayKeep(f, r) }
-	errs := (&joiner{ctx, l.index, l.files}).records(&l.block, ref, maybe, func(r *Record) {
-		if r.Kind == KindServer && opts.Servers != nil {
+	maybe := func(r *format.Record) bool { return due(r) && mayKeep(f, r) }
+	errs := (&joiner{ctx, l.index, l.files}).records(&l.block, ref, maybe, func(r *format.Record) {
+		if r.Kind == format.KindServer && opts.Servers != nil {
 			opts.Servers.Note(ref, r)
 			f.Start(ref) // with what is known of the server now
 		}

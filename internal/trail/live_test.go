@@ -2,12 +2,16 @@ package trail_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -20,7 +24,7 @@ type follower struct {
 }
 
 func follow(t *testing.T, dir string) *follower {
-	f := &follower{t: t, live: open(t, dir).Index().Follow(dir)}
+	f := &follower{t: t, live: trailtest.Open(t, dir).Index().Follow(dir)}
 	t.Cleanup(f.live.Close)
 	return f
 }
@@ -28,7 +32,7 @@ func follow(t *testing.T, dir string) *follower {
 // poll returns the texts of the records that one look at the trail gives.
 func (f *follower) poll() (texts []string) {
 	f.t.Helper()
-	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { f.warnings = append(f.warnings, err.Error()) }}
+	opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, Warn: func(err error) { f.warnings = append(f.warnings, err.Error()) }}
 	if err := f.live.Poll(context.Background(), &lines{}, opts, func(line []byte) error {
 		texts = append(texts, string(line[strings.LastIndexByte(string(line), ' ')+1:]))
 		return nil
@@ -53,7 +57,7 @@ func TestFollowingGoesAcrossSegmentsAndStreams(t *testing.T) {
 	write := func(s *trailtest.Stream, text string) {
 		now++
 		b := trailtest.NewBuilder(now)
-		b.Add(note(session, now, text))
+		b.Add(trailtest.Note(session, now, text))
 		s.Write(t, b)
 	}
 	write(s, "before")
@@ -95,7 +99,7 @@ func TestFollowingWaitsForTheRestOfABlock(t *testing.T) {
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	f := follow(t, dir)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(session, trailtest.Epoch, "whole"))
+	b.Add(trailtest.Note(session, trailtest.Epoch, "whole"))
 	image := s.Finish(b)
 	for i := range image {
 		s.Raw(t, image[i:i+1])
@@ -113,7 +117,7 @@ func TestFollowingWaitsForTheRestOfABlock(t *testing.T) {
 	os.WriteFile(path, whole, 0o600)
 	f.expect()
 	b = trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(session, trailtest.Epoch, "after"))
+	b.Add(trailtest.Note(session, trailtest.Epoch, "after"))
 	os.WriteFile(path, append(whole, s.Finish(b)...), 0o600)
 	f.expect("after")
 	if f.warnings != nil {
@@ -131,7 +135,7 @@ func TestFollowingWaitsForRoomToBeFilled(t *testing.T) {
 	for i := range 3 {
 		before, _ := os.ReadFile(path)
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(note(session, trailtest.Epoch+int64(i), "block"))
+		b.Add(trailtest.Note(session, trailtest.Epoch+int64(i), "block"))
 		s.Write(t, b)
 		whole, _ := os.ReadFile(path)
 		for _, have := range []int{0, 50, 112, len(whole) - len(before) - 20} {
@@ -146,7 +150,7 @@ func TestFollowingWaitsForRoomToBeFilled(t *testing.T) {
 	}
 	s.Rotate(t, trailtest.Epoch)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(session, trailtest.Epoch+9, "next"))
+	b.Add(trailtest.Note(session, trailtest.Epoch+9, "next"))
 	s.Write(t, b)
 	f.expect("next")
 	if f.warnings != nil {
@@ -166,7 +170,7 @@ func TestFollowingSkipsNoBlockThatComesMeanwhile(t *testing.T) {
 	var ends [2]int
 	for i, text := range []string{"first", "second"} {
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(note(session, trailtest.Epoch+int64(i), text))
+		b.Add(trailtest.Note(session, trailtest.Epoch+int64(i), text))
 		s.Write(t, b)
 		now, _ := os.ReadFile(path)
 		ends[i] = len(now)
@@ -189,13 +193,13 @@ func TestFollowingTellsOfDamageOnceAndGoesOn(t *testing.T) {
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	f := follow(t, dir)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(session, trailtest.Epoch, "damaged"))
+	b.Add(trailtest.Note(session, trailtest.Epoch, "damaged"))
 	image := s.Finish(b)
 	image[130] ^= 1
 	s.Raw(t, image)
 	f.expect() // it may still be in writing
 	b = trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(session, trailtest.Epoch, "good"))
+	b.Add(trailtest.Note(session, trailtest.Epoch, "good"))
 	s.Write(t, b)
 	f.expect("good")
 	f.expect()
@@ -211,15 +215,15 @@ func TestLastRecordsOfAllStreams(t *testing.T) {
 		session := trailtest.NewSession(trailtest.Epoch, n)
 		for i := range int64(5) {
 			b := trailtest.NewBuilder(trailtest.Epoch)
-			b.Add(note(session, trailtest.Epoch+10*i+int64(n), string(rune('a'+3*i+int64(n)))))
+			b.Add(trailtest.Note(session, trailtest.Epoch+10*i+int64(n), string(rune('a'+3*i+int64(n)))))
 			s.Write(t, b)
 		}
 	}
 	os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600)
 	var got strings.Builder
-	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) },
+	opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, Warn: func(err error) { t.Error(err) },
 		NewFormatter: func() trail.Formatter { return &lines{} }}
-	if err := open(t, dir).Index().Last(context.Background(), 7, opts, func(line []byte) error {
+	if err := trailtest.Open(t, dir).Index().Last(context.Background(), 7, opts, func(line []byte) error {
 		got.WriteByte(line[len(line)-1])
 		return nil
 	}); err != nil || got.String() != "ijklmno" {
@@ -239,7 +243,7 @@ func segmentsOf(t *testing.T, dir string) (s *trailtest.Stream, write func(text 
 		begun = false
 		at++
 		b := trailtest.NewBuilder(at)
-		b.Add(note(session, at, text))
+		b.Add(trailtest.Note(session, at, text))
 		s.Write(t, b)
 	}
 }
@@ -292,7 +296,7 @@ func TestFollowingHoldsNoFile(t *testing.T) {
 
 // A crash can leave a segment whose header is not written; the server writes it when it starts again, into the same file.
 func TestFollowingWaitsForAHeaderThatACrashLeft(t *testing.T) {
-	for _, left := range []int{0, 60, trail.SegmentHeaderSize} {
+	for _, left := range []int{0, 60, format.SegmentHeaderSize} {
 		dir := t.TempDir()
 		s, write := segmentsOf(t, dir)
 		write("1")
@@ -317,6 +321,38 @@ func TestFollowingWaitsForAHeaderThatACrashLeft(t *testing.T) {
 		if f.warnings != nil {
 			t.Errorf("%d bytes of zeros: warnings: %q", left, f.warnings)
 		}
+	}
+}
+
+// A segment whose header is unfinished is damage when the next one exists, as it is for those who read a finished trail.
+func TestFollowingTellsThatAnUnfinishedHeaderIsDamage(t *testing.T) {
+	dir := t.TempDir()
+	s, write := segmentsOf(t, dir)
+	write("1")
+	write("2")
+	if err := os.Truncate(s.SegmentPath(2), 60); err != nil {
+		t.Fatal(err)
+	}
+	var told []error
+	opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, Warn: func(err error) { told = append(told, err) }}
+	live := trailtest.Open(t, dir).Index().Follow(dir)
+	t.Cleanup(live.Close)
+	for range 2 {
+		if err := live.Poll(t.Context(), &lines{}, opts, func([]byte) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if told != nil {
+			t.Fatalf("told while the server may write it: %v", told)
+		}
+	}
+	write("3")
+	for range 2 {
+		if err := live.Poll(t.Context(), &lines{}, opts, func([]byte) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p := only(told, format.ProblemDamaged); p == nil || !p.Unfinished || p.Behind != format.BehindUnread {
+		t.Errorf("got %v", told)
 	}
 }
 
@@ -388,7 +424,7 @@ func TestFollowingTellsThatTheLastSegmentHasGone(t *testing.T) {
 	other := trailtest.NewStream(t, dir, 7)
 	writer := trailtest.NewSession(trailtest.Epoch, 7)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(writer, trailtest.Epoch, "seven"))
+	b.Add(trailtest.Note(writer, trailtest.Epoch, "seven"))
 	other.Write(t, b)
 	f.expect("seven")
 	s.WriteDeletion(t, writer, &trail.Deletion{
@@ -402,5 +438,80 @@ func TestFollowingTellsThatTheLastSegmentHasGone(t *testing.T) {
 	f.poll()
 	if len(f.warnings) != 2 {
 		t.Errorf("warnings: %q", f.warnings)
+	}
+}
+
+// TestFollowingReadsWhatIsBeingWritten: a follower that looks all the time, while blocks are written piece by piece, at the end
+// of a file or into preallocated space, sees each record once, and nothing that is wrong.
+func TestFollowingReadsWhatIsBeingWritten(t *testing.T) {
+	for _, preallocated := range []bool{false, true} {
+		seed := time.Now().UnixNano()
+		random := rand.New(rand.NewPCG(uint64(seed), 1))
+		from, dir := t.TempDir(), t.TempDir()
+		s := trailtest.NewStream(t, from, 0)
+		session := trailtest.NewSession(trailtest.Epoch, 1)
+		var want []string
+		for n := range 1500 {
+			b := trailtest.NewBuilder(trailtest.Epoch)
+			for k := range 1 + random.IntN(60) {
+				text := fmt.Sprintf("%d/%d", n, k)
+				want = append(want, text)
+				b.Add(trailtest.Note(session, trailtest.Epoch+int64(n), text))
+			}
+			s.Write(t, b)
+		}
+		image, err := os.ReadFile(s.SegmentPath(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "0", filepath.Base(s.SegmentPath(1)))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		const header = 128
+		if err := os.WriteFile(path, image[:header], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if preallocated {
+			if err := file.Truncate(int64(len(image)) + 100_000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := follow(t, dir)
+		written := make(chan error, 1)
+		go func() {
+			for at := header; at < len(image); {
+				end := min(at+1+random.IntN(6000), len(image))
+				if _, err := file.WriteAt(image[at:end], int64(at)); err != nil {
+					written <- err
+					return
+				}
+				at = end
+				if random.IntN(3) == 0 {
+					time.Sleep(time.Duration(random.IntN(200)) * time.Microsecond)
+				}
+			}
+			written <- nil
+		}()
+		var got []string
+		for done := false; !done; {
+			select {
+			case err := <-written:
+				if err != nil {
+					t.Fatal(err)
+				}
+				done = true
+			default:
+			}
+			got = append(got, f.poll()...)
+		}
+		if !slices.Equal(got, want) || f.warnings != nil {
+			t.Errorf("seed %d, preallocated %t: %d records of %d, warnings %q", seed, preallocated, len(got), len(want), f.warnings)
+		}
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // A Formatter chooses the records of a block and makes lines of them. One
@@ -21,9 +22,9 @@ type Formatter interface {
 	// What was kept by the index of a definition is void.
 	Start(ref *BlockRef)
 	// Keep says whether the record is wanted.
-	Keep(r *Record) bool
+	Keep(r *format.Record) bool
 	// Append appends the record's line, with its newline.
-	Append(dst []byte, r *Record) []byte
+	Append(dst []byte, r *format.Record) []byte
 }
 
 // MergeOptions say what a merge shows.
@@ -35,12 +36,12 @@ type MergeOptions struct {
 	Blocks func(*BlockRef) bool
 	// Contents selects the groups of blocks of a segment's index that may have wanted
 	// records; nil: all. Other blocks are not read.
-	Contents func(*Contents) Groups
+	Contents func(*format.Contents) format.Groups
 	// Skipped is told of the blocks that are not read because of Contents; it may be nil.
 	Skipped func(*BlockRef)
 	// Want says which records may be wanted: formatters are not asked about others. It has no
 	// Fields and no Tally.
-	Want Want
+	Want format.Want
 	// NewFormatter makes a formatter; several work in parallel.
 	NewFormatter func() Formatter
 	// Warn is told what is wrong in the trail. It is called by one goroutine.
@@ -62,23 +63,17 @@ type MergeOptions struct {
 // A Noticer is a Formatter that has to make something of a record that is not wanted,
 // too: for an order that counts what is shown.
 type Noticer interface {
-	Notice(r *Record) bool
+	Notice(r *format.Record) bool
 }
 
 // keeps says whether a formatter makes something of a record.
-func keeps(f Formatter, r *Record) bool {
+func keeps(f Formatter, r *format.Record) bool {
 	if f.Keep(r) {
 		return true
 	}
 	n, ok := f.(Noticer)
 	return ok && n.Notice(r)
 }
-
-// The beginning of time and its end, for MergeOptions.
-const (
-	MinTime = math.MinInt64
-	MaxTime = math.MaxInt64
-)
 
 // ErrStop is what a callback returns to end a merge early; it is not passed on.
 var ErrStop = errors.New("stop")
@@ -128,7 +123,7 @@ func (x *Index) merge(ctx context.Context, opts MergeOptions, emit func(line []b
 			}
 			if s.Segment.KeyErr == nil && s.Records > 0 && s.LastEnd >= opts.Since && s.FirstTime < opts.Until {
 				due := startOf(max(s.FirstTime, opts.Since))
-				m.queue = append(m.queue, task{segment: s, due: due, from: startOf(MinTime), whole: true})
+				m.queue = append(m.queue, task{segment: s, due: due, from: startOf(format.MinTime), whole: true})
 			}
 		}
 	}
@@ -217,13 +212,13 @@ type job struct {
 
 // run is what a task gave: lines in order.
 type run struct {
-	block     Block
+	block     format.Block
 	formatter Formatter
 	keys      []sortKey
 	other     []sortKey // room for sorting
 	lines     []entry
 	text      []byte
-	lazy      []Record
+	lazy      lazyRecords
 	times     []int64
 	errs      []error
 	next      int
@@ -233,10 +228,40 @@ type run struct {
 
 // entry is a line: text[start:end], or lazy[-end-1] when end is negative.
 type entry struct {
-	id     RecordID
+	id     format.RecordID
 	number uint64
 	start  int
 	end    int
+}
+
+// lazyRecords are records whose lines are made when they are due, in pieces: a slice that grows would be copied again and
+// again, and a block can have many.
+type lazyRecords struct {
+	pieces []*[lazyPiece]format.Record
+	n      int
+}
+
+const lazyPiece = 256
+
+var lazyPieces = sync.Pool{New: func() any { return new([lazyPiece]format.Record) }}
+
+func (l *lazyRecords) add(r *format.Record) {
+	if l.n%lazyPiece == 0 {
+		l.pieces = append(l.pieces, lazyPieces.Get().(*[lazyPiece]format.Record))
+	}
+	l.pieces[l.n/lazyPiece][l.n%lazyPiece] = *r
+	l.n++
+}
+
+func (l *lazyRecords) at(i int) *format.Record { return &l.pieces[i/lazyPiece][i%lazyPiece] }
+
+// drop gives the pieces to others; what the records point to is not kept.
+func (l *lazyRecords) drop() {
+	for _, piece := range l.pieces {
+		clear(piece[:])
+		lazyPieces.Put(piece)
+	}
+	*l = lazyRecords{}
 }
 
 type sortKey struct {
@@ -384,8 +409,8 @@ const large = 4 << 20
 
 // trim gives up the block's memory, if it is much: the lines are made.
 func (r *run) trim() {
-	if b := &r.block; cap(b.Image)+cap(b.buf)+cap(b.plain)+b.dictionary > large {
-		r.block = Block{}
+	if b := &r.block; b.Memory() > large {
+		r.block = format.Block{}
 		r.formatter = nil
 	}
 	if len(r.lines) == 0 || r.next == len(r.keys) {
@@ -395,7 +420,7 @@ func (r *run) trim() {
 		if cap(r.keys) > maxLines/8 {
 			r.keys, r.other, r.lines = nil, nil, nil
 		}
-		r.lazy = nil
+		r.lazy.drop()
 	}
 }
 
@@ -420,7 +445,7 @@ func (m *merger) emit(bound position, emit func(line []byte) error) error {
 			if e.end >= 0 {
 				line = r.text[e.start:e.end]
 			} else {
-				scratch = r.formatter.Append(scratch[:0], &r.lazy[-e.end-1])
+				scratch = r.formatter.Append(scratch[:0], r.lazy.at(-e.end-1))
 				line = scratch
 			}
 			if err := emit(line); err != nil {
@@ -441,8 +466,7 @@ func (m *merger) emit(bound position, emit func(line []byte) error) error {
 // load decodes a block and makes the lines of the records that are due.
 func (r *run) load(m *merger, t *task) {
 	r.keys, r.lines, r.text, r.errs, r.next, r.rest = r.keys[:0], r.lines[:0], r.text[:0], r.errs[:0], 0, task{}
-	clear(r.lazy)
-	r.lazy = r.lazy[:0]
+	r.lazy.drop()
 	if r.formatter == nil {
 		r.formatter = m.opts.NewFormatter()
 	}
@@ -455,8 +479,8 @@ func (r *run) load(m *merger, t *task) {
 	var to *position // records from here on come later
 	r.formatter.Start(t.ref)
 	many := int(t.ref.Records) > t.lines
-	due := func(rec *Record) bool {
-		if rec.Time < t.from.time || rec.Time >= until && until != MaxTime {
+	due := func(rec *format.Record) bool {
+		if rec.Time < t.from.time || rec.Time >= until && until != format.MaxTime {
 			return false
 		}
 		if rec.Time > t.from.time && to == nil {
@@ -465,11 +489,11 @@ func (r *run) load(m *merger, t *task) {
 		p := positionOf(rec)
 		return p.compare(&t.from) >= 0 && (to == nil || p.compare(to) < 0)
 	}
-	maybe := func(rec *Record) bool { return due(rec) && mayKeep(r.formatter, rec) }
-	wanted := func(rec *Record) bool { return due(rec) && keeps(r.formatter, rec) }
+	maybe := func(rec *format.Record) bool { return due(rec) && mayKeep(r.formatter, rec) }
+	wanted := func(rec *format.Record) bool { return due(rec) && keeps(r.formatter, rec) }
 	if many {
 		begin := first(t.lines + 1)
-		m.joiner.records(&r.block, t.ref, maybe, func(rec *Record) {
+		m.joiner.records(&r.block, t.ref, maybe, func(rec *format.Record) {
 			if wanted(rec) {
 				begin.add(positionOf(rec))
 			}
@@ -494,20 +518,20 @@ func (r *run) load(m *merger, t *task) {
 	if m.opts.Rollbacks {
 		r.lookup.start(m.rollbacks, t.ref, &r.block)
 	}
-	errs := m.joiner.records(&r.block, t.ref, maybe, func(rec *Record) {
+	errs := m.joiner.records(&r.block, t.ref, maybe, func(rec *format.Record) {
 		if !wanted(rec) {
 			return
 		}
 		if m.opts.Rollbacks {
 			r.lookup.mark(rec)
 		}
-		e := entry{id: RecordID{rec.Session.ID(), rec.Seq}, number: rec.Number, start: len(r.text)}
+		e := entry{id: rec.ID(), number: rec.Number, start: len(r.text)}
 		if len(r.text) < inMemory {
 			r.text = r.formatter.Append(r.text, rec)
 			e.end = len(r.text)
 		} else {
-			r.lazy = append(r.lazy, *rec)
-			e.end = -len(r.lazy)
+			r.lazy.add(rec)
+			e.end = -r.lazy.n
 		}
 		r.keys = append(r.keys, sortKey{rec.Time, int32(len(r.lines))})
 		r.lines = append(r.lines, e)
@@ -515,7 +539,7 @@ func (r *run) load(m *merger, t *task) {
 	if to == nil {
 		r.errs = append(r.errs, errs...)
 	}
-	if n := len(r.lines) - len(r.lazy); n > 0 {
+	if n := len(r.lines) - r.lazy.n; n > 0 {
 		m.lineLength.Store(int64(len(r.text)/n + 8))
 	}
 	byTime := func(a, b sortKey) int {
@@ -537,7 +561,7 @@ func (r *run) load(m *merger, t *task) {
 			i = end
 		}
 	}
-	if len(r.lazy) == 0 {
+	if r.lazy.n == 0 {
 		r.trim()
 	}
 }
@@ -576,9 +600,9 @@ func (r *run) sort() {
 // when they are far enough apart.
 func (r *run) split(from, until int64) (cut int64, ok bool) {
 	r.times = r.times[:0]
-	var rec Record
+	var rec format.Record
 	for r.block.Next(&rec) == nil {
-		if rec.Kind != KindData && rec.Time >= from && rec.Time < until {
+		if rec.Kind != format.KindData && rec.Time >= from && rec.Time < until {
 			r.times = append(r.times, rec.Time)
 		}
 	}

@@ -1,6 +1,7 @@
 package trail_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -17,8 +19,8 @@ import (
 type lines struct{ ref *trail.BlockRef }
 
 func (l *lines) Start(ref *trail.BlockRef) { l.ref = ref }
-func (l *lines) Keep(*trail.Record) bool   { return true }
-func (l *lines) Append(dst []byte, r *trail.Record) []byte {
+func (l *lines) Keep(*format.Record) bool  { return true }
+func (l *lines) Append(dst []byte, r *format.Record) []byte {
 	return fmt.Appendf(dst, "%020d %s %d %s", r.Time, r.Session.ID(), r.Seq, r.Text)
 }
 
@@ -60,9 +62,9 @@ func randomTrail(t testing.TB, dir string, rng *rand.Rand, streams, blocks int) 
 				case 1:
 					duration = rng.Uint64N(300e6)
 				}
-				r := &trailtest.Record{Kind: trail.KindStatement, Session: sessions[rng.IntN(3)], Time: now - int64(duration), Duration: duration, Text: fmt.Sprint("t", rng.IntN(5))}
+				r := &trailtest.Record{Kind: format.KindStatement, Session: sessions[rng.IntN(3)], Time: now - int64(duration), Duration: duration, Text: fmt.Sprint("t", rng.IntN(5))}
 				b.Add(r)
-				id := trail.SessionID{Start: r.Session.Start, PID: r.Session.PID}
+				id := format.SessionID{Start: r.Session.Start, PID: r.Session.PID}
 				want = append(want, fmt.Sprintf("%020d %s %d %s", r.Time, id, r.Seq, r.Text))
 				times = append(times, r.Time)
 			}
@@ -80,7 +82,7 @@ func TestMergeSortsWhateverTheDurations(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		dir := t.TempDir()
 		want, times := randomTrail(t, dir, rng, 1+rng.IntN(4), 25)
-		got := merged(t, open(t, dir).Index(), trail.MinTime, trail.MaxTime)
+		got := merged(t, trailtest.Open(t, dir).Index(), format.MinTime, format.MaxTime)
 		if !slices.IsSortedFunc(got, func(a, b string) int { return strings.Compare(a[:20], b[:20]) }) {
 			t.Fatalf("seed %d: not in the order of times", seed)
 		}
@@ -97,7 +99,7 @@ func TestMergeSortsWhateverTheDurations(t *testing.T) {
 				n++
 			}
 		}
-		if got := merged(t, open(t, dir).Index(), since, until); len(got) != n {
+		if got := merged(t, trailtest.Open(t, dir).Index(), since, until); len(got) != n {
 			t.Fatalf("seed %d: since and until: %d lines, want %d", seed, len(got), n)
 		}
 	}
@@ -109,12 +111,12 @@ func TestRecordsOfTheSameMomentAreInTheOrderOfSessions(t *testing.T) {
 	for i, session := range []*trailtest.Session{late, early} {
 		s := trailtest.NewStream(t, dir, uint32(i))
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(note(session, trailtest.Epoch, "first"))
-		b.Add(note(session, trailtest.Epoch, "second"))
+		b.Add(trailtest.Note(session, trailtest.Epoch, "first"))
+		b.Add(trailtest.Note(session, trailtest.Epoch, "second"))
 		s.Write(t, b)
 	}
 	var got []string
-	for _, l := range merged(t, open(t, dir).Index(), trail.MinTime, trail.MaxTime) {
+	for _, l := range merged(t, trailtest.Open(t, dir).Index(), format.MinTime, format.MaxTime) {
 		got = append(got, l[21:])
 	}
 	want := []string{"6b0202d7.9 1 first", "6b0202d7.9 2 second", "6b0202d8.3 1 first", "6b0202d8.3 2 second"}
@@ -126,8 +128,8 @@ func TestRecordsOfTheSameMomentAreInTheOrderOfSessions(t *testing.T) {
 func TestMergeEndsWhenItIsTold(t *testing.T) {
 	dir := t.TempDir()
 	randomTrail(t, dir, rand.New(rand.NewPCG(1, 1)), 2, 20)
-	x := open(t, dir).Index()
-	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: func(error) {}}
+	x := trailtest.Open(t, dir).Index()
+	opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: func(error) {}}
 	n := 0
 	if err := x.Merge(context.Background(), opts, func([]byte) error {
 		if n++; n == 5 {
@@ -156,12 +158,12 @@ func TestLongTextsOfManyRecordsAreNotHeldInMemory(t *testing.T) {
 	text := strings.Repeat("x", 1<<20)
 	const n = 100
 	for i := range int64(n) {
-		b.Add(note(session, trailtest.Epoch+i, text))
+		b.Add(trailtest.Note(session, trailtest.Epoch+i, text))
 	}
 	s.Write(t, b)
 	got := 0
-	err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
-		Since: trail.MinTime, Until: trail.MaxTime, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: func(error) {},
+	err := trailtest.Open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+		Since: format.MinTime, Until: format.MaxTime, NewFormatter: func() trail.Formatter { return &lines{} }, Warn: func(error) {},
 	}, func(line []byte) error {
 		if len(line) < len(text) || !strings.HasPrefix(string(line[:20]), fmt.Sprintf("%020d", trailtest.Epoch+int64(got))) {
 			t.Fatalf("line %d is wrong", got)
@@ -191,7 +193,7 @@ func TestMergingInParts(t *testing.T) {
 		for range 1 + rng.IntN(5) {
 			now++
 			text := fmt.Sprintf("%d", now)
-			b.Add(note(trailtest.NewSession(trailtest.Epoch, uint32(now-trailtest.Epoch)), now, text))
+			b.Add(trailtest.Note(trailtest.NewSession(trailtest.Epoch, uint32(now-trailtest.Epoch)), now, text))
 			want = append(want, text)
 		}
 		streams[n].Write(t, b)
@@ -203,7 +205,7 @@ func TestMergingInParts(t *testing.T) {
 		s.Rotate(t, now)
 	}
 	defer trail.SetPartBytes(2000)()
-	x := open(t, dir).Index()
+	x := trailtest.Open(t, dir).Index()
 	from := map[uint32]uint64{}
 	var got []string
 	parts, order := 0, int64(0)
@@ -212,7 +214,7 @@ func TestMergingInParts(t *testing.T) {
 		before := len(got)
 		order = 0
 		err := x.MergeInParts(context.Background(), func(n uint32) uint64 { return from[n] }, trail.MergeOptions{
-			Since: trail.MinTime, Until: trail.MaxTime,
+			Since: format.MinTime, Until: format.MaxTime,
 			NewFormatter: func() trail.Formatter { return &lines{} },
 			Warn:         func(err error) { t.Errorf("warning: %v", err) },
 		}, func(line []byte) error {
@@ -254,5 +256,46 @@ func TestMergingInParts(t *testing.T) {
 		if from[p.Stream] != p.Block {
 			t.Errorf("stream %d ends before block %d, the reader is at %d", p.Stream, p.Block, from[p.Stream])
 		}
+	}
+}
+
+// long is a formatter whose lines are so long that not all of a block are made ahead.
+type long struct{ lines }
+
+const longLine = 20_000
+
+func (l *long) Append(dst []byte, r *format.Record) []byte {
+	return append(fmt.Appendf(dst, "%d ", r.Seq), bytes.Repeat([]byte("x"), longLine)...)
+}
+
+// TestLinesThatAreMadeLaterAreInTheirPlaces: of a block whose lines take more than 8 MB, many are made when they are due.
+func TestLinesThatAreMadeLaterAreInTheirPlaces(t *testing.T) {
+	const n = 1500 // 30 MB
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 1)
+	b := trailtest.NewBuilder(trailtest.Epoch)
+	want := make([]string, n)
+	for i, at := range rand.New(rand.NewPCG(1, 1)).Perm(n) {
+		r := trailtest.Note(session, trailtest.Epoch+int64(at), "text")
+		r.Seq = uint64(i) + 1
+		b.Add(r)
+		want[at] = fmt.Sprint(r.Seq)
+	}
+	s.Write(t, b)
+	var got []string
+	err := trailtest.Open(t, dir).Index().Merge(t.Context(), trail.MergeOptions{
+		Since: format.MinTime, Until: format.MaxTime, NewFormatter: func() trail.Formatter { return &long{} },
+		Warn: func(err error) { t.Error(err) },
+	}, func(line []byte) error {
+		number, rest, _ := bytes.Cut(line, []byte(" "))
+		if len(rest) != longLine {
+			t.Fatalf("a line of %d bytes", len(rest))
+		}
+		got = append(got, string(number))
+		return nil
+	})
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %d lines in another order than %d records", err, len(got), n)
 	}
 }

@@ -5,6 +5,8 @@ package trail
 import (
 	"encoding/hex"
 	"strconv"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // OtherTrail is what a server record of the event "other_trail" says: a run of the server did not stop, and its ring
@@ -21,7 +23,7 @@ type OtherTrail struct {
 }
 
 // ParseOtherTrail reads such a record; ok says whether it is a whole one.
-func ParseOtherTrail(r *Record) (o OtherTrail, ok bool) {
+func ParseOtherTrail(r *format.Record) (o OtherTrail, ok bool) {
 	text, ok := ofEvent(r, "other_trail")
 	if !ok {
 		return o, false
@@ -30,7 +32,7 @@ func ParseOtherTrail(r *Record) (o OtherTrail, ok bool) {
 	if o.Session = text("session"); o.Session != "" {
 		var err error
 		o.Last, err = strconv.ParseUint(text("last_seq"), 10, 63)
-		return o, IsSessionID(o.Session) && err == nil && o.Last > 0
+		return o, format.IsSessionID(o.Session) && err == nil && o.Last > 0
 	}
 	stream, err := strconv.ParseUint(text("stream"), 10, 32)
 	block, err2 := strconv.ParseUint(text("block"), 10, 63)

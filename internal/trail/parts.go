@@ -3,31 +3,20 @@
 package trail
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"math"
 	"slices"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// A RecordID identifies a record by what its data parts know of it.
-type RecordID struct {
-	Session SessionID
-	Seq     uint64
-}
-
-// Compare orders records by their sessions, and these's records by number.
-func (id RecordID) Compare(o RecordID) int {
-	return cmp.Or(id.Session.Compare(o.Session), cmp.Compare(id.Seq, o.Seq))
-}
-
 // parts are the data parts of records in one block, in their order.
-type parts map[RecordID]*[3][][]byte
+type parts map[format.RecordID]*[3][][]byte
 
 // add keeps a data part; its bytes are the block's.
-func (p parts) add(r *Record) {
-	id := RecordID{r.Session.ID(), r.Seq}
+func (p parts) add(r *format.Record) {
+	id := r.ID()
 	kept := p[id]
 	if kept == nil {
 		kept = &[3][][]byte{}
@@ -46,8 +35,8 @@ type joiner struct {
 // join completes a record of the block ref, the first parts of which may be in
 // earlier blocks. The result is nil, or says what is missing; the record then
 // has what there is.
-func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
-	id := RecordID{r.Session.ID(), r.Seq}
+func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
+	id := r.ID()
 	need := r.Parts
 	var found [3][][]byte // the last piece first
 	take := func(p parts) bool {
@@ -74,12 +63,12 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 			// and empty ones cost nothing, they take no more memory than their bytes.
 			var pieces [3][]byte
 			preceded := false
-			var part Record
+			var part format.Record
 			for b.Next(&part) == nil {
 				if part.Session.ID() != id.Session {
 					continue
 				}
-				if part.Kind == KindData && part.Seq == id.Seq {
+				if part.Kind == format.KindData && part.Seq == id.Seq {
 					pieces[part.Part] = append(pieces[part.Part], part.Data...)
 				}
 				preceded = preceded || part.Seq != 0 && part.Seq < id.Seq
@@ -87,7 +76,7 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 			p := parts{}
 			for i, piece := range pieces {
 				if len(piece) > 0 {
-					p.add(&Record{Session: r.Session, Seq: id.Seq, Part: PartKind(i), Data: piece})
+					p.add(&format.Record{Session: r.Session, Seq: id.Seq, Part: format.PartKind(i), Data: piece})
 				}
 			}
 			// no part comes before what the session recorded before
@@ -98,7 +87,7 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 	}
 	own := r.Parts
 	// One after the other, so that the pieces of one do not stay beside the whole of another.
-	whole := func(part PartKind, end []byte) []byte {
+	whole := func(part format.PartKind, end []byte) []byte {
 		size := len(end)
 		for _, piece := range found[part] {
 			size += len(piece)
@@ -110,33 +99,37 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 		found[part] = nil
 		return append(all, end...)
 	}
-	if own[PartText] > 0 {
-		r.Text, r.TextIndex = whole(PartText, r.Text), -1
+	if own[format.PartText] > 0 {
+		r.Text, r.TextIndex = whole(format.PartText, r.Text), -1
 	}
-	if own[PartMessage] > 0 {
-		r.Message = whole(PartMessage, r.Message)
+	if own[format.PartMessage] > 0 {
+		r.Message = whole(format.PartMessage, r.Message)
 	}
-	if own[PartValues] > 0 {
-		r.Values = whole(PartValues, r.Values)
-		r.Fields |= FieldValues
-		if need[PartValues] > 0 {
-			r.Values, r.Nulls, r.Parts[PartValues] = nil, nil, 0
-			r.Fields &^= FieldValues | FieldNulls
+	if own[format.PartValues] > 0 {
+		r.Values = whole(format.PartValues, r.Values)
+		r.Fields |= format.FieldValues
+		if need[format.PartValues] > 0 {
+			r.Values, r.Nulls, r.Parts[format.PartValues] = nil, nil, 0
+			r.Fields &^= format.FieldValues | format.FieldNulls
 		} else {
-			r.takeFurther()
+			r.TakeFurther()
 		}
 	}
 	if j != nil && j.ctx.Err() != nil {
 		return nil // nobody waits for what is missing
 	}
-	if missing := need[0] + need[1] + need[2]; missing > 0 && j != nil && (j.index.beginsAfter(r.Session) || j.index.lostBefore(ref)) {
-		return &IncompleteError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d: session %s: record %d lacks %d of %d bytes: they were in a segment that was deleted by retention",
-			ref.Number, id.Session, id.Seq, missing, own[0]+own[1]+own[2])}
-	} else if missing > 0 {
-		return &CorruptionError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d: session %s: record %d lacks %d of %d bytes of its data parts",
-			ref.Number, id.Session, id.Seq, missing, own[0]+own[1]+own[2])}
+	missing := need[0] + need[1] + need[2]
+	if missing == 0 {
+		return nil
 	}
-	return nil
+	class, what := format.ProblemParts, " of its data parts"
+	if j != nil && (j.index.beginsAfter(r.Session) || j.index.lostBefore(ref)) {
+		class, what = format.ProblemIncomplete, ": they were in a segment that was deleted by retention"
+	}
+	p := ref.Segment.problem(class, ref.Offset, "block %d: session %s: record %d lacks %d of %d bytes%s",
+		ref.Number, id.Session, id.Seq, missing, own[0]+own[1]+own[2], what)
+	p.Session, p.Numbers = id.Session, format.Span{First: id.Seq, Last: id.Seq}
+	return p
 }
 
 // earlier yields the blocks that can hold parts of the record, the nearest
@@ -144,9 +137,9 @@ func (j *joiner) join(r *Record, ref *BlockRef, here parts) error {
 // records went before the server was restarted. The blocks' times say nothing of
 // parts, which have none: a block of parts and of start records of long
 // statements ends before the record's session begins.
-func (j *joiner) earlier(ref *BlockRef) func(yield func(*Block) bool) {
-	return func(yield func(*Block) bool) {
-		var b Block
+func (j *joiner) earlier(ref *BlockRef) func(yield func(*format.Block) bool) {
+	return func(yield func(*format.Block) bool) {
+		var b format.Block
 		read := func(c *BlockRef) bool { return j.ctx.Err() == nil && (j.files.Read(c, &b) != nil || yield(&b)) }
 		for _, own := range []bool{true, false} {
 			for i := range j.index.Streams {
@@ -168,12 +161,12 @@ func (j *joiner) earlier(ref *BlockRef) func(yield func(*Block) bool) {
 // other blocks, these are then not read.
 type Guesser interface {
 	// Guess says whether the record may be wanted. Only what else it has can be relied on.
-	Guess(r *Record) bool
+	Guess(r *format.Record) bool
 }
 
 // mayKeep says whether a formatter may make something of a record whose parts are not
 // there yet.
-func mayKeep(f Formatter, r *Record) bool {
+func mayKeep(f Formatter, r *format.Record) bool {
 	g, ok := f.(Guesser)
 	return !ok || g.Guess(r)
 }
@@ -182,8 +175,8 @@ func mayKeep(f Formatter, r *Record) bool {
 // returns what was wrong. Records that have such parts, and of which want says that they
 // are not wanted, are left out. A record and its bytes may be kept for as long as the
 // block is not loaded again.
-func (j *joiner) records(b *Block, ref *BlockRef, want func(r *Record) bool, yield func(r *Record)) (errs []error) {
-	var r Record
+func (j *joiner) records(b *format.Block, ref *BlockRef, want func(r *format.Record) bool, yield func(r *format.Record)) (errs []error) {
+	var r format.Record
 	var here parts
 	for {
 		switch err := b.Next(&r); {
@@ -192,7 +185,7 @@ func (j *joiner) records(b *Block, ref *BlockRef, want func(r *Record) bool, yie
 		case err != nil:
 			return append(errs, err)
 		}
-		if r.Kind == KindData {
+		if r.Kind == format.KindData {
 			if here == nil {
 				here = parts{}
 			}
@@ -200,9 +193,9 @@ func (j *joiner) records(b *Block, ref *BlockRef, want func(r *Record) bool, yie
 			continue
 		}
 		if r.Parts != [3]uint64{} {
-			id := RecordID{r.Session.ID(), r.Seq}
+			id := r.ID()
 			part := r
-			if b.show(&part); !want(&part) {
+			if b.Show(&part); !want(&part) {
 				delete(here, id)
 				continue
 			}
@@ -211,7 +204,7 @@ func (j *joiner) records(b *Block, ref *BlockRef, want func(r *Record) bool, yie
 			}
 			delete(here, id)
 		}
-		b.show(&r)
+		b.Show(&r)
 		yield(&r)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -20,9 +21,9 @@ func bigRecord(t *testing.T, dir string, streams [3]uint32) {
 			open[n] = trailtest.NewStream(t, dir, n)
 		}
 		b := trailtest.NewBuilder(trailtest.Epoch + int64(i)*1e6)
-		b.Data(session, 1, trail.PartText, strings.Repeat(string(rune('a'+i)), 5))
+		b.Data(session, 1, format.PartText, strings.Repeat(string(rune('a'+i)), 5))
 		if i == 2 {
-			r := note(session, trailtest.Epoch+2e6, "end")
+			r := trailtest.Note(session, trailtest.Epoch+2e6, "end")
 			r.Parts = [3]uint64{15, 0, 0}
 			b.Add(r)
 		}
@@ -34,7 +35,7 @@ func TestDataPartsAreJoinedAcrossBlocksAndStreams(t *testing.T) {
 	for _, streams := range [][3]uint32{{0, 0, 0}, {1, 1, 0}, {1, 0, 0}} {
 		dir := t.TempDir()
 		bigRecord(t, dir, streams)
-		got := merged(t, open(t, dir).Index(), trail.MinTime, trail.MaxTime)
+		got := merged(t, trailtest.Open(t, dir).Index(), format.MinTime, format.MaxTime)
 		if len(got) != 1 || !strings.HasSuffix(got[0], " aaaaabbbbbcccccend") {
 			t.Errorf("%v: got %q", streams, got)
 		}
@@ -48,15 +49,15 @@ func TestDataPartsAreFoundBesideOldRecords(t *testing.T) {
 	s := trailtest.NewStream(t, dir, 0)
 	old, young := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch+60e6, 2)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(old, trailtest.Epoch, "old"))
-	b.Data(young, 1, trail.PartText, "there ")
+	b.Add(trailtest.Note(old, trailtest.Epoch, "old"))
+	b.Data(young, 1, format.PartText, "there ")
 	s.Write(t, b)
 	b = trailtest.NewBuilder(trailtest.Epoch + 61e6)
-	r := note(young, trailtest.Epoch+61e6, "end")
+	r := trailtest.Note(young, trailtest.Epoch+61e6, "end")
 	r.Parts = [3]uint64{6, 0, 0}
 	b.Add(r)
 	s.Write(t, b)
-	got := merged(t, open(t, dir).Index(), trail.MinTime, trail.MaxTime)
+	got := merged(t, trailtest.Open(t, dir).Index(), format.MinTime, format.MaxTime)
 	if len(got) != 2 || !strings.HasSuffix(got[1], " there end") {
 		t.Errorf("got %q", got)
 	}
@@ -67,14 +68,14 @@ func TestRecordWithoutAllItsPartsIsShownAndTold(t *testing.T) {
 	s := trailtest.NewStream(t, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Data(session, 1, trail.PartText, "there ")
-	r := note(session, trailtest.Epoch, "end")
+	b.Data(session, 1, format.PartText, "there ")
+	r := trailtest.Note(session, trailtest.Epoch, "end")
 	r.Parts = [3]uint64{100, 0, 0}
 	b.Add(r)
 	s.Write(t, b)
 	var lineText, warning string
-	err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
-		Since: trail.MinTime, Until: trail.MaxTime,
+	err := trailtest.Open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+		Since: format.MinTime, Until: format.MaxTime,
 		NewFormatter: func() trail.Formatter { return &lines{} },
 		Warn:         func(err error) { warning = err.Error() },
 	}, func(line []byte) error {
@@ -91,37 +92,27 @@ func TestValuesAreJoined(t *testing.T) {
 	s := trailtest.NewStream(t, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Data(session, 1, trail.PartValues, "\x09big")
+	b.Data(session, 1, format.PartValues, "\x09big")
 	b.Add(&trailtest.Record{
-		Kind: trail.KindStatement, Session: session, Time: trailtest.Epoch, Parts: [3]uint64{0, 4, 0}, Values: []byte(" value\x2a\x00"),
-		Shape: &trailtest.Shape{Params: []trail.ParamType{{OID: 25, Repr: trail.ReprText}, {OID: 21, Repr: trail.ReprInt2}}},
+		Kind: format.KindStatement, Session: session, Time: trailtest.Epoch, Parts: [3]uint64{0, 4, 0}, Values: []byte(" value\x2a\x00"),
+		Shape: &trailtest.Shape{Params: []format.ParamType{{OID: 25, Repr: format.ReprText}, {OID: 21, Repr: format.ReprInt2}}},
 	})
 	s.Write(t, b)
 	var got []string
-	f := &each{func(r *trail.Record) {
-		r.Params(func(p trail.ParamType, v []byte, null bool) bool {
-			got = append(got, string(trail.AppendParam(nil, p.Repr, v)))
+	f := &trailtest.Each{Do: func(r *format.Record) {
+		r.Params(func(p format.ParamType, v []byte, null bool) bool {
+			got = append(got, string(format.AppendParam(nil, p.Repr, v)))
 			return true
 		})
 	}}
-	opts := trail.MergeOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) },
+	opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, Warn: func(err error) { t.Error(err) },
 		NewFormatter: func() trail.Formatter { return f }}
-	if err := open(t, dir).Index().Last(context.Background(), 1, opts, func([]byte) error { return nil }); err != nil {
+	if err := trailtest.Open(t, dir).Index().Last(context.Background(), 1, opts, func([]byte) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Join(got, ",") != "big value,42" {
 		t.Errorf("got %q", got)
 	}
-}
-
-// each calls a function for each record.
-type each struct{ do func(r *trail.Record) }
-
-func (e *each) Start(*trail.BlockRef)   {}
-func (e *each) Keep(*trail.Record) bool { return true }
-func (e *each) Append(dst []byte, r *trail.Record) []byte {
-	e.do(r)
-	return dst
 }
 
 // guessing keeps the records of one process, and looks at no text for that.
@@ -130,8 +121,8 @@ type guessing struct {
 	pid uint32
 }
 
-func (g *guessing) Guess(r *trail.Record) bool { return r.Session.PID == g.pid }
-func (g *guessing) Keep(r *trail.Record) bool  { return g.Guess(r) }
+func (g *guessing) Guess(r *format.Record) bool { return r.Session.PID == g.pid }
+func (g *guessing) Keep(r *format.Record) bool  { return g.Guess(r) }
 
 // Parts are read only of records that may be wanted: a missing one of another is not
 // noticed.
@@ -140,15 +131,15 @@ func TestPartsOfRecordsThatAreNotWantedAreNotRead(t *testing.T) {
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	for pid := range uint32(2) {
-		r := note(trailtest.NewSession(trailtest.Epoch, pid), trailtest.Epoch, "end")
+		r := trailtest.Note(trailtest.NewSession(trailtest.Epoch, pid), trailtest.Epoch, "end")
 		r.Parts = [3]uint64{100, 0, 0}
 		b.Add(r)
 	}
 	s.Write(t, b)
 	for pid := range uint32(3) {
 		var shown, warned int
-		err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
-			Since: trail.MinTime, Until: trail.MaxTime,
+		err := trailtest.Open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+			Since: format.MinTime, Until: format.MaxTime,
 			NewFormatter: func() trail.Formatter { return &guessing{pid: pid} },
 			Warn:         func(error) { warned++ },
 		}, func([]byte) error { shown++; return nil })
@@ -166,18 +157,18 @@ func TestManyPartsAreJoinedInLinearMemory(t *testing.T) {
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	for i := range blocks {
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Data(session, 1, trail.PartText, strings.Repeat(string(rune('a'+i%26)), size))
+		b.Data(session, 1, format.PartText, strings.Repeat(string(rune('a'+i%26)), size))
 		s.Write(t, b)
 	}
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	r := note(session, trailtest.Epoch, "end")
+	r := trailtest.Note(session, trailtest.Epoch, "end")
 	r.Parts = [3]uint64{blocks * size, 0, 0}
 	b.Add(r)
 	s.Write(t, b)
-	x := open(t, dir).Index()
+	x := trailtest.Open(t, dir).Index()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	got := merged(t, x, trail.MinTime, trail.MaxTime)
+	got := merged(t, x, format.MinTime, format.MaxTime)
 	runtime.ReadMemStats(&after)
 	if len(got) != 1 || len(got[0]) < blocks*size {
 		t.Fatalf("%d records", len(got))
@@ -198,19 +189,19 @@ func TestTinyPartsTakeNoMemoryOfTheirOwn(t *testing.T) {
 	for range blocks {
 		b := trailtest.NewBuilder(trailtest.Epoch)
 		for i := range pieces {
-			b.Data(session, 1, trail.PartText, "x"[:i%2])
+			b.Data(session, 1, format.PartText, "x"[:i%2])
 		}
 		s.Write(t, b)
 	}
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	r := note(session, trailtest.Epoch, "end")
+	r := trailtest.Note(session, trailtest.Epoch, "end")
 	r.Parts = [3]uint64{blocks * pieces / 2, 0, 0}
 	b.Add(r)
 	s.Write(t, b)
-	x := open(t, dir).Index()
+	x := trailtest.Open(t, dir).Index()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	got := merged(t, x, trail.MinTime, trail.MaxTime)
+	got := merged(t, x, format.MinTime, format.MaxTime)
 	runtime.ReadMemStats(&after)
 	if len(got) != 1 || len(got[0]) < blocks*pieces/2 {
 		t.Fatalf("%d records", len(got))

@@ -6,6 +6,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // A prepared transaction is ended by COMMIT PREPARED or ROLLBACK PREPARED, much later perhaps, and by any session. The
@@ -25,7 +27,7 @@ type preparedKey struct {
 // again: so an ID may have several.
 type preparedEnd struct {
 	time   int64
-	effect Effect
+	effect format.Effect
 }
 
 type preparedEnds struct {
@@ -34,9 +36,9 @@ type preparedEnds struct {
 }
 
 // find returns what became of a prepared transaction that had a statement at a time.
-func (p *preparedEnds) find(x *Index, key preparedKey, after int64) Effect {
+func (p *preparedEnds) find(x *Index, key preparedKey, after int64) format.Effect {
 	p.once.Do(func() { p.collect(x) })
-	next := preparedEnd{time: MaxTime, effect: EffectUnknown}
+	next := preparedEnd{time: format.MaxTime, effect: format.EffectUnknown}
 	for _, one := range p.of[key] {
 		if one.time >= after && one.time < next.time {
 			next = one
@@ -48,21 +50,21 @@ func (p *preparedEnds) find(x *Index, key preparedKey, after int64) Effect {
 func (p *preparedEnds) collect(x *Index) {
 	p.of = map[preparedKey][]preparedEnd{}
 	scan := x.Scan(context.Background(), ScanOptions{
-		Since: MinTime, Until: MaxTime, Raw: true, Contents: selectPreparedEnds,
+		Since: format.MinTime, Until: format.MaxTime, Raw: true, Contents: selectPreparedEnds,
 		Warn: func(error) {}, // of which the reader of the trail has told
 	})
 	defer scan.Close()
 	kept := 0
 	for r := scan.Reader(); kept < maxPreparedEnds && r.Next(); {
 		rec := &r.Record
-		if rec.Kind != KindTransaction || rec.XID == 0 {
+		if rec.Kind != format.KindTransaction || rec.XID == 0 {
 			continue
 		}
-		effect := EffectCommitted
+		effect := format.EffectCommitted
 		switch event, _ := rec.ExtraValue("event"); string(event) {
-		case EventCommitPrepared.String():
-		case EventRollbackPrepared.String():
-			effect = EffectRolledBack
+		case format.EventCommitPrepared.String():
+		case format.EventRollbackPrepared.String():
+			effect = format.EffectRolledBack
 		default:
 			continue
 		}
@@ -75,8 +77,8 @@ func (p *preparedEnds) collect(x *Index) {
 // selectPreparedEnds selects the groups of an index that may have ends of prepared transactions. An index has the command
 // tags of statements. The record of the end follows that of the statement, and may be the first one of the next group, or
 // of the next index.
-func selectPreparedEnds(c *Contents) Groups {
-	g := c.Select(TermsCommands, func(v []byte) bool {
+func selectPreparedEnds(c *format.Contents) format.Groups {
+	g := c.Select(format.TermsCommands, func(v []byte) bool {
 		return slices.Contains([]string{"COMMIT PREPARED", "ROLLBACK PREPARED"}, string(v))
 	})
 	for i := c.Len() - 1; i >= 0; i-- {
@@ -84,6 +86,6 @@ func selectPreparedEnds(c *Contents) Groups {
 			g[i/8] |= 1 << (i % 8)
 		}
 	}
-	g.And(c.SelectResult(func(k Kind, _ Outcome) bool { return k == KindTransaction }))
+	g.And(c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindTransaction }))
 	return g
 }

@@ -6,10 +6,7 @@ package trail
 import (
 	"bytes"
 	"cmp"
-	"crypto/cipher"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -19,9 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 
-	"github.com/cespare/xxhash/v2"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Trail is a trail directory, one stream of it, or a single segment.
@@ -38,7 +34,7 @@ type Trail struct {
 	// not there is missing.
 	Whole bool
 
-	keys *Keys
+	keys *format.Keys
 }
 
 // Stream is one stream of a trail.
@@ -51,8 +47,8 @@ type Stream struct {
 	Whole bool
 	Trail string
 
-	missing []Span // numbers between those of segments that were there when it was listed
-	keys    *Keys
+	missing []format.Span // numbers between those of segments that were there when it was listed
+	keys    *format.Keys
 }
 
 // Segment is one file of a stream.
@@ -61,14 +57,13 @@ type Segment struct {
 	Stream *Stream
 	Number uint64 // as the file's name has it, or its header when the name says nothing
 	Size   int64  // when it was opened
-	Header SegmentHeader
-	// Err is why the segment cannot be read. A *TornError means that even its
-	// header is unfinished.
+	Header format.SegmentHeader
+	// Err is why the segment cannot be read, a *format.Problem. If it is unfinished, even the header is.
 	Err error
-	// KeyErr is why the payloads of an encrypted segment cannot be decrypted, a
-	// *MissingKeyError as a rule.
+	// KeyErr is why the payloads of an encrypted segment cannot be decrypted, a *format.Problem: the key was not given, as
+	// a rule.
 	KeyErr error
-	aead   cipher.AEAD
+	key    *format.DataKey
 	// Last says that no segment of its stream follows.
 	Last bool
 
@@ -107,7 +102,7 @@ func Open(path string) (*Trail, error) { return OpenEncrypted(path, nil) }
 
 // OpenEncrypted does the same with keys for segments that are encrypted. Without
 // its key, a segment can be indexed and its chain checked, but no record read.
-func OpenEncrypted(path string, keys *Keys) (*Trail, error) {
+func OpenEncrypted(path string, keys *format.Keys) (*Trail, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -121,7 +116,7 @@ func OpenEncrypted(path string, keys *Keys) (*Trail, error) {
 		if seg.damaged != nil {
 			s.Number, _ = parseStreamName(filepath.Base(absolute(s.Path)))
 			seg.Number, _ = parseSegmentName(filepath.Base(path))
-			seg.identify(&SegmentHeader{})
+			seg.identify(&format.SegmentHeader{})
 		}
 		t.Streams = []*Stream{s}
 		return t, nil
@@ -195,7 +190,7 @@ func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 	s.openSegments()
 	for i := 1; i < len(s.Segments); i++ {
 		if before, n := s.Segments[i-1].Number, s.Segments[i].Number; n > before+1 {
-			s.missing = append(s.missing, Span{First: before + 1, Last: n - 1})
+			s.missing = append(s.missing, format.Span{First: before + 1, Last: n - 1})
 		}
 	}
 	if n := len(s.Segments); n > 0 {
@@ -260,7 +255,7 @@ func absolute(path string) string {
 // identify fills in what damaged segment headers must have said: of each, what the next
 // whole one says, or else the one before.
 func (s *Stream) identify() {
-	near := &SegmentHeader{}
+	near := &format.SegmentHeader{}
 	for _, seg := range s.Segments {
 		if seg.Err == nil {
 			near = &seg.Header
@@ -277,8 +272,8 @@ func (s *Stream) identify() {
 
 // identify fills in what a damaged segment header must have said: its place, and whose
 // a segment near it is.
-func (seg *Segment) identify(near *SegmentHeader) {
-	seg.Header = SegmentHeader{
+func (seg *Segment) identify(near *format.SegmentHeader) {
+	seg.Header = format.SegmentHeader{
 		SystemID: near.SystemID, Stream: seg.Stream.Number, ServerVersion: near.ServerVersion, Number: seg.Number,
 	}
 }
@@ -295,8 +290,8 @@ func (seg *Segment) Foreign() bool {
 	}
 	defer f.Close()
 	w := window{r: f, size: seg.Size}
-	b, err := w.at(0, len(segmentMagic))
-	return err == nil && string(b) != segmentMagic && w.resync(0, 0, false) == seg.Size
+	b, err := w.at(0, len(format.SegmentMagic))
+	return err == nil && string(b) != format.SegmentMagic && w.resync(0, 0, false) == seg.Size
 }
 
 // Join makes one trail of several, for commands that take several arguments. What is
@@ -372,46 +367,39 @@ func openSegment(path string, s *Stream) *Segment { return openSegmentAgain(path
 // for again.
 func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 	seg := &Segment{Path: path, Stream: s}
+	seg.Number, _ = parseSegmentName(filepath.Base(path))
 	f, size, err := openSized(path)
-	if errors.Is(err, errNotRegular) {
-		seg.Err = &CorruptionError{File: path, Reason: errNotRegular.Error()}
-		return seg
-	}
 	if err != nil {
 		seg.Err = seg.gone(err)
 		return seg
 	}
 	defer f.Close()
 	seg.Size = size
-	var b [EncryptedHeaderSize]byte
+	var b [format.EncryptedHeaderSize]byte
 	n, err := f.ReadAt(b[:], 0)
 	if err != nil && err != io.EOF {
-		seg.Err = err
+		seg.Err = seg.unreadable(err)
 		return seg
 	}
-	if begun := b[:min(n, len(segmentMagic))]; seg.Size < SegmentHeaderSize && string(begun) == segmentMagic[:len(begun)] ||
-		onlyZeros(b[:n]) && fileIsZeros(f) {
-		seg.Err = &TornError{File: path, Bytes: seg.Size, Reason: fmt.Sprintf("unfinished segment header: the file is %d bytes long", seg.Size)}
+	if begun := b[:min(n, len(format.SegmentMagic))]; seg.Size < format.SegmentHeaderSize && string(begun) == format.SegmentMagic[:len(begun)] ||
+		format.OnlyZeros(b[:n]) && fileIsZeros(f) {
+		p := seg.problem(format.ProblemTorn, 0, "unfinished segment header: the file is %d bytes long", seg.Size)
+		p.Unfinished, p.Skipped, p.Behind = true, seg.Size, format.BehindUnread
+		seg.Err = p
 		return seg
 	}
-	seg.Header, err = ParseSegmentHeader(b[:n])
-	if torn, ok := err.(*TornError); ok {
-		torn.File = path
-	}
-	seg.Err = inFile(err, path, 0)
-	seg.Number = seg.Header.Number
-	if c := (*CorruptionError)(nil); errors.As(err, &c) && n >= SegmentHeaderSize && !headerWhole(b[:n]) {
-		seg.damaged = bytes.Clone(b[:n])
+	seg.Header, err = format.ParseSegmentHeader(b[:n])
+	if err == nil {
+		seg.Number = seg.Header.Number
+	} else if p := format.AsProblem(err); p != nil {
+		p.Behind = format.BehindUnread
+		seg.Err = p.At(path, s.Number, seg.Number, 0)
+		if p.Class == format.ProblemDamaged && n >= format.SegmentHeaderSize && !format.HeaderWhole(b[:n]) {
+			seg.damaged = bytes.Clone(b[:n])
+		}
 	}
 	seg.unlock(b[:n], again)
 	return seg
-}
-
-// headerWhole says whether all that a segment begins with is as it was written: a
-// header that is whole, and is refused nevertheless, is of a later format.
-func headerWhole(b []byte) bool {
-	return SegmentHeaderWhole(b[:SegmentHeaderSize]) && binary.LittleEndian.Uint32(b[12:])&segmentEncrypted == 0 ||
-		SegmentHeaderWhole(b[:SegmentHeaderSize]) && len(b) >= EncryptedHeaderSize && xxhash.Sum64(b[:200]) == binary.LittleEndian.Uint64(b[200:])
 }
 
 func fileIsZeros(f *os.File) bool {
@@ -419,431 +407,11 @@ func fileIsZeros(f *os.File) bool {
 	for at := int64(0); ; at += windowSize {
 		at = NextData(f, at)
 		n, err := f.ReadAt(b, at)
-		if err != nil && err != io.EOF || !onlyZeros(b[:n]) {
+		if err != nil && err != io.EOF || !format.OnlyZeros(b[:n]) {
 			return false
 		}
 		if err == io.EOF {
 			return true
 		}
 	}
-}
-
-// BlockRef is where a block is, and what its header says that readers need
-// before they read it.
-type BlockRef struct {
-	Segment   *Segment
-	Offset    int64
-	Number    uint64
-	FirstTime int64
-	FirstEnd  int64
-	LastEnd   int64
-	Stored    uint32
-	Raw       uint32
-	Records   uint32
-	Chain     [32]byte
-	// AfterDamage says that what stands before the block could not be read, so
-	// that the chain cannot be followed to it.
-	AfterDamage bool
-	// Twice says that the block counts in another stream, of a trail that has it, too.
-	Twice bool
-}
-
-// Length is the length of the block in the file.
-func (r *BlockRef) Length() int64 { return BlockHeaderSize + int64(r.Stored) }
-
-// Index reads the headers of the segment's blocks. What is wrong is in errs,
-// and the index goes on with the next block that can be found.
-func (seg *Segment) Index() (refs []BlockRef, errs []error) {
-	if seg.Err != nil && seg.damaged == nil {
-		errs = []error{seg.Err}
-	} else if f, err := OpenFile(seg.Path); err != nil {
-		errs = []error{seg.gone(err)}
-	} else {
-		defer f.Close()
-		refs, errs = seg.index(f)
-		for i := range refs {
-			refs[i].Twice = seg.isTwice(refs[i].Offset)
-		}
-	}
-	for _, err := range errs {
-		if torn := (*TornError)(nil); errors.As(err, &torn) {
-			torn.Last = seg.Last
-		}
-	}
-	return refs, errs
-}
-
-func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
-	w := window{r: r, size: seg.Size}
-	buf := windows.Get().(*[]byte)
-	w.buf = (*buf)[:0]
-	defer func() {
-		*buf = w.buf
-		windows.Put(buf)
-	}()
-	damaged, last := false, uint64(0)
-	offset := seg.Header.Length()
-	if seg.damaged != nil {
-		if offset = w.resync(0, 0, false); offset == seg.Size {
-			return nil, []error{seg.Err}
-		}
-		errs, damaged = append(errs, skipped(seg.Err, seg.Path, offset)), true
-	}
-	for offset < seg.Size {
-		h, err := w.header(offset)
-		if err == nil {
-			if left := seg.Size - offset - BlockHeaderSize; int64(h.Stored) > left {
-				if seg.Last && w.grown() {
-					return refs, errs // there was room for its beginning when the segment was opened
-				}
-				if next := w.behind(offset, last); next < seg.Size {
-					errs = append(errs, &CorruptionError{seg.Path, offset, fmt.Sprintf("block %d is incomplete: the next block begins after %d of %d bytes", h.Number, next-offset, int64(h.Stored)+BlockHeaderSize)})
-					damaged, last, offset = true, h.Number, next
-					continue
-				}
-				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: seg.Size - offset, Reason: fmt.Sprintf("unfinished block %d: %d of %d bytes", h.Number, left+BlockHeaderSize, int64(h.Stored)+BlockHeaderSize)})
-			}
-			refs = append(refs, BlockRef{
-				Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
-				LastEnd: h.LastEnd, Stored: h.Stored, Raw: h.Raw, Records: h.Records, Chain: h.Chain, AfterDamage: damaged,
-			})
-			seg.begins(&h)
-			next := offset + BlockHeaderSize + int64(h.Stored)
-			if damaged = false; seg.shortened(&w, offset, &h) {
-				next = w.behind(offset, last)
-				damaged = next < offset+BlockHeaderSize+int64(h.Stored)
-			}
-			last, offset = h.Number, next
-			continue
-		}
-		if seg.Last {
-			room, written := w.room(offset)
-			if room {
-				return refs, errs
-			}
-			if written {
-				continue
-			}
-		}
-		next := w.behind(offset, last)
-		if next == seg.Size {
-			if torn := w.torn(offset); torn != "" {
-				if seg.Last && w.grown() {
-					return refs, errs
-				}
-				return refs, append(errs, &TornError{File: seg.Path, Offset: offset, Bytes: w.unfinished(offset), Reason: torn})
-			}
-		}
-		errs = append(errs, skipped(inFile(err, seg.Path, offset), seg.Path, next-offset))
-		damaged = true
-		offset = next
-	}
-	return refs, errs
-}
-
-// window reads headers, several at once where blocks are small.
-type window struct {
-	r    io.ReaderAt
-	size int64
-	base int64
-	buf  []byte
-	last int64 // offset of the header read before
-
-	length int64   // how much is read at once; 0: windowSize
-	hashed Overlap // payloads that resync has checked
-}
-
-const (
-	windowSize  = 64 << 10
-	smallWindow = 1 << 10
-)
-
-// windows are the buffers of windows that are no longer used: a new one for each segment would be
-// most of what a query over many segments throws away.
-var windows = sync.Pool{New: func() any { return new([]byte) }}
-
-// discard makes the window read the file again. It begins with little: this may be
-// called for each of many small blocks.
-func (w *window) discard() {
-	w.buf, w.length = w.buf[:0], smallWindow
-}
-
-// at returns up to n bytes at offset, fewer only at the end of the file.
-func (w *window) at(offset int64, n int) ([]byte, error) {
-	n = int(min(int64(n), w.size-offset))
-	if offset >= w.base && offset+int64(n) <= w.base+int64(len(w.buf)) {
-		return w.buf[offset-w.base:][:n], nil
-	}
-	length := int64(n)
-	if offset-w.last < windowSize/4 {
-		if w.length == 0 {
-			w.length = windowSize
-		}
-		length = max(length, w.length)
-		w.length = min(2*w.length, windowSize)
-	}
-	length = min(length, w.size-offset)
-	if int64(cap(w.buf)) < length {
-		w.buf = make([]byte, max(length, windowSize))
-	}
-	w.buf, w.base = w.buf[:length], offset
-	got, err := w.r.ReadAt(w.buf, offset)
-	w.buf = w.buf[:got]
-	if got < n {
-		return nil, err
-	}
-	return w.buf[:n], nil
-}
-
-func (w *window) header(offset int64) (BlockHeader, error) {
-	b, err := w.at(offset, BlockHeaderSize)
-	w.last = offset
-	if err != nil {
-		return BlockHeader{}, err
-	}
-	return ParseBlockHeader(b)
-}
-
-// distant reads a header that may be far away, and leaves the window where it is.
-func (w *window) distant(offset int64) (BlockHeader, error) {
-	if offset >= w.base && offset+BlockHeaderSize <= w.base+int64(len(w.buf)) {
-		return ParseBlockHeader(w.buf[offset-w.base:])
-	}
-	var b [BlockHeaderSize]byte
-	n := min(BlockHeaderSize, w.size-offset)
-	if got, err := w.r.ReadAt(b[:n], offset); int64(got) < n {
-		return BlockHeader{}, err
-	}
-	return ParseBlockHeader(b[:n])
-}
-
-// room says whether nothing but zeros is left from offset on, room for blocks to come,
-// or nothing at all any more. written says that a block begins there by now: the
-// window's bytes were older.
-func (w *window) room(offset int64) (room, written bool) {
-	w.discard()
-	b, err := w.at(offset, BlockHeaderSize)
-	if err == io.EOF {
-		return true, false // the segment was finished meanwhile
-	}
-	if err != nil || !onlyZeros(b) {
-		if err == nil {
-			_, err = ParseBlockHeader(b)
-		}
-		return false, err == nil
-	}
-	if w.blank(offset) {
-		return true, false
-	}
-	// blocks are written in their order: one that stands behind was there later
-	w.discard()
-	b, err = w.at(offset, BlockHeaderSize)
-	return false, err == nil && !onlyZeros(b)
-}
-
-// blank says whether there are only zeros from offset on. It reads no further than to
-// the first other byte.
-func (w *window) blank(offset int64) bool {
-	b := make([]byte, smallWindow)
-	for at := NextData(w.r, offset); at < w.size; at = NextData(w.r, at) {
-		n, err := w.r.ReadAt(b[:min(int64(len(b)), w.size-at)], at)
-		if !onlyZeros(b[:n]) {
-			return false
-		}
-		if at += int64(n); err != nil {
-			break
-		}
-		if len(b) < windowSize {
-			b = make([]byte, 2*len(b))
-		}
-	}
-	return true
-}
-
-// content is how many bytes there are from offset on, but for zeros at the end.
-func (w *window) content(offset int64) int64 {
-	b := make([]byte, windowSize)
-	end := offset
-	for at := NextData(w.r, offset); at < w.size; at = NextData(w.r, at) {
-		n, err := w.r.ReadAt(b[:min(windowSize, w.size-at)], at)
-		if k := len(bytes.TrimRight(b[:n], "\x00")); k > 0 {
-			end = at + int64(k)
-		}
-		if at += int64(n); err != nil {
-			break
-		}
-	}
-	return end - offset
-}
-
-// unfinished is how long what is left from offset on is, without room.
-func (w *window) unfinished(offset int64) int64 {
-	n := w.content(offset)
-	if left := w.size - offset; left-n < minZeros {
-		return left
-	}
-	return n
-}
-
-// grown says whether the file is longer than when it was opened: it is being written,
-// and what it had room for may be a part of a block.
-func (w *window) grown() bool {
-	f, ok := w.r.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Size() > w.size
-}
-
-// torn says whether what is left of the file from offset on, in which no block
-// starts, is an unfinished write: less than a header, or a header that has a
-// part, or is followed by an end, of zeros, which file systems leave after a crash
-// for what was not written yet.
-func (w *window) torn(offset int64) string {
-	left := w.size - offset
-	if left < BlockHeaderSize {
-		return fmt.Sprintf("unfinished block header: %d of %d bytes", left, BlockHeaderSize)
-	}
-	if b, err := w.at(offset, BlockHeaderSize); err != nil || !hasHole(b, offset, 0) {
-		if b, err = w.at(w.size-minZeros, minZeros); err != nil || !endsWithZeros(b) {
-			return ""
-		}
-	}
-	return fmt.Sprintf("unfinished block: part of its header, or of the end of the file, was never written, %d bytes", w.unfinished(offset))
-}
-
-// skipped says of an error how many bytes of the file are not read because of it.
-func skipped(err error, file string, n int64) error {
-	var c *CorruptionError
-	if errors.As(err, &c) {
-		return &CorruptionError{file, c.Offset, fmt.Sprintf("%s; %d bytes skipped", c.Reason, n)}
-	}
-	return err
-}
-
-// OpenFile opens a file of a trail for reading. A FIFO in its place does not hold it
-// up, and is refused, as are devices.
-func OpenFile(path string) (*os.File, error) {
-	f, _, err := openSized(path)
-	return f, err
-}
-
-func openSized(path string) (f *os.File, size int64, err error) {
-	if f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: path, Err: errNotRegular}
-	}
-	if err != nil {
-		f.Close()
-		return nil, 0, err
-	}
-	return f, info.Size(), nil
-}
-
-var errNotRegular = errors.New("not a regular file")
-
-// Files keeps the most recently read segments open. It may be used by many
-// goroutines.
-type Files struct {
-	// Alone says that a block is read where it is, and nowhere else.
-	Alone bool
-
-	mu   sync.Mutex
-	open []*openFile // most recently used last
-}
-
-type openFile struct {
-	path string
-	f    *os.File
-	refs int
-}
-
-const maxOpenFiles = 64
-
-func (fs *Files) acquire(path string) (*openFile, error) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	for i, o := range fs.open {
-		if o.path == path {
-			fs.open = append(slices.Delete(fs.open, i, i+1), o)
-			o.refs++
-			return o, nil
-		}
-	}
-	f, err := OpenFile(path)
-	if err != nil {
-		return nil, err
-	}
-	o := &openFile{path, f, 1}
-	fs.open = append(fs.open, o)
-	for i := 0; len(fs.open) > maxOpenFiles && i < len(fs.open); {
-		if old := fs.open[i]; old.refs == 0 {
-			old.f.Close()
-			fs.open = slices.Delete(fs.open, i, i+1)
-		} else {
-			i++
-		}
-	}
-	return o, nil
-}
-
-func (fs *Files) release(o *openFile) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	o.refs--
-}
-
-// Close closes all files.
-func (fs *Files) Close() {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	for _, o := range fs.open {
-		o.f.Close()
-	}
-	fs.open = nil
-}
-
-// Read reads a block into b and loads it. Of one that is damaged, and that another trail has, too, it reads that.
-func (fs *Files) Read(ref *BlockRef, b *Block) error {
-	err := fs.read(ref, b)
-	if err == nil || fs.Alone || len(ref.Segment.twins) == 0 || err == ref.Segment.KeyErr {
-		return err
-	}
-	if fs.readTwin(ref, b) {
-		return nil
-	}
-	return fs.read(ref, b)
-}
-
-func (fs *Files) read(ref *BlockRef, b *Block) error {
-	o, err := fs.acquire(ref.Segment.Path)
-	if err != nil {
-		return ref.Segment.gone(err)
-	}
-	defer fs.release(o)
-	b.File, b.Offset, b.segment = ref.Segment.Path, ref.Offset, ref.Segment
-	n := int(ref.Length())
-	if cap(b.Image) < n {
-		b.Image = make([]byte, n+n/8)
-	}
-	b.Image = b.Image[:n]
-	if got, err := o.f.ReadAt(b.Image, ref.Offset); got < n {
-		if err == io.EOF {
-			return &CorruptionError{ref.Segment.Path, ref.Offset, fmt.Sprintf("block %d has disappeared: the file became shorter", ref.Number)}
-		}
-		return err
-	}
-	b.zerosAfter = 0
-	if err := b.Load(); err != nil {
-		var after [minZeros]byte
-		if _, err := o.f.ReadAt(after[:], ref.Offset+int64(n)); err == nil && onlyZeros(after[:]) {
-			b.zerosAfter = minZeros
-		}
-		return err
-	}
-	return nil
 }

@@ -10,19 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
-
-// open opens a trail that must be there.
-func open(t testing.TB, path string) *trail.Trail {
-	t.Helper()
-	tr, err := trail.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tr
-}
 
 // threeBlocks writes a stream of three blocks and returns their offsets.
 func threeBlocks(t *testing.T, dir string) (s *trailtest.Stream, offsets []int64) {
@@ -32,7 +23,7 @@ func threeBlocks(t *testing.T, dir string) (s *trailtest.Stream, offsets []int64
 		info, _ := os.Stat(s.SegmentPath(1))
 		offsets = append(offsets, info.Size())
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(note(session, trailtest.Epoch+i, "block"))
+		b.Add(trailtest.Note(session, trailtest.Epoch+i, "block"))
 		s.Write(t, b)
 	}
 	return s, offsets
@@ -54,20 +45,18 @@ func TestTornTailIsNotDamage(t *testing.T) {
 		if err := os.WriteFile(path, whole[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		x := open(t, dir).Index()
-		var torn *trail.TornError
-		if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || torn.Offset != offsets[2] || torn.Bytes != size-offsets[2] || !torn.Last {
+		x := trailtest.Open(t, dir).Index()
+		if torn := only(x.Errs, format.ProblemTorn); torn == nil || torn.Offset != offsets[2] || torn.Skipped != size-offsets[2] || !torn.Unfinished {
 			t.Fatalf("cut at %d: %v", size, x.Errs)
 		}
 		if len(x.Streams[0].Refs()) != 2 {
 			t.Fatalf("cut at %d: %d blocks", size, len(x.Streams[0].Refs()))
 		}
 	}
-	for size := int64(0); size < trail.SegmentHeaderSize; size++ {
+	for size := int64(0); size < format.SegmentHeaderSize; size++ {
 		os.WriteFile(path, whole[:size], 0o600)
-		x := open(t, dir).Index()
-		var torn *trail.TornError
-		if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) {
+		x := trailtest.Open(t, dir).Index()
+		if only(x.Errs, format.ProblemTorn) == nil {
 			t.Fatalf("header cut at %d: %v", size, x.Errs)
 		}
 	}
@@ -83,9 +72,8 @@ func TestTornTailIsNotDamage(t *testing.T) {
 		"less than a header, of other things": {append(whole[:len(whole):len(whole)], "garbage"...), 3},
 	} {
 		os.WriteFile(path, c.image, 0o600)
-		x := open(t, dir).Index()
-		var torn *trail.TornError
-		if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || len(x.Streams[0].Refs()) != c.refs {
+		x := trailtest.Open(t, dir).Index()
+		if only(x.Errs, format.ProblemTorn) == nil || len(x.Streams[0].Refs()) != c.refs {
 			t.Errorf("%s: %v", name, x.Errs)
 		}
 	}
@@ -98,7 +86,7 @@ func TestRoomForBlocksIsNothing(t *testing.T) {
 	whole, _ := os.ReadFile(s.SegmentPath(1))
 	for _, room := range []int{1, 15, 111, 112, 5000, 300_000} {
 		os.WriteFile(s.SegmentPath(1), append(whole[:len(whole):len(whole)], make([]byte, room)...), 0o600)
-		if x := open(t, dir).Index(); len(x.Errs) != 0 || len(x.Streams[0].Refs()) != 3 {
+		if x := trailtest.Open(t, dir).Index(); len(x.Errs) != 0 || len(x.Streams[0].Refs()) != 3 {
 			t.Errorf("%d bytes: %v, %d blocks", room, x.Errs, len(x.Streams[0].Refs()))
 		}
 	}
@@ -106,9 +94,9 @@ func TestRoomForBlocksIsNothing(t *testing.T) {
 	s.NoTimes = true
 	s.Rotate(t, trailtest.Epoch)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(note(session, trailtest.Epoch, "block"))
+	b.Add(trailtest.Note(session, trailtest.Epoch, "block"))
 	s.Write(t, b)
-	if x := open(t, dir).Index(); len(x.Errs) != 1 || len(x.Streams[0].Refs()) != 4 {
+	if x := trailtest.Open(t, dir).Index(); len(x.Errs) != 1 || len(x.Streams[0].Refs()) != 4 {
 		t.Errorf("before another segment: %v", x.Errs)
 	}
 }
@@ -122,17 +110,17 @@ func TestSparseFilesAreReadAtOnce(t *testing.T) {
 	s, _ := threeBlocks(t, dir)
 	info, _ := os.Stat(s.SegmentPath(1))
 	os.Truncate(s.SegmentPath(1), 1<<43)
-	if x := open(t, dir).Index(); len(x.Errs) != 0 || len(x.Streams[0].Refs()) != 3 {
+	if x := trailtest.Open(t, dir).Index(); len(x.Errs) != 0 || len(x.Streams[0].Refs()) != 3 {
 		t.Errorf("room: %v, %d blocks", x.Errs, len(x.Streams[0].Refs()))
 	}
 	os.Truncate(s.SegmentPath(1), info.Size()-1)
 	os.Truncate(s.SegmentPath(1), 1<<43)
-	if x := open(t, dir).Index(); len(x.Streams[0].Refs()) > 3 {
+	if x := trailtest.Open(t, dir).Index(); len(x.Streams[0].Refs()) > 3 {
 		t.Errorf("%d blocks", len(x.Streams[0].Refs()))
 	}
 	os.Truncate(s.SegmentPath(1), 0)
 	os.Truncate(s.SegmentPath(1), 1<<43)
-	if x := open(t, dir).Index(); len(x.Streams[0].Refs()) != 0 {
+	if x := trailtest.Open(t, dir).Index(); len(x.Streams[0].Refs()) != 0 {
 		t.Errorf("zeros: %v", x.Errs)
 	}
 }
@@ -154,7 +142,7 @@ func TestRoomIsFilledMeanwhile(t *testing.T) {
 		path := s.SegmentPath(1)
 		whole, _ := os.ReadFile(path)
 		os.WriteFile(path, append(whole[:offsets[1]:offsets[1]], make([]byte, c.room)...), 0o600)
-		opened := open(t, dir)
+		opened := trailtest.Open(t, dir)
 		image := whole
 		if c.after > 0 {
 			image = append(whole[:len(whole):len(whole)], make([]byte, c.after)...)
@@ -173,9 +161,8 @@ func TestTornTailBeforeAnotherSegmentIsDamage(t *testing.T) {
 	s.Raw(t, []byte("SBLKunfinished"))
 	s.NoTimes = true
 	s.Rotate(t, trailtest.Epoch)
-	x := open(t, dir).Index()
-	var torn *trail.TornError
-	if len(x.Errs) != 1 || !errors.As(x.Errs[0], &torn) || torn.Last {
+	x := trailtest.Open(t, dir).Index()
+	if torn := only(x.Errs, format.ProblemDamaged); torn == nil || !torn.Unfinished {
 		t.Errorf("got %v", x.Errs)
 	}
 }
@@ -187,9 +174,8 @@ func TestReadingGoesOnAfterADamagedHeader(t *testing.T) {
 	whole, _ := os.ReadFile(path)
 	whole[offsets[1]+20] ^= 1
 	os.WriteFile(path, whole, 0o600)
-	x := open(t, dir).Index()
-	var corrupt *trail.CorruptionError
-	if len(x.Errs) != 1 || !errors.As(x.Errs[0], &corrupt) || corrupt.Offset != offsets[1]+104 || corrupt.File != path {
+	x := trailtest.Open(t, dir).Index()
+	if corrupt := only(x.Errs, format.ProblemDamaged); corrupt == nil || corrupt.Behind != format.BehindFound || corrupt.Offset != offsets[1]+104 || corrupt.File != path {
 		t.Errorf("got %v", x.Errs)
 	}
 	refs := x.Streams[0].Refs()
@@ -205,7 +191,7 @@ func TestForeignFilesAndFoldersAreTold(t *testing.T) {
 		os.MkdirAll(filepath.Dir(filepath.Join(dir, p)), 0o755)
 		os.WriteFile(filepath.Join(dir, p), []byte("hello"), 0o644)
 	}
-	tr := open(t, dir)
+	tr := trailtest.Open(t, dir)
 	if len(tr.Streams) != 1 || len(tr.Streams[0].Segments) != 1 {
 		t.Errorf("streams: %+v", tr.Streams)
 	}
@@ -218,12 +204,12 @@ func TestTrailIsAFileSystem(t *testing.T) {
 	dir := t.TempDir()
 	threeBlocks(t, dir)
 	os.Mkdir(filepath.Join(dir, "lost+found"), 0)
-	if tr := open(t, dir); len(tr.Streams) != 1 || len(tr.Foreign)+len(tr.Errors) != 0 {
+	if tr := trailtest.Open(t, dir); len(tr.Streams) != 1 || len(tr.Foreign)+len(tr.Errors) != 0 {
 		t.Errorf("%d streams, foreign: %q, errors: %v", len(tr.Streams), tr.Foreign, tr.Errors)
 	}
 	os.Remove(filepath.Join(dir, "lost+found"))
 	os.WriteFile(filepath.Join(dir, "lost+found"), nil, 0o600)
-	if tr := open(t, dir); len(tr.Foreign) != 1 {
+	if tr := trailtest.Open(t, dir); len(tr.Foreign) != 1 {
 		t.Error("a file of this name is not told")
 	}
 }
@@ -233,13 +219,13 @@ func TestWhatIsNoSegmentIsRefused(t *testing.T) {
 	for name, content := range map[string]string{"empty": "", "text": "hello", "long": strings.Repeat("no segment ", 100)} {
 		path := filepath.Join(dir, name)
 		os.WriteFile(path, []byte(content), 0o644)
-		x := open(t, path).Index()
+		x := trailtest.Open(t, path).Index()
 		if len(x.Errs) != 1 || len(x.Streams[0].Refs()) != 0 {
 			t.Errorf("%s: %v", name, x.Errs)
 		}
 	}
 	os.MkdirAll(filepath.Join(dir, "0", "0000000001.steno"), 0o755)
-	if tr := open(t, dir); len(tr.Foreign) == 0 {
+	if tr := trailtest.Open(t, dir); len(tr.Foreign) == 0 {
 		t.Error("a folder named as a segment was taken for one")
 	}
 	if _, err := trail.Open(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
@@ -251,18 +237,28 @@ func TestOneSegmentAndOneStreamCanBeOpened(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := threeBlocks(t, dir)
 	for _, path := range []string{s.SegmentPath(1), s.Dir, dir} {
-		x := open(t, path).Index()
+		x := trailtest.Open(t, path).Index()
 		if len(x.Errs) != 0 || len(x.Streams) != 1 || len(x.Streams[0].Refs()) != 3 {
 			t.Errorf("%s: %+v", path, x)
 		}
 	}
 }
 
+// only is the problem if there is one, of a class.
+func only(errs []error, class format.ProblemClass) *format.Problem {
+	if len(errs) != 1 {
+		return nil
+	}
+	if p := format.AsProblem(errs[0]); p != nil && p.Class == class {
+		return p
+	}
+	return nil
+}
+
 // onlyDamage fails the test unless there is one error, of damage in that file.
 func onlyDamage(t *testing.T, name, file string, errs []error) {
 	t.Helper()
-	var c *trail.CorruptionError
-	if len(errs) != 1 || !errors.As(errs[0], &c) || c.File != file || !strings.Contains(c.Reason, "bytes skipped") {
+	if c := only(errs, format.ProblemDamaged); c == nil || c.File != file || !strings.Contains(c.Reason, "bytes skipped") {
 		t.Fatalf("%s: %v", name, errs)
 	}
 }
@@ -327,7 +323,7 @@ func TestOnlyTheBlockWithADamagedHeaderIsLost(t *testing.T) {
 	s, offsets := threeBlocks(t, dir)
 	path := s.SegmentPath(1)
 	whole, _ := os.ReadFile(path)
-	for at := range trail.BlockHeaderSize {
+	for at := range format.BlockHeaderSize {
 		image := bytes.Clone(whole)
 		image[int(offsets[1])+at] ^= 1 << (at % 8)
 		os.WriteFile(path, image, 0o600)
@@ -344,9 +340,9 @@ func TestATextIsNotTakenForABlock(t *testing.T) {
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	forge := func(number uint64) string {
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(note(trailtest.NewSession(trailtest.Epoch, 2), trailtest.Epoch, "forged"))
+		b.Add(trailtest.Note(trailtest.NewSession(trailtest.Epoch, 2), trailtest.Epoch, "forged"))
 		chain := [32]byte{}
-		return string(b.Finish(trail.CodecNone, number, 2, &chain))
+		return string(b.Finish(format.CodecNone, number, 2, &chain))
 	}
 	for name, c := range map[string]struct {
 		text string
@@ -358,14 +354,14 @@ func TestATextIsNotTakenForABlock(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		s := trailtest.NewStream(t, dir, 0)
-		s.Codec = trail.CodecNone
+		s.Codec = format.CodecNone
 		var offset int64
 		for i, text := range []string{"first", c.text, "last"} {
 			if info, _ := os.Stat(s.SegmentPath(1)); i == 1 {
 				offset = info.Size()
 			}
 			b := trailtest.NewBuilder(trailtest.Epoch)
-			b.Add(note(session, trailtest.Epoch+int64(i), text))
+			b.Add(trailtest.Note(session, trailtest.Epoch+int64(i), text))
 			s.Write(t, b)
 		}
 		image, _ := os.ReadFile(s.SegmentPath(1))
@@ -387,7 +383,7 @@ func TestFollowingGoesOnBehindADamagedSegmentHeader(t *testing.T) {
 	write := func(text string) {
 		now++
 		b := trailtest.NewBuilder(now)
-		b.Add(note(session, now, text))
+		b.Add(trailtest.Note(session, now, text))
 		s.Write(t, b)
 	}
 	write("one")

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // What stands behind damage. Readers, and recovery, skip to the next block that is one
@@ -22,17 +24,17 @@ const unreadable = 4096
 // NextHeader is where the first block header begins, from an offset on and before an
 // end, that accept takes; the end when there is none. It goes on behind what the disk
 // does not give. accept is asked in the order of the file.
-func NextHeader(r io.ReaderAt, from, end int64, accept func(at int64, h *BlockHeader) bool) int64 {
+func NextHeader(r io.ReaderAt, from, end int64, accept func(at int64, h *format.BlockHeader) bool) int64 {
 	// It begins with little: this may be called for each of many small blocks.
 	b := make([]byte, smallWindow)
 	for from = NextData(r, from); from < end; from = NextData(r, from) {
 		n, err := r.ReadAt(b, from)
 		for i := 0; ; i++ {
-			k := bytes.Index(b[i:n], []byte(blockMagic))
-			if i += k; k < 0 || i+BlockHeaderSize > n || from+int64(i) >= end {
+			k := bytes.Index(b[i:n], []byte(format.BlockMagic))
+			if i += k; k < 0 || i+format.BlockHeaderSize > n || from+int64(i) >= end {
 				break
 			}
-			if h, err := ParseBlockHeader(b[i:n]); err == nil && accept(from+int64(i), &h) {
+			if h, err := format.ParseBlockHeader(b[i:n]); err == nil && accept(from+int64(i), &h) {
 				return from + int64(i)
 			}
 		}
@@ -42,7 +44,7 @@ func NextHeader(r io.ReaderAt, from, end int64, accept func(at int64, h *BlockHe
 		case err != nil:
 			from = (from + int64(n) + unreadable) &^ (unreadable - 1)
 		default:
-			from += int64(n) - BlockHeaderSize + 1
+			from += int64(n) - format.BlockHeaderSize + 1
 		}
 		if len(b) < windowSize {
 			b = make([]byte, 2*len(b))
@@ -76,31 +78,17 @@ func (o *Overlap) Allows(from, end, size int64) bool {
 	return true
 }
 
-// Search finds blocks behind damage in a segment's file, for those who go through it on
-// their own. It is to be asked in the order of the file.
-type Search struct{ w window }
-
-// NewSearch makes one for a file of a size.
-func NewSearch(r io.ReaderAt, size int64) *Search {
-	return &Search{window{r: r, size: size, length: smallWindow}}
-}
-
-// Behind is where the next block begins after one at an offset that is not whole: its
-// header is damaged, or its payload. last is the number of the block before, 0 when it is
-// not known. It is the end of the file when there is none.
-func (s *Search) Behind(offset int64, last uint64) int64 { return s.w.behind(offset, last) }
-
 // behind finds the next block after one at offset that is not whole. When the length in
 // its header leads to the block that must follow, that is the next: its payload, which
 // clients have written, need not be searched. Otherwise bytes may be missing from it, so
 // that the next one begins before it seems to end.
 func (w *window) behind(offset int64, last uint64) int64 {
-	b, err := w.at(offset, BlockHeaderSize)
-	if err != nil || len(b) < BlockHeaderSize || string(b[:4]) != blockMagic {
+	b, err := w.at(offset, format.BlockHeaderSize)
+	if err != nil || len(b) < format.BlockHeaderSize || string(b[:4]) != format.BlockMagic {
 		return w.resync(offset+1, last, false)
 	}
-	next := offset + BlockHeaderSize + int64(binary.LittleEndian.Uint32(b[8:]))
-	if h, err := ParseBlockHeader(b); err == nil {
+	next := offset + format.BlockHeaderSize + int64(binary.LittleEndian.Uint32(b[8:]))
+	if h, err := format.ParseBlockHeader(b); err == nil {
 		if next < w.size && w.continues(next, h.Number+1, next-offset) {
 			return next
 		}
@@ -130,9 +118,9 @@ func (w *window) final(offset int64) bool {
 	if offset >= w.size {
 		return true
 	}
-	var b [minZeros]byte
-	n, err := w.r.ReadAt(b[:min(minZeros, w.size-offset)], offset)
-	return (err == nil || err == io.EOF) && onlyZeros(b[:n]) && w.blank(offset)
+	var b [format.MinZeros]byte
+	n, err := w.r.ReadAt(b[:min(format.MinZeros, w.size-offset)], offset)
+	return (err == nil || err == io.EOF) && format.OnlyZeros(b[:n]) && w.blank(offset)
 }
 
 // resync finds the next block at or after offset, or the end. Its header alone does
@@ -141,8 +129,8 @@ func (w *window) final(offset int64) bool {
 // one that can stand there, unless all of that is so. sure asks for all of that, because
 // what is searched may be an unfinished block.
 func (w *window) resync(offset int64, last uint64, sure bool) int64 {
-	return NextHeader(w.r, offset, w.size, func(at int64, h *BlockHeader) bool {
-		end := at + BlockHeaderSize + int64(h.Stored)
+	return NextHeader(w.r, offset, w.size, func(at int64, h *format.BlockHeader) bool {
+		end := at + format.BlockHeaderSize + int64(h.Stored)
 		if end > w.size {
 			return false
 		}
@@ -160,8 +148,8 @@ func (w *window) resync(offset int64, last uint64, sure bool) int64 {
 // shortened says whether the block at offset, in front of which nothing is wrong, may
 // lack bytes, so that the next one begins inside it: the block that must follow does not
 // begin where it ends, and its payload is not whole.
-func (seg *Segment) shortened(w *window, offset int64, h *BlockHeader) bool {
-	next := offset + BlockHeaderSize + int64(h.Stored)
+func (seg *Segment) shortened(w *window, offset int64, h *format.BlockHeader) bool {
+	next := offset + format.BlockHeaderSize + int64(h.Stored)
 	if next < w.size {
 		return !w.continues(next, h.Number+1, 0) && !w.payloadWhole(offset, h)
 	}
@@ -186,18 +174,18 @@ func (seg *Segment) following() *Segment {
 
 // follows says whether a block can come after the one with the number last, with so
 // many bytes between them: each block that was there took a header at least.
-func follows(h *BlockHeader, last uint64, between int64) bool {
-	return last == 0 || h.Number > last && h.Number-last-1 <= uint64(between)/BlockHeaderSize
+func follows(h *format.BlockHeader, last uint64, between int64) bool {
+	return last == 0 || h.Number > last && h.Number-last-1 <= uint64(between)/format.BlockHeaderSize
 }
 
 // payloadWhole says whether the payload of the block at offset has its checksum. It
 // says no when the payload overlaps too many others.
-func (w *window) payloadWhole(offset int64, h *BlockHeader) bool {
-	if !w.hashed.Allows(offset, offset+BlockHeaderSize+int64(h.Stored), w.size) {
+func (w *window) payloadWhole(offset int64, h *format.BlockHeader) bool {
+	if !w.hashed.Allows(offset, offset+format.BlockHeaderSize+int64(h.Stored), w.size) {
 		return false
 	}
 	sum := xxhash.New()
 	buf := make([]byte, max(1, min(h.Stored, 32<<10))) // most payloads are smaller than what io.Copy would take
-	n, err := io.CopyBuffer(sum, io.NewSectionReader(w.r, offset+BlockHeaderSize, int64(h.Stored)), buf)
+	n, err := io.CopyBuffer(sum, io.NewSectionReader(w.r, offset+format.BlockHeaderSize, int64(h.Stored)), buf)
 	return err == nil && n == int64(h.Stored) && sum.Sum64() == h.PayloadSum
 }

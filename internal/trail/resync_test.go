@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -25,7 +26,7 @@ func textBlocks(t *testing.T, dir string, rnd *rand.Rand, n int) (s *trailtest.S
 	for i := range n {
 		before, _ := os.Stat(s.SegmentPath(1))
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(note(session, trailtest.Epoch+int64(i), fmt.Sprint(i+1, " ", randomText(rnd, rnd.IntN(300)))))
+		b.Add(trailtest.Note(session, trailtest.Epoch+int64(i), fmt.Sprint(i+1, " ", randomText(rnd, rnd.IntN(300)))))
 		s.Write(t, b)
 		after, _ := os.Stat(s.SegmentPath(1))
 		all = append(all, blockAt{uint64(i + 1), before.Size(), after.Size()})
@@ -45,10 +46,10 @@ func randomText(rnd *rand.Rand, n int) string {
 func readable(t *testing.T, dir string) (all []uint64) {
 	var files trail.Files
 	defer files.Close()
-	x := open(t, dir).Index()
+	x := trailtest.Open(t, dir).Index()
 	for _, ref := range x.Streams[0].Refs() {
-		var b trail.Block
-		var r trail.Record
+		var b format.Block
+		var r format.Record
 		if files.Read(&ref, &b) == nil && b.Next(&r) == nil {
 			all = append(all, ref.Number)
 		}
@@ -64,7 +65,7 @@ func TestMissingBytesHideNoOtherBlock(t *testing.T) {
 		dir := t.TempDir()
 		s, all := textBlocks(t, dir, rnd, 8)
 		whole, _ := os.ReadFile(s.SegmentPath(1))
-		from := trail.SegmentHeaderSize + rnd.Int64N(int64(len(whole))-trail.SegmentHeaderSize)
+		from := format.SegmentHeaderSize + rnd.Int64N(int64(len(whole))-format.SegmentHeaderSize)
 		length := 1 + rnd.Int64N([]int64{8, 50, 800}[rnd.IntN(3)])
 		if k := rnd.IntN(len(all)); rnd.IntN(4) == 0 { // as many as another block has
 			length = all[k].end - all[k].start
@@ -123,10 +124,10 @@ func TestFollowingSeesTheBlockBehindAShortenedOne(t *testing.T) {
 		for i := range 3 {
 			texts = append(texts, randomText(rnd, 100))
 			b := trailtest.NewBuilder(trailtest.Epoch)
-			b.Add(note(session, trailtest.Epoch+int64(i), texts[i]))
+			b.Add(trailtest.Note(session, trailtest.Epoch+int64(i), texts[i]))
 			block := s.Finish(b)
 			if i == 1 {
-				block = slices.Concat(block[:trail.BlockHeaderSize+10], block[trail.BlockHeaderSize+10+cut:])
+				block = slices.Concat(block[:format.BlockHeaderSize+10], block[format.BlockHeaderSize+10+cut:])
 			}
 			image = append(image, block...)
 		}

@@ -4,11 +4,10 @@ package trail
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/binary"
 	"slices"
-	"strconv"
 	"sync"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // The record of a transaction comes after those of its statements, in the same stream.
@@ -26,7 +25,7 @@ const (
 
 // transaction identifies the transaction of a session.
 type transaction struct {
-	session SessionID
+	session format.SessionID
 	xid     uint64
 }
 
@@ -43,67 +42,45 @@ type ended struct {
 // fate is what became of a transaction, as far as its session's records say it: one that was prepared has an effect that
 // is not known to them.
 type fate struct {
-	effect   Effect
+	effect   format.Effect
 	prepared bool
 }
 
 // lastEnd is the record of a session's last transaction in a block.
 type lastEnd struct {
-	session SessionID
+	session format.SessionID
 	number  uint64
 }
 
-// undonePart is a subtransaction that was rolled back: the records of its session with these numbers, but
-// those of statements that began before it.
-type undonePart struct {
-	first, last             uint64
-	statement, substatement uint64 // the last ones before it
-}
-
-// has says whether the part took a statement back. A nested statement of an earlier statement is one
-// of a cursor that was read in the part.
-func (p *undonePart) has(r *Record) bool {
-	if r.Seq < p.first || r.Seq > p.last {
-		return false
-	}
-	switch {
-	case r.Statement > p.statement:
-		return true
-	case r.Statement == p.statement:
-		return r.Substatement > p.substatement
-	}
-	return r.Substatement > 0
-}
-
-// undoneParts are those of a transaction, in their order; none is inside another.
-type undoneParts []undonePart
+// UndoneParts are those of a transaction, in their order; none is inside another.
+type UndoneParts []format.UndonePart
 
 // add adds a part, which is the last one so far: those inside it ended before.
-func (p undoneParts) add(one undonePart) undoneParts {
-	for len(p) > 0 && p[len(p)-1].first >= one.first {
+func (p UndoneParts) add(one format.UndonePart) UndoneParts {
+	for len(p) > 0 && p[len(p)-1].First >= one.First {
 		p = p[:len(p)-1]
 	}
 	return append(p, one)
 }
 
-func (p undoneParts) have(r *Record) bool {
-	i, found := slices.BinarySearchFunc(p, r.Seq, func(one undonePart, seq uint64) int {
+func (p UndoneParts) have(r *format.Record) bool {
+	i, found := slices.BinarySearchFunc(p, r.Seq, func(one format.UndonePart, seq uint64) int {
 		switch {
-		case one.last < seq:
+		case one.Last < seq:
 			return -1
-		case one.first > seq:
+		case one.First > seq:
 			return 1
 		}
 		return 0
 	})
-	return found && p[i].has(r)
+	return found && p[i].Has(r)
 }
 
 // summary is what a block says of the ends of transactions.
 type summary struct {
 	once  sync.Once
 	ended []ended
-	parts map[transaction]undoneParts
+	parts map[transaction]UndoneParts
 	ends  []lastEnd // one for each session that has any
 	size  int       // of all, as rollbacks.ends counts it
 }
@@ -115,56 +92,30 @@ func (s *summary) find(t transaction, number uint64) (f fate, settled bool) {
 	if i, found := slices.BinarySearchFunc(s.ended, t, func(e ended, t transaction) int { return e.compare(t) }); found {
 		return s.ended[i].fate, true
 	}
-	i, found := slices.BinarySearchFunc(s.ends, t.session, func(e lastEnd, id SessionID) int { return e.session.Compare(id) })
-	return fate{effect: EffectUnknown}, found && s.ends[i].number > number
+	i, found := slices.BinarySearchFunc(s.ends, t.session, func(e lastEnd, id format.SessionID) int { return e.session.Compare(id) })
+	return fate{effect: format.EffectUnknown}, found && s.ends[i].number > number
 }
 
-// sum fills the summary from a block's payload. What cannot be read is for Next to tell.
-func (s *summary) sum(b *Block) {
-	var ids []SessionID
-	last := map[SessionID]uint64{}
-	number := b.Header.FirstRecord
-	for pos := 0; pos < len(b.raw); {
-		n, at := varint(b.raw, pos)
-		if n == 0 || at > len(b.raw) || n > uint64(len(b.raw)-at) {
-			break
-		}
-		kind := Kind(b.raw[at])
-		end := at + int(n)
-		if kind == KindSubtransaction {
-			c := cursor{b: b.raw[at+1 : end : end]}
-			if i := c.varint(); i < uint64(len(ids)) && s.size < maxEnds {
-				if xid, one, ok := partOf(&c); ok {
-					if s.parts == nil {
-						s.parts = map[transaction]undoneParts{}
-					}
-					t := transaction{ids[i], xid}
-					s.parts[t] = s.parts[t].add(one)
-					s.size++
-				}
-			}
-		}
-		if kind == KindDefSession || kind == KindTransaction || kind == KindDisconnect {
-			c := cursor{b: b.raw[at+1 : end : end]}
-			if kind == KindDefSession {
-				ids = append(ids, sessionOf(&c))
-			} else if i := c.varint(); i < uint64(len(ids)) && len(last) < maxEnds && len(s.ended) < maxEnds {
-				last[ids[i]] = number
-				if kind == KindTransaction {
-					if xid, f := endOf(&c); f.effect != EffectNone {
-						s.ended = append(s.ended, ended{transaction{ids[i], xid}, f})
-					}
-				}
-			}
-		}
+// sum fills the summary from a block that was read. What cannot be read is for Next to tell.
+func (s *summary) sum(b *format.Block) {
+	last := map[format.SessionID]uint64{}
+	for end := range b.Ends {
+		t := transaction{end.Session, end.XID}
 		switch {
-		case kind.IsRecord():
-			number++
-		case kind == KindRun:
-			c := cursor{b: b.raw[at+1 : end : end]}
-			number += c.varint()
+		case end.Part != nil:
+			if s.size < maxEnds {
+				if s.parts == nil {
+					s.parts = map[transaction]UndoneParts{}
+				}
+				s.parts[t] = s.parts[t].add(*end.Part)
+				s.size++
+			}
+		case len(last) < maxEnds && len(s.ended) < maxEnds:
+			last[end.Session] = end.Number
+			if end.XID != 0 {
+				s.ended = append(s.ended, ended{t, fate{end.Effect, end.Prepared}})
+			}
 		}
-		pos = end
 	}
 	for id, number := range last {
 		s.ends = append(s.ends, lastEnd{id, number})
@@ -173,123 +124,9 @@ func (s *summary) sum(b *Block) {
 	slices.SortFunc(s.ended, func(a, b ended) int { return a.compare(b.transaction) })
 }
 
-func sessionOf(c *cursor) SessionID {
-	c.varint()
-	c.varint()
-	if fixed := c.bytes(12); fixed != nil {
-		return SessionID{int64(binary.LittleEndian.Uint64(fixed)), binary.LittleEndian.Uint32(fixed[8:])}
-	}
-	return SessionID{}
-}
-
-// endOf reads what a transaction's record says: its ID, and what became of it.
-// A prepared transaction ended for its session when it was prepared. What became of it
-// may be said much later, by any session: see preparedEnds.
-func endOf(c *cursor) (xid uint64, f fate) {
-	xid, outcome, mask := endAndMask(c)
-	if xid == 0 || c.bad {
-		return 0, f
-	}
-	switch event := eventOf(c, mask); {
-	case event == EventCommitPrepared || event == EventRollbackPrepared:
-		return 0, f // of another session, perhaps
-	case outcome == OutcomeError:
-		return xid, fate{effect: EffectRolledBack}
-	case event == EventPrepare:
-		return xid, fate{EffectUnknown, true}
-	case outcome != OutcomeOk:
-		return xid, fate{effect: EffectUnknown}
-	}
-	return xid, fate{effect: EffectCommitted}
-}
-
-// eventOf is the event of a transaction's record; 0 if it states none. The cursor is behind the transaction ID.
-func eventOf(c *cursor, mask Field) Event {
-	if mask&FieldCut != 0 {
-		c.varint()
-		c.bytes(sha256.Size)
-	}
-	if mask&FieldParts != 0 {
-		c.varint()
-		c.varint()
-		c.varint()
-	}
-	r := Record{}
-	if mask&FieldExtra != 0 && extra(c, &r) != "" {
-		return 0
-	}
-	if mask&FieldAudited != 0 {
-		c.byte()
-	}
-	if mask&FieldEvent != 0 {
-		return Event(c.byte())
-	}
-	text, _ := r.ExtraValue("event") // as earlier versions of the server wrote it
-	for _, event := range []Event{EventPrepare, EventCommitPrepared, EventRollbackPrepared} {
-		if string(text) == event.String() {
-			return event
-		}
-	}
-	return 0
-}
-
-func endAndMask(c *cursor) (xid uint64, outcome Outcome, mask Field) {
-	mask = Field(c.varint())
-	if mask&FieldXID == 0 || mask&FieldNulls != 0 {
-		return 0, 0, mask
-	}
-	for _, f := range []Field{FieldShape, FieldText, FieldRows, FieldTime, FieldDuration} {
-		if mask&f != 0 {
-			c.varint()
-		}
-	}
-	if mask&FieldValues != 0 {
-		c.str()
-	}
-	for _, f := range []Field{FieldSeq, FieldStatement, FieldNesting, FieldNesting} {
-		if mask&f != 0 {
-			c.varint()
-		}
-	}
-	if mask&FieldOutcome != 0 {
-		outcome = Outcome(c.byte())
-	}
-	if mask&FieldError != 0 {
-		c.bytes(5)
-		c.str()
-	}
-	return c.varint(), outcome, mask
-}
-
-// partOf reads what a subtransaction's record says: the ID of its transaction, and the part.
-func partOf(c *cursor) (xid uint64, one undonePart, ok bool) {
-	xid, outcome, mask := endAndMask(c)
-	if c.bad || outcome != OutcomeError || mask&(FieldCut|FieldParts) != 0 || mask&FieldExtra == 0 {
-		return 0, one, false
-	}
-	r := Record{}
-	if extra(c, &r) != "" {
-		return 0, one, false
-	}
-	wanted := map[string]*uint64{
-		"first_seq": &one.first, "last_seq": &one.last, "after_statement": &one.statement, "after_substatement": &one.substatement,
-	}
-	for name, value := range r.ExtraPairs {
-		if to := wanted[string(name)]; to != nil {
-			n, err := strconv.ParseUint(string(value), 10, 64)
-			if err != nil {
-				return 0, one, false
-			}
-			*to = n
-			delete(wanted, string(name))
-		}
-	}
-	return xid, one, len(wanted) == 0 && one.first <= one.last
-}
-
 // spareBlocks are what blocks are read into that are wanted for their summary alone. Nothing of
 // a summary points into one.
-var spareBlocks = sync.Pool{New: func() any { return &Block{} }}
+var spareBlocks = sync.Pool{New: func() any { return &format.Block{} }}
 
 // rollbacks looks up the ends of transactions. It is shared by goroutines.
 type rollbacks struct {
@@ -310,7 +147,7 @@ type blockPlace struct {
 }
 
 // of returns the summary of a block, which is read for it unless it is at hand.
-func (x *rollbacks) of(ref *BlockRef, b *Block) *summary {
+func (x *rollbacks) of(ref *BlockRef, b *format.Block) *summary {
 	place := blockPlace{ref.Segment, ref.Offset}
 	x.mu.Lock()
 	s := x.kept[place]
@@ -325,7 +162,7 @@ func (x *rollbacks) of(ref *BlockRef, b *Block) *summary {
 	x.mu.Unlock()
 	s.once.Do(func() {
 		if b == nil {
-			b = spareBlocks.Get().(*Block)
+			b = spareBlocks.Get().(*format.Block)
 			defer spareBlocks.Put(b)
 			if x.files.Read(ref, b) != nil {
 				return // the merge tells, if it is wanted
@@ -391,7 +228,7 @@ type lookup struct {
 // outcome is what became of a transaction, and which parts of it were rolled back before.
 type outcome struct {
 	fate
-	parts undoneParts
+	parts UndoneParts
 }
 
 type answer struct {
@@ -400,15 +237,15 @@ type answer struct {
 }
 
 // start begins with a block that was read.
-func (l *lookup) start(all *rollbacks, ref *BlockRef, b *Block) {
+func (l *lookup) start(all *rollbacks, ref *BlockRef, b *format.Block) {
 	*l = lookup{all: all, ref: ref, here: all.of(ref, b), last: l.last[:0], later: l.later}
 	clear(l.last[:cap(l.last)])
 	clear(l.later)
 }
 
 // mark sets the record's Effect.
-func (l *lookup) mark(r *Record) {
-	if r.Kind != KindStatement || r.Outcome != OutcomeOk || r.XID == 0 || r.isRollback() {
+func (l *lookup) mark(r *format.Record) {
+	if r.Kind != format.KindStatement || r.Outcome != format.OutcomeOk || r.XID == 0 || r.IsRollback() {
 		return
 	}
 	if r.SessionIndex >= len(l.last) {
@@ -423,8 +260,8 @@ func (l *lookup) mark(r *Record) {
 	}
 	switch {
 	case last.parts.have(r):
-		r.Effect = EffectRolledBack
-	case last.effect == EffectUnknown && r.Shape != nil && r.Shape.Class == ClassTransaction:
+		r.Effect = format.EffectRolledBack
+	case last.effect == format.EffectUnknown && r.Shape != nil && r.Shape.Class == format.ClassTransaction:
 		// COMMIT and the like do nothing of their own, and their records may follow that of the transaction.
 	default:
 		r.Effect = last.effect
@@ -450,7 +287,7 @@ func (l *lookup) find(t transaction, number uint64) outcome {
 
 func (l *lookup) search(t transaction, number uint64) outcome {
 	left := int64(maxLookAhead)
-	o := outcome{fate: fate{effect: EffectUnknown}, parts: slices.Clone(l.here.parts[t])}
+	o := outcome{fate: fate{effect: format.EffectUnknown}, parts: slices.Clone(l.here.parts[t])}
 	for next := range l.all.behind(l.ref) {
 		s := l.all.of(next, nil)
 		for _, one := range s.parts[t] {
@@ -465,9 +302,4 @@ func (l *lookup) search(t transaction, number uint64) outcome {
 		}
 	}
 	return o
-}
-
-// isRollback says whether the record is of a ROLLBACK, which took effect.
-func (r *Record) isRollback() bool {
-	return r.Shape != nil && r.Shape.Class == ClassTransaction && string(r.Shape.Command) == "ROLLBACK"
 }

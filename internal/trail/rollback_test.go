@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/seal/sealtest"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -17,14 +18,14 @@ import (
 // undone makes lines of texts, and says which are undone.
 type undone struct{ fixed }
 
-func (undone) Keep(r *trail.Record) bool { return r.Kind == trail.KindStatement }
+func (undone) Keep(r *format.Record) bool { return r.Kind == format.KindStatement }
 
-func (undone) Append(dst []byte, r *trail.Record) []byte {
+func (undone) Append(dst []byte, r *format.Record) []byte {
 	dst = append(dst, r.Text...)
 	switch r.Effect {
-	case trail.EffectRolledBack:
+	case format.EffectRolledBack:
 		dst = append(dst, " undone"...)
-	case trail.EffectUnknown:
+	case format.EffectUnknown:
 		dst = append(dst, " unknown"...)
 	}
 	return dst
@@ -32,7 +33,7 @@ func (undone) Append(dst []byte, r *trail.Record) []byte {
 
 func statementsOf(t *testing.T, dir string, since, until int64) (lines []string) {
 	t.Helper()
-	err := open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
+	err := trailtest.Open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
 		Since: since, Until: until, Rollbacks: true,
 		Warn:         func(err error) { t.Error(err) },
 		NewFormatter: func() trail.Formatter { return undone{} },
@@ -65,12 +66,12 @@ func (s *script) add(r trailtest.Record) {
 }
 
 func (s *script) statement(of *trailtest.Session, xid uint64, text string) {
-	s.add(trailtest.Record{Kind: trail.KindStatement, Session: of, XID: xid, Text: text})
+	s.add(trailtest.Record{Kind: format.KindStatement, Session: of, XID: xid, Text: text})
 }
 
-func (s *script) end(of *trailtest.Session, xid uint64, outcome trail.Outcome) {
-	s.add(trailtest.Record{Kind: trail.KindTransaction, Session: of, XID: xid, Outcome: outcome, Extra: []string{"event", "abort"},
-		Shape: &trailtest.Shape{Class: trail.ClassTransaction}})
+func (s *script) end(of *trailtest.Session, xid uint64, outcome format.Outcome) {
+	s.add(trailtest.Record{Kind: format.KindTransaction, Session: of, XID: xid, Outcome: outcome, Extra: []string{"event", "abort"},
+		Shape: &trailtest.Shape{Class: format.ClassTransaction}})
 }
 
 func (s *script) cut() {
@@ -85,33 +86,33 @@ func TestStatementsOfATransactionThatRolledBackAreUndone(t *testing.T) {
 	s := newScript(t, dir, 0)
 	one, two := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch, 2)
 	control := func(command string, xid uint64) {
-		s.add(trailtest.Record{Kind: trail.KindStatement, Session: one, XID: xid, Text: command,
-			Shape: &trailtest.Shape{Class: trail.ClassTransaction, Command: command}})
+		s.add(trailtest.Record{Kind: format.KindStatement, Session: one, XID: xid, Text: command,
+			Shape: &trailtest.Shape{Class: format.ClassTransaction, Command: command}})
 	}
 	s.statement(one, 0, "reads before")
 	s.statement(one, 10, "in one block")
 	s.statement(two, 11, "of a transaction that commits")
-	s.add(trailtest.Record{Kind: trail.KindStatement, Session: one, XID: 10, Text: "fails", Outcome: trail.OutcomeError})
-	s.end(one, 10, trail.OutcomeError)
+	s.add(trailtest.Record{Kind: format.KindStatement, Session: one, XID: 10, Text: "fails", Outcome: format.OutcomeError})
+	s.end(one, 10, format.OutcomeError)
 	control("COMMIT", 10) // of the transaction that was aborted
 	s.statement(one, 12, "ends in another block")
 	s.cut()
 	s.statement(two, 11, "commits, too")
 	s.cut()
-	s.end(two, 11, trail.OutcomeOk)
+	s.end(two, 11, format.OutcomeOk)
 	s.statement(two, 12, "of another session")
 	s.s.Rotate(t, s.now)
 	s.cut()
 	control("ROLLBACK", 12)
-	s.end(one, 12, trail.OutcomeError)
-	s.end(two, 12, trail.OutcomeOk)
+	s.end(one, 12, format.OutcomeError)
+	s.end(two, 12, format.OutcomeOk)
 	s.statement(one, 13, "never ends")
 	s.cut()
 	want := []string{
 		"reads before", "in one block undone", "of a transaction that commits", "fails", "COMMIT undone",
 		"ends in another block undone", "commits, too", "of another session", "ROLLBACK", "never ends unknown",
 	}
-	if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
+	if got := statementsOf(t, dir, format.MinTime, format.MaxTime); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	// what says so need not be in the time that is shown
@@ -128,34 +129,34 @@ func TestPreparedTransactionsAreLookedUp(t *testing.T) {
 		dir := t.TempDir()
 		s, other := newScript(t, dir, 0), newScript(t, dir, 1)
 		one, two := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch, 2)
-		class := &trailtest.Shape{Class: trail.ClassTransaction}
-		end := func(s *script, of *trailtest.Session, xid uint64, outcome trail.Outcome, event trail.Event, inExtra bool) {
-			r := trailtest.Record{Kind: trail.KindTransaction, Session: of, XID: xid, Outcome: outcome, Shape: class,
-				Audited: trail.AuditedSession, Extra: []string{"gid", "x"}}
+		class := &trailtest.Shape{Class: format.ClassTransaction}
+		end := func(s *script, of *trailtest.Session, xid uint64, outcome format.Outcome, event format.Event, inExtra bool) {
+			r := trailtest.Record{Kind: format.KindTransaction, Session: of, XID: xid, Outcome: outcome, Shape: class,
+				Audited: format.AuditedSession, Extra: []string{"gid", "x"}}
 			if inExtra {
 				r.Extra = append(r.Extra, "event", event.String())
 			} else {
-				r.Fields, r.Unknown = trail.FieldEvent, []byte{byte(event)}
+				r.Fields, r.Unknown = format.FieldEvent, []byte{byte(event)}
 			}
 			s.add(r)
 		}
 		other.now += 1000e6
 		var want []string
 		for i, inExtra := range []bool{false, true} {
-			for k, then := range []trail.Event{trail.EventRollbackPrepared, trail.EventCommitPrepared, 0} {
+			for k, then := range []format.Event{format.EventRollbackPrepared, format.EventCommitPrepared, 0} {
 				for m, by := range []*script{s, other} {
 					xid := uint64(10 + 100*i + 10*k + m)
 					s.statement(one, xid, "prepared")
-					end(s, one, xid, trail.OutcomeOk, trail.EventPrepare, inExtra)
+					end(s, one, xid, format.OutcomeOk, format.EventPrepare, inExtra)
 					if cut {
 						s.cut()
 					}
 					switch then {
-					case trail.EventRollbackPrepared:
-						end(by, two, xid, trail.OutcomeError, then, inExtra)
+					case format.EventRollbackPrepared:
+						end(by, two, xid, format.OutcomeError, then, inExtra)
 						want = append(want, "prepared undone")
-					case trail.EventCommitPrepared:
-						end(by, two, xid, trail.OutcomeOk, then, inExtra)
+					case format.EventCommitPrepared:
+						end(by, two, xid, format.OutcomeOk, then, inExtra)
 						want = append(want, "prepared")
 					default:
 						want = append(want, "prepared unknown")
@@ -164,12 +165,12 @@ func TestPreparedTransactionsAreLookedUp(t *testing.T) {
 			}
 			xid := uint64(500 + i)
 			s.statement(one, xid, "rolled back")
-			end(s, one, xid, trail.OutcomeError, trail.EventAbort, inExtra)
+			end(s, one, xid, format.OutcomeError, format.EventAbort, inExtra)
 			want = append(want, "rolled back undone")
 		}
 		s.cut()
 		other.cut()
-		if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
+		if got := statementsOf(t, dir, format.MinTime, format.MaxTime); !slices.Equal(got, want) {
 			t.Errorf("cut %v: got %q, want %q", cut, got, want)
 		}
 	}
@@ -183,22 +184,22 @@ func TestEndsOfPreparedTransactionsAreFoundByIndexes(t *testing.T) {
 			dir := t.TempDir()
 			w := sealtest.NewWriter(t, dir, 0, ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
 			one, two, now := trailtest.NewSession(trailtest.Epoch, 1), trailtest.NewSession(trailtest.Epoch, 2), int64(trailtest.Epoch)
-			record := func(of *trailtest.Session, kind trail.Kind, text, command, event string) *trailtest.Record {
+			record := func(of *trailtest.Session, kind format.Kind, text, command, event string) *trailtest.Record {
 				now += 1e6
-				r := &trailtest.Record{Kind: kind, Session: of, Time: now, Text: text, XID: 7, Shape: &trailtest.Shape{Class: trail.ClassTransaction, Command: command}}
+				r := &trailtest.Record{Kind: kind, Session: of, Time: now, Text: text, XID: 7, Shape: &trailtest.Shape{Class: format.ClassTransaction, Command: command}}
 				if event != "" {
 					r.Extra = []string{"event", event}
 				}
-				if event == trail.EventRollbackPrepared.String() {
-					r.Outcome = trail.OutcomeError
+				if event == format.EventRollbackPrepared.String() {
+					r.Outcome = format.OutcomeError
 				}
 				return r
 			}
-			w.Put(record(one, trail.KindStatement, "prepared", "SELECT", ""), record(one, trail.KindTransaction, "", "", trail.EventPrepare.String()))
-			w.Put(record(two, trail.KindNote, "something else", "", ""))
-			ends := record(two, trail.KindStatement, "ends it", command, "")
+			w.Put(record(one, format.KindStatement, "prepared", "SELECT", ""), record(one, format.KindTransaction, "", "", format.EventPrepare.String()))
+			w.Put(record(two, format.KindNote, "something else", "", ""))
+			ends := record(two, format.KindStatement, "ends it", command, "")
 			ends.XID = 0
-			end := record(two, trail.KindTransaction, "", "", strings.ToLower(command))
+			end := record(two, format.KindTransaction, "", "", strings.ToLower(command))
 			switch parts {
 			case "all":
 				w.Put(ends, end)
@@ -211,7 +212,7 @@ func TestEndsOfPreparedTransactionsAreFoundByIndexes(t *testing.T) {
 				w.Put(end)
 			}
 			w.Index()
-			if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, []string{want, "ends it"}) {
+			if got := statementsOf(t, dir, format.MinTime, format.MaxTime); !slices.Equal(got, []string{want, "ends it"}) {
 				t.Errorf("%s, %s: %q", command, parts, got)
 			}
 		}
@@ -224,23 +225,23 @@ func TestPreparedTransactionsEndOnce(t *testing.T) {
 	dir := t.TempDir()
 	s := newScript(t, dir, 0)
 	one := trailtest.NewSession(trailtest.Epoch, 1)
-	end := func(outcome trail.Outcome, event trail.Event) {
-		s.add(trailtest.Record{Kind: trail.KindTransaction, Session: one, XID: 7, Outcome: outcome,
-			Shape: &trailtest.Shape{Class: trail.ClassTransaction}, Extra: []string{"event", event.String()}})
+	end := func(outcome format.Outcome, event format.Event) {
+		s.add(trailtest.Record{Kind: format.KindTransaction, Session: one, XID: 7, Outcome: outcome,
+			Shape: &trailtest.Shape{Class: format.ClassTransaction}, Extra: []string{"event", event.String()}})
 		s.cut()
 	}
-	for _, outcome := range []trail.Outcome{trail.OutcomeError, trail.OutcomeOk, trail.OutcomeError} {
+	for _, outcome := range []format.Outcome{format.OutcomeError, format.OutcomeOk, format.OutcomeError} {
 		s.statement(one, 7, "prepared")
-		end(trail.OutcomeOk, trail.EventPrepare)
-		if outcome == trail.OutcomeError {
-			end(outcome, trail.EventRollbackPrepared)
+		end(format.OutcomeOk, format.EventPrepare)
+		if outcome == format.OutcomeError {
+			end(outcome, format.EventRollbackPrepared)
 		} else {
-			end(outcome, trail.EventCommitPrepared)
+			end(outcome, format.EventCommitPrepared)
 		}
 		one = trailtest.NewSession(s.now, 1)
 	}
 	want := []string{"prepared undone", "prepared", "prepared undone"}
-	if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
+	if got := statementsOf(t, dir, format.MinTime, format.MaxTime); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -276,9 +277,9 @@ func TestRollbacksAreFoundWhereverTheyAre(t *testing.T) {
 					if xids[i] == 0 {
 						continue
 					}
-					outcome := trail.Outcome(rng.IntN(2))
+					outcome := format.Outcome(rng.IntN(2))
 					for _, text := range open[i] {
-						want[text] = map[trail.Outcome]string{trail.OutcomeError: "undone"}[outcome]
+						want[text] = map[format.Outcome]string{format.OutcomeError: "undone"}[outcome]
 					}
 					s.end(sessions[i], xids[i], outcome)
 					open[i], xids[i] = nil, 0
@@ -295,7 +296,7 @@ func TestRollbacksAreFoundWhereverTheyAre(t *testing.T) {
 			}
 			s.cut()
 		}
-		for _, line := range statementsOf(t, dir, trail.MinTime, trail.MaxTime) {
+		for _, line := range statementsOf(t, dir, format.MinTime, format.MaxTime) {
 			var text, mark string
 			fmt.Sscan(line, &text, &mark)
 			if want[text] != mark {
@@ -314,7 +315,7 @@ func TestRolledBackPartsAreUndone(t *testing.T) {
 		session := trailtest.NewSession(trailtest.Epoch, 1)
 		other := trailtest.NewSession(trailtest.Epoch, 2)
 		statement := func(session *trailtest.Session, number, substatement, xid uint64, text string) {
-			r := trailtest.Record{Kind: trail.KindStatement, Session: session, Statement: number, Text: text, XID: xid}
+			r := trailtest.Record{Kind: format.KindStatement, Session: session, Statement: number, Text: text, XID: xid}
 			if substatement > 0 {
 				r.Depth, r.Substatement = 1, substatement
 			}
@@ -322,7 +323,7 @@ func TestRolledBackPartsAreUndone(t *testing.T) {
 		}
 		part := func(first, last, after, sub uint64) {
 			s.add(trailtest.Record{
-				Kind: trail.KindSubtransaction, Session: session, Outcome: trail.OutcomeError, XID: 7,
+				Kind: format.KindSubtransaction, Session: session, Outcome: format.OutcomeError, XID: 7,
 				Extra: []string{
 					"first_seq", fmt.Sprint(first), "last_seq", fmt.Sprint(last),
 					"after_statement", fmt.Sprint(after), "after_substatement", fmt.Sprint(sub),
@@ -343,11 +344,11 @@ func TestRolledBackPartsAreUndone(t *testing.T) {
 		part(2, 7, 2, 0)                    // 8
 		statement(session, 5, 0, 7, "kept") // 9
 		statement(session, 6, 0, 0, "kept") // 10: read only
-		s.add(trailtest.Record{Kind: trail.KindTransaction, Session: session, XID: 7, Extra: []string{"event", "commit"}})
+		s.add(trailtest.Record{Kind: format.KindTransaction, Session: session, XID: 7, Extra: []string{"event", "commit"}})
 		statement(session, 7, 0, 8, "open")
 		s.cut()
 		var wrong []string
-		lines := statementsOf(t, dir, trail.MinTime, trail.MaxTime)
+		lines := statementsOf(t, dir, format.MinTime, format.MaxTime)
 		for _, line := range lines {
 			text, isUndone := strings.CutSuffix(line, " undone")
 			text, isUnknown := strings.CutSuffix(text, " unknown")
@@ -377,14 +378,14 @@ func TestTransactionsWithoutARecordAreUnknown(t *testing.T) {
 		s.statement(two, 6, "drop")
 		cut()
 		s.statement(one, 7, "kept")
-		s.end(one, 7, trail.OutcomeOk)
-		s.add(trailtest.Record{Kind: trail.KindDisconnect, Session: two})
+		s.end(one, 7, format.OutcomeOk)
+		s.add(trailtest.Record{Kind: format.KindDisconnect, Session: two})
 		cut()
 		s.statement(one, 8, "interrupted")
-		s.add(trailtest.Record{Kind: trail.KindTransaction, Session: one, XID: 8, Outcome: trail.OutcomeInterrupted})
+		s.add(trailtest.Record{Kind: format.KindTransaction, Session: one, XID: 8, Outcome: format.OutcomeInterrupted})
 		s.cut()
 		want := []string{"grant unknown", "drop unknown", "kept", "interrupted unknown"}
-		if got := statementsOf(t, dir, trail.MinTime, trail.MaxTime); !slices.Equal(got, want) {
+		if got := statementsOf(t, dir, format.MinTime, format.MaxTime); !slices.Equal(got, want) {
 			t.Errorf("split %v: got %q", split, got)
 		}
 	}

@@ -6,8 +6,11 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"runtime"
 	"slices"
 	"sync"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // ScanOptions say what a scan reads.
@@ -18,11 +21,11 @@ type ScanOptions struct {
 	Ends bool
 	// Contents selects the groups of blocks of a segment's index that may have wanted
 	// records; nil: all. Other blocks are not read.
-	Contents func(*Contents) Groups
+	Contents func(*format.Contents) format.Groups
 	// Blocks says which blocks are wanted; nil: all.
 	Blocks func(*BlockRef) bool
 	// Want says which records are wanted, and what of them. Others may be handed out, too.
-	Want Want
+	Want format.Want
 	// Parts says that texts, messages and parameters are wanted: those of big records
 	// are put together from their data parts, which may be in other blocks.
 	Parts bool
@@ -64,8 +67,8 @@ type Scan struct {
 func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
 	if opts.Parts || opts.Rollbacks {
 		opts.Want.Fields = 0
-	} else if opts.Want.Fields != 0 && (opts.Since > MinTime || opts.Until != MaxTime) {
-		opts.Want.Fields |= FieldTime | FieldDuration
+	} else if opts.Want.Fields != 0 && (opts.Since > format.MinTime || opts.Until != format.MaxTime) {
+		opts.Want.Fields |= format.FieldTime | format.FieldDuration
 	}
 	s := &Scan{ctx: ctx, opts: opts, files: &Files{}}
 	s.joiner = &joiner{ctx, x, s.files}
@@ -84,7 +87,7 @@ func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
 			one := &x.Streams[i].Segments[k]
 			switch {
 			case one.Segment.KeyErr != nil || one.Records == 0:
-			case one.LastEnd < opts.Since || one.FirstTime >= opts.Until && opts.Until != MaxTime:
+			case one.LastEnd < opts.Since || one.FirstTime >= opts.Until && opts.Until != format.MaxTime:
 				s.stats.Outside += one.Blocks
 			default:
 				s.segments = append(s.segments, one)
@@ -96,12 +99,28 @@ func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
 }
 
 // outside says whether a record is not in the bounds.
-func (o *ScanOptions) outside(r *Record) bool {
+func (o *ScanOptions) outside(r *format.Record) bool {
 	at := r.Time
 	if o.Ends {
 		at = r.End()
 	}
-	return at < o.Since || at >= o.Until && o.Until != MaxTime
+	return at < o.Since || at >= o.Until && o.Until != format.MaxTime
+}
+
+// Workers is how many goroutines read a trail: one for each processor. It stays the same, also if their number changes.
+var Workers = sync.OnceValue(func() int { return runtime.GOMAXPROCS(0) })
+
+// Read scans with as many goroutines as there are Workers. Each calls read, with its number, counted from 0, and a reader of
+// its own.
+func (x *Index) Read(ctx context.Context, opts ScanOptions, read func(worker int, r *ScanReader)) ScanStats {
+	s := x.Scan(ctx, opts)
+	defer s.Close()
+	var wait sync.WaitGroup
+	for i := range Workers() {
+		wait.Go(func() { read(i, s.Reader()) })
+	}
+	wait.Wait()
+	return s.Stats()
 }
 
 // Close closes the files. No reader may be in use.
@@ -146,7 +165,7 @@ func (s *Scan) wanted(refs []BlockRef) []BlockRef {
 		switch {
 		case s.opts.Blocks != nil && ref.Records > 0 && !s.opts.Blocks(&ref):
 			s.stats.Outside++
-		case ref.LastEnd < s.opts.Since || ref.FirstTime >= s.opts.Until && s.opts.Until != MaxTime:
+		case ref.LastEnd < s.opts.Since || ref.FirstTime >= s.opts.Until && s.opts.Until != format.MaxTime:
 			if ref.Records > 0 {
 				s.stats.Outside++
 			} else {
@@ -178,12 +197,12 @@ func (s *Scan) warn(err error) {
 // several work in parallel.
 type ScanReader struct {
 	// Record is the current record. It and its bytes are valid until the next one.
-	Record Record
+	Record format.Record
 	// Ref is the block that it is in, a new one for each block.
 	Ref *BlockRef
 
 	scan    *Scan
-	block   Block
+	block   format.Block
 	here    parts
 	lookup  lookup
 	decoded int64
@@ -203,12 +222,12 @@ func (r *ScanReader) Next() bool {
 			if err != io.EOF {
 				s.warn(err)
 			}
-			r.decoded += int64(r.block.records)
+			r.decoded += r.block.Decoded()
 			r.Ref = nil
 			continue
 		}
 		rec := &r.Record
-		if rec.Kind == KindData {
+		if rec.Kind == format.KindData {
 			if s.opts.Parts {
 				if r.here == nil {
 					r.here = parts{}
@@ -219,7 +238,7 @@ func (r *ScanReader) Next() bool {
 		}
 		if s.opts.outside(rec) {
 			if s.opts.Parts && rec.Parts != [3]uint64{} {
-				delete(r.here, RecordID{rec.Session.ID(), rec.Seq})
+				delete(r.here, rec.ID())
 			}
 			continue
 		}
@@ -227,13 +246,13 @@ func (r *ScanReader) Next() bool {
 			if err := s.joiner.join(rec, r.Ref, r.here); err != nil {
 				s.warn(err)
 			}
-			delete(r.here, RecordID{rec.Session.ID(), rec.Seq})
+			delete(r.here, rec.ID())
 		}
 		if s.opts.Rollbacks {
 			r.lookup.mark(rec)
 		}
 		if !s.opts.Raw {
-			r.block.show(rec)
+			r.block.Show(rec)
 		}
 		return true
 	}
@@ -243,8 +262,8 @@ func (r *ScanReader) Next() bool {
 func (r *ScanReader) nextBlock() bool {
 	s := r.scan
 	// What was unusually big is not kept.
-	if b := &r.block; cap(b.Image)+cap(b.buf)+cap(b.plain)+b.dictionary > large {
-		r.block = Block{}
+	if b := &r.block; b.Memory() > large {
+		r.block = format.Block{}
 	}
 	r.here = nil
 	r.block.Select(s.opts.Want)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -18,9 +19,9 @@ import (
 // all is a formatter that shows of a record what other blocks have to say, too.
 type all struct{ lines }
 
-func (a *all) Append(dst []byte, r *trail.Record) []byte { return append(dst, shown(a.ref, r)...) }
+func (a *all) Append(dst []byte, r *format.Record) []byte { return append(dst, shown(a.ref, r)...) }
 
-func shown(ref *trail.BlockRef, r *trail.Record) string {
+func shown(ref *trail.BlockRef, r *format.Record) string {
 	return fmt.Sprintf("%d %d %s %d %q %q %x %t", ref.Number, r.Time, r.Session.ID(), r.Seq, r.Text, r.Message, r.Values, r.Undone())
 }
 
@@ -70,12 +71,12 @@ func TestScanFindsWhatMergeFinds(t *testing.T) {
 	_, times := randomTrail(t, dir, rng, 3, 25)
 	slices.Sort(times)
 	middle, end := times[len(times)/2], times[3*len(times)/4]
-	for _, bounds := range [][2]int64{{trail.MinTime, trail.MaxTime}, {middle, end}, {middle, trail.MaxTime}, {trail.MinTime, middle}, {end + 1e12, trail.MaxTime}} {
+	for _, bounds := range [][2]int64{{format.MinTime, format.MaxTime}, {middle, end}, {middle, format.MaxTime}, {format.MinTime, middle}, {end + 1e12, format.MaxTime}} {
 		merged, _, scanned, warnings, stats := read(t, dir, bounds[0], bounds[1])
 		if !slices.Equal(merged, scanned) || len(warnings) > 0 {
 			t.Errorf("%v: %d records scanned, %d merged; %v", bounds, len(scanned), len(merged), warnings)
 		}
-		if all := bounds[0] == trail.MinTime && bounds[1] == trail.MaxTime; all != (stats.Outside == 0) {
+		if all := bounds[0] == format.MinTime && bounds[1] == format.MaxTime; all != (stats.Outside == 0) {
 			t.Errorf("%v: %d blocks are outside", bounds, stats.Outside)
 		}
 	}
@@ -92,7 +93,7 @@ func TestScanOfGoldenTrails(t *testing.T) {
 		if _, err := os.Stat(path); err != nil {
 			continue
 		}
-		merged, mergeWarnings, scanned, scanWarnings, _ := read(t, path, trail.MinTime, trail.MaxTime)
+		merged, mergeWarnings, scanned, scanWarnings, _ := read(t, path, format.MinTime, format.MaxTime)
 		if !slices.Equal(merged, scanned) {
 			t.Errorf("%s: scanned %q, merged %q", filepath.Base(path), scanned, merged)
 		}
@@ -119,7 +120,7 @@ func TestScanEndsWithItsContext(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scan := opened.Index().Scan(ctx, trail.ScanOptions{Since: trail.MinTime, Until: trail.MaxTime, Warn: func(err error) { t.Error(err) }})
+	scan := opened.Index().Scan(ctx, trail.ScanOptions{Since: format.MinTime, Until: format.MaxTime, Warn: func(err error) { t.Error(err) }})
 	defer scan.Close()
 	r := scan.Reader()
 	if !r.Next() {

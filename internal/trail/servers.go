@@ -4,10 +4,11 @@ package trail
 
 import (
 	"cmp"
-	"encoding/binary"
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Server is what a trail says of the server that recorded from a time on, until the next one.
@@ -55,8 +56,8 @@ func (x *Index) Servers() *Servers {
 }
 
 // server selects blocks that may have records of the server.
-var server = MergeOptions{Contents: func(c *Contents) Groups {
-	return c.SelectResult(func(k Kind, _ Outcome) bool { return k == KindServer })
+var server = MergeOptions{Contents: func(c *format.Contents) format.Groups {
+	return c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindServer })
 }}
 
 // look returns the starts that the first blocks of a segment, or all of them, have, in their order.
@@ -66,12 +67,12 @@ func (s *Servers) look(one *SegmentIndex, most int) (starts []Server) {
 	}
 	files := &Files{}
 	defer files.Close()
-	var b Block
+	var b format.Block
 	refs, _ := one.refs()
 	refs = refs[:min(most, len(refs))]
 	for _, ref := range server.skip(files, refs) {
 		if ref.Records > 0 && files.Read(&ref, &b) == nil {
-			starts = append(starts, b.starts()...)
+			starts = append(starts, startsIn(&b)...)
 		}
 	}
 	return starts
@@ -108,12 +109,12 @@ func (l *startSearch) step(s *Servers) {
 	}
 }
 
-// starts are those that the block has. Its records are only decoded if one is of a server.
-func (b *Block) starts() (all []Server) {
-	if !b.hasKind(KindServer) {
+// startsIn are those that a block has. Its records are only decoded if one is of a server.
+func startsIn(b *format.Block) (all []Server) {
+	if !b.HasKind(format.KindServer) {
 		return nil
 	}
-	var r Record
+	var r format.Record
 	for b.Next(&r) == nil {
 		if one, ok := startOfServer(&r); ok {
 			all = append(all, one)
@@ -122,23 +123,8 @@ func (b *Block) starts() (all []Server) {
 	return all
 }
 
-// hasKind says whether the block may have a record of a kind.
-func (b *Block) hasKind(kind Kind) bool {
-	for at := b.raw; len(at) > 0; {
-		n, w := binary.Uvarint(at)
-		if w <= 0 || n == 0 || n > uint64(len(at)-w) {
-			return true // the reader tells
-		}
-		if Kind(at[w]) == kind {
-			return true
-		}
-		at = at[w+int(n):]
-	}
-	return false
-}
-
 // Note takes what a new record says of its server, if it does.
-func (s *Servers) Note(ref *BlockRef, r *Record) {
+func (s *Servers) Note(ref *BlockRef, r *format.Record) {
 	one, ok := startOfServer(r)
 	if !ok || s == nil {
 		return
@@ -158,8 +144,8 @@ func (s *Servers) Note(ref *BlockRef, r *Record) {
 }
 
 // startOfServer is what a record says of its server, if it does.
-func startOfServer(r *Record) (one Server, ok bool) {
-	if r.Kind != KindServer {
+func startOfServer(r *format.Record) (one Server, ok bool) {
+	if r.Kind != format.KindServer {
 		return one, false
 	}
 	event, _ := r.ExtraValue("event")

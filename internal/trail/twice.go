@@ -6,6 +6,8 @@ package trail
 import (
 	"cmp"
 	"slices"
+
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // A block is the same wherever it is if the system identifier, the stream, its number and its chain hash are the same:
@@ -143,7 +145,7 @@ func (t *Trail) Once() (streams []*Stream) {
 }
 
 // readTwin reads a block from another trail that has it. It returns false if none has it as it was written.
-func (fs *Files) readTwin(ref *BlockRef, b *Block) bool {
+func (fs *Files) readTwin(ref *BlockRef, b *format.Block) bool {
 	for _, twin := range ref.Segment.twins {
 		refs, _ := twin.Index()
 		for i := range refs {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/acknowledge"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -40,7 +41,7 @@ func (r *Report) Acknowledge(t *trail.Trail, keys seal.Keys) error {
 			return err
 		}
 		for _, wrong := range list.Problems {
-			r.Problems = append(r.Problems, Problem{File: path, What: "line " + fmt.Sprint(wrong.Line) + ": " + wrong.What})
+			r.Problems = append(r.Problems, Problem{Class: format.ProblemAcknowledgment.String(), File: path, What: "line " + fmt.Sprint(wrong.Line) + ": " + wrong.What})
 		}
 	}
 	r.judge()

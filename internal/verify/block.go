@@ -3,25 +3,25 @@
 package verify
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // span is a run of sequence numbers of one session.
 type span struct {
-	session trail.SessionID
-	trail.Span
+	session format.SessionID
+	format.Span
 }
 
 // finding is the result of checking one block, for the checks that need all blocks.
 type finding struct {
-	header trail.BlockHeader
+	header format.BlockHeader
 	ok     bool // the header was read
 	errs   []error
 	torn   bool // the errors are due to an unfinished write
@@ -38,31 +38,31 @@ type finding struct {
 	others    []trail.OtherTrail
 	starts    []start
 
-	unnumbered int64             // records without a sequence number
-	ended      []trail.SessionID // those with a disconnect record, and those of processes that have none
-	closed     []trail.SessionID // those whose last record has been seen
-	ends       []trail.RecordID  // disconnect records
-	first      int64             // earliest start and latest end
+	unnumbered int64              // records without a sequence number
+	ended      []format.SessionID // those with a disconnect record, and those of processes that have none
+	closed     []format.SessionID // those whose last record has been seen
+	ends       []format.RecordID  // disconnect records
+	first      int64              // earliest start and latest end
 	last       int64
 
 	seals     []*seal.Seal
 	sealsOnly bool // the block contains only seals
 	recovered bool // contains a record by steno recover about what it did
 
-	parts       map[trail.RecordID]uint64 // bytes of data parts
-	whole       []trail.RecordID          // records that have data parts ...
-	wholeBytes  []uint64                  // ... and how many bytes these have
-	interrupted []trail.RecordID
+	parts       map[format.RecordID]uint64 // bytes of data parts
+	whole       []format.RecordID          // records that have data parts ...
+	wholeBytes  []uint64                   // ... and how many bytes these have
+	interrupted []format.RecordID
 }
 
 // start is the start of a server that says whether it had a key for seals.
 type start struct {
-	time   int64
-	hasKey bool
+	Time   int64
+	HasKey bool
 }
 
 // startOf reads the record of a start; ok says whether it is one that has the server's settings.
-func startOf(r *trail.Record) (one start, ok bool) {
+func startOf(r *format.Record) (one start, ok bool) {
 	event, _ := r.ExtraValue("event")
 	_, ok = r.ExtraValue("run")
 	key, _ := r.ExtraValue("steno.signing_key_file")
@@ -79,17 +79,17 @@ const (
 // checker reads blocks; each worker has one.
 type checker struct {
 	files   *trail.Files
-	segment *trail.SegmentHeader // segment that contains the block
-	block   trail.Block
-	indexes []*trail.Contents // of the segment that contains the block
-	tally   trail.Tally
+	segment *format.SegmentHeader // segment that contains the block
+	block   format.Block
+	indexes []*format.Contents // of the segment that contains the block
+	tally   format.Tally
 	all     bool // plain records are looked at, too, for tests
-	record  trail.Record
-	has     trail.BlockContents // what of the block's contents no index has
+	record  format.Record
+	has     format.BlockContents // what of the block's contents no index has
 }
 
 // check reads and checks one block. before is the previous one in its segment, nil for the first.
-func (c *checker) check(ref, before *trail.BlockRef, indexes []*trail.Contents, last bool) *finding {
+func (c *checker) check(ref, before *trail.BlockRef, indexes []*format.Contents, last bool) *finding {
 	f := &finding{}
 	b := &c.block
 	c.indexes = indexes
@@ -97,21 +97,20 @@ func (c *checker) check(ref, before *trail.BlockRef, indexes []*trail.Contents, 
 	c.segment = &ref.Segment.Header
 	err := c.files.Read(ref, b)
 	f.header, f.ok = b.Header, b.Header.Number == ref.Number
-	if gone := (*trail.GoneError)(nil); errors.As(err, &gone) {
+	if trail.IsGone(err) {
 		f.errs, f.ok = append(f.errs, err), false
 		return f
 	}
-	if later := (*trail.LaterError)(nil); errors.As(err, &later) {
-		f.later, f.errs = true, append(f.errs, err)
-	} else if err != nil && err == ref.Segment.KeyErr {
+	if err != nil && err == ref.Segment.KeyErr {
 		f.sealed = true
+	} else if p := format.AsProblem(err); p != nil && p.Class == format.ProblemUnreadable && p.Err == nil {
+		f.later, f.errs = true, append(f.errs, err)
 	} else if err != nil {
 		f.errs = append(f.errs, err)
 		f.torn = last && b.HasHole()
 	}
 	if known && f.ok && !f.torn && b.ChainHash(chained) != b.Header.Chain {
-		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 72,
-			Reason: fmt.Sprintf("chain is broken: block %d does not follow from what precedes it", ref.Number)})
+		f.errs = append(f.errs, b.Problem(format.ProblemChain, 72, "chain is broken: block %d does not follow from what precedes it", ref.Number))
 	}
 	if err == nil {
 		c.items(f)
@@ -139,14 +138,14 @@ func (c *checker) items(f *finding) {
 	others := false
 	t := &c.tally
 	t.Reset()
-	if b.Select(trail.Want{Tally: t}); c.all {
-		b.Select(trail.Want{})
+	if b.Select(format.Want{Tally: t}); c.all {
+		b.Select(format.Want{})
 	}
 	r, has := &c.record, &c.has
-	*has = trail.BlockContents{Known: c.known}
-	covers := func(x *trail.Contents) bool { _, ok := x.GroupOf(h.Number); return ok }
+	*has = format.BlockContents{Known: c.known}
+	covers := func(x *format.Contents) bool { _, ok := x.GroupOf(h.Number); return ok }
 	indexed := slices.ContainsFunc(c.indexes, covers)
-	has.NoTexts = !slices.ContainsFunc(c.indexes, func(x *trail.Contents) bool { return x.HasTexts(h.Number) })
+	has.NoTexts = !slices.ContainsFunc(c.indexes, func(x *format.Contents) bool { return x.HasTexts(h.Number) })
 	complete := false
 	for {
 		err := b.Next(r)
@@ -157,26 +156,24 @@ func (c *checker) items(f *finding) {
 			break
 		}
 		if len(f.errs) >= maxErrors || len(f.spans) >= maxSpans {
-			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
-				Reason: fmt.Sprintf("block %d: the records from byte %d of its payload on are not checked: there are too many errors before", h.Number, b.Position())})
+			f.errs = append(f.errs, b.Problem(format.ProblemContent, 0, "block %d: the records from byte %d of its payload on are not checked: there are too many errors before", h.Number, b.Position()))
 			break
 		}
 		if indexed {
 			has.Record(r)
 		}
-		if r.Kind == trail.KindData {
+		if r.Kind == format.KindData {
 			if f.parts == nil {
-				f.parts = map[trail.RecordID]uint64{}
+				f.parts = map[format.RecordID]uint64{}
 			}
 			others = true
-			f.parts[trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}] += uint64(len(r.Data))
+			f.parts[format.RecordID{Session: r.Session.ID(), Seq: r.Seq}] += uint64(len(r.Data))
 			continue
 		}
 		if o := t.OpenOf(r.SessionIndex); r.Seq == 0 {
 			f.unnumbered++
-			if r.Kind != trail.KindStart {
-				f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
-					Reason: fmt.Sprintf("block %d: session %s: %s record without a sequence number", h.Number, r.Session.ID(), r.Kind)})
+			if r.Kind != format.KindStart {
+				f.errs = append(f.errs, b.Problem(format.ProblemContent, 0, "block %d: session %s: %s record without a sequence number", h.Number, r.Session.ID(), r.Kind))
 			}
 		} else if o.Last != 0 && r.Seq == o.Last+1 {
 			o.Last++
@@ -187,17 +184,16 @@ func (c *checker) items(f *finding) {
 			o.First, o.Last = r.Seq, r.Seq
 		}
 		t.AddTimes(r.Time, r.End())
-		if r.Kind == trail.KindSeal {
+		if r.Kind == format.KindSeal {
 			c.seal(f, r)
 		} else {
 			others = true
 		}
-		if r.Kind != trail.KindStatement || r.Parts != [3]uint64{} || r.Outcome == trail.OutcomeInterrupted {
+		if r.Kind != format.KindStatement || r.Parts != [3]uint64{} || r.Outcome == format.OutcomeInterrupted {
 			c.noteRareRecord(f, r)
 		}
-		if r.Parts[trail.PartValues] == 0 && !r.ParamsFit() {
-			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
-				Reason: fmt.Sprintf("block %d: session %s: record %d: parameters do not match their types", h.Number, r.Session.ID(), r.Seq)})
+		if r.Parts[format.PartValues] == 0 && !r.ParamsFit() {
+			f.errs = append(f.errs, b.Problem(format.ProblemContent, 0, "block %d: session %s: record %d: parameters do not match their types", h.Number, r.Session.ID(), r.Seq))
 		}
 	}
 	c.countOpen(f)
@@ -207,7 +203,7 @@ func (c *checker) items(f *finding) {
 	c.checkIndex(f)
 	if indexed {
 		if t.Transactions > 0 {
-			has.Record(&trail.Record{Kind: trail.KindTransaction})
+			has.Record(&format.Record{Kind: format.KindTransaction})
 		}
 		c.checkIndexes(f, has)
 	}
@@ -217,8 +213,7 @@ func (c *checker) items(f *finding) {
 	}
 	f.first, f.last = t.FirstTime, t.LastEnd
 	if t.FirstTime != h.FirstTime || t.FirstEnd != h.FirstEnd || t.LastEnd != h.LastEnd {
-		f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset + 40,
-			Reason: fmt.Sprintf("block %d: times in the header do not match its records", h.Number)})
+		f.errs = append(f.errs, b.Problem(format.ProblemContent, 40, "block %d: times in the header do not match its records", h.Number))
 	}
 }
 
@@ -231,9 +226,9 @@ func (c *checker) countOpen(f *finding) {
 			continue
 		}
 		f.spans = append(f.spans, span{b.SessionID(i), o})
-		if t := string(b.SessionAt(i).Fact(trail.KeyBackendType)); !disconnects(t) {
+		if t := string(b.SessionAt(i).Fact(format.KeyBackendType)); !disconnects(t) {
 			f.ended = append(f.ended, b.SessionID(i))
-			f.recovered = f.recovered || t == trail.RecoverBackendType
+			f.recovered = f.recovered || t == format.RecoverBackendType
 		}
 	}
 }
@@ -246,7 +241,7 @@ func (c *checker) checkIndex(f *finding) {
 }
 
 // known says whether no index hides a term of the block.
-func (c *checker) known(list trail.Terms, value []byte) bool {
+func (c *checker) known(list format.Terms, value []byte) bool {
 	for _, index := range c.indexes {
 		if !index.Has(c.block.Header.Number, list, value) {
 			return false
@@ -256,13 +251,12 @@ func (c *checker) known(list trail.Terms, value []byte) bool {
 }
 
 // checkIndexes checks that no index of the segment hides what the block contains.
-func (c *checker) checkIndexes(f *finding, has *trail.BlockContents) {
+func (c *checker) checkIndexes(f *finding, has *format.BlockContents) {
 	b := &c.block
 	has.Definitions(b)
 	for _, index := range c.indexes {
 		if what := index.Hides(b.Header.Number, has); what != "" {
-			f.errs = append(f.errs, &trail.CorruptionError{File: b.File, Offset: b.Offset,
-				Reason: fmt.Sprintf("block %d: the index of its segment lacks %s", b.Header.Number, what)})
+			f.errs = append(f.errs, b.Problem(format.ProblemIndex, 0, "block %d: the index of its segment lacks %s", b.Header.Number, what))
 		}
 	}
 }
@@ -274,27 +268,26 @@ func disconnects(backendType string) bool {
 }
 
 // seal checks a record that is a seal.
-func (c *checker) seal(f *finding, r *trail.Record) {
+func (c *checker) seal(f *finding, r *format.Record) {
 	one, err := seal.Parse(r, c.segment)
 	if err != nil {
-		f.errs = append(f.errs, &trail.CorruptionError{File: c.block.File, Offset: c.block.Offset,
-			Reason: fmt.Sprintf("block %d: seal does not have the specified format: %s", c.block.Header.Number, err)})
+		f.errs = append(f.errs, c.block.Problem(format.ProblemSeal, 0, "block %d: seal does not have the specified format: %s", c.block.Header.Number, err))
 		return
 	}
 	f.seals = append(f.seals, one)
 }
 
 // noteRareRecord keeps the records that are needed by the checks of all blocks.
-func (c *checker) noteRareRecord(f *finding, r *trail.Record) {
-	id := trail.RecordID{Session: r.Session.ID(), Seq: r.Seq}
+func (c *checker) noteRareRecord(f *finding, r *format.Record) {
+	id := format.RecordID{Session: r.Session.ID(), Seq: r.Seq}
 	if n := r.Parts[0] + r.Parts[1] + r.Parts[2]; n > 0 {
 		f.whole, f.wholeBytes = append(f.whole, id), append(f.wholeBytes, n)
 	}
-	if r.Outcome == trail.OutcomeInterrupted {
+	if r.Outcome == format.OutcomeInterrupted {
 		f.interrupted = append(f.interrupted, id)
 	}
 	switch r.Kind {
-	case trail.KindServer:
+	case format.KindServer:
 		if d, ok := trail.ParseDeletion(r); ok {
 			f.deletions = append(f.deletions, d)
 		}
@@ -307,12 +300,12 @@ func (c *checker) noteRareRecord(f *finding, r *trail.Record) {
 		if one, ok := startOf(r); ok {
 			f.starts = append(f.starts, one)
 		}
-	case trail.KindDisconnect, trail.KindAuthFailed:
+	case format.KindDisconnect, format.KindAuthFailed:
 		f.ended, f.closed = append(f.ended, id.Session), append(f.closed, id.Session)
-		if r.Kind == trail.KindDisconnect && r.Seq != 0 {
+		if r.Kind == format.KindDisconnect && r.Seq != 0 {
 			f.ends = append(f.ends, id)
 		}
-	case trail.KindGap:
+	case format.KindGap:
 		f.gaps++
 		number := func(name string) uint64 {
 			value, _ := r.ExtraValue(name)
@@ -332,10 +325,9 @@ func (c *checker) noteRareRecord(f *finding, r *trail.Record) {
 			f.unread = append(f.unread, fmt.Sprintf("session %s: record %d stands for %s that could not be read from a damaged ring file", id.Session, r.Seq, what))
 		}
 		if first > 0 && last >= first {
-			f.explained = append(f.explained, span{id.Session, trail.Span{First: first, Last: last}})
+			f.explained = append(f.explained, span{id.Session, format.Span{First: first, Last: last}})
 			if r.Seq != last+1 {
-				f.errs = append(f.errs, &trail.CorruptionError{File: c.block.File, Offset: c.block.Offset,
-					Reason: fmt.Sprintf("block %d: session %s: gap record has number %d, not %d, the one after the lost records", c.block.Header.Number, id.Session, r.Seq, last+1)})
+				f.errs = append(f.errs, c.block.Problem(format.ProblemContent, 0, "block %d: session %s: gap record has number %d, not %d, the one after the lost records", c.block.Header.Number, id.Session, r.Seq, last+1))
 			}
 		}
 	}

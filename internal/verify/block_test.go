@@ -12,6 +12,7 @@ import (
 
 	"github.com/pierrec/lz4/v4"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
@@ -22,10 +23,10 @@ func findings(t *testing.T, payload []byte, records uint32, all bool) string {
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	b.Payload = payload
 	var chain [32]byte
-	image := b.Finish(trail.CodecNone, 1, 1, &chain)
+	image := b.Finish(format.CodecNone, 1, 1, &chain)
 	image[16], image[17] = byte(records), byte(records>>8)
 	trailtest.SealHeader(image)
-	c := &checker{all: all, segment: &trail.SegmentHeader{}}
+	c := &checker{all: all, segment: &format.SegmentHeader{}}
 	c.block.Image = image
 	if err := c.block.Load(); err != nil {
 		t.Fatal(err)
@@ -61,14 +62,14 @@ func TestPlainRecordsAreCheckedAsAllAre(t *testing.T) {
 		}
 		refs, _ := tr.Streams[0].Segments[0].Index()
 		for _, ref := range refs {
-			b := trail.Block{Image: data[ref.Offset:][:ref.Length()]}
+			b := format.Block{Image: data[ref.Offset:][:ref.Length()]}
 			if b.Load() != nil || ref.Raw == 0 || ref.Raw > 1<<15 {
 				continue
 			}
-			payload := b.Image[trail.BlockHeaderSize:]
-			if b.Header.Codec == trail.CodecLz4 {
+			payload := b.Image[format.BlockHeaderSize:]
+			if b.Header.Codec == format.CodecLz4 {
 				payload = make([]byte, ref.Raw)
-				if _, err := lz4.UncompressBlock(b.Image[trail.BlockHeaderSize:], payload); err != nil {
+				if _, err := lz4.UncompressBlock(b.Image[format.BlockHeaderSize:], payload); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -105,8 +106,8 @@ func TestPlainRecordsAreCheckedAsAllAre(t *testing.T) {
 // TestNumbersThatDoNotFollowAreNotPlain has a number that is too great for another to follow, and one that is the first.
 func TestNumbersThatDoNotFollowAreNotPlain(t *testing.T) {
 	for _, records := range [][]*trailtest.Record{
-		{{Kind: trail.KindStatement, Seq: math.MaxUint64}, {Kind: trail.KindStatement, Unnumbered: true}},
-		{{Kind: trail.KindStart, Unnumbered: true}, {Kind: trail.KindStatement}, {Kind: trail.KindStatement}},
+		{{Kind: format.KindStatement, Seq: math.MaxUint64}, {Kind: format.KindStatement, Unnumbered: true}},
+		{{Kind: format.KindStart, Unnumbered: true}, {Kind: format.KindStatement}, {Kind: format.KindStatement}},
 	} {
 		b := trailtest.NewBuilder(trailtest.Epoch)
 		s := trailtest.NewSession(trailtest.Epoch, 1)
@@ -115,7 +116,7 @@ func TestNumbersThatDoNotFollowAreNotPlain(t *testing.T) {
 			b.Add(r)
 		}
 		var chain [32]byte
-		payload := b.Finish(trail.CodecNone, 1, 1, &chain)[trail.BlockHeaderSize:]
+		payload := b.Finish(format.CodecNone, 1, 1, &chain)[format.BlockHeaderSize:]
 		if one, all := findings(t, payload, b.Records, false), findings(t, payload, b.Records, true); one != all {
 			t.Errorf("%s\nwant\n%s", one, all)
 		}
@@ -129,12 +130,12 @@ func TestRecordsBeforeWhatCannotBeReadAreThere(t *testing.T) {
 	s := trailtest.NewStream(t, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	note := func(b *trailtest.Builder) {
-		b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch, Text: "a note"})
+		b.Add(&trailtest.Record{Kind: format.KindNote, Session: session, Time: trailtest.Epoch, Text: "a note"})
 	}
 	b := trailtest.NewBuilder(trailtest.Epoch)
 	note(b)
 	note(b)
-	b.Item(trail.KindStatement, []byte{77}) // of a session that is not defined
+	b.Item(format.KindStatement, []byte{77}) // of a session that is not defined
 	s.Write(t, b)
 	b = trailtest.NewBuilder(trailtest.Epoch)
 	note(b)

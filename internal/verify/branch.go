@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
@@ -68,7 +69,7 @@ func (v *verifier) settleBranches() {
 		switch {
 		case i < 0 && !v.trail.Whole:
 		case i < 0 && b.Unused && !v.beganAnew(&b):
-			v.damage(b.in.trail, nil, "stream %d is missing: the server had written it up to block %d, and at its start at %s found it changed or missing (%s)", b.Stream, b.Block, render.Time(b.Time), b.Reason)
+			v.noStream(b.in.trail, b.Stream, "stream %d is missing: the server had written it up to block %d, and at its start at %s found it changed or missing (%s)", b.Stream, b.Block, render.Time(b.Time), b.Reason)
 		case i < 0 || from == b.in:
 			v.warning(b.in.trail, nil, "stream %d began at %s without what the server had written before: stream %d up to block %d", b.in.stream, render.Time(b.Time), b.Stream, b.Block)
 		default:
@@ -95,9 +96,9 @@ func (v *verifier) settleBranch(b *branched, s *trail.Stream) {
 	}
 	switch there, right := v.hasBlock(s, b.Block, b.Hash); {
 	case there && !right:
-		v.damage(s.Path, nil, "block %d of stream %d is not the one that the server had written, or found at %s, %s", b.Block, b.Stream, at, when)
+		v.damage(format.ProblemBranch, s.Path, nil, "block %d of stream %d is not the one that the server had written, or found at %s, %s", b.Block, b.Stream, at, when)
 	case !there && b.Block > last:
-		v.damage(s.Path, nil, "stream %d ends with block %d, but had %d blocks %s: its end was cut off", b.Stream, last, b.Block, begun)
+		v.damage(format.ProblemBranch, s.Path, nil, "stream %d ends with block %d, but had %d blocks %s: its end was cut off", b.Stream, last, b.Block, begun)
 	}
 	if last <= b.Block {
 		return
@@ -107,10 +108,10 @@ func (v *verifier) settleBranch(b *branched, s *trail.Stream) {
 		which = fmt.Sprintf("block %d of stream %d was", last, b.Stream)
 	}
 	if b.Reason == trail.ReasonCopy || b.Reason == trail.ReasonUnknown {
-		v.damage(s.Path, nil, "%s not written by the server: it found the stream without them at %s, and has been writing stream %d since", which, at, b.in.stream)
+		v.damage(format.ProblemBranch, s.Path, nil, "%s not written by the server: it found the stream without them at %s, and has been writing stream %d since", which, at, b.in.stream)
 		return
 	}
-	v.damage(s.Path, nil, "%s not written by the server: its start at %s found them after its last one%s", which, at, after)
+	v.damage(format.ProblemBranch, s.Path, nil, "%s not written by the server: its start at %s found them after its last one%s", which, at, after)
 }
 
 // hasBlock reports whether a stream has a block, and whether its hash is this one. Blocks that were deleted by policy

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -27,6 +28,19 @@ type hole struct {
 	first, last uint64
 }
 
+// findHoles finds the segments that streams do not have, among those that are read, were read, or should have been.
+func (v *verifier) findHoles() {
+	for _, st := range v.states {
+		expected := st.since
+		for _, seg := range st.stream.Segments {
+			if st.stream.Whole && seg.Number > expected {
+				v.holes = append(v.holes, hole{st.stream, expected, seg.Number - 1})
+			}
+			expected = seg.Number + 1
+		}
+	}
+}
+
 // deletionRecord is a deletion record, with the stream it is about and its position.
 type deletionRecord struct {
 	of    home
@@ -39,7 +53,7 @@ type deletionRecord struct {
 // have been written by anybody who can write the files.
 func (v *verifier) sealedDeletions(of home) (all []trail.Deletion) {
 	for i := range v.records {
-		if r := &v.records[i]; r.of == of && r.seals.last != nil && r.seals.last.Block >= r.block {
+		if r := &v.records[i]; r.of == of && r.seals.Last != nil && r.seals.Last.Block >= r.block {
 			all = append(all, r.what)
 		}
 	}
@@ -97,11 +111,14 @@ func (v *verifier) settleDeletions() {
 			if v.report.UnreadBlocks > 0 {
 				policy = "; if they were deleted by retention, the record of it is in blocks that were not decrypted: give the encryption keys"
 			}
+			what := fmt.Sprintf("segments %d to %d are", m.First, m.Last)
 			if m.First == m.Last {
-				v.damage(h.stream.Path, nil, "segment %d is missing%s", m.First, policy)
-			} else {
-				v.damage(h.stream.Path, nil, "segments %d to %d are missing%s", m.First, m.Last, policy)
+				what = fmt.Sprintf("segment %d is", m.First)
 			}
+			v.tell(&format.Problem{
+				Class: format.ProblemMissing, File: h.stream.Path, Offset: format.NoOffset, Stream: h.stream.Number, Segment: m.First, Numbers: m,
+				Reason: what + " missing" + policy,
+			})
 		}
 	}
 	if len(v.keys) > 0 && v.report.UnreadBlocks == 0 { // else the seals are not checked either
@@ -134,7 +151,7 @@ func (v *verifier) settleDeletions() {
 				latest.SinceSegment, latest.LastSegment)
 		}
 		if missing.Missing > 0 {
-			v.damage(s.Path, nil, "%d of the segments %d to %d had disappeared before the server deleted them by retention", missing.Missing, missing.SinceSegment, missing.LastSegment)
+			v.damage(format.ProblemMissing, s.Path, nil, "%d of the segments %d to %d had disappeared before the server deleted them by retention", missing.Missing, missing.SinceSegment, missing.LastSegment)
 		}
 	}
 }
@@ -159,7 +176,7 @@ func (v *verifier) unsealedDeletions() {
 func (v *verifier) unanchoredDeletions() {
 	covered := func(r *deletionRecord) bool {
 		return slices.ContainsFunc(v.anchors, func(a *anchorState) bool {
-			return a.seen && a.Stream == r.seals.sum.Stream && a.Block >= r.block
+			return a.seen && a.Stream == r.seals.Sum.Stream && a.Block >= r.block
 		})
 	}
 	for _, h := range v.holes {
@@ -173,7 +190,7 @@ func (v *verifier) unanchoredDeletions() {
 		told := uncovered(h.first, h.last, v.deletions[at])
 		for _, m := range uncovered(h.first, h.last, anchored) {
 			if !slices.Contains(told, m) {
-				v.warning(h.stream.Path, nil, "segments %d to %d are missing, and the record of their deletion by retention comes after the anchors, so they do not prove it; give the key with --key, or an anchor from after the deletion",
+				v.warning(h.stream.Path, nil, "segments %d to %d are missing, and the record of their deletion by retention comes after the anchors, so they do not prove it; the public key would, or an anchor from after the deletion",
 					m.First, m.Last)
 			}
 		}
@@ -187,34 +204,33 @@ func (v *verifier) follows(s *trail.Stream, d *trail.Deletion) {
 		return
 	}
 	seg := s.Segments[i]
-	at := func(offset int64) *int64 { return &offset }
 	switch h := &seg.Header; {
 	case h.PreviousHash != d.Chain:
-		v.broken(seg, at(64), "chain is broken: the segment does not follow from segment %d, according to the record of its deletion", d.LastSegment)
+		v.broken(format.ProblemChain, seg, 64, "chain is broken: the segment does not follow from segment %d, according to the record of its deletion", d.LastSegment)
 	case h.FirstBlock != d.LastBlock+1:
-		v.broken(seg, at(48), "segment begins with block %d instead of %d, according to the record of the deletion before it", h.FirstBlock, d.LastBlock+1)
+		v.broken(format.ProblemNumber, seg, 48, "segment begins with block %d instead of %d, according to the record of the deletion before it", h.FirstBlock, d.LastBlock+1)
 	case h.FirstRecord != d.LastRecord+1:
-		v.broken(seg, at(56), "segment begins with record %d instead of %d, according to the record of the deletion before it", h.FirstRecord, d.LastRecord+1)
+		v.broken(format.ProblemNumber, seg, 56, "segment begins with record %d instead of %d, according to the record of the deletion before it", h.FirstRecord, d.LastRecord+1)
 	}
 }
 
 // broken reports damage once, although several records of one deletion show it.
-func (v *verifier) broken(seg *trail.Segment, at *int64, format string, args ...any) {
+func (v *verifier) broken(class format.ProblemClass, seg *trail.Segment, at int64, text string, args ...any) {
 	if v.told == nil {
 		v.told = map[*trail.Segment]bool{}
 	}
 	if !v.told[seg] {
 		v.told[seg] = true
-		v.damage(seg.Path, at, format, args...)
+		v.damageAt(class, seg, 0, at, text, args...)
 	}
 }
 
 // uncovered returns the segments from first to last that no deletion accounts for.
-func uncovered(first, last uint64, deletions []trail.Deletion) []trail.Span {
-	spans := make([]trail.Span, 0, len(deletions))
+func uncovered(first, last uint64, deletions []trail.Deletion) []format.Span {
+	spans := make([]format.Span, 0, len(deletions))
 	for _, d := range deletions {
-		spans = append(spans, trail.Span{First: d.SinceSegment, Last: d.LastSegment})
+		spans = append(spans, format.Span{First: d.SinceSegment, Last: d.LastSegment})
 	}
-	slices.SortFunc(spans, trail.Span.Compare)
-	return trail.Uncovered(spans, first, last+1)
+	slices.SortFunc(spans, format.Span.Compare)
+	return format.Uncovered(spans, first, last+1)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -18,14 +19,14 @@ import (
 func fourSegments(t *testing.T) (dir string, s *trailtest.Stream, writer *trailtest.Session) {
 	dir = t.TempDir()
 	s = trailtest.NewStream(t, dir, 0)
-	writer = trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyBackendType, Value: trail.WriterBackendType})
+	writer = trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyBackendType, Value: format.WriterBackendType})
 	session := trailtest.NewSession(trailtest.Epoch, 2)
 	for i := range 4 {
 		if i > 0 {
 			s.Rotate(t, trailtest.Epoch+int64(i))
 		}
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch, Text: "x"})
+		b.Add(&trailtest.Record{Kind: format.KindNote, Session: session, Time: trailtest.Epoch, Text: "x"})
 		s.Write(t, b)
 	}
 	return dir, s, writer

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/seal"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -73,20 +73,20 @@ func (f files) write(t testing.TB, dir string) {
 
 // blocks are where the blocks of a segment begin, and its end.
 func blocks(segment []byte) []int {
-	at := []int{trail.SegmentHeaderSize}
+	at := []int{format.SegmentHeaderSize}
 	for {
 		here := at[len(at)-1]
 		if here >= len(segment) {
 			return at
 		}
-		at = append(at, here+trail.BlockHeaderSize+int(binary.LittleEndian.Uint32(segment[here+8:])))
+		at = append(at, here+format.BlockHeaderSize+int(binary.LittleEndian.Uint32(segment[here+8:])))
 	}
 }
 
 // forgery is a trail as records.
 type forgery struct {
 	streams map[uint32]*forgedStream
-	states  map[trail.SessionID]*trailtest.Session // the numbers that all definitions of a session share
+	states  map[format.SessionID]*trailtest.Session // the numbers that all definitions of a session share
 	facts   map[string]*trailtest.Session
 }
 
@@ -100,7 +100,7 @@ type forgedSegment struct {
 }
 
 type forgedBlock struct {
-	codec   trail.Codec
+	codec   format.Codec
 	created int64
 	items   []*forgedItem
 	image   []byte // as it was, with what stood in it and before it
@@ -119,9 +119,9 @@ func (b *forgedBlock) same() bool {
 
 // forgedItem is a record or a data part.
 type forgedItem struct {
-	id     trail.SessionID
+	id     format.SessionID
 	record *trailtest.Record
-	part   trail.PartKind
+	part   format.PartKind
 	data   []byte // of a part
 	seq    uint64
 	was    trailtest.Record
@@ -130,13 +130,13 @@ type forgedItem struct {
 // apart takes a trail apart.
 func apart(t testing.TB, f files) *forgery {
 	t.Helper()
-	all := &forgery{map[uint32]*forgedStream{}, map[trail.SessionID]*trailtest.Session{}, map[string]*trailtest.Session{}}
+	all := &forgery{map[uint32]*forgedStream{}, map[format.SessionID]*trailtest.Session{}, map[string]*trailtest.Session{}}
 	for number, segments := range f {
 		s := &forgedStream{}
 		all.streams[number] = s
 		for n := uint64(1); n <= uint64(len(segments)); n++ {
 			data := segments[n]
-			seg := &forgedSegment{header: data[:trail.SegmentHeaderSize]}
+			seg := &forgedSegment{header: data[:format.SegmentHeaderSize]}
 			s.segments = append(s.segments, seg)
 			at := blocks(data)
 			chain := sha256.Sum256(seg.header)
@@ -157,12 +157,12 @@ func apart(t testing.TB, f files) *forgery {
 
 func (f *forgery) block(t testing.TB, image []byte) *forgedBlock {
 	t.Helper()
-	b := trail.Block{Image: image}
+	b := format.Block{Image: image}
 	if err := b.Load(); err != nil {
 		t.Fatal(err)
 	}
 	to := &forgedBlock{codec: b.Header.Codec, created: b.Header.FirstTime, image: image}
-	var r trail.Record
+	var r format.Record
 	for {
 		err := b.Next(&r)
 		if err == io.EOF {
@@ -173,12 +173,12 @@ func (f *forgery) block(t testing.TB, image []byte) *forgedBlock {
 		}
 		item := &forgedItem{id: r.Session.ID(), seq: r.Seq, record: &trailtest.Record{Session: f.session(r.Session)}}
 		to.items = append(to.items, item)
-		if r.Kind == trail.KindData {
+		if r.Kind == format.KindData {
 			item.part, item.data = r.Part, slices.Clone(r.Data)
 			continue
 		}
 		*item.record = trailtest.Record{
-			Kind: r.Kind, Session: item.record.Session, Fields: r.Fields &^ (trail.FieldTime | trail.FieldSeq | trail.FieldStatement), Seq: r.Seq, Unnumbered: r.Seq == 0,
+			Kind: r.Kind, Session: item.record.Session, Fields: r.Fields &^ (format.FieldTime | format.FieldSeq | format.FieldStatement), Seq: r.Seq, Unnumbered: r.Seq == 0,
 			Statement: r.Statement, Depth: r.Depth, Substatement: r.Substatement, Shape: shape(r.Shape), Text: string(r.Text), Rows: r.Rows,
 			Time: r.Time, Duration: r.Duration, Nulls: slices.Clone(r.Nulls), Values: slices.Clone(r.Values), Outcome: r.Outcome,
 			SQLState: string(r.SQLState), Message: string(r.Message), XID: r.XID, TextBytes: r.TextBytes, Parts: r.Parts, Audited: r.Audited,
@@ -190,14 +190,14 @@ func (f *forgery) block(t testing.TB, image []byte) *forgedBlock {
 	}
 }
 
-func (f *forgery) session(s *trail.Session) *trailtest.Session {
+func (f *forgery) session(s *format.Session) *trailtest.Session {
 	state := f.states[s.ID()]
 	if state == nil {
 		state = trailtest.NewSession(s.Start, s.PID)
 		f.states[s.ID()] = state
 	}
 	var facts []trailtest.Fact
-	for k := trail.KeyBackendType; k <= trail.KeyAppContext; k++ {
+	for k := format.KeyBackendType; k <= format.KeyAppContext; k++ {
 		if v := s.Fact(k); len(v) > 0 {
 			facts = append(facts, trailtest.Fact{Key: k, Value: string(v)})
 		}
@@ -209,7 +209,7 @@ func (f *forgery) session(s *trail.Session) *trailtest.Session {
 	return f.facts[key]
 }
 
-func shape(s *trail.Shape) *trailtest.Shape {
+func shape(s *format.Shape) *trailtest.Shape {
 	if s == nil {
 		return nil
 	}
@@ -258,14 +258,14 @@ func (f *forgery) together(how sealing) files {
 				}
 			}
 		}
-		f.removeItems(func(i *forgedItem) bool { return i.data == nil && i.record.Kind == trail.KindSeal && behind[i] })
+		f.removeItems(func(i *forgedItem) bool { return i.data == nil && i.record.Kind == format.KindSeal && behind[i] })
 	}
 	out := files{}
 	for number, s := range f.streams {
 		out[number] = map[uint64][]byte{}
 		block, record := uint64(1), uint64(1)
 		var last [32]byte
-		var times trail.TimeRange
+		var times format.TimeRange
 		for i, seg := range s.segments {
 			h := slices.Clone(seg.header)
 			le := binary.LittleEndian
@@ -279,7 +279,7 @@ func (f *forgery) together(how sealing) files {
 				le.PutUint64(h[104:], uint64(times.LastEnd))
 			}
 			trailtest.SealSegment(h)
-			parsed, err := trail.ParseSegmentHeader(h)
+			parsed, err := format.ParseSegmentHeader(h)
 			if err != nil {
 				panic(err)
 			}
@@ -300,7 +300,7 @@ func (f *forgery) together(how sealing) files {
 						builder.Data(item.record.Session, item.seq, item.part, string(item.data))
 						continue
 					}
-					if item.record.Kind == trail.KindSeal && (how == sealsOwn || how == sealsFaked) {
+					if item.record.Kind == format.KindSeal && (how == sealsOwn || how == sealsFaked) {
 						reseal(item.record, &parsed, block-1, record-1, last, how)
 					}
 					r := *item.record
@@ -312,10 +312,10 @@ func (f *forgery) together(how sealing) files {
 				record += uint64(builder.Records)
 			}
 			out[number][uint64(i+1)] = data
-			times = trail.NoTimes()
+			times = format.NoTimes()
 			ends := blocks(data)
 			for _, at := range ends[:len(ends)-1] {
-				if h, err := trail.ParseBlockHeader(data[at:]); err == nil {
+				if h, err := format.ParseBlockHeader(data[at:]); err == nil {
 					times.Add(&h)
 				}
 			}
@@ -325,7 +325,7 @@ func (f *forgery) together(how sealing) files {
 }
 
 // reseal makes a seal right for the block before it, with the forger's key.
-func reseal(r *trailtest.Record, h *trail.SegmentHeader, block, record uint64, hash [32]byte, how sealing) {
+func reseal(r *trailtest.Record, h *format.SegmentHeader, block, record uint64, hash [32]byte, how sealing) {
 	s := seal.Seal{SystemID: h.SystemID, Stream: h.Stream, Segment: h.Number, Block: block, Record: record, Time: r.Time, Hash: hash}
 	public := forgersKey.Public().(ed25519.PublicKey)
 	set := map[string]*string{}
@@ -350,7 +350,7 @@ func reseal(r *trailtest.Record, h *trail.SegmentHeader, block, record uint64, h
 // removeItems takes out items and numbers those that follow in their sessions
 // anew.
 func (f *forgery) removeItems(match func(*forgedItem) bool) {
-	gone := map[trail.SessionID][]uint64{}
+	gone := map[format.SessionID][]uint64{}
 	for _, s := range f.streams {
 		for _, seg := range s.segments {
 			for _, b := range seg.blocks {
@@ -367,7 +367,7 @@ func (f *forgery) removeItems(match func(*forgedItem) bool) {
 			seg.blocks = slices.DeleteFunc(seg.blocks, func(b *forgedBlock) bool { return len(b.items) == 0 })
 		}
 	}
-	f.renumber(func(id trail.SessionID, seq uint64) int64 {
+	f.renumber(func(id format.SessionID, seq uint64) int64 {
 		n := int64(0)
 		for _, g := range gone[id] {
 			if g < seq {
@@ -379,7 +379,7 @@ func (f *forgery) removeItems(match func(*forgedItem) bool) {
 }
 
 // renumber shifts sequence numbers.
-func (f *forgery) renumber(shift func(id trail.SessionID, seq uint64) int64) {
+func (f *forgery) renumber(shift func(id format.SessionID, seq uint64) int64) {
 	for _, s := range f.streams {
 		for _, seg := range s.segments {
 			for _, b := range seg.blocks {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/seal/sealtest"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -48,7 +49,7 @@ func TestSealsByAKeyThatWasNotGivenAreNotChecked(t *testing.T) {
 	at := int64(trailtest.Epoch)
 	note := func() {
 		at += 1e6
-		w.Put(&trailtest.Record{Kind: trail.KindNote, Session: w.Session, Text: "a note", Time: at})
+		w.Put(&trailtest.Record{Kind: format.KindNote, Session: w.Session, Text: "a note", Time: at})
 	}
 	note()
 	w.Seal(at, seal.ReasonStart, nil)
@@ -110,10 +111,10 @@ func TestBlocksFromBeforeThereWasAKeyAreToldApart(t *testing.T) {
 		if file != "" {
 			settings = append(settings, "steno.signing_key_file", file)
 		}
-		w.Put(&trailtest.Record{Kind: trail.KindServer, Session: w.Session, Time: at, Extra: settings})
-		w.Put(&trailtest.Record{Kind: trail.KindNote, Session: w.Session, Text: "a note", Time: at})
+		w.Put(&trailtest.Record{Kind: format.KindServer, Session: w.Session, Time: at, Extra: settings})
+		w.Put(&trailtest.Record{Kind: format.KindNote, Session: w.Session, Text: "a note", Time: at})
 		w.Restart(at + 1e6)
-		w.Put(&trailtest.Record{Kind: trail.KindServer, Session: w.Session, Time: at + 2e6, Extra: []string{"event", "start", "run", "r2", "steno.signing_key_file", "/etc/steno/on"}})
+		w.Put(&trailtest.Record{Kind: format.KindServer, Session: w.Session, Time: at + 2e6, Extra: []string{"event", "start", "run", "r2", "steno.signing_key_file", "/etc/steno/on"}})
 		w.Seal(at+3e6, seal.ReasonStop, nil)
 		if r := verifyDir(t, dir, keys); !r.Whole || !warns(r, want) || len(r.Warnings) != 1 {
 			t.Errorf("%q: %v, warnings %v", file, r.Problems, r.Warnings)

@@ -5,6 +5,7 @@ package verify
 import (
 	"slices"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -18,7 +19,7 @@ type elsewhere struct {
 }
 
 // last is the number of the last record of a session that is in another trail, 0 for most.
-func (e *elsewhere) last(id trail.SessionID) uint64 {
+func (e *elsewhere) last(id format.SessionID) uint64 {
 	if len(e.sessions) == 0 {
 		return 0
 	}

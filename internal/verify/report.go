@@ -10,21 +10,37 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
 // Problem is an error or a warning.
 type Problem struct {
+	// Class is what kind of thing is wrong, as FORMAT.md calls it; empty: a warning about what is no problem of the trail.
+	Class  string `json:"class,omitempty"`
 	File   string `json:"file,omitempty"`
 	Offset *int64 `json:"offset,omitempty"`
 	What   string `json:"what"`
 	// ID is what steno acknowledge calls a problem.
 	ID string `json:"id,omitempty"`
+	// Found is when an earlier run found it, if a state is kept.
+	Found string `json:"found,omitempty"`
 	// Note is why an acknowledgment of it does not count any more.
 	Note string `json:"note,omitempty"`
 	// System is the system identifier of the server of the trail.
 	System uint64 `json:"-"`
+
+	of *format.Problem
+}
+
+// problemOf is what is reported of a problem.
+func problemOf(p *format.Problem) Problem {
+	one := Problem{Class: p.Class.String(), File: p.File, What: p.Reason, of: p}
+	if p.Offset != format.NoOffset && p.File != "" {
+		one.Offset = &p.Offset
+	}
+	return one
 }
 
 // Acknowledged is a problem that somebody has acknowledged.
@@ -61,6 +77,9 @@ func (p *Problem) line(zone render.Zone) string {
 		fmt.Fprintf(&b, "offset %d: ", *p.Offset)
 	}
 	b.WriteString(zone.Times(render.Safe(p.What)))
+	if p.Found != "" {
+		b.WriteString("; first found by the run of " + zone.Times(p.Found))
+	}
 	if p.Note != "" {
 		b.WriteString("; " + zone.Times(render.Safe(p.Note)))
 	}
@@ -86,7 +105,8 @@ type Report struct {
 	Bytes        int64  `json:"bytes"`
 	First        string `json:"first_time,omitempty"`
 	Last         string `json:"last_time,omitempty"`
-	// EncryptedBlocks counts blocks with encrypted payloads, and UnreadBlocks those of them for which there was no key.
+	// EncryptedBlocks counts blocks with encrypted payloads, and UnreadBlocks those of them for which there was no
+	// key.
 	EncryptedBlocks int64 `json:"encrypted_blocks,omitempty"`
 	UnreadBlocks    int64 `json:"unread_blocks,omitempty"`
 
@@ -117,8 +137,108 @@ type Report struct {
 	// Failed is what was demanded of the trail and is not so.
 	Failed []string `json:"failed,omitempty"`
 
+	// State is what earlier runs have verified, if a state is kept.
+	State *StateReport `json:"state,omitempty"`
+
+	// SealKeys are the IDs of public keys, and EncryptionKeys those of encryption keys, that were not given, and with which
+	// more could be checked.
+	SealKeys, EncryptionKeys []string `json:"-"`
+
 	outdated bool // segments were deleted by policy during the verification
 	ends     []Last
+}
+
+// StateReport says what of a trail this run has read, and what earlier ones.
+type StateReport struct {
+	File string `json:"file"`
+	Run  int    `json:"run"`           // its number
+	Key  string `json:"key,omitempty"` // that signs the state
+	// Unchecked is the key whose signature the state has, which was not checked.
+	Unchecked string `json:"unchecked_key,omitempty"`
+	// First says that there was no state, so that nothing is known of earlier.
+	First bool `json:"first"`
+	// NotRead was read by earlier runs only, between Since and Until.
+	NotRead Amount `json:"not_read"`
+	Since   string `json:"not_read_since,omitempty"`
+	Until   string `json:"not_read_until,omitempty"`
+	// Again is what the full pass has read now.
+	Again Amount     `json:"read_again"`
+	Full  FullReport `json:"full_pass"`
+}
+
+// Amount is a part of a trail.
+type Amount struct {
+	Segments int   `json:"segments"`
+	Blocks   int64 `json:"blocks"`
+	Bytes    int64 `json:"bytes"`
+}
+
+// FullReport says when everything was read last, and how far the next time is.
+type FullReport struct {
+	Began     string `json:"began,omitempty"`
+	Completed string `json:"completed,omitempty"`
+	NextBegan string `json:"next_began,omitempty"`
+	Read      int    `json:"next_segments_read,omitempty"`
+	Segments  int    `json:"next_segments,omitempty"`
+}
+
+// Line says which state it is, and who has signed it.
+func (s *StateReport) Line() string {
+	signed := "NOT SIGNED: whoever can write the file decides what is read"
+	switch {
+	case s.Key != "":
+		signed = "signed by key " + s.Key
+	case s.Unchecked != "":
+		signed = "its signature, by key " + s.Unchecked + ", was NOT CHECKED"
+	}
+	if s.First {
+		return fmt.Sprintf("%s, run %d: there was none, so nothing is known of earlier; %s", s.File, s.Run, signed)
+	}
+	return fmt.Sprintf("%s, run %d; %s", s.File, s.Run, signed)
+}
+
+// rows are those of the text.
+func (s *StateReport) rows() (rows [][2]string) {
+	row := func(name, format string, args ...any) {
+		rows = append(rows, [2]string{name, fmt.Sprintf(format, args...)})
+	}
+	row("state", "%s", s.Line())
+	if s.Again.Segments > 0 {
+		row("again", "%s with %s (%s), for the full pass", plural(s.Again.Segments, "segment"), plural(int(s.Again.Blocks), "block"), humanize.Bytes(uint64(s.Again.Bytes)))
+	}
+	if s.NotRead.Segments > 0 {
+		row("not read", "%s with %s (%s): earlier runs verified them, between %s and %s", plural(s.NotRead.Segments, "segment"), plural(int(s.NotRead.Blocks), "block"), humanize.Bytes(uint64(s.NotRead.Bytes)), s.Since, s.Until)
+	}
+	full := "never completed"
+	if s.Full.Completed != "" {
+		full = "completed at " + s.Full.Completed
+		if s.Full.Began != s.Full.Completed {
+			full += ", begun at " + s.Full.Began
+		}
+	}
+	if s.Full.NextBegan != "" {
+		full += fmt.Sprintf("; the next one has read %s of %s since %s", humanize.Comma(int64(s.Full.Read)), plural(s.Full.Segments, "segment"), s.Full.NextBegan)
+	}
+	row("full pass", "%s", full)
+	return rows
+}
+
+// limits is what the verdict does not say of this run.
+func (s *StateReport) limits() string {
+	what := ""
+	if s.NotRead.Segments > 0 {
+		what = fmt.Sprintf("; NOT READ NOW: %s of %s, which earlier runs verified between %s and %s", plural(int(s.NotRead.Blocks), "block"), plural(s.NotRead.Segments, "segment"), s.Since, s.Until)
+	}
+	if s.First {
+		what += "; first run with this state"
+	}
+	switch {
+	case s.Unchecked != "":
+		what += "; the signature of the state was not checked"
+	case s.Key == "":
+		what += "; the state is not signed"
+	}
+	return what
 }
 
 // Damaged reports whether there are problems that were not acknowledged.
@@ -127,7 +247,7 @@ func (r *Report) Damaged() bool { return len(r.Problems)+r.MoreProblems > 0 }
 // judge sets what the report comes to.
 func (r *Report) judge() {
 	r.NothingNew = !r.Damaged() && len(r.Unreadable)+r.MoreUnreadable == 0
-	r.Whole = r.NothingNew && len(r.Acknowledged) == 0
+	r.Whole = r.NothingNew && len(r.Acknowledged) == 0 && (r.State == nil || r.State.NotRead.Segments == 0)
 }
 
 // Ends are the last blocks of the streams.
@@ -160,14 +280,21 @@ func (r *Report) WriteText(out io.Writer, color bool, zone render.Zone) error {
 	if len(r.Servers) > 0 {
 		row("servers", "%s", strings.Join(r.Servers, " "))
 	}
+	now := ""
+	if r.State != nil {
+		for _, one := range r.State.rows() {
+			row(one[0], "%s", zone.Times(render.Safe(one[1])))
+		}
+		now = ", read now"
+	}
 	row("streams", "%s", humanize.Comma(int64(r.Streams)))
-	row("segments", "%s", humanize.Comma(int64(r.Segments)))
-	row("blocks", "%s", humanize.Comma(r.Blocks))
-	row("records", "%s", humanize.Comma(r.Records))
+	row("segments", "%s%s", humanize.Comma(int64(r.Segments)), now)
+	row("blocks", "%s%s", humanize.Comma(r.Blocks), now)
+	row("records", "%s%s", humanize.Comma(r.Records), now)
 	row("sessions", "%s, %s of them open", humanize.Comma(int64(r.Sessions)), humanize.Comma(int64(r.OpenSessions)))
-	row("bytes", "%s (%s)", humanize.Comma(r.Bytes), humanize.Bytes(uint64(r.Bytes)))
+	row("bytes", "%s (%s)%s", humanize.Comma(r.Bytes), humanize.Bytes(uint64(r.Bytes)), now)
 	if r.First != "" {
-		row("time", "%s to %s", zone.Times(r.First), zone.Times(r.Last))
+		row("time", "%s to %s%s", zone.Times(r.First), zone.Times(r.Last), now)
 	}
 	if r.EncryptedBlocks > 0 {
 		row("encrypted", "%s blocks, %s of them not decrypted", humanize.Comma(r.EncryptedBlocks), humanize.Comma(r.UnreadBlocks))
@@ -211,6 +338,7 @@ func (r *Report) WriteText(out io.Writer, color bool, zone render.Zone) error {
 	case len(r.Unreadable)+r.MoreUnreadable+len(r.Acknowledged)+len(r.Failed) > 0:
 		paint = "\x1b[33m"
 	}
+	verdict = zone.Times(verdict)
 	if color {
 		verdict = paint + verdict + "\x1b[0m"
 	}
@@ -226,12 +354,23 @@ func (r *Report) WriteText(out io.Writer, color bool, zone render.Zone) error {
 
 // Verdict is what the report comes to, in a sentence.
 func (r *Report) Verdict() string {
-	verdict := "intact: every checksum, chain hash and sequence number is correct"
+	if r.State != nil {
+		return r.verdict() + r.State.limits()
+	}
+	return r.verdict()
+}
+
+func (r *Report) verdict() string {
+	intact := "intact: every"
+	if r.State != nil && r.State.NotRead.Segments > 0 {
+		intact = "intact where it was read now: every"
+	}
+	verdict := intact + " checksum, chain hash and sequence number is correct"
 	if r.Keyed && r.UnreadBlocks == 0 {
-		verdict = "intact: every checksum, chain hash, sequence number and seal is correct"
+		verdict = intact + " checksum, chain hash, sequence number and seal is correct"
 	}
 	if r.UnreadBlocks > 0 {
-		verdict = "intact: every checksum and chain hash is correct; encrypted records were not checked"
+		verdict = intact + " checksum and chain hash is correct; encrypted records were not checked"
 	}
 	if n := len(r.Acknowledged); n > 0 {
 		verdict = "nothing new: " + plural(n, "problem") + ", acknowledged as it is"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
@@ -43,99 +44,109 @@ type StreamSeals struct {
 
 // blockPlace is the position of a block, for problems.
 type blockPlace struct {
-	number uint64
-	time   int64
-	file   string
-	offset int64
+	Number uint64
+	Time   int64
+	File   string
+	Offset int64
 }
 
 // sealState follows the seals of one stream.
 type sealState struct {
-	v    *verifier
-	home home
-	sum  StreamSeals
-	keys seal.Keys // trusted at this point
-	last *seal.Seal
-	// behindStop is the last stop seal that was followed by a block.
-	behindStop *seal.Seal
+	v       *verifier
+	home    home
+	follows bool // the stream is only read from somewhere on
+	sealMemory
+}
 
-	wrong     map[string]int // problems that are reported once, and how often they occurred
-	end       int64          // latest end of records after the last seal
-	unsealed  uint64         // blocks after it that contain more than seals
-	since     int64          // end of the first of them
-	late      *blockPlace    // the first block after it that ended after the next seal was due
-	onlySeals bool           // the last block contains only seals
-	blocks    uint64
-	begin     uint64 // number of the block before the first existing one
-	segment   uint64 // the last one
-	filled    uint64 // the last segment with anything after its header, readable or not
-	ends      []segmentEnd
-	runs      map[uint64]bool // first blocks of runs, by their seals
-	unread    uint64          // encrypted blocks, whose seals cannot be read without the key
-	unknown   *unknownKey     // of the seals after the last valid one; nil: there are none
-	older     map[string]bool // keys of seals before valid ones that were not given
-	found     []unsealedRuns
-	recovered bool // steno recover wrote it
+// sealMemory is what is known of the seals of a stream up to a place.
+type sealMemory struct {
+	Sum  StreamSeals
+	Keys seal.Keys // trusted at this point
+	Last *seal.Seal
+	// BehindStop is the last stop seal that was followed by a block.
+	BehindStop *seal.Seal
+
+	Wrong     map[string]int // problems that are reported once, and how often they occurred
+	End       int64          // latest end of records after the last seal
+	Unsealed  uint64         // blocks after it that contain more than seals
+	Since     int64          // end of the first of them
+	Late      *blockPlace    // the first block after it that ended after the next seal was due
+	OnlySeals bool           // the last block contains only seals
+	Blocks    uint64
+	Begin     uint64 // number of the block before the first existing one
+	Segment   uint64 // the last one
+	Filled    uint64 // the last segment with anything after its header, readable or not
+	Ends      []segmentEnd
+	Runs      map[uint64]bool // first blocks of runs, by their seals
+	Unread    uint64          // encrypted blocks, whose seals cannot be read without the key
+	Unknown   *unknownKey     // of the seals after the last valid one; nil: there are none
+	Older     map[string]bool // keys of seals before valid ones that were not given
+	Found     []unsealedRuns
+	Recovered bool // steno recover wrote it
+	// Keyless is the first seal that was read when no key was given at all.
+	Keyless *unknownKey
 }
 
 // unknownKey is a key that was not given, and the first of the seals by it that no valid seal follows.
 type unknownKey struct {
-	id    string
-	place blockPlace
-	seal  *seal.Seal
+	ID    string
+	Place blockPlace
+	Seal  *seal.Seal
 }
 
 // unsealedRuns are blocks that no seal of the run that wrote them covers.
 type unsealedRuns struct {
-	blocks uint64
-	end    int64 // latest end of records in them
-	before bool  // no seal precedes them
-	ended  bool  // sealing was ended before, by the configuration
+	Blocks uint64
+	End    int64 // latest end of records in them
+	Before bool  // no seal precedes them
+	Ended  bool  // sealing was ended before, by the configuration
 }
 
 // segmentEnd is the end of a segment without a seal that another segment follows. That is valid if a run begins with
 // the next block, because the writer was killed before, or its segment was removed or moved.
 type segmentEnd struct {
-	place  blockPlace
-	number uint64
-	next   uint64 // block
+	Place  blockPlace
+	Number uint64
+	Next   uint64 // block
 }
 
 func (v *verifier) newSealState(of home) *sealState {
-	s := &sealState{v: v, home: of, sum: StreamSeals{Stream: of.stream}, keys: seal.Keys{}, wrong: map[string]int{}, runs: map[uint64]bool{}}
+	s := &sealState{v: v, home: of, sealMemory: sealMemory{
+		Sum: StreamSeals{Stream: of.stream}, Keys: seal.Keys{}, Wrong: map[string]int{}, Runs: map[uint64]bool{},
+	}}
 	for id, key := range v.keys {
-		s.keys[id] = key
+		s.Keys[id] = key
 	}
 	return s
 }
 
 // reportOnce reports the first problem of a kind, and counts the others.
-func (s *sealState) reportOnce(kind string, p blockPlace, format string, args ...any) {
-	s.wrong[kind]++
-	if s.wrong[kind] == 1 {
-		s.v.damage(p.file, &p.offset, format, args...)
+func (s *sealState) reportOnce(kind string, p blockPlace, text string, args ...any) {
+	s.Wrong[kind]++
+	if s.Wrong[kind] == 1 {
+		s.v.damage(format.ProblemSeal, p.File, &p.Offset, text, args...)
 	}
 }
 
 // block processes a block and its seals. before describes the chain before the block, if known.
 func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool) {
-	if s.blocks == 0 {
-		s.begin = p.number - 1
+	if s.Blocks == 0 {
+		s.Begin = p.Number - 1
 	}
-	s.blocks++
-	s.recovered = s.recovered || f.recovered
+	s.Blocks++
+	s.Recovered = s.Recovered || f.recovered
 	if f.sealed || f.later {
 		// its contents are not known, so nothing can be concluded from them
-		s.unread++
-		s.sum.Last, s.onlySeals, s.late = p.number, true, nil
+		s.Unread++
+		s.Sum.Last, s.OnlySeals, s.Late = p.Number, true, nil
 		return
 	}
-	stop := s.last
-	if stop != nil && (stop.Reason != seal.ReasonStop || s.behindStop == stop) {
+	stop := s.Last
+	if stop != nil && (stop.Reason != seal.ReasonStop || s.BehindStop == stop) {
 		stop = nil
 	}
 	for _, one := range f.seals {
-		s.sum.Seals++
+		s.Sum.Seals++
 		if s.check(one, p, before, known) {
 			s.accept(one)
 		}
@@ -143,39 +154,39 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 	if stop != nil {
 		s.stopped(f, p, stop)
 	}
-	s.onlySeals = f.sealsOnly
-	s.sum.Last = p.number
+	s.OnlySeals = f.sealsOnly
+	s.Sum.Last = p.Number
 	if !f.sealsOnly {
-		if s.unsealed++; s.unsealed == 1 {
-			s.since = f.header.LastEnd
+		if s.Unsealed++; s.Unsealed == 1 {
+			s.Since = f.header.LastEnd
 		}
-		s.end = max(s.end, f.header.LastEnd)
+		s.End = max(s.End, f.header.LastEnd)
 	}
-	if s.late == nil && s.last != nil && s.unknown == nil && s.last.Interval > 0 && f.header.LastEnd > s.last.Time+int64(s.last.Interval)*1e6+slack {
-		p.time = f.header.LastEnd
-		s.late = &p
+	if s.Late == nil && s.Last != nil && s.Unknown == nil && s.Last.Interval > 0 && f.header.LastEnd > s.Last.Time+int64(s.Last.Interval)*1e6+slack {
+		p.Time = f.header.LastEnd
+		s.Late = &p
 	}
 }
 
 // stopped checks the first block after the stop seal of a run: it must contain the first seal of the next run, because
 // no server was running that could have written anything else.
 func (s *sealState) stopped(f *finding, p blockPlace, stop *seal.Seal) {
-	s.behindStop = stop
-	if s.unknown != nil && s.unknown.seal.Reason == seal.ReasonStart && s.unknown.seal.First == p.number && f.sealsOnly {
+	s.BehindStop = stop
+	if s.Unknown != nil && s.Unknown.Seal.Reason == seal.ReasonStart && s.Unknown.Seal.First == p.Number && f.sealsOnly {
 		return // the key is not known: finish tells
 	}
-	if s.last != stop && s.last.Reason == seal.ReasonStart && s.last.First == p.number && s.last.Block == p.number-1 && f.sealsOnly {
+	if s.Last != stop && s.Last.Reason == seal.ReasonStart && s.Last.First == p.Number && s.Last.Block == p.Number-1 && f.sealsOnly {
 		return
 	}
 	s.reportOnce("stop", p, "block %d follows the seal that ended a run of the server at %s, and no run with seals begins with it: the server did not have the key, or somebody else wrote it",
-		p.number, render.Time(stop.Time))
+		p.Number, render.Time(stop.Time))
 }
 
 // check reports whether a seal is valid.
 func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known bool) bool {
 	switch {
-	case one.Block != p.number-1:
-		s.reportOnce("place", p, "seal of %s covers block %d, but follows block %d", render.Time(one.Time), one.Block, p.number-1)
+	case one.Block != p.Number-1:
+		s.reportOnce("place", p, "seal of %s covers block %d, but follows block %d", render.Time(one.Time), one.Block, p.Number-1)
 		return false
 	case known && one.Hash != before.Hash:
 		s.reportOnce("hash", p, "block %d is not the one that was sealed at %s: its chain hash was different, so blocks up to it were changed", one.Block, render.Time(one.Time))
@@ -183,10 +194,13 @@ func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known 
 	case known && one.Record != before.Record:
 		s.reportOnce("record", p, "seal of %s says that block %d ends with record %d, not %d", render.Time(one.Time), one.Block, one.Record, before.Record)
 		return false
-	case len(s.keys) == 0:
+	case len(s.Keys) == 0:
+		if s.Keyless == nil {
+			s.Keyless = &unknownKey{one.Key, p, one}
+		}
 		return false
 	}
-	key, ok := s.keys[one.Key]
+	key, ok := s.Keys[one.Key]
 	switch {
 	case !ok:
 		s.notGiven(one, p)
@@ -201,38 +215,38 @@ func (s *sealState) check(one *seal.Seal, p blockPlace, before seal.Seal, known 
 // notGiven processes a seal by a key that is not trusted. It proves nothing, but it may be right: what it should prove
 // is not checked, unless a valid seal follows.
 func (s *sealState) notGiven(one *seal.Seal, p blockPlace) {
-	s.runs[one.First] = true
-	s.late = nil
-	if s.unknown == nil {
-		s.unknown = &unknownKey{one.Key, p, one}
+	s.Runs[one.First] = true
+	s.Late = nil
+	if s.Unknown == nil {
+		s.Unknown = &unknownKey{one.Key, p, one}
 	}
 }
 
 // accept processes a seal with a valid signature.
 func (s *sealState) accept(one *seal.Seal) {
-	s.sum.Checked++
-	s.runs[one.First] = true
-	defer func() { s.last, s.late, s.unsealed, s.end = one, nil, 0, one.Time }()
+	s.Sum.Checked++
+	s.Runs[one.First] = true
+	defer func() { s.Last, s.Late, s.Unsealed, s.End = one, nil, 0, one.Time }()
 	if one.NextKey != nil {
-		s.keys[seal.KeyID(one.NextKey)] = one.NextKey
+		s.Keys[seal.KeyID(one.NextKey)] = one.NextKey
 	}
-	if s.unknown != nil {
-		if s.older == nil {
-			s.older = map[string]bool{}
+	if s.Unknown != nil {
+		if s.Older == nil {
+			s.Older = map[string]bool{}
 		}
-		s.older[s.unknown.id] = true
-		s.unknown = nil
+		s.Older[s.Unknown.ID] = true
+		s.Unknown = nil
 		return
 	}
-	from := s.begin // the first existing segment may begin in the middle of a run
-	if s.last != nil {
-		from = s.last.Block
+	from := s.Begin // the first existing segment may begin in the middle of a run
+	if s.Last != nil {
+		from = s.Last.Block
 	}
 	if one.First > from+1 {
 		// Blocks that a killed run left unsealed were only found by the next run.
-		n := min(s.unsealed, one.First-1-from)
-		s.sum.Found += n
-		s.found = append(s.found, unsealedRuns{n, s.end, s.last == nil && s.begin == 0, s.last != nil && s.last.Reason == seal.ReasonEnd})
+		n := min(s.Unsealed, one.First-1-from)
+		s.Sum.Found += n
+		s.Found = append(s.Found, unsealedRuns{n, s.End, s.Last == nil && s.Begin == 0, s.Last != nil && s.Last.Reason == seal.ReasonEnd})
 		s.missed(one.First - 1)
 	}
 }
@@ -240,138 +254,144 @@ func (s *sealState) accept(one *seal.Seal) {
 // missed reports a missing seal: all blocks after the last seal, except the last one of their run, must end before the
 // next seal is due.
 func (s *sealState) missed(end uint64) {
-	if s.late == nil || s.late.number >= end {
+	if s.Late == nil || s.Late.Number >= end {
 		return
 	}
-	s.reportOnce("missing", *s.late, "seals are missing: the last one before was made at %s, and its writer seals every %d seconds, but block %d ended at %s",
-		render.Time(s.last.Time), s.last.Interval, s.late.number, render.Time(s.late.time))
+	s.reportOnce("missing", *s.Late, "seals are missing: the last one before was made at %s, and its writer seals every %d seconds, but block %d ended at %s",
+		render.Time(s.Last.Time), s.Last.Interval, s.Late.Number, render.Time(s.Late.Time))
 }
 
 // sealing reports whether the stream's writer makes seals, by what the last valid seal states.
 func (s *sealState) sealing() bool {
-	return s.last != nil && s.last.Reason != seal.ReasonEnd && s.unknown == nil
+	return s.Last != nil && s.Last.Reason != seal.ReasonEnd && s.Unknown == nil
 }
 
 // leave is called at the end of a segment that another one follows.
 func (s *sealState) leave(seg *trail.Segment) {
-	if s.sealing() && s.blocks > 0 && !s.onlySeals {
-		s.ends = append(s.ends, segmentEnd{blockPlace{file: seg.Path, offset: seg.Size}, seg.Number, s.sum.Last + 1})
+	if s.sealing() && s.Blocks > 0 && !s.OnlySeals {
+		s.Ends = append(s.Ends, segmentEnd{blockPlace{File: seg.Path, Offset: seg.Size}, seg.Number, s.Sum.Last + 1})
 	}
 }
 
 // openEnds reports segments without a seal at their end.
 func (s *sealState) openEnds() {
-	for _, e := range s.ends {
+	for _, e := range s.Ends {
 		switch {
-		case s.runs[e.next]:
-		case s.sum.Last <= e.next && s.unread == 0:
+		case s.Runs[e.Next]:
+		case s.Sum.Last <= e.Next && s.Unread == 0:
 			// if the segment was removed or moved, only the second block of the next segment has the seal that explains
 			// it
-			s.v.warning(e.place.file, &e.place.offset, "segment %d ends without a seal, and no later seal explains why: either it was moved or removed a moment ago, or its seal was removed",
-				e.number)
-		case s.unread > 0:
+			s.v.warning(e.Place.File, &e.Place.Offset, "segment %d ends without a seal, and no later seal explains why: either it was moved or removed a moment ago, or its seal was removed",
+				e.Number)
+		case s.Unread > 0:
 		default:
-			s.reportOnce("segment", e.place, "segment %d ends without a seal, although its writer seals at the ends of segments", e.number)
+			s.reportOnce("segment", e.Place, "segment %d ends without a seal, although its writer seals at the ends of segments", e.Number)
 		}
 	}
 }
 
 // none reports why the stream, or a part of it, has no seal to check.
 func (s *sealState) none(path string) {
-	v, sum := s.v, &s.sum
+	v, sum := s.v, &s.Sum
 	switch {
 	case len(v.keys) == 0:
-	case s.unread > 0:
-		v.unreadable(path, "seals of stream %d cannot be checked without the encryption keys: %d blocks could not be decrypted; give the keys with --encryption-key-command or --encryption-key-file",
-			sum.Stream, s.unread)
-	case sum.Seals == 0 && s.recovered:
-		v.damage(path, nil, "there is no seal in stream %d: it was written by steno recover, which has no key; only the hash chain proves anything about it", sum.Stream)
-	case sum.Seals == 0 && s.blocks > 0 && v.from[sum.Stream] <= 1: // else the seals can be before
-		v.damage(path, nil, "there is no seal in stream %d", sum.Stream)
+	case s.Unread > 0:
+		v.unreadable(path, "seals of stream %d cannot be checked without the encryption keys: %d blocks could not be decrypted",
+			sum.Stream, s.Unread)
+	case sum.Seals == 0 && s.Recovered:
+		v.damage(format.ProblemSeal, path, nil, "there is no seal in stream %d: it was written by steno recover, which has no key; only the hash chain proves anything about it", sum.Stream)
+	case sum.Seals == 0 && s.Blocks > 0 && !s.follows: // else the seals can be before
+		v.damage(format.ProblemSeal, path, nil, "there is no seal in stream %d", sum.Stream)
 	}
 }
 
 // finish is called at the end of the stream.
 func (s *sealState) finish(path string) {
-	v, sum := s.v, &s.sum
+	v, sum := s.v, &s.Sum
 	s.none(path)
 	s.openEnds()
-	for _, kind := range slices.Sorted(maps.Keys(s.wrong)) {
-		if n := s.wrong[kind]; n > 1 {
-			v.damage(path, nil, "stream %d: %d more seals have the same error (%s)", sum.Stream, n-1, kind)
+	for _, kind := range slices.Sorted(maps.Keys(s.Wrong)) {
+		if n := s.Wrong[kind]; n > 1 {
+			v.damage(format.ProblemSeal, path, nil, "stream %d: %d more seals have the same error (%s)", sum.Stream, n-1, kind)
 		}
 	}
 	if s.sealing() {
 		s.missed(sum.Last)
-		if s.late != nil && s.late.number == sum.Last {
-			v.warning(s.late.file, &s.late.offset, "block %d, the last one of stream %d, ended at %s, and the last seal before was made at %s, although its writer seals every %d seconds: the server wrote it just now, or was killed, or somebody else wrote it",
-				sum.Last, sum.Stream, render.Time(s.late.time), render.Time(s.last.Time), s.last.Interval)
+		if s.Late != nil && s.Late.Number == sum.Last {
+			v.warning(s.Late.File, &s.Late.Offset, "block %d, the last one of stream %d, ended at %s, and the last seal before was made at %s, although its writer seals every %d seconds: the server wrote it just now, or was killed, or somebody else wrote it",
+				sum.Last, sum.Stream, render.Time(s.Late.Time), render.Time(s.Last.Time), s.Last.Interval)
 		}
 	}
 	s.otherKeys(path)
-	if s.last != nil {
-		sum.Block, sum.Time, sum.Key, sum.Reason = s.last.Block, render.Time(s.last.Time), s.last.Key, s.last.Reason
-		sum.Unsealed = s.unsealed
-		if s.unsealed > 0 {
-			sum.Seconds = max(0, (s.end-s.last.Time)/1e6)
+	if s.Last != nil {
+		sum.Block, sum.Time, sum.Key, sum.Reason = s.Last.Block, render.Time(s.Last.Time), s.Last.Key, s.Last.Reason
+		sum.Unsealed = s.Unsealed
+		if s.Unsealed > 0 {
+			sum.Seconds = max(0, (s.End-s.Last.Time)/1e6)
 		}
-		if s.last.Reason == seal.ReasonSegment && s.onlySeals && s.unsealed == 0 && s.last.Segment == s.segment {
+		if s.Last.Reason == seal.ReasonSegment && s.OnlySeals && s.Unsealed == 0 && s.Last.Segment == s.Segment {
 			v.warning(path, nil, "stream %d ends with a seal that was made for the end of a segment: unless the server was killed at that moment, later segments are missing", sum.Stream)
 		}
-		if s.last.Reason == seal.ReasonStop && s.behindStop != s.last && s.segment > max(s.last.Segment, s.filled) {
-			v.warning(path, nil, "segment %d of stream %d, which has no block, follows the seal that ended the run: a server was killed while it started, or somebody put it there", s.segment, sum.Stream)
+		if s.Last.Reason == seal.ReasonStop && s.BehindStop != s.Last && s.Segment > max(s.Last.Segment, s.Filled) {
+			v.warning(path, nil, "segment %d of stream %d, which has no block, follows the seal that ended the run: a server was killed while it started, or somebody put it there", s.Segment, sum.Stream)
 		}
 		s.unsealedRuns(path)
-		if s.last.Reason == seal.ReasonEnd {
+		if s.Last.Reason == seal.ReasonEnd {
 			v.warning(path, nil, "stream %d: sealing was ended by the server's configuration at %s", sum.Stream, sum.Time)
 		}
 	}
-	sum.Unread = s.unread
-	if s.sum.Seals > 0 || len(v.keys) > 0 {
+	sum.Unread = s.Unread
+	if s.Sum.Seals > 0 || len(v.keys) > 0 {
 		v.report.Seals = append(v.report.Seals, *sum)
 	}
 }
 
 // otherKeys reports the seals by keys that were not given.
 func (s *sealState) otherKeys(path string) {
-	if len(s.older) > 0 {
+	if len(s.Older) > 0 {
 		s.v.warning(path, nil, "stream %d: seals by keys that were not given (%s) are not checked; later seals, which are valid, cover the same blocks",
-			s.sum.Stream, strings.Join(slices.Sorted(maps.Keys(s.older)), ", "))
+			s.Sum.Stream, strings.Join(slices.Sorted(maps.Keys(s.Older)), ", "))
 	}
-	if s.unknown == nil {
+	if s.Unknown == nil {
 		return
 	}
-	what := fmt.Sprintf("all of stream %d", s.sum.Stream)
-	if s.last != nil {
-		what = fmt.Sprintf("stream %d from block %d on", s.sum.Stream, s.last.Block+1)
+	what := fmt.Sprintf("all of stream %d", s.Sum.Stream)
+	if s.Last != nil {
+		what = fmt.Sprintf("stream %d from block %d on", s.Sum.Stream, s.Last.Block+1)
 	}
-	s.v.unreadable(s.unknown.place.file, "%s is not checked: the seal of block %d is by key %s, which was not given; give its public key with --key. If the server never had this key, somebody else made the seals",
-		what, s.unknown.seal.Block, s.unknown.id)
+	if s.v.keys[s.Unknown.ID] != nil {
+		s.v.unreadable(s.Unknown.Place.File, "%s was read when key %s, of the seal of block %d, was not given: its seals are not checked. A seal that is valid and follows covers it; a full pass checks them",
+			what, s.Unknown.ID, s.Unknown.Seal.Block)
+		return
+	}
+	s.v.report.SealKeys = addKey(s.v.report.SealKeys, s.Unknown.ID)
+	s.v.unreadable(s.Unknown.Place.File, "%s is not checked: the seal of block %d is by key %s, which was not given. If the server never had this key, somebody else made the seals",
+		what, s.Unknown.Seal.Block, s.Unknown.ID)
 }
 
 // unsealedRuns reports blocks that only a later run sealed, and why.
 func (s *sealState) unsealedRuns(path string) {
 	var keyless, killed uint64
-	for _, r := range s.found {
-		if r.ended || r.before && s.v.hadNoKey(s.home, r.end) {
-			keyless += r.blocks
+	for _, r := range s.Found {
+		if r.Ended || r.Before && s.v.hadNoKey(s.home, r.End) {
+			keyless += r.Blocks
 		} else {
-			killed += r.blocks
+			killed += r.Blocks
 		}
 	}
 	if keyless > 0 {
-		s.v.warning(path, nil, "stream %d: %d blocks have no seal by the run of the server that wrote them, because it had no key: they are sealed as a later run found them", s.sum.Stream, keyless)
+		s.v.warning(path, nil, "stream %d: %d blocks have no seal by the run of the server that wrote them, because it had no key: they are sealed as a later run found them", s.Sum.Stream, keyless)
 	}
 	if killed > 0 {
-		s.v.warning(path, nil, "stream %d: %d blocks have no seal by the run of the server that wrote them, because it was killed or had not sealed them yet: they are sealed as the next run found them", s.sum.Stream, killed)
+		s.v.warning(path, nil, "stream %d: %d blocks have no seal by the run of the server that wrote them, because it was killed or had not sealed them yet: they are sealed as the next run found them", s.Sum.Stream, killed)
 	}
 }
 
 // hadNoKey reports whether the runs that began in a trail before a time had no key, according to the records of their
 // starts, if there is one.
 func (v *verifier) hadNoKey(of home, end int64) bool {
-	before := slices.DeleteFunc(slices.Clone(v.starts[of.trail]), func(one start) bool { return one.time > end })
-	return len(before) > 0 && !slices.ContainsFunc(before, func(one start) bool { return one.hasKey })
+	before := slices.DeleteFunc(slices.Clone(v.starts[of.trail]), func(one start) bool { return one.Time > end })
+	return len(before) > 0 && !slices.ContainsFunc(before, func(one start) bool { return one.HasKey })
 }
 
 // Line is a stream's row of the report for people.
@@ -402,6 +422,8 @@ func (s *StreamSeals) Line(checked bool) string {
 type anchorState struct {
 	*seal.Anchor
 	seen bool
+	// failed says that the block is another one, or does not exist.
+	failed bool
 	// sealed says that the seal that signs the anchor was found in the block behind.
 	sealed bool
 	home   home // of the stream that has the block
@@ -422,24 +444,24 @@ func (v *verifier) setAnchors(list []*seal.Anchor) {
 func (v *verifier) behindAnchor(a *anchorState, p blockPlace, f *finding) {
 	switch {
 	case f.sealed:
-		a.sealed = a.sealed || p.number == a.Block+1
-		v.unreadable(p.file, "what follows anchor %s cannot be checked without the encryption keys", a.From)
+		a.sealed = a.sealed || p.Number == a.Block+1
+		v.unreadable(p.File, "what follows anchor %s cannot be checked without the encryption keys", a.From)
 	case f.later:
-		a.sealed = a.sealed || p.number == a.Block+1
-		v.unreadable(p.file, "what follows anchor %s cannot be checked by this version", a.From)
-	case p.number == a.Block+1:
+		a.sealed = a.sealed || p.Number == a.Block+1
+		v.unreadable(p.File, "what follows anchor %s cannot be checked by this version", a.From)
+	case p.Number == a.Block+1:
 		a.sealed = true
 		if !slices.ContainsFunc(f.seals, func(one *seal.Seal) bool { return bytes.Equal(one.Signature, a.Signature) }) {
-			v.damage(p.file, &p.offset, "block %d does not have the seal of anchor %s, of %s (%s), which was there when the anchor was made: it was cut off, and something else was put in its place",
-				p.number, a.From, render.Time(a.Time), a.Reason)
+			v.damage(format.ProblemAnchor, p.File, &p.Offset, "block %d does not have the seal of anchor %s, of %s (%s), which was there when the anchor was made: it was cut off, and something else was put in its place",
+				p.Number, a.From, render.Time(a.Time), a.Reason)
 		}
-	case a.Reason == seal.ReasonStop && !(f.sealsOnly && slices.ContainsFunc(f.seals, func(one *seal.Seal) bool { return one.Reason == seal.ReasonStart && one.First == p.number })):
-		v.damage(p.file, &p.offset, "block %d follows the seal of anchor %s, which ended a run of the server at %s, and no run with seals begins with it", p.number, a.From, render.Time(a.Time))
+	case a.Reason == seal.ReasonStop && !(f.sealsOnly && slices.ContainsFunc(f.seals, func(one *seal.Seal) bool { return one.Reason == seal.ReasonStart && one.First == p.Number })):
+		v.damage(format.ProblemAnchor, p.File, &p.Offset, "block %d follows the seal of anchor %s, which ended a run of the server at %s, and no run with seals begins with it", p.Number, a.From, render.Time(a.Time))
 	}
 }
 
 // anchor compares a block with the anchors that name it, and with those that name the blocks before.
-func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *trail.BlockHeader, f *finding) {
+func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *format.BlockHeader, f *finding) {
 	stream := s.Number
 	if _, there := v.firstBlock[stream]; !there {
 		v.firstBlock[stream] = h.Number
@@ -455,13 +477,14 @@ func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *tra
 		if a.seen, a.home = true, homeOf(s); !s.Whole {
 			a.alone = s.Segments[0]
 		}
+		a.failed = systemID != a.SystemID || h.Chain != a.Hash || end != a.Record
 		switch {
 		case systemID != a.SystemID:
-			v.damage(p.file, &p.offset, "anchor %s is of another server: its system identifier is %d, not %d", a.From, a.SystemID, systemID)
+			v.damage(format.ProblemAnchor, p.File, &p.Offset, "anchor %s is of another server: its system identifier is %d, not %d", a.From, a.SystemID, systemID)
 		case h.Chain != a.Hash:
-			v.damage(p.file, &p.offset, "block %d is not the one of anchor %s, of %s: its chain hash was different, so blocks up to it were changed", h.Number, a.From, render.Time(a.Time))
+			v.damage(format.ProblemAnchor, p.File, &p.Offset, "block %d is not the one of anchor %s, of %s: its chain hash was different, so blocks up to it were changed", h.Number, a.From, render.Time(a.Time))
 		case end != a.Record:
-			v.damage(p.file, &p.offset, "block %d ends with record %d, but with %d in anchor %s", h.Number, end, a.Record, a.From)
+			v.damage(format.ProblemAnchor, p.File, &p.Offset, "block %d ends with record %d, but with %d in anchor %s", h.Number, end, a.Record, a.From)
 		}
 	}
 }
@@ -470,7 +493,7 @@ func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *tra
 func (v *verifier) finishAnchors() {
 	for _, a := range v.anchors {
 		if key, ok := v.keys[a.Key]; a.Signed && ok && !a.Verify(key) {
-			v.damage("", nil, "anchor %s: its signature is not that of key %s", a.From, a.Key)
+			v.damage(format.ProblemAnchor, "", nil, "anchor %s: its signature is not that of key %s", a.From, a.Key)
 		}
 		first, there := v.firstBlock[a.Stream]
 		switch {
@@ -478,18 +501,23 @@ func (v *verifier) finishAnchors() {
 			v.unreadable(a.alone.Path, "segment %d of stream %d was named individually: blocks 1 to %d before it, which anchor %s also covers, were not checked; name the trail",
 				a.alone.Number, a.Stream, a.alone.Header.FirstBlock-1, a.From)
 		case a.seen && a.Signed && !a.sealed && a.alone == nil && v.lastBlock[a.home] == a.Block:
-			v.damage("", nil, "the seal of anchor %s, of %s (%s), does not exist in stream %d: the stream ends with block %d, and was cut off behind it", a.From, render.Time(a.Time), a.Reason, a.Stream, a.Block)
+			v.damage(format.ProblemAnchor, "", nil, "the seal of anchor %s, of %s (%s), does not exist in stream %d: the stream ends with block %d, and was cut off behind it", a.From, render.Time(a.Time), a.Reason, a.Stream, a.Block)
 		case a.seen:
 		case v.systemID != nil && v.systemID.Header.SystemID != a.SystemID:
-			v.damage("", nil, "anchor %s is of another server: its system identifier is %d, not %d", a.From, a.SystemID, v.systemID.Header.SystemID)
+			a.failed = true
+			v.damage(format.ProblemAnchor, "", nil, "anchor %s is of another server: its system identifier is %d, not %d", a.From, a.SystemID, v.systemID.Header.SystemID)
 		case there && v.branchOf(a.Stream) != nil && a.Block > v.branchOf(a.Stream).Block:
 			b := v.branchOf(a.Stream)
-			v.damage("", nil, "block %d of stream %d, named by anchor %s of %s, does not exist: here the stream continues as stream %d after block %d (%s); an anchor of the server from which it was copied proves nothing after that",
+			a.failed = true
+			v.damage(format.ProblemAnchor, "", nil, "block %d of stream %d, named by anchor %s of %s, does not exist: here the stream continues as stream %d after block %d (%s); an anchor of the server from which it was copied proves nothing after that",
 				a.Block, a.Stream, a.From, render.Time(a.Time), b.in.stream, b.Block, b.Reason)
 		case there && a.Block < first:
 			v.warning("", nil, "anchor %s names block %d of stream %d, before the first existing one: it proves nothing here", a.From, a.Block, a.Stream)
+		case a.From == fromState && slices.ContainsFunc(v.report.Unreadable, func(p Problem) bool { return v.isOf(p.File, a.Stream) }):
+			// its segment may be one of those that could not be read
 		default:
-			v.damage("", nil, "block %d of stream %d, named by anchor %s of %s, does not exist: the end of the stream was cut off, or the trail is an older copy",
+			a.failed = true
+			v.damage(format.ProblemAnchor, "", nil, "block %d of stream %d, named by anchor %s of %s, does not exist: the end of the stream was cut off, or the trail is an older copy",
 				a.Block, a.Stream, a.From, render.Time(a.Time))
 		}
 	}

@@ -79,5 +79,11 @@ func (r *Report) join(o *Report, system uint64) {
 	r.Unreadable, r.MoreUnreadable = append(r.Unreadable, o.Unreadable...), r.MoreUnreadable+o.MoreUnreadable
 	r.Keyed, r.outdated = o.Keyed, r.outdated || o.outdated
 	r.ends = append(r.ends, o.ends...)
+	for _, id := range o.SealKeys {
+		r.SealKeys = addKey(r.SealKeys, id)
+	}
+	for _, id := range o.EncryptionKeys {
+		r.EncryptionKeys = addKey(r.EncryptionKeys, id)
+	}
 	r.judge()
 }

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -191,7 +192,7 @@ var bytewise = []tampering{
 		other := r.Uint64()
 		for _, data := range f[uint32(r.IntN(2))] {
 			binary.LittleEndian.PutUint64(data[16:], other)
-			trailtest.SealSegment(data[:trail.SegmentHeaderSize])
+			trailtest.SealSegment(data[:format.SegmentHeaderSize])
 		}
 		return f
 	}},
@@ -243,7 +244,7 @@ func (f files) cut(r *rand.Rand, s uint32, whole bool) files {
 	}
 	end := at[r.IntN(len(at)-2)]
 	if !whole {
-		end = trail.SegmentHeaderSize + r.IntN(at[len(at)-3]-trail.SegmentHeaderSize+1)
+		end = format.SegmentHeaderSize + r.IntN(at[len(at)-3]-format.SegmentHeaderSize+1)
 	}
 	f[s][seg] = data[:end]
 	maps.DeleteFunc(f[s], func(n uint64, _ []byte) bool { return n > seg })
@@ -270,7 +271,7 @@ func (f *forgery) item(r *rand.Rand, match func(*forgedItem) bool) (*forgedBlock
 	}
 }
 
-func ofKind(kinds ...trail.Kind) func(*forgedItem) bool {
+func ofKind(kinds ...format.Kind) func(*forgedItem) bool {
 	return func(i *forgedItem) bool {
 		return i.data == nil && i.record.Parts == [3]uint64{} && slices.Contains(kinds, i.record.Kind)
 	}
@@ -278,16 +279,16 @@ func ofKind(kinds ...trail.Kind) func(*forgedItem) bool {
 
 var forgings = []forging{
 	{"record removed", func(r *rand.Rand, f *forgery) {
-		b, i := f.item(r, ofKind(trail.KindStatement, trail.KindTransaction, trail.KindConnect))
+		b, i := f.item(r, ofKind(format.KindStatement, format.KindTransaction, format.KindConnect))
 		gone := b.items[i]
 		f.removeItems(func(item *forgedItem) bool { return item == gone })
 	}},
 	{"record inserted", func(r *rand.Rand, f *forgery) {
-		b, i := f.item(r, ofKind(trail.KindStatement))
+		b, i := f.item(r, ofKind(format.KindStatement))
 		before := b.items[i]
 		forged := *before.record
 		forged.Text = "SELECT 'never run'"
-		f.renumber(func(id trail.SessionID, seq uint64) int64 {
+		f.renumber(func(id format.SessionID, seq uint64) int64 {
 			if id == before.id && seq > before.seq {
 				return 1
 			}
@@ -297,10 +298,10 @@ var forgings = []forging{
 		b.items = slices.Insert(b.items, i+1, &forgedItem{id: before.id, seq: forged.Seq, record: &forged})
 	}},
 	{"records exchanged", func(r *rand.Rand, f *forgery) {
-		a, i := f.item(r, ofKind(trail.KindStatement))
+		a, i := f.item(r, ofKind(format.KindStatement))
 		x := a.items[i].record
 		b, j := f.item(r, func(item *forgedItem) bool {
-			return ofKind(trail.KindStatement)(item) && item.record.Duration != x.Duration
+			return ofKind(format.KindStatement)(item) && item.record.Duration != x.Duration
 		})
 		y := b.items[j].record
 		ofX, ofY := *x, *y
@@ -312,44 +313,44 @@ var forgings = []forging{
 		exchange(y, &ofY, &ofX)
 	}},
 	{"text changed", func(r *rand.Rand, f *forgery) {
-		b, i := f.item(r, ofKind(trail.KindStatement))
+		b, i := f.item(r, ofKind(format.KindStatement))
 		b.items[i].record.Text = "SELECT 'harmless'"
 	}},
 	{"rows changed", func(r *rand.Rand, f *forgery) {
-		b, i := f.item(r, ofKind(trail.KindStatement))
+		b, i := f.item(r, ofKind(format.KindStatement))
 		b.items[i].record.Rows += 1 + uint64(r.IntN(5))
 	}},
 	{"time changed", func(r *rand.Rand, f *forgery) {
-		b, i := f.item(r, ofKind(trail.KindStatement))
+		b, i := f.item(r, ofKind(format.KindStatement))
 		b.items[i].record.Time -= 1 + r.Int64N(3600*1e6)
 	}},
 	{"user changed", func(r *rand.Rand, f *forgery) {
-		b, i := f.item(r, ofKind(trail.KindStatement))
+		b, i := f.item(r, ofKind(format.KindStatement))
 		item := b.items[i].record
-		item.Session = item.Session.With(trailtest.Fact{Key: trail.KeyUser, Value: "nobody"})
+		item.Session = item.Session.With(trailtest.Fact{Key: format.KeyUser, Value: "nobody"})
 	}},
 	{"outcome changed", func(r *rand.Rand, f *forgery) {
-		b, i := f.item(r, ofKind(trail.KindStatement))
+		b, i := f.item(r, ofKind(format.KindStatement))
 		item := b.items[i].record
-		if item.Outcome = trail.OutcomeOk; item.SQLState == "" {
-			item.Outcome, item.SQLState, item.Message = trail.OutcomeError, "42501", "permission denied"
+		if item.Outcome = format.OutcomeOk; item.SQLState == "" {
+			item.Outcome, item.SQLState, item.Message = format.OutcomeError, "42501", "permission denied"
 		} else {
 			item.SQLState, item.Message = "", ""
-			item.Fields &^= trail.FieldError | trail.FieldOutcome
+			item.Fields &^= format.FieldError | format.FieldOutcome
 		}
 	}},
 	{"session removed", func(r *rand.Rand, f *forgery) {
-		b, i := f.item(r, ofKind(trail.KindConnect))
+		b, i := f.item(r, ofKind(format.KindConnect))
 		id := b.items[i].id
 		f.removeItems(func(item *forgedItem) bool { return item.id == id })
 	}},
 	{"records removed under a gap record", func(r *rand.Rand, f *forgery) {
-		b, i := f.item(r, ofKind(trail.KindStatement))
+		b, i := f.item(r, ofKind(format.KindStatement))
 		gone := b.items[i]
-		forged := &trailtest.Record{Kind: trail.KindGap, Session: gone.record.Session, Seq: gone.seq + 1, Time: gone.record.Time, Extra: []string{
+		forged := &trailtest.Record{Kind: format.KindGap, Session: gone.record.Session, Seq: gone.seq + 1, Time: gone.record.Time, Extra: []string{
 			"count", "1", "first_seq", fmt.Sprint(gone.seq), "last_seq", fmt.Sprint(gone.seq), "reason", "ring full",
 		}}
-		f.renumber(func(id trail.SessionID, seq uint64) int64 {
+		f.renumber(func(id format.SessionID, seq uint64) int64 {
 			if id == gone.id && seq > gone.seq {
 				return 1
 			}
@@ -358,7 +359,7 @@ var forgings = []forging{
 		b.items[i] = &forgedItem{id: gone.id, seq: gone.seq + 1, record: forged}
 	}},
 	{"block removed", func(r *rand.Rand, f *forgery) {
-		b, i := f.item(r, ofKind(trail.KindStatement))
+		b, i := f.item(r, ofKind(format.KindStatement))
 		gone := map[*forgedItem]bool{}
 		for _, item := range b.items {
 			gone[item] = true
@@ -388,13 +389,13 @@ var forgings = []forging{
 			}
 		}
 		s.segments = slices.Delete(s.segments, at, at+1)
-		lost := map[trail.SessionID][]uint64{}
+		lost := map[format.SessionID][]uint64{}
 		for item := range gone {
 			if item.data == nil && item.seq != 0 {
 				lost[item.id] = append(lost[item.id], item.seq)
 			}
 		}
-		f.renumber(func(id trail.SessionID, seq uint64) int64 {
+		f.renumber(func(id format.SessionID, seq uint64) int64 {
 			n := int64(0)
 			for _, g := range lost[id] {
 				if g < seq {
@@ -409,18 +410,18 @@ var forgings = []forging{
 		// its sessions get other process ids, as if they were others
 		f.streams[0] = f.streams[0].copy()
 		sessions := map[*trailtest.Session]*trailtest.Session{}
-		states := map[trail.SessionID]*trailtest.Session{}
+		states := map[format.SessionID]*trailtest.Session{}
 		for _, b := range f.streams[1].all() {
 			for _, item := range b.items {
 				old := item.record.Session
 				if sessions[old] == nil {
-					id := trail.SessionID{Start: old.Start, PID: old.PID + 100000}
+					id := format.SessionID{Start: old.Start, PID: old.PID + 100000}
 					if states[id] == nil {
 						states[id] = trailtest.NewSession(id.Start, id.PID)
 					}
 					sessions[old] = states[id].With(old.Facts...)
 				}
-				item.record.Session, item.id = sessions[old], trail.SessionID{Start: old.Start, PID: old.PID + 100000}
+				item.record.Session, item.id = sessions[old], format.SessionID{Start: old.Start, PID: old.PID + 100000}
 			}
 		}
 	}},
@@ -644,7 +645,7 @@ func (f files) appendedAt(stream uint32, count int, segment bool, later int64) f
 	block, record := le.Uint64(last[24:])+1, le.Uint64(last[32:])+uint64(le.Uint32(last[16:]))
 	chain := [32]byte(last[72:104])
 	if segment {
-		h := slices.Clone(data[:trail.SegmentHeaderSize])
+		h := slices.Clone(data[:format.SegmentHeaderSize])
 		n++
 		le.PutUint64(h[32:], n)
 		le.PutUint64(h[48:], block)
@@ -657,8 +658,8 @@ func (f files) appendedAt(stream uint32, count int, segment bool, later int64) f
 	session := trailtest.NewSession(now, 4711)
 	for i := range count {
 		b := trailtest.NewBuilder(now)
-		b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Text: fmt.Sprint("forged ", i), Time: now})
-		data = append(data, b.Finish(trail.CodecLz4, block, record, &chain)...)
+		b.Add(&trailtest.Record{Kind: format.KindNote, Session: session, Text: fmt.Sprint("forged ", i), Time: now})
+		data = append(data, b.Finish(format.CodecLz4, block, record, &chain)...)
 		block++
 		record++
 	}
@@ -765,7 +766,7 @@ func TestNothingStandsBetweenTwoRuns(t *testing.T) {
 	data := f[0][n]
 	at := blocks(data)
 	last := data[at[len(at)-2]:]
-	h, err := trail.ParseSegmentHeader(data[:trail.SegmentHeaderSize])
+	h, err := format.ParseSegmentHeader(data[:format.SegmentHeaderSize])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -774,11 +775,11 @@ func TestNothingStandsBetweenTwoRuns(t *testing.T) {
 	chain := [32]byte(last[72:104])
 	start := seal.Seal{SystemID: h.SystemID, Stream: 0, Segment: n, Block: block, Record: record, First: block + 1, Interval: 60, Time: now, Hash: chain, Reason: seal.ReasonStart}
 	b := trailtest.NewBuilder(now)
-	b.Add(&trailtest.Record{Kind: trail.KindSeal, Session: trailtest.NewSession(now, 4712), Time: now, Extra: []string{
+	b.Add(&trailtest.Record{Kind: format.KindSeal, Session: trailtest.NewSession(now, 4712), Time: now, Extra: []string{
 		"reason", start.Reason, "block", fmt.Sprint(block), "record", fmt.Sprint(record), "hash", hex.EncodeToString(chain[:]), "first", fmt.Sprint(start.First),
 		"interval", "60", "key", seal.KeyID(public), "signature", hex.EncodeToString(ed25519.Sign(key, start.Bytes())),
 	}})
-	f[0][n] = append(data, b.Finish(trail.CodecLz4, block+1, record+1, &chain)...)
+	f[0][n] = append(data, b.Finish(format.CodecLz4, block+1, record+1, &chain)...)
 	r := (&suite{original: s.original, keys: keys, anchors: s.anchors}).verify(t, f)
 	if !r[0].Whole || !says(r[1], fmt.Sprintf(`block %d follows the seal that ended a run`, block)) {
 		t.Errorf("%v, with the key %v", r[0].Problems, r[1].Problems)
@@ -788,16 +789,16 @@ func TestNothingStandsBetweenTwoRuns(t *testing.T) {
 // branch begins stream 2 with the record of a branch from stream 0.
 func (f files) branch(t testing.TB, reason string, block uint64, hash [32]byte, found uint64, more ...string) files {
 	t.Helper()
-	h := slices.Clone(f[1][1][:trail.SegmentHeaderSize])
+	h := slices.Clone(f[1][1][:format.SegmentHeaderSize])
 	binary.LittleEndian.PutUint32(h[24:], 2)
 	trailtest.SealSegment(h)
 	chain := sha256.Sum256(h)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 4713), Time: trailtest.Epoch, Extra: append([]string{
+	b.Add(&trailtest.Record{Kind: format.KindServer, Session: trailtest.NewSession(trailtest.Epoch, 4713), Time: trailtest.Epoch, Extra: append([]string{
 		"event", "branch", "reason", reason, "stream", "0", "block", fmt.Sprint(block), "hash", hex.EncodeToString(hash[:]), "found", fmt.Sprint(found),
 		"run", "r", "system_identifier", "1", "timeline", "1", "host", "h", "data_directory", "/d",
 	}, more...)})
-	f[2] = map[uint64][]byte{1: append(h, b.Finish(trail.CodecLz4, 1, 1, &chain)...)}
+	f[2] = map[uint64][]byte{1: append(h, b.Finish(format.CodecLz4, 1, 1, &chain)...)}
 	return f
 }
 
@@ -929,14 +930,14 @@ func TestEveryAlterationIsFound(t *testing.T) {
 // wrote is told from one that lacks them.
 func TestStreamsOfRecoveryAreSaidToBe(t *testing.T) {
 	for program, want := range map[string]string{
-		trail.RecoverBackendType: `^there is no seal in stream 0: it was written by steno recover, which has no key`,
-		trail.WriterBackendType:  `^there is no seal in stream 0$`,
+		format.RecoverBackendType: `^there is no seal in stream 0: it was written by steno recover, which has no key`,
+		format.WriterBackendType:  `^there is no seal in stream 0$`,
 	} {
 		dir := t.TempDir()
 		stream := trailtest.NewStream(t, dir, 0)
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		session := trailtest.NewSession(trailtest.Epoch, 1).With(trailtest.Fact{Key: trail.KeyBackendType, Value: program})
-		b.Add(&trailtest.Record{Kind: trail.KindServer, Session: session, Time: trailtest.Epoch, Extra: []string{"event", "recover"}})
+		session := trailtest.NewSession(trailtest.Epoch, 1).With(trailtest.Fact{Key: format.KeyBackendType, Value: program})
+		b.Add(&trailtest.Record{Kind: format.KindServer, Session: session, Time: trailtest.Epoch, Extra: []string{"event", "recover"}})
 		stream.Raw(t, stream.Finish(b))
 		tr, err := trail.Open(dir)
 		if err != nil {

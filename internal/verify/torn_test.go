@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 // noted is a block with one record.
 func noted(s *trailtest.Stream, text string) []byte {
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: text})
+	b.Add(&trailtest.Record{Kind: format.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: text})
 	return s.Finish(b)
 }
 
@@ -34,7 +34,7 @@ func TestOnlyTheLastBlockIsUnfinished(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		s := trailtest.NewStream(t, dir, 0)
-		s.Codec = trail.CodecNone
+		s.Codec = format.CodecNone
 		s.Raw(t, noted(s, "whole"))
 		first := noted(s, long)
 		clear(first[300:])
@@ -57,9 +57,9 @@ func TestOnlyTheLastBlockIsUnfinished(t *testing.T) {
 func TestAWholeBlockIsNotUnfinished(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
-	s.Codec = trail.CodecNone
+	s.Codec = format.CodecNone
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Item(trail.KindNote, make([]byte, 40))
+	b.Item(format.KindNote, make([]byte, 40))
 	b.Records = 1
 	s.Write(t, b)
 	if r := verified(t, dir); r.Whole || len(r.Warnings) != 0 {
@@ -67,9 +67,9 @@ func TestAWholeBlockIsNotUnfinished(t *testing.T) {
 	}
 	dir = t.TempDir()
 	s = trailtest.NewStream(t, dir, 0)
-	s.Codec = trail.CodecNone
+	s.Codec = format.CodecNone
 	b = trailtest.NewBuilder(trailtest.Epoch)
-	b.Item(trail.KindDefText, make([]byte, 40))
+	b.Item(format.KindDefText, make([]byte, 40))
 	image := s.Finish(b)
 	le := binary.LittleEndian
 	le.PutUint32(image[12:], le.Uint32(image[12:])+1)
@@ -107,7 +107,7 @@ func TestIndexesThatOverrunAreDamage(t *testing.T) {
 		s.Rotate(t, trailtest.Epoch)
 		s.Write(t, trailtest.NewBuilder(trailtest.Epoch))
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Item(trail.KindDefIndex, c.body)
+		b.Item(format.KindDefIndex, c.body)
 		s.Write(t, b)
 		r := verified(t, dir)
 		switch {
@@ -138,11 +138,11 @@ func TestShapesMayGoOnAndValuesMayNot(t *testing.T) {
 		s := trailtest.NewStream(t, dir, 0)
 		session := trailtest.NewSession(trailtest.Epoch, 1)
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		shape := []byte{byte(trail.ClassRead), 0, 6, 'S', 'E', 'L', 'E', 'C', 'T', 0, 1, 25, byte(trail.ReprText), 0}
-		b.Item(trail.KindDefShape, append(shape, c.after...))
-		b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch, Text: "one"})
-		record := binary.AppendUvarint([]byte{0}, uint64(trail.FieldShape|trail.FieldValues))
-		b.Item(trail.KindStatement, append(append(append(record, 0), byte(len(c.values))), c.values...))
+		shape := []byte{byte(format.ClassRead), 0, 6, 'S', 'E', 'L', 'E', 'C', 'T', 0, 1, 25, byte(format.ReprText), 0}
+		b.Item(format.KindDefShape, append(shape, c.after...))
+		b.Add(&trailtest.Record{Kind: format.KindNote, Session: session, Time: trailtest.Epoch, Text: "one"})
+		record := binary.AppendUvarint([]byte{0}, uint64(format.FieldShape|format.FieldValues))
+		b.Item(format.KindStatement, append(append(append(record, 0), byte(len(c.values))), c.values...))
 		b.Records++
 		s.Write(t, b)
 		if r := verified(t, dir); r.Whole != c.whole {
@@ -174,13 +174,13 @@ func TestTimesOfTheSegmentBeforeAreRight(t *testing.T) {
 		session := trailtest.NewSession(trailtest.Epoch, 1)
 		write := func(at int64) {
 			b := trailtest.NewBuilder(trailtest.Epoch)
-			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch + at, Text: "text"})
+			b.Add(&trailtest.Record{Kind: format.KindNote, Session: session, Time: trailtest.Epoch + at, Text: "text"})
 			s.Write(t, b)
 		}
 		for _, at := range []int64{0, 1000, 500} {
 			write(at)
 		}
-		s.TimesOff = trail.TimeRange{First: c.first, LastEnd: c.last}
+		s.TimesOff = format.TimeRange{First: c.first, LastEnd: c.last}
 		s.Rotate(t, trailtest.Epoch)
 		write(2000)
 		if c.cut {
@@ -214,14 +214,14 @@ func TestWhatALaterVersionWroteIsNoDamage(t *testing.T) {
 		session := trailtest.NewSession(trailtest.Epoch, 1)
 		write := func(seq uint64) {
 			b := trailtest.NewBuilder(trailtest.Epoch)
-			b.Add(&trailtest.Record{Kind: trail.KindStatement, Session: session, Seq: seq, Statement: seq, Time: trailtest.Epoch + int64(seq), Text: "SELECT"})
+			b.Add(&trailtest.Record{Kind: format.KindStatement, Session: session, Seq: seq, Statement: seq, Time: trailtest.Epoch + int64(seq), Text: "SELECT"})
 			s.Write(t, b)
 		}
 		write(1)
 		if name == "codec" {
 			change(s, "")
 			write(2)
-			s.Codec = trail.CodecLz4
+			s.Codec = format.CodecLz4
 			write(3)
 		} else {
 			s.Rotate(t, trailtest.Epoch)
@@ -243,7 +243,7 @@ func rewriteHeader(t *testing.T, path string, at int, to byte) {
 		t.Fatal(err)
 	}
 	data[at] = to
-	trailtest.SealSegment(data[:trail.SegmentHeaderSize])
+	trailtest.SealSegment(data[:format.SegmentHeaderSize])
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -64,7 +65,7 @@ func TestBlocksOfTwoTrailsCountOnce(t *testing.T) {
 	// damage of one of them is damage, though the other has the block
 	damaged := s.original.clone()
 	at := blocks(damaged[0][1])
-	damaged[0][1][at[1]+trail.BlockHeaderSize+10] ^= 1
+	damaged[0][1][at[1]+format.BlockHeaderSize+10] ^= 1
 	if r := verify(damaged, s.original); r.Whole || !says(r, "checksum") {
 		t.Errorf("a damaged copy: %v", r.Problems)
 	}
@@ -88,9 +89,9 @@ func TestBlocksOfTwoTrailsCountOnce(t *testing.T) {
 	} {
 		both := join(one.all...)
 		records := int64(0)
-		scan := both.Index().Scan(t.Context(), trail.ScanOptions{Since: trail.MinTime, Until: trail.MaxTime, Parts: true, Raw: true, Warn: func(err error) { t.Error(err) }})
+		scan := both.Index().Scan(t.Context(), trail.ScanOptions{Since: format.MinTime, Until: format.MaxTime, Parts: true, Raw: true, Warn: func(err error) { t.Error(err) }})
 		for r := scan.Reader(); r.Next(); {
-			if r.Record.Kind != trail.KindData {
+			if r.Record.Kind != format.KindData {
 				records++
 			}
 		}

@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
@@ -27,8 +30,8 @@ const maxListed = 100
 type Checks struct {
 	Keys    seal.Keys      // keys to check seals with; without any, seals are only counted
 	Anchors []*seal.Anchor // anchors whose blocks must be in the trail
-	// From is the first segment that is read of a stream; those before it were verified earlier, and need not exist.
-	From    map[uint32]uint64
+	// Memory is what was read of the trail earlier, and is not read again; nil: nothing.
+	Memory  *Memory
 	Demands Demands
 }
 
@@ -67,27 +70,49 @@ func (r *Report) belongsTo(system uint64) {
 
 // ofServer verifies the trails of one server. done is how many bytes of others were read before.
 func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64, checks Checks) (*Report, error) {
+	v := newVerifier(t, bar, done, &checks)
+	v.setAnchors(checks.Anchors)
+	v.files()
+	if _, err := v.read(ctx, (*state).rest, nil); err != nil {
+		return nil, err
+	}
+	return v.settle(&checks), nil
+}
+
+// newVerifier makes a verifier that goes on from what was read earlier.
+func newVerifier(t *trail.Trail, bar *progress.Bar, done int64, checks *Checks) *verifier {
 	v := &verifier{
 		trail: t, bar: bar, done: done,
 		report:    &Report{Bytes: t.Size(), Problems: []Problem{}, Warnings: []Problem{}},
-		sessions:  map[trail.SessionID]*session{},
-		parts:     map[trail.RecordID]uint64{},
-		wants:     map[trail.RecordID]uint64{},
-		cutShort:  map[trail.RecordID]bool{},
-		dropped:   map[trail.RecordID]bool{},
+		sessions:  map[format.SessionID]*session{},
+		parts:     map[format.RecordID]uint64{},
+		wants:     map[format.RecordID]uint64{},
+		cutShort:  map[format.RecordID]bool{},
+		dropped:   map[format.RecordID]bool{},
 		sealed:    map[string]int{},
 		deletions: map[home][]trail.Deletion{},
 		starts:    map[string][]start{},
+		paths:     map[string]int64{},
 
-		keys: checks.Keys, from: checks.From, firstBlock: map[uint32]uint64{}, lastBlock: map[home]uint64{},
+		keys: checks.Keys, firstBlock: map[uint32]uint64{}, lastBlock: map[home]uint64{},
 	}
 	v.report.Keyed = len(checks.Keys) > 0
-	v.setAnchors(checks.Anchors)
-	v.files()
-	err := v.run(ctx)
-	if err != nil {
-		return nil, err
+	for _, s := range t.Streams {
+		v.states = append(v.states, &state{v: v, stream: s, home: homeOf(s), since: 1, next: 1, seals: v.newSealState(homeOf(s))})
 	}
+	if checks.Memory != nil {
+		v.restore(checks.Memory)
+	}
+	return v
+}
+
+// settle checks what is known only when everything was read, and makes the report.
+func (v *verifier) settle(checks *Checks) *Report {
+	for _, st := range v.states {
+		st.seals.finish(st.stream.Path)
+		v.report.ends = append(v.report.ends, st.end())
+	}
+	v.findHoles()
 	v.tellTwice()
 	v.settleDeletions()
 	v.settleBranches()
@@ -98,7 +123,7 @@ func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64
 	v.finishAnchors()
 	v.finish()
 	v.demand(&checks.Demands)
-	return v.report, nil
+	return v.report
 }
 
 type verifier struct {
@@ -106,27 +131,30 @@ type verifier struct {
 	bar    *progress.Bar
 	report *Report
 
-	sessions map[trail.SessionID]*session
+	sessions map[format.SessionID]*session
 	finished finished
-	parts    map[trail.RecordID]uint64
-	wants    map[trail.RecordID]uint64
-	cutShort map[trail.RecordID]bool
-	dropped  map[trail.RecordID]bool // that have data parts, and that gap records report as lost
+	parts    map[format.RecordID]uint64
+	wants    map[format.RecordID]uint64
+	cutShort map[format.RecordID]bool
+	dropped  map[format.RecordID]bool // that have data parts, and that gap records report as lost
 	systemID *trail.Segment
 	// partial is set if the beginning of a stream is missing, so that sessions may begin in the middle.
 	partial   bool
+	began     time.Time // when the first segment was read
 	holes     []hole
 	deletions map[home][]trail.Deletion
 	records   []deletionRecord
 	told      map[*trail.Segment]bool
-	gone      map[*trail.Segment]bool
+	gone      map[string]bool // files of segments
 	// sealed counts the blocks of encrypted segments whose records could not be checked.
 	sealed      map[string]int
 	first, last int64
 	done        int64
 
 	keys       seal.Keys
-	from       map[uint32]uint64
+	states     []*state                 // of all streams
+	paths      map[string]int64         // segments that were read, and their sizes
+	absent     map[uint32]*streamMemory // streams that were read, and do not exist
 	anchors    []*anchorState
 	firstBlock map[uint32]uint64 // of each stream
 	lastBlock  map[home]uint64
@@ -138,89 +166,121 @@ type verifier struct {
 
 // session is what is known about a session's sequence numbers.
 type session struct {
-	seen      []trail.Span
-	explained []trail.Span
+	seen      []format.Span
+	explained []format.Span
 	ended     bool
 	end       uint64 // number of the disconnect record; 0: there is none
 }
 
-func (v *verifier) damage(file string, offset *int64, format string, args ...any) {
-	if len(v.report.Problems) == maxListed {
-		v.report.MoreProblems++
-		return
+// damage reports what speaks against the trail.
+func (v *verifier) damage(class format.ProblemClass, file string, offset *int64, text string, args ...any) {
+	p := &format.Problem{Class: class, File: file, Offset: format.NoOffset, Reason: fmt.Sprintf(text, args...)}
+	if offset != nil {
+		p.Offset, p.Start = *offset, *offset
 	}
-	v.report.Problems = append(v.report.Problems, Problem{File: file, Offset: offset, What: fmt.Sprintf(format, args...)})
+	for _, s := range v.trail.Streams {
+		if file == s.Path || filepath.Dir(file) == s.Path {
+			p.Stream = s.Number
+			if i := slices.IndexFunc(s.Segments, func(seg *trail.Segment) bool { return seg.Path == file }); i >= 0 {
+				p.Segment = s.Segments[i].Number
+			}
+		}
+	}
+	v.tell(p)
 }
 
-func (v *verifier) warning(file string, offset *int64, format string, args ...any) {
+// noStream reports a stream that is not there.
+func (v *verifier) noStream(home string, number uint32, text string, args ...any) {
+	v.tell(&format.Problem{
+		Class: format.ProblemMissing, File: home, Offset: format.NoOffset, Stream: number, Reason: fmt.Sprintf(text, args...),
+	})
+}
+
+// damageAt does so of a block, or a segment header: at is where in it.
+func (v *verifier) damageAt(class format.ProblemClass, seg *trail.Segment, start, at int64, text string, args ...any) {
+	v.tell((&format.Problem{Class: class, Offset: at, Reason: fmt.Sprintf(text, args...)}).At(seg.Path, seg.Stream.Number, seg.Number, start))
+}
+
+// tell reports a problem.
+func (v *verifier) tell(p *format.Problem) {
+	v.report.Problems, v.report.MoreProblems = list(v.report.Problems, v.report.MoreProblems, p)
+}
+
+func (v *verifier) warning(file string, offset *int64, text string, args ...any) {
 	if len(v.report.Warnings) == maxListed {
 		v.report.MoreWarnings++
 		return
 	}
-	v.report.Warnings = append(v.report.Warnings, Problem{File: file, Offset: offset, What: fmt.Sprintf(format, args...)})
+	v.report.Warnings = append(v.report.Warnings, Problem{File: file, Offset: offset, What: fmt.Sprintf(text, args...)})
 }
 
 // unreadable reports what could not be checked.
-func (v *verifier) unreadable(file string, format string, args ...any) {
-	v.cannotRead(Problem{File: file, What: fmt.Sprintf(format, args...)})
+func (v *verifier) unreadable(file string, text string, args ...any) {
+	v.cannotRead(&format.Problem{Class: format.ProblemUnreadable, File: file, Offset: format.NoOffset, Reason: fmt.Sprintf(text, args...)})
 }
 
-func (v *verifier) cannotRead(p Problem) {
-	if len(v.report.Unreadable) == maxListed {
-		v.report.MoreUnreadable++
-		return
-	}
-	v.report.Unreadable = append(v.report.Unreadable, p)
+func (v *verifier) cannotRead(p *format.Problem) {
+	v.report.Unreadable, v.report.MoreUnreadable = list(v.report.Unreadable, v.report.MoreUnreadable, p)
 }
 
 // fail reports an error of the reader.
 func (v *verifier) fail(err error) {
-	var corrupt *trail.CorruptionError
-	var torn *trail.TornError
-	var path *fs.PathError
-	var gone *trail.GoneError
-	var later *trail.LaterError
+	p := format.AsProblem(err)
+	if p == nil {
+		var of *fs.PathError
+		if !errors.As(err, &of) {
+			v.damage(format.ProblemDamaged, "", nil, "%s", err)
+			return
+		}
+		if p = format.Unreadable(of.Path, err); !exit.IsUnreadable(err) { // it has disappeared
+			p.Class, p.Reason = format.ProblemMissing, "cannot be read: "+p.Reason
+		}
+	}
+	told := *p
 	switch {
-	case errors.As(err, &gone):
-		v.goes(gone)
-	case errors.As(err, &later):
-		v.cannotRead(Problem{File: later.File, Offset: &later.Offset, What: later.Reason})
-	case errors.As(err, &torn) && torn.Last:
-		v.warning(torn.File, &torn.Offset, "%s; everything before it counts", torn.Reason)
-	case errors.As(err, &torn):
-		v.damage(torn.File, &torn.Offset, "%s, although segments follow", torn.Reason)
-	case errors.As(err, &corrupt):
-		v.damage(corrupt.File, &corrupt.Offset, "%s", corrupt.Reason)
-	case errors.As(err, &path) && exit.IsUnreadable(err):
-		v.unreadable(path.Path, "cannot be read: %s", path.Err)
-	case errors.As(err, &path):
-		v.damage(path.Path, nil, "cannot be read: %s", path.Err)
+	case p.Class == format.ProblemTorn:
+		told.Reason += "; everything before it counts"
+		v.report.Warnings, v.report.MoreWarnings = list(v.report.Warnings, v.report.MoreWarnings, &told)
+	case p.Class == format.ProblemUnreadable:
+		if p.Err != nil {
+			told.Reason = "cannot be read: " + told.Reason
+		}
+		v.cannotRead(&told)
+	case trail.IsGone(err) && p.Segment > 0:
+		v.goes(p)
 	default:
-		v.damage("", nil, "%s", err)
+		v.tell(p)
 	}
 }
 
 // goes handles a segment that was deleted while the trail was read. If it was deleted by policy after earlier segments
 // had been read, the report mixes two states of the trail, and sessions seem to have gaps.
-func (v *verifier) goes(gone *trail.GoneError) {
+func (v *verifier) goes(gone *format.Problem) {
 	if v.gone == nil {
-		v.gone = map[*trail.Segment]bool{}
+		v.gone = map[string]bool{}
 	}
-	if v.gone[gone.Segment] {
+	if v.gone[gone.File] {
 		return
 	}
-	v.gone[gone.Segment] = true
-	if !gone.ByPolicy() {
-		v.damage(gone.Segment.Path, nil, "segment has disappeared since it was listed, and was not deleted by retention")
+	v.gone[gone.File] = true
+	if gone.Class != format.ProblemDeleted {
+		told := *gone
+		told.Reason = "segment has disappeared since it was listed, and was not deleted by retention"
+		v.tell(&told)
 		return
 	}
 	v.partial = true
-	for _, before := range gone.Segment.Stream.Segments {
-		if before.Number < gone.Segment.Number && !v.gone[before] {
-			v.report.outdated = true
+	for _, s := range v.trail.Streams {
+		if s.Path != filepath.Dir(gone.File) {
+			continue
+		}
+		for _, before := range s.Segments {
+			if before.Number < gone.Segment && !v.gone[before.Path] {
+				v.report.outdated = true
+			}
 		}
 	}
-	v.warning(gone.Segment.Path, nil, "segment was deleted by retention while the trail was being verified")
+	v.warning(gone.File, nil, "segment was deleted by retention while the trail was being verified")
 }
 
 // files checks the files in the directories.
@@ -237,9 +297,9 @@ func (v *verifier) files() {
 			// The server creates the folders of all its writers, so none may be missing.
 			switch next := next[s.Trail]; {
 			case s.Number == next+1:
-				v.damage(s.Trail, nil, "stream %d is missing", next)
+				v.noStream(s.Trail, next, "stream %d is missing", next)
 			case s.Number > next:
-				v.damage(s.Trail, nil, "streams %d to %d are missing", next, s.Number-1)
+				v.noStream(s.Trail, next, "streams %d to %d are missing", next, s.Number-1)
 			}
 			next[s.Trail] = s.Number + 1
 		}
@@ -247,7 +307,7 @@ func (v *verifier) files() {
 		v.report.Segments += len(s.Segments)
 	}
 	if v.report.Segments == 0 {
-		v.damage(v.trail.Path, nil, "there is no segment of a trail in this directory")
+		v.damage(format.ProblemMissing, v.trail.Path, nil, "there is no segment of a trail in this directory")
 	}
 }
 
@@ -255,17 +315,18 @@ func (v *verifier) files() {
 type job struct {
 	state   *state
 	ref     *trail.BlockRef
-	before  *trail.BlockRef          // the previous block in the segment; nil: it is the first
-	indexes func() []*trail.Contents // of the segment
+	before  *trail.BlockRef           // the previous block in the segment; nil: it is the first
+	indexes func() []*format.Contents // of the segment
 	last    bool
 	found   *finding
 	done    chan struct{}
 	then    func() // instead of a block
 }
 
-// run has all blocks checked by the workers, and processes their findings in the order of the streams. While the last
-// blocks of a segment are being checked, the next one's are begun.
-func (v *verifier) run(ctx context.Context) error {
+// read has the blocks of segments checked by the workers, and processes their findings in the order of the streams. While
+// the last blocks of a segment are being checked, the next one's are begun. which says which segments of a stream are
+// read, by their places. It ends early before a segment when stop says so; all says that it did not.
+func (v *verifier) read(ctx context.Context, which func(*state) (from, to int), stop func() bool) (all bool, err error) {
 	workers := runtime.GOMAXPROCS(0)
 	jobs := make(chan *job, workers)
 	var pending []*job
@@ -299,18 +360,24 @@ func (v *verifier) run(ctx context.Context) error {
 		}
 		return nil
 	}
-	for _, s := range v.trail.Streams {
-		st := &state{v: v, stream: s, home: homeOf(s), seals: v.newSealState(homeOf(s))}
-		begin, _ := slices.BinarySearchFunc(s.Segments, v.from[s.Number], func(seg *trail.Segment, n uint64) int { return cmp.Compare(seg.Number, n) })
-		for i, seg := range s.Segments[begin:] {
+	for _, st := range v.states {
+		from, to := which(st)
+		for _, seg := range st.stream.Segments[from:to] {
 			if err := ctx.Err(); err != nil {
-				return err
+				return false, err
 			}
+			if stop != nil && stop() {
+				for _, j := range pending {
+					take(j)
+				}
+				return false, nil
+			}
+			v.paths[seg.Path] = seg.Size
 			refs, errs := seg.Index()
-			if err := put(&job{then: func() { st.enter(seg, i, refs, errs) }}); err != nil {
-				return err
+			if err := put(&job{then: func() { st.enter(seg, refs, errs) }}); err != nil {
+				return false, err
 			}
-			indexes := sync.OnceValue(func() []*trail.Contents { return files.Contents(refs) })
+			indexes := sync.OnceValue(func() []*format.Contents { return files.Contents(refs) })
 			open := seg.Last && !endsBehind(refs, errs) // its last block may be one that is being written
 			for k := range refs {
 				j := &job{state: st, ref: &refs[k], indexes: indexes, done: make(chan struct{}), last: open && k == len(refs)-1}
@@ -318,7 +385,7 @@ func (v *verifier) run(ctx context.Context) error {
 					j.before = &refs[k-1]
 				}
 				if err := put(j); err != nil {
-					return err
+					return false, err
 				}
 			}
 			// Errors between blocks are reported after all blocks of the segment.
@@ -328,17 +395,15 @@ func (v *verifier) run(ctx context.Context) error {
 				}
 				st.leave(seg, refs, errs)
 			}}); err != nil {
-				return err
+				return false, err
 			}
 		}
 		for _, j := range pending {
 			take(j)
 		}
 		pending = nil
-		st.seals.finish(s.Path)
-		v.report.ends = append(v.report.ends, st.end())
 	}
-	return nil
+	return true, nil
 }
 
 // take processes a job.
@@ -357,16 +422,44 @@ type state struct {
 	stream *trail.Stream
 	home   home
 
-	known      bool // whether the following are known
-	nextBlock  uint64
-	nextRecord uint64
-	hash       [32]byte // of the last block
-	before     *trail.Segment
-	seals      *sealState
-	last       *Last
-	blocks     []trail.BlockRef // of the segment before
-	first      uint64           // number of its first block
-	undamaged  bool             // so is that segment, as far as headers tell
+	since uint64 // the first segment that is ever read: 1, unless the stream is only followed from somewhere on
+	next  uint64 // the first segment that was not read
+	begun bool   // something was read
+	// goesOn says that the first segment that was read now is the one that has to follow, as its header says.
+	goesOn, entered bool
+	// finished is the place behind the segments that a server does not write to any more, for a run with a state.
+	finished int
+	position
+	before summary // of the last segment that was read
+	seals  *sealState
+	last   *Last
+}
+
+// position is where a stream has come to.
+type position struct {
+	Known      bool // whether the following are known
+	NextBlock  uint64
+	NextRecord uint64
+	Hash       [32]byte // of the last block
+}
+
+// summary is what the next segment's header has to say of the blocks of a segment.
+type summary struct {
+	First     uint64 // number of the first block
+	Blocks    uint64
+	Highest   uint64 // number of a block
+	Times     format.TimeRange
+	Undamaged bool // as far as headers tell
+}
+
+// rest are the segments that were not read.
+func (st *state) rest() (from, to int) {
+	all := st.stream.Segments
+	from, _ = slices.BinarySearchFunc(all, st.next, func(seg *trail.Segment, n uint64) int { return cmp.Compare(seg.Number, n) })
+	if !st.stream.Whole {
+		from = 0
+	}
+	return from, len(all)
 }
 
 // Last is the last block of a stream that is intact, and what its seals say.
@@ -384,6 +477,7 @@ type Last struct {
 	Since    int64
 	// Trusted are the public keys that were given, and those that seals by them have named.
 	Trusted seal.Keys
+	system  uint64 // identifier of the server, as its segment says
 }
 
 func (st *state) end() Last {
@@ -392,37 +486,33 @@ func (st *state) end() Last {
 		last = *st.last
 	}
 	last.Trail = st.stream.Trail
-	last.Stream, last.Sealed, last.Unsealed, last.Since, last.Trusted = st.stream.Number, st.seals.last, st.seals.unsealed, st.seals.since, st.seals.keys
+	last.Stream, last.Sealed, last.Unsealed, last.Since, last.Trusted = st.stream.Number, st.seals.Last, st.seals.Unsealed, st.seals.Since, st.seals.Keys
 	return last
 }
 
 // enter checks a segment's place in the stream.
-func (st *state) enter(seg *trail.Segment, i int, refs []trail.BlockRef, errs []error) {
+func (st *state) enter(seg *trail.Segment, refs []trail.BlockRef, errs []error) {
 	v := st.v
-	follows := st.before != nil && st.before.Number+1 == seg.Number
+	follows := st.begun && st.next == seg.Number
+	if !st.entered {
+		st.entered, st.goesOn = true, !st.Known || seg.Err == nil && follows && seg.Header.PreviousHash == st.Hash
+	}
 	if st.stream.Whole {
-		expected := max(1, v.from[st.stream.Number])
-		if st.before != nil {
-			expected = st.before.Number + 1
+		if seg.Number != st.next {
+			st.Known = false
 		}
-		if seg.Number > expected {
-			v.holes = append(v.holes, hole{st.stream, expected, seg.Number - 1})
-		}
-		if seg.Number != expected {
-			st.known = false
-		}
-		v.partial = v.partial || i == 0 && seg.Number > 1
+		v.partial = v.partial || !st.begun && seg.Number > 1
 	} else {
 		v.partial = true
-		st.known = false
+		st.Known = false
 	}
-	st.before = seg
-	st.seals.segment = seg.Number
-	if unfinished := (*trail.TornError)(nil); len(refs) > 0 || slices.ContainsFunc(errs, func(err error) bool { return !errors.As(err, &unfinished) }) {
-		st.seals.filled = seg.Number
+	st.begun, st.next = true, seg.Number+1
+	st.seals.Segment = seg.Number
+	if len(refs) > 0 || slices.ContainsFunc(errs, func(err error) bool { p := format.AsProblem(err); return p == nil || !p.Unfinished }) {
+		st.seals.Filled = seg.Number
 	}
 	if seg.Err != nil {
-		st.known = false
+		st.Known = false
 		return
 	}
 	if follows {
@@ -430,59 +520,64 @@ func (st *state) enter(seg *trail.Segment, i int, refs []trail.BlockRef, errs []
 	}
 	h := &seg.Header
 	v.key(seg)
-	at := func(offset int64) *int64 { return &offset }
 	if h.Number != seg.Number {
-		v.damage(seg.Path, at(32), "header says that this is segment %d", h.Number)
+		v.damageAt(format.ProblemNumber, seg, 0, 32, "header says that this is segment %d", h.Number)
 	}
 	if st.stream.Whole && h.Stream != st.stream.Number {
-		v.damage(seg.Path, at(24), "header says that this is stream %d", h.Stream)
+		v.damageAt(format.ProblemNumber, seg, 0, 24, "header says that this is stream %d", h.Stream)
 	}
 	if v.systemID == nil {
 		v.systemID = seg
 	} else if id := v.systemID.Header.SystemID; id != h.SystemID {
-		v.damage(seg.Path, at(16), "system identifier is %d, that of %s is %d: it belongs to another server", h.SystemID, v.systemID.Path, id)
+		v.damageAt(format.ProblemForeign, seg, 0, 16, "system identifier is %d, that of %s is %d: it belongs to another server", h.SystemID, v.systemID.Path, id)
 	}
 	if h.Number == 1 && h.PreviousHash != [32]byte{} {
-		v.damage(seg.Path, at(64), "the first segment says that blocks precede it")
+		v.damageAt(format.ProblemChain, seg, 0, 64, "the first segment says that blocks precede it")
 	}
-	if st.known || h.Number == 1 {
+	if st.Known || h.Number == 1 {
 		if h.Number == 1 {
-			st.nextBlock, st.nextRecord, st.hash = 1, 1, [32]byte{}
+			st.NextBlock, st.NextRecord, st.Hash = 1, 1, [32]byte{}
 		}
-		if h.FirstBlock != st.nextBlock {
-			v.damage(seg.Path, at(48), "segment begins with block %d instead of %d", h.FirstBlock, st.nextBlock)
+		if h.FirstBlock != st.NextBlock {
+			v.damageAt(format.ProblemNumber, seg, 0, 48, "segment begins with block %d instead of %d", h.FirstBlock, st.NextBlock)
 		}
-		if h.FirstRecord != st.nextRecord {
-			v.damage(seg.Path, at(56), "segment begins with record %d instead of %d", h.FirstRecord, st.nextRecord)
+		if h.FirstRecord != st.NextRecord {
+			v.damageAt(format.ProblemNumber, seg, 0, 56, "segment begins with record %d instead of %d", h.FirstRecord, st.NextRecord)
 		}
-		if h.PreviousHash != st.hash {
-			v.damage(seg.Path, at(64), "chain is broken: the segment does not follow from the previous one")
+		if h.PreviousHash != st.Hash {
+			v.damageAt(format.ProblemChain, seg, 0, 64, "chain is broken: the segment does not follow from the previous one")
 		}
 	}
-	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.FirstBlock, h.FirstRecord, h.PreviousHash
+	st.Known, st.NextBlock, st.NextRecord, st.Hash = true, h.FirstBlock, h.FirstRecord, h.PreviousHash
 }
 
 // checkTimes checks what a segment's header says of the times in the segment before: readers leave that unread because
 // of it. If a part of it is damaged, the times of what is left must be in the range.
 func (st *state) checkTimes(seg *trail.Segment) {
-	said, found := seg.Header.Before, trail.NoTimes()
-	whole := st.undamaged && uint64(len(st.blocks)) == seg.Header.FirstBlock-st.first
-	for i := range st.blocks {
-		if b := &st.blocks[i]; b.Number < seg.Header.FirstBlock {
-			found.Add(&trail.BlockHeader{Records: b.Records, FirstTime: b.FirstTime, LastEnd: b.LastEnd})
-		} else {
-			whole = false
-		}
+	said, b := seg.Header.Before, &st.before
+	if b.Blocks > 0 && b.Highest >= seg.Header.FirstBlock {
+		return // numbers are wrong, which is damage already
 	}
-	if !said.Known() || said == found || !whole && said.First <= found.First && said.LastEnd >= found.LastEnd {
+	whole := b.Undamaged && b.Blocks == seg.Header.FirstBlock-b.First
+	if !said.Known() || said == b.Times || !whole && said.First <= b.Times.First && said.LastEnd >= b.Times.LastEnd {
 		return
 	}
-	offset := int64(96)
-	st.v.damage(seg.Path, &offset, "header says that the records of the segment before are %s, but they are %s", between(said), between(found))
+	st.v.damageAt(format.ProblemContent, seg, 0, 96, "header says that the records of the segment before are %s, but they are %s", between(said), between(b.Times))
+}
+
+// summarize sums up the blocks of a segment.
+func summarize(seg *trail.Segment, refs []trail.BlockRef, undamaged bool) summary {
+	s := summary{First: seg.Header.FirstBlock, Times: format.NoTimes(), Undamaged: undamaged, Blocks: uint64(len(refs))}
+	for i := range refs {
+		b := &refs[i]
+		s.Highest = max(s.Highest, b.Number)
+		s.Times.Add(&format.BlockHeader{Records: b.Records, FirstTime: b.FirstTime, LastEnd: b.LastEnd})
+	}
+	return s
 }
 
 // between is a range of time in words.
-func between(t trail.TimeRange) string {
+func between(t format.TimeRange) string {
 	if t.First > t.LastEnd {
 		return "none"
 	}
@@ -491,8 +586,8 @@ func between(t trail.TimeRange) string {
 
 // key notes an encrypted segment whose records cannot be checked.
 func (v *verifier) key(seg *trail.Segment) {
-	if missing := (*trail.MissingKeyError)(nil); errors.As(seg.KeyErr, &missing) {
-		v.sealed[missing.ID.String()]++
+	if p := format.AsProblem(seg.KeyErr); p != nil && p.Key != nil {
+		v.sealed[p.Key.String()]++
 	} else if seg.KeyErr != nil {
 		v.fail(seg.KeyErr)
 	}
@@ -502,15 +597,16 @@ func (v *verifier) key(seg *trail.Segment) {
 func (st *state) take(j *job) {
 	v, f := st.v, j.found
 	if f.torn {
-		v.warning(j.ref.Segment.Path, &j.ref.Offset, "unfinished block %d: part of it was never written; everything before it counts", j.ref.Number)
+		p := &format.Problem{Class: format.ProblemTorn, Unfinished: true, Reason: fmt.Sprintf("unfinished block %d: part of it was never written; everything before it counts", j.ref.Number)}
+		v.report.Warnings, v.report.MoreWarnings = list(v.report.Warnings, v.report.MoreWarnings, p.At(j.ref.Segment.Path, j.ref.Segment.Stream.Number, j.ref.Segment.Number, j.ref.Offset))
 		return
 	}
 	for _, err := range f.errs {
 		v.fail(err)
 	}
 	if f.ok {
-		place := blockPlace{number: f.header.Number, file: j.ref.Segment.Path, offset: j.ref.Offset}
-		st.seals.block(f, place, seal.Seal{Hash: st.hash, Record: st.nextRecord - 1}, st.known && !j.ref.AfterDamage)
+		place := blockPlace{Number: f.header.Number, File: j.ref.Segment.Path, Offset: j.ref.Offset}
+		st.seals.block(f, place, seal.Seal{Hash: st.Hash, Record: st.NextRecord - 1}, st.Known && !j.ref.AfterDamage)
 		v.anchor(st.stream, place, j.ref.Segment.Header.SystemID, &f.header, f)
 	}
 	v.twice.note(j.ref)
@@ -520,23 +616,20 @@ func (st *state) take(j *job) {
 	v.done += j.ref.Length()
 	v.bar.Set(v.done)
 	if !f.ok {
-		st.known = false
+		st.Known = false
 		return
 	}
 	h := &f.header
-	offset := j.ref.Offset
 	if j.ref.AfterDamage {
-		st.known = false
+		st.Known = false
 	}
-	if st.known && h.Number != st.nextBlock {
-		offset += 24
-		v.damage(j.ref.Segment.Path, &offset, "found block %d where block %d is expected", h.Number, st.nextBlock)
-	} else if st.known && h.FirstRecord != st.nextRecord {
-		offset += 32
-		v.damage(j.ref.Segment.Path, &offset, "block %d begins with record %d instead of %d", h.Number, h.FirstRecord, st.nextRecord)
+	if st.Known && h.Number != st.NextBlock {
+		v.damageAt(format.ProblemNumber, j.ref.Segment, j.ref.Offset, 24, "found block %d where block %d is expected", h.Number, st.NextBlock)
+	} else if st.Known && h.FirstRecord != st.NextRecord {
+		v.damageAt(format.ProblemNumber, j.ref.Segment, j.ref.Offset, 32, "block %d begins with record %d instead of %d", h.Number, h.FirstRecord, st.NextRecord)
 	}
-	st.known, st.nextBlock, st.nextRecord, st.hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
-	st.last = &Last{Segment: j.ref.Segment.Number, Block: h.Number, Record: st.nextRecord - 1, Hash: h.Chain, End: h.LastEnd}
+	st.Known, st.NextBlock, st.NextRecord, st.Hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
+	st.last = &Last{Segment: j.ref.Segment.Number, Block: h.Number, Record: st.NextRecord - 1, Hash: h.Chain, End: h.LastEnd, system: j.ref.Segment.Header.SystemID}
 	v.lastBlock[st.home] = max(v.lastBlock[st.home], h.Number)
 	for _, b := range f.branches {
 		v.branches = append(v.branches, branched{b, st.home})
@@ -563,25 +656,21 @@ func endsBehind(refs []trail.BlockRef, errs []error) bool {
 	}
 	last := &refs[len(refs)-1]
 	return slices.ContainsFunc(errs, func(err error) bool {
-		var torn *trail.TornError
-		var damage *trail.CorruptionError
-		return errors.As(err, &torn) || errors.As(err, &damage) && damage.Offset >= last.Offset+last.Length()
+		p := format.AsProblem(err)
+		return p != nil && (p.Unfinished || p.Offset >= last.Offset+last.Length())
 	})
 }
 
 // leave is called at the end of a segment: after damage at its end, it is not known what must follow.
 func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) {
-	st.blocks, st.first, st.undamaged = refs, seg.Header.FirstBlock, len(errs) == 0 && seg.Err == nil
+	st.before = summarize(seg, refs, len(errs) == 0 && seg.Err == nil)
 	for _, err := range errs {
-		var c *trail.CorruptionError
-		var t *trail.TornError
-		var gone *trail.GoneError
 		behind := int64(-1)
 		if len(refs) > 0 {
 			behind = refs[len(refs)-1].Offset
 		}
-		if errors.As(err, &c) && c.Offset > behind || errors.As(err, &t) || errors.As(err, &gone) {
-			st.known = false
+		if p := format.AsProblem(err); p != nil && (p.Offset > behind || p.Unfinished || trail.IsGone(p)) {
+			st.Known = false
 		}
 	}
 	if !seg.Last && len(errs) == 0 {
@@ -652,7 +741,7 @@ func (v *verifier) add(f *finding) {
 			}
 		}
 	}
-	v.settle(f)
+	v.forgetParts(f)
 }
 
 // times notes the times of a block's records, before they are counted.
@@ -666,8 +755,8 @@ func (v *verifier) times(records, first, last int64) {
 	}
 }
 
-// settle removes the data parts of complete records, so that memory does not grow with the trail.
-func (v *verifier) settle(f *finding) {
+// forgetParts removes the data parts of complete records, so that memory does not grow with the trail.
+func (v *verifier) forgetParts(f *finding) {
 	for _, id := range f.whole {
 		if v.parts[id] == v.wants[id] {
 			delete(v.parts, id)
@@ -676,12 +765,12 @@ func (v *verifier) settle(f *finding) {
 	}
 }
 
-func (v *verifier) session(id trail.SessionID) *session {
+func (v *verifier) session(id format.SessionID) *session {
 	s := v.sessions[id]
 	if s == nil {
 		s = &session{}
 		if last, ok := v.finished.forget(id); ok {
-			*s = session{seen: []trail.Span{{First: 1, Last: last}}, ended: true, end: last}
+			*s = session{seen: []format.Span{{First: 1, Last: last}}, ended: true, end: last}
 		}
 		v.sessions[id] = s
 	}
@@ -691,16 +780,16 @@ func (v *verifier) session(id trail.SessionID) *session {
 // retire removes a session that has ended when all its numbers have been seen or are explained, so that memory grows
 // with the number of sessions that are open or have gaps, and not with the trail. The last numbers of recently removed
 // sessions are kept, to detect duplicates of their records: these can occur only soon afterwards, after a crash.
-func (v *verifier) retire(id trail.SessionID) {
+func (v *verifier) retire(id format.SessionID) {
 	s := v.sessions[id]
 	if s == nil || len(s.seen) == 0 {
 		return
 	}
-	slices.SortFunc(s.seen, trail.Span.Compare)
-	slices.SortFunc(s.explained, trail.Span.Compare)
+	slices.SortFunc(s.seen, format.Span.Compare)
+	slices.SortFunc(s.explained, format.Span.Compare)
 	next := uint64(1)
 	for _, span := range s.seen {
-		if span.First < next || len(trail.Uncovered(s.explained, next, span.First)) > 0 {
+		if span.First < next || len(format.Uncovered(s.explained, next, span.First)) > 0 {
 			return
 		}
 		next = span.Last + 1
@@ -715,17 +804,17 @@ func (v *verifier) retire(id trail.SessionID) {
 // finished has the sessions that were removed.
 type finished struct {
 	count  int
-	last   map[trail.SessionID]uint64 // number of the last record of each session in recent
-	recent []trail.SessionID          // a ring buffer
+	last   map[format.SessionID]uint64 // number of the last record of each session in recent
+	recent []format.SessionID          // a ring buffer
 	at     int
 }
 
 // maxFinished is how many of them are kept.
 const maxFinished = 64 << 10
 
-func (f *finished) remember(id trail.SessionID, last uint64) {
+func (f *finished) remember(id format.SessionID, last uint64) {
 	if f.last == nil {
-		f.last = map[trail.SessionID]uint64{}
+		f.last = map[format.SessionID]uint64{}
 	}
 	f.count++
 	if len(f.recent) < maxFinished {
@@ -738,7 +827,7 @@ func (f *finished) remember(id trail.SessionID, last uint64) {
 	f.last[id] = last
 }
 
-func (f *finished) forget(id trail.SessionID) (last uint64, ok bool) {
+func (f *finished) forget(id format.SessionID) (last uint64, ok bool) {
 	if last, ok = f.last[id]; ok {
 		delete(f.last, id)
 		f.count--
@@ -746,45 +835,65 @@ func (f *finished) forget(id trail.SessionID) (last uint64, ok bool) {
 	return last, ok
 }
 
+// ofSession reports a problem of a session's records; n are the numbers that are missing, if any are.
+func (v *verifier) ofSession(id format.SessionID, n format.Span, text string, args ...any) {
+	v.tell(&format.Problem{
+		Class: format.ProblemSession, Offset: format.NoOffset, Session: id, Numbers: n,
+		Reason: fmt.Sprintf("session %s: ", id) + fmt.Sprintf(text, args...),
+	})
+}
+
+// list adds a problem to a list, or counts it.
+func list(all []Problem, more int, p *format.Problem) ([]Problem, int) {
+	if len(all) == maxListed {
+		return all, more + 1
+	}
+	return append(all, problemOf(p)), more
+}
+
 // sequences finds sequence numbers of sessions that are missing or occur twice.
 func (v *verifier) sequences() {
 	middle := 0
-	for _, id := range slices.SortedFunc(maps.Keys(v.sessions), trail.SessionID.Compare) {
+	for _, id := range slices.SortedFunc(maps.Keys(v.sessions), format.SessionID.Compare) {
 		s := v.sessions[id]
 		if !s.ended {
 			v.report.OpenSessions++
 		}
-		slices.SortFunc(s.seen, trail.Span.Compare)
-		slices.SortFunc(s.explained, trail.Span.Compare)
+		slices.SortFunc(s.seen, format.Span.Compare)
+		slices.SortFunc(s.explained, format.Span.Compare)
 		explained := s.explained
 		if last := v.elsewhere.last(id); last > 0 {
-			explained = append(slices.Clone(explained), trail.Span{First: 1, Last: last})
-			slices.SortFunc(explained, trail.Span.Compare)
+			explained = append(slices.Clone(explained), format.Span{First: 1, Last: last})
+			slices.SortFunc(explained, format.Span.Compare)
 		}
 		next := uint64(1)
 		if v.partial && len(s.seen) > 0 && s.seen[0].First > 1 {
 			next = s.seen[0].First
 			middle++
 		}
+		var twice []format.Span
 		for _, span := range s.seen {
 			if span.First < next {
-				v.damage("", nil, "session %s: %s in the trail more than once", id, numbers(span.First, min(span.Last, next-1)))
+				twice = addSpan(twice, format.Span{First: span.First, Last: min(span.Last, next-1)})
 			}
 			// Blocks that were not read may contain the missing numbers.
 			if v.report.UnreadBlocks > 0 {
 				next = span.First
 			}
-			for _, hole := range trail.Uncovered(explained, next, span.First) {
-				tell := v.damage
+			for _, hole := range format.Uncovered(explained, next, span.First) {
 				if v.report.outdated || len(v.report.Unreadable) > 0 {
-					tell = v.warning
+					v.warning("", nil, "session %s: %s missing", id, numbers(hole.First, hole.Last))
+					continue
 				}
-				tell("", nil, "session %s: %s missing", id, numbers(hole.First, hole.Last))
+				v.ofSession(id, hole, "%s missing", numbers(hole.First, hole.Last))
 			}
 			next = max(next, span.Last+1)
 		}
+		for _, span := range twice {
+			v.ofSession(id, format.Span{}, "%s in the trail more than once", numbers(span.First, span.Last))
+		}
 		if s.end != 0 && next > s.end+1 {
-			v.damage("", nil, "session %s: %s in the trail, although it ended with record %d", id, numbers(s.end+1, next-1), s.end)
+			v.ofSession(id, format.Span{}, "%s in the trail, although it ended with record %d", numbers(s.end+1, next-1), s.end)
 		}
 		v.contradictions(id, s)
 	}
@@ -793,9 +902,19 @@ func (v *verifier) sequences() {
 	}
 }
 
-func overlap(a, b []trail.Span) bool {
+// addSpan adds a span to those before it, of which it may continue the last one: how blocks divide the records does not
+// matter.
+func addSpan(all []format.Span, s format.Span) []format.Span {
+	if n := len(all); n > 0 && s.First <= all[n-1].Last+1 {
+		all[n-1].Last = max(all[n-1].Last, s.Last)
+		return all
+	}
+	return append(all, s)
+}
+
+func overlap(a, b []format.Span) bool {
 	for _, x := range a {
-		if slices.ContainsFunc(b, func(y trail.Span) bool { return x.First <= y.Last && y.First <= x.Last }) {
+		if slices.ContainsFunc(b, func(y format.Span) bool { return x.First <= y.Last && y.First <= x.Last }) {
 			return true
 		}
 	}
@@ -803,14 +922,14 @@ func overlap(a, b []trail.Span) bool {
 }
 
 // contradictions finds records that exist although a gap record reports them as lost.
-func (v *verifier) contradictions(id trail.SessionID, s *session) {
+func (v *verifier) contradictions(id format.SessionID, s *session) {
 	i := 0
 	for _, e := range s.explained {
 		for i < len(s.seen) && s.seen[i].Last < e.First {
 			i++
 		}
 		if i < len(s.seen) && s.seen[i].First <= e.Last {
-			v.damage("", nil, "session %s: a gap record says that records %d to %d were lost, but %s there", id, e.First, e.Last,
+			v.ofSession(id, format.Span{}, "a gap record says that records %d to %d were lost, but %s there", e.First, e.Last,
 				numbers(max(e.First, s.seen[i].First), min(e.Last, s.seen[i].Last)))
 		}
 	}
@@ -829,7 +948,7 @@ func (v *verifier) dataParts() {
 	if v.report.UnreadBlocks > 0 || len(v.report.Unreadable) > 0 {
 		return
 	}
-	ids := make([]trail.RecordID, 0, len(v.wants)+len(v.parts))
+	ids := make([]format.RecordID, 0, len(v.wants)+len(v.parts))
 	for id := range v.wants {
 		ids = append(ids, id)
 	}
@@ -838,7 +957,7 @@ func (v *verifier) dataParts() {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, trail.RecordID.Compare)
+	slices.SortFunc(ids, format.RecordID.Compare)
 	for _, id := range ids {
 		want, wanted := v.wants[id]
 		have := v.parts[id]
@@ -852,9 +971,20 @@ func (v *verifier) dataParts() {
 		case have < want && v.partial:
 			v.warning("", nil, "session %s: record %d lacks %d of %d bytes of its data parts", id.Session, id.Seq, want-have, want)
 		case have != want:
-			v.damage("", nil, "session %s: record %d has %d bytes of data parts instead of %d", id.Session, id.Seq, have, want)
+			v.tell(&format.Problem{
+				Class: format.ProblemParts, Offset: format.NoOffset, Session: id.Session, Numbers: format.Span{First: id.Seq, Last: id.Seq},
+				Reason: fmt.Sprintf("session %s: record %d has %d bytes of data parts instead of %d", id.Session, id.Seq, have, want),
+			})
 		}
 	}
+}
+
+// addKey adds a key's ID, once.
+func addKey(ids []string, id string) []string {
+	if slices.Contains(ids, id) {
+		return ids
+	}
+	return append(ids, id)
 }
 
 func (v *verifier) finish() {
@@ -862,6 +992,7 @@ func (v *verifier) finish() {
 	r.Sessions = len(v.sessions) + v.finished.count
 	r.judge()
 	for _, id := range slices.Sorted(maps.Keys(v.sealed)) {
+		r.EncryptionKeys = addKey(r.EncryptionKeys, id)
 		v.warning("", nil, "segments encrypted with key %s, which was not given: %d; only their checksums and chain were checked, not their records", id, v.sealed[id])
 	}
 	if r.Records > 0 {

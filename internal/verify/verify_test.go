@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -77,7 +79,7 @@ func TestGoldenDamage(t *testing.T) {
 				if want.Fault == "missing" {
 					return strings.Contains(p.What, fmt.Sprintf("segment %d is", want.Segment))
 				}
-				return strings.HasSuffix(p.File, file) && p.Offset != nil && *p.Offset >= want.Offset && *p.Offset <= want.Offset+trail.BlockHeaderSize+16
+				return strings.HasSuffix(p.File, file) && p.Offset != nil && *p.Offset >= want.Offset && *p.Offset <= want.Offset+format.BlockHeaderSize+16
 			})
 			if !found {
 				t.Errorf("want %+v, got %v", want, r.Problems)
@@ -100,7 +102,7 @@ func TestIndexThatHidesSomethingIsDamage(t *testing.T) {
 	users := func(omitted byte, name string) []byte {
 		list := append([]byte{omitted, 1, byte(len(name))}, name...)
 		list = append(list, 1)
-		return append([]byte{byte(trail.TermsUsers), byte(len(list))}, list...)
+		return append([]byte{byte(format.TermsUsers), byte(len(list))}, list...)
 	}
 	for name, c := range map[string]struct {
 		index []byte
@@ -111,24 +113,24 @@ func TestIndexThatHidesSomethingIsDamage(t *testing.T) {
 		"of other blocks":      {index: append([]byte{9, 1, 1}, users(0, "bob")...), want: "covers blocks that follow it"},
 		"list that is unknown": {index: []byte{1, 1, 1, 99, 1, 0}},
 		"another user":         {index: append([]byte{1, 1, 1}, users(0, "bob")...), want: "block 1: the index of its segment lacks 1 of its users"},
-		"user, kind of record": {index: slices.Concat([]byte{1, 1, 1, byte(trail.TermsResults), 2, 0, 0}, users(0, "bob")), want: "lacks 1 of its users"},
-		"kind of record":       {index: []byte{1, 1, 1, byte(trail.TermsResults), 2, 0, 0}, want: "block 1: the index of its segment lacks 2 of its results"},
-		"kind of plain record": {index: []byte{1, 1, 1, byte(trail.TermsResults), 6, 0, 1, 2, byte(trail.KindNote), 0, 1}, want: "block 1: the index of its segment lacks 1 of its results"},
-		"texts":                {index: append([]byte{1, 1, 1, byte(trail.TermsTrigrams), 0x83, 4, 0, 0x80, 4}, make([]byte, 512)...), want: "block 1: the index of its segment lacks parts of its texts"},
+		"user, kind of record": {index: slices.Concat([]byte{1, 1, 1, byte(format.TermsResults), 2, 0, 0}, users(0, "bob")), want: "lacks 1 of its users"},
+		"kind of record":       {index: []byte{1, 1, 1, byte(format.TermsResults), 2, 0, 0}, want: "block 1: the index of its segment lacks 2 of its results"},
+		"kind of plain record": {index: []byte{1, 1, 1, byte(format.TermsResults), 6, 0, 1, 2, byte(format.KindNote), 0, 1}, want: "block 1: the index of its segment lacks 1 of its results"},
+		"texts":                {index: append([]byte{1, 1, 1, byte(format.TermsTrigrams), 0x83, 4, 0, 0x80, 4}, make([]byte, 512)...), want: "block 1: the index of its segment lacks parts of its texts"},
 		"itself":               {index: append([]byte{1, 2, 1}, users(0, "alice")...), want: "covers blocks that follow it"},
-		"cut off":              {index: []byte{1, 1, 1, byte(trail.TermsUsers), 9, 0}, want: "index ends too early"},
+		"cut off":              {index: []byte{1, 1, 1, byte(format.TermsUsers), 9, 0}, want: "index ends too early"},
 		"no blocks":            {index: []byte{1, 0, 1}, want: "index covers no blocks"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := trailtest.NewStream(t, dir, 0)
 			b := trailtest.NewBuilder(trailtest.Epoch)
-			session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
-			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Seq: 1, Time: trailtest.Epoch, Text: "a text"})
-			b.Add(&trailtest.Record{Kind: trail.KindTransaction, Session: session, Seq: 2, Time: trailtest.Epoch})
+			session := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyUser, Value: "alice"})
+			b.Add(&trailtest.Record{Kind: format.KindNote, Session: session, Seq: 1, Time: trailtest.Epoch, Text: "a text"})
+			b.Add(&trailtest.Record{Kind: format.KindTransaction, Session: session, Seq: 2, Time: trailtest.Epoch})
 			s.Write(t, b)
 			b = trailtest.NewBuilder(trailtest.Epoch)
-			b.Item(trail.KindDefIndex, c.index)
+			b.Item(format.KindDefIndex, c.index)
 			s.Write(t, b)
 			for range 10 { // what is said is the same each time
 				r := verified(t, dir)
@@ -145,16 +147,16 @@ func TestIndexThatHidesSomethingIsDamage(t *testing.T) {
 }
 
 // writeSession writes records with these sequence numbers, one block each.
-func writeSession(t *testing.T, dir string, kinds map[uint64]trail.Kind, extra []string, seqs ...uint64) *trailtest.Stream {
+func writeSession(t *testing.T, dir string, kinds map[uint64]format.Kind, extra []string, seqs ...uint64) *trailtest.Stream {
 	s := trailtest.NewStream(t, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
 	for _, seq := range seqs {
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		r := &trailtest.Record{Kind: trail.KindNote, Session: session, Seq: seq, Time: trailtest.Epoch, Text: "x"}
+		r := &trailtest.Record{Kind: format.KindNote, Session: session, Seq: seq, Time: trailtest.Epoch, Text: "x"}
 		if kind, ok := kinds[seq]; ok {
 			r.Kind = kind
 		}
-		if r.Kind == trail.KindGap {
+		if r.Kind == format.KindGap {
 			r.Extra = extra
 		}
 		b.Add(r)
@@ -166,7 +168,7 @@ func writeSession(t *testing.T, dir string, kinds map[uint64]trail.Kind, extra [
 func TestMissingSequenceNumbersAreDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		seqs  []uint64
-		kinds map[uint64]trail.Kind
+		kinds map[uint64]format.Kind
 		extra []string
 		want  string
 	}{
@@ -175,12 +177,12 @@ func TestMissingSequenceNumbersAreDamage(t *testing.T) {
 		"the first":      {seqs: []uint64{2, 3}, want: "record 1 is missing"},
 		"in the middle":  {seqs: []uint64{1, 5}, want: "records 2 to 4 are missing"},
 		"twice":          {seqs: []uint64{1, 2, 2, 3}, want: "record 2 is in the trail more than once"},
-		"explained":      {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}},
-		"partly":         {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "2", "first_seq", "3", "last_seq", "4"}, want: "record 2 is missing"},
-		"gap elsewhere":  {seqs: []uint64{1, 5, 6}, kinds: map[uint64]trail.Kind{6: trail.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}, want: "gap record has number 6, not 5"},
-		"lost but there": {seqs: []uint64{1, 3, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}, want: "a gap record says that records 2 to 4 were lost, but record 3 is there"},
-		"behind the end": {seqs: []uint64{1, 2, 3, 4}, kinds: map[uint64]trail.Kind{2: trail.KindDisconnect}, want: "records 3 to 4 are in the trail, although it ended with record 2"},
-		"without number": {seqs: []uint64{1, 5}, kinds: map[uint64]trail.Kind{5: trail.KindGap}, extra: []string{"count", "3"}, want: "records 2 to 4 are missing"},
+		"explained":      {seqs: []uint64{1, 5}, kinds: map[uint64]format.Kind{5: format.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}},
+		"partly":         {seqs: []uint64{1, 5}, kinds: map[uint64]format.Kind{5: format.KindGap}, extra: []string{"count", "2", "first_seq", "3", "last_seq", "4"}, want: "record 2 is missing"},
+		"gap elsewhere":  {seqs: []uint64{1, 5, 6}, kinds: map[uint64]format.Kind{6: format.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}, want: "gap record has number 6, not 5"},
+		"lost but there": {seqs: []uint64{1, 3, 5}, kinds: map[uint64]format.Kind{5: format.KindGap}, extra: []string{"count", "3", "first_seq", "2", "last_seq", "4"}, want: "a gap record says that records 2 to 4 were lost, but record 3 is there"},
+		"behind the end": {seqs: []uint64{1, 2, 3, 4}, kinds: map[uint64]format.Kind{2: format.KindDisconnect}, want: "records 3 to 4 are in the trail, although it ended with record 2"},
+		"without number": {seqs: []uint64{1, 5}, kinds: map[uint64]format.Kind{5: format.KindGap}, extra: []string{"count", "3"}, want: "records 2 to 4 are missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -201,7 +203,7 @@ func TestMissingSequenceNumbersAreDamage(t *testing.T) {
 
 // What is in another trail, according to a record, is not missing; everything else is, and a number occurs once.
 func TestRecordsInAnotherTrailAreNotMissing(t *testing.T) {
-	id := trail.SessionID{Start: trailtest.Epoch, PID: 1}.String()
+	id := format.SessionID{Start: trailtest.Epoch, PID: 1}.String()
 	for name, c := range map[string]struct {
 		session, last string
 		seqs          []uint64
@@ -221,7 +223,7 @@ func TestRecordsInAnotherTrailAreNotMissing(t *testing.T) {
 			b := trailtest.NewBuilder(trailtest.Epoch)
 			server := trailtest.NewSession(trailtest.Epoch, 2)
 			for _, extra := range [][]string{{"session", c.session, "last_seq", c.last}, {"since", "2026-11-29T12:00:00.000000Z", "stream", "0", "block", "9"}} {
-				b.Add(&trailtest.Record{Kind: trail.KindServer, Session: server, Time: trailtest.Epoch, Extra: append([]string{"event", "other_trail"}, extra...)})
+				b.Add(&trailtest.Record{Kind: format.KindServer, Session: server, Time: trailtest.Epoch, Extra: append([]string{"event", "other_trail"}, extra...)})
 			}
 			s.Write(t, b)
 			r := verified(t, dir)
@@ -237,7 +239,7 @@ func TestRecordsInAnotherTrailAreNotMissing(t *testing.T) {
 
 // Whoever has the other trail, too, has to find in it what is not in this one.
 func TestTheOtherTrailIsRead(t *testing.T) {
-	id := trail.SessionID{Start: trailtest.Epoch, PID: 1}.String()
+	id := format.SessionID{Start: trailtest.Epoch, PID: 1}.String()
 	for name, c := range map[string]struct {
 		old      []uint64 // records of the session there
 		others   bool     // it has other blocks
@@ -268,7 +270,7 @@ func TestTheOtherTrailIsRead(t *testing.T) {
 				{"session", id, "last_seq", "3"},
 				{"stream", "0", "block", strconv.FormatUint(last.Number, 10), "chain", hex.EncodeToString(last.Chain[:])},
 			} {
-				b.Add(&trailtest.Record{Kind: trail.KindServer, Session: server, Time: trailtest.Epoch, Extra: append([]string{"event", "other_trail", "since", since}, extra...)})
+				b.Add(&trailtest.Record{Kind: format.KindServer, Session: server, Time: trailtest.Epoch, Extra: append([]string{"event", "other_trail", "since", since}, extra...)})
 			}
 			s.Write(t, b)
 			alone, err := trail.Open(dir)
@@ -301,7 +303,7 @@ func TestDamagedRingsAreWarnedOf(t *testing.T) {
 		"record 2 stands for a record that could not be read from a damaged ring file":                                {"count", "1"},
 	} {
 		dir := t.TempDir()
-		writeSession(t, dir, map[uint64]trail.Kind{2: trail.KindGap}, append(pair, "reason", "ring damaged"), 1, 2, 3)
+		writeSession(t, dir, map[uint64]format.Kind{2: format.KindGap}, append(pair, "reason", "ring damaged"), 1, 2, 3)
 		if r := verified(t, dir); !r.Whole || len(r.Warnings) != 1 || !strings.HasSuffix(r.Warnings[0].What, want) {
 			t.Errorf("got %v, %v, want %q", r.Problems, r.Warnings, want)
 		}
@@ -309,16 +311,16 @@ func TestDamagedRingsAreWarnedOf(t *testing.T) {
 }
 
 func TestOnlyStartRecordsGoWithoutANumber(t *testing.T) {
-	for kind, want := range map[trail.Kind]string{
-		trail.KindStart:     "",
-		trail.KindStatement: "record without a sequence number",
-		trail.KindGap:       "record without a sequence number",
+	for kind, want := range map[format.Kind]string{
+		format.KindStart:     "",
+		format.KindStatement: "record without a sequence number",
+		format.KindGap:       "record without a sequence number",
 	} {
 		dir := t.TempDir()
 		b := trailtest.NewBuilder(trailtest.Epoch)
 		s := trailtest.NewSession(trailtest.Epoch, 1)
 		for _, r := range []*trailtest.Record{
-			{Kind: trail.KindStatement}, {Kind: kind, Unnumbered: true}, {Kind: kind, Unnumbered: true}, {Kind: trail.KindStatement},
+			{Kind: format.KindStatement}, {Kind: kind, Unnumbered: true}, {Kind: kind, Unnumbered: true}, {Kind: format.KindStatement},
 		} {
 			r.Session, r.Time = s, trailtest.Epoch
 			b.Add(r)
@@ -344,7 +346,7 @@ func TestSessionsWithoutADisconnectAreOpen(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	dir = t.TempDir()
-	writeSession(t, dir, map[uint64]trail.Kind{2: trail.KindDisconnect}, nil, 1, 2)
+	writeSession(t, dir, map[uint64]format.Kind{2: format.KindDisconnect}, nil, 1, 2)
 	if r := verified(t, dir); r.Sessions != 1 || r.OpenSessions != 0 {
 		t.Errorf("got %+v", r)
 	}
@@ -352,8 +354,8 @@ func TestSessionsWithoutADisconnectAreOpen(t *testing.T) {
 	// Writers have no disconnect record.
 	dir = t.TempDir()
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	writer := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: trail.KeyBackendType, Value: trail.WriterBackendType})
-	b.Add(&trailtest.Record{Kind: trail.KindServer, Session: writer, Time: trailtest.Epoch, Extra: []string{"event", "start"}})
+	writer := trailtest.NewSession(trailtest.Epoch, 1, trailtest.Fact{Key: format.KeyBackendType, Value: format.WriterBackendType})
+	b.Add(&trailtest.Record{Kind: format.KindServer, Session: writer, Time: trailtest.Epoch, Extra: []string{"event", "start"}})
 	trailtest.NewStream(t, dir, 0).Write(t, b)
 	if r := verified(t, dir); r.Sessions != 1 || r.OpenSessions != 0 {
 		t.Errorf("a writer: got %+v", r)
@@ -372,7 +374,7 @@ func TestForgeriesAreFound(t *testing.T) {
 			info, _ := os.Stat(path)
 			offsets = append(offsets, info.Size())
 			b := trailtest.NewBuilder(trailtest.Epoch)
-			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: one, Time: trailtest.Epoch, Text: fmt.Sprint("text ", i)})
+			b.Add(&trailtest.Record{Kind: format.KindNote, Session: one, Time: trailtest.Epoch, Text: fmt.Sprint("text ", i)})
 			s.Write(t, b)
 		}
 		return dir, path, offsets
@@ -383,8 +385,8 @@ func TestForgeriesAreFound(t *testing.T) {
 		var wrong [32]byte
 		one := trailtest.NewSession(trailtest.Epoch, 1)
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(&trailtest.Record{Kind: trail.KindNote, Session: one, Seq: 4, Time: trailtest.Epoch, Text: "forged"})
-		os.WriteFile(path, append(data[:offsets[3]], b.Finish(trail.CodecLz4, 4, 4, &wrong)...), 0o600)
+		b.Add(&trailtest.Record{Kind: format.KindNote, Session: one, Seq: 4, Time: trailtest.Epoch, Text: "forged"})
+		os.WriteFile(path, append(data[:offsets[3]], b.Finish(format.CodecLz4, 4, 4, &wrong)...), 0o600)
 		r := verified(t, dir)
 		if len(r.Problems) != 1 || *r.Problems[0].Offset != offsets[3]+72 || !strings.Contains(r.Problems[0].What, "chain is broken") {
 			t.Errorf("got %v", r.Problems)
@@ -420,7 +422,7 @@ func TestTimesInTheHeaderAreChecked(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "x"})
+	b.Add(&trailtest.Record{Kind: format.KindNote, Session: trailtest.NewSession(1, 1), Time: trailtest.Epoch, Text: "x"})
 	b.LastEnd++
 	s.Write(t, b)
 	if r := verified(t, dir); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "times in the header") {
@@ -450,12 +452,12 @@ func TestDirectoryWithoutTrailIsNotWhole(t *testing.T) {
 
 // encryptedTrail writes a trail whose second segment is encrypted, and which its
 // session spans.
-func encryptedTrail(t *testing.T) (dir string, keys *trail.Keys) {
+func encryptedTrail(t *testing.T) (dir string, keys *format.Keys) {
 	dir = t.TempDir()
-	key := [trail.KeySize]byte{1}
+	key := [format.KeySize]byte{1}
 	s := trailtest.NewStream(t, dir, 0)
 	session := trailtest.NewSession(trailtest.Epoch, 1)
-	for i, key := range []*[trail.KeySize]byte{nil, &key, nil} {
+	for i, key := range []*[format.KeySize]byte{nil, &key, nil} {
 		if i > 0 {
 			s.Key = key
 			s.Rotate(t, trailtest.Epoch)
@@ -463,15 +465,15 @@ func encryptedTrail(t *testing.T) (dir string, keys *trail.Keys) {
 		for range 2 {
 			b := trailtest.NewBuilder(trailtest.Epoch)
 			for range 3 {
-				b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch + int64(i), Text: "text"})
+				b.Add(&trailtest.Record{Kind: format.KindNote, Session: session, Time: trailtest.Epoch + int64(i), Text: "text"})
 			}
 			s.Write(t, b)
 		}
 	}
-	return dir, trail.NewKeys(func() ([][trail.KeySize]byte, error) { return [][trail.KeySize]byte{key}, nil })
+	return dir, format.NewKeys(func() ([][format.KeySize]byte, error) { return [][format.KeySize]byte{key}, nil })
 }
 
-func verifiedWith(t *testing.T, dir string, keys *trail.Keys) *Report {
+func verifiedWith(t *testing.T, dir string, keys *format.Keys) *Report {
 	t.Helper()
 	tr, err := trail.OpenEncrypted(dir, keys)
 	if err != nil {
@@ -544,7 +546,7 @@ func TestBlocksThatCannotBeDecryptedAreNotMissing(t *testing.T) {
 		session := trailtest.NewSession(trailtest.Epoch, 1)
 		note := func() {
 			b := trailtest.NewBuilder(trailtest.Epoch)
-			b.Add(&trailtest.Record{Kind: trail.KindNote, Session: session, Time: trailtest.Epoch, Text: "text"})
+			b.Add(&trailtest.Record{Kind: format.KindNote, Session: session, Time: trailtest.Epoch, Text: "text"})
 			s.Write(t, b)
 		}
 		note()
@@ -556,13 +558,13 @@ func TestBlocksThatCannotBeDecryptedAreNotMissing(t *testing.T) {
 		hash := refs[0].Chain
 		stop := seal.Seal{SystemID: trailtest.SystemID, Segment: 1, Block: 1, Record: 1, First: 1, Interval: 60, Time: trailtest.Epoch, Hash: hash, Reason: seal.ReasonStop}
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		b.Add(&trailtest.Record{Kind: trail.KindSeal, Session: session, Time: trailtest.Epoch, Extra: []string{
+		b.Add(&trailtest.Record{Kind: format.KindSeal, Session: session, Time: trailtest.Epoch, Extra: []string{
 			"reason", stop.Reason, "block", "1", "record", "1", "hash", hex.EncodeToString(hash[:]), "first", "1",
 			"interval", "60", "key", seal.KeyID(public), "signature", hex.EncodeToString(ed25519.Sign(private, stop.Bytes())),
 		}})
 		s.Write(t, b)
 		if name == "encrypted" {
-			s.Key = &[trail.KeySize]byte{1}
+			s.Key = &[format.KeySize]byte{1}
 		}
 		s.Rotate(t, trailtest.Epoch)
 		switch name {
@@ -632,7 +634,7 @@ func TestRecordsOfAFinishedSessionThatComeAgainAreTold(t *testing.T) {
 	for range 2 {
 		session := trailtest.NewSession(trailtest.Epoch, 1)
 		b := trailtest.NewBuilder(trailtest.Epoch)
-		for i, kind := range []trail.Kind{trail.KindConnect, trail.KindNote, trail.KindDisconnect} {
+		for i, kind := range []format.Kind{format.KindConnect, format.KindNote, format.KindDisconnect} {
 			b.Add(&trailtest.Record{Kind: kind, Session: session, Time: trailtest.Epoch + int64(i)})
 		}
 		s.Write(t, b)
@@ -647,5 +649,28 @@ func TestRecordsOfAFinishedSessionThatComeAgainAreTold(t *testing.T) {
 	}
 	if report.Sessions != 1 || len(report.Problems) != 1 || !strings.Contains(report.Problems[0].What, "records 1 to 3 are in the trail more than once") {
 		t.Errorf("%d sessions, %+v", report.Sessions, report.Problems)
+	}
+}
+
+// TestFoldersThatCannotBeReadAreNotDamage, but those that have disappeared since the trail was listed are.
+func TestFoldersThatCannotBeReadAreNotDamage(t *testing.T) {
+	for reason, damaged := range map[error]bool{fs.ErrPermission: false, fs.ErrNotExist: true} {
+		dir, keys := encryptedTrail(t)
+		tr, err := trail.OpenEncrypted(dir, keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.Errors = []error{&fs.PathError{Op: "open", Path: filepath.Join(dir, "1"), Err: reason}}
+		r, err := Trail(t.Context(), tr, nil, Checks{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := r.Unreadable
+		if damaged {
+			found = r.Problems
+		}
+		if len(r.Problems)+len(r.Unreadable) != 1 || len(found) != 1 || !strings.HasPrefix(found[0].What, "cannot be read: ") || r.Damaged() != damaged {
+			t.Errorf("%v: problems %v, unreadable %v", reason, r.Problems, r.Unreadable)
+		}
 	}
 }

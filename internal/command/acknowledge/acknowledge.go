@@ -22,6 +22,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/seal"
+	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
@@ -35,6 +36,7 @@ type Options struct {
 	Unsigned bool
 	Keys     []string
 	Anchors  []string
+	State    string
 	query.KeyOptions
 }
 
@@ -64,11 +66,17 @@ have written: steno verify takes it only if it is given no key. With --sign, wha
 acknowledged without a signature can be acknowledged again: then the signed line
 counts.
 
+With --state, what the runs of steno verify with that file have found is listed, and
+only what is new is read. The state is left as it is.
+
 The trail is not changed. To have the acknowledgment in a server's trail, too,
 run the statement that is printed: SELECT steno.note(...).`,
 		Example: `  steno acknowledge /var/lib/postgresql/15/main/pg_steno
-  steno acknowledge --sign auditor.key --reason 'disk replaced on 3 May, ticket 4711' /var/lib/postgresql/15/main/pg_steno 3fa1b2c4d5e6
-  steno verify --acknowledged-by auditor.key.pub /var/lib/postgresql/15/main/pg_steno`,
+  steno acknowledge --sign auditor.key \
+    --reason 'disk replaced on 3 May, ticket 4711' \
+    /var/lib/postgresql/15/main/pg_steno 3fa1b2c4d5e6
+  steno verify --acknowledged-by auditor.key.pub \
+    /var/lib/postgresql/15/main/pg_steno`,
 		Args: cmdutil.Args(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trail, opts.Problems = args[0], args[1:]
@@ -82,6 +90,7 @@ run the statement that is printed: SELECT steno.note(...).`,
 	cmd.Flags().StringVar(&opts.Reason, "reason", "", "why the problem is no news, in a `text`")
 	cmd.Flags().StringVar(&opts.Sign, "sign", "", "sign with the private key in this `file`")
 	cmd.Flags().BoolVar(&opts.Unsigned, "unsigned", false, "write a line without a signature, which proves nothing")
+	cmd.Flags().StringVar(&opts.State, "state", "", "go on from what steno verify has verified with this `file`, and do not read everything")
 	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
 	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- for standard input); repeatable")
 	return cmd
@@ -105,16 +114,7 @@ func acknowledgeRun(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	t, err := opts.OpenEncrypted([]string{opts.Trail})
-	if err != nil {
-		return err
-	}
-	if len(t.Streams) == 0 || t.Streams[0].Trail == "" {
-		return exit.Usagef("%s is not the directory of a trail", opts.Trail)
-	}
-	bar := progress.New(opts.IO, t.Size())
-	report, err := verify.Trail(ctx, t, bar, verify.Checks{Keys: keys, Anchors: anchors})
-	bar.Done()
+	report, t, err := opts.verify(ctx, verify.Checks{Keys: keys, Anchors: anchors})
 	if err != nil {
 		return err
 	}
@@ -125,6 +125,30 @@ func acknowledgeRun(ctx context.Context, opts *Options) error {
 		return list(opts.IO.Out, report)
 	}
 	return write(opts, t.Streams[0].Trail, report, key)
+}
+
+// verify finds the problems of the trail.
+func (o *Options) verify(ctx context.Context, checks verify.Checks) (*verify.Report, *trail.Trail, error) {
+	open := func() (*trail.Trail, error) {
+		t, err := o.OpenEncrypted([]string{o.Trail})
+		if err == nil && (len(t.Streams) == 0 || t.Streams[0].Trail == "") {
+			err = exit.Usagef("%s is not the directory of a trail", o.Trail)
+		}
+		return t, err
+	}
+	bar := func(total int64) *progress.Bar { return progress.New(o.IO, total) }
+	if o.State != "" {
+		r := &verify.Remembering{File: o.State, Now: time.Now(), Look: true, Bar: bar}
+		return r.Run(ctx, open, checks)
+	}
+	t, err := open()
+	if err != nil {
+		return nil, nil, err
+	}
+	b := bar(t.Size())
+	defer b.Done()
+	report, err := verify.Trail(ctx, t, b, checks)
+	return report, t, err
 }
 
 // list prints the problems that were not acknowledged.

@@ -24,10 +24,10 @@ import (
 type Options struct {
 	IO     *iostreams.IOStreams
 	Trails []string
-	query.FilterOptions
+	flags.Records
 	OutputFlags
 	query.KeyOptions
-	query.PositionOptions
+	flags.Positions
 	Advance bool
 	Limit   int
 	Now     time.Time
@@ -44,11 +44,7 @@ TRAIL is the directory named by steno.directory; the default is
 $STENO_DIRECTORY, or else pg_steno in $PGDATA, or else the trail of the only
 packaged cluster that has one. You can also name single segments.
 
-Different filters must all match. Of several values of one filter, repeated or
-separated by commas, one must match. A filter whose name begins with "not-"
-excludes what the other one chooses. Names of users, databases and applications
-are case-sensitive; kinds, classes and commands are not. Times without a time
-zone are UTC, or in that of --time-zone.
+Filters choose what is shown: "steno help filters" explains all of them.
 
 --slot begins at a slot, and leaves it there unless --advance is given: then it is
 advanced when all lines have been written, with --out when they are on disk.`,
@@ -61,7 +57,8 @@ advanced when all lines have been written, with --out when they are on disk.`,
   steno cat --sqlstate 42501,28 --grep iban -i --fields time,user,client,text
   steno cat --format pgaudit --pgaudit log_parameter,log_relation,log=all,-misc
   steno cat --slot siem --advance --format json --out batch.json
-  steno cat --since yesterday --format csvlog > day.csv && pgbadger -f csv day.csv`,
+  steno cat --since yesterday --format csvlog > day.csv \
+    && pgbadger -f csv day.csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
 			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "fingerprint", "not-fingerprint", "slot", "before")...); err != nil {
@@ -85,26 +82,27 @@ advanced when all lines have been written, with --out when they are on disk.`,
 			return catRun(cmd.Context(), opts)
 		},
 	}
-	flags.AddFilter(cmd, &opts.FilterOptions)
-	flags.AddStatements(cmd, &opts.FilterOptions)
-	flags.AddOffHours(cmd, &opts.FilterOptions)
+	opts.Records.Add(cmd)
+	opts.AddStatements(cmd)
+	opts.AddOffHours(cmd)
 	opts.OutputFlags.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
-	flags.AddPositions(cmd, f, &opts.PositionOptions)
+	opts.Positions.Add(cmd, f)
 	cmd.Flags().BoolVar(&opts.Advance, "advance", false, "advance the slot when all lines have been written")
 	cmd.Flags().IntVarP(&opts.Limit, "limit", "n", 0, "stop after this `number` of records, at least 1")
 	return cmdutil.ReadsOnly(cmd)
 }
 
 func catRun(ctx context.Context, opts *Options) error {
-	format, options, err := opts.options(opts.IO, &opts.FilterOptions)
+	format, options, err := opts.options(opts.IO)
 	if err != nil {
 		return err
 	}
-	filter, err := opts.Filter(opts.Now)
+	criteria, within, err := opts.Asked(opts.Now, opts.zone)
 	if err != nil {
 		return err
 	}
+	filter := criteria.Filter()
 	t, err := opts.OpenEncrypted(opts.Trails)
 	if err != nil {
 		return err
@@ -133,11 +131,11 @@ func catRun(ctx context.Context, opts *Options) error {
 	}
 	shown := 0
 	var hidden query.Hidden
-	names := query.NewNames(&opts.FilterOptions)
+	names := query.NewNames(criteria)
 	mixed := lookalikes(format)
 	order := render.NewOrder(format)
 	err = index.Merge(ctx, trail.MergeOptions{
-		Since: filter.Since, Until: filter.Until, Blocks: blocks,
+		Since: within.Since, Until: within.Until, Blocks: blocks,
 		Contents:     contents(filter, format),
 		Want:         want(filter, format),
 		NewFormatter: newFormatter(filter, format, options, &hidden, names, mixed),
@@ -170,13 +168,13 @@ func catRun(ctx context.Context, opts *Options) error {
 		w.Warn(lacks)
 	}
 	if opts.Limit == 0 || shown < opts.Limit { // else the answer is only the beginning of what there is
-		for _, lacks := range filter.RenamedOutside(ctx, index, filter.Since, filter.Until) {
+		for _, lacks := range filter.RenamedOutside(ctx, index, within.Since, within.Until) {
 			out.Flush()
 			w.Warn(lacks)
 		}
 	}
-	needs := proof.Needs{Objects: len(opts.Objects) > 0, Texts: len(opts.Grep) > 0, Failures: opts.Failed || len(opts.SQLStates) > 0}
-	for _, lacks := range proof.LeftOut(ctx, index, filter.Since, filter.Until, needs) {
+	needs := proof.Needs{Objects: len(criteria.Objects) > 0, Texts: len(criteria.Grep) > 0, Failures: criteria.Failed || len(criteria.SQLStates) > 0}
+	for _, lacks := range proof.LeftOut(ctx, index, within.Since, within.Until, needs) {
 		out.Flush()
 		w.Warn(lacks)
 	}
@@ -193,18 +191,13 @@ func catRun(ctx context.Context, opts *Options) error {
 	if err == nil && feed != nil && !w.Unread() {
 		places := index.Places()
 		if opts.Before != "" {
-			places = before(opts.Before)
+			places = nil
+			ends, _ := opts.Ends() // which were checked
+			for _, p := range ends {
+				places = append(places, trail.Place(p))
+			}
 		}
 		err = feed.Advance(places)
 	}
 	return w.Result(err)
-}
-
-// before are the places of --before, which was checked.
-func before(positions string) (places []trail.Place) {
-	all, _ := query.ParsePositions(positions)
-	for _, p := range all {
-		places = append(places, trail.Place(p))
-	}
-	return places
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/pg-steno/pg_steno/format/schema"
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -39,6 +41,7 @@ type OutputFlags struct {
 
 	prefixed  bool // there is a --log-line-prefix, which may be empty
 	versioned bool // there is a --schema-version
+	zone      *time.Location
 }
 
 // Add adds the flags to a command.
@@ -48,7 +51,7 @@ func (o *OutputFlags) Add(cmd *cobra.Command) {
 	f.IntVar(&o.SchemaVersion, "schema-version", schema.Version, "fail unless the lines are of this `version` of the schema of their format, which steno schema prints: json, ecs, ocsf or otel")
 	f.StringSliceVar(&o.Fields, "fields", nil, "these `fields`, in this order, in text, json or csv: time,user,command,text. They are those of json")
 	f.StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit for format pgaudit, such as log_rows, log_catalog=off, log=all,-misc: "+strings.Join(render.PgauditSettings, ", "))
-	f.StringVar(&o.LogLinePrefix, "log-line-prefix", "", "for format pgaudit, put a `prefix` before each line, as log_line_prefix of PostgreSQL: '%m [%p] %q%u@%d '")
+	f.StringVar(&o.LogLinePrefix, "log-line-prefix", "", "for format pgaudit, put a `prefix` before each line, as log_line_prefix of PostgreSQL: '%t:%r:%u@%d:[%p]:'")
 	f.BoolVar(&o.NoHeader, "no-header", false, "omit the line of column names in csv")
 	f.BoolVar(&o.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
 	f.StringVar(&o.TimeZone, "time-zone", "UTC", "show times in this time `zone`, and read those of --since and --until in it: Europe/Berlin, +02:00, local")
@@ -86,23 +89,25 @@ func (o *OutputFlags) checkVersion(format render.Format) error {
 	return nil
 }
 
-// options checks the flags. The filter gets the time zone.
-func (o *OutputFlags) options(io *iostreams.IOStreams, filter *query.FilterOptions) (format render.Format, options render.Options, err error) {
+// options checks the flags, and notes the time zone.
+func (o *OutputFlags) options(io *iostreams.IOStreams) (format render.Format, options render.Options, err error) {
 	if format, err = render.Parse(o.Format); err != nil {
 		return "", options, &exit.UsageError{Err: err}
 	}
 	if err := o.checkVersion(format); err != nil {
 		return "", options, err
 	}
-	if err := io.SetColor(o.Color); err != nil {
-		return "", options, err
+	color, err := iostreams.ParseColor(o.Color)
+	if err != nil {
+		return "", options, cmdutil.FlagError("color", err)
 	}
+	io.SetColor(color)
 	options.Color, options.CSVUnsafe = io.ColorEnabled(), !o.CSVSafe
-	if o.Output != "" && o.Color == "auto" {
+	if o.Output != "" && color == iostreams.AutoColor {
 		options.Color = false
 	}
 	if options.Pgaudit, err = render.ParsePgauditOptions(o.Pgaudit); err != nil {
-		return "", options, exit.Usagef("--pgaudit: %w", err)
+		return "", options, cmdutil.FlagError("pgaudit", err)
 	}
 	if len(o.Pgaudit) > 0 && format != render.Pgaudit {
 		return "", options, exit.Usagef("--pgaudit requires --format pgaudit")
@@ -112,7 +117,7 @@ func (o *OutputFlags) options(io *iostreams.IOStreams, filter *query.FilterOptio
 			return "", options, exit.Usagef("--log-line-prefix requires --format pgaudit")
 		}
 		if options.Prefix, err = render.ParseLinePrefix(o.LogLinePrefix); err != nil {
-			return "", options, exit.Usagef("--log-line-prefix: %w", err)
+			return "", options, cmdutil.FlagError("log-line-prefix", err)
 		}
 	}
 	if len(o.Fields) > 0 {
@@ -120,15 +125,15 @@ func (o *OutputFlags) options(io *iostreams.IOStreams, filter *query.FilterOptio
 			return "", options, exit.Usagef("--fields requires --format text, json or csv")
 		}
 		if err := render.CheckFields(o.Fields); err != nil {
-			return "", options, exit.Usagef("--fields: %w", err)
+			return "", options, cmdutil.FlagError("fields", err)
 		}
 		options.Fields = o.Fields
 	}
 	zone, err := query.ParseZone(o.TimeZone)
 	if err != nil {
-		return "", options, exit.Usagef("--time-zone: %w", err)
+		return "", options, cmdutil.FlagError("time-zone", err)
 	}
-	filter.Zone = zone
+	o.zone = zone
 	if zone.String() != "UTC" {
 		if !render.TakesZone(format) {
 			return "", options, exit.Usagef("--time-zone requires --format text, json, csv or pgaudit: the times of %s are in UTC", format)
@@ -222,7 +227,7 @@ func (f *formatter) Start(ref *trail.BlockRef) {
 	f.names.Start()
 }
 
-func (f *formatter) Keep(r *trail.Record) bool {
+func (f *formatter) Keep(r *format.Record) bool {
 	f.hidden.Note(&f.Matcher, r)
 	keeps := f.Matcher.Keep(r)
 	if keeps {
@@ -232,13 +237,13 @@ func (f *formatter) Keep(r *trail.Record) bool {
 	return keeps
 }
 
-func (f *formatter) Guess(r *trail.Record) bool {
+func (f *formatter) Guess(r *format.Record) bool {
 	return f.Matcher.Guess(r) || f.Notice(r) || f.MayRename(r)
 }
 
 // Notice wants the ends of sessions that the filter hides: an order forgets these then.
-func (f *formatter) Notice(r *trail.Record) bool {
-	return f.counts && r.Kind == trail.KindDisconnect
+func (f *formatter) Notice(r *format.Record) bool {
+	return f.counts && r.Kind == format.KindDisconnect
 }
 
 // showsRollbacks says whether lines say of statements that they were rolled back.
@@ -265,22 +270,22 @@ func lookalikes(format render.Format) *query.Lookalikes {
 }
 
 // want says which records a formatter may make something of.
-func want(filter *query.Filter, format render.Format) (w trail.Want) {
-	if format != render.Pgaudit { // see Notice
+func want(filter *query.Filter, as render.Format) (w format.Want) {
+	if as != render.Pgaudit { // see Notice
 		w = filter.Want()
 	}
 	return w
 }
 
 // contents selects the blocks that have what a formatter makes something of.
-func contents(filter *query.Filter, format render.Format) func(*trail.Contents) trail.Groups {
+func contents(filter *query.Filter, as render.Format) func(*format.Contents) format.Groups {
 	wanted := filter.Contents()
-	if wanted == nil || format != render.Pgaudit {
+	if wanted == nil || as != render.Pgaudit {
 		return wanted
 	}
-	return func(c *trail.Contents) trail.Groups {
+	return func(c *format.Contents) format.Groups {
 		g := wanted(c)
-		g.Or(c.SelectResult(func(k trail.Kind, _ trail.Outcome) bool { return k == trail.KindDisconnect })) // see Notice
+		g.Or(c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindDisconnect })) // see Notice
 		return g
 	}
 }

@@ -24,7 +24,7 @@ import (
 type TailOptions struct {
 	IO     *iostreams.IOStreams
 	Trails []string
-	query.FilterOptions
+	flags.Records
 	OutputFlags
 	query.KeyOptions
 	Slot   string
@@ -54,8 +54,7 @@ order in which they arrive; those that arrive together are ordered by time. A
 statement arrives when it has ended and the server has written its block, after
 steno.flush_interval.
 
-With --since, all records from that time on are shown first. The filters are
-those of "steno cat". Ctrl-C, or another signal, ends --follow.
+With --since, all records from that time on are shown first. Ctrl-C, or another signal, ends --follow.
 
 With --slot, the command begins at a slot, and advances it whenever lines have
 been written: to standard output, or with --out to the disk. So nothing is
@@ -73,7 +72,8 @@ has not read, because somebody removed them, or retention was faster; with
   steno tail -n 100 --user alice --format json
   steno tail -f --since 5m --kind connect,disconnect,auth_failed
   steno tail -f --slot siem --format ecs | vector --config ship.yaml
-  steno tail -f --slot agent --format json --out /var/log/steno/trail.json --rotate-size 100MB`,
+  steno tail -f --slot agent --format json --out /var/log/steno/trail.json \
+    --rotate-size 100MB`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
@@ -95,9 +95,9 @@ has not read, because somebody removed them, or retention was faster; with
 			return tailRun(cmd.Context(), opts)
 		},
 	}
-	flags.AddFilter(cmd, &opts.FilterOptions)
-	flags.AddStatements(cmd, &opts.FilterOptions)
-	flags.AddOffHours(cmd, &opts.FilterOptions)
+	opts.Records.Add(cmd)
+	opts.AddStatements(cmd)
+	opts.AddOffHours(cmd)
 	opts.OutputFlags.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	cmd.Flags().StringVar(&opts.Slot, "slot", "", "begin at this `slot`, and advance it when lines have been written")
@@ -109,15 +109,13 @@ has not read, because somebody removed them, or retention was faster; with
 
 // isHole tells of segments that are missing, or went before they were read.
 func isHole(err error) bool {
-	var gone *trail.GoneError
-	var missing *trail.MissingError
-	return errors.As(err, &gone) || errors.As(err, &missing)
+	return trail.IsGone(err)
 }
 
 var errHole = errors.New("segments are missing that were not read; --past-missing goes on behind them")
 
 func tailRun(ctx context.Context, opts *TailOptions) error {
-	format, options, err := opts.options(opts.IO, &opts.FilterOptions)
+	format, options, err := opts.options(opts.IO)
 	if err != nil {
 		return err
 	}
@@ -125,10 +123,11 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		return exit.Usagef("--lines must be -1, for all, or a number of records")
 	}
 	opts.Lines = min(opts.Lines, 1<<40) // twice as many are kept
-	filter, err := opts.Filter(opts.Now)
+	criteria, within, err := opts.Asked(opts.Now, opts.zone)
 	if err != nil {
 		return err
 	}
+	filter := criteria.Filter()
 	t, err := opts.OpenEncrypted(opts.Trails)
 	if err != nil {
 		return err
@@ -156,11 +155,11 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		return err
 	}
 	var hidden query.Hidden
-	names := query.NewNames(&opts.FilterOptions)
+	names := query.NewNames(criteria)
 	mixed := lookalikes(format)
 	makeFormatter := newFormatter(filter, format, options, &hidden, names, mixed)
 	merge := trail.MergeOptions{
-		Since: filter.Since, Until: filter.Until, Contents: contents(filter, format), Want: want(filter, format), NewFormatter: makeFormatter,
+		Since: within.Since, Until: within.Until, Contents: contents(filter, format), Want: want(filter, format), NewFormatter: makeFormatter,
 		Rollbacks: showsRollbacks(format, options), Servers: options.Servers,
 		Warn: func(err error) {
 			out.Flush()

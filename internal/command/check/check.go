@@ -49,17 +49,19 @@ the last check:
 
   server    runs with pg_steno
   writers   all run
-  written   records do not wait to be written for longer than --max-lag, and the
-            last one is not older than --max-age
-  intact    what was written since the last check: checksums, chain, numbers, and
-            with --key, seals; and that what was there is still there
+  written   records do not wait to be written for longer than --max-lag, and
+            the last one is not older than --max-age
+  intact    what was written since the last check: checksums, chain, numbers,
+            and with --key, seals; and that what was there is still there
   sealed    seals are made in time, if there is a signing key
-  losses    records dropped, statements refused, blocks lost, ends without a stop
-  recorded  settings of pg_steno that were changed, by whom, and whether they are
-            as --expect says
+  losses    records dropped, statements refused, blocks lost, ends without a
+            stop
+  recorded  settings of pg_steno that were changed, by whom, and whether they
+            are as --expect says
   slots     none is lost, or near steno.slot_max_size
   disk      is not full
-  kept      nothing was deleted that a slot needed, or that is younger than --keep
+  kept      nothing was deleted that a slot needed, or that is younger than
+            --keep
   units     no systemd unit of steno has failed
 
 A state file has how far the last check has read, and what was found: a restart of
@@ -71,9 +73,11 @@ each stream. "steno verify" reads everything.
 Exit codes are those of Nagios: 0 ok, 1 warning, 2 critical, 3 unknown: nothing
 could be checked, or not everything. Wrong usage is 3, too.`,
 		Example: `  steno check
-  steno check --key /etc/pg_steno/2026.key.pub --expect steno.log=all --keep 365d
+  steno check --key /etc/pg_steno/2026.key.pub --expect steno.log=all \
+    --keep 365d
   steno check --verbose /var/lib/postgresql/15/main/pg_steno
-  steno check --format prometheus > steno.prom.new && mv steno.prom.new steno.prom`,
+  steno check --format prometheus > steno.prom.new \
+    && mv steno.prom.new steno.prom`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.RingsNamed = args, cmd.Flags().Changed("rings")
 			if run != nil {
@@ -98,7 +102,7 @@ could be checked, or not everything. Wrong usage is 3, too.`,
 	fs.StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
 	fs.StringArrayVar(&opts.AcknowledgedBy, "acknowledged-by", nil, "take acknowledgments that are signed with the key of this `file`, or of all *.pub in this directory; repeatable")
 	fs.StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
-	fs.StringVar(&opts.State, "state", "", "`file` with the state of earlier checks (default: one for each trail in /var/lib/steno for root, $STATE_DIRECTORY, or ~/.local/state/steno)")
+	fs.StringVar(&opts.State, "state", "", "`file` with the state of earlier checks (default: one for each trail in $STATE_DIRECTORY, else /var/lib/steno for root, else steno in $XDG_STATE_HOME or ~/.local/state)")
 	fs.BoolVar(&opts.Offline, "offline", false, "the trail is a copy: do not look for its server")
 	fs.BoolVar(&opts.Units, "units", true, "look at the systemd units of steno")
 	fs.StringVar(&opts.MaxAge, "max-age", "", "the last record may be at most this `old`; by default any age, because an idle server writes nothing")
@@ -145,9 +149,23 @@ func checkRun(ctx context.Context, opts *Options) error {
 	return exit.Verdict(&exit.StatusError{Code: int(result.Level)}, err)
 }
 
+// advise names the flags for what people can do.
+func advise(a checker.Advice) string {
+	switch a {
+	case checker.NameRings:
+		return ": see --rings"
+	case checker.CheckOffline:
+		return "; --offline checks a copy"
+	case checker.ShowAll:
+		return ": --verbose"
+	}
+	return ""
+}
+
 // complete reads the options.
 func (opts *Options) complete() (*checker.Options, error) {
 	o := opts.Options
+	o.Advise = advise
 	switch opts.Format {
 	case "text", "json", "prometheus":
 	default:
@@ -163,11 +181,10 @@ func (opts *Options) complete() (*checker.Options, error) {
 		if strings.Trim(d.text, "0123456789.") == "" {
 			return nil, fmt.Errorf("--%s %s: it needs a unit, such as %sd or %ss", d.name, d.text, d.text, d.text)
 		}
-		micros, err := query.ParseDuration(d.text)
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", d.name, err)
+		var err error
+		if *d.to, err = query.ParseDuration(d.text); err != nil {
+			return nil, cmdutil.FlagError(d.name, err)
 		}
-		*d.to = time.Duration(micros) * time.Microsecond
 	}
 	if o.DiskWarning > o.DiskCritical {
 		return nil, fmt.Errorf("--disk-warning %g is more than --disk-critical %g", o.DiskWarning, o.DiskCritical)

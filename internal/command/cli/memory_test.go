@@ -2,22 +2,14 @@ package cli_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
-	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/command/cli"
-	"github.com/pg-steno/pg_steno/internal/command/program"
-	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/command/memorytest"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -26,37 +18,7 @@ import (
 const memoryLimit = 300
 
 // TestMemoryChild is not a test: it is the process that others measure.
-func TestMemoryChild(t *testing.T) {
-	args := os.Getenv("STENO_MEMORY_ARGS")
-	if args == "" {
-		t.Skip("run by TestHostileFilesTakeLittleMemory")
-	}
-	code := program.Run(context.Background(), cli.New(&iostreams.IOStreams{In: os.Stdin, Out: io.Discard, ErrOut: io.Discard}), strings.Split(args, "\n"))
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Printf("code %d %s\n", code, regexp.MustCompile(`VmHWM:.*`).Find(status))
-}
-
-// peak runs a command line in a process of its own, and returns its exit code and the
-// most memory that it had, in MB.
-func peak(t *testing.T, args ...string) (code, mb int) {
-	t.Helper()
-	if _, err := os.Stat("/proc/self/status"); err != nil {
-		t.Skip("needs /proc")
-	}
-	c := exec.Command(os.Args[0], "-test.run=^TestMemoryChild$", "-test.v")
-	c.Env = append(os.Environ(), "STENO_MEMORY_ARGS="+strings.Join(args, "\n"), "GOMAXPROCS=4", "GORACE=")
-	out, err := c.CombinedOutput()
-	m := regexp.MustCompile(`code (\d+) VmHWM:\s*(\d+) kB`).FindSubmatch(out)
-	if m == nil {
-		t.Fatalf("%s: %v: %s", args, err, out)
-	}
-	code, _ = strconv.Atoi(string(m[1]))
-	kb, _ := strconv.Atoi(string(m[2]))
-	return code, kb / 1024
-}
+func TestMemoryChild(t *testing.T) { memorytest.Child(t, cli.New) }
 
 // hostile makes a payload of 16 MB of items, of one kind after a few others.
 type hostile struct {
@@ -72,7 +34,7 @@ func newHostile() *hostile {
 
 func (h *hostile) session(pid int) {
 	body := append(make([]byte, 2, 14), binary.LittleEndian.AppendUint64(nil, uint64(trailtest.Epoch))...)
-	h.Item(trail.KindDefSession, binary.LittleEndian.AppendUint32(body, uint32(pid)))
+	h.Item(format.KindDefSession, binary.LittleEndian.AppendUint32(body, uint32(pid)))
 }
 
 func uvarints(v ...uint64) (b []byte) {
@@ -82,7 +44,7 @@ func uvarints(v ...uint64) (b []byte) {
 	return b
 }
 
-func (h *hostile) record(kind trail.Kind, fields ...uint64) {
+func (h *hostile) record(kind format.Kind, fields ...uint64) {
 	h.Item(kind, uvarints(fields...))
 	h.Records++
 }
@@ -104,72 +66,72 @@ const manyRecords = 2 << 20
 var hostiles = map[string]func(h *hostile){
 	"numeric weights": func(h *hostile) {
 		shape := uvarints(1, 0, 0, 0, 60_000)
-		shape = append(shape, bytes.Repeat([]byte{0x80, 0x10, byte(trail.ReprNumeric)}, 60_000)...)
+		shape = append(shape, bytes.Repeat([]byte{0x80, 0x10, byte(format.ReprNumeric)}, 60_000)...)
 		shape[len(shape)-3*60_000] = 0x80
-		h.Item(trail.KindDefShape, shape)
+		h.Item(format.KindDefShape, shape)
 		values := bytes.Repeat([]byte{6, 0xff, 0x3f, 0xff, 0x7f, 1, 0}, 60_000)
 		for range 6 {
-			body := uvarints(0, uint64(trail.FieldShape|trail.FieldValues), 0, uint64(len(values)))
-			h.Item(trail.KindStatement, append(body, values...))
+			body := uvarints(0, uint64(format.FieldShape|format.FieldValues), 0, uint64(len(values)))
+			h.Item(format.KindStatement, append(body, values...))
 			h.Records++
 		}
 	},
 	"a long text of many records": func(h *hostile) {
-		h.Item(trail.KindDefText, bytes.Repeat([]byte("x"), 15<<20))
+		h.Item(format.KindDefText, bytes.Repeat([]byte("x"), 15<<20))
 		for range 20 {
-			h.record(trail.KindStatement, 0, uint64(trail.FieldText), 0)
+			h.record(format.KindStatement, 0, uint64(format.FieldText), 0)
 		}
 	},
 	"many texts of control characters": func(h *hostile) {
 		for range 14 {
-			h.Item(trail.KindDefText, bytes.Repeat([]byte{1}, 1<<20))
+			h.Item(format.KindDefText, bytes.Repeat([]byte{1}, 1<<20))
 		}
 		for i := range 14 {
-			h.record(trail.KindStatement, 0, uint64(trail.FieldText), uint64(i))
+			h.record(format.KindStatement, 0, uint64(format.FieldText), uint64(i))
 		}
 	},
 	"many records": func(h *hostile) {
-		h.fill(manyRecords, func(int) { h.record(trail.KindStatement, 0, 0) })
+		h.fill(manyRecords, func(int) { h.record(format.KindStatement, 0, 0) })
 	},
 	"many records of one number": func(h *hostile) {
-		h.fill(manyRecords, func(int) { h.record(trail.KindStart, 0, uint64(trail.FieldSeq), 1) })
+		h.fill(manyRecords, func(int) { h.record(format.KindStart, 0, uint64(format.FieldSeq), 1) })
 	},
 	"numbers that jump": func(h *hostile) {
-		h.fill(full, func(int) { h.record(trail.KindStatement, 0, uint64(trail.FieldSeq), 4) })
+		h.fill(full, func(int) { h.record(format.KindStatement, 0, uint64(format.FieldSeq), 4) })
 	},
 	"records without a number": func(h *hostile) {
-		h.fill(manyRecords, func(int) { h.record(trail.KindStatement, 0, uint64(trail.FieldSeq), 1) })
+		h.fill(manyRecords, func(int) { h.record(format.KindStatement, 0, uint64(format.FieldSeq), 1) })
 	},
 	"many sessions": func(h *hostile) {
 		h.fill(full, func(i int) { h.session(i) })
-		h.record(trail.KindStatement, 0, 0)
+		h.record(format.KindStatement, 0, 0)
 	},
 	"many relations": func(h *hostile) {
 		access := bytes.Repeat([]byte{0xff}, 9)
 		shape := append(uvarints(1, 0, 0, 1_200_000), bytes.Repeat(append(append([]byte{1}, access...), 1, 0), 1_200_000)...)
-		h.Item(trail.KindDefShape, append(shape, 0))
+		h.Item(format.KindDefShape, append(shape, 0))
 		for range 20 {
-			h.record(trail.KindStatement, 0, uint64(trail.FieldShape), 0)
+			h.record(format.KindStatement, 0, uint64(format.FieldShape), 0)
 		}
 	},
 	"many parameters that were not taken down": func(h *hostile) {
 		shape := append(uvarints(1, 0, 0, 0, 8_000_000), make([]byte, 16_000_000)...)
-		h.Item(trail.KindDefShape, shape)
+		h.Item(format.KindDefShape, shape)
 		for range 20 {
-			h.record(trail.KindStatement, 0, uint64(trail.FieldShape|trail.FieldValues), 0, 0)
+			h.record(format.KindStatement, 0, uint64(format.FieldShape|format.FieldValues), 0, 0)
 		}
 	},
 	"many shapes": func(h *hostile) {
-		h.fill(full, func(int) { h.Item(trail.KindDefShape, make([]byte, 6)) })
-		h.record(trail.KindStatement, 0, 0)
+		h.fill(full, func(int) { h.Item(format.KindDefShape, make([]byte, 6)) })
+		h.record(format.KindStatement, 0, 0)
 	},
 	"many texts": func(h *hostile) {
-		h.fill(full, func(int) { h.Item(trail.KindDefText, nil) })
-		h.record(trail.KindStatement, 0, 0)
+		h.fill(full, func(int) { h.Item(format.KindDefText, nil) })
+		h.record(format.KindStatement, 0, 0)
 	},
 	"many data parts": func(h *hostile) {
-		h.fill(full, func(i int) { h.Item(trail.KindData, append(uvarints(0, uint64(i), 0), 'x')) })
-		h.record(trail.KindStatement, 0, uint64(trail.FieldParts), 1<<40, 0, 0)
+		h.fill(full, func(i int) { h.Item(format.KindData, append(uvarints(0, uint64(i), 0), 'x')) })
+		h.record(format.KindStatement, 0, uint64(format.FieldParts), 1<<40, 0, 0)
 	},
 }
 
@@ -180,17 +142,17 @@ func TestHostileFilesTakeLittleMemory(t *testing.T) {
 	for name, fill := range hostiles {
 		dir := t.TempDir()
 		s := trailtest.NewStream(t, dir, 0)
-		s.Codec = trail.CodecLz4
+		s.Codec = format.CodecLz4
 		h := newHostile()
 		fill(h)
-		if len(h.Payload) > trail.MaxRaw {
+		if len(h.Payload) > format.MaxRaw {
 			t.Fatalf("%s: payload of %d bytes", name, len(h.Payload))
 		}
 		s.Write(t, &h.Builder)
 		for _, args := range [][]string{
 			{"cat", "--format", "json", dir}, {"tail", dir}, {"verify", dir},
 		} {
-			if _, mb := peak(t, args...); mb > memoryLimit {
+			if _, mb := memorytest.Peak(t, 4, args...); mb > memoryLimit {
 				t.Errorf("%s: %s takes %d MB", name, args[:len(args)-1], mb)
 			} else {
 				t.Logf("%s: %s takes %d MB", name, args[:len(args)-1], mb)
@@ -203,7 +165,7 @@ func TestLengthsBeyondTheFileTakeNoMemory(t *testing.T) {
 	dir := t.TempDir()
 	s := trailtest.NewStream(t, dir, 0)
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Add(&trailtest.Record{Kind: trail.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "x"})
+	b.Add(&trailtest.Record{Kind: format.KindNote, Session: trailtest.NewSession(trailtest.Epoch, 1), Time: trailtest.Epoch, Text: "x"})
 	image := s.Finish(b)
 	binary.LittleEndian.PutUint32(image[8:], 0xfffffff0)
 	trailtest.SealHeader(image)
@@ -218,7 +180,7 @@ func TestLengthsBeyondTheFileTakeNoMemory(t *testing.T) {
 		t.Skip(err)
 	}
 	for _, args := range [][]string{{"cat", dir}, {"tail", dir}, {"verify", dir}, {"info", dir}} {
-		if code, mb := peak(t, args...); mb > 100 {
+		if code, mb := memorytest.Peak(t, 4, args...); mb > 100 {
 			t.Errorf("%s: code %d, %d MB", args[0], code, mb)
 		}
 	}
@@ -230,7 +192,7 @@ func manySessions(t *testing.T, dir string, sessions int) {
 	t.Helper()
 	s := trailtest.NewStream(t, dir, 0)
 	now := trailtest.Epoch
-	shape := &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT"}
+	shape := &trailtest.Shape{Class: format.ClassRead, Command: "SELECT"}
 	var open []*trailtest.Session
 	b := trailtest.NewBuilder(now)
 	add := func(r *trailtest.Record) {
@@ -244,13 +206,13 @@ func manySessions(t *testing.T, dir string, sessions int) {
 	}
 	for i := range sessions + 10 {
 		if i < sessions {
-			c := trailtest.NewSession(now, uint32(i), trailtest.Fact{Key: trail.KeyUser, Value: "alice"})
+			c := trailtest.NewSession(now, uint32(i), trailtest.Fact{Key: format.KeyUser, Value: "alice"})
 			open = append(open, c)
-			add(&trailtest.Record{Kind: trail.KindConnect, Session: c})
-			add(&trailtest.Record{Kind: trail.KindStatement, Session: c, Shape: shape, Text: "SELECT 1"})
+			add(&trailtest.Record{Kind: format.KindConnect, Session: c})
+			add(&trailtest.Record{Kind: format.KindStatement, Session: c, Shape: shape, Text: "SELECT 1"})
 		}
 		if len(open) == 10 || i >= sessions && len(open) > 0 {
-			add(&trailtest.Record{Kind: trail.KindDisconnect, Session: open[0]})
+			add(&trailtest.Record{Kind: format.KindDisconnect, Session: open[0]})
 			open = open[1:]
 		}
 	}
@@ -272,8 +234,8 @@ func TestMemoryDoesNotGrowWithTheTrail(t *testing.T) {
 	for _, args := range [][]string{
 		{"verify"}, {"cat"}, {"cat", "--format", "pgaudit", "--class", "read"}, {"tail", "-n", "1000"}, {"info", "--detail"},
 	} {
-		code, before := peak(t, append(args, short)...)
-		codeLong, after := peak(t, append(args, long)...)
+		code, before := memorytest.Peak(t, 4, append(args, short)...)
+		codeLong, after := memorytest.Peak(t, 4, append(args, long)...)
 		if code != 0 || codeLong != 0 || after > before+before/3+8 {
 			t.Errorf("%s: %d MB become %d MB, codes %d, %d", args, before, after, code, codeLong)
 		}

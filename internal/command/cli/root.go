@@ -11,6 +11,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cat"
 	"github.com/pg-steno/pg_steno/internal/command/check"
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/flags"
 	"github.com/pg-steno/pg_steno/internal/command/info"
 	"github.com/pg-steno/pg_steno/internal/command/keygen"
 	"github.com/pg-steno/pg_steno/internal/command/program"
@@ -59,7 +60,7 @@ Exit codes: 0: success. 1: the trail is damaged, or a check failed. 2: wrong
 usage, such as a path that is not a trail. 3: the command could not do its work,
 for example because it may not read a file or lacks the key of a segment. 130
 and 143: ended by SIGINT (Ctrl-C) or SIGTERM. A closed pipe, as in "steno cat |
-head", is not an error.`,
+head", is not an error. "steno check" has those of Nagios.`,
 	}
 	root.AddCommand(
 		cat.NewCmdCat(f, nil),
@@ -76,6 +77,7 @@ head", is not an error.`,
 		info.NewCmdInfo(f, nil),
 		schema.NewCmdSchema(f),
 		slot.NewCmdSlot(f),
+		flags.NewTopic(),
 	)
 	program.Group(root, f, `.TP
 .B STENO_DIRECTORY
@@ -83,6 +85,18 @@ The trail that is read when none is named.
 .TP
 .B PGDATA
 The data directory of a server; its pg_steno is the trail when STENO_DIRECTORY is not set.
+.TP
+.B STENO_ENCRYPTION_KEY_COMMAND
+A shell command that prints keys of encrypted segments, if no option names one.
+.TP
+.B STATE_DIRECTORY, XDG_STATE_HOME
+Where steno check keeps what it knows, if --state names no file.
+.TP
+.B PAGER
+The program that shows output of steno cat on a terminal; less if it is not set.
+.TP
+.B GOMAXPROCS, GOMEMLIMIT
+How many processors are used, by default up to 8, and above how much memory garbage is collected more often (2GiB).
 `)
 	addOthers(root)
 	return root
@@ -154,7 +168,9 @@ func addOthers(root *cobra.Command) {
 	root.SetHelpCommandGroupID(own)
 	root.SetCompletionCommandGroupID(own)
 	for _, c := range root.Commands() {
-		c.GroupID = own
+		if !c.IsAdditionalHelpTopicCommand() {
+			c.GroupID = own
+		}
 	}
 	for _, o := range others {
 		root.AddGroup(&cobra.Group{ID: o.program, Title: "Commands of " + o.program + ":"})

@@ -32,18 +32,30 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// readsOnly is the annotation of commands that only read.
-const readsOnly = "reads only"
+// readsOnly is the annotation of commands that only read: always, or if they do not have a flag.
+const (
+	readsOnly = "reads only"
+	always    = "true"
+)
 
 // ReadsOnly marks a command that leaves nothing behind, wherever it is ended: after a
 // signal, nobody has to wait for it.
 func ReadsOnly(cmd *cobra.Command) *cobra.Command {
-	cmd.Annotations = map[string]string{readsOnly: "true"}
+	cmd.Annotations = map[string]string{readsOnly: always}
+	return cmd
+}
+
+// ReadsOnlyWithout marks a command that does so, unless a flag is given.
+func ReadsOnlyWithout(cmd *cobra.Command, flag string) *cobra.Command {
+	cmd.Annotations = map[string]string{readsOnly: flag}
 	return cmd
 }
 
 // IsReadsOnly says whether a command is marked so.
-func IsReadsOnly(cmd *cobra.Command) bool { return cmd.Annotations[readsOnly] != "" }
+func IsReadsOnly(cmd *cobra.Command) bool {
+	flag := cmd.Annotations[readsOnly]
+	return flag != "" && (flag == always || !cmd.Flags().Changed(flag))
+}
 
 // Group makes a command that has subcommands and does nothing itself refuse words
 // that are none of them; cobra would show the help and exit with 0.
@@ -73,6 +85,9 @@ func AddFormat(cmd *cobra.Command, to *string) {
 func CompleteFormat(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
+
+// FlagError says of which flag a value is that a library refused. Libraries do not know flags.
+func FlagError(flag string, err error) error { return exit.Usagef("--%s: %w", flag, err) }
 
 // RefuseEmpty refuses flags that were given without a value: a variable of a script
 // that is empty must not mean everything.

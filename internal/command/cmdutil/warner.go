@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -21,51 +22,58 @@ type Warner struct {
 
 	damaged bool
 	unread  bool
-	gone    map[*trail.Segment]bool // told of
+	gone    map[place]bool // that were told of
+}
+
+// place is a segment; of several that are missing, the first one, and their folder.
+type place struct {
+	file    string
+	segment uint64
 }
 
 // Warn prints a line on standard error. Of a segment that was deleted while it was read, there
 // is one line, whatever was wanted of it.
 func (w *Warner) Warn(err error) {
-	var torn *trail.TornError
-	var gone *trail.GoneError
-	var missing *trail.MissingKeyError
+	level, damaged, unread := query.Severity(err)
 	var lookalike *query.LookalikeError
 	var wait *trail.WaitError
-	var later *trail.LaterError
-	level := "damaged"
 	switch {
-	case errors.As(err, &torn) && torn.Last:
-		level = "unfinished"
-	case query.IsIncomplete(err):
-		level = "incomplete"
 	case errors.As(err, &lookalike):
-		level = "note"
+		level, damaged = "note", false
 	case errors.As(err, &wait):
-		if level = "waiting"; wait.Err == nil {
+		level, damaged, unread = "waiting", false, false
+		if wait.Err == nil {
 			level = "note"
 		}
-	case exit.IsUnreadable(err), errors.As(err, &missing), errors.As(err, &later):
-		level = "unreadable"
-	case errors.As(err, &gone):
-		if w.gone[gone.Segment] {
+	}
+	if p := format.AsProblem(err); p != nil && trail.IsGone(p) {
+		at := place{p.File, p.Segment}
+		if w.gone[at] {
 			return
 		}
 		if w.gone == nil {
-			w.gone = map[*trail.Segment]bool{}
+			w.gone = map[place]bool{}
 		}
-		w.gone[gone.Segment] = true
-		if gone.ByPolicy() {
-			level = "deleted"
-		}
+		w.gone[at] = true
 	}
-	w.damaged = w.damaged || level == "damaged"
-	w.unread = w.unread || level == "unreadable"
+	w.damaged = w.damaged || damaged
+	w.unread = w.unread || unread
 	if w.Before != nil {
 		w.Before()
 	}
-	fmt.Fprintf(w.IO.ErrOut, "steno: %s: %s\n", level, render.Safe(query.OpenError(err).Error()))
+	fmt.Fprintf(w.IO.ErrOut, "steno: %s: %s%s\n", level, render.Safe(query.OpenError(err).Error()), KeyAdvice(err))
 }
+
+// KeyAdvice says how to give a key that an error says is missing, behind the error's text; empty: it is about none.
+func KeyAdvice(err error) string {
+	if p := format.AsProblem(err); p != nil && p.Key != nil {
+		return "; give it with --encryption-key-command or --encryption-key-file"
+	}
+	return ""
+}
+
+// Damaged says whether something is damaged.
+func (w *Warner) Damaged() bool { return w.damaged }
 
 // Unread says whether something could not be read at all.
 func (w *Warner) Unread() bool { return w.unread }

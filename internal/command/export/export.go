@@ -33,6 +33,7 @@ type Options struct {
 	Check      string
 	CheckKeys  []string
 
+	records    flags.Records
 	asked      bool // a filter was given
 	compressed bool // --compression was given
 }
@@ -62,10 +63,13 @@ disk. PATH then gets new files, and another manifest, with each export.
 The exit code is 1 if the trail is damaged: the export has the rest, and a
 warning and the manifest name the damage. Nothing is written for a day of which
 something cannot be read for lack of a permission or a key: the exit code is 3.`,
-		Example: `  steno export --format parquet --out november --since 2026-11-01 --until 2026-12-01
+		Example: `  steno export --format parquet --out november --since 2026-11-01 \
+    --until 2026-12-01
   steno export --format parquet --slot lake --out /lake/trail
-  steno export --format csv --user alice --out alice --signing-key-file export.key
-  steno export --format duckdb --out trail.duckdb /var/lib/postgresql/15/main/pg_steno
+  steno export --format csv --user alice --out alice \
+    --signing-key-file export.key
+  steno export --format duckdb --out trail.duckdb \
+    /var/lib/postgresql/15/main/pg_steno
   steno export --check november/_manifest.json --key export.key.pub`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
@@ -88,8 +92,8 @@ something cannot be read for lack of a permission or a key: the exit code is 3.`
 			return exportRun(cmd.Context(), opts)
 		},
 	}
-	flags.AddFilter(cmd, &opts.Filter)
-	flags.AddStatements(cmd, &opts.Filter)
+	opts.records.Add(cmd)
+	opts.records.AddStatements(cmd)
 	flags.AddKeys(cmd, &opts.Keys)
 	fs := cmd.Flags()
 	fs.StringVarP(&opts.Format, "format", "o", "", "`format` of the files: "+strings.Join(export.Formats, ", "))
@@ -136,7 +140,7 @@ func exportRun(ctx context.Context, o *Options) error {
 	case err != nil && strings.HasPrefix(err.Error(), "Out of Memory Error"):
 		return errors.New("out of memory: use a greater --memory-limit, or another format: duckdb has many records in memory at once")
 	case err != nil:
-		return query.OpenError(err)
+		return advised(err)
 	case m == nil:
 		_, err = fmt.Fprintf(o.IO.Out, "nothing new for slot %s\n", o.Slot)
 	default:
@@ -147,6 +151,23 @@ func exportRun(ctx context.Context, o *Options) error {
 		_, err = fmt.Fprintf(o.IO.Out, "%s of %s; manifest %s\n", contents(m), humanize.Bytes(uint64(bytes)), render.Safe(name))
 	}
 	return exit.Verdict(exit.Found(damaged || m != nil && m.Verdict != export.VerdictComplete, false), err)
+}
+
+// advised names the flags that an error of an export is about.
+func advised(err error) error {
+	var place *export.PlaceError
+	var unfinished *export.UnfinishedError
+	switch {
+	case errors.As(err, &place):
+		return exit.Usagef("--out %w", err)
+	case errors.As(err, &unfinished) && unfinished.OtherRequest:
+		return exit.Usagef("--out %w; repeat these to resume it, or add --restart to discard it", err)
+	case errors.As(err, &unfinished):
+		return fmt.Errorf("%w; use --restart to discard the unfinished export", err)
+	case errors.Is(err, export.ErrNotOneTrail):
+		return exit.Usagef("--slot requires a single trail")
+	}
+	return query.OpenError(err)
 }
 
 // contents says how much an export has.
@@ -173,14 +194,19 @@ func (o *Options) prepare() (err error) {
 		return exit.Usagef("--compression requires --format parquet")
 	case len(o.CheckKeys) > 0:
 		return exit.Usagef("--key requires --check; --signing-key-file signs the manifest")
-	case o.Slot != "" && (o.Filter.Since != "" || o.Filter.Until != ""):
+	case o.Slot != "" && (o.records.Since != "" || o.records.Until != ""):
 		return exit.Usagef("--slot does not go with --since and --until: the slot says where to begin")
 	}
 	if o.Format != "parquet" {
 		o.Compression = ""
 	}
 	o.CSVSafe = o.CSVSafe && o.Format == "csv"
-	o.Since, o.Until = o.Filter.Since, o.Filter.Until
+	o.Since, o.Until = o.records.Since, o.records.Until
+	criteria, within, err := o.records.Asked(o.Now, time.UTC)
+	if err != nil {
+		return err
+	}
+	o.Criteria, o.Within = *criteria, within
 	if len(o.Trails) == 0 {
 		dir, err := query.DefaultTrail()
 		if err != nil {

@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-
-	"github.com/pg-steno/pg_steno/internal/query"
 )
 
 // names is a list of values, which are repeated or separated by commas. Quotes are part of a value, and so is a comma after a
@@ -18,7 +16,12 @@ type names struct {
 
 // AddNames adds a flag with a list of values.
 func AddNames(f *pflag.FlagSet, p *[]string, name, short, usage string) {
-	f.VarP(&names{p}, name, short, usage+`; commas separate several, \, is one in a name`)
+	addNames(f, p, name, short, usage+`; commas separate several, \, is one in a name`)
+}
+
+// addNames adds one whose help says nothing of commas.
+func addNames(f *pflag.FlagSet, p *[]string, name, short, usage string) {
+	f.VarP(&names{p}, name, short, usage)
 }
 
 func (n *names) Set(s string) error {
@@ -50,10 +53,13 @@ func (n *names) Type() string { return "strings" }
 func (n *names) String() string {
 	var all []string
 	for _, v := range *n.list {
-		all = append(all, query.ListValue(v))
+		all = append(all, listValue(v))
 	}
 	return strings.Join(all, ",")
 }
+
+// listValue is a value as Set reads it.
+func listValue(s string) string { return strings.ReplaceAll(s, ",", `\,`) }
 
 // Append, Replace and GetSlice make it a pflag.SliceValue.
 func (n *names) Append(v string) error {

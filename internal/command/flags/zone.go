@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -21,7 +22,7 @@ func AddZone(cmd *cobra.Command, to *string) {
 func Zone(zone, format string) (render.Zone, error) {
 	location, err := query.ParseZone(zone)
 	if err != nil {
-		return render.Zone{}, exit.Usagef("--time-zone: %w", err)
+		return render.Zone{}, cmdutil.FlagError("time-zone", err)
 	}
 	if format != "text" && location != time.UTC {
 		return render.Zone{}, exit.Usagef("--time-zone requires --format text: the times of %s are in UTC", format)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -21,6 +20,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/command/flags"
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/proof"
@@ -183,6 +183,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 		info.Trail = []string{t.Path}
 	}
 	damaged, unread := false, len(t.Errors) > 0
+	warner := &cmdutil.Warner{IO: opts.IO}
 	var detail *counter
 	if opts.Detail {
 		detail = newCounter(progress.New(opts.IO, t.Size()))
@@ -201,29 +202,16 @@ func infoRun(ctx context.Context, opts *Options) error {
 	}
 	info.Totals.finish()
 	info.Deleted = deleted(t)
-	if info.Recorded, err = proof.Recorded(ctx, t.Index(), trail.MinTime, trail.MaxTime); err != nil {
+	if info.Recorded, err = proof.Recorded(ctx, t.Index(), format.MinTime, format.MaxTime); err != nil {
 		return err
 	}
 	if detail != nil {
 		total, errs := detail.finish()
-		for _, err := range t.Index().MissingKeys(trail.MinTime, trail.MaxTime) {
-			var missing *trail.MissingKeyError
-			level := "damaged"
-			if errors.As(err, &missing) {
-				level, unread = "unreadable", true
-			} else {
-				damaged = true
-			}
-			fmt.Fprintf(opts.IO.ErrOut, "steno: %s: %s\n", level, render.Safe(err.Error()))
+		for _, err := range t.Index().MissingKeys(format.MinTime, format.MaxTime) {
+			warner.Warn(err)
 		}
 		for _, err := range errs {
-			if exit.IsUnreadable(err) {
-				fmt.Fprintf(opts.IO.ErrOut, "steno: unreadable: %s\n", render.Safe(err.Error()))
-				unread = true
-				continue
-			}
-			fmt.Fprintf(opts.IO.ErrOut, "steno: damaged: %s\n", render.Safe(err.Error()))
-			damaged = true
+			warner.Warn(err)
 		}
 		info.Detail = total
 	}
@@ -240,7 +228,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 	if err == nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return exit.Verdict(exit.Found(damaged, unread), err)
+	return exit.Verdict(exit.Found(damaged || warner.Damaged(), unread || warner.Unread()), err)
 }
 
 // deleted is what went by policy from the streams that are shown.
@@ -272,18 +260,12 @@ func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged, u
 	}
 	refs, errs := seg.Index()
 	for _, err := range errs {
-		var gone *trail.GoneError
-		if errors.As(err, &gone) && gone.ByPolicy() {
+		level, isDamage, isUnread := query.Severity(err)
+		if level == "deleted" {
 			continue
 		}
 		out.Errors = append(out.Errors, err.Error())
-		var torn *trail.TornError
-		switch {
-		case exit.IsUnreadable(err):
-			unread = true
-		case !asTorn(err, &torn) || !torn.Last:
-			damaged = true
-		}
+		damaged, unread = damaged || isDamage, unread || isUnread
 	}
 	for i := range refs {
 		r := &refs[i]
@@ -296,12 +278,6 @@ func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged, u
 		})
 	}
 	return out, refs, damaged, unread
-}
-
-func asTorn(err error, torn **trail.TornError) bool {
-	t, ok := err.(*trail.TornError)
-	*torn = t
-	return ok
 }
 
 // version is PG_VERSION_NUM as people write it: 15.8 of 150008.
@@ -334,7 +310,7 @@ func newCounter(bar *progress.Bar) *counter {
 
 func (c *counter) work() {
 	mine := newDetail()
-	var b trail.Block
+	var b format.Block
 	for ref := range c.jobs {
 		if err := countBlock(&c.files, &ref, &b, mine); err != nil {
 			c.mu.Lock()
@@ -370,9 +346,9 @@ func (c *counter) finish() (*Detail, []error) {
 	return c.total, c.errs
 }
 
-func countBlock(files *trail.Files, ref *trail.BlockRef, b *trail.Block, d *Detail) error {
+func countBlock(files *trail.Files, ref *trail.BlockRef, b *format.Block, d *Detail) error {
 	if err := files.Read(ref, b); err != nil {
-		if gone := (*trail.GoneError)(nil); errors.As(err, &gone) && gone.ByPolicy() {
+		if p := format.AsProblem(err); p != nil && p.Class == format.ProblemDeleted {
 			return nil
 		}
 		return err
@@ -380,7 +356,7 @@ func countBlock(files *trail.Files, ref *trail.BlockRef, b *trail.Block, d *Deta
 	d.Codecs[b.Header.Codec.String()]++
 	var sessions, shapes []int64
 	var kinds [256]int64
-	var r trail.Record
+	var r format.Record
 	grow := func(list []int64, i int) []int64 {
 		for len(list) <= i {
 			list = append(list, 0)
@@ -393,7 +369,7 @@ func countBlock(files *trail.Files, ref *trail.BlockRef, b *trail.Block, d *Deta
 		if err = b.Next(&r); err != nil {
 			break
 		}
-		if r.Kind == trail.KindData {
+		if r.Kind == format.KindData {
 			continue
 		}
 		kinds[r.Kind]++
@@ -404,14 +380,14 @@ func countBlock(files *trail.Files, ref *trail.BlockRef, b *trail.Block, d *Deta
 	}
 	for k, n := range kinds {
 		if n > 0 {
-			d.Kinds[trail.Kind(k).String()] += n
+			d.Kinds[format.Kind(k).String()] += n
 		}
 	}
 	for i, n := range sessions {
 		if n > 0 {
 			s := b.SessionAt(i)
-			d.Users[string(s.Fact(trail.KeyUser))] += n
-			d.Databases[string(s.Fact(trail.KeyDatabase))] += n
+			d.Users[string(s.Fact(format.KeyUser))] += n
+			d.Databases[string(s.Fact(format.KeyDatabase))] += n
 		}
 	}
 	for i, n := range shapes {

@@ -6,12 +6,14 @@ package program
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/flags"
 )
 
 func newManCmd(f *cmdutil.Factory, name, environment string) *cobra.Command {
@@ -37,9 +39,13 @@ func writeMan(out io.Writer, root *cobra.Command, environment string) error {
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", name, lowerFirst(roff(root.Short)))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n.I command\n[\\fIoptions\\fR] [\\fIarguments\\fR]\n", name)
 	b.WriteString(".SH DESCRIPTION\n")
-	paragraphs(&b, root.Long)
+	text, _, _ := strings.Cut(root.Long, "\n\nExit codes: ") // they have a section
+	paragraphs(&b, text)
 	b.WriteString(".SH COMMANDS\n")
 	manCommands(&b, root)
+	if root.HasHelpSubCommands() {
+		manFilters(&b)
+	}
 	fmt.Fprintf(&b, ".SH ENVIRONMENT\n%s", environment)
 	b.WriteString(`.TP
 .B NO_COLOR
@@ -78,7 +84,7 @@ func manCommands(b *strings.Builder, parent *cobra.Command) {
 			text = c.Short + "."
 		}
 		paragraphs(b, text)
-		c.LocalFlags().VisitAll(func(f *pflag.Flag) { manFlag(b, f) })
+		manFlags(b, c)
 		if c.Example != "" {
 			fmt.Fprintf(b, ".PP\nExamples:\n.PP\n.nf\n%s\n.fi\n", roff(c.Example))
 		}
@@ -86,26 +92,65 @@ func manCommands(b *strings.Builder, parent *cobra.Command) {
 	}
 }
 
-func manFlag(b *strings.Builder, f *pflag.Flag) {
-	if f.Hidden || f.Name == "help" {
-		return
+// manFlags writes the flags of a command under their headings. Filters that commands share are named only: they have a
+// section.
+func manFlags(b *strings.Builder, c *cobra.Command) {
+	listed := cmdutil.ListFlags(c)
+	for i := range listed {
+		listed[i].Flags = slices.DeleteFunc(listed[i].Flags, func(f *pflag.Flag) bool { return f.Name == "help" })
 	}
-	name, usage := pflag.UnquoteUsage(f)
+	listed = slices.DeleteFunc(listed, func(l cmdutil.Listed) bool { return len(l.Flags) == 0 })
+	for _, l := range listed {
+		if l.Heading != "" && len(listed) > 1 {
+			fmt.Fprintf(b, ".PP\n.I %s\n", l.Heading)
+		}
+		shared, others := cmdutil.Shared(l.Flags)
+		for _, f := range others {
+			manFlag(b, f)
+		}
+		if len(shared) > 0 {
+			fmt.Fprintf(b, ".PP\nSee\n.BR FILTERS :\n%s\n", roff(cmdutil.NameFilters(shared)))
+		}
+	}
+}
+
+// manFilters writes the section of the filters.
+func manFilters(b *strings.Builder) {
+	b.WriteString(".SH FILTERS\n")
+	for _, p := range flags.About() {
+		if p.Title != "" {
+			fmt.Fprintf(b, ".SS %s\n", roff(p.Title))
+		}
+		for _, f := range p.Flags {
+			if p.Both {
+				value, usage := pflag.UnquoteUsage(f)
+				manEntry(b, f, "\\fR, \\fB"+roff("--not-"+f.Name), value, strings.TrimPrefix(usage, "only "))
+			} else {
+				manFlag(b, f)
+			}
+		}
+		if p.Text != "" {
+			paragraphs(b, p.Text)
+		}
+	}
+}
+
+func manFlag(b *strings.Builder, f *pflag.Flag) {
+	value, usage := pflag.UnquoteUsage(f)
+	manEntry(b, f, "", value, usage+cmdutil.Default(f))
+}
+
+// manEntry writes what a page says of a flag. More names are roff.
+func manEntry(b *strings.Builder, f *pflag.Flag, more, value, text string) {
 	b.WriteString(".TP\n")
 	if f.Shorthand != "" {
 		fmt.Fprintf(b, "\\fB\\-%s\\fR, ", f.Shorthand)
 	}
-	fmt.Fprintf(b, "\\fB%s\\fR", roff("--"+f.Name))
-	if name != "" {
-		fmt.Fprintf(b, " \\fI%s\\fR", roff(name))
+	fmt.Fprintf(b, "\\fB%s%s\\fR", roff("--"+f.Name), more)
+	if value != "" {
+		fmt.Fprintf(b, " \\fI%s\\fR", roff(value))
 	}
-	b.WriteString("\n" + roff(usage))
-	switch f.DefValue {
-	case "", "false", "[]", "0", "0s":
-	default:
-		fmt.Fprintf(b, " (default %s)", roff(f.DefValue))
-	}
-	b.WriteString("\n")
+	b.WriteString("\n" + roff(text) + "\n")
 }
 
 func paragraphs(b *strings.Builder, text string) {

@@ -25,8 +25,8 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // signaled is the cause of a context that a signal has cancelled.
@@ -85,15 +85,26 @@ func signalContext() (context.Context, func()) {
 
 // Run runs one command line.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
+	limitMemory()
+	limitProcessors()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	if len(args) > 1 && args[0] == "help" {
+		if cmd, rest, err := root.Find(args[1:]); err != nil || cmd.HasSubCommands() && len(rest) > 0 {
+			args = append(args[1:], "--help") // help about an unknown command is an error, too
+		}
+	}
 	cmd, rest, err := root.Find(args)
 	if err == nil && cmd.HasSubCommands() && len(rest) > 1 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
 		args = args[:len(args)-len(rest)+1] // an unknown command has no --help
 	}
 	root.SetArgs(args)
-	if err == nil && cmdutil.IsReadsOnly(cmd) {
-		defer context.AfterFunc(ctx, func() { endSoon(ctx) })()
+	if found := cmd; err == nil {
+		defer context.AfterFunc(ctx, func() {
+			if cmdutil.IsReadsOnly(found) {
+				endSoon(ctx)
+			}
+		})()
 	}
 	cmd, err = root.ExecuteContextC(ctx)
 	return exitCode(ctx, err, cmd)
@@ -121,7 +132,7 @@ func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
 	var signal signaled
 	var usage *exit.UsageError
 	var status *exit.StatusError
-	say := func() { fmt.Fprintf(errOut, "%s: %s\n", name, err) }
+	say := func() { fmt.Fprintf(errOut, "%s: %s%s\n", name, err, advice(err)) }
 	switch {
 	case err == nil:
 		return exit.OK
@@ -169,6 +180,7 @@ func Group(root *cobra.Command, f *cmdutil.Factory, environment string) *cobra.C
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return &exit.UsageError{Err: err}
 	})
+	cmdutil.UseHelp(root)
 	root.AddCommand(newVersionCmd(f, name), newManCmd(f, name, environment))
 	root.SetGlobalNormalizationFunc(oneName)
 	return cmdutil.Group(root)
@@ -216,5 +228,5 @@ func newVersionCmd(f *cmdutil.Factory, name string) *cobra.Command {
 
 // versionLine is what "steno version" and "steno --version" print.
 func versionLine(name, version string) string {
-	return fmt.Sprintf("%s %s (trail format %d, %s, %s/%s)\n", name, version, trail.FormatVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s %s (trail format %d, %s, %s/%s)\n", name, version, format.FormatVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -41,7 +41,7 @@ type Options struct {
 	Keys   []string
 	Anchor []string
 	Now    time.Time
-	query.FilterOptions
+	flags.Records
 	query.KeyOptions
 
 	asked bool // a filter was given
@@ -51,11 +51,12 @@ type Options struct {
 func NewCmdProve(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	opts := &Options{IO: f.IO}
 	cmd := &cobra.Command{
-		Use:   "prove {--record SESSION/SEQ | --since TIME --until TIME} --out FILE [TRAIL]...",
+		Use:   "prove {{--record SESSION/SEQ | --since TIME --until TIME} --out FILE [TRAIL]... | --check FILE}",
 		Short: "Write, or check, a proof that stands alone",
 		Long: `Write a file that proves that a record is in the trail (--record), or which
 records of a range match a filter, and that there are no others (--since, --until
-and the other filters of "steno cat"). The answer can be that there is none.
+and filters). The answer can be that there is none. A proof cannot be asked for
+fingerprints, for top-level statements only, or for hours of the day.
 
 With --check, check such a file on any machine, without the trail, with the
 public key of steno.signing_key_file. The verdict says what is proved, up to
@@ -73,10 +74,12 @@ The exit code is 0 if the answer is proved for the whole range, also with
 exceptions, 1 if it is not, or cannot be, proved, 2 if the usage is wrong or the
 file is not a proof, and 3 if something could not be read.`,
 		Example: `  steno prove --record 6b0202d9.fa1/17 --out record.proof
-  steno prove --object hr.salary --since 2026-11-01 --until 2026-11-08 --out november.proof
+  steno prove --object hr.salary --since 2026-11-01 --until 2026-11-08 \
+    --out november.proof
   steno prove --check november.proof --key 2026.key.pub --anchor anchors
   steno prove --check november.proof --key 2026.key.pub --show --format json
-  steno prove --check november.proof --key 2026.key.pub --object hr.salary --since 2026-11-01 --until 2026-11-08`,
+  steno prove --check november.proof --key 2026.key.pub --object hr.salary \
+    --since 2026-11-01 --until 2026-11-08`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
 			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "record", "out", "check", "key", "anchor")...); err != nil {
@@ -92,7 +95,7 @@ file is not a proof, and 3 if something could not be read.`,
 			return proveRun(cmd.Context(), opts)
 		},
 	}
-	flags.AddFilter(cmd, &opts.FilterOptions)
+	opts.Records.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	fs := cmd.Flags()
 	fs.StringVar(&opts.Record, "record", "", "prove this one record: `session/seq`, as in the fields of that name")
@@ -114,7 +117,7 @@ func proveRun(ctx context.Context, opts *Options) error {
 	case opts.Check != "" && opts.Out != "":
 		return exit.Usagef("--out and --check exclude each other")
 	case opts.Record != "" && (opts.asked || opts.Full):
-		return exit.Usagef("--record does not go together with filters and --full")
+		return exit.Usagef("--record does not go together with --since, --until, filters and --full")
 	case opts.Show && opts.Check == "":
 		return exit.Usagef("--show requires --check")
 	}
@@ -137,9 +140,20 @@ func proveRun(ctx context.Context, opts *Options) error {
 // question is what the flags ask for.
 func (opts *Options) question() (*proof.Question, error) {
 	if opts.Record != "" {
-		return proof.NewRecordQuestion(opts.Record)
+		q, err := proof.NewRecordQuestion(opts.Record)
+		if err != nil {
+			err = cmdutil.FlagError("record", err)
+		}
+		return q, err
 	}
-	return proof.NewRangeQuestion(opts.FilterOptions, opts.Full, opts.Now)
+	criteria, within, err := opts.Asked(opts.Now, time.UTC)
+	if err != nil {
+		return nil, err
+	}
+	if !within.IsBounded() {
+		return nil, exit.Usagef("a proof is about a range: give --since and --until, or --record")
+	}
+	return proof.NewRangeQuestion(*criteria, within, opts.Full)
 }
 
 // ---- writing a proof ----
@@ -205,17 +219,20 @@ func (opts *Options) renamed(ctx context.Context, t *trail.Trail, q *proof.Quest
 	if report.Names == nil {
 		return
 	}
-	filter, err := q.Filter.Filter(opts.Now)
-	if err != nil {
-		return
-	}
 	w := &cmdutil.Warner{IO: opts.IO}
-	for _, err := range filter.RenamedOutside(ctx, t.Index(), filter.Since, filter.Until) {
+	for _, err := range q.Filter.Filter().RenamedOutside(ctx, t.Index(), q.Range.Since, q.Range.Until) {
 		one := (*query.RenamedError)(nil)
 		if !errors.As(err, &one) || !slices.ContainsFunc(report.Exceptions, func(known string) bool { return strings.HasPrefix(known, one.Renamed.String()) }) {
 			w.Warn(err)
 		}
 	}
+}
+
+// lacking is how to give what a check lacks.
+var lacking = map[proof.Lack]string{
+	proof.PublicKey:     "give the public key of the seals with --key",
+	proof.EncryptionKey: "give the key of encrypted blocks with --encryption-key-command or --encryption-key-file",
+	proof.Anchors:       "give anchors with --anchor: they prove how many streams the trail had",
 }
 
 // verdict writes a report, which decides about the exit code.
@@ -224,6 +241,9 @@ func (opts *Options) verdict(report *proof.Report, out io.Writer, format string)
 		err = report.WriteJSON(out)
 	} else {
 		err = report.WriteText(out, opts.IO.ColorEnabled() && !opts.Show)
+	}
+	for _, l := range report.Lacks {
+		fmt.Fprintf(opts.IO.ErrOut, "steno: %s\n", lacking[l])
 	}
 	failed := len(report.Problems)+len(report.Uncovered) > 0
 	return exit.Verdict(exit.Found(failed, report.Unread != ""), err)

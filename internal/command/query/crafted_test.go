@@ -26,6 +26,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/export"
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/command/top"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/slot"
@@ -77,7 +78,7 @@ func (e *edit) apply(payload []byte) []byte {
 // crafting is how the files of a trail are changed. All checksums and the chain of each stream are made right again.
 // Seals, which need a key, are as they were.
 type crafting struct {
-	keys [][trail.KeySize]byte // of encrypted segments
+	keys [][format.KeySize]byte // of encrypted segments
 
 	// What changes the header of a segment, the payload of a block, the header of a block, which the payload is
 	// encrypted with, and the payload as it is stored; nil: nothing. Blocks are numbered through the trail.
@@ -117,7 +118,7 @@ func (c *crafting) rewrite(t testing.TB, dir string) (segments, blocks int) {
 				copy(out[64:], last) // where the header has it
 			}
 			var data []byte // the data key
-			if i := slices.IndexFunc(c.keys, func(k [trail.KeySize]byte) bool { return trail.IDOf(k) == segment.Header.KeyID }); i >= 0 {
+			if i := slices.IndexFunc(c.keys, func(k [format.KeySize]byte) bool { return format.IDOf(k) == segment.Header.KeyID }); i >= 0 {
 				data = trailtest.DataKey(t, out, c.keys[i])
 			}
 			if c.segment != nil {
@@ -129,7 +130,7 @@ func (c *crafting) rewrite(t testing.TB, dir string) (segments, blocks int) {
 			chain := sum[:]
 			for i := range refs {
 				block := image[refs[i].Offset : refs[i].Offset+refs[i].Length()]
-				h, payload := c.block(t, blocks, data, slices.Clone(block[:72]), slices.Clone(block[trail.BlockHeaderSize:]))
+				h, payload := c.block(t, blocks, data, slices.Clone(block[:72]), slices.Clone(block[format.BlockHeaderSize:]))
 				blocks++
 				le.PutUint64(h[64:], xxhash.Sum64(payload))
 				sum := sha256.Sum256(slices.Concat(chain, h, payload))
@@ -157,9 +158,9 @@ func (c *crafting) block(t testing.TB, n int, data, h, payload []byte) (header, 
 		payload = trailtest.Decrypt(t, data, h, payload)
 	}
 	if c.payload != nil {
-		before := uncompressed(t, trail.Codec(h[6]), payload, int(le.Uint32(h[12:])))
+		before := uncompressed(t, format.Codec(h[6]), payload, int(le.Uint32(h[12:])))
 		if after := c.payload(n, le.Uint32(h[16:]), slices.Clone(before)); !bytes.Equal(before, after) {
-			payload, h[6], same = after, byte(trail.CodecNone), false
+			payload, h[6], same = after, byte(format.CodecNone), false
 			le.PutUint32(h[12:], uint32(len(payload)))
 		}
 	}
@@ -182,12 +183,12 @@ func (c *crafting) block(t testing.TB, n int, data, h, payload []byte) (header, 
 	return h, payload
 }
 
-func uncompressed(t testing.TB, codec trail.Codec, payload []byte, size int) []byte {
+func uncompressed(t testing.TB, codec format.Codec, payload []byte, size int) []byte {
 	t.Helper()
 	switch codec {
-	case trail.CodecNone:
+	case format.CodecNone:
 		return payload
-	case trail.CodecLz4:
+	case format.CodecLz4:
 		out := make([]byte, size)
 		n, err := lz4.UncompressBlock(payload, out)
 		if err != nil || n != size {
@@ -528,8 +529,13 @@ func FuzzCraftedTrail(f *testing.F) {
 func TestCraftedTrailsStopNobody(t *testing.T) {
 	bases, key := craftedBases(t)
 	seed := uint64(fromEnvironment(t, "STENO_SEED", int(time.Now().Unix())))
+	// The first one made prove crash: its blocks are not in the order of their numbers.
+	seeds := []uint64{1795989113}
 	for i := range uint64(fromEnvironment(t, "STENO_CRAFTED", 10)) {
-		r := rand.New(rand.NewPCG(seed+i, 15))
+		seeds = append(seeds, seed+i)
+	}
+	for _, seed := range seeds {
+		r := rand.New(rand.NewPCG(seed, 15))
 		changes := make([]edit, 1+r.IntN(3))
 		for n := range changes {
 			changes[n] = edit{at: r.Uint32(), kind: byte(r.Uint32()), with: byte(r.Uint32())}
@@ -539,8 +545,8 @@ func TestCraftedTrailsStopNobody(t *testing.T) {
 			headers = append(headers, func(c *crafting, block int) { f.change(r, c, block) })
 			changes = changes[:r.IntN(2)]
 		}
-		if !t.Run(fmt.Sprint(seed+i), func(t *testing.T) { check(t, pick(r, bases), key, r.IntN(1<<16), changes, headers...) }) {
-			t.Fatalf("STENO_SEED=%d: %v", seed+i, changes)
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { check(t, pick(r, bases), key, r.IntN(1<<16), changes, headers...) }) {
+			t.Fatalf("STENO_SEED=%d: %v", seed, changes)
 		}
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 // keyFile writes a file with keys.
-func keyFile(t testing.TB, keys ...[trail.KeySize]byte) string {
+func keyFile(t testing.TB, keys ...[format.KeySize]byte) string {
 	t.Helper()
 	var text strings.Builder
 	for _, k := range keys {
@@ -34,16 +34,16 @@ func keyFile(t testing.TB, keys ...[trail.KeySize]byte) string {
 type encryptedBase struct {
 	dir   string
 	plain string // the same trail, not encrypted
-	keys  [][trail.KeySize]byte
+	keys  [][format.KeySize]byte
 }
 
 // encryptedBases are two trails of random records, each encrypted and not, and the golden one, which has segments that
 // are not encrypted between others.
 func encryptedBases(t testing.TB) (bases []encryptedBase) {
 	t.Helper()
-	secret := [trail.KeySize]byte{1, 2, 3}
+	secret := [format.KeySize]byte{1, 2, 3}
 	for seed := uint64(1); len(bases) < 2; seed++ {
-		one := encryptedBase{filepath.Join(t.TempDir(), "trail"), filepath.Join(t.TempDir(), "trail"), [][trail.KeySize]byte{secret}}
+		one := encryptedBase{filepath.Join(t.TempDir(), "trail"), filepath.Join(t.TempDir(), "trail"), [][format.KeySize]byte{secret}}
 		if x := writeTrail(t, rand.New(rand.NewPCG(seed, 27)), one.dir, true, &secret); x.copied != "" {
 			continue
 		}
@@ -62,13 +62,13 @@ func encryptedBases(t testing.TB) (bases []encryptedBase) {
 	return append(bases, encryptedBase{dir: filepath.Join(golden, "encrypted"), keys: keys})
 }
 
-func parseGoldenKeys(text string) (keys [][trail.KeySize]byte, err error) {
+func parseGoldenKeys(text string) (keys [][format.KeySize]byte, err error) {
 	for _, line := range splitLines(text) {
 		b, err := hex.DecodeString(line)
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, [trail.KeySize]byte(b))
+		keys = append(keys, [format.KeySize]byte(b))
 	}
 	return keys, nil
 }
@@ -88,7 +88,7 @@ var extremes = []uint64{0, 1, 2, 127, 128, 1<<16 - 1, 1<<31 - 1, 1 << 31, 1<<32 
 func ofSegment(f func(r *rand.Rand, c *crafting, h []byte) []byte) func(r *rand.Rand, c *crafting, place int) {
 	return func(r *rand.Rand, c *crafting, place int) {
 		c.segment = func(n int, h []byte) []byte {
-			if n == place && len(h) == trail.EncryptedHeaderSize {
+			if n == place && len(h) == format.EncryptedHeaderSize {
 				return f(r, c, h)
 			}
 			return h
@@ -161,7 +161,7 @@ var forgeries = []forgery{
 	{"length before compression", false, true, ofBlock(func(r *rand.Rand, h []byte) {
 		n := binary.LittleEndian.Uint32(h[12:])
 		for binary.LittleEndian.Uint32(h[12:]) == n {
-			put32(h, 12, pick(r, []uint64{0, 1, uint64(n) - 1, uint64(n) + 1, 1 << 20, trail.MaxRaw}))
+			put32(h, 12, pick(r, []uint64{0, 1, uint64(n) - 1, uint64(n) + 1, 1 << 20, format.MaxRaw}))
 		}
 	})},
 	{"records", false, true, ofBlock(func(r *rand.Rand, h []byte) { put32(h, 16, 17+pick(r, extremes)) })},
@@ -229,7 +229,7 @@ func checkEncrypted(t *testing.T, r *rand.Rand, base encryptedBase, key string) 
 
 	var access []string
 	if oneIn(r, 2) {
-		access = []string{"--encryption-key-file", keyFile(t, [trail.KeySize]byte{9})} // another one
+		access = []string{"--encryption-key-file", keyFile(t, [format.KeySize]byte{9})} // another one
 	}
 	for _, args := range everything(dir, t.TempDir(), key, access...) {
 		if args[0] == "slot" || args[0] == "recover" || slices.Contains(args, "--grants") || slices.Contains(args, "--changes") {

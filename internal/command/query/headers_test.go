@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -20,12 +21,12 @@ import (
 
 // segmentsTrail writes a trail of many small segments: clocks are set back, statements are long, parts of big records and
 // ends of transactions are in other segments than what they belong to, blocks and segments are empty. It returns when it ends.
-func segmentsTrail(t *testing.T, r *rand.Rand, dir string, keys [][trail.KeySize]byte) (end int64) {
+func segmentsTrail(t *testing.T, r *rand.Rand, dir string, keys [][format.KeySize]byte) (end int64) {
 	end = trailtest.Epoch
 	for number := range uint32(1 + r.IntN(3)) {
 		s := trailtest.NewStream(t, dir, number)
 		at := trailtest.Epoch + r.Int64N(60e6)
-		writer := trailtest.NewSession(trailtest.Epoch-1, 100+number, trailtest.Fact{Key: trail.KeyBackendType, Value: trail.WriterBackendType})
+		writer := trailtest.NewSession(trailtest.Epoch-1, 100+number, trailtest.Fact{Key: format.KeyBackendType, Value: format.WriterBackendType})
 		sessions := []*trailtest.Session{}
 		last := map[*trailtest.Session]uint64{}
 		big := map[*trailtest.Session]int{} // bytes in data parts of the record to come
@@ -43,7 +44,7 @@ func segmentsTrail(t *testing.T, r *rand.Rand, dir string, keys [][trail.KeySize
 				b := trailtest.NewBuilder(at)
 				if number == 0 && oneIn(r, 8) {
 					at++
-					b.Add(&trailtest.Record{Kind: trail.KindServer, Session: writer, Time: at, Extra: []string{"event", "start", "host", fmt.Sprint("host", at%7)}})
+					b.Add(&trailtest.Record{Kind: format.KindServer, Session: writer, Time: at, Extra: []string{"event", "start", "host", fmt.Sprint("host", at%7)}})
 					s.LastStart = uint64(segment + 1)
 				}
 				for range r.IntN(5) {
@@ -52,7 +53,7 @@ func segmentsTrail(t *testing.T, r *rand.Rand, dir string, keys [][trail.KeySize
 						at -= r.Int64N(900e6)
 					}
 					if big[session] > 0 && oneIn(r, 2) || big[session] == 0 && oneIn(r, 6) {
-						b.Data(session, last[session]+1, trail.PartText, "SELECT 4711 -- ")
+						b.Data(session, last[session]+1, format.PartText, "SELECT 4711 -- ")
 						big[session] += len("SELECT 4711 -- ")
 						continue
 					}
@@ -60,7 +61,7 @@ func segmentsTrail(t *testing.T, r *rand.Rand, dir string, keys [][trail.KeySize
 					last[session]++
 					record.Seq = last[session]
 					if n := big[session]; n > 0 {
-						record = &trailtest.Record{Kind: trail.KindStatement, Session: session, Seq: last[session], Time: at, Duration: 7, Text: "end", Shape: randomShape(r), Parts: [3]uint64{uint64(n), 0, 0}}
+						record = &trailtest.Record{Kind: format.KindStatement, Session: session, Seq: last[session], Time: at, Duration: 7, Text: "end", Shape: randomShape(r), Parts: [3]uint64{uint64(n), 0, 0}}
 						delete(big, session)
 					}
 					if oneIn(r, 6) {
@@ -114,22 +115,22 @@ func harm(t *testing.T, r *rand.Rand, dir string) {
 
 // rangesOf are the times of the records in the segments of a trail, by their paths. Of one that is encrypted with a key that
 // is not given, nothing is shown, whatever else is wrong with it.
-func rangesOf(t *testing.T, dir string, given [][trail.KeySize]byte) map[string]trail.TimeRange {
+func rangesOf(t *testing.T, dir string, given [][format.KeySize]byte) map[string]format.TimeRange {
 	t.Helper()
 	opened, err := trail.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]trail.TimeRange{}
+	all := map[string]format.TimeRange{}
 	for _, s := range opened.Streams {
 		for _, seg := range s.Segments {
-			times := trail.NoTimes()
+			times := format.NoTimes()
 			refs, _ := seg.Index()
 			for _, ref := range refs {
-				times.Add(&trail.BlockHeader{Records: ref.Records, FirstTime: ref.FirstTime, LastEnd: ref.LastEnd})
+				times.Add(&format.BlockHeader{Records: ref.Records, FirstTime: ref.FirstTime, LastEnd: ref.LastEnd})
 			}
-			if h := seg.Header; h.Encrypted && !slices.ContainsFunc(given, func(key [trail.KeySize]byte) bool { return trail.IDOf(key) == h.KeyID }) {
-				times = trail.NoTimes()
+			if h := seg.Header; h.Encrypted && !slices.ContainsFunc(given, func(key [format.KeySize]byte) bool { return format.IDOf(key) == h.KeyID }) {
+				times = format.NoTimes()
 			}
 			all[seg.Path] = times
 		}
@@ -159,10 +160,10 @@ var example = regexp.MustCompile(`, such as th(at|ose) of record [^\n]*`)
 func compareHeaders(t *testing.T, r *rand.Rand) (untold int) {
 	work := t.TempDir()
 	dir, plain := filepath.Join(work, "new", "trail"), filepath.Join(work, "old", "trail")
-	var keys, given [][trail.KeySize]byte
+	var keys, given [][format.KeySize]byte
 	var access []string
 	if oneIn(r, 3) {
-		keys = [][trail.KeySize]byte{{1}, {2}}
+		keys = [][format.KeySize]byte{{1}, {2}}
 		given = keys[:1+r.IntN(2)]
 		access = []string{"--encryption-key-file", keyFile(t, given...)}
 	}
@@ -212,12 +213,12 @@ func compareHeaders(t *testing.T, r *rand.Rand) (untold int) {
 		if !oneIn(r, 4) {
 			bounded = append(bounded, "--since", render.Time(since))
 		} else {
-			since = trail.MinTime
+			since = format.MinTime
 		}
 		if !oneIn(r, 4) {
 			bounded = append(bounded, "--until", render.Time(until))
 		} else {
-			until = trail.MaxTime
+			until = format.MaxTime
 		}
 		tail := false
 		x := &randomTrail{t: t, minutes: 10}
@@ -228,22 +229,22 @@ func compareHeaders(t *testing.T, r *rand.Rand) (untold int) {
 				conditions = append(conditions, q.args()[4:]...)
 			}
 		}
-		format := pick(r, []string{"json", "text", "csv", "ecs"})
+		as := pick(r, []string{"json", "text", "csv", "ecs"})
 		switch r.IntN(5) {
 		case 0, 1:
-			args = slices.Concat([]string{"cat", "--format", format}, bounded, conditions)
+			args = slices.Concat([]string{"cat", "--format", as}, bounded, conditions)
 		case 2:
 			if len(dirs) > 1 {
 				continue // tail reads one trail
 			}
-			args = slices.Concat([]string{"tail", "--format", format, "-n", strconv.Itoa(1 + r.IntN(30))}, bounded, conditions)
+			args = slices.Concat([]string{"tail", "--format", as, "-n", strconv.Itoa(1 + r.IntN(30))}, bounded, conditions)
 			tail = true
 		case 3:
 			where := []string{"true"}
-			if since != trail.MinTime {
+			if since != format.MinTime {
 				where = append(where, fmt.Sprintf("time >= '%s'", render.Time(since)))
 			}
-			if until != trail.MaxTime {
+			if until != format.MaxTime {
 				where = append(where, fmt.Sprintf("time < '%s'", render.Time(until)))
 			}
 			args = []string{"query", "--format", "csv", "SELECT * FROM trail WHERE " + strings.Join(where, " AND ") + " ORDER BY ALL"}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -28,23 +28,23 @@ var hostileWords = []string{
 var hostileNames = []string{
 	"relations_omitted", "parameters_omitted", "objects_omitted", "columns_omitted", "further_bytes", "search_path", "gid", "unseen", "first_seq", "last_seq", "after_statement", "after_substatement",
 	"name", "old", "new", "source", "file", "line", "reason", "block", "record", "hash", "first", "interval", "key", "next_key", "signature", "count", "bytes", "event", "version", "blocks", "stream",
-	"run", "system_identifier", "timeline", "host", "data_directory", "cluster_name", "max_prepared_transactions", "log_min_messages", "log_min_messages_of_sessions", "not_run_since_wal", "wal",
+	"run", "system_identifier", "timeline", "host", "data_directory", "cluster_name", "began", "max_prepared_transactions", "log_min_messages", "log_min_messages_of_sessions", "not_run_since_wal", "wal",
 	"shut_down", "since", "until", "attempts", "dropped", "refused", "writer", "program", "found", "unused", "from_run", "from_host", "from_directory", "first_segment", "last_segment", "first_block",
 	"last_block", "records", "last_record", "since_segment", "total_records", "total_bytes", "missing", "chain", "repeated", "portal", "salvaged", "steno.log", "steno.rules", "steno.writers", "steno.role",
 }
 
 // hostileNamesOf are the names that belong together: a record with all of them is looked at more closely.
-var hostileNamesOf = map[trail.Kind][][]string{
-	trail.KindSubtransaction: {{"first_seq", "last_seq"}, {"first_seq", "last_seq", "after_statement", "after_substatement"}, {"last_seq"}},
-	trail.KindGap:            {{"count"}, {"count", "first_seq", "last_seq", "reason"}, {"bytes"}},
-	trail.KindServer: {
+var hostileNamesOf = map[format.Kind][][]string{
+	format.KindSubtransaction: {{"first_seq", "last_seq"}, {"first_seq", "last_seq", "after_statement", "after_substatement"}, {"last_seq"}},
+	format.KindGap:            {{"count"}, {"count", "first_seq", "last_seq", "reason"}, {"bytes"}},
+	format.KindServer: {
 		{"event", "version", "run", "system_identifier", "steno.writers"}, {"event", "stream", "reason", "block", "hash", "found", "run"}, {"event", "since", "reason"}, {"event", "since", "until", "attempts", "dropped", "refused"},
 		{"event", "stream", "reason", "first_segment", "last_segment", "first_block", "last_block", "records", "last_record", "bytes", "since_segment", "total_records", "total_bytes", "chain"},
 		{"event", "blocks", "stream"}, {"event", "writer", "since"}, {"event", "wal"},
 	},
-	trail.KindSeal:        {{"reason", "block", "record", "hash", "first", "interval", "key", "signature"}},
-	trail.KindSetting:     {{"name", "old", "new", "source"}, {"name", "new", "source", "file", "line"}},
-	trail.KindTransaction: {{"gid"}, {"unseen"}},
+	format.KindSeal:        {{"reason", "block", "record", "hash", "first", "interval", "key", "signature"}},
+	format.KindSetting:     {{"name", "old", "new", "source"}, {"name", "new", "source", "file", "line"}},
+	format.KindTransaction: {{"gid"}, {"unseen"}},
 }
 
 var hostileEvents = []string{"start", "stop", "recover", "torn", "lost", "deleted", "failure", "recovered", "restart", "begin", "branch", "salvage"}
@@ -87,11 +87,11 @@ func (h *hostile) session() *trailtest.Session {
 	if oneIn(h.Rand, 2) {
 		start = trailtest.Epoch
 	}
-	id := trail.SessionID{Start: start, PID: pid}
+	id := format.SessionID{Start: start, PID: pid}
 	var facts []trailtest.Fact
 	for range h.IntN(10) {
-		key, value := trail.Key(h.IntN(16)), h.word()
-		if key == trail.KeyLeader || key == trail.KeyLeaderSubstatement {
+		key, value := format.Key(h.IntN(16)), h.word()
+		if key == format.KeyLeader || key == format.KeyLeaderSubstatement {
 			value = pick(h.Rand, []string{id.String(), id.String(), "6b0202d9.fa0", "6b0202d9.fa1", h.word(), fmt.Sprint(h.number())}) // often itself
 		}
 		facts = append(facts, trailtest.Fact{Key: key, Value: value})
@@ -101,15 +101,15 @@ func (h *hostile) session() *trailtest.Session {
 
 func (h *hostile) shape() *trailtest.Shape {
 	s := &trailtest.Shape{
-		Class: trail.Class(h.IntN(13)), QueryID: h.number(), Command: pick(h.Rand, []string{"SELECT", "ALTER TABLE", "ALTER ROLE", "GRANT", "ROLLBACK", "COPY", h.word(), h.word()}),
+		Class: format.Class(h.IntN(13)), QueryID: h.number(), Command: pick(h.Rand, []string{"SELECT", "ALTER TABLE", "ALTER ROLE", "GRANT", "ROLLBACK", "COPY", h.word(), h.word()}),
 	}
 	for range h.IntN(5) {
-		r := trailtest.Relation{Type: trail.RelationType(h.IntN(11)), Access: trail.Access(h.number()), Name: h.word()}
+		r := trailtest.Relation{Type: format.RelationType(h.IntN(11)), Access: format.Access(h.number()), Name: h.word()}
 		if oneIn(h.Rand, 3) {
-			r.Access = trail.Access(h.IntN(256))
+			r.Access = format.Access(h.IntN(256))
 		}
 		for range h.IntN(4) {
-			r.Columns = append(r.Columns, trailtest.Column{Access: trail.Access(h.IntN(256)), Name: pick(h.Rand, append(columns, h.word()))})
+			r.Columns = append(r.Columns, trailtest.Column{Access: format.Access(h.IntN(256)), Name: pick(h.Rand, append(columns, h.word()))})
 		}
 		s.Relations = append(s.Relations, r)
 	}
@@ -117,11 +117,11 @@ func (h *hostile) shape() *trailtest.Shape {
 		s.Relations[i].Via = h.IntN(len(s.Relations) + 1)
 	}
 	for range h.IntN(4) {
-		s.Params = append(s.Params, trail.ParamType{OID: h.number(), Repr: trail.Repr(h.IntN(24))})
+		s.Params = append(s.Params, format.ParamType{OID: h.number(), Repr: format.Repr(h.IntN(24))})
 	}
 	for range h.IntN(4) { // names that become each other
 		s.Objects = append(s.Objects, trailtest.Object{
-			Action: trail.Action(h.IntN(7)), Type: pick(h.Rand, []string{"table", "role", "schema", "table column", "view", "function", "database", h.word()}), Name: h.word(), To: h.word(),
+			Action: format.Action(h.IntN(7)), Type: pick(h.Rand, []string{"table", "role", "schema", "table column", "view", "function", "database", h.word()}), Name: h.word(), To: h.word(),
 		})
 	}
 	s.Query, s.Prepared = pick(h.Rand, []string{"", "INSERT", h.word()}), pick(h.Rand, []string{"", "", h.word()})
@@ -143,9 +143,9 @@ func (h *hostile) value(name string) string {
 }
 
 func (h *hostile) record() *trailtest.Record {
-	r := &trailtest.Record{Kind: trail.Kind(1 + h.IntN(13)), Session: pick(h.Rand, h.sessions), Time: h.time()}
+	r := &trailtest.Record{Kind: format.Kind(1 + h.IntN(13)), Session: pick(h.Rand, h.sessions), Time: h.time()}
 	if oneIn(h.Rand, 3) {
-		r.Kind = trail.KindStatement
+		r.Kind = format.KindStatement
 	}
 	often := func(n int, f func()) {
 		if oneIn(h.Rand, n) {
@@ -165,14 +165,14 @@ func (h *hostile) record() *trailtest.Record {
 	often(6, func() { r.Statement = h.number() })
 	often(3, func() { r.Depth, r.Substatement = uint64(h.IntN(3)), h.number() })
 	often(12, func() { r.Depth, r.Substatement = h.number(), r.Statement })
-	often(3, func() { r.Outcome = trail.Outcome(h.IntN(5)) })
+	often(3, func() { r.Outcome = format.Outcome(h.IntN(5)) })
 	often(4, func() {
 		r.SQLState, r.Message = pick(h.Rand, []string{"42501", "\x00\x00\x00\x00\x00", "\xff\xff\xff\xff\xff", "28P01"}), h.word()
 	})
 	often(2, func() { r.XID = pick(h.Rand, []uint64{770, 771, h.number()}) })
 	often(6, func() { r.TextBytes = h.number() })
 	often(8, func() { r.Parts = [3]uint64{h.number() & 0x3fffffff, uint64(h.IntN(9)), uint64(h.IntN(9))} })
-	often(8, func() { r.Audited = trail.Audited(h.IntN(256)) })
+	often(8, func() { r.Audited = format.Audited(h.IntN(256)) })
 	if all := hostileNamesOf[r.Kind]; all != nil && !oneIn(h.Rand, 4) {
 		for _, name := range pick(h.Rand, all) {
 			r.Extra = append(r.Extra, name, h.value(name))
@@ -199,8 +199,8 @@ func (h *hostile) item(b *trailtest.Builder) {
 			body = append(binary.AppendUvarint(body, uint64(len(s))), s...)
 		}
 	}
-	b.Item(pick(h.Rand, []trail.Kind{
-		0, 64, trail.KindTimes, trail.KindTimes, trail.KindDefVariant, trail.KindDefIndex, trail.KindDefForm, trail.KindRun, trail.Kind(70 + h.IntN(50)), trail.Kind(140 + h.IntN(100)), trail.Kind(h.IntN(256)),
+	b.Item(pick(h.Rand, []format.Kind{
+		0, 64, format.KindTimes, format.KindTimes, format.KindDefVariant, format.KindDefIndex, format.KindDefForm, format.KindRun, format.Kind(70 + h.IntN(50)), format.Kind(140 + h.IntN(100)), format.Kind(h.IntN(256)),
 	}), body)
 }
 
@@ -237,7 +237,7 @@ func (h *hostile) index(block uint64) []byte {
 }
 
 // write writes a trail of one to three streams.
-func (h *hostile) write(t testing.TB, dir string, key *[trail.KeySize]byte) {
+func (h *hostile) write(t testing.TB, dir string, key *[format.KeySize]byte) {
 	for n := range 1 + h.IntN(3) {
 		s := trailtest.NewEncryptedStream(t, dir, uint32(n), key)
 		block := uint64(1)
@@ -252,11 +252,11 @@ func (h *hostile) write(t testing.TB, dir string, key *[trail.KeySize]byte) {
 					h.item(b)
 				}
 				if oneIn(h.Rand, 25) {
-					b.Data(pick(h.Rand, h.sessions), h.number(), trail.PartKind(h.IntN(3)), h.word())
+					b.Data(pick(h.Rand, h.sessions), h.number(), format.PartKind(h.IntN(3)), h.word())
 				}
 				if oneIn(h.Rand, 12) {
 					i := h.IntN(len(h.sessions))
-					h.sessions[i] = h.sessions[i].With(trailtest.Fact{Key: trail.Key(h.IntN(16)), Value: h.word()})
+					h.sessions[i] = h.sessions[i].With(trailtest.Fact{Key: format.Key(h.IntN(16)), Value: h.word()})
 				}
 				b.Add(h.record())
 			}
@@ -264,7 +264,7 @@ func (h *hostile) write(t testing.TB, dir string, key *[trail.KeySize]byte) {
 			block++
 			if oneIn(h.Rand, 3) {
 				b := trailtest.NewBuilder(trailtest.Epoch)
-				b.Item(trail.KindDefIndex, h.index(block))
+				b.Item(format.KindDefIndex, h.index(block))
 				s.Write(t, b)
 				block++
 			}
@@ -299,9 +299,9 @@ func TestHostileContentsStopNobody(t *testing.T) {
 			work := t.TempDir()
 			dir := filepath.Join(work, "trail")
 			var access []string
-			var secret *[trail.KeySize]byte
+			var secret *[format.KeySize]byte
 			if oneIn(h.Rand, 3) {
-				secret = &[trail.KeySize]byte{1, 2, 3}
+				secret = &[format.KeySize]byte{1, 2, 3}
 				access = []string{"--encryption-key-file", keyFile(t, *secret)}
 			}
 			h.write(t, dir, secret)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -88,10 +88,10 @@ func forge(r *rand.Rand, all []section) (forged []section, asks bool) {
 	}
 	le := binary.LittleEndian
 	switch {
-	case (s.kind[0] == sectionSegment || s.kind[0] == sectionContext) && len(s.body) >= trail.SegmentHeaderSize:
+	case (s.kind[0] == sectionSegment || s.kind[0] == sectionContext) && len(s.body) >= format.SegmentHeaderSize:
 		trailtest.SealSegment(s.body)
-	case s.kind[0] == sectionBlock && len(s.body) > trail.BlockHeaderSize:
-		payload := s.body[trail.BlockHeaderSize:]
+	case s.kind[0] == sectionBlock && len(s.body) > format.BlockHeaderSize:
+		payload := s.body[format.BlockHeaderSize:]
 		le.PutUint32(s.body[8:], uint32(len(payload)))
 		le.PutUint64(s.body[64:], xxhash.Sum64(payload))
 		trailtest.SealHeader(s.body)

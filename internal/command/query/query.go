@@ -31,20 +31,20 @@ type Options struct {
 	IO   *iostreams.IOStreams
 	Args []string
 	query.KeyOptions
-	Since, Until string
-	File         string
-	Format       string
-	Output       string
-	Expanded     string
-	NoHeader     bool
-	CSVSafe      bool
-	MemoryLimit  string
-	TempDir      string
-	TimeZone     string
-	AllowFiles   bool
-	Explain      bool
-	NoPager      bool
-	Now          time.Time
+	flags.Period
+	File        string
+	Format      string
+	Output      string
+	Expanded    string
+	NoHeader    bool
+	CSVSafe     bool
+	MemoryLimit string
+	TempDir     string
+	TimeZone    string
+	AllowFiles  bool
+	Explain     bool
+	NoPager     bool
+	Now         time.Time
 }
 
 var formats = append(sql.Formats[:len(sql.Formats):len(sql.Formats)], "parquet")
@@ -73,14 +73,16 @@ Only what is named on the command line is read, and nothing is written except
 made of the rest, a warning names the damage, and the exit code is 1.
 
 On a terminal, rows that are wider than it are shown with a line for each value.`,
-		Example: `  steno query "SELECT class, count(*) FROM trail GROUP BY class ORDER BY 2 DESC"
+		Example: `  steno query "SELECT class, count(*) FROM trail GROUP BY 1 ORDER BY 2 DESC"
   steno query "SELECT DISTINCT \"user\", address FROM columns
     WHERE relation = 'hr.staff' AND column_name IN ('salary', '*')" --since 30d
   steno query --format csv "FROM failed_logins ORDER BY time" > failed.csv
   steno query --format parquet --out day.parquet "FROM trail" --since yesterday
   steno query --explain "FROM trail WHERE \"user\" = 'alice' ORDER BY time"
-  steno query --file report.sql /var/lib/postgresql/15/main/pg_steno people.parquet
-  steno query "SELECT count(*) FROM old" old=november/day=2026-11-01/trail.parquet`,
+  steno query --file report.sql /var/lib/postgresql/15/main/pg_steno \
+    people.parquet
+  steno query "SELECT count(*) FROM old" \
+    old=november/day=2026-11-01/trail.parquet`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Args, opts.Now = args, time.Now()
 			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "file", "out", "memory-limit", "temp-dir", "time-zone"); err != nil {
@@ -111,8 +113,7 @@ On a terminal, rows that are wider than it are shown with a line for each value.
 	fl.StringVarP(&opts.Expanded, "expanded", "x", "auto", "in a table, a line for each value: on, off, or auto, if rows are wider than the terminal")
 	fl.Lookup("expanded").NoOptDefVal = "on"
 	fl.StringVar(&opts.Output, "out", "", "write to this `file`, which appears when it is complete")
-	fl.StringVar(&opts.Since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, yesterday, 10m, \"2h ago\"")
-	fl.StringVar(&opts.Until, "until", "", "only records that started before this `time`")
+	opts.Period.Add(cmd)
 	fl.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times in this `zone`, such as Europe/Berlin, and interpret them in SQL")
 	fl.StringVar(&opts.MemoryLimit, "memory-limit", "900MiB", "most `memory` that DuckDB may use: 512MiB, 4GiB")
 	fl.StringVar(&opts.TempDir, "temp-dir", "", "existing `directory` for what does not fit into memory; by default, such statements fail")
@@ -237,11 +238,11 @@ func (o *Options) open(in *inputs) (*session, error) {
 			return t.Index(), nil
 		},
 	}
-	filter, err := (&query.FilterOptions{Since: o.Since, Until: o.Until}).Filter(o.Now)
+	within, err := o.Range(o.Now, time.UTC)
 	if err != nil {
 		return nil, err
 	}
-	options.Since, options.Until = filter.Since, filter.Until
+	options.Since, options.Until = within.Since, within.Until
 	if options.Location, err = time.LoadLocation(o.TimeZone); err != nil || o.TimeZone == "Local" {
 		return nil, exit.Usagef("--time-zone: unknown time zone %q", o.TimeZone)
 	}
@@ -353,6 +354,9 @@ func usage(err error) error {
 	var refused *sql.Error
 	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "Out of Memory Error") {
 		return errors.New("out of memory: use a greater --memory-limit, or --temp-dir")
+	}
+	if errors.Is(err, sql.ErrNeedsFiles) {
+		return exit.Usagef("%s: --allow-files allows that", refused.Message)
 	}
 	if errors.As(err, &refused) && strings.HasPrefix(refused.Message, "IO Error") { // such as a full disk
 		return errors.New(safeLines(refused.Message))

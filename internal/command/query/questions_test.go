@@ -22,11 +22,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pg-steno/pg_steno/internal/command/cli"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/seal/sealtest"
 	"github.com/pg-steno/pg_steno/internal/sql"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -157,39 +157,39 @@ func oneIn(r *rand.Rand, n int) bool { return r.IntN(n) == 0 }
 const minute = 60 * 1e6
 
 func randomSession(r *rand.Rand, pid uint32) *trailtest.Session {
-	fact := func(k trail.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
+	fact := func(k format.Key, v string) trailtest.Fact { return trailtest.Fact{Key: k, Value: v} }
 	facts := []trailtest.Fact{
-		fact(trail.KeyBackendType, "client backend"), fact(trail.KeyUser, pick(r, users)), fact(trail.KeyDatabase, pick(r, databases)),
-		fact(trail.KeyApplication, pick(r, applications)), fact(trail.KeyClient, pick(r, clients)),
+		fact(format.KeyBackendType, "client backend"), fact(format.KeyUser, pick(r, users)), fact(format.KeyDatabase, pick(r, databases)),
+		fact(format.KeyApplication, pick(r, applications)), fact(format.KeyClient, pick(r, clients)),
 	}
 	if role := pick(r, roles); role != "" {
-		facts = append(facts, fact(trail.KeyRole, role))
+		facts = append(facts, fact(format.KeyRole, role))
 	}
 	return trailtest.NewSession(trailtest.Epoch, pid, facts...)
 }
 
 func randomShape(r *rand.Rand) *trailtest.Shape {
 	type of struct {
-		class   trail.Class
+		class   format.Class
 		command string
-		access  trail.Access
+		access  format.Access
 	}
 	kind := pick(r, []of{
-		{trail.ClassRead, "SELECT", trail.AccessSelect}, {trail.ClassRead, "COPY", trail.AccessSelect}, {trail.ClassWrite, "UPDATE", trail.AccessUpdate},
-		{trail.ClassWrite, "INSERT", trail.AccessInsert}, {trail.ClassWrite, "DELETE", trail.AccessDelete}, {trail.ClassDDL, "CREATE TABLE", 0},
-		{trail.ClassMisc, "SHOW", 0},
+		{format.ClassRead, "SELECT", format.AccessSelect}, {format.ClassRead, "COPY", format.AccessSelect}, {format.ClassWrite, "UPDATE", format.AccessUpdate},
+		{format.ClassWrite, "INSERT", format.AccessInsert}, {format.ClassWrite, "DELETE", format.AccessDelete}, {format.ClassDDL, "CREATE TABLE", 0},
+		{format.ClassMisc, "SHOW", 0},
 	})
 	s := &trailtest.Shape{Class: kind.class, Command: kind.command}
-	if kind.class == trail.ClassDDL {
-		s.Objects = []trailtest.Object{{Action: trail.ActionCreate, Type: "table", Name: pick(r, tables)}}
+	if kind.class == format.ClassDDL {
+		s.Objects = []trailtest.Object{{Action: format.ActionCreate, Type: "table", Name: pick(r, tables)}}
 	}
 	if kind.access == 0 {
 		return s
 	}
 	named := !oneIn(r, 3) // or the record does not say which columns
 	for range 1 + r.IntN(2) {
-		relation := trailtest.Relation{Type: trail.RelationTypeTable, Access: kind.access, Name: pick(r, tables)}
-		if named && kind.access != trail.AccessDelete {
+		relation := trailtest.Relation{Type: format.RelationTypeTable, Access: kind.access, Name: pick(r, tables)}
+		if named && kind.access != format.AccessDelete {
 			relation.Columns = []trailtest.Column{{Access: kind.access, Name: pick(r, columns)}}
 		}
 		s.Relations = append(s.Relations, relation)
@@ -198,10 +198,10 @@ func randomShape(r *rand.Rand) *trailtest.Shape {
 }
 
 func randomRecord(r *rand.Rand, s *trailtest.Session, at int64) *trailtest.Record {
-	record := &trailtest.Record{Kind: trail.KindStatement, Session: s, Time: at, Duration: uint64(1 + r.IntN(5_000_000)), Text: pick(r, texts), Shape: randomShape(r)}
+	record := &trailtest.Record{Kind: format.KindStatement, Session: s, Time: at, Duration: uint64(1 + r.IntN(5_000_000)), Text: pick(r, texts), Shape: randomShape(r)}
 	switch r.IntN(12) {
 	case 0, 1:
-		record.Outcome, record.SQLState, record.Message = trail.OutcomeError, pick(r, sqlstates), "it failed: 4711"
+		record.Outcome, record.SQLState, record.Message = format.OutcomeError, pick(r, sqlstates), "it failed: 4711"
 	case 2:
 		record.XID = 770 + uint64(r.IntN(3))
 	case 3:
@@ -214,18 +214,18 @@ func randomRecord(r *rand.Rand, s *trailtest.Session, at int64) *trailtest.Recor
 		}
 	case 5:
 		if oneIn(r, 4) {
-			record.Outcome = trail.OutcomeInterrupted
+			record.Outcome = format.OutcomeInterrupted
 		}
 	case 6:
-		record.Kind, record.Shape, record.Text, record.Duration = trail.KindConnect, &trailtest.Shape{Class: trail.ClassConnect}, "", 0
+		record.Kind, record.Shape, record.Text, record.Duration = format.KindConnect, &trailtest.Shape{Class: format.ClassConnect}, "", 0
 	case 7:
-		record.Kind, record.Shape, record.Text, record.Duration = trail.KindAuthFailed, &trailtest.Shape{Class: trail.ClassConnect}, "", 0
-		record.Outcome, record.SQLState, record.Message = trail.OutcomeError, "28P01", "password authentication failed"
+		record.Kind, record.Shape, record.Text, record.Duration = format.KindAuthFailed, &trailtest.Shape{Class: format.ClassConnect}, "", 0
+		record.Outcome, record.SQLState, record.Message = format.OutcomeError, "28P01", "password authentication failed"
 	case 8:
-		record.Kind, record.Shape, record.Text = trail.KindTransaction, &trailtest.Shape{Class: trail.ClassTransaction}, ""
+		record.Kind, record.Shape, record.Text = format.KindTransaction, &trailtest.Shape{Class: format.ClassTransaction}, ""
 		record.XID = 770 + uint64(r.IntN(3))
 		if oneIn(r, 2) {
-			record.Outcome = trail.OutcomeError
+			record.Outcome = format.OutcomeError
 		}
 	}
 	return record
@@ -301,10 +301,10 @@ func writeTrail(t testing.TB, r *rand.Rand, dir string, whole bool, encrypts *[3
 			event = "restart"
 		default:
 			begins = first
-			w.Put(&trailtest.Record{Kind: trail.KindServer, Session: w.Session, Time: at(float64(begins)), Extra: branch})
+			w.Put(&trailtest.Record{Kind: format.KindServer, Session: w.Session, Time: at(float64(begins)), Extra: branch})
 		}
 		w.Put(&trailtest.Record{
-			Kind: trail.KindServer, Session: w.Session, Time: at(float64(begins)),
+			Kind: format.KindServer, Session: w.Session, Time: at(float64(begins)),
 			Extra: []string{"event", event, "version", "15.8", "run", run, "steno.writers", strconv.Itoa(writers)},
 		})
 		w.Seal(at(float64(begins)), seal.ReasonStart, nil)
@@ -325,14 +325,14 @@ func writeTrail(t testing.TB, r *rand.Rand, dir string, whole bool, encrypts *[3
 			for i := range r.IntN(4) {
 				s := pick(r, sessions)
 				record := randomRecord(r, s, at(float64(m))+int64(i)*1000)
-				for whole && (record.Outcome == trail.OutcomeInterrupted || record.Kind == trail.KindAuthFailed) { // its session goes on
+				for whole && (record.Outcome == format.OutcomeInterrupted || record.Kind == format.KindAuthFailed) { // its session goes on
 					record = randomRecord(r, s, record.Time)
 				}
 				last[s]++
 				if gaps && oneIn(r, 20) {
 					record.Seq = last[s] + 3
-					record.Kind, record.Shape, record.Text, record.Duration = trail.KindGap, nil, "", 0
-					record.Outcome, record.SQLState, record.Message, record.XID, record.TextBytes = trail.OutcomeOk, "", "", 0, 0
+					record.Kind, record.Shape, record.Text, record.Duration = format.KindGap, nil, "", 0
+					record.Outcome, record.SQLState, record.Message, record.XID, record.TextBytes = format.OutcomeOk, "", "", 0, 0
 					record.Extra = []string{"count", "3", "first_seq", fmt.Sprint(last[s]), "last_seq", fmt.Sprint(last[s] + 2), "reason", "ring full"}
 					last[s] += 3
 				}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/command/export"
+	"github.com/pg-steno/pg_steno/internal/command/flags"
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
@@ -30,7 +31,7 @@ Exit codes: 0: success. 1: the trail is damaged; the answer is made of the rest.
 for example because it lacks the key of a segment. 130 and 143: ended by SIGINT
 (Ctrl-C) or SIGTERM.`,
 	}
-	root.AddCommand(NewCmdQuery(f, nil), export.NewCmdExport(f, nil))
+	root.AddCommand(NewCmdQuery(f, nil), export.NewCmdExport(f, nil), flags.NewTopic())
 	return program.Group(root, f, `.TP
 .B STENO_DIRECTORY
 The trail that is read when none is named.

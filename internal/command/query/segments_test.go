@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -41,7 +41,7 @@ func TestOnlyTheRangeIsRead(t *testing.T) {
 			t.Errorf("%q: code %d, %s%s", c.line, code, out, errOut)
 		}
 		// headers of blocks, to choose them, and the blocks; what the programs read of themselves and the system
-		if limit := segments*trail.EncryptedHeaderSize + 3*c.segments*(info.Size()+window) + 200_000; read > limit {
+		if limit := segments*format.EncryptedHeaderSize + 3*c.segments*(info.Size()+window) + 200_000; read > limit {
 			t.Errorf("%q: %d bytes are read, more than %d", c.line, read, limit)
 		}
 	}

@@ -3,17 +3,23 @@ package recover
 
 import (
 	"context"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/recovery"
 )
 
 // NewCmdRecover returns the command. Tests give a run function of their own.
 func NewCmdRecover(f *cmdutil.Factory, run func(context.Context, *recovery.Options) error) *cobra.Command {
-	opts := &recovery.Options{IO: f.IO, Program: "steno " + f.Version}
+	opts, confirm := &recovery.Options{IO: f.IO, Program: "steno " + f.Version}, ""
 	cmd := &cobra.Command{
 		Use:   "recover [TRAIL] (--out DIR | --in-place) [--rings FILE...]",
 		Short: "Save what can be saved of a damaged trail and of ring files",
@@ -47,25 +53,80 @@ The exit code is 0 if nothing is lost, 1 if something is lost or damaged, and 2
 if the named files are not suitable; in that case, nothing is written.`,
 		Example: `  steno recover /var/lib/postgresql/15/main/pg_steno --out /srv/saved
   steno recover /mnt/old/pg_steno --out saved --rings /dev/shm
-  steno recover pg_steno --out saved --rings /srv/evidence/pg_steno.0f3c2a9d5b7e6148.0002f1e5a6b3c4d5
+  steno recover pg_steno --out saved --rings \
+    /srv/evidence/pg_steno.0f3c2a9d5b7e6148.0002f1e5a6b3c4d5
   steno recover --out saved --format json | jq '.streams[].losses'
   steno recover pg_steno --in-place --confirm 7654321098765432109`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.Args = args
+			if err := parse(opts, args, confirm); err != nil {
+				return err
+			}
 			if run != nil {
 				return run(cmd.Context(), opts)
 			}
 			if err := iostreams.CheckFormat(opts.Format); err != nil {
 				return err
 			}
-			return recovery.Run(cmd.Context(), opts)
+			return advised(recovery.Run(cmd.Context(), opts))
 		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.Out, "out", "", "`directory` for the copy; it must not exist, or be empty")
 	fl.StringArrayVar(&opts.Rings, "rings", nil, "ring `file` of a dead server, or a directory of them; may be repeated")
 	fl.BoolVar(&opts.InPlace, "in-place", false, "put the copy in the trail's place, and keep the original trail beside it")
-	fl.StringVar(&opts.Confirm, "confirm", "", "system `identifier` of the cluster, for --in-place")
+	fl.StringVar(&confirm, "confirm", "", "system `identifier` of the cluster, for --in-place")
 	cmdutil.AddFormat(cmd, &opts.Format)
 	return cmd
+}
+
+// parse completes the options.
+func parse(opts *recovery.Options, args []string, confirm string) (err error) {
+	if (opts.Out != "") == opts.InPlace {
+		return exit.Usagef("specify where to write the copy: --out DIR or --in-place")
+	}
+	if confirm != "" {
+		if opts.Confirm, err = strconv.ParseUint(confirm, 10, 64); err != nil {
+			return exit.Usagef("--confirm: %q is not the system identifier of a cluster", confirm)
+		}
+	}
+	opts.Trail, opts.Rings, err = arguments(args, opts.Rings)
+	return err
+}
+
+// arguments finds the trail and the ring files. A shell expands --rings /srv/evidence/pg_steno.* to several words, so
+// files without an option are ring files if there is one with the option.
+func arguments(args, named []string) (dir string, rings []string, err error) {
+	rings = slices.Clone(named)
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		switch {
+		case err != nil:
+			return "", nil, &exit.UsageError{Err: query.OpenError(err)}
+		case !info.IsDir() && len(named) > 0:
+			rings = append(rings, arg)
+		case !info.IsDir():
+			return "", nil, exit.Usagef("%s is not the directory of a trail", arg)
+		case dir != "":
+			return "", nil, exit.Usagef("only one trail can be recovered at a time: %s and %s are directories", dir, arg)
+		default:
+			dir = arg
+		}
+	}
+	if dir == "" {
+		dir, err = query.DefaultTrail()
+	}
+	return dir, rings, err
+}
+
+// advised says what to do about a trail that is not replaced.
+func advised(err error) error {
+	var unconfirmed *recovery.UnconfirmedError
+	var unknown *recovery.UnknownClusterError
+	switch {
+	case errors.As(err, &unconfirmed):
+		return exit.Usagef("%w. To replace it by its copy, add --confirm %d; to see the result first, use steno recover --out DIR", err, unconfirmed.SystemID)
+	case errors.As(err, &unknown):
+		return exit.Usagef("%w: use --out", err)
+	}
+	return err
 }

@@ -39,9 +39,11 @@ type Options struct {
 	TimeZone   string
 	Keys       []string
 	Anchors    []string
+	State      string
+	StateKeys  []string
 	Version    string
 	Now        time.Time
-	query.FilterOptions
+	flags.Records
 	query.KeyOptions
 }
 
@@ -64,19 +66,28 @@ first records behind it and the "steno cat" command that shows all of them.
 shows for each of them. docs/report.md says what each section means.
 
 Verdict, seals and anchors are those of the whole trail, whatever the period is.
-Give --key, and --anchor, as to "steno verify".
+Give --key, and --anchor, as to "steno verify". With --state, the segments of the
+period are verified, and what is new since the last run of steno verify with that
+file; the verdict says what was not. Before the period, only that is read which
+tells of settings and first uses. The state is left as it is.
 
 The exit code is 0 if the trail is intact, 1 if it is damaged, 2 if the usage is
 wrong, and 3 if something could not be read. The report is written all the same,
 with what was found at its top.`,
-		Example: `  steno report --since 2026-11-01 --until 2026-12-01 --out november.html --key 2026.key.pub
-  steno report --since yesterday --until today --time-zone Europe/Berlin --out day.html
-  steno report --compliance pci --since 30d --out pci.html /var/lib/postgresql/15/main/pg_steno
+		Example: `  steno report --since 2026-11-01 --until 2026-12-01 --out november.html \
+    --key 2026.key.pub
+  steno report --since yesterday --until today --time-zone Europe/Berlin \
+    --out day.html
+  steno report --since yesterday --until today --out day.html \
+    --state /var/lib/steno/15-main --state-key state.key.pub
+  steno report --compliance pci --since 30d --out pci.html \
+    /var/lib/postgresql/15/main/pg_steno
   steno report --database shop --user alice --format markdown
-  steno report --since 7d --format json | jq '.figures[] | {name, count: .records.count}'`,
+  steno report --since 7d --format json \
+    | jq '.figures[] | {name, count: .records.count}'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, append(slices.Clone(flags.FilterNames), "fingerprint", "not-fingerprint", "out", "key", "anchor", "compliance", "time-zone")...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, append(slices.Clone(flags.FilterNames), "fingerprint", "not-fingerprint", "out", "key", "anchor", "state", "state-key", "compliance", "time-zone")...); err != nil {
 				return err
 			}
 			if run != nil {
@@ -85,9 +96,9 @@ with what was found at its top.`,
 			return reportRun(cmd.Context(), opts)
 		},
 	}
-	flags.AddFilter(cmd, &opts.FilterOptions)
-	flags.AddStatements(cmd, &opts.FilterOptions)
-	flags.AddOffHours(cmd, &opts.FilterOptions)
+	opts.Records.Add(cmd)
+	opts.AddStatements(cmd)
+	opts.AddOffHours(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	fs := cmd.Flags()
 	fs.StringVar(&opts.Out, "out", "", "write the report to this `file`, readable by its owner only; by default, to standard output")
@@ -96,6 +107,8 @@ with what was found at its top.`,
 	fs.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times, and read those of --since and --until and working hours, in this `zone`: Europe/Berlin, +02:00, local")
 	fs.StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
 	fs.StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- for standard input); repeatable")
+	fs.StringVar(&opts.State, "state", "", "go on from what steno verify has verified with this `file`, and do not read everything")
+	fs.StringArrayVar(&opts.StateKeys, "state-key", nil, "the state must be signed with the key of this `file`, or of one of all *.pub in this directory; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("compliance", cobra.FixedCompletions(report.Standards, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -109,24 +122,34 @@ func reportRun(ctx context.Context, opts *Options) error {
 		return exit.Usagef("--compliance: %q is not one of %s", opts.Compliance, strings.Join(report.Standards, ", "))
 	case opts.Out == "" && opts.Format == "html" && opts.IO.IsTerminal():
 		return exit.Usagef("give --out FILE: a page is nothing for a terminal")
+	case opts.State == "" && len(opts.StateKeys) > 0:
+		return exit.Usagef("--state-key is of a state: name its file with --state")
+	case opts.State != "" && len(opts.Trails) > 1:
+		return exit.Usagef("a state is that of one trail: make a report of each with a state of its own")
 	}
 	if info, err := os.Lstat(opts.Out); opts.Out != "" && err == nil && !info.Mode().IsRegular() {
 		return exit.Usagef("--out %s: not a regular file", opts.Out)
 	}
 	zone, err := query.ParseZone(opts.TimeZone)
 	if err != nil {
-		return exit.Usagef("--time-zone: %w", err)
+		return cmdutil.FlagError("time-zone", err)
 	}
-	opts.Zone = zone
-	if _, err := opts.Filter(opts.Now); err != nil {
+	criteria, within, err := opts.Asked(opts.Now, zone)
+	if err != nil {
 		return err
 	}
 	keys, anchors, err := seal.LoadTrust(opts.Keys, opts.Anchors, opts.IO.In)
 	if err != nil {
 		return err
 	}
+	var by seal.Keys
+	if len(opts.StateKeys) > 0 {
+		if by, err = seal.LoadKeys(opts.StateKeys); err != nil {
+			return err
+		}
+	}
 	w := &cmdutil.Warner{IO: opts.IO}
-	made, verified, err := opts.make(ctx, w, verify.Checks{Keys: keys, Anchors: anchors})
+	made, verified, err := opts.make(ctx, w, criteria, within, zone, verify.Checks{Keys: keys, Anchors: anchors}, by)
 	if err != nil {
 		return err
 	}
@@ -141,12 +164,8 @@ func reportRun(ctx context.Context, opts *Options) error {
 }
 
 // make reads the trail.
-func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, checks verify.Checks) (*report.Report, *verify.Report, error) {
-	t, err := opts.OpenEncrypted(opts.Trails)
-	if err != nil {
-		return nil, nil, err
-	}
-	verified, err := opts.verify(ctx, t, checks)
+func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, asked *query.Criteria, within query.Range, zone *time.Location, checks verify.Checks, by seal.Keys) (*report.Report, *verify.Report, error) {
+	verified, t, err := opts.verify(ctx, within, checks, by)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -168,31 +187,35 @@ func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, checks verify.
 	if len(trails) == 0 {
 		trails = []string{t.Path}
 	}
-	var keyFlags []string // not commands: a key may be in one, and reports go to others
-	for _, f := range opts.KeyOptions.Files {
-		keyFlags = append(keyFlags, "--encryption-key-file "+report.ShellWord(f))
-	}
+	cat := flags.Cat{Zone: opts.TimeZone, Keys: opts.KeyOptions, Trails: trails}
 	made, err := report.Make(ctx, report.Options{
-		Index: t.Index(), Asked: opts.FilterOptions, Zone: opts.Zone, ZoneName: opts.TimeZone, Trails: trails, KeyFlags: keyFlags,
+		Index: t.Index(), Asked: *asked, Within: within, Filter: strings.Join(flags.Words(asked), " "), Command: cat.Line,
+		Zone: zone, ZoneName: opts.TimeZone, Trails: trails,
 		Verify: verified, Standard: opts.Compliance, Version: opts.Version, Now: opts.Now, Warn: warn,
 	})
 	return made, verified, err
 }
 
-// verify verifies the trail, once more if the server deletes segments meanwhile.
-func (opts *Options) verify(ctx context.Context, t *trail.Trail, checks verify.Checks) (verified *verify.Report, err error) {
-	for range 3 {
-		bar := progress.New(opts.IO, t.Size())
-		verified, err = verify.Trail(ctx, t, bar, checks)
-		bar.Done()
-		if err != nil || !verified.Outdated() {
-			return verified, err
+// verify opens and verifies the trail, once more if the server deletes segments meanwhile.
+func (opts *Options) verify(ctx context.Context, within query.Range, checks verify.Checks, by seal.Keys) (*verify.Report, *trail.Trail, error) {
+	open := func() (*trail.Trail, error) { return opts.OpenEncrypted(opts.Trails) }
+	newBar := func(total int64) *progress.Bar { return progress.New(opts.IO, total) }
+	if opts.State != "" {
+		r := &verify.Remembering{File: opts.State, By: by, Now: opts.Now, Look: true, Within: &within, Bar: newBar}
+		return r.Run(ctx, open, checks)
+	}
+	for try := 1; ; try++ {
+		t, err := open()
+		if err != nil {
+			return nil, nil, err
 		}
-		if t, err = opts.OpenEncrypted(opts.Trails); err != nil {
-			return nil, err
+		bar := newBar(t.Size())
+		verified, err := verify.Trail(ctx, t, bar, checks)
+		bar.Done()
+		if err != nil || !verified.Outdated() || try == 3 {
+			return verified, t, err
 		}
 	}
-	return verified, nil
 }
 
 // write writes the report where it is wanted.

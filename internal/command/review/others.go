@@ -100,7 +100,8 @@ statements reached without naming the value.
 Others can see the command line of a process: with --value -, the value is the
 first line of standard input.`,
 		Example: `  steno review subject --value 4711 --since '1 year ago'
-  steno review subject --value 0b7cfa1e-3a51-4f2c-9d3a-6f0a3c1f2e4d --format json
+  steno review subject --value 0b7cfa1e-3a51-4f2c-9d3a-6f0a3c1f2e4d \
+    --format json
   steno review subject --value - <key`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.trails = args
@@ -155,6 +156,7 @@ type changeOptions struct {
 	common
 	review.ChangeOptions
 	changes string
+	keys    []string // as they were given
 }
 
 func newChange(f *cmdutil.Factory) *cobra.Command {
@@ -186,7 +188,7 @@ commit, so IDs that are used again are told apart.`,
 	fs := cmd.Flags()
 	fs.StringVar(&o.changes, "changes", "", "the `file` of changes (- for standard input)")
 	fs.StringArrayVar(&o.Tables, "table", nil, "only changes of these `tables`, with or without their schemas; repeatable")
-	fs.StringArrayVar(&o.Keys, "key", nil, "only changes of rows with this `column=value`, before or after; of several, with all")
+	fs.StringArrayVar(&o.keys, "key", nil, "only changes of rows with this `column=value`, before or after; of several, with all")
 	fs.IntVar(&o.Limit, "limit", 100_000, "look at this many `changes` at most")
 	return cmdutil.ReadsOnly(cmd)
 }
@@ -197,6 +199,13 @@ func (o *changeOptions) run(ctx context.Context) error {
 	}
 	if o.Limit < 1 {
 		return exit.Usagef("--limit must be 1 or more")
+	}
+	for _, k := range o.keys {
+		one, err := review.ParseColumnValue(k)
+		if err != nil {
+			return cmdutil.FlagError("key", err)
+		}
+		o.Keys = append(o.Keys, one)
 	}
 	o.Changes = o.io.In
 	if o.changes != "-" {

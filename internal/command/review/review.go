@@ -21,12 +21,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/command/flags"
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/progress"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/review"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // NewCmdReview returns the command with its subcommands.
@@ -49,10 +49,10 @@ read: the answer comes, and says what is missing.`,
 
 // common are the options that all reviews have.
 type common struct {
-	io           *iostreams.IOStreams
-	trails       []string
-	since, until string
-	format       string
+	io     *iostreams.IOStreams
+	trails []string
+	format string
+	flags.Period
 	query.KeyOptions
 
 	warner cmdutil.Warner
@@ -60,8 +60,7 @@ type common struct {
 
 func (o *common) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, yesterday, 10m, \"2h ago\"")
-	f.StringVar(&o.until, "until", "", "only records that started before this `time`")
+	o.Period.Add(cmd)
 	f.StringVarP(&o.format, "format", "o", "text", "output `format`: text, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(review.Formats, cobra.ShellCompDirectiveNoFileComp))
 	flags.AddKeys(cmd, &o.KeyOptions)
@@ -72,7 +71,7 @@ func (o *common) open() (s review.Source, done func(), err error) {
 	if !slices.Contains(review.Formats, o.format) {
 		return s, nil, exit.Usagef("invalid format %q: use text, json or markdown", o.format)
 	}
-	filter, err := (&query.FilterOptions{Since: o.since, Until: o.until}).Filter(time.Now())
+	within, err := o.Range(time.Now(), time.UTC)
 	if err != nil {
 		return s, nil, err
 	}
@@ -88,7 +87,8 @@ func (o *common) open() (s review.Source, done func(), err error) {
 			named = []string{dir}
 		}
 	}
-	s = review.Source{Index: t.Index(), Trails: named, Since: filter.Since, Until: filter.Until, Progress: bar.Add, Warn: o.warner.Warn}
+	cat := flags.Cat{Keys: o.KeyOptions, Trails: named}
+	s = review.Source{Index: t.Index(), Trails: named, Since: within.Since, Until: within.Until, Command: cat.Line, Progress: bar.Add, Warn: o.warner.Warn}
 	return s, bar.Done, nil
 }
 
@@ -121,15 +121,22 @@ column and privilege; members that never used a group's rights; dormant roles;
 new and unusual access; what was refused.
 
 The grants are read from a server by its own psql (--dsn), or from a file that
-"steno review grants" has saved, or that pg_dump or pg_dumpall has written
-(--grants). --script writes statements of REVOKE for what was not used. Nothing
-is ever changed by this program.
+"steno review grants" has saved (--grants). --script writes statements of REVOKE
+for what was not used. Nothing is ever changed by this program.
+
+--grants also takes dumps, with the roles: the output of pg_dumpall, or that of
+pg_dump with that of "pg_dumpall --globals-only". They are restored into a
+temporary server that this program starts, with the installed programs of the
+dump's version of PostgreSQL, and removes. A dump is a program: the server
+executes its statements with the rights of whoever runs steno, or of "nobody" if
+that is root.
 
 --dry-run tries the recorded statements with other grants: saved ones, or a
 script of GRANT and REVOKE that is applied to the present ones, such as that of
 --script. The answer lists the statements that would have been refused.`,
 		Example: `  steno review access --dsn 'service=audit dbname=shop' --since '90 days ago'
   steno review access --grants shop.json --script revoke.sql /srv/trail
+  steno review access --grants roles.sql --grants shop.dump /srv/trail
   steno review access --grants shop.json --dry-run revoke.sql --format json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.trails = args
@@ -142,9 +149,9 @@ script of GRANT and REVOKE that is applied to the present ones, such as that of
 	o.add(cmd)
 	fs := cmd.Flags()
 	fs.StringArrayVar(&o.dsns, "dsn", nil, "read the grants from this server, a `connection string` for psql without a password; repeatable for databases of one server")
-	fs.StringArrayVar(&o.grants, "grants", nil, "read the grants from this `file`: JSON of \"steno review grants\", or SQL of pg_dump or pg_dumpall; repeatable")
+	fs.StringArrayVar(&o.grants, "grants", nil, "read the grants from this `file`: JSON of \"steno review grants\", or a dump of pg_dump or pg_dumpall; repeatable")
 	fs.StringVar(&o.psql, "psql", "psql", "the `program` psql")
-	fs.StringVarP(&o.database, "database", "d", "", "the `database` that a file of pg_dump is of")
+	fs.StringVarP(&o.database, "database", "d", "", "the `database` of a dump that was made without --create")
 	flags.AddNames(fs, &o.roles, "role", "", "only these `roles`; PUBLIC for what everybody has")
 	fs.StringVar(&o.newSince, "new-since", "", "access is new if it began after this `time` (default: the last tenth of the period)")
 	fs.StringVar(&o.script, "script", "", "write statements of REVOKE to this `file`, readable by its owner only")
@@ -159,11 +166,11 @@ func (o *accessOptions) run(ctx context.Context) error {
 	if err := checkOutput("--script", o.script); err != nil {
 		return err
 	}
-	newSince := int64(trail.MinTime)
+	newSince := int64(format.MinTime)
 	if o.newSince != "" {
 		var err error
 		if newSince, err = query.ParseWhen(o.newSince, time.Now()); err != nil {
-			return exit.Usagef("--new-since: %w", err)
+			return cmdutil.FlagError("new-since", err)
 		}
 	}
 	grants, err := o.read(ctx)
@@ -223,33 +230,49 @@ func (o *accessOptions) read(ctx context.Context) (all *review.Grants, err error
 			return nil, exit.Usagef("%w", err)
 		}
 	}
+	var dumps []*review.Dump
 	for _, path := range o.grants {
-		g, err := o.readFile(path)
+		g, dump, err := readFile(ctx, path)
 		if err != nil {
 			return nil, err
 		}
-		if err := join(g); err != nil {
+		if dump != nil {
+			dumps = append(dumps, dump)
+		} else if err := join(g); err != nil {
 			return nil, exit.Usagef("%s: %w", path, err)
 		}
 	}
-	return all, nil
+	switch {
+	case len(dumps) == 0:
+		return all, nil
+	case all != nil:
+		return nil, exit.Usagef("dumps do not say of which server they are: give either dumps, or grants of a server")
+	}
+	all, err = review.Restore(ctx, dumps, o.database)
+	if bad := (*review.DumpError)(nil); errors.As(err, &bad) {
+		return nil, exit.Usagef("%w", err)
+	}
+	return all, err
 }
 
-func (o *accessOptions) readFile(path string) (*review.Grants, error) {
+// readFile reads grants, or a dump that is to be restored.
+func readFile(ctx context.Context, path string) (*review.Grants, *review.Dump, error) {
 	f, err := openInput(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
-	database := o.database
-	if database == "" {
-		database = "postgres"
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, nil, exit.Usagef("%s: it is a directory: of a dump in that form, pg_restore --create --schema-only --file makes text", path)
 	}
-	g, err := review.ReadGrants(f, database)
-	if err != nil {
-		return nil, exit.Usagef("%s: %w", path, err)
+	g, dump, err := review.ReadGrants(ctx, path, f)
+	if bad := (*review.DumpError)(nil); errors.As(err, &bad) {
+		return nil, nil, exit.Usagef("%s: %w", path, err)
 	}
-	return g, nil
+	if err != nil && ctx.Err() == nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return g, dump, err
 }
 
 // reduced are the grants of --dry-run: saved ones, or the present ones with a script applied.

@@ -48,8 +48,10 @@ contains everything up to there: see steno verify --anchor.
 
 Seals are in the encrypted part of a trail: without its keys, the lines of an
 encrypted trail have no seals, and prove just as much.`,
-		Example: `  steno seal export /var/lib/postgresql/15/main/pg_steno | ssh vault 'cat >> anchors'
-  ssh vault cat anchors | steno verify --anchor - /var/lib/postgresql/15/main/pg_steno`,
+		Example: `  steno seal export /var/lib/postgresql/15/main/pg_steno \
+    | ssh vault 'cat >> anchors'
+  ssh vault cat anchors \
+    | steno verify --anchor - /var/lib/postgresql/15/main/pg_steno`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails = args

@@ -2,11 +2,14 @@
 package slot
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/exit"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	slots "github.com/pg-steno/pg_steno/internal/slot"
 )
@@ -26,7 +29,8 @@ Slots are files in the folder "slots" of the trail. The server must be able to
 read them: run steno as the server's user, or as root.`,
 		Example: `  steno slot create siem
   end=$(steno slot end)
-  steno cat --slot siem --before "$end" --format json > batch.json && steno slot advance siem --to "$end"
+  steno cat --slot siem --before "$end" --format json > batch.json \
+    && steno slot advance siem --to "$end"
   steno slot list`,
 	}
 	cmd.AddCommand(newCmdCreate(f), newCmdEnd(f), newCmdAdvance(f), newCmdList(f), newCmdDrop(f))
@@ -34,40 +38,47 @@ read them: run steno as the server's user, or as root.`,
 }
 
 func newCmdCreate(f *cmdutil.Factory) *cobra.Command {
-	opts := &slots.Options{IO: f.IO}
+	opts, from := &slots.Options{IO: f.IO}, ""
 	cmd := &cobra.Command{
 		Use:   "create NAME [TRAIL]",
 		Short: "Create a slot",
 		Long: `Create a slot at the current beginning of the trail, or at its end. A slot's
 name consists of up to 63 lower-case letters, digits and underscores.`,
 		Example: `  steno slot create siem
-  steno slot create nightly_copy --from end /var/lib/postgresql/15/main/pg_steno`,
+  steno slot create nightly_copy --from end \
+    /var/lib/postgresql/15/main/pg_steno`,
 		Args: cmdutil.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			opts.Name, opts.Trail, opts.Now = args[0], args[1:], time.Now()
+			var err error
+			if opts.From, err = slots.ParseEdge(from); err != nil {
+				return cmdutil.FlagError("from", err)
+			}
 			return slots.Create(opts)
 		},
 	}
-	cmd.Flags().StringVar(&opts.From, "from", "start", "`where` it begins: at the start or end of the trail")
+	cmd.Flags().StringVar(&from, "from", "start", "`where` it begins: at the start or end of the trail")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"start", "end"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func newCmdAdvance(f *cmdutil.Factory) *cobra.Command {
-	opts := &slots.Options{IO: f.IO}
+	opts, to := &slots.Options{IO: f.IO}, ""
 	cmd := &cobra.Command{
 		Use:   "advance NAME [TRAIL]",
 		Short: "Advance a slot: segments before it may be deleted",
 		Long: `Move a slot. --to is one of
 
-  STREAM/SEGMENT/BLOCK   the stream has been read up to, but not including, this block;
-                         other streams stay as they are
+  STREAM/SEGMENT/BLOCK   the stream has been read up to, but not including,
+                         this block; other streams stay as they are
   STREAM/SEGMENT         the same, up to this segment
-  TIME                   everything that ended before this time has been read; TIME is written as
-                         for "steno cat --since". A time that is not over yet, or after the end
-                         of the trail, needs --force
-  end                    everything that is in the trail now; only with --force, because a reader
-                         has not read what arrived after it finished
+  TIME                   everything that ended before this time has been read;
+                         TIME is written as for "steno cat --since". A time
+                         that is not over yet, or after the end of the trail,
+                         needs --force
+  end                    everything that is in the trail now; only with
+                         --force, because a reader has not read what arrived
+                         after it finished
 
 Separate several positions with commas, as "steno slot end" does.
 
@@ -80,12 +91,43 @@ given; a lost slot then continues with what is left.`,
 		Args: cmdutil.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			opts.Name, opts.Trail, opts.Now = args[0], args[1:], time.Now()
-			return slots.Advance(opts)
+			if to == "" {
+				return exit.Usagef("specify a position with --to: end, a time, STREAM/SEGMENT or STREAM/SEGMENT/BLOCK")
+			}
+			var err error
+			if opts.To, err = slots.ParseTarget(to, opts.Now); err != nil {
+				return cmdutil.FlagError("to", err)
+			}
+			return advised(slots.Advance(opts))
 		},
 	}
-	cmd.Flags().StringVar(&opts.To, "to", "", "`position` to move the slot to: the output of steno slot end, STREAM/SEGMENT/BLOCK, STREAM/SEGMENT, or a time")
+	cmd.Flags().StringVar(&to, "to", "", "`position` to move the slot to: the output of steno slot end, STREAM/SEGMENT/BLOCK, STREAM/SEGMENT, or a time")
 	cmd.Flags().BoolVar(&opts.Force, "force", false, "allow moving backwards, to the end, or to a time that is not over yet, and continuing a lost slot with what is left")
 	return cmd
+}
+
+// advised says how a change that was refused can be made.
+func advised(err error) error {
+	const known = "use the position that \"steno slot end\" printed before it began, or --force"
+	var refused *slots.UnsafeError
+	if !errors.As(err, &refused) {
+		return err
+	}
+	switch refused.Reason {
+	case slots.Lost:
+		return fmt.Errorf("%s; use --force to continue with what is left", err)
+	case slots.Backwards:
+		return fmt.Errorf("%s; use --force to allow that", err)
+	case slots.Unreadable:
+		return fmt.Errorf("%s; use --force to continue after it", err)
+	case slots.AtEnd:
+		return exit.Usagef("%s: %s to use the current end", err, known)
+	case slots.Ahead:
+		return exit.Usagef("%s; %s", err, known)
+	case slots.PastEnd:
+		return exit.Usagef("%s: %s to use the end", err, known)
+	}
+	return err
 }
 
 func newCmdEnd(f *cmdutil.Factory) *cobra.Command {
@@ -98,11 +140,12 @@ to be written, as STREAM/SEGMENT/BLOCK, separated by commas. A reader that gets
 this position before it begins, reads up to there, and then advances its slot to
 it, misses nothing and reads nothing twice.`,
 		Example: `  end=$(steno slot end)
-  steno cat --slot siem --before "$end" --format json > batch.json && steno slot advance siem --to "$end"`,
+  steno cat --slot siem --before "$end" --format json > batch.json \
+    && steno slot advance siem --to "$end"`,
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(_ *cobra.Command, args []string) error {
 			opts.Trail = args
-			return slots.End(opts)
+			return slots.PrintEnd(opts)
 		},
 	}
 }

@@ -45,7 +45,7 @@ Exit codes: 0: success. 1: the trail is damaged; the rest is shown. 2: wrong
 usage. 3: the command could not do its work, for example because it may not read
 a file or lacks the key of a segment. 130 and 143: ended by SIGINT or SIGTERM.`,
 	}
-	root.AddCommand(NewCmdTop(f, nil))
+	root.AddCommand(NewCmdTop(f, nil), flags.NewTopic())
 	return program.Group(root, f, `.TP
 .B STENO_DIRECTORY
 The trail that is read when none is named.
@@ -65,7 +65,7 @@ The size of a screen that is not on a terminal; 80 and 24 if they are not set.
 type Options struct {
 	IO     *iostreams.IOStreams
 	Trails []string
-	query.FilterOptions
+	flags.Filter
 	query.KeyOptions
 	At       string
 	Window   time.Duration
@@ -75,6 +75,8 @@ type Options struct {
 	TimeZone string
 	Once     bool
 	Now      func() time.Time
+
+	zone *time.Location
 }
 
 // NewCmdTop returns the command. Tests give a run function of their own.
@@ -94,9 +96,7 @@ are on this machine and may be read: what runs now, open sessions, how full the
 rings are, how long the oldest record has waited for the writer, waits and drops.
 
 Press ? for the keys. If standard output is not a terminal, or with --once, one
-screen is printed as text. With TERM=dumb, a screen is printed every --interval.
-
-The filters are those of "steno cat".`,
+screen is printed as text. With TERM=dumb, a screen is printed every --interval.`,
 		Example: `  steno top
   steno top --failed --by error
   steno top --user app --window 5m /var/lib/postgresql/15/main/pg_steno
@@ -128,7 +128,7 @@ The filters are those of "steno cat".`,
 	fl.StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
 	fl.BoolVar(&opts.Once, "once", false, "print one screen as text, and exit")
 	fl.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times in this time `zone`, and read that of --at in it: Europe/Berlin, +02:00, local")
-	flags.AddConditions(cmd, &opts.FilterOptions)
+	opts.Filter.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(top.Dimensions(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -146,12 +146,12 @@ func (o *Options) question() (q top.Question, err error) {
 		return q, exit.Usagef("--by: %q is not one of %s", o.By, strings.Join(top.Dimensions(), ", "))
 	}
 	q.By = top.Dimension(by)
-	if o.Zone, err = query.ParseZone(o.TimeZone); err != nil {
-		return q, exit.Usagef("--time-zone: %w", err)
+	if o.zone, err = query.ParseZone(o.TimeZone); err != nil {
+		return q, cmdutil.FlagError("time-zone", err)
 	}
 	if o.At != "" {
-		if q.At, err = query.ParseWhenIn(o.At, o.Now(), o.Zone); err != nil {
-			return q, exit.Usagef("--at: %w", err)
+		if q.At, err = query.ParseWhenIn(o.At, o.Now(), o.zone); err != nil {
+			return q, cmdutil.FlagError("at", err)
 		}
 	}
 	return q, nil
@@ -162,7 +162,7 @@ func topRun(ctx context.Context, o *Options) error {
 	if err != nil {
 		return err
 	}
-	filter, err := o.Filter(o.Now())
+	criteria, err := o.Criteria(o.zone)
 	if err != nil {
 		return err
 	}
@@ -176,9 +176,9 @@ func topRun(ctx context.Context, o *Options) error {
 		return exit.Usagef("%s is a segment: name the directory of its trail", o.Trails[0])
 	}
 	reader := top.NewReader(ctx, top.Options{
-		Open: open, Filter: filter, Parts: len(o.Grep)+len(o.Not.Grep) > 0, Zone: o.Zone, Rings: o.Rings, Now: o.Now,
+		Open: open, Filter: criteria.Filter(), Parts: len(criteria.Grep)+len(criteria.Not.Grep) > 0, Zone: o.zone, Rings: o.Rings, Now: o.Now,
 	})
-	settings := top.Settings{Trail: t.Path, Interval: o.Interval, Zone: o.Zone, Charset: top.CharsetOf(os.Getenv), Suspend: raiseStop}
+	settings := top.Settings{Trail: t.Path, Interval: o.Interval, Zone: o.zone, Charset: top.CharsetOf(os.Getenv), Suspend: raiseStop}
 	switch {
 	case o.Once || !o.IO.IsTerminal():
 		settings.Plain = true

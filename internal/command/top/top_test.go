@@ -17,13 +17,27 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pg-steno/pg_steno/internal/command/cli"
+	"github.com/pg-steno/pg_steno/internal/command/memorytest"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/ring/ringtest"
 	"github.com/pg-steno/pg_steno/internal/top"
-	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
+
+// TestMemoryChild is not a test: it is the process that TestMemoryIsWhatTheDocsSay measures.
+func TestMemoryChild(t *testing.T) { memorytest.Child(t, New) }
+
+// TestMemoryIsWhatTheDocsSay: a window with ten times as much takes no more memory than the docs say.
+func TestMemoryIsWhatTheDocsSay(t *testing.T) {
+	for _, sessions := range []int{10_000, 100_000} {
+		dir := t.TempDir()
+		trailtest.Varied(t, dir, sessions)
+		memorytest.Check(t, fmt.Sprintf("%d sessions", sessions), "../../../docs/steno.md", "top", 0,
+			"top", "--once", "--at", "2026-11-21 20:45:30+00", "--window", "1h", dir)
+	}
+}
 
 func TestMain(m *testing.M) {
 	switch os.Getenv("STENO_TOP_TEST") { // in a terminal of a test
@@ -153,7 +167,7 @@ func newHost(t *testing.T) *host {
 	now := top.Microseconds(time.Now())
 	h := &host{t: t, trail: t.TempDir(), rings: filepath.Join(t.TempDir(), "pg_steno.1.1")}
 	h.stream = trailtest.NewStream(t, h.trail, 0)
-	h.session = trailtest.NewSession(now, 7, trailtest.Fact{Key: trail.KeyUser, Value: "alice\x1b[31m"}, trailtest.Fact{Key: trail.KeyDatabase, Value: "名前"})
+	h.session = trailtest.NewSession(now, 7, trailtest.Fact{Key: format.KeyUser, Value: "alice\x1b[31m"}, trailtest.Fact{Key: format.KeyDatabase, Value: "名前"})
 	message := ringtest.Record{Kind: 1, Seq: 1, Time: now, Statement: 1, Text: "SELECT waits"}
 	file := ringtest.File{
 		Version: 3, SystemID: trailtest.SystemID, Created: now, Postmaster: uint32(os.Getpid()),
@@ -184,12 +198,12 @@ func (h *host) write(n int, table, text string) {
 	b := trailtest.NewBuilder(now)
 	for i := range n {
 		r := &trailtest.Record{
-			Kind: trail.KindStatement, Session: h.session, Text: text, Time: now, Duration: uint64(i), Rows: 1,
-			Fields: trail.FieldText | trail.FieldDuration | trail.FieldRows,
-			Shape:  &trailtest.Shape{Class: trail.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Name: table}}},
+			Kind: format.KindStatement, Session: h.session, Text: text, Time: now, Duration: uint64(i), Rows: 1,
+			Fields: format.FieldText | format.FieldDuration | format.FieldRows,
+			Shape:  &trailtest.Shape{Class: format.ClassRead, Command: "SELECT", Relations: []trailtest.Relation{{Name: table}}},
 		}
 		if i%10 == 9 {
-			r.Outcome, r.SQLState, r.Message = trail.OutcomeError, "42501", "permission denied"
+			r.Outcome, r.SQLState, r.Message = format.OutcomeError, "42501", "permission denied"
 		}
 		b.Add(r)
 	}

@@ -3,10 +3,13 @@ package verify
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	verifier "github.com/pg-steno/pg_steno/internal/verify"
@@ -16,6 +19,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 	"github.com/pg-steno/pg_steno/internal/command/flags"
 	"github.com/pg-steno/pg_steno/internal/exit"
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/live"
 	"github.com/pg-steno/pg_steno/internal/progress"
@@ -39,6 +43,11 @@ type Options struct {
 	AcknowledgedBy []string
 	FailOnLoss     bool
 	MaxAge         string
+	// State is the file of what earlier runs have verified; empty: everything is read.
+	State string
+	Begin bool
+	Sign  string
+	For   string
 	query.KeyOptions
 
 	ringsNamed bool // by whoever asks: they are not looked for elsewhere
@@ -84,8 +93,25 @@ taken, and none by those of --key; any other line in their file is a problem
 itself. With --key alone, those that are signed by one of its keys are taken: who
 has the key that seals can then acknowledge, so give --acknowledged-by, too.
 
-The exit code is 0 if the trail is intact, 1 if it is damaged, and 3 if nothing
-is damaged, but something could not be read or checked, such as a file without
+With --state, what was verified is remembered in a file, and the next run with it
+reads only what is new, and the last segment of each stream, which may have grown.
+Of what earlier runs have verified, it checks that the last block of each stream is
+still there, and the names, order and headers of the segments; the verdict says how
+many blocks it has not read, and when they were verified. Problems that earlier runs
+have found are reported again until they are acknowledged, or the place is read
+again and is right. With --for, a full pass goes on besides, for as long as that
+since the run began: over as many runs as it takes, it reads everything again.
+
+--sign, an Ed25519 key of steno keygen, signs the state, so that nobody without the
+key can have blocks passed over; without it, the verdict says that the state is not
+signed. A state of another server, that was altered or cut off, or has another
+signature is an error (3), and is left as it is. Keep the file where the accounts
+that are audited cannot write. The first run needs --begin, and reads everything;
+later ones end with 3 if somebody has removed the file. An older copy in its place
+makes the number of the run, which is printed, go back.
+
+The exit code is 0 if the trail is intact, 1 if it is damaged, 2 if the usage is
+wrong, such as a key that is not there, and 3 if nothing is damaged, but something could not be read or checked, such as a file without
 permission, or seals in encrypted segments whose key is missing. A last block
 that the server did not finish writing is a warning, not damage. With
 --fail-on-loss, it is also 1 if records were lost, as gap records or the rings of
@@ -96,7 +122,11 @@ that does nothing writes nothing.`,
   steno verify /var/lib/postgresql/15/main/pg_steno
   steno verify --key /etc/pg_steno/15-main/2026.key.pub
   ssh vault cat anchors | steno verify --key keys/ --anchor -
-  steno verify --format json | jq .problems`,
+  steno verify --format json | jq .problems
+  steno verify --state /var/lib/steno/15-main --sign state.key --begin \
+    /srv/audit/15-main
+  steno verify --state /var/lib/steno/15-main --sign state.key --for 2h \
+    /srv/audit/15-main`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.ringsNamed = args, cmd.Flags().Changed("rings")
 			if run != nil {
@@ -114,7 +144,11 @@ that does nothing writes nothing.`,
 	cmd.Flags().StringArrayVar(&opts.AcknowledgedBy, "acknowledged-by", nil, "take acknowledgments that are signed with the key of this `file`, or of all *.pub in this directory; repeatable")
 	cmd.Flags().BoolVar(&opts.FailOnLoss, "fail-on-loss", false, "end with 1 if records were lost")
 	cmd.Flags().StringVar(&opts.MaxAge, "max-age", "", "end with 1 if the last block is older than this `duration`, such as 15m")
-	return cmdutil.ReadsOnly(cmd)
+	cmd.Flags().StringVar(&opts.State, "state", "", "go on from what the run before with this `file` has verified, and remember it there")
+	cmd.Flags().BoolVar(&opts.Begin, "begin", false, "begin the state: there is none yet, and everything is read")
+	cmd.Flags().StringVar(&opts.Sign, "sign", "", "sign the state with the private key in this `file`")
+	cmd.Flags().StringVar(&opts.For, "for", "", "go on with a full pass until this `duration` is over, such as 2h; it may take many runs")
+	return cmdutil.ReadsOnlyWithout(cmd, "state")
 }
 
 func verifyRun(ctx context.Context, opts *Options) error {
@@ -135,6 +169,10 @@ func verifyRun(ctx context.Context, opts *Options) error {
 			return exit.Usagef("--max-age: %w", err)
 		}
 	}
+	var remember *verifier.Remembering
+	if remember, err = opts.remembering(); err != nil {
+		return err
+	}
 	by := maps.Clone(keys)
 	if len(opts.AcknowledgedBy) > 0 {
 		if by, err = seal.LoadKeys(opts.AcknowledgedBy); err != nil {
@@ -145,7 +183,12 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(400))
 	}
-	report, err := verifyNow(ctx, opts, checks, by)
+	var report *verifier.Report
+	if remember != nil {
+		report, err = goOn(ctx, opts, remember, checks, by)
+	} else {
+		report, err = verifyNow(ctx, opts, checks, by)
+	}
 	if err != nil {
 		return err
 	}
@@ -153,11 +196,74 @@ func verifyRun(ctx context.Context, opts *Options) error {
 		err = report.WriteJSON(opts.IO.Out)
 	} else {
 		err = report.WriteText(opts.IO.Out, opts.IO.ColorEnabled(), zone)
+		opts.adviseKeys(report)
 	}
 	return exit.Verdict(exit.Found(report.Damaged() || len(report.Failed) > 0, len(report.Unreadable) > 0), err)
 }
 
-// rings are where the rings of the server are looked for: where the trail says that they are, too, unless they are named.
+// remembering reads the options of a state; nil: there is none.
+func (o *Options) remembering() (r *verifier.Remembering, err error) {
+	if o.State == "" {
+		if o.Sign != "" || o.For != "" || o.Begin {
+			return nil, exit.Usagef("--begin, --sign and --for are of a state: name its file with --state")
+		}
+		return nil, nil
+	}
+	if len(o.Trails) > 1 {
+		return nil, exit.Usagef("a state is that of one trail: verify each with a state of its own")
+	}
+	r = &verifier.Remembering{File: o.State, Begin: o.Begin, Now: time.Now(), Bar: func(total int64) *progress.Bar { return progress.New(o.IO, total) }}
+	if o.For != "" {
+		if r.For, err = query.ParseAge(o.For); err != nil {
+			return nil, exit.Usagef("--for: %w", err)
+		}
+	}
+	if o.Sign != "" {
+		if r.Sign, err = seal.LoadPrivate(o.Sign); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// goOn verifies what is new. Whether everything was recorded is not asked: the answer would have to be looked for in
+// all of the trail.
+func goOn(ctx context.Context, opts *Options, remember *verifier.Remembering, checks verifier.Checks, by seal.Keys) (*verifier.Report, error) {
+	report, t, err := remember.Run(ctx, func() (*trail.Trail, error) { return opts.OpenEncrypted(opts.Trails) }, checks)
+	if err != nil {
+		return nil, advised(err)
+	}
+	if err := report.Acknowledge(t, by); err != nil {
+		return nil, err
+	}
+	opts.ask(report, t)
+	return report, nil
+}
+
+// adviseKeys says how to give the keys without which something was not checked.
+func (o *Options) adviseKeys(report *verifier.Report) {
+	if len(report.SealKeys) > 0 {
+		fmt.Fprintf(o.IO.ErrOut, "steno: give the public key %s with --key\n", strings.Join(report.SealKeys, ", "))
+	}
+	if len(report.EncryptionKeys) > 0 {
+		fmt.Fprintf(o.IO.ErrOut, "steno: give the encryption key %s with --encryption-key-command or --encryption-key-file\n", strings.Join(report.EncryptionKeys, ", "))
+	}
+}
+
+// advised says what to do about a state that is not taken.
+func advised(err error) error {
+	var state *verifier.StateError
+	switch {
+	case errors.As(err, &state) && state.Advice == verifier.BeginState:
+		return fmt.Errorf("%w; begin one with --begin, which reads everything", err)
+	case errors.As(err, &state) && state.Advice == verifier.GiveKey:
+		return fmt.Errorf("%w: give that key with --sign", err)
+	}
+	return err
+}
+
+// rings are where the rings of the server are looked for: where the trail says that they are, too, unless they are
+// named.
 func (o *Options) rings(report *verifier.Report) []string {
 	paths := slices.Clone(o.Rings)
 	for _, one := range report.Recorded {
@@ -173,8 +279,8 @@ func (o *Options) rings(report *verifier.Report) []string {
 	return paths
 }
 
-// askServer warns of what the running server knows and the trail does not. Where no server runs, nothing is to be said.
-// It returns how many records are lost by what it knows, or why that of a server that runs is not known.
+// askServer warns of what the running server knows and the trail does not. Where no server runs, nothing is to be
+// said. It returns how many records are lost by what it knows, or why that of a server that runs is not known.
 func askServer(report *verifier.Report, t *trail.Trail, rings []string) (lost int64, unknown string) {
 	server := live.New(t, rings)
 	if why := server.Find(); why != "" && server.Postmaster() != 0 {
@@ -191,6 +297,21 @@ func askServer(report *verifier.Report, t *trail.Trail, rings []string) (lost in
 		report.Warn("the running server has dropped %d records of which the trail does not know yet: they are recorded when it can write, and their sessions have ended or go on; verify again after steno.flush()", n)
 	}
 	return int64(n), ""
+}
+
+// ask completes a report: with what the running server knows, and with what was named.
+func (o *Options) ask(report *verifier.Report, t *trail.Trail) {
+	lost, unknown := askServer(report, t, o.rings(report))
+	if lost > 0 && o.FailOnLoss {
+		report.Fail("the running server has dropped %d records", lost)
+	}
+	if unknown != "" && o.FailOnLoss {
+		report.Unreadable = append(report.Unreadable, verifier.Problem{What: "what the running server has dropped is not known: " + unknown + "; name its rings with --rings"})
+	}
+	report.Trail = o.Trails
+	if len(report.Trail) == 0 {
+		report.Trail = []string{t.Path}
+	}
 }
 
 // tries bounds how often a trail is read that loses segments by policy meanwhile.
@@ -213,20 +334,10 @@ func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks, by se
 		if err := report.Acknowledge(t, by); err != nil {
 			return nil, err
 		}
-		if report.Recorded, err = proof.Recorded(ctx, t.Index(), trail.MinTime, trail.MaxTime); err != nil {
+		if report.Recorded, err = proof.Recorded(ctx, t.Index(), format.MinTime, format.MaxTime); err != nil {
 			return nil, err
 		}
-		lost, unknown := askServer(report, t, opts.rings(report))
-		if lost > 0 && opts.FailOnLoss {
-			report.Fail("the running server has dropped %d records", lost)
-		}
-		if unknown != "" && opts.FailOnLoss {
-			report.Unreadable = append(report.Unreadable, verifier.Problem{What: "what the running server has dropped is not known: " + unknown + "; name its rings with --rings"})
-		}
-		report.Trail = opts.Trails
-		if len(report.Trail) == 0 {
-			report.Trail = []string{t.Path}
-		}
+		opts.ask(report, t)
 		if !report.Outdated() || try == tries {
 			return report, nil
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
+	"github.com/pg-steno/pg_steno/internal/postgres"
 )
 
 // Given is a server that somebody runs, with pg_steno loaded. It is measured
@@ -182,5 +183,5 @@ func Quote(value string) string { return "'" + strings.ReplaceAll(value, "'", "'
 // Pgbench runs pgbench on the server.
 func (g *Given) Pgbench(ctx context.Context, args ...string) (string, error) {
 	pgbench := g.Installation.Client(ctx, "pgbench", append(args, g.DSN)...)
-	return cluster.Output(ctx, pgbench, "pgbench")
+	return postgres.Output(ctx, pgbench, "pgbench")
 }

@@ -42,7 +42,7 @@ func TestServersAreCopiesOfTheTemplateWithTheirOwnSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, size := range []string{"3MB", "it's"} {
-		s, err := lab.Start(ctx, "server-"+size, []Setting{{"application_name", size}})
+		s, err := lab.Start(ctx, "server-"+size, []Setting{{Name: "application_name", Value: size}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestStartReportsWhatTheServerSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lab.Close()
-	_, err = lab.Start(ctx, "bad", []Setting{{"shared_buffers", "none"}})
+	_, err = lab.Start(ctx, "bad", []Setting{{Name: "shared_buffers", Value: "none"}})
 	if err == nil || !strings.Contains(err.Error(), `invalid value for parameter "shared_buffers": "none"`) {
 		t.Errorf("got error %v", err)
 	}
@@ -88,7 +88,7 @@ func TestStandbysStreamFromTheirPrimary(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lab.Close()
-	primary, err := lab.Start(ctx, "primary", []Setting{{"synchronous_standby_names", "ANY 1 (one, two)"}})
+	primary, err := lab.Start(ctx, "primary", []Setting{{Name: "synchronous_standby_names", Value: "ANY 1 (one, two)"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,17 +199,4 @@ func eventually(so func() bool) bool {
 func zombie(pid int) bool {
 	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return strings.Contains(string(stat), ") Z ")
-}
-
-func TestReachable(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if reachable(dir) {
-		t.Error("a folder that others may not pass through counts as reachable")
-	}
-	if !reachable("/") {
-		t.Error("the root folder does not count as reachable")
-	}
 }

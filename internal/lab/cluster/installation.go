@@ -1,5 +1,4 @@
-// Package cluster makes throw-away PostgreSQL servers in a temporary folder,
-// for measurements, demonstrations and tests.
+// Package cluster makes throw-away PostgreSQL servers for measurements, demonstrations and tests.
 //
 // An Installation is where PostgreSQL's programs are, and as whom they run. A
 // Lab is a temporary folder with a template cluster and any number of servers
@@ -10,28 +9,22 @@
 package cluster
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"sort"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"github.com/pg-steno/pg_steno/internal/postgres"
 )
 
 // Installation is an installed version of PostgreSQL.
 type Installation struct {
-	BinDir     string // programs
+	postgres.Installation
 	LibraryDir string // modules
 	ShareDir   string
-	Version    string // as in "PostgreSQL 15.20 (Debian 15.20-0+deb12u1)"
-
-	credential *syscall.Credential // of the account that runs servers; nil: that of this process
-	userName   string
 }
 
 // Find locates PostgreSQL by pgConfig. An empty pgConfig means $PG_CONFIG, else PostgreSQL 15 or the newest one in
@@ -59,12 +52,14 @@ func Find(pgConfig string) (*Installation, error) {
 			return nil, err
 		}
 	}
-	for _, program := range []string{"postgres", "initdb", "pgbench", "psql"} {
-		if _, err := os.Stat(i.Program(program)); err != nil {
-			return nil, fmt.Errorf("no %s in \"%s\": is the PostgreSQL server installed?", program, i.BinDir)
-		}
+	if program := i.Missing("postgres", "initdb", "pgbench", "psql"); program != "" {
+		return nil, fmt.Errorf("no %s in \"%s\": is the PostgreSQL server installed?", program, i.BinDir)
 	}
-	return &i, i.chooseUser()
+	accounts := []string{"postgres", "nobody"}
+	if name := os.Getenv("STENO_USER"); name != "" {
+		accounts = []string{name}
+	}
+	return &i, i.ChooseAccount(accounts...)
 }
 
 func defaultConfig() string {
@@ -88,75 +83,8 @@ func defaultConfig() string {
 	return "pg_config"
 }
 
-// chooseUser finds an account to run servers, which refuse to run as root.
-func (i *Installation) chooseUser() error {
-	if os.Geteuid() != 0 {
-		return nil
-	}
-	names := []string{"postgres", "nobody"}
-	if name := os.Getenv("STENO_USER"); name != "" {
-		names = []string{name}
-	}
-	for _, name := range names {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
-		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
-		if err := errors.Join(err1, err2); err != nil {
-			return fmt.Errorf("user \"%s\" has no numeric ID: %w", name, err)
-		}
-		i.userName = name
-		i.credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
-		return nil
-	}
-	return fmt.Errorf("a PostgreSQL server does not run as root, and there is no user %s to run it", strings.Join(names, " or "))
-}
-
-// Program returns the path of one of PostgreSQL's programs.
-func (i *Installation) Program(name string) string { return filepath.Join(i.BinDir, name) }
-
 // HasLibrary reports whether a module that can be preloaded is installed.
 func (i *Installation) HasLibrary(name string) bool {
 	_, err := os.Stat(filepath.Join(i.LibraryDir, name+".so"))
 	return err == nil
-}
-
-// Client prepares one of PostgreSQL's client programs, run as this process's
-// user; cancelling ctx interrupts it.
-func (i *Installation) Client(ctx context.Context, program string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, i.Program(program), args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.Env = cleanEnvironment()
-	return cmd
-}
-
-// server prepares a program that must not run as root.
-func (i *Installation) server(ctx context.Context, program string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir = "/"
-	cmd.Env = cleanEnvironment()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: i.credential}
-	return cmd
-}
-
-// cleanEnvironment returns the environment without variables that would direct PostgreSQL's programs to another server
-// or translate their messages.
-func cleanEnvironment() []string {
-	env := []string{"LC_ALL=C", "PGTZ=UTC"}
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PG") && !strings.HasPrefix(v, "LC_") && !strings.HasPrefix(v, "LANG") {
-			env = append(env, v)
-		}
-	}
-	return env
-}
-
-// own makes the account that runs servers the owner of a file.
-func (i *Installation) own(path string) error {
-	if i.credential == nil {
-		return nil
-	}
-	return os.Chown(path, int(i.credential.Uid), int(i.credential.Gid))
 }

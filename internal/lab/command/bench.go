@@ -58,7 +58,8 @@ it is installed, and steno.`,
 		Example: `  steno bench overhead
   steno bench overhead --workload tpcb --rounds 20
   steno bench overhead --compare off,off
-  steno bench overhead --compare off,steno --profile 8 --out bench/results/today
+  steno bench overhead --compare off,steno --profile 8 \
+    --out bench/results/today
   steno bench overhead --compare off,steno --set steno.writers=2
   steno bench overhead --dsn "host=/run/postgresql dbname=bench"`,
 	}, bench.NewOverhead(e))
@@ -95,7 +96,7 @@ func newCmdChart(f *cmdutil.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "chart FOLDER...",
 		Short:   "Draw archived measurements as an SVG image",
-		Example: "  steno bench chart -o docs/overhead.svg bench/runs/2026-01-31/select bench/runs/2026-01-31/tpcb",
+		Example: "  steno bench chart -o docs/overhead.svg \\\n    bench/runs/2026-01-31/select bench/runs/2026-01-31/tpcb",
 		Args:    cmdutil.Args(cobra.MinimumNArgs(1)),
 		RunE: func(_ *cobra.Command, folders []string) error {
 			var results []*result.Result
@@ -166,7 +167,8 @@ first; --restore does only that.`,
   steno bench logging --workload select1 --protocol simple,extended,prepared
   steno bench logging --compare none,both,steno --rounds 30
   steno bench logging --workload file:orders.sql --setup tables.sql
-  steno bench logging --dsn "host=/run/postgresql dbname=bench" --clients 28,56,112
+  steno bench logging --dsn "host=/run/postgresql dbname=bench" \
+    --clients 28,56,112
   steno bench logging --dsn "host=/run/postgresql dbname=bench" --restore`,
 	}, logging.New(e))
 }
@@ -232,7 +234,7 @@ batches of all messages, and the clock read once per batch.`,
   steno bench ipc --quick
   steno bench ipc --channels pipe,ring_each --processes 1,8,64 --sizes 200
   steno bench ipc --part wake --sleepers 64,256
-  steno bench ipc --full --out bench/results/ipc    # on a machine with many cores`,
+  steno bench ipc --full --out bench/results/ipc    # many cores`,
 	}, ipc.New(e))
 }
 
@@ -258,7 +260,8 @@ queue for one lock. On a large machine:
 
   steno bench replication --full --clients 16,64,256 --cores all,10,16,32`,
 		Example: `  steno bench replication --quick
-  steno bench replication --clients 8,64 --inserts 1,10 --out bench/results/replication
+  steno bench replication --clients 8,64 --inserts 1,10 \
+    --out bench/results/replication
   steno bench replication --sync local,on --cores all,1 --steno off`,
 	}, replication.New(e))
 }
@@ -311,7 +314,8 @@ microseconds added per statement, paired within rounds, and the CPU time of the
 session's server process. "again" is the base a second time: a difference that
 is not larger than that of "again" means nothing.`,
 		Example: `  steno bench commands --quick
-  steno bench commands --ways psql,prepared --rounds 20 --out bench/results/commands
+  steno bench commands --ways psql,prepared --rounds 20 \
+    --out bench/results/commands
   steno bench commands --compare again,log_statement,steno --statements 50000`,
 	}, commands.New(e))
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/regress"
+	"github.com/pg-steno/pg_steno/internal/postgres"
 )
 
 // Options are the parameters of a run.
@@ -246,7 +247,7 @@ func (j *judge) compare(ctx context.Context) error {
 		j.failed = true
 		fmt.Fprintf(j.Out, "steno verify: %s\n%s", err, out)
 	}
-	trail, err := cluster.Output(ctx, exec.CommandContext(ctx, j.Steno, "cat", "--format", "json", j.trail()), "steno cat")
+	trail, err := postgres.Output(ctx, exec.CommandContext(ctx, j.Steno, "cat", "--format", "json", j.trail()), "steno cat")
 	if err != nil {
 		return err
 	}

@@ -187,4 +187,11 @@ func TestRecordsAreThoseOfTheStatistics(t *testing.T) {
 	if r.CompareStatistics(nil, 150000); r.Extra != 0 {
 		t.Errorf("%d records of a user that is left out", r.Extra)
 	}
+	for version, want := range map[int]int{160000: 0, 170000: 1} { // which counts DEALLOCATE
+		_, r := compared(t, logOf(), trailOf(query(0, 5, "DEALLOCATE", "ok")))
+		r.Extra = 0
+		if r.CompareStatistics(nil, version); r.Extra != want {
+			t.Errorf("version %d: %d records of a DEALLOCATE that is not in the statistics", version, r.Extra)
+		}
+	}
 }

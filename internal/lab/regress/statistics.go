@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ type queryKey struct {
 
 // counted is what the records of a query add up to.
 type counted struct {
-	text               string
+	text, command      string
 	calls, rows        int64
 	failed             int64
 	duration, analysis time.Duration
@@ -68,8 +69,12 @@ type counted struct {
 // queries are the records of each query, by the user who began the session.
 type queries map[string]map[queryKey]*counted
 
-// unseen are commands that pg_stat_statements leaves to the queries that they run.
-var unseen = []string{"EXECUTE", "PREPARE", "DEALLOCATE", "DEALLOCATE ALL"}
+// unseen are commands that pg_stat_statements leaves to the queries that they run, and unseenBefore17 those that it has
+// since PostgreSQL 17.
+var (
+	unseen         = []string{"EXECUTE", "PREPARE"}
+	unseenBefore17 = []string{"DEALLOCATE", "DEALLOCATE ALL"}
+)
 
 var (
 	// control matches transaction control, whose records have no query ID.
@@ -94,7 +99,7 @@ func (q queries) add(x *record) {
 	}
 	c := q[x.User][k]
 	if c == nil {
-		c = &counted{text: x.text()}
+		c = &counted{text: x.text(), command: x.Command}
 		q[x.User][k] = c
 	}
 	if x.Outcome != "ok" {
@@ -115,7 +120,7 @@ func (q queries) all() map[queryKey]*counted {
 	for _, one := range q {
 		for k, c := range one {
 			if sum[k] == nil {
-				sum[k] = &counted{text: c.text}
+				sum[k] = &counted{text: c.text, command: c.command}
 			}
 			s := sum[k]
 			s.calls += c.calls
@@ -144,6 +149,9 @@ func (r *Report) CompareStatistics(all []Statistic, version int) {
 		}
 	}
 	recorded := r.recorded.all()
+	if version < 170000 {
+		maps.DeleteFunc(recorded, func(_ queryKey, c *counted) bool { return slices.Contains(unseenBefore17, c.command) })
+	}
 	seen := map[queryKey]bool{}
 	for _, s := range all {
 		if s.Calls == 0 {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/seal"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -46,7 +47,7 @@ func NewWriter(t testing.TB, dir string, number uint32, key ed25519.PrivateKey) 
 func NewEncryptedWriter(t testing.TB, dir string, number uint32, key ed25519.PrivateKey, encrypts *[32]byte) *Writer {
 	return &Writer{
 		Stream: trailtest.NewEncryptedStream(t, dir, number, encrypts), Signs: key, t: t, Segment: 1, first: 1,
-		Session: trailtest.NewSession(trailtest.Epoch, 100+number, trailtest.Fact{Key: trail.KeyBackendType, Value: trail.WriterBackendType}),
+		Session: trailtest.NewSession(trailtest.Epoch, 100+number, trailtest.Fact{Key: format.KeyBackendType, Value: format.WriterBackendType}),
 	}
 }
 
@@ -86,7 +87,7 @@ func (w *Writer) Seal(at int64, reason string, next ed25519.PrivateKey) {
 		extra = append(extra, "next_key", fmt.Sprintf("%x", []byte(s.NextKey)))
 	}
 	extra = append(extra, "signature", fmt.Sprintf("%x", ed25519.Sign(w.Signs, s.Bytes())))
-	w.Put(&trailtest.Record{Kind: trail.KindSeal, Session: w.Session, Time: at, Extra: extra})
+	w.Put(&trailtest.Record{Kind: format.KindSeal, Session: w.Session, Time: at, Extra: extra})
 	if next != nil {
 		w.Signs = next
 	}
@@ -94,7 +95,7 @@ func (w *Writer) Seal(at int64, reason string, next ed25519.PrivateKey) {
 
 // Index writes an index of the segment's blocks that have none.
 func (w *Writer) Index() {
-	keys := trail.NewKeys(func() (keys [][trail.KeySize]byte, err error) {
+	keys := format.NewKeys(func() (keys [][format.KeySize]byte, err error) {
 		if w.Key != nil {
 			keys = append(keys, *w.Key)
 		}
@@ -114,11 +115,11 @@ func (w *Writer) Index() {
 	str := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 	body := binary.AppendUvarint(nil, refs[0].Number)
 	body = binary.AppendUvarint(binary.AppendUvarint(body, uint64(len(refs))), 1)
-	for list := trail.TermsUsers; list <= trail.TermsOmissions; list++ {
-		if list == trail.TermsOmissions && w.Old {
+	for list := format.TermsUsers; list <= format.TermsOmissions; list++ {
+		if list == format.TermsOmissions && w.Old {
 			continue
 		}
-		if list == trail.TermsTrigrams {
+		if list == format.TermsTrigrams {
 			body = str(binary.AppendUvarint(body, uint64(list)), string(filters))
 			continue
 		}
@@ -130,25 +131,25 @@ func (w *Writer) Index() {
 		body = str(binary.AppendUvarint(body, uint64(list)), string(one))
 	}
 	b := trailtest.NewBuilder(trailtest.Epoch)
-	b.Item(trail.KindDefIndex, body)
+	b.Item(format.KindDefIndex, body)
 	w.PutBlock(b)
 	w.indexed += len(refs) + 1
 }
 
 // terms are what the blocks contain: for each list, its terms, and a bit for each block that has one; and the list of
 // filters for trigrams.
-func (w *Writer) terms(refs []trail.BlockRef, size int) (terms map[trail.Terms]map[string][]byte, filters []byte) {
-	terms = map[trail.Terms]map[string][]byte{}
+func (w *Writer) terms(refs []trail.BlockRef, size int) (terms map[format.Terms]map[string][]byte, filters []byte) {
+	terms = map[format.Terms]map[string][]byte{}
 	lacking := make([]byte, size)
 	var files trail.Files
 	defer files.Close()
 	for i := range refs {
-		var b trail.Block
+		var b format.Block
 		if err := files.Read(&refs[i], &b); err != nil {
 			w.t.Fatal(err)
 		}
-		var has trail.BlockContents
-		var r trail.Record
+		var has format.BlockContents
+		var r format.Record
 		for b.Next(&r) == nil {
 			has.Record(&r)
 		}

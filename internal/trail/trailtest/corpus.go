@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -117,7 +118,7 @@ func OpenGolden(t testing.TB, dir string) *trail.Trail {
 }
 
 // GoldenKeys are those of the keys beside a trail that are wanted.
-func GoldenKeys(t testing.TB, dir string, wanted ...int) *trail.Keys {
+func GoldenKeys(t testing.TB, dir string, wanted ...int) *format.Keys {
 	t.Helper()
 	text, err := os.ReadFile(dir + ".keys")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,15 +128,15 @@ func GoldenKeys(t testing.TB, dir string, wanted ...int) *trail.Keys {
 	if err != nil || len(lines) != 2 {
 		t.Fatal(err, len(lines))
 	}
-	var keys [][trail.KeySize]byte
+	var keys [][format.KeySize]byte
 	for _, i := range wanted {
 		key, err := hex.DecodeString(lines[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys = append(keys, [trail.KeySize]byte(key))
+		keys = append(keys, [format.KeySize]byte(key))
 	}
-	return trail.NewKeys(func() ([][trail.KeySize]byte, error) { return keys, nil })
+	return format.NewKeys(func() ([][format.KeySize]byte, error) { return keys, nil })
 }
 
 // Unpack unpacks a tar.gz archive of regular files into a folder of the test.

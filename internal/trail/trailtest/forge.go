@@ -16,15 +16,16 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // ForgeHeader makes the header of a block whose payload is right only if it is empty.
 func ForgeHeader(number uint64, stored int) []byte {
-	b := make([]byte, trail.BlockHeaderSize)
+	b := make([]byte, format.BlockHeaderSize)
 	le := binary.LittleEndian
 	copy(b, "SBLK")
-	le.PutUint16(b[4:], trail.BlockHeaderSize)
+	le.PutUint16(b[4:], format.BlockHeaderSize)
 	le.PutUint32(b[8:], uint32(stored))
 	le.PutUint32(b[12:], uint32(stored))
 	le.PutUint64(b[24:], number)
@@ -38,7 +39,7 @@ func ForgeHeader(number uint64, stored int) []byte {
 func ForgeOverlaps(n int) []byte {
 	b := ForgeHeader(5, 0)
 	for i := range n {
-		b = append(b, ForgeHeader(6, (n-1-i)*trail.BlockHeaderSize)...)
+		b = append(b, ForgeHeader(6, (n-1-i)*format.BlockHeaderSize)...)
 	}
 	return slices.Concat(b, ForgeHeader(1, 0))
 }
@@ -94,7 +95,7 @@ func (s *Stream) Delete(t testing.TB, writer *Session, of *Stream, since, last u
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := trail.ParseSegmentHeader(image[:trail.SegmentHeaderSize])
+	h, err := format.ParseSegmentHeader(image[:format.SegmentHeaderSize])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func (s *Stream) WriteDeletion(t testing.TB, writer *Session, d *trail.Deletion)
 		d.Stream, d.SinceSegment, d.FirstSegment, d.LastSegment, d.FirstBlock, d.LastBlock, d.LastRecord+1-d.Records, d.LastRecord,
 		d.Bytes, d.TotalRecords, d.TotalBytes, d.Missing, s.Number, s.segment, info.Size(), s.block, d.Chain, zeros, d.Reason)
 	b := NewBuilder(Epoch)
-	b.Add(&Record{Kind: trail.KindServer, Session: writer, Time: d.Time, Extra: DeletionExtra(d)})
+	b.Add(&Record{Kind: format.KindServer, Session: writer, Time: d.Time, Extra: DeletionExtra(d)})
 	s.Write(t, b)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(s.Dir), "retention"), []byte(state), 0o600); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Office writes a trail of what a few people do around a weekend, some of them with names and texts
@@ -15,24 +15,24 @@ import (
 func Office(t testing.TB, dir string) {
 	at := func(s string) int64 { return moment(t, s) }
 	start := at("2026-11-19 09:00:00")
-	fact := func(k trail.Key, v string) Fact { return Fact{k, v} }
+	fact := func(k format.Key, v string) Fact { return Fact{k, v} }
 	person := func(pid uint32, user, database, client, application string) *Session {
-		return NewSession(start+int64(pid)*1e6, pid, fact(trail.KeyBackendType, "client backend"), fact(trail.KeyUser, user),
-			fact(trail.KeyDatabase, database), fact(trail.KeyClient, client), fact(trail.KeyApplication, application))
+		return NewSession(start+int64(pid)*1e6, pid, fact(format.KeyBackendType, "client backend"), fact(format.KeyUser, user),
+			fact(format.KeyDatabase, database), fact(format.KeyClient, client), fact(format.KeyApplication, application))
 	}
 	alice := person(4001, "alice", "shop", "10.1.2.3:50022", "psql")
 	bob := person(4002, "bob", "shop", "[2001:db8::7]:40000", "crm, \"new\"")
 	evil := person(4003, OfficeEvil, "shop", "[local]", "<img src=x onerror=alert(1)>")
 	mallory := person(4004, "mallory", "shop", "192.0.2.66:40001", "")
-	server := NewSession(start, 3999, fact(trail.KeyBackendType, trail.WriterBackendType))
+	server := NewSession(start, 3999, fact(format.KeyBackendType, format.WriterBackendType))
 
-	use := func(class trail.Class, command, relation string, access trail.Access) *Shape {
-		return &Shape{Class: class, Command: command, Relations: []Relation{{Type: trail.RelationTypeTable, Access: access, Name: relation}}}
+	use := func(class format.Class, command, relation string, access format.Access) *Shape {
+		return &Shape{Class: class, Command: command, Relations: []Relation{{Type: format.RelationTypeTable, Access: access, Name: relation}}}
 	}
-	read := func(relation string) *Shape { return use(trail.ClassRead, "SELECT", relation, trail.AccessSelect) }
+	read := func(relation string) *Shape { return use(format.ClassRead, "SELECT", relation, format.AccessSelect) }
 	orders, salary := read("public.orders"), read("hr.salary")
-	update := use(trail.ClassWrite, "UPDATE", "public.orders", trail.AccessSelect|trail.AccessUpdate)
-	named := func(class trail.Class, command string, o ...Object) *Shape {
+	update := use(format.ClassWrite, "UPDATE", "public.orders", format.AccessSelect|format.AccessUpdate)
+	named := func(class format.Class, command string, o ...Object) *Shape {
 		return &Shape{Class: class, Command: command, Objects: o}
 	}
 
@@ -44,48 +44,48 @@ func Office(t testing.TB, dir string) {
 		b.Add(&r)
 	}
 	statement := func(when string, who *Session, shape *Shape, text string) {
-		add(when, Record{Kind: trail.KindStatement, Session: who, Shape: shape, Text: text, Duration: 1500, Rows: 2})
+		add(when, Record{Kind: format.KindStatement, Session: who, Shape: shape, Text: text, Duration: 1500, Rows: 2})
 	}
 	failed := func(when string, who *Session, shape *Shape, text, sqlstate, message string) {
-		add(when, Record{Kind: trail.KindStatement, Session: who, Shape: shape, Text: text, Outcome: trail.OutcomeError, SQLState: sqlstate, Message: message})
+		add(when, Record{Kind: format.KindStatement, Session: who, Shape: shape, Text: text, Outcome: format.OutcomeError, SQLState: sqlstate, Message: message})
 	}
 
 	begin("2026-11-19 09:00:00")
-	add("2026-11-19 09:00:00", Record{Kind: trail.KindServer, Session: server, Extra: []string{"event", "start", "version", "1.0", "host", "db1"}})
+	add("2026-11-19 09:00:00", Record{Kind: format.KindServer, Session: server, Extra: []string{"event", "start", "version", "1.0", "host", "db1"}})
 	statement("2026-11-19 10:00:00", alice, orders, "SELECT * FROM orders WHERE id = 1")
 	statement("2026-11-19 10:00:01", bob, orders, "SELECT * FROM orders WHERE id = 2")
 	s.Write(t, b)
 
 	begin("2026-11-20 05:00:00")
 	for _, who := range []*Session{alice, bob, evil} {
-		add("2026-11-20 05:00:00", Record{Kind: trail.KindConnect, Session: who, Shape: named(trail.ClassConnect, "")})
+		add("2026-11-20 05:00:00", Record{Kind: format.KindConnect, Session: who, Shape: named(format.ClassConnect, "")})
 	}
 	statement("2026-11-20 06:59:59.999999", alice, orders, "SELECT * FROM orders WHERE id = 3")
 	statement("2026-11-20 07:00:00", alice, salary, "SELECT * FROM hr.salary WHERE name = 'a'")
-	add("2026-11-20 07:00:00.5", Record{Kind: trail.KindStatement, Session: alice, Depth: 1, Substatement: 1, Shape: read("hr.grades"), Text: "SELECT 1 FROM grades"})
+	add("2026-11-20 07:00:00.5", Record{Kind: format.KindStatement, Session: alice, Depth: 1, Substatement: 1, Shape: read("hr.grades"), Text: "SELECT 1 FROM grades"})
 	statement("2026-11-20 18:59:59.999999", bob, update, "UPDATE orders SET note = 'x'")
 	statement("2026-11-20 19:00:00", bob, salary, "SELECT * FROM hr.salary WHERE name = 'b'")
-	add("2026-11-20 19:00:00.5", Record{Kind: trail.KindStatement, Session: bob, Depth: 1, Substatement: 1, Shape: orders, Text: "SELECT * FROM orders WHERE id = 77"})
+	add("2026-11-20 19:00:00.5", Record{Kind: format.KindStatement, Session: bob, Depth: 1, Substatement: 1, Shape: orders, Text: "SELECT * FROM orders WHERE id = 77"})
 	failed("2026-11-20 19:30:00", bob, read("hr.salary"), "SELECT * FROM hr.salary WHERE name = 'c'", "42501", "permission denied for table salary")
-	add("2026-11-20 19:31:00", Record{Kind: trail.KindStatement, Session: bob, Shape: orders, Text: "SELECT * FROM orders WHERE id = 4", Outcome: trail.OutcomeInterrupted})
+	add("2026-11-20 19:31:00", Record{Kind: format.KindStatement, Session: bob, Shape: orders, Text: "SELECT * FROM orders WHERE id = 4", Outcome: format.OutcomeInterrupted})
 	for range 2 {
-		add("2026-11-20 20:00:00", Record{Kind: trail.KindAuthFailed, Session: mallory, Shape: named(trail.ClassConnect, ""), Outcome: trail.OutcomeError, SQLState: "28P01", Message: `password authentication failed for user "mallory"`})
+		add("2026-11-20 20:00:00", Record{Kind: format.KindAuthFailed, Session: mallory, Shape: named(format.ClassConnect, ""), Outcome: format.OutcomeError, SQLState: "28P01", Message: `password authentication failed for user "mallory"`})
 	}
 	s.Write(t, b)
 
 	begin("2026-11-21 12:00:00")
-	statement("2026-11-21 12:00:00", alice, named(trail.ClassDDL, "ALTER TABLE", Object{Action: trail.ActionRename, Type: "table", Name: "public.orders", To: "public.orders_old"}), "ALTER TABLE orders RENAME TO orders_old")
-	statement("2026-11-21 12:00:01", alice, named(trail.ClassRole, "GRANT"), "GRANT SELECT ON orders_old TO bob")
-	statement("2026-11-21 12:00:02", alice, named(trail.ClassRole, "GRANT ROLE"), "GRANT staff TO bob")
-	statement("2026-11-21 12:00:03", alice, named(trail.ClassDDL, "ALTER SYSTEM"), "ALTER SYSTEM SET work_mem = '1GB'")
-	statement("2026-11-21 12:00:04", alice, named(trail.ClassMiscSet, "SET"), "SET role = bob")
-	add("2026-11-21 12:00:05", Record{Kind: trail.KindSetting, Session: server, Shape: named(trail.ClassSetting, ""), Extra: []string{"name", "steno.log", "old", "all", "new", "all, -read"}})
-	add("2026-11-21 12:00:06", Record{Kind: trail.KindGap, Session: evil, Seq: 5, Extra: []string{"count", "3", "first_seq", "2", "last_seq", "4", "reason", "ring full"}})
+	statement("2026-11-21 12:00:00", alice, named(format.ClassDDL, "ALTER TABLE", Object{Action: format.ActionRename, Type: "table", Name: "public.orders", To: "public.orders_old"}), "ALTER TABLE orders RENAME TO orders_old")
+	statement("2026-11-21 12:00:01", alice, named(format.ClassRole, "GRANT"), "GRANT SELECT ON orders_old TO bob")
+	statement("2026-11-21 12:00:02", alice, named(format.ClassRole, "GRANT ROLE"), "GRANT staff TO bob")
+	statement("2026-11-21 12:00:03", alice, named(format.ClassDDL, "ALTER SYSTEM"), "ALTER SYSTEM SET work_mem = '1GB'")
+	statement("2026-11-21 12:00:04", alice, named(format.ClassMiscSet, "SET"), "SET role = bob")
+	add("2026-11-21 12:00:05", Record{Kind: format.KindSetting, Session: server, Shape: named(format.ClassSetting, ""), Extra: []string{"name", "steno.log", "old", "all", "new", "all, -read"}})
+	add("2026-11-21 12:00:06", Record{Kind: format.KindGap, Session: evil, Seq: 5, Extra: []string{"count", "3", "first_seq", "2", "last_seq", "4", "reason", "ring full"}})
 	statement("2026-11-23 08:00:00", evil, read(OfficeEvilTable), OfficeEvilText)
-	failed("2026-11-23 08:00:01", evil, named(trail.ClassError, ""), "SELEC '</script><script>alert(2)</script>'", "42601", "syntax error at or near \"<script>alert(3)</script>\"")
+	failed("2026-11-23 08:00:01", evil, named(format.ClassError, ""), "SELEC '</script><script>alert(2)</script>'", "42601", "syntax error at or near \"<script>alert(3)</script>\"")
 	statement("2026-11-23 08:00:02", bob, orders, "SELECT * FROM orders WHERE id = 5")
-	add("2026-11-23 08:00:03", Record{Kind: trail.KindDisconnect, Session: alice, Shape: named(trail.ClassConnect, ""), Duration: 1000})
-	add("2026-11-23 08:00:03", Record{Kind: trail.KindDisconnect, Session: bob, Shape: named(trail.ClassConnect, ""), Duration: 1000})
+	add("2026-11-23 08:00:03", Record{Kind: format.KindDisconnect, Session: alice, Shape: named(format.ClassConnect, ""), Duration: 1000})
+	add("2026-11-23 08:00:03", Record{Kind: format.KindDisconnect, Session: bob, Shape: named(format.ClassConnect, ""), Duration: 1000})
 	s.Write(t, b)
 }
 

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // Runs is a payload of runs, and of records between them, of a few sessions and forms.  Most of them are as a server
@@ -26,62 +26,62 @@ func Runs(r *rand.Rand) []byte {
 			body = binary.AppendUvarint(nil, -uint64(r.IntN(9)))
 		}
 		body = number(body, 300)
-		b.Item(trail.KindDefSession, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(body, uint64(Epoch)), uint32(i)))
+		b.Item(format.KindDefSession, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(body, uint64(Epoch)), uint32(i)))
 	}
-	b.Item(trail.KindDefText, []byte("SELECT $1"))
-	b.shape(&Shape{Command: "SELECT", Params: []trail.ParamType{{OID: 23, Repr: trail.ReprInt4}}})
-	b.shape(&Shape{Command: "UPDATE", Params: []trail.ParamType{{OID: 25, Repr: trail.ReprText}, {OID: 16, Repr: trail.ReprBool}}})
+	b.Item(format.KindDefText, []byte("SELECT $1"))
+	b.shape(&Shape{Command: "SELECT", Params: []format.ParamType{{OID: 23, Repr: format.ReprInt4}}})
+	b.shape(&Shape{Command: "UPDATE", Params: []format.ParamType{{OID: 25, Repr: format.ReprText}, {OID: 16, Repr: format.ReprBool}}})
 	type form struct {
-		fields       trail.Field
+		fields       format.Field
 		rows, values int
 	}
 	var forms []form
 	for range 1 + r.IntN(6) {
-		const optional = trail.FieldRows | trail.FieldXID | trail.FieldText
-		f := form{fields: trail.FieldTime | trail.FieldDuration | trail.Field(r.Uint64())&optional, rows: r.IntN(2)}
+		const optional = format.FieldRows | format.FieldXID | format.FieldText
+		f := form{fields: format.FieldTime | format.FieldDuration | format.Field(r.Uint64())&optional, rows: r.IntN(2)}
 		if r.IntN(8) == 0 {
-			f.fields = trail.Field(r.Uint64()) & (optional | trail.FieldTime | trail.FieldDuration)
+			f.fields = format.Field(r.Uint64()) & (optional | format.FieldTime | format.FieldDuration)
 		}
 		shape := r.IntN(3)
 		if shape < 2 {
-			f.fields |= trail.FieldShape | trail.FieldValues
+			f.fields |= format.FieldShape | format.FieldValues
 			f.values = 4 + r.IntN(20)/19
 		}
 		body := binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(f.fields))
-		if f.fields&trail.FieldShape != 0 {
+		if f.fields&format.FieldShape != 0 {
 			body = append(body, byte(shape))
 		}
-		if f.fields&trail.FieldText != 0 {
+		if f.fields&format.FieldText != 0 {
 			body = append(body, 0)
 		}
-		if f.fields&trail.FieldRows != 0 {
+		if f.fields&format.FieldRows != 0 {
 			body = append(body, byte(f.rows))
 		}
-		if f.fields&trail.FieldValues != 0 {
+		if f.fields&format.FieldValues != 0 {
 			body = append(body, byte(f.values))
 		}
-		b.Item(trail.KindDefForm, body)
+		b.Item(format.KindDefForm, body)
 		forms = append(forms, f)
 	}
 	for range 1 + r.IntN(6) {
 		if r.IntN(2) == 0 {
-			b.Item(trail.KindStatement, append(binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(trail.FieldTime)), 2*byte(r.IntN(60))))
+			b.Item(format.KindStatement, append(binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(format.FieldTime)), 2*byte(r.IntN(60))))
 		}
 		for range r.IntN(3) {
-			fields := trail.Field(r.Uint64()) & (trail.FieldShape | trail.FieldTime | trail.FieldDuration | trail.FieldXID | trail.FieldEvent | trail.FieldStatements | trail.FieldCommit)
+			fields := format.Field(r.Uint64()) & (format.FieldShape | format.FieldTime | format.FieldDuration | format.FieldXID | format.FieldEvent | format.FieldStatements | format.FieldCommit)
 			body := binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(fields))
-			for f := trail.FieldShape; f <= trail.FieldCommit; f <<= 1 {
+			for f := format.FieldShape; f <= format.FieldCommit; f <<= 1 {
 				switch {
 				case fields&f == 0:
-				case f == trail.FieldShape, f == trail.FieldEvent:
+				case f == format.FieldShape, f == format.FieldEvent:
 					body = append(body, byte(r.IntN(2)))
-				case f == trail.FieldCommit:
+				case f == format.FieldCommit:
 					body = number(number(number(body, 300), 300), 3)
 				default:
 					body = number(body, 300)
 				}
 			}
-			b.Item(trail.KindTransaction, body[:len(body)-r.IntN(20)/19])
+			b.Item(format.KindTransaction, body[:len(body)-r.IntN(20)/19])
 		}
 		n := 1 + r.IntN(6)
 		body := []byte{byte(n)}
@@ -92,23 +92,23 @@ func Runs(r *rand.Rand) []byte {
 				i = len(forms)
 			}
 			body = append(body, byte(i))
-			if f.fields&trail.FieldRows != 0 && f.rows == 0 {
+			if f.fields&format.FieldRows != 0 && f.rows == 0 {
 				body = number(body, 200)
 			}
-			if f.fields&trail.FieldTime != 0 {
+			if f.fields&format.FieldTime != 0 {
 				body = number(body, 300)
 			}
-			if f.fields&trail.FieldDuration != 0 {
+			if f.fields&format.FieldDuration != 0 {
 				body = number(body, 300)
 			}
-			if f.fields&trail.FieldValues != 0 {
+			if f.fields&format.FieldValues != 0 {
 				value := []byte{2, 'a', 'b', 1, 0}
 				if r.IntN(30) == 0 {
 					value[0] = byte(r.IntN(9))
 				}
 				body = append(body, value[:f.values]...)
 			}
-			if f.fields&trail.FieldXID != 0 {
+			if f.fields&format.FieldXID != 0 {
 				body = number(body, 300)
 			}
 		}
@@ -120,7 +120,7 @@ func Runs(r *rand.Rand) []byte {
 		case 2:
 			body[len(body)-1] |= 0x80
 		}
-		b.Item(trail.KindRun, body)
+		b.Item(format.KindRun, body)
 	}
 	return b.Payload
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/pierrec/lz4/v4"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -36,7 +37,7 @@ type Session struct {
 
 // Fact is one fact of a session.
 type Fact struct {
-	Key   trail.Key
+	Key   format.Key
 	Value string
 }
 
@@ -55,11 +56,11 @@ func (s *Session) With(facts ...Fact) *Session {
 
 // Shape is a shape definition.
 type Shape struct {
-	Class     trail.Class
+	Class     format.Class
 	QueryID   uint64
 	Command   string
 	Relations []Relation
-	Params    []trail.ParamType
+	Params    []format.ParamType
 	Objects   []Object
 	Query     string
 	Prepared  string
@@ -67,14 +68,14 @@ type Shape struct {
 
 // Object is an object of a shape.
 type Object struct {
-	Action         trail.Action
+	Action         format.Action
 	Type, Name, To string
 }
 
 // Relation is a relation of a shape.
 type Relation struct {
-	Type   trail.RelationType
-	Access trail.Access
+	Type   format.RelationType
+	Access format.Access
 	Name   string
 
 	// Columns, if any relation has some, are written for all of them.
@@ -84,15 +85,15 @@ type Relation struct {
 
 // Column is a column of a relation.
 type Column struct {
-	Access trail.Access
+	Access format.Access
 	Name   string
 }
 
 // Record is a record to write. Seq 0 is the session's next; Statement 0 too.
 type Record struct {
-	Kind         trail.Kind
+	Kind         format.Kind
 	Session      *Session
-	Fields       trail.Field // which of the fields below are there, beside those that follow from them
+	Fields       format.Field // which of the fields below are there, beside those that follow from them
 	Seq          uint64
 	Unnumbered   bool // sequence number 0
 	Statement    uint64
@@ -105,7 +106,7 @@ type Record struct {
 	Duration     uint64
 	Nulls        []byte
 	Values       []byte
-	Outcome      trail.Outcome
+	Outcome      format.Outcome
 	SQLState     string
 	Message      string
 	XID          uint64
@@ -113,7 +114,7 @@ type Record struct {
 	TextHash     [32]byte
 	Parts        [3]uint64
 	Extra        []string // name, value, name, value ...
-	Audited      trail.Audited
+	Audited      format.Audited
 	Unknown      []byte // bytes of a field that readers do not know
 }
 
@@ -132,7 +133,7 @@ type Builder struct {
 	// The first record's item stands at payload[at:end]; its time is written
 	// by Finish, when the block's first time is known.
 	at, end  int
-	kind     trail.Kind
+	kind     format.Kind
 	pre      []byte
 	post     []byte
 	time     int64
@@ -156,7 +157,7 @@ func str[S string | []byte](b []byte, s S) []byte {
 }
 
 // Item appends an item of any kind.
-func (b *Builder) Item(kind trail.Kind, body []byte) {
+func (b *Builder) Item(kind format.Kind, body []byte) {
 	b.Payload = binary.AppendUvarint(b.Payload, uint64(len(body)+1))
 	b.Payload = append(b.Payload, byte(kind))
 	b.Payload = append(b.Payload, body...)
@@ -173,7 +174,7 @@ func (b *Builder) session(s *Session) int {
 	for _, f := range s.Facts {
 		body = str(append(body, byte(f.Key)), f.Value)
 	}
-	b.Item(trail.KindDefSession, body)
+	b.Item(format.KindDefSession, body)
 	b.sessions[s] = len(b.defined)
 	b.defined = append(b.defined, *s.state)
 	return len(b.defined) - 1
@@ -209,19 +210,19 @@ func (b *Builder) shape(s *Shape) int {
 				list = str(binary.AppendUvarint(list, uint64(c.Access)), c.Name)
 			}
 		}
-		body = str(binary.AppendUvarint(body, uint64(trail.ListColumns)), list)
+		body = str(binary.AppendUvarint(body, uint64(format.ListColumns)), list)
 	}
 	if s.Query != "" {
-		body = str(append(body, byte(trail.ListQuery)), s.Query)
+		body = str(append(body, byte(format.ListQuery)), s.Query)
 	}
 	if s.Prepared != "" {
-		body = str(append(body, byte(trail.ListPrepared)), s.Prepared)
+		body = str(append(body, byte(format.ListPrepared)), s.Prepared)
 	}
 	if i, ok := b.shapes[string(body)]; ok {
 		return i
 	}
 	b.shapes[string(body)] = len(b.shapes)
-	b.Item(trail.KindDefShape, body)
+	b.Item(format.KindDefShape, body)
 	return len(b.shapes) - 1
 }
 
@@ -230,15 +231,15 @@ func (b *Builder) text(s string) int {
 		return i
 	}
 	b.texts[s] = len(b.texts)
-	b.Item(trail.KindDefText, []byte(s))
+	b.Item(format.KindDefText, []byte(s))
 	return len(b.texts) - 1
 }
 
 // Data adds a data part of the record with that sequence number.
-func (b *Builder) Data(s *Session, seq uint64, part trail.PartKind, data string) {
+func (b *Builder) Data(s *Session, seq uint64, part format.PartKind, data string) {
 	body := binary.AppendUvarint(nil, uint64(b.session(s)))
 	body = binary.AppendUvarint(body, seq)
-	b.Item(trail.KindData, append(append(body, byte(part)), data...))
+	b.Item(format.KindData, append(append(body, byte(part)), data...))
 }
 
 // Add adds a record. The builder fills in Seq and Statement when they are 0.
@@ -249,86 +250,86 @@ func (b *Builder) Add(r *Record) {
 	if r.Seq == 0 && !r.Unnumbered {
 		r.Seq = s.state.seq + 1
 	}
-	counted := r.Kind == trail.KindStatement || r.Kind == trail.KindStart
+	counted := r.Kind == format.KindStatement || r.Kind == format.KindStart
 	if r.Statement == 0 && counted {
 		r.Statement = s.state.statement + 1
 	}
-	set := func(bit trail.Field, on bool) {
+	set := func(bit format.Field, on bool) {
 		if on {
 			f |= bit
 		}
 	}
-	set(trail.FieldShape, r.Shape != nil)
-	set(trail.FieldText, r.Text != "")
-	set(trail.FieldRows, r.Rows != 0)
-	set(trail.FieldTime, b.Records == 0 || r.Time != b.lastTime)
-	set(trail.FieldDuration, r.Duration != 0)
-	set(trail.FieldNulls, r.Nulls != nil)
-	set(trail.FieldValues, r.Values != nil)
-	set(trail.FieldSeq, r.Seq != s.state.seq+1)
-	set(trail.FieldStatement, counted && r.Statement != s.state.statement+1)
-	set(trail.FieldNesting, r.Depth != 0 || r.Substatement != 0)
-	set(trail.FieldOutcome, r.Outcome != trail.OutcomeOk)
-	set(trail.FieldError, r.SQLState != "")
-	set(trail.FieldXID, r.XID != 0)
-	set(trail.FieldCut, r.TextBytes != 0)
-	set(trail.FieldParts, r.Parts != [3]uint64{})
-	set(trail.FieldExtra, r.Extra != nil)
-	set(trail.FieldAudited, r.Audited != 0)
+	set(format.FieldShape, r.Shape != nil)
+	set(format.FieldText, r.Text != "")
+	set(format.FieldRows, r.Rows != 0)
+	set(format.FieldTime, b.Records == 0 || r.Time != b.lastTime)
+	set(format.FieldDuration, r.Duration != 0)
+	set(format.FieldNulls, r.Nulls != nil)
+	set(format.FieldValues, r.Values != nil)
+	set(format.FieldSeq, r.Seq != s.state.seq+1)
+	set(format.FieldStatement, counted && r.Statement != s.state.statement+1)
+	set(format.FieldNesting, r.Depth != 0 || r.Substatement != 0)
+	set(format.FieldOutcome, r.Outcome != format.OutcomeOk)
+	set(format.FieldError, r.SQLState != "")
+	set(format.FieldXID, r.XID != 0)
+	set(format.FieldCut, r.TextBytes != 0)
+	set(format.FieldParts, r.Parts != [3]uint64{})
+	set(format.FieldExtra, r.Extra != nil)
+	set(format.FieldAudited, r.Audited != 0)
 	var shape, text int
-	if f&trail.FieldShape != 0 {
+	if f&format.FieldShape != 0 {
 		shape = b.shape(r.Shape)
 	}
-	if f&trail.FieldText != 0 {
+	if f&format.FieldText != 0 {
 		text = b.text(r.Text)
 	}
 	item := binary.AppendUvarint(b.item[:0], uint64(index))
 	item = binary.AppendUvarint(item, uint64(f))
-	put := func(bit trail.Field, write func()) {
+	put := func(bit format.Field, write func()) {
 		if f&bit != 0 {
 			write()
 		}
 	}
-	varint := func(bit trail.Field, v uint64) {
+	varint := func(bit format.Field, v uint64) {
 		if f&bit != 0 {
 			item = binary.AppendUvarint(item, v)
 		}
 	}
-	zigzag := func(bit trail.Field, v int64) {
+	zigzag := func(bit format.Field, v int64) {
 		if f&bit != 0 {
 			item = binary.AppendVarint(item, v)
 		}
 	}
-	varint(trail.FieldShape, uint64(shape))
-	varint(trail.FieldText, uint64(text))
-	varint(trail.FieldRows, r.Rows)
+	varint(format.FieldShape, uint64(shape))
+	varint(format.FieldText, uint64(text))
+	varint(format.FieldRows, r.Rows)
 	pre := len(item)
-	zigzag(trail.FieldTime, r.Time-b.lastTime)
+	zigzag(format.FieldTime, r.Time-b.lastTime)
 	post := len(item)
-	varint(trail.FieldDuration, r.Duration)
-	put(trail.FieldNulls, func() { item = append(item, r.Nulls...) })
-	put(trail.FieldValues, func() { item = str(item, r.Values) })
-	zigzag(trail.FieldSeq, int64(r.Seq-s.state.seq-1))
-	zigzag(trail.FieldStatement, int64(r.Statement-s.state.statement-1))
-	put(trail.FieldNesting, func() {
+	varint(format.FieldDuration, r.Duration)
+	put(format.FieldNulls, func() { item = append(item, r.Nulls...) })
+	put(format.FieldValues, func() { item = str(item, r.Values) })
+	zigzag(format.FieldSeq, int64(r.Seq-s.state.seq-1))
+	zigzag(format.FieldStatement, int64(r.Statement-s.state.statement-1))
+	put(format.FieldNesting, func() {
 		item = binary.AppendUvarint(binary.AppendUvarint(item, r.Depth), r.Substatement)
 	})
-	put(trail.FieldOutcome, func() { item = append(item, byte(r.Outcome)) })
-	put(trail.FieldError, func() { item = str(append(item, r.SQLState...), r.Message) })
-	varint(trail.FieldXID, r.XID)
-	put(trail.FieldCut, func() { item = append(binary.AppendUvarint(item, r.TextBytes), r.TextHash[:]...) })
-	put(trail.FieldParts, func() {
+	put(format.FieldOutcome, func() { item = append(item, byte(r.Outcome)) })
+	put(format.FieldError, func() { item = str(append(item, r.SQLState...), r.Message) })
+	varint(format.FieldXID, r.XID)
+	put(format.FieldCut, func() { item = append(binary.AppendUvarint(item, r.TextBytes), r.TextHash[:]...) })
+	put(format.FieldParts, func() {
 		for _, n := range r.Parts {
 			item = binary.AppendUvarint(item, n)
 		}
 	})
-	put(trail.FieldExtra, func() {
+	put(format.FieldExtra, func() {
 		item = binary.AppendUvarint(item, uint64(len(r.Extra)/2))
 		for _, e := range r.Extra {
 			item = str(item, e)
 		}
 	})
-	put(trail.FieldAudited, func() { item = append(item, byte(r.Audited)) })
+	put(format.FieldAudited, func() { item = append(item, byte(r.Audited)) })
 	item = append(item, r.Unknown...)
 	b.item = item
 	if b.Records == 0 {
@@ -341,7 +342,7 @@ func (b *Builder) Add(r *Record) {
 	}
 
 	end := r.Time
-	if r.Kind == trail.KindStatement {
+	if r.Kind == format.KindStatement {
 		end += int64(r.Duration)
 	}
 	if b.Records == 0 {
@@ -356,7 +357,7 @@ func (b *Builder) Add(r *Record) {
 	}
 	if counted {
 		s.state.statement = r.Statement
-		if r.Kind == trail.KindStart || r.Depth > 0 {
+		if r.Kind == format.KindStart || r.Depth > 0 {
 			s.state.statement--
 		}
 	}
@@ -364,7 +365,7 @@ func (b *Builder) Add(r *Record) {
 }
 
 // Finish returns the block, and its chain hash in chain.
-func (b *Builder) Finish(codec trail.Codec, number, firstRecord uint64, chain *[32]byte) []byte {
+func (b *Builder) Finish(codec format.Codec, number, firstRecord uint64, chain *[32]byte) []byte {
 	if b.Records > 0 {
 		tail := slices.Clone(b.Payload[b.end:])
 		b.Payload = b.Payload[:b.at]
@@ -373,11 +374,11 @@ func (b *Builder) Finish(codec trail.Codec, number, firstRecord uint64, chain *[
 		b.Payload = append(b.Payload, tail...)
 	}
 	payload := b.Payload
-	if codec == trail.CodecLz4 {
+	if codec == format.CodecLz4 {
 		dst := make([]byte, lz4.CompressBlockBound(len(payload)))
 		n, err := lz4.CompressBlock(payload, dst, nil)
 		if err != nil || n == 0 {
-			codec = trail.CodecNone
+			codec = format.CodecNone
 		} else {
 			payload = dst[:n]
 		}
@@ -419,13 +420,13 @@ const SystemID = 7654321098765432109
 type Stream struct {
 	Dir    string
 	Number uint32
-	Codec  trail.Codec
+	Codec  format.Codec
 	// Key encrypts the segments that are begun from now on, when there is one.
 	Key *[32]byte
 	// NoTimes says that segment headers lack the times of the segment before, as those of servers before 0.10.
 	NoTimes bool
 	// TimesOff is added to them.
-	TimesOff trail.TimeRange
+	TimesOff format.TimeRange
 	// LastStart is the segment that the next headers name as that of the server's last start.
 	LastStart uint64
 
@@ -436,7 +437,7 @@ type Stream struct {
 	record  uint64
 	chain   [32]byte // what the next block starts from
 	last    [32]byte // the last block's
-	times   trail.TimeRange
+	times   format.TimeRange
 }
 
 // NewStream makes a stream's folder and first segment below dir.
@@ -448,7 +449,7 @@ func NewStream(t testing.TB, dir string, number uint32) *Stream {
 // NewEncryptedStream does the same, and has all segments encrypted with a key; nil: none is.
 func NewEncryptedStream(t testing.TB, dir string, number uint32, key *[32]byte) *Stream {
 	t.Helper()
-	s := &Stream{Dir: filepath.Join(dir, fmt.Sprint(number)), Number: number, Codec: trail.CodecLz4, Key: key, block: 1, record: 1}
+	s := &Stream{Dir: filepath.Join(dir, fmt.Sprint(number)), Number: number, Codec: format.CodecLz4, Key: key, block: 1, record: 1}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -476,7 +477,7 @@ func (s *Stream) Rotate(t testing.TB, created int64) {
 	}
 	binary.LittleEndian.PutUint64(h[112:], s.LastStart)
 	SealSegment(h)
-	s.times = trail.NoTimes()
+	s.times = format.NoTimes()
 	if s.cipher = nil; s.Key != nil {
 		h, s.cipher = encrypt(h, *s.Key)
 	}
@@ -512,7 +513,7 @@ func encrypt(h []byte, key [32]byte) ([]byte, cipher.AEAD) {
 	le.PutUint16(h[10:], 208)
 	le.PutUint32(h[12:], 1)
 	SealSegment(h)
-	id := trail.IDOf(key)
+	id := format.IDOf(key)
 	data, nonce := randomBytes(32), randomBytes(12)
 	sealed := gcm(key[:]).Seal(nil, nonce, data, h[:40])
 	h = slices.Concat(h, id[:], nonce, sealed, make([]byte, 4))
@@ -531,7 +532,7 @@ func DataKey(t testing.TB, header []byte, key [32]byte) []byte {
 
 // PutDataKey puts a data key into the header of an encrypted segment, encrypted with a key.
 func PutDataKey(header []byte, key [32]byte, data []byte) {
-	id := trail.IDOf(key)
+	id := format.IDOf(key)
 	copy(header[128:], id[:])
 	copy(header[136:], randomBytes(12))
 	copy(header[148:], gcm(key[:]).Seal(nil, header[136:148], data, header[:40]))
@@ -584,7 +585,7 @@ func (s *Stream) Finish(b *Builder) []byte {
 	s.last = s.chain
 	s.block++
 	s.record += uint64(b.Records)
-	header, _ := trail.ParseBlockHeader(image)
+	header, _ := format.ParseBlockHeader(image)
 	s.times.Add(&header)
 	return image
 }
@@ -606,7 +607,7 @@ func SealHeader(image []byte) {
 // SealSegment does the same for a segment header, and for its key part if it has one.
 func SealSegment(header []byte) {
 	binary.LittleEndian.PutUint64(header[120:], xxhash.Sum64(header[:120]))
-	if len(header) >= trail.EncryptedHeaderSize {
+	if len(header) >= format.EncryptedHeaderSize {
 		binary.LittleEndian.PutUint64(header[200:], xxhash.Sum64(header[:200]))
 	}
 }
@@ -623,7 +624,7 @@ func WithoutTimes(t testing.TB, dir, to string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := trail.ParseSegmentHeader(data)
+		h, err := format.ParseSegmentHeader(data)
 		if err != nil {
 			continue // what it says does not count
 		}
@@ -636,7 +637,7 @@ func WithoutTimes(t testing.TB, dir, to string) {
 }
 
 // EachRecord calls f with every record of a trail, which must have no damage, and with its block.
-func EachRecord(t testing.TB, tr *trail.Trail, f func(ref *trail.BlockRef, r *trail.Record)) {
+func EachRecord(t testing.TB, tr *trail.Trail, f func(ref *trail.BlockRef, r *format.Record)) {
 	t.Helper()
 	files := &trail.Files{}
 	defer files.Close()
@@ -647,11 +648,11 @@ func EachRecord(t testing.TB, tr *trail.Trail, f func(ref *trail.BlockRef, r *tr
 	for _, s := range x.Streams {
 		refs := s.Refs()
 		for i := range refs {
-			var b trail.Block
+			var b format.Block
 			if err := files.Read(&refs[i], &b); err != nil {
 				t.Fatal(err)
 			}
-			var r trail.Record
+			var r format.Record
 			for {
 				if err := b.Next(&r); err == io.EOF {
 					break
@@ -662,4 +663,42 @@ func EachRecord(t testing.TB, tr *trail.Trail, f func(ref *trail.BlockRef, r *tr
 			}
 		}
 	}
+}
+
+// Note is the record of a note.
+func Note(s *Session, time int64, text string) *Record {
+	return &Record{Kind: format.KindNote, Session: s, Time: time, Text: text}
+}
+
+// Open opens a trail that must be there.
+func Open(t testing.TB, path string) *trail.Trail {
+	t.Helper()
+	tr, err := trail.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// Each calls a function for each record.
+type Each struct{ Do func(r *format.Record) }
+
+// Start, Keep and Append make it a trail.Formatter.
+func (e *Each) Start(*trail.BlockRef)    {}
+func (e *Each) Keep(*format.Record) bool { return true }
+func (e *Each) Append(dst []byte, r *format.Record) []byte {
+	e.Do(r)
+	return dst
+}
+
+// Values reads texts that have to be right.
+func Values[T any](parse func(string) (T, error), texts ...string) (all []T) {
+	for _, text := range texts {
+		v, err := parse(text)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, v)
+	}
+	return all
 }

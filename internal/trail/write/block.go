@@ -16,7 +16,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/pierrec/lz4/v4"
 
-	"github.com/pg-steno/pg_steno/internal/trail"
+	"github.com/pg-steno/pg_steno/internal/format"
 )
 
 // None stands for a duration, or a number of rows, that there is not.
@@ -34,11 +34,11 @@ type Source struct {
 }
 
 // ID is the session's, of no session when there is none yet.
-func (s *Source) ID() trail.SessionID {
+func (s *Source) ID() format.SessionID {
 	if len(s.Body) < SessionFacts {
-		return trail.SessionID{}
+		return format.SessionID{}
 	}
-	return trail.SessionID{
+	return format.SessionID{
 		Start: int64(binary.LittleEndian.Uint64(s.Body)),
 		PID:   binary.LittleEndian.Uint32(s.Body[8:]),
 	}
@@ -48,7 +48,7 @@ func (s *Source) ID() trail.SessionID {
 func Body(start int64, pid uint32, backendType string) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(start))
 	b = binary.LittleEndian.AppendUint32(b, pid)
-	return appendString(append(b, byte(trail.KeyBackendType)), backendType)
+	return appendString(append(b, byte(format.KeyBackendType)), backendType)
 }
 
 // Pairs makes the EXTRA of a record from names and values in turn.
@@ -62,7 +62,7 @@ func Pairs(pairs ...string) (count int, extra []byte) {
 // Record is a record to be written. Its byte strings are parts of items, as the
 // format has them.
 type Record struct {
-	Kind         trail.Kind
+	Kind         format.Kind
 	Seq          uint64 // 0: not numbered
 	Time         int64
 	Duration     uint64 // None: there is none
@@ -70,7 +70,7 @@ type Record struct {
 	Statement    uint64
 	Substatement uint64
 	Depth        uint64
-	Outcome      trail.Outcome
+	Outcome      format.Outcome
 	XID          uint64
 	SQLState     []byte // five bytes, or nil
 	Message      []byte
@@ -81,10 +81,10 @@ type Record struct {
 	HasValues    bool
 	ExtraCount   int
 	Extra        []byte
-	Audited      trail.Audited
-	Ending       trail.Ending
-	EndingFields trail.Field // which of Ending are known
-	Times        trail.Times
+	Audited      format.Audited
+	Ending       format.Ending
+	EndingFields format.Field // which of Ending are known
+	Times        format.Times
 	Parts        [3]uint64
 	HasParts     bool
 	HasCut       bool
@@ -132,7 +132,7 @@ func appendString[S string | []byte](dst []byte, s S) []byte {
 }
 
 // put appends an item, and returns where its body begins.
-func (b *Block) put(kind trail.Kind, body []byte) int {
+func (b *Block) put(kind format.Kind, body []byte) int {
 	b.payload = binary.AppendUvarint(b.payload, uint64(len(body)+1))
 	b.payload = append(b.payload, byte(kind))
 	b.payload = append(b.payload, body...)
@@ -147,14 +147,14 @@ func (b *Block) session(s *Source) int {
 	}
 	body := binary.AppendUvarint(nil, s.Seq)
 	body = append(binary.AppendUvarint(body, s.Statement), s.Body...)
-	b.put(trail.KindDefSession, body)
+	b.put(format.KindDefSession, body)
 	i := len(b.expected)
 	b.sessions[string(s.Body)] = i
 	b.expected = append(b.expected, expected{s.Seq, s.Statement})
 	return i
 }
 
-func (b *Block) intern(known map[string]int, kind trail.Kind, body []byte) int {
+func (b *Block) intern(known map[string]int, kind format.Kind, body []byte) int {
 	if i, ok := known[string(body)]; ok {
 		return i
 	}
@@ -165,35 +165,35 @@ func (b *Block) intern(known map[string]int, kind trail.Kind, body []byte) int {
 }
 
 // AddData adds a data part of the record with that sequence number.
-func (b *Block) AddData(s *Source, seq uint64, part trail.PartKind, data []byte) {
+func (b *Block) AddData(s *Source, seq uint64, part format.PartKind, data []byte) {
 	body := binary.AppendUvarint(b.item[:0], uint64(b.session(s)))
 	body = append(binary.AppendUvarint(body, seq), byte(part))
 	b.item = append(body, data...)
-	b.put(trail.KindData, b.item)
+	b.put(format.KindData, b.item)
 }
 
 // fields are those that the record itself asks for; TIME, SEQ and STATEMENT depend
 // on what came before.
-func (r *Record) fields() trail.Field {
-	var f trail.Field
+func (r *Record) fields() format.Field {
+	var f format.Field
 	for _, x := range []struct {
 		is  bool
-		bit trail.Field
+		bit format.Field
 	}{
-		{len(r.Shape) > 0, trail.FieldShape},
-		{r.Text != nil, trail.FieldText},
-		{r.Rows != None, trail.FieldRows},
-		{r.Duration != None, trail.FieldDuration},
-		{len(r.Nulls) > 0, trail.FieldNulls},
-		{r.HasValues, trail.FieldValues},
-		{r.Depth != 0 || r.Substatement != 0, trail.FieldNesting},
-		{r.Outcome != trail.OutcomeOk, trail.FieldOutcome},
-		{len(r.SQLState) == 5, trail.FieldError},
-		{r.XID != 0, trail.FieldXID},
-		{r.HasCut, trail.FieldCut},
-		{r.HasParts, trail.FieldParts},
-		{r.ExtraCount > 0, trail.FieldExtra},
-		{r.Audited != 0, trail.FieldAudited},
+		{len(r.Shape) > 0, format.FieldShape},
+		{r.Text != nil, format.FieldText},
+		{r.Rows != None, format.FieldRows},
+		{r.Duration != None, format.FieldDuration},
+		{len(r.Nulls) > 0, format.FieldNulls},
+		{r.HasValues, format.FieldValues},
+		{r.Depth != 0 || r.Substatement != 0, format.FieldNesting},
+		{r.Outcome != format.OutcomeOk, format.FieldOutcome},
+		{len(r.SQLState) == 5, format.FieldError},
+		{r.XID != 0, format.FieldXID},
+		{r.HasCut, format.FieldCut},
+		{r.HasParts, format.FieldParts},
+		{r.ExtraCount > 0, format.FieldExtra},
+		{r.Audited != 0, format.FieldAudited},
 	} {
 		if x.is {
 			f |= x.bit
@@ -203,7 +203,7 @@ func (r *Record) fields() trail.Field {
 }
 
 // isStatement says whether records of the kind have a statement number.
-func isStatement(k trail.Kind) bool { return k == trail.KindStatement || k == trail.KindStart }
+func isStatement(k format.Kind) bool { return k == format.KindStatement || k == format.KindStart }
 
 // Advance is what a record does to the numbers that are expected next.
 func (s *Source) Advance(r *Record) {
@@ -212,7 +212,7 @@ func (s *Source) Advance(r *Record) {
 	}
 	if isStatement(r.Kind) {
 		s.Statement = r.Statement
-		if r.Kind == trail.KindStart || r.Depth != 0 {
+		if r.Kind == format.KindStart || r.Depth != 0 {
 			s.Statement--
 		}
 	}
@@ -223,60 +223,60 @@ func (b *Block) Add(s *Source, r *Record) {
 	index := b.session(s)
 	f := r.fields()
 	var shape, text int
-	if f&trail.FieldShape != 0 {
-		shape = b.intern(b.shapes, trail.KindDefShape, r.Shape)
+	if f&format.FieldShape != 0 {
+		shape = b.intern(b.shapes, format.KindDefShape, r.Shape)
 	}
-	if f&trail.FieldText != 0 {
-		text = b.intern(b.texts, trail.KindDefText, r.Text)
+	if f&format.FieldText != 0 {
+		text = b.intern(b.texts, format.KindDefText, r.Text)
 	}
 	e := &b.expected[index]
 	first := b.records == 0
 	if first || r.Time != b.lastTime {
-		f |= trail.FieldTime
+		f |= format.FieldTime
 	}
 	if r.Seq != e.seq+1 {
-		f |= trail.FieldSeq
+		f |= format.FieldSeq
 	}
 	if isStatement(r.Kind) && r.Statement != e.statement+1 {
-		f |= trail.FieldStatement
+		f |= format.FieldStatement
 	}
 	if t := &r.Times; t.Known != 0 {
 		b.item = binary.AppendUvarint(b.item[:0], uint64(t.Known))
 		for _, n := range t.All {
 			b.item = binary.AppendUvarint(b.item, n)
 		}
-		b.put(trail.KindTimes, b.item)
+		b.put(format.KindTimes, b.item)
 	}
 	item := binary.AppendUvarint(b.item[:0], uint64(index))
 	item = binary.AppendUvarint(item, uint64(f))
-	if f&trail.FieldShape != 0 {
+	if f&format.FieldShape != 0 {
 		item = binary.AppendUvarint(item, uint64(shape))
 	}
-	if f&trail.FieldText != 0 {
+	if f&format.FieldText != 0 {
 		item = binary.AppendUvarint(item, uint64(text))
 	}
-	if f&trail.FieldRows != 0 {
+	if f&format.FieldRows != 0 {
 		item = binary.AppendUvarint(item, r.Rows)
 	}
 	timeAt := len(item)
 	if first {
 		item = append(item, make([]byte, paddedTime)...)
-	} else if f&trail.FieldTime != 0 {
+	} else if f&format.FieldTime != 0 {
 		item = binary.AppendVarint(item, r.Time-b.lastTime)
 	}
-	if f&trail.FieldDuration != 0 {
+	if f&format.FieldDuration != 0 {
 		item = binary.AppendUvarint(item, r.Duration)
 	}
-	if f&trail.FieldNulls != 0 {
+	if f&format.FieldNulls != 0 {
 		item = append(item, r.Nulls...)
 	}
-	if f&trail.FieldValues != 0 {
+	if f&format.FieldValues != 0 {
 		item = appendString(item, r.Values)
 	}
-	if f&trail.FieldSeq != 0 {
+	if f&format.FieldSeq != 0 {
 		item = binary.AppendVarint(item, int64(r.Seq-(e.seq+1)))
 	}
-	if f&trail.FieldStatement != 0 {
+	if f&format.FieldStatement != 0 {
 		item = binary.AppendVarint(item, int64(r.Statement-(e.statement+1)))
 	}
 	item = b.appendEnding(r.appendRare(item, f), r, f)
@@ -293,46 +293,46 @@ func (b *Block) Add(s *Source, r *Record) {
 }
 
 // appendRare appends the fields that few records have.
-func (r *Record) appendRare(item []byte, f trail.Field) []byte {
-	if f&trail.FieldNesting != 0 {
+func (r *Record) appendRare(item []byte, f format.Field) []byte {
+	if f&format.FieldNesting != 0 {
 		item = binary.AppendUvarint(binary.AppendUvarint(item, r.Depth), r.Substatement)
 	}
-	if f&trail.FieldOutcome != 0 {
+	if f&format.FieldOutcome != 0 {
 		item = append(item, byte(r.Outcome))
 	}
-	if f&trail.FieldError != 0 {
+	if f&format.FieldError != 0 {
 		item = appendString(append(item, r.SQLState...), r.Message)
 	}
-	if f&trail.FieldXID != 0 {
+	if f&format.FieldXID != 0 {
 		item = binary.AppendUvarint(item, r.XID)
 	}
-	if f&trail.FieldCut != 0 {
+	if f&format.FieldCut != 0 {
 		item = append(binary.AppendUvarint(item, r.CutLength), r.CutHash[:]...)
 	}
-	if f&trail.FieldParts != 0 {
+	if f&format.FieldParts != 0 {
 		for _, n := range r.Parts {
 			item = binary.AppendUvarint(item, n)
 		}
 	}
-	if f&trail.FieldExtra != 0 {
+	if f&format.FieldExtra != 0 {
 		item = append(binary.AppendUvarint(item, uint64(r.ExtraCount)), r.Extra...)
 	}
-	if f&trail.FieldAudited != 0 {
+	if f&format.FieldAudited != 0 {
 		item = append(item, byte(r.Audited))
 	}
 	return item
 }
 
 // appendEnding appends the fields of a transaction's end.
-func (b *Block) appendEnding(item []byte, r *Record, f trail.Field) []byte {
+func (b *Block) appendEnding(item []byte, r *Record, f format.Field) []byte {
 	e := &r.Ending
-	if f&trail.FieldEvent != 0 {
+	if f&format.FieldEvent != 0 {
 		item = append(item, byte(e.Event))
 	}
-	if f&trail.FieldStatements != 0 {
+	if f&format.FieldStatements != 0 {
 		item = binary.AppendUvarint(item, e.Statements)
 	}
-	if f&trail.FieldCommit != 0 {
+	if f&format.FieldCommit != 0 {
 		item = binary.AppendVarint(item, int64(e.LSN-b.lastLSN))
 		item = binary.AppendUvarint(binary.AppendUvarint(item, e.End-e.LSN), e.Timeline)
 		b.lastLSN = e.End
@@ -344,8 +344,8 @@ func (b *Block) appendEnding(item []byte, r *Record, f trail.Field) []byte {
 func (b *Block) note(r *Record) {
 	end := r.Time
 	switch {
-	case r.Kind != trail.KindStatement:
-	case r.Times.Known&trail.KnownElapsed != 0:
+	case r.Kind != format.KindStatement:
+	case r.Times.Known&format.KnownElapsed != 0:
 		end += int64(r.Times.Elapsed)
 	case r.Duration != None:
 		end += int64(r.Duration)
@@ -379,12 +379,12 @@ func (b *Block) Finish(number, firstRecord uint64, now int64, previous [32]byte)
 	} else {
 		b.firstTime, b.firstEnd, b.lastEnd = now, now, now
 	}
-	codec, stored := trail.CodecNone, b.payload
+	codec, stored := format.CodecNone, b.payload
 	packed := make([]byte, lz4.CompressBlockBound(len(b.payload)))
 	if n, err := lz4.CompressBlock(b.payload, packed, nil); err == nil && n > 0 && n < len(b.payload) {
-		codec, stored = trail.CodecLz4, packed[:n]
+		codec, stored = format.CodecLz4, packed[:n]
 	}
-	h := trail.BlockHeader{
+	h := format.BlockHeader{
 		Codec: codec, Stored: uint32(len(stored)), Raw: uint32(len(b.payload)), Records: b.records,
 		Number: number, FirstRecord: firstRecord, FirstTime: b.firstTime, FirstEnd: b.firstEnd, LastEnd: b.lastEnd,
 	}
@@ -393,10 +393,10 @@ func (b *Block) Finish(number, firstRecord uint64, now int64, previous [32]byte)
 
 // Image makes a whole block of a header and the payload as it is stored: lengths are
 // the header's, checksums and chain hash are computed.
-func Image(h trail.BlockHeader, stored []byte, previous [32]byte) (image []byte, chain [32]byte) {
+func Image(h format.BlockHeader, stored []byte, previous [32]byte) (image []byte, chain [32]byte) {
 	le := binary.LittleEndian
-	b := append(make([]byte, 0, trail.BlockHeaderSize+len(stored)), "SBLK"...)
-	b = le.AppendUint16(b, trail.BlockHeaderSize)
+	b := append(make([]byte, 0, format.BlockHeaderSize+len(stored)), "SBLK"...)
+	b = le.AppendUint16(b, format.BlockHeaderSize)
 	b = append(b, byte(h.Codec), h.Flags)
 	b = le.AppendUint32(b, h.Stored)
 	b = le.AppendUint32(b, h.Raw)
@@ -416,7 +416,7 @@ func Image(h trail.BlockHeader, stored []byte, previous [32]byte) (image []byte,
 }
 
 // longest is the longest payload that a record alone may make.
-const longest = trail.MaxRaw - 4096
+const longest = format.MaxRaw - 4096
 
 // Check says what a reader would find wrong with a record of the source, nil when
 // nothing.
@@ -427,7 +427,7 @@ func Check(s *Source, r *Record) error {
 	copied := *s
 	b := NewBlock()
 	b.Add(&copied, r)
-	var got trail.Record
+	var got format.Record
 	read, err := b.read()
 	if err == nil {
 		err = read.Next(&got)
@@ -435,9 +435,9 @@ func Check(s *Source, r *Record) error {
 	switch {
 	case err != nil:
 		return reason(err)
-	case got.Shape != nil && len(got.Shape.Params) > 0 && got.Parts[trail.PartValues] == 0 && !got.Params(func(trail.ParamType, []byte, bool) bool { return true }):
+	case got.Shape != nil && len(got.Shape.Params) > 0 && got.Parts[format.PartValues] == 0 && !got.Params(func(format.ParamType, []byte, bool) bool { return true }):
 		return errors.New("parameters do not match their types")
-	case r.Kind == trail.KindStatement && (r.Duration != None && int64(r.Duration) < 0 || got.End() < got.Time):
+	case r.Kind == format.KindStatement && (r.Duration != None && int64(r.Duration) < 0 || got.End() < got.Time):
 		return errors.New("its duration cannot be")
 	}
 	if err := read.Next(&got); err != io.EOF {
@@ -454,31 +454,30 @@ func CheckBody(body []byte) bool {
 	b := NewBlock()
 	b.session(&Source{Body: body})
 	read, err := b.read()
-	var r trail.Record
+	var r format.Record
 	return err == nil && read.Next(&r) == io.EOF
 }
 
 // read is the block so far, for a reader.
-func (b *Block) read() (*trail.Block, error) {
+func (b *Block) read() (*format.Block, error) {
 	if b.records > 0 {
 		b.patchTime()
 	}
-	return Readable(trail.BlockHeader{Records: b.records, FirstTime: b.firstTime}, b.payload)
+	return Readable(format.BlockHeader{Records: b.records, FirstTime: b.firstTime}, b.payload)
 }
 
 // Readable gives a reader a payload that is not in a file, or not any more as it
 // was: of the header, only the number of records and the first time count.
-func Readable(h trail.BlockHeader, payload []byte) (*trail.Block, error) {
-	h.Codec, h.Flags, h.Stored, h.Raw = trail.CodecNone, 0, uint32(len(payload)), uint32(len(payload))
+func Readable(h format.BlockHeader, payload []byte) (*format.Block, error) {
+	h.Codec, h.Flags, h.Stored, h.Raw = format.CodecNone, 0, uint32(len(payload)), uint32(len(payload))
 	image, _ := Image(h, payload, [32]byte{})
-	b := &trail.Block{Image: image}
+	b := &format.Block{Image: image}
 	return b, b.Load()
 }
 
 func reason(err error) error {
-	var c *trail.CorruptionError
-	if errors.As(err, &c) {
-		return errors.New(string(bytes.TrimSpace([]byte(c.Reason))))
+	if p := format.AsProblem(err); p != nil {
+		return errors.New(string(bytes.TrimSpace([]byte(p.Reason))))
 	}
 	if err == nil {
 		return errors.New("more than a record")

@@ -10,8 +10,8 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/private"
-	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
 // blockSize is the payload that a block is written at, segmentSize the length that
@@ -37,7 +37,7 @@ type Stream struct {
 	record  uint64 // number of the next block's first record
 	start   [32]byte
 	last    [32]byte // chain hash of the last block
-	times   trail.TimeRange
+	times   format.TimeRange
 }
 
 // NewStream makes the stream's folder in a trail, which must not have it.
@@ -54,11 +54,11 @@ func NewStream(dir *private.Dir, number uint32, systemID uint64, serverVersion u
 }
 
 // SegmentHeader makes the header of a segment. Hash is not looked at.
-func SegmentHeader(h trail.SegmentHeader) []byte {
+func SegmentHeader(h format.SegmentHeader) []byte {
 	le := binary.LittleEndian
-	b := append(make([]byte, 0, trail.SegmentHeaderSize), "STENOSEG"...)
-	b = le.AppendUint16(b, trail.FormatVersion)
-	b = le.AppendUint16(b, trail.SegmentHeaderSize)
+	b := append(make([]byte, 0, format.SegmentHeaderSize), "STENOSEG"...)
+	b = le.AppendUint16(b, format.FormatVersion)
+	b = le.AppendUint16(b, format.SegmentHeaderSize)
 	b = le.AppendUint32(b, 0)
 	b = le.AppendUint64(b, h.SystemID)
 	b = le.AppendUint32(b, h.Stream)
@@ -81,12 +81,12 @@ func (s *Stream) begin() error {
 		}
 	}
 	s.segment++
-	header := SegmentHeader(trail.SegmentHeader{
+	header := SegmentHeader(format.SegmentHeader{
 		SystemID: s.SystemID, Stream: s.Number, ServerVersion: s.ServerVersion, Number: s.segment,
 		Created: s.Now(), FirstBlock: s.next, FirstRecord: s.record, PreviousHash: s.last,
 		Before: s.times,
 	})
-	s.times = trail.NoTimes()
+	s.times = format.NoTimes()
 	f, err := s.dir.Create(fmt.Sprintf("%010d.steno", s.segment), 0o600)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *Stream) Add(source *Source, r *Record) error {
 }
 
 // AddData adds a data part.
-func (s *Stream) AddData(source *Source, seq uint64, part trail.PartKind, data []byte) error {
+func (s *Stream) AddData(source *Source, seq uint64, part format.PartKind, data []byte) error {
 	if s.block.Bytes() > 0 && s.block.Bytes()+len(data) > blockSize {
 		if err := s.write(); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (s *Stream) write() error {
 		return err
 	}
 	s.start, s.last = chain, chain
-	if h, err := trail.ParseBlockHeader(image); err == nil {
+	if h, err := format.ParseBlockHeader(image); err == nil {
 		s.times.Add(&h)
 	}
 	s.next++

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/private"
 	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
@@ -19,10 +20,10 @@ import (
 // shape has two parameters, of which the second is NULL where there is one.
 var shape = []byte("\x01\x07\x06SELECT\x01\x01\x01\x08public.t\x02\x17\x03\x19\x08")
 
-func random(rng *rand.Rand, kind trail.Kind, seq, statement uint64) *write.Record {
+func random(rng *rand.Rand, kind format.Kind, seq, statement uint64) *write.Record {
 	yes := func() bool { return rng.IntN(3) == 0 }
 	r := &write.Record{Kind: kind, Seq: seq, Time: trailtest.Epoch - 5 + rng.Int64N(1000), Duration: write.None, Rows: write.None}
-	if kind == trail.KindStatement {
+	if kind == format.KindStatement {
 		r.Statement = statement
 		r.Duration = rng.Uint64N(1000)
 		r.Depth = rng.Uint64N(2)
@@ -36,10 +37,10 @@ func random(rng *rand.Rand, kind trail.Kind, seq, statement uint64) *write.Recor
 		r.Shape, r.Nulls, r.Values, r.HasValues = shape, []byte{2}, []byte{1, 2, 3, 4}, true
 	}
 	if yes() {
-		r.Outcome, r.SQLState, r.Message = trail.OutcomeError, []byte("22012"), []byte("division by zero")
+		r.Outcome, r.SQLState, r.Message = format.OutcomeError, []byte("22012"), []byte("division by zero")
 	}
 	if yes() {
-		r.XID, r.Audited = rng.Uint64N(1<<32), trail.AuditedObject
+		r.XID, r.Audited = rng.Uint64N(1<<32), format.AuditedObject
 	}
 	if yes() {
 		r.HasCut, r.CutLength, r.CutHash = true, 12345, [32]byte{1, 2, 3}
@@ -50,7 +51,7 @@ func random(rng *rand.Rand, kind trail.Kind, seq, statement uint64) *write.Recor
 	return r
 }
 
-func line(kind trail.Kind, seq, statement uint64, time int64, duration, rows uint64, rest ...any) string {
+func line(kind format.Kind, seq, statement uint64, time int64, duration, rows uint64, rest ...any) string {
 	return fmt.Sprintf("%v %d %d %d %d %d %q", kind, seq, statement, time, duration, rows, fmt.Sprint(rest...))
 }
 
@@ -90,7 +91,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			if src == &sources[0] && rng.IntN(4) == 0 {
 				src.Body = [][]byte{first, other}[rng.IntN(2)]
 			}
-			r := random(rng, []trail.Kind{trail.KindStatement, trail.KindNote, trail.KindConnect}[rng.IntN(3)], src.Seq+1, src.Statement+1+rng.Uint64N(2))
+			r := random(rng, []format.Kind{format.KindStatement, format.KindNote, format.KindConnect}[rng.IntN(3)], src.Seq+1, src.Statement+1+rng.Uint64N(2))
 			if err := write.Check(src, r); err != nil {
 				t.Fatal(err)
 			}
@@ -121,12 +122,12 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 }
 
 func read(t *testing.T, tr *trail.Trail) (got []string) {
-	trailtest.EachRecord(t, tr, func(_ *trail.BlockRef, r *trail.Record) {
+	trailtest.EachRecord(t, tr, func(_ *trail.BlockRef, r *format.Record) {
 		duration, rows, body := uint64(0), uint64(0), ""
-		if r.Has(trail.FieldDuration) {
+		if r.Has(format.FieldDuration) {
 			duration = r.Duration + 1
 		}
-		if r.Has(trail.FieldRows) {
+		if r.Has(format.FieldRows) {
 			rows = r.Rows + 1
 		}
 		if r.Shape != nil {
@@ -134,7 +135,7 @@ func read(t *testing.T, tr *trail.Trail) (got []string) {
 		}
 		hash := [32]byte{}
 		copy(hash[:], r.TextHash)
-		got = append(got, line(r.Kind, r.Seq, r.Statement, r.Time, duration, rows, byte(r.Session.PID), body, string(r.Text), r.Has(trail.FieldText),
+		got = append(got, line(r.Kind, r.Seq, r.Statement, r.Time, duration, rows, byte(r.Session.PID), body, string(r.Text), r.Has(format.FieldText),
 			string(r.Nulls), string(r.Values), r.Depth, r.Substatement, r.Outcome, string(r.SQLState), string(r.Message), r.XID, r.TextBytes, hash, string(r.Extra), r.Audited))
 	})
 	return got
@@ -143,7 +144,7 @@ func read(t *testing.T, tr *trail.Trail) (got []string) {
 func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 	src := &write.Source{Body: write.Body(1, 2, "client backend")}
 	plain := func() *write.Record {
-		return &write.Record{Kind: trail.KindNote, Seq: 1, Duration: write.None, Rows: write.None}
+		return &write.Record{Kind: format.KindNote, Seq: 1, Duration: write.None, Rows: write.None}
 	}
 	if err := write.Check(src, plain()); err != nil {
 		t.Fatal(err)
@@ -155,8 +156,8 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 		"values of no type":   func(r *write.Record) { r.Shape, r.Nulls, r.Values, r.HasValues = shape, []byte{2}, []byte{1}, true },
 		"fewer pairs":         func(r *write.Record) { r.ExtraCount, r.Extra = 2, []byte("\x01a\x01b") },
 		"more pairs":          func(r *write.Record) { r.ExtraCount, r.Extra = 1, []byte("\x01a\x01b\x01c") },
-		"an end before it":    func(r *write.Record) { r.Kind, r.Duration = trail.KindStatement, 1<<63 },
-		"too long for blocks": func(r *write.Record) { r.Text = make([]byte, trail.MaxRaw) },
+		"an end before it":    func(r *write.Record) { r.Kind, r.Duration = format.KindStatement, 1<<63 },
+		"too long for blocks": func(r *write.Record) { r.Text = make([]byte, format.MaxRaw) },
 	} {
 		r := plain()
 		change(r)

@@ -22,6 +22,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/lab/bench/result"
 	"github.com/pg-steno/pg_steno/internal/lab/cluster"
 	"github.com/pg-steno/pg_steno/internal/lab/machine"
+	"github.com/pg-steno/pg_steno/internal/postgres"
 	"github.com/pg-steno/pg_steno/internal/progress"
 )
 
@@ -462,7 +463,7 @@ func (g *given) pgbench(ctx context.Context, args ...string) (string, error) {
 	cmd := g.installation.Client(ctx, "pgbench", append(args, g.dsn)...)
 	// the connection string may depend on environment variables
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	return cluster.Output(ctx, cmd, "pgbench")
+	return postgres.Output(ctx, cmd, "pgbench")
 }
 
 // measureGiven measures on an existing server.

@@ -1,0 +1,151 @@
+// The files of a trail, opened, and the blocks in them, read.
+
+package trail
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/pg-steno/pg_steno/internal/format"
+)
+
+// OpenFile opens a file of a trail for reading. A FIFO in its place does not hold it
+// up, and is refused, as are devices.
+func OpenFile(path string) (*os.File, error) {
+	f, _, err := openSized(path)
+	return f, err
+}
+
+func openSized(path string) (f *os.File, size int64, err error) {
+	if f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errNotRegular}
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+var errNotRegular = errors.New("not a regular file")
+
+// Files keeps the most recently read segments open. It may be used by many
+// goroutines.
+type Files struct {
+	// Alone says that a block is read where it is, and nowhere else.
+	Alone bool
+
+	mu   sync.Mutex
+	open []*openFile // most recently used last
+}
+
+type openFile struct {
+	path string
+	f    *os.File
+	refs int
+}
+
+const maxOpenFiles = 64
+
+func (fs *Files) acquire(path string) (*openFile, error) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for i, o := range fs.open {
+		if o.path == path {
+			fs.open = append(slices.Delete(fs.open, i, i+1), o)
+			o.refs++
+			return o, nil
+		}
+	}
+	f, err := OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	o := &openFile{path, f, 1}
+	fs.open = append(fs.open, o)
+	for i := 0; len(fs.open) > maxOpenFiles && i < len(fs.open); {
+		if old := fs.open[i]; old.refs == 0 {
+			old.f.Close()
+			fs.open = slices.Delete(fs.open, i, i+1)
+		} else {
+			i++
+		}
+	}
+	return o, nil
+}
+
+func (fs *Files) release(o *openFile) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	o.refs--
+}
+
+// Close closes all files.
+func (fs *Files) Close() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	for _, o := range fs.open {
+		o.f.Close()
+	}
+	fs.open = nil
+}
+
+// Read reads a block into b and loads it. Of one that is damaged, and that another trail has, too, it reads that.
+func (fs *Files) Read(ref *BlockRef, b *format.Block) error {
+	err := fs.read(ref, b)
+	if err == nil || fs.Alone || len(ref.Segment.twins) == 0 || err == ref.Segment.KeyErr {
+		return err
+	}
+	if fs.readTwin(ref, b) {
+		return nil
+	}
+	return fs.read(ref, b)
+}
+
+// source is where a block of the segment comes from.
+func (seg *Segment) source(offset int64) format.Source {
+	s := format.Source{File: seg.Path, Stream: seg.stream(), Segment: seg.Number, Offset: offset, Encrypted: seg.Header.Encrypted, Key: seg.key, KeyErr: seg.KeyErr}
+	if seg.Err == nil {
+		s.FirstBlock = seg.Header.FirstBlock
+	}
+	return s
+}
+
+func (fs *Files) read(ref *BlockRef, b *format.Block) error {
+	o, err := fs.acquire(ref.Segment.Path)
+	if err != nil {
+		return ref.Segment.gone(err)
+	}
+	defer fs.release(o)
+	b.Source = ref.Segment.source(ref.Offset)
+	n := int(ref.Length())
+	if cap(b.Image) < n {
+		b.Image = make([]byte, n+n/8)
+	}
+	b.Image = b.Image[:n]
+	if got, err := o.f.ReadAt(b.Image, ref.Offset); got < n {
+		if err == io.EOF {
+			return ref.Segment.problem(format.ProblemDamaged, ref.Offset, "block %d has disappeared: the file became shorter", ref.Number)
+		}
+		p := ref.Segment.unreadable(err)
+		p.Offset, p.Start = ref.Offset, ref.Offset
+		return p
+	}
+	if err := b.Load(); err != nil {
+		var after [format.MinZeros]byte
+		if _, err := o.f.ReadAt(after[:], ref.Offset+int64(n)); err == nil && format.OnlyZeros(after[:]) {
+			b.ZerosAfter = format.MinZeros
+		}
+		return err
+	}
+	return nil
+}
