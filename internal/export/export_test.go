@@ -759,31 +759,3 @@ func TestFiltersAreThoseOfCat(t *testing.T) {
 		}
 	}
 }
-
-// TestManualHasTheColumns compares docs/export.md with the columns. STENO_UPDATE=1 writes it.
-func TestManualHasTheColumns(t *testing.T) {
-	const manual = "../../docs/export.md"
-	page, err := os.ReadFile(manual)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(page), "<!-- COLUMNS -->\n")
-	_, tail, ok2 := strings.Cut(rest, "<!-- end -->\n")
-	if !ok || !ok2 {
-		t.Fatal("no place for the columns")
-	}
-	table := "| column | type | meaning |\n|---|---|---|\n"
-	for _, c := range sql.ExportColumns() {
-		table += fmt.Sprintf("| `%s` | `%s` | %s |\n", c.Name, c.Type, c.Doc)
-	}
-	want := head + "<!-- COLUMNS -->\n" + table + "<!-- end -->\n" + tail
-	if want == string(page) {
-		return
-	}
-	if os.Getenv("STENO_UPDATE") == "" {
-		t.Fatal("docs/export.md differs from the columns; STENO_UPDATE=1 writes it")
-	}
-	if err := os.WriteFile(manual, []byte(want), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
