@@ -80,6 +80,7 @@ typedef struct StenoHealth
  * last one ended, or the run began; 0 while the writer is running.
  * absence_reported: another writer has logged that this one is not running.
  * ended: the server stops, and the writer is about to write its last block.
+ * stopped: all that it had to write, the record of the stop included, is in the trail.
  * flush_done, rotate_done: the request up to which the writer has completed all.
  * asleep: the writer is in a deep sleep, and must be woken for the first message of a ring
  * that it does not watch.  The others have STENO_RING_ASLEEP.
@@ -94,6 +95,7 @@ typedef struct StenoWriterControl
 	_Atomic int64_t gone_since;
 	_Atomic uint32_t asleep;
 	_Atomic uint32_t ended;
+	_Atomic uint32_t stopped;
 	_Atomic uint64_t flush_requested;
 	_Atomic uint64_t flush_done;
 	_Atomic uint64_t rotate_requested;

@@ -31,6 +31,9 @@
 #include "delivery/template.h"
 #include "describe/relation_cache.h"
 #include "filter/redact.h"
+#include "kept/kept_shape.h"
+#include "kept/nested.h"
+#include "kept/prepared.h"
 #include "policy/audit_role.h"
 #include "similar.h"
 
@@ -53,266 +56,6 @@ cache_relation_names(PlannedStmt *plan)
 			steno_columns_cache(p);
 		}
 	}
-}
-
-/* ---- shapes of queries that ran lately ---- */
-
-/* The input of a shape, except its parameters. */
-typedef struct ShapeKey
-{
-	const StenoPermission *relations[STENO_KEPT_RELATIONS];
-	const char *prepared;		/* name of its prepared statement; NULL: none */
-	int			count;			/* of relations */
-	uint64		query_id;
-	CmdType		operation;
-	int			class;
-} ShapeKey;
-
-/* False if the shape is too big to be kept. */
-static inline bool
-key_of(const StenoStatement *s, ShapeKey *key)
-{
-	PlannedStmt *plan = s->query->plannedstmt;
-	ListCell   *lc;
-	int			n = 0;
-
-	if (unlikely(steno_my.role_set || !steno_my.log_relation))
-		return false;
-	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
-	{
-		const StenoPermission *p = (const StenoPermission *) lfirst(lc);
-
-		if (!STENO_IS_PERMISSION(p))
-			continue;
-		if (unlikely(n == STENO_KEPT_RELATIONS || p->requiredPerms > PG_UINT32_MAX))
-			return false;
-		key->relations[n++] = p;
-	}
-	key->count = n;
-	key->prepared = s->top_level ? steno_prepared_name(s) : NULL;
-	key->query_id = plan->queryId;
-	key->operation = s->query->operation;
-	key->class = s->class;
-	return true;
-}
-
-/* A word of a set of columns. */
-static inline uint64
-columns_word(const Bitmapset *columns, int word)
-{
-	return columns && word < columns->nwords ? columns->words[word] : 0;
-}
-
-/* Whether a set of columns has more than one word. */
-static inline bool
-is_wide(const Bitmapset *columns)
-{
-	return columns && columns->nwords > 1;
-}
-
-/* Compare all but the first words of the sets of columns of a relation. */
-STENO_COLD static bool
-has_same_far_columns(const StenoKept *k, int relation, const StenoPermission *p)
-{
-	const StenoKeptFar *far = &steno_kept_far[k - steno_my.kept];
-	int			set;
-	int			word;
-
-	for (set = 0; set < STENO_COLUMN_SETS; set++)
-	{
-		const Bitmapset *columns = steno_columns_of(p, set);
-
-		if (columns && columns->nwords > STENO_KEPT_FAR_WORDS + 1)
-			return false;
-		for (word = 0; word < STENO_KEPT_FAR_WORDS; word++)
-			if (columns_word(columns, word + 1) != (k->wide ? far->columns[relation][set][word] : 0))
-				return false;
-	}
-	return true;
-}
-
-/* Whether a permission, with its columns, is that of a kept shape. */
-static inline bool
-is_kept_relation(const StenoKept *k, int relation, const StenoPermission *p)
-{
-	return k->relids[relation] == p->relid && k->permissions[relation] == p->requiredPerms &&
-		k->columns[relation][0] == columns_word(p->selectedCols, 0) &&
-		k->columns[relation][1] == columns_word(p->insertedCols, 0) &&
-		k->columns[relation][2] == columns_word(p->updatedCols, 0) &&
-		(likely(!k->wide && !is_wide(p->selectedCols) && !is_wide(p->insertedCols) && !is_wide(p->updatedCols)) ||
-		 has_same_far_columns(k, relation, p));
-}
-
-static inline bool
-is_kept_name(const StenoKept *k, const char *prepared)
-{
-	if (likely(prepared == NULL))
-		return k->name_len == 0;
-	return strlen(prepared) == k->name_len &&
-		memcmp(steno_kept_shape(k) + k->len - k->name_len, prepared, k->name_len) == 0;
-}
-
-static pg_attribute_always_inline bool
-is_kept(const StenoKept *k, const ShapeKey *key)
-{
-	int			i;
-
-	if (k->query_id != key->query_id || k->operation != key->operation ||
-		k->class != key->class || k->count != key->count || k->len == 0)
-		return false;
-	for (i = 0; i < key->count; i++)
-		if (!is_kept_relation(k, i, key->relations[i]))
-			return false;
-	return is_kept_name(k, key->prepared);
-}
-
-static inline StenoKept *
-find_kept(const StenoStatement *s)
-{
-	ShapeKey	key;
-	StenoKept  *k;
-
-	if (!key_of(s, &key))
-		return NULL;
-	for (k = steno_my.kept; k < steno_my.kept + STENO_KEPT_SHAPES; k++)
-		if (is_kept(k, &key))
-			return k;
-	return NULL;
-}
-
-/* ---- prepared statements that ran lately ---- */
-
-/* Callback: the memory context of a plan is freed. */
-static void
-plan_gone(void *plan)
-{
-	int			i;
-
-	for (i = 0; i < STENO_PREPARED; i++)
-		if (steno_my.prepared[i].plan == plan)
-			steno_forget_prepared(i);
-}
-
-/* Register plan_gone as a callback of the plan's memory; false if out of memory. */
-static bool
-watch_plan(MemoryContext context, const PlannedStmt *plan)
-{
-	MemoryContextCallback *c;
-
-	for (c = context->reset_cbs; c; c = c->next)
-		if (c->func == plan_gone && c->arg == plan)
-			return true;
-	c = MemoryContextAllocExtended(context, sizeof(*c), MCXT_ALLOC_NO_OOM);
-	if (c == NULL)
-		return false;
-	c->func = plan_gone;
-	c->arg = unconstify(PlannedStmt *, plan);
-	MemoryContextRegisterResetCallback(context, c);
-	return true;
-}
-
-/* Widths of the parameter values; false if any is not of fixed width. */
-static bool
-widths_of(const StenoParams *values, StenoPrepared *p)
-{
-	int			i;
-
-	if (values->count > STENO_PREPARED_PARAMS || values->nulls_len > 0)
-		return false;
-	for (i = 0; i < values->count; i++)
-	{
-		const StenoParam *v = &values->values[i];
-
-		if (v->data != (const uint8 *) &values->fixed[i] || !(v->len == 1 || v->len == 2 || v->len == 4 || v->len == 8))
-			return false;
-		p->widths |= pg_leftmost_one_pos32(v->len) << (2 * i);
-	}
-	p->count = values->count;
-	p->values_len = values->values_len;
-	return true;
-}
-
-/*
- * A query was staged with a kept shape: if its plan will be executed again, as the
- * generic plan of a prepared statement is, remember what its executions have in
- * common.
- */
-STENO_COLD static void
-remember_prepared(const StenoStatement *s, CachedPlan *cached, const StenoParams *values)
-{
-	const PlannedStmt *plan = s->query->plannedstmt;
-	StenoPrepared p = {.plan = plan, .class = s->class};
-	uint64		offset = s->text - s->source;
-	int			i;
-
-	if (!cached->is_saved || list_length(cached->stmt_list) != 1 ||
-		!list_member_ptr(cached->stmt_list, plan) ||
-		!steno_my.log_parameter || offset > PG_UINT32_MAX || s->text_len > PG_UINT32_MAX)
-		return;
-	if ((values && !widths_of(values, &p)) || !watch_plan(cached->context, plan))
-		return;
-	p.text_offset = (uint32) offset;
-	p.text_len = (uint32) s->text_len;
-	p.kept = s->kept - steno_my.kept;
-	for (i = 0; i < STENO_PREPARED; i++)
-	{
-		const StenoPrepared *q = &steno_my.prepared[i];
-
-		if (q->plan != plan)
-			continue;
-		if (q->text_offset == p.text_offset && q->text_len == p.text_len && q->widths == p.widths &&
-			q->count == p.count && q->values_len == p.values_len && q->kept == p.kept)
-			return;				/* it is known already, but could not be staged as a prepared one
-								 * this time */
-		break;
-	}
-	if (i == STENO_PREPARED)
-	{
-		i = steno_my.prepared_next;
-		steno_my.prepared_next = (i + 1) % STENO_PREPARED;
-	}
-	steno_forget_prepared(i);
-	steno_my.prepared[i] = p;
-	if (unlikely(!steno_my.settled))
-		steno_session_map_data();
-}
-
-/*
- * The plan of a query that was staged, if it is to be remembered.  A custom plan, which is
- * freed with its portal, has no reference but that of the portal.
- */
-static inline CachedPlan *
-kept_plan(const StenoStatement *s)
-{
-	Portal		portal = *steno_private.active_portal;
-	CachedPlan *plan = portal && portal->sourceText == s->source ? portal->cplan : NULL;
-
-	return plan && plan->refcount > 1 ? plan : NULL;
-}
-
-/*
- * What is known about a query that begins; NULL if it is not a prepared statement
- * that ran lately, or if anything requires the general path.
- */
-static pg_attribute_always_inline StenoPrepared *
-find_prepared(const QueryDesc *query)
-{
-	StenoPrepared *p = steno_my.prepared;
-	ParamListInfo params = query->params;
-	Portal		portal = *steno_private.active_portal;
-
-	if (unlikely(!steno_all_usual()))
-		return NULL;
-	while (p->plan != query->plannedstmt)
-		if (++p == steno_my.prepared + STENO_PREPARED)
-			return NULL;
-	if (unlikely(p->count != (params ? params->numParams : 0) ||
-				 (params && params->paramFetch != NULL) ||
-				 portal == NULL || portal->sourceText != query->sourceText || portal->name[0] != '\0' ||
-				 !(steno_my.log_mask & steno_my.session_mask & ~steno_my.start_mask & (1u << p->class)) ||
-				 steno_my.application != *steno_private.application_name))
-		return NULL;
-	return p;
 }
 
 /* Stage the record of a query whose shape is kept, and whose parameters are of its types. */
@@ -349,9 +92,9 @@ stage_kept(StenoStatement *s, bool searched)
 	{
 		if (k->params_len != 1 || !stage_usual(s, NULL))
 			return false;
-		plan = kept_plan(s);
+		plan = steno_kept_plan(s);
 		if (unlikely(plan != NULL) && !searched)
-			remember_prepared(s, plan, NULL);
+			steno_remember_prepared(s, plan, NULL);
 		return true;
 	}
 	if (unlikely(params->numParams > STENO_PREPARED_PARAMS))
@@ -364,276 +107,10 @@ stage_kept(StenoStatement *s, bool searched)
 		!steno_is_same(types, steno_kept_shape(k) + k->params, types_len) ||
 		!stage_usual(s, &values))
 		return false;
-	plan = kept_plan(s);
+	plan = steno_kept_plan(s);
 	if (unlikely(plan != NULL) && !searched)
-		remember_prepared(s, plan, &values);
+		steno_remember_prepared(s, plan, &values);
 	return true;
-}
-
-/* Keep all but the first words of the sets of columns of a relation; false if there are too many. */
-STENO_COLD static bool
-keep_far_columns(const StenoKept *k, int relation, const StenoPermission *p)
-{
-	StenoKeptFar *far = &steno_kept_far[k - steno_my.kept];
-	int			set;
-	int			word;
-
-	for (set = 0; set < STENO_COLUMN_SETS; set++)
-	{
-		const Bitmapset *columns = steno_columns_of(p, set);
-
-		if (columns && columns->nwords > STENO_KEPT_FAR_WORDS + 1)
-			return false;
-		for (word = 0; word < STENO_KEPT_FAR_WORDS; word++)
-			far->columns[relation][set][word] = columns_word(columns, word + 1);
-	}
-	return true;
-}
-
-/* Keep the columns of the relations; false if there are too many.  What few queries have is far, in other pages. */
-static bool
-keep_columns(StenoKept *k, const ShapeKey *key)
-{
-	int			set;
-	int			i;
-
-	for (i = 0; i < key->count; i++)
-		for (set = 0; set < STENO_COLUMN_SETS; set++)
-		{
-			const Bitmapset *columns = steno_columns_of(key->relations[i], set);
-
-			k->columns[i][set] = columns_word(columns, 0);
-			k->wide |= is_wide(columns);
-		}
-	for (i = 0; k->wide && i < key->count; i++)
-		if (!keep_far_columns(k, i, key->relations[i]))
-			return false;
-	return true;
-}
-
-/* Keep what a shape was made from; false if that is too much. */
-static bool
-keep_key(StenoKept *k, const ShapeKey *key)
-{
-	int			i;
-
-	/* clear the padding: the bytes of the stack must not be copied to shared memory */
-	memset(k, 0, offsetof(StenoKept, shape));
-	k->query_id = key->query_id;
-	k->operation = key->operation;
-	k->class = key->class;
-	k->count = key->count;
-	if (unlikely(key->prepared != NULL))
-	{
-		size_t		len = strlen(key->prepared);
-
-		if (len >= NAMEDATALEN)
-			return false;		/* the shape has a part of it */
-		k->name_len = (uint8) len;
-	}
-	for (i = 0; i < key->count; i++)
-	{
-		k->relids[i] = key->relations[i]->relid;
-		k->permissions[i] = (uint32) key->relations[i]->requiredPerms;
-	}
-	return keep_columns(k, key);
-}
-
-/* Keep how long a shape is, and where its parameters are.  objects: where they end. */
-static void
-keep_len(StenoKept *k, const StenoRecord *record, uint32 objects)
-{
-	k->params_len = record->params ? record->params->shape_len : 1;
-	k->params = objects - k->params_len;
-	k->len = record->shape_len;
-}
-
-STENO_COLD static void
-keep_shape(const ShapeKey *key, const StenoRecord *record)
-{
-	StenoKept  *k = &steno_my.kept[steno_my.kept_next];
-	uint32		objects;
-	uint32		others;
-	int			i;
-
-	if (record->shape_len > STENO_KEPT_FAR_ROOM || record->extra_len > 0 ||
-		!steno_shape_find_objects(record->shape, record->shape_len, &objects, &others))
-		return;
-	for (i = 0; i < STENO_PREPARED; i++)
-		if (steno_my.prepared[i].kept == steno_my.kept_next)
-			steno_forget_prepared(i);
-	steno_my.kept_next = (steno_my.kept_next + 1) % STENO_KEPT_SHAPES;
-	steno_template_release(&k->template);
-	if (!keep_key(k, key))
-		return;
-	memcpy(record->shape_len <= STENO_KEPT_ROOM ? k->shape : steno_kept_far[k - steno_my.kept].shape,
-		   record->shape, record->shape_len);
-	keep_len(k, record, objects);
-}
-
-/* ---- shapes of nested queries ---- */
-
-/*
- * Queries of functions are planned once for many executions, as prepared ones are.  Their shapes
- * are kept by the address of the plan, which only says where to look: what a shape was made from is
- * compared, as it is for those of clients' queries.  They have a place of their own, so that a
- * function with many queries does not take that of the clients'.  A plan whose shape is kept has
- * run before, so queries that are planned anew each time do not pay for this.
- *
- * A shape is valid for as long as nothing has been invalidated in, or removed from, the cache of
- * relations.  So the names of its relations are there, too, should the query fail.
- */
-#define NESTED_SHAPES 64
-#define NESTED_ROOM 512
-#define NESTED_PARAMS 64
-
-typedef struct NestedShape
-{
-	const PlannedStmt *plan;	/* the last one that had this place: compared, never followed */
-	uint64		version;		/* of the cache of relations */
-	StenoKept	kept;			/* without its shape and far columns; len 0: nothing is kept */
-	uint8		shape[NESTED_ROOM];
-} NestedShape;
-
-static NestedShape nested_shapes[NESTED_SHAPES];
-
-static inline NestedShape *
-nested_place(const PlannedStmt *plan)
-{
-	return &nested_shapes[((uintptr_t) plan * UINT64CONST(0x9e3779b97f4a7c15)) >> 58];
-}
-
-StaticAssertDecl(NESTED_SHAPES == 1 << (64 - 58), "as many places as nested_place can return");
-
-/* key_of for a nested query; false also for a set of columns that is kept elsewhere. */
-static inline bool
-nested_key_of(const StenoStatement *s, ShapeKey *key)
-{
-	int			i;
-
-	if (!key_of(s, key))
-		return false;
-	for (i = 0; i < key->count; i++)
-	{
-		const StenoPermission *p = key->relations[i];
-
-		if (unlikely(is_wide(p->selectedCols) || is_wide(p->insertedCols) || is_wide(p->updatedCols)))
-			return false;
-	}
-	return true;
-}
-
-/* The kept shape of a nested query; NULL if there is none. */
-static inline StenoKept *
-find_nested(const StenoStatement *s)
-{
-	NestedShape *n = nested_place(s->query->plannedstmt);
-	ShapeKey	key;
-
-	if (n->plan != s->query->plannedstmt || n->kept.len == 0 || n->version != steno_relation_cache_version() ||
-		!nested_key_of(s, &key) || !is_kept(&n->kept, &key))
-		return NULL;
-	return &n->kept;
-}
-
-/* ---- templates of nested queries ---- */
-
-STENO_COLD static bool
-take_template(NestedShape *n, const StenoStatement *s)
-{
-	const StenoTemplateParts parts = {
-		.shape = n->shape, .shape_len = n->kept.len, .text = s->text, .text_len = s->text_len
-	};
-
-	return steno_template_take(&n->kept.template, &parts);
-}
-
-/*
- * The template of a nested query whose shape is kept; 0: it has none.  A plan at the same address, of
- * another function, can have the same shape, but hardly the same text.
- */
-static inline uint8
-template_of(NestedShape *n, const StenoStatement *s)
-{
-	StenoKept  *k = &n->kept;
-
-	if (k->template != 0)
-	{
-		const StenoTemplate *t = &steno_my.producer.templates[k->template];
-
-		if (unlikely(t->text_len != s->text_len || !steno_is_same(t->bytes + k->len, s->text, s->text_len)))
-			steno_template_release(&k->template);
-	}
-	if (unlikely(k->template == 0) && !take_template(n, s))
-		return 0;
-	steno_template_use(k->template);
-	return k->template;
-}
-
-/*
- * The same at the query's end: what it has run may have taken the place, or changed names.  If the
- * place is that of its plan, as it was at its start, what the shape was made from is the same, too: no
- * other plan can stand where one stands that is being executed.
- */
-static inline StenoKept *
-find_nested_again(const StenoStatement *s)
-{
-	NestedShape *n = nested_place(s->query->plannedstmt);
-
-	if (likely(s->kept == &n->kept && n->plan == s->query->plannedstmt && n->kept.len != 0 &&
-			   n->version == steno_relation_cache_version() && !steno_my.role_set && steno_my.log_relation))
-		return &n->kept;
-	return find_nested(s);
-}
-
-/* A nested query's record has been made: keep its shape if its plan has run before. */
-static void
-keep_nested(const StenoStatement *s, const StenoRecord *record)
-{
-	NestedShape *n = nested_place(s->query->plannedstmt);
-	ShapeKey	key;
-	uint32		objects;
-	uint32		others;
-
-	n->kept.len = 0;
-	steno_template_release(&n->kept.template);
-	if (n->plan != s->query->plannedstmt)
-	{
-		n->plan = s->query->plannedstmt;
-		return;
-	}
-	if (record->shape_len > NESTED_ROOM || record->extra_len > 0 || !nested_key_of(s, &key) ||
-		!steno_shape_find_objects(record->shape, record->shape_len, &objects, &others) ||
-		!keep_key(&n->kept, &key))
-		return;
-	memcpy(n->shape, record->shape, record->shape_len);
-	n->version = steno_relation_cache_version();
-	keep_len(&n->kept, record, objects);
-}
-
-/*
- * Collect the parameters of a nested query, if they have the types of its kept shape; else false.  *params is NULL if
- * there are none.
- */
-static inline bool
-collect_nested(const StenoStatement *s, const NestedShape *n, StenoParams *values, const StenoParams **params)
-{
-	ParamListInfo list = s->query->params;
-	uint8		types[STENO_VARINT_MAX + NESTED_PARAMS * (STENO_VARINT_MAX + 1)];
-	MemoryContext old;
-	uint8	   *end;
-
-	*params = NULL;
-	if (list == NULL || list->numParams == 0 || !steno_my.log_parameter)
-		return n->kept.params_len == 1;
-	if (list->numParams > NESTED_PARAMS)
-		return false;
-	old = MemoryContextSwitchTo(steno_private.scratch);
-	end = steno_params_collect(list, false, types, values);
-	MemoryContextSwitchTo(old);
-	*params = values;
-	return end != NULL && end - types == n->kept.params_len &&
-		steno_is_same(types, n->shape + n->kept.params, n->kept.params_len);
 }
 
 /* The rows of a query that a rule has added are not counted. */
@@ -647,15 +124,15 @@ nested_rows(const StenoStatement *s)
 static inline bool
 put_nested(const StenoStatement *s)
 {
-	NestedShape *n = nested_place(s->query->plannedstmt);
+	StenoNestedShape *n = steno_nested_place(s->query->plannedstmt);
 	StenoParams values;
 	const StenoParams *params;
 	uint8		template;
 
-	if (find_nested_again(s) == NULL)
+	if (steno_find_nested_again(s) == NULL)
 		return false;
-	template = template_of(n, s);
-	return template != 0 && collect_nested(s, n, &values, &params) &&
+	template = steno_nested_template(n, s);
+	return template != 0 && steno_nested_params(s, n, &values, &params) &&
 		steno_put_nested(s, template, params, nested_rows(s), steno_current_xid());
 }
 
@@ -665,10 +142,10 @@ put_nested(const StenoStatement *s)
 static bool
 make_with_kept(StenoStatement *s, StenoRecord *record, StenoParams *values)
 {
-	NestedShape *n = nested_place(s->query->plannedstmt);
+	StenoNestedShape *n = steno_nested_place(s->query->plannedstmt);
 	const StenoParams *params;
 
-	if (find_nested_again(s) == NULL || !collect_nested(s, n, values, &params))
+	if (steno_find_nested_again(s) == NULL || !steno_nested_params(s, n, values, &params))
 		return false;
 	steno_record_init(record, STENO_KIND_STATEMENT);
 	record->params = params;
@@ -692,12 +169,12 @@ put_nested_whole(StenoStatement *s)
 	StenoRecord record;
 	StenoParams values;
 
-	if (s->kept != NULL && find_nested_again(s) == NULL)
+	if (s->kept != NULL && steno_find_nested_again(s) == NULL)
 		cache_relation_names(s->query->plannedstmt);
 	if (!make_with_kept(s, &record, &values))
 	{
 		steno_make_query_record(s, &event, false, &record, &values);
-		keep_nested(s, &record);
+		steno_keep_nested(s, &record);
 	}
 	record.rows = nested_rows(s);
 	steno_put_ended(s, &record);
@@ -723,7 +200,7 @@ stage_anew(StenoStatement *s, const StenoCuts *cuts)
 	const StenoEvent event = {.kind = STENO_KIND_STATEMENT, .cuts = cuts};
 	StenoRecord record;
 	StenoParams values;
-	ShapeKey	key;
+	StenoShapeKey	key;
 
 	cache_relation_names(s->query->plannedstmt);
 	if (s->text_len > steno_my.producer.max_message && steno_my.log_statement)
@@ -733,8 +210,8 @@ stage_anew(StenoStatement *s, const StenoCuts *cuts)
 		return;
 	}
 	steno_make_query_record(s, &event, false, &record, &values);
-	if (s->objects == NULL && !(s->policy & STENO_S_NO_PARAMETERS) && key_of(s, &key))
-		keep_shape(&key, &record);
+	if (s->objects == NULL && !(s->policy & STENO_S_NO_PARAMETERS) && steno_shape_key(s, s->top_level ? steno_prepared_name(s) : NULL, &key))
+		steno_keep_shape(&key, &record);
 	if (steno_stage_record(&record))
 		s->state = STENO_STAGED;
 	else
@@ -950,7 +427,7 @@ begin_query(QueryDesc *query)
 	if (unlikely(plan->hasModifyingCTE) && query->operation == CMD_SELECT)
 		steno_begin_also(s, STENO_CLASS_READ);
 
-	s->kept = s->top_level ? find_kept(s) : find_nested(s);
+	s->kept = s->top_level ? steno_kept_find(s, steno_prepared_name(s)) : steno_find_nested(s);
 	if (unlikely(s->kept == NULL) && may_be_recorded(s))
 		cache_relation_names(plan);
 	if (unlikely(steno_my.policy != 0))
@@ -1098,7 +575,7 @@ find_prepared_after_another(const QueryDesc *query)
 		return NULL;
 	if (portal->sourceText == query->sourceText)
 		steno_open_finish_committed();
-	return find_prepared(query);
+	return steno_find_prepared(query);
 }
 
 STENO_HOT static void
@@ -1113,7 +590,7 @@ executor_start(QueryDesc *query, int eflags)
 	if (likely(steno_my.level == NULL))
 		steno_prefetch_state();
 	steno_ring_prefetch(&steno_my.producer, 2);
-	p = find_prepared(query);
+	p = steno_find_prepared(query);
 	if (p == NULL && steno_my.open_count == 1)
 		p = find_prepared_after_another(query);
 	if (likely(p != NULL && steno_my.user_id == steno_private.get_user_id()))

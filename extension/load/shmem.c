@@ -7,6 +7,8 @@
  * files of earlier runs stay until a writer has drained them (recover.c), so
  * that no process ever finds another run's data in its ring.  The mapping is
  * inherited by fork.  At a clean shutdown, when all is drained, the file goes.
+ * After any other end it stays, even if it is empty: the next start's record that
+ * it was recovered says that nothing was lost.
  *
  * The control area is ordinary shared memory of the server: latches, requests
  * and counters, nothing that must outlive a crash.
@@ -43,6 +45,7 @@ static const char *const wait_names[STENO_WAITS] = {
 };
 
 static char ring_folder[MAXPGPATH];
+static bool writers_stopped;
 static shmem_request_hook_type previous_request;
 static shmem_startup_hook_type previous_startup;
 
@@ -195,13 +198,23 @@ all_drained(void)
 	return true;
 }
 
+/* Whether each writer that has run has ended with the server.  Of the control area, so while that is there. */
+static void
+note_writers_end(int code, Datum arg)
+{
+	writers_stopped = true;
+	for (int i = 0; i < STENO_MAX_WRITERS; i++)
+		if (atomic_load(&steno_control->writers[i].starts) != 0 && atomic_load(&steno_control->writers[i].stopped) == 0)
+			writers_stopped = false;
+}
+
 /* The postmaster's last act: what is not drained waits for the next start. */
 static void
 remove_drained(int code, Datum arg)
 {
 	if (MyProcPid != PostmasterPid || !steno_active())
 		return;
-	if (all_drained())
+	if (writers_stopped && all_drained())
 		unlink(steno_ring_path);
 	/* unless something is left in it */
 	rmdir(ring_folder);
@@ -443,6 +456,7 @@ startup_shmem(void)
 		warn_of_log_min_messages();
 	}
 	create_rings();
+	on_shmem_exit(note_writers_end, (Datum) 0);
 	steno_last_stop_begin_run();
 	if (first)
 	{

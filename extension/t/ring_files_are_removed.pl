@@ -136,4 +136,28 @@ use Test::More;
 	verify_ok($node, 'the trail is whole');
 }
 
+# An immediate stop while nothing is left to be drained: the file stays, so that the next start can say that all was
+# recovered.
+{
+	my $node = new_node('empty_ring_file_stays');
+
+	$node->safe_psql('postgres', q{SELECT 'before'});
+	wait_until 'the ends of all sessions are in the trail', sub {
+		my %sessions;
+
+		$sessions{ $_->{pid} } += $_->{kind} eq 'connect' ? 1 : -1
+		  foreach grep { $_->{kind} =~ /connect/ } records(trail($node));
+		return %sessions && !grep { $_ != 0 } values %sessions;
+	};
+	$node->stop('immediate');
+	is(scalar(my @left = ring_files($node)), 1, 'an immediate stop leaves the ring file');
+	$node->start;
+	wait_until 'the ring file of the last run is drained', sub { !-e $left[0] };
+	my @recovered = grep { ($_->{extra}{event} // '') eq 'recover' } records($node, kind => 'server');
+	is(scalar @recovered, 1, 'the next start says that it was recovered');
+	is($recovered[0]{extra}{records}, '0', 'and that it held nothing');
+	$node->stop;
+	is_deeply([ ring_files($node) ], [], 'a clean stop leaves none');
+}
+
 done_testing();

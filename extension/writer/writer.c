@@ -581,11 +581,16 @@ steno_writer_main(Datum main_arg)
 		record_server_stop(w, &stop);
 	if (!steno_drain_rings(w, &live, true) || !steno_writer_write(w))
 		keep_ring_file(&live);
-	else if (steno_writer_index(w) && steno_seal_stop(w) && steno_writer_sync(w))
+	else
 	{
-		steno_state_stopped(w);
-		if (w->number == 0)
-			steno_state_stop(&stop);
+		if (steno_process_run_ends())
+			atomic_store(&w->control->stopped, 1);
+		if (steno_writer_index(w) && steno_seal_stop(w) && steno_writer_sync(w))
+		{
+			steno_state_stopped(w);
+			if (w->number == 0)
+				steno_state_stop(&stop);
+		}
 	}
 	steno_stream_close(&w->stream);
 	steno_alert_finish();
