@@ -107,12 +107,12 @@ lint: $(call setup,lint) build-extension ## form of C, Go and shell sources, and
 .PHONY: format
 format: $(call setup,lint) ## C and Go sources in their style
 	@scripts/indent
-	@gofmt -l -w cmd internal
+	@gofmt -l -w cmd internal lab
 
 .PHONY: fuzz
 fuzz: $(call setup,test) ## the decoders of core and Go against random input, FUZZ_SECONDS each
 	@$(MAKE) -C core --no-print-directory fuzz
-	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' internal | while IFS=: read -r file target; do \
+	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' internal lab | while IFS=: read -r file target; do \
 	  $(GO) test "./$${file%/*}" -run '^$$' -fuzz "^$${target#func }\$$" -fuzztime $(or $(FUZZ_SECONDS),30)s || exit; \
 	done
 

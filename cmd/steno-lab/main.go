@@ -5,7 +5,7 @@ package main
 import (
 	"os"
 
-	"github.com/pg-steno/pg_steno/internal/lab/command"
+	"github.com/pg-steno/pg_steno/lab/command"
 )
 
 func main() {

@@ -23,7 +23,7 @@ import (
 	screen "github.com/pg-steno/pg_steno/internal/command/top"
 	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
-	"github.com/pg-steno/pg_steno/internal/lab/command"
+	"github.com/pg-steno/pg_steno/lab/command"
 )
 
 // The manual against what it speaks of: its links, the commands, settings, views
@@ -593,8 +593,8 @@ func wrongGuarantees(text string, faults []string, test func(name string) bool) 
 
 func TestGuaranteesAreShown(t *testing.T) {
 	exists := testExists(t)
-	faults := names(`(?m)^\t\t\{"([^"]+)", \d+, `, contents(t, "internal/lab/chaos/fault.go"))
-	modes := names(`\{name: "(\w+)", weight`, contents(t, "internal/lab/chaos/mode.go"))
+	faults := names(`(?m)^\t\t\{"([^"]+)", \d+, `, contents(t, "lab/chaos/fault.go"))
+	modes := names(`\{name: "(\w+)", weight`, contents(t, "lab/chaos/mode.go"))
 	if len(faults) < 20 || len(modes) < 3 {
 		t.Fatalf("the chaos suite is not understood: %d faults, %d modes", len(faults), len(modes))
 	}

@@ -46,7 +46,7 @@ func TestOnlyCommandsKnowFlags(t *testing.T) {
 			return err
 		}
 		source := filepath.ToSlash(strings.TrimPrefix(name, filepath.Join("..", "..")+string(filepath.Separator)))
-		if strings.HasPrefix(source, "internal/command/") || strings.HasPrefix(source, "internal/lab/") {
+		if strings.HasPrefix(source, "internal/command/") || strings.HasPrefix(source, "lab/") {
 			return nil
 		}
 		for _, found := range flagsIn(t, name, ours) {

@@ -12,7 +12,7 @@ import (
 // of the laboratory.
 var notInSteno = []string{
 	"net/http", "os/user", "github.com/jackc/", "github.com/google/pprof", "github.com/HdrHistogram/",
-	"debug/elf", module + "internal/lab", module + "internal/sql", "github.com/duckdb/",
+	"debug/elf", module + "lab", module + "internal/sql", "github.com/duckdb/",
 	module + "internal/top", "charm.land/", "github.com/charmbracelet/",
 }
 

@@ -1,5 +1,0 @@
-module github.com/pg-steno/pg_steno/drivers/go
-
-go 1.26.0
-
-require github.com/lib/pq v1.12.3
