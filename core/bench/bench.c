@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "trail/block.h"
+#include "block/block.h"
 #include "filter/redact.h"
 #include "trail/seal_record.h"
 #include "test/large_texts.h"

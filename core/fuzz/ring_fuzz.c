@@ -10,7 +10,7 @@
  */
 #include <stdlib.h>
 
-#include "trail/block.h"
+#include "block/block.h"
 #include "trail/decode.h"
 #include "ring/check.h"
 

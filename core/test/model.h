@@ -5,7 +5,7 @@
 #ifndef STENO_MODEL_H
 #define STENO_MODEL_H
 
-#include "trail/block.h"
+#include "block/block.h"
 #include "trail/decode.h"
 
 #define MODEL_SESSION_ROOM (sizeof(StenoSessionMessage) + STENO_SESSION_MAX + 8)

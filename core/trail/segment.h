@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "header.h"
-#include "trail/block.h"
+#include "block/block.h"
 #include "crypto/crypt.h"
 #include "trail/file.h"
 

@@ -8,7 +8,7 @@
 #include "base/steno.h"
 
 #include "trail/decode.h"
-#include "trail/index.h"
+#include "block/index.h"
 
 #pragma GCC visibility push(hidden)
 

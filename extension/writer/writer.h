@@ -16,7 +16,7 @@
 
 #pragma GCC visibility push(hidden)
 
-#include "trail/block.h"
+#include "block/block.h"
 #include "trail/segment.h"
 
 /*

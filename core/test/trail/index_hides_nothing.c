@@ -9,7 +9,7 @@
 
 #include "test/model.h"
 #include "test/test.h"
-#include "trail/index.h"
+#include "block/index.h"
 
 #define SEGMENT 3
 

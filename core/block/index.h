@@ -1,5 +1,5 @@
 /*
- * core/trail/index.h
+ * core/block/index.h
  *		The index of a segment: which of the blocks that a writer has written to it
  *		contain which users, relations, SQLSTATEs and so on.
  *

@@ -1,5 +1,5 @@
 /*
- * core/trail/block.h
+ * core/block/block.h
  *		The block builder, which makes a block of the trail from the messages of
  *		rings.
  *
@@ -12,7 +12,7 @@
 
 #include "crypto/crypt.h"
 #include "ring/message.h"
-#include "trail/index.h"
+#include "block/index.h"
 
 /*
  * Where the block of this generation has the shape and the text of a statement, and the form

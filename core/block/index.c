@@ -1,5 +1,5 @@
 /*
- * core/trail/index.c
+ * core/block/index.c
  *		The index of a segment.
  *
  * Terms, such as the name of a relation, are in one hash table, with a bitmap for
@@ -15,7 +15,7 @@
  */
 #include <stdlib.h>
 
-#include "trail/index.h"
+#include "block/index.h"
 #include "header.h"
 
 /* Number of the highest list of terms; STENO_TERMS_TRIGRAMS is not one. */
