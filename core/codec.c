@@ -1,12 +1,18 @@
 /*
  * core/codec.c
- *		The reading functions of codec.h.
+ *		The reading functions of codec.h, and the shapes that it declares.
  *
  * A function takes bytes off the front of a StenoBytes and fails if it has too few,
  * so that callers need not check any bound.  After a failure, the position of *in
  * is undefined, but within the bytes: callers must stop reading.
  */
 #include "codec.h"
+
+const uint8_t steno_bare_shapes[STENO_CLASSES][STENO_BARE_SHAPE] = {
+#define STENO_CLASS(n, id, name, doc) [n] = {n},
+#include "../format/records.def"
+#undef STENO_CLASS
+};
 
 bool
 steno_take_varint(StenoBytes *in, uint64_t *v)

@@ -83,6 +83,15 @@ extern bool steno_take_bytes(StenoBytes *in, uint64_t len, StenoBytes *out);
 extern bool steno_take_string(StenoBytes *in, StenoBytes *out);
 
 /*
+ * The shape that has nothing but a class, of each class: no query identifier, command tag, relations and
+ * parameters.  That of class 0 has no class either.
+ */
+#define STENO_BARE_SHAPE 5
+#define STENO_CLASSES 12
+
+extern const uint8_t steno_bare_shapes[STENO_CLASSES][STENO_BARE_SHAPE] __attribute__((visibility("hidden")));
+
+/*
  * The parts of a shape: the head, nrelations relations, a count and that many
  * parameters, and, unless it ends there, a count and that many objects.
  */

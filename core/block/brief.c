@@ -10,9 +10,6 @@
 /* How far ahead of a message in a ring to prefetch, in bytes. */
 #define AHEAD 512
 
-/* The shape of commits: a class. */
-static const uint8_t bare_transaction[STENO_BARE_SHAPE] = {STENO_CLASS_TRANSACTION};
-
 /* The index of the text of a brief record that has this template. */
 static uint32_t
 intern_brief_text(StenoBlock *block, const StenoBriefMessage *b, const StenoTemplate *t)
@@ -239,7 +236,7 @@ steno_block_add_brief_commit(StenoBlock *block, StenoSource *source, const Steno
 		StenoWhole	room;
 
 		steno_block_add_record(block, source, steno_message_whole(&c->m, NULL, source->seq + 1, 0, &room));
-		block->commit_shape = steno_block_intern_shape(block, bare_transaction, sizeof(bare_transaction)) + 1;
+		block->commit_shape = steno_block_intern_shape(block, steno_bare_shapes[STENO_CLASS_TRANSACTION], STENO_BARE_SHAPE) + 1;
 		return;
 	}
 	p = begin_item(block, STENO_KIND_TRANSACTION, guess);

@@ -478,7 +478,7 @@ define(Bench *b, Session *s, Recipe *r)
 	{
 		t->shape_len = STENO_BARE_SHAPE;
 		s->nparams[i] = 0;
-		memset(shapes, 0, STENO_BARE_SHAPE);
+		memcpy(shapes, steno_bare_shapes[0], STENO_BARE_SHAPE);
 	}
 	memcpy(t->bytes, shapes, t->shape_len);
 	t->text_len = (uint16_t) string(r, t->bytes + t->shape_len, STENO_TEMPLATE_ROOM - t->shape_len);

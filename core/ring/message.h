@@ -70,9 +70,6 @@ steno_session_id(char to[STENO_SESSION_ID], int64_t start, uint32_t pid)
 /* The only bit of StenoDataMessage.m.flags. */
 #define STENO_MESSAGE_CHUNK 16	/* the bytes are in a chunk, which follows as StenoChunkNumber */
 
-/* Length of a shape that has nothing but a class. */
-#define STENO_BARE_SHAPE 5
-
 #define STENO_NONE64 UINT64_MAX
 #define STENO_NONE32 UINT32_MAX
 
@@ -493,10 +490,8 @@ steno_commit_whole(const StenoCommitMessage *c, uint64_t seq, StenoWhole *room)
 	r->text_len = STENO_NONE32;
 	memcpy(p, &ending, sizeof(ending));
 	p += sizeof(ending);
-	/* class; no query id, command tag, relations, parameters */
 	r->shape_len = STENO_BARE_SHAPE;
-	memset(p, 0, STENO_BARE_SHAPE);
-	p[0] = STENO_CLASS_TRANSACTION;
+	memcpy(p, steno_bare_shapes[STENO_CLASS_TRANSACTION], STENO_BARE_SHAPE);
 	r->m.len = (uint32_t) (sizeof(*r) + sizeof(ending) + STENO_BARE_SHAPE + 7) & ~7u;
 	return r;
 }

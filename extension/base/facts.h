@@ -70,6 +70,14 @@ steno_record_init(StenoRecord *record, int kind)
 	*record = (StenoRecord) {.kind = kind, .duration = STENO_NONE64, .rows = STENO_NONE64};
 }
 
+/* Give a record a shape that has nothing but a class. */
+static inline void
+steno_record_set_class(StenoRecord *record, int class)
+{
+	record->shape = steno_bare_shapes[class];
+	record->shape_len = STENO_BARE_SHAPE;
+}
+
 #pragma GCC visibility pop
 
 #endif							/* STENO_FACTS_H */

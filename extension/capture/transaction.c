@@ -107,9 +107,6 @@ describe_session(XactEvent event)
 static inline void
 put_transaction(StenoRecord *record, uint8 *extra, uint8 *end, const char *gid)
 {
-	/* class; no query id, command tag, relations, parameters */
-	static const uint8 shape[STENO_BARE_SHAPE] = {STENO_CLASS_TRANSACTION};
-
 	record->audited = steno_audit_reason(STENO_CLASS_TRANSACTION, STENO_AUDITED_RULE);
 	if (unlikely(gid != NULL))
 	{
@@ -120,8 +117,7 @@ put_transaction(StenoRecord *record, uint8 *extra, uint8 *end, const char *gid)
 	else if (record->ending && likely(record->ending->event == STENO_EVENT_COMMIT) && record->extra_count == 0 &&
 			 steno_put_commit(record))
 		return;
-	record->shape = shape;
-	record->shape_len = sizeof(shape);
+	steno_record_set_class(record, STENO_CLASS_TRANSACTION);
 	record->extra = extra;
 	record->extra_len = end - extra;
 	steno_record_put(record, false);

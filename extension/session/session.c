@@ -539,17 +539,10 @@ end_session(int code, Datum arg)
 	if (MyProcPort != NULL && steno_class_logged(STENO_CLASS_CONNECT) && steno_my.state != STENO_DEAD &&
 		(steno_my.described || steno_my.dropped > 0))
 	{
-		uint8		shape[64];
-		uint8	   *p = shape;
-
-		p = steno_put_varint(p, STENO_CLASS_CONNECT);
-		memset(p, 0, 4);		/* no query id, command tag, relations, parameters */
-		p += 4;
 		steno_record_init(&record, STENO_KIND_DISCONNECT);
 		record.time = GetCurrentTimestamp();
 		record.duration = record.time - MyStartTimestamp;
-		record.shape = shape;
-		record.shape_len = p - shape;
+		steno_record_set_class(&record, STENO_CLASS_CONNECT);
 		if (death_code != 0)
 		{
 			record.outcome = STENO_OUTCOME_ERROR;
@@ -740,20 +733,14 @@ static void
 record_connect(int kind, const ErrorData *edata)
 {
 	StenoRecord record;
-	uint8		shape[8];
-	uint8	   *p = shape;
 
-	p = steno_put_varint(p, STENO_CLASS_CONNECT);
-	memset(p, 0, 4);
-	p += 4;
 	if (edata)
 		steno_session_failing(InvalidOid);
 	else
 		steno_session_check(InvalidOid);
 	steno_record_init(&record, kind);
 	record.time = GetCurrentTimestamp();
-	record.shape = shape;
-	record.shape_len = p - shape;
+	steno_record_set_class(&record, STENO_CLASS_CONNECT);
 	if (edata)
 	{
 		record.outcome = STENO_OUTCOME_ERROR;

@@ -27,8 +27,6 @@ static void
 record_setting_at(TimestampTz time, const char *name, const char *old, const char *new, const char *source,
 				  bool failing)
 {
-	/* class; no query id, command tag, relations, parameters */
-	static const uint8 shape[5] = {STENO_CLASS_SETTING};
 	const char *pairs[][2] = {{"name", name}, {"old", old}, {"new", new}, {"source", source}};
 	StenoRecord record;
 	uint8		extra[4 * (8 + 2 * STENO_VARINT_MAX) + NAMEDATALEN + 2 * STENO_SETTING_VALUE + 16];
@@ -46,8 +44,7 @@ record_setting_at(TimestampTz time, const char *name, const char *old, const cha
 	steno_record_init(&record, STENO_KIND_SETTING);
 	record.time = time;
 	record.audited = steno_audit_reason(STENO_CLASS_SETTING, 0);
-	record.shape = shape;
-	record.shape_len = sizeof(shape);
+	steno_record_set_class(&record, STENO_CLASS_SETTING);
 	record.extra = extra;
 	record.extra_len = p - extra;
 	record.extra_count = lengthof(pairs);

@@ -445,10 +445,9 @@ steno_writer_record(StenoWriter *w, int kind, int class, const char *const *pair
 	buf.m.text_len = STENO_NONE32;
 	if (class != 0)
 	{
-		*p++ = class;
-		memset(p, 0, 4);		/* no query id, command tag, relations, parameters */
-		p += 4;
-		buf.m.shape_len = 5;
+		memcpy(p, steno_bare_shapes[class], STENO_BARE_SHAPE);
+		p += STENO_BARE_SHAPE;
+		buf.m.shape_len = STENO_BARE_SHAPE;
 	}
 	extra = p;
 	for (i = 0; i < count * 2; i++)
