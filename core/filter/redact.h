@@ -10,6 +10,7 @@
  *		redact_check.c		triggers: may there be a secret at all? for every statement
  *		redact_lex.c		the lexer, and what it need not look at
  *		redact.c			the rules: where the secrets are
+ *		redact_hide.c		how far they extend
  *		redact_command.c	the rules for command lines
  *		redact_write.c		the text, and messages that quote it, without them
  */

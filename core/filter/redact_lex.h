@@ -221,11 +221,24 @@ steno_redact_begins_string(const char *text, size_t at, size_t end)
 	return at < end && (text[at] == '{' || text[at] == '[' || (text[at] >= '0' && text[at] <= '9'));
 }
 
-/* ---- redact.c, redact_command.c ---- */
+static inline bool
+steno_redact_is_any_of(int c, const char *characters)
+{
+	while (*characters != '\0' && *characters != c)
+		characters++;
+	return *characters != '\0';
+}
+
+/* ---- redact_hide.c ---- */
 
 extern void steno_redact_report(const Text *t, size_t from, size_t to, int quoting, bool pieces);
+extern void steno_redact_hide_literal(Text *t, const Token *token);
+extern void steno_redact_hide_bare(Text *t, const Token *token);
+extern void steno_redact_hide_value(Text *t, bool in_uri);
 extern void steno_redact_hide_userinfo(Text *t);
 extern bool steno_redact_is_placeholder(const char *p, size_t len);
+
+/* ---- redact_command.c ---- */
 
 /* Hides the secrets of a command line; hide_rest is set if it ends where one should begin. */
 extern void steno_redact_command(Text *t);

@@ -238,7 +238,7 @@ typedef struct StenoLevel
 	uint64		query_id;
 	const char *prepared;		/* name of the client's prepared statement; NULL: none */
 	const char *portal;			/* likewise of its portal */
-	ParamListInfo params;		/* taken at its start (describe/param.h); NULL: none */
+	ParamListInfo params;		/* taken at its start (value/param.h); NULL: none */
 	int			params_missing;	/* for which there was no memory */
 	CommandId	since;			/* the transaction's command that it begins with */
 	CmdType		operation;		/* of the query that is part of it; CMD_UNKNOWN: none has begun */

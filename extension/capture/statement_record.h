@@ -11,7 +11,7 @@
 
 #include "capture/statement.h"
 #include "delivery/record.h"
-#include "describe/param.h"
+#include "value/param.h"
 #include "describe/relation.h"
 #include "describe/shape.h"
 #include "error/origin.h"

@@ -6,7 +6,7 @@
 #define STENO_ENCODE_H
 
 #include "base/facts.h"
-#include "describe/param.h"
+#include "value/param.h"
 
 
 #pragma GCC visibility push(hidden)

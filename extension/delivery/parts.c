@@ -12,6 +12,7 @@
 #include "mb/pg_wchar.h"
 
 #include "delivery/room.h"
+#include "delivery/wait.h"
 #include "ring/chunk.h"
 
 /* The last record that has parts in the ring: its number, its statement, and how many bytes there are. */

@@ -478,6 +478,24 @@ steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *par
 	return true;
 }
 
+/*
+ * Stage a record (steno_stage_record) at the statement's end, which waits for room as steno.delivery says.  False also when that wait was
+ * cancelled.
+ */
+STENO_COLD bool
+steno_stage_ended(const StenoRecord *record)
+{
+	const StenoLocal *my = &steno_my;
+	uint64		most = steno_record_size(record) + sizeof(StenoTimes);
+
+	if (steno_stage_record(record))
+		return true;
+	if (!my->described || my->dropped > 0 || my->staged || record->further_len > 0 ||
+		most > my->producer.max_message || steno_room_when_full((uint32) most) == NULL)
+		return false;
+	return steno_stage_record(record);
+}
+
 /* Whether a record goes into the ring in several parts. */
 bool
 steno_record_is_big(const StenoRecord *record)

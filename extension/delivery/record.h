@@ -9,7 +9,7 @@
 
 #include "base/facts.h"
 #include "describe/object.h"
-#include "describe/param.h"
+#include "value/param.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -19,6 +19,7 @@ extern bool steno_put_commit(const StenoRecord *record);
 extern bool steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *params, uint64 rows,
 							 uint64 xid);
 extern bool steno_record_is_big(const StenoRecord *record);
+extern bool steno_stage_ended(const StenoRecord *record);
 extern void steno_record_may_fail(const StenoStatement *s);
 extern bool steno_record_guarded(void (*f) (void));
 
@@ -36,7 +37,6 @@ extern void steno_gap_save(const StenoRecord *end);
 /* ---- staged.c ---- */
 
 extern bool steno_stage_record(const StenoRecord *record);
-extern bool steno_stage_ended(const StenoRecord *record);
 extern bool steno_stage_query(const StenoStatement *q, const uint8 *shape, uint32 shape_len,
 							  const StenoParams *params);
 extern bool steno_stage_repeated(const StenoStatement *s, StenoKept *k, const StenoParams *params);

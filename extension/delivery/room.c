@@ -99,44 +99,7 @@ steno_room_process_exits(void)
 	process_exits = true;
 }
 
-/* ---- the writer's attention ---- */
-
-/*
- * The writer sleeps deeply, or does not watch our ring, which has messages now.  If it
- * is just falling asleep, it sees the bit, or we see that it is asleep: it sets asleep
- * before it looks for bits.
- */
-STENO_COLD void
-steno_ring_has_news(void)
-{
-	uint32		number = steno_my.ring_number;
-	uint32		bits = atomic_exchange(&steno_my.producer.ring->asleep, 0);
-
-	if (bits & STENO_RING_UNWATCHED)
-		atomic_fetch_or(&steno_control->has_news[number / 64], UINT64CONST(1) << (number % 64));
-	if ((bits & STENO_RING_ASLEEP) || atomic_load(&steno_my.writer->asleep))
-		steno_writer_wake(steno_my.writer);
-}
-
-/*
- * Make sure that the writer watches our ring, so that its next pass reads what has been
- * published.  The fence pairs with that in stop_watching (writer/drain.c).
- */
-void
-steno_ring_watch(void)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&steno_my.producer.ring->asleep, memory_order_relaxed))
-		steno_ring_has_news();
-}
-
-/* Wake the writer for what has been published. */
-STENO_COLD void
-steno_ring_wake_writer(void)
-{
-	steno_ring_watch();
-	steno_writer_wake(steno_my.writer);
-}
+/* ---- waiting for room ---- */
 
 /*
  * Ask the writer, and sleep for a little while; whether our latch was set, which the

@@ -15,8 +15,6 @@
 
 extern int	steno_reserve_covered;	/* how many statements the reserve is for */
 
-extern void steno_ring_watch(void);
-extern void steno_ring_wake_writer(void);
 extern void *steno_room_when_full(uint32 len);
 extern bool steno_room_drops(void);
 extern void steno_room_process_exits(void);

@@ -18,7 +18,6 @@
 
 #include "base/duration.h"
 #include "delivery/encode.h"
-#include "delivery/room.h"
 #include "delivery/template.h"
 #include "policy/policy.h"
 #include "similar.h"
@@ -75,24 +74,6 @@ steno_stage_record(const StenoRecord *record)
 	stage_message(&m->m, record->statement, record->time);
 	steno_record_reset_scratch();
 	return true;
-}
-
-/*
- * The same at the statement's end, which waits for room as steno.delivery says.  False also when that wait was
- * cancelled.
- */
-STENO_COLD bool
-steno_stage_ended(const StenoRecord *record)
-{
-	const StenoLocal *my = &steno_my;
-	uint64		most = steno_record_size(record) + sizeof(StenoTimes);
-
-	if (steno_stage_record(record))
-		return true;
-	if (!my->described || my->dropped > 0 || my->staged || record->further_len > 0 ||
-		most > my->producer.max_message || steno_room_when_full((uint32) most) == NULL)
-		return false;
-	return steno_stage_record(record);
 }
 
 /*

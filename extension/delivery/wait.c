@@ -1,7 +1,7 @@
 /*
  * extension/delivery/wait.c
- *		Waiting for the disk, and what may be served while anything is waited for:
- *		interrupts, and barriers of the server.
+ *		Waiting for the disk, and what each wait needs: the attention of the writer, and which
+ *		interrupts and barriers of the server may be served meanwhile.
  *
  * Before a statement starts, a wait is an ordinary one: what ends it is an error of the
  * statement.  After a commit nothing can be undone any more: as with synchronous
@@ -24,8 +24,8 @@
 #include "utils/resowner.h"
 #include "utils/wait_event.h"
 
+#include "delivery/encode.h"
 #include "delivery/refusal.h"
-#include "delivery/room.h"
 #include "policy/secret.h"
 
 /* Longest sleep between two looks at interrupts, in milliseconds. */
@@ -142,6 +142,45 @@ steno_raise_cancelled(void)
 		return;
 	steno_my.start_mask &= ~STENO_START_CANCELLED;
 	steno_raise_cancel();
+}
+
+/* ---- the writer's attention ---- */
+
+/*
+ * The writer sleeps deeply, or does not watch our ring, which has messages now.  If it
+ * is just falling asleep, it sees the bit, or we see that it is asleep: it sets asleep
+ * before it looks for bits.
+ */
+STENO_COLD void
+steno_ring_has_news(void)
+{
+	uint32		number = steno_my.ring_number;
+	uint32		bits = atomic_exchange(&steno_my.producer.ring->asleep, 0);
+
+	if (bits & STENO_RING_UNWATCHED)
+		atomic_fetch_or(&steno_control->has_news[number / 64], UINT64CONST(1) << (number % 64));
+	if ((bits & STENO_RING_ASLEEP) || atomic_load(&steno_my.writer->asleep))
+		steno_writer_wake(steno_my.writer);
+}
+
+/*
+ * Make sure that the writer watches our ring, so that its next pass reads what has been
+ * published.  The fence pairs with that in stop_watching (writer/drain.c).
+ */
+void
+steno_ring_watch(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&steno_my.producer.ring->asleep, memory_order_relaxed))
+		steno_ring_has_news();
+}
+
+/* Wake the writer for what has been published. */
+STENO_COLD void
+steno_ring_wake_writer(void)
+{
+	steno_ring_watch();
+	steno_writer_wake(steno_my.writer);
 }
 
 /* ---- waiting for the disk ---- */

@@ -16,6 +16,8 @@ extern void steno_raise_cancelled(void);
 extern bool steno_call_guarded(void (*f) (void));
 extern bool steno_allow_barriers(bool allow);
 extern void steno_absorb_barriers(void);
+extern void steno_ring_watch(void);
+extern void steno_ring_wake_writer(void);
 extern void steno_wait_to_start(void);
 extern bool steno_wait_is_ended(const char *awaited, const char *detail);
 extern void steno_wait_after_commit(void);

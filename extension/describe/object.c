@@ -5,7 +5,7 @@
  * The object access hook (capture/object_access.c) adds to a list (object_list.c) while its
  * statement runs.  The name of an object that is dropped, or may be renamed, is looked up at once,
  * while it still has its old name.  The name of a new object is looked up when the
- * statement has succeeded: before that, its catalog row is not visible.  If the statement
+ * statement has succeeded (object_end.c): before that, its catalog row is not visible.  If the statement
  * fails, the list is recorded as it is.
  *
  * If memory is exhausted, an object is only counted, or has no name.
@@ -30,17 +30,11 @@ static StenoObjects *pending;
 
 /* ---- names ---- */
 
-typedef struct Naming
-{
-	StenoObjects *list;
-	StenoObjectEvent	   *item;
-} Naming;
-
 /* Look up an object's name; internal objects, which users do not name, are hidden. */
-static void
-name_item(void *arg)
+void
+steno_object_name_item(void *arg)
 {
-	Naming	   *n = arg;
+	StenoNaming *n = arg;
 	ObjectAddress object;
 	char	   *type;
 	char	   *name;
@@ -63,8 +57,8 @@ name_item(void *arg)
  * An object that could not be described is recorded by its OID.  A function is recorded
  * without its arguments, because their types may have been dropped already.
  */
-static void
-number_item(Naming *n)
+void
+steno_object_number_item(StenoNaming *n)
 {
 	char		number[16];
 	const char *type = "object";
@@ -89,7 +83,7 @@ number_item(Naming *n)
 static void
 count_item(void *arg)
 {
-	Naming	   *n = arg;
+	StenoNaming *n = arg;
 	ObjectAddress object;
 	char	   *type;
 	char	   *name;
@@ -102,18 +96,10 @@ count_item(void *arg)
 
 /* ---- adding ---- */
 
-/* Argument of add_related. */
-typedef struct Related
+void
+steno_objects_add_related(const ObjectAddress *object, void *arg)
 {
-	StenoObjects *list;
-	int			action;
-	Oid			except;			/* a table that the record has as a relation */
-} Related;
-
-static void
-add_related(const ObjectAddress *object, void *arg)
-{
-	const Related *r = arg;
+	const StenoRelated *r = arg;
 
 	if (object->objectId != r->except)
 		steno_objects_add(r->list, object->classId, object->objectId, 0, r->action);
@@ -126,27 +112,27 @@ add_related(const ObjectAddress *object, void *arg)
 static void
 add_whole(void *arg)
 {
-	const Naming *n = arg;
+	const StenoNaming *n = arg;
 	const StenoObjectEvent event = *n->item;
-	Related		r = {n->list, STENO_ACTION_USE, InvalidOid};
+	StenoRelated r = {n->list, STENO_ACTION_USE, InvalidOid};
 	ObjectAddress part;
 
 	ObjectAddressSet(part, event.class, event.oid);
 	if (event.class == AttrDefaultRelationId)
 		r.action = STENO_ACTION_ALTER;
-	steno_object_wholes(&part, add_related, &r);
+	steno_object_wholes(&part, steno_objects_add_related, &r);
 
 	/* while it is being dropped, what it depends on is still there */
 	if (event.action == STENO_ACTION_DROP && event.sub == 0)
-		steno_object_references(&part, NULL, add_related, &r);
+		steno_object_references(&part, NULL, steno_objects_add_related, &r);
 }
 
 /*
  * A column is dropped, altered or renamed: that alters its table or composite type, which a renaming of the column only
  * uses.  The end of the statement tells these apart.
  */
-static void
-add_table_of_column(StenoObjects *list, const StenoObjectEvent *event, int action)
+void
+steno_objects_add_table_of(StenoObjects *list, const StenoObjectEvent *event, int action)
 {
 	ObjectAddress table;
 
@@ -158,9 +144,10 @@ add_table_of_column(StenoObjects *list, const StenoObjectEvent *event, int actio
 static void
 begin_column(void *arg)
 {
-	const Naming *n = arg;
+	const StenoNaming *n = arg;
 
-	add_table_of_column(n->list, n->item, n->item->action == STENO_ACTION_DROP ? STENO_ACTION_ALTER : STENO_ACTION_USE);
+	steno_objects_add_table_of(n->list, n->item,
+							   n->item->action == STENO_ACTION_DROP ? STENO_ACTION_ALTER : STENO_ACTION_USE);
 }
 
 /*
@@ -170,9 +157,9 @@ begin_column(void *arg)
 void
 steno_objects_add_part(StenoObjects *list, Oid class, Oid oid, int sub, bool created)
 {
-	StenoObjectEvent		event = {.class = class, .oid = oid, .sub = sub, .action = STENO_ACTION_DROP};
-	Naming		n = {list, &event};
-	StenoObjectEvent	   *item;
+	StenoObjectEvent event = {.class = class, .oid = oid, .sub = sub, .action = STENO_ACTION_DROP};
+	StenoNaming n = {list, &event};
+	StenoObjectEvent *item;
 
 	if (list == NULL)
 		return;
@@ -194,7 +181,7 @@ steno_objects_add_part(StenoObjects *list, Oid class, Oid oid, int sub, bool cre
 static void
 add_index_if_changed(void *arg)
 {
-	const Naming *n = arg;
+	const StenoNaming *n = arg;
 
 	if (steno_object_index_changes(n->item->oid))
 		steno_objects_add(n->list, RelationRelationId, n->item->oid, 0, STENO_ACTION_USE);
@@ -207,8 +194,8 @@ add_index_if_changed(void *arg)
 void
 steno_objects_add_index(StenoObjects *list, Oid index)
 {
-	StenoObjectEvent		event = {.oid = index};
-	Naming		n = {list, &event};
+	StenoObjectEvent event = {.oid = index};
+	StenoNaming n = {list, &event};
 
 	if (list != NULL)
 		(void) steno_object_guarded(add_index_if_changed, &n);
@@ -218,7 +205,7 @@ steno_objects_add_index(StenoObjects *list, Oid index)
 static void
 append_named(StenoObjects *list, const StenoObjectEvent *event, const char *type, const char *name)
 {
-	StenoObjectEvent	   *item = steno_objects_append(list, event->class, event->oid, event->sub, event->action);
+	StenoObjectEvent *item = steno_objects_append(list, event->class, event->oid, event->sub, event->action);
 
 	if (item == NULL)
 	{
@@ -234,7 +221,7 @@ append_named(StenoObjects *list, const StenoObjectEvent *event, const char *type
 void
 steno_objects_add_written(StenoObjects *list, const char *type, const char *name, int action)
 {
-	StenoObjectEvent		event = {.sub = list->count, .action = action};
+	StenoObjectEvent event = {.sub = list->count, .action = action};
 
 	append_named(list, &event, type, name);
 }
@@ -248,13 +235,13 @@ steno_objects_add_written(StenoObjects *list, const char *type, const char *name
 void
 steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 {
-	Naming		n;
-	StenoObjectEvent	   *item;
-	StenoObjectEvent		event = {.class = class, .oid = oid, .sub = sub, .action = action};
+	StenoNaming n;
+	StenoObjectEvent *item;
+	StenoObjectEvent event = {.class = class, .oid = oid, .sub = sub, .action = action};
 
 	if (list == NULL)
 		return;
-	n = (Naming) {list, &event};
+	n = (StenoNaming) {list, &event};
 	if (sub != 0)
 		(void) steno_object_guarded(begin_column, &n);
 	item = steno_objects_find(list, class, oid, sub);
@@ -263,15 +250,15 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 		return;
 	if (item && action == STENO_ACTION_DROP && item->action == STENO_ACTION_CREATE && !item->named)
 	{
-		n = (Naming) {list, item};
-		(void) steno_object_guarded(name_item, &n);
+		n = (StenoNaming) {list, item};
+		(void) steno_object_guarded(steno_object_name_item, &n);
 	}
 	else if (item && (item->action == STENO_ACTION_ALTER || item->action == STENO_ACTION_USE))
 		item->dropped = true;
 	item = steno_objects_append(list, class, oid, sub, action);
 	if (item == NULL)
 	{
-		n = (Naming) {list, &event};
+		n = (StenoNaming) {list, &event};
 		(void) steno_object_guarded(count_item, &n);
 		return;
 	}
@@ -279,12 +266,12 @@ steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action)
 		list->unfinished = true;
 	if (action == STENO_ACTION_CREATE)
 		return;
-	n = (Naming) {list, item};
-	if (!steno_object_guarded(name_item, &n))
-		number_item(&n);
+	n = (StenoNaming) {list, item};
+	if (!steno_object_guarded(steno_object_name_item, &n))
+		steno_object_number_item(&n);
 	if (item->dropped)
 		steno_objects_remove_last(list);
-	n = (Naming) {list, &event};
+	n = (StenoNaming) {list, &event};
 	(void) steno_object_guarded(add_whole, &n);
 }
 
@@ -299,22 +286,6 @@ steno_objects_expect(StenoObjects *list, Oid class, Oid oid, int action)
 		list->omitted++;
 }
 
-/* It has succeeded: name what was expected, unless it has been dropped. */
-static void
-name_expected(StenoObjects *list)
-{
-	int			i;
-
-	for (i = 0; i < list->count; i++)
-	{
-		Naming		n = {list, &list->items[i]};
-
-		if ((n.item->action == STENO_ACTION_ALTER || n.item->action == STENO_ACTION_USE) && !n.item->named &&
-			!n.item->dropped && !steno_object_guarded(name_item, &n))
-			number_item(&n);
-	}
-}
-
 /* Whether the list contains the call of a function. */
 bool
 steno_objects_have_call(StenoObjects *list, Oid function)
@@ -326,7 +297,7 @@ steno_objects_have_call(StenoObjects *list, Oid function)
 void
 steno_objects_add_call(StenoObjects *list, Oid function, const char *kind, const char *name)
 {
-	StenoObjectEvent		event = {.class = ProcedureRelationId, .oid = function, .action = STENO_ACTION_EXECUTE};
+	StenoObjectEvent event = {.class = ProcedureRelationId, .oid = function, .action = STENO_ACTION_EXECUTE};
 
 	if (list != NULL && !steno_objects_have_call(list, function))
 		append_named(list, &event, kind, name);
@@ -377,200 +348,4 @@ steno_objects_adopt(StenoStatement *s)
 	s->objects = pending;
 	pending = NULL;
 	steno_my.objects_pending = false;
-}
-
-/* ---- at the end of a statement ---- */
-
-/* What finish_list needs. */
-typedef struct Finishing
-{
-	StenoObjects *list;
-	StenoAddRelation add_relation;
-	bool		utility;
-	CommandId	since;			/* the first command of a utility statement */
-	Oid			referenced;		/* by the last new foreign key */
-} Finishing;
-
-/*
- * A new constraint: the table that a foreign key references is a relation of the
- * statement, and a constraint of a table that is also new is part of that table.
- */
-static void
-finish_constraint(Finishing *f, StenoObjectEvent *item)
-{
-	Oid			table;
-	Oid			references;
-	StenoObjectEvent	   *other;
-
-	if (!steno_object_constraint(item->oid, &table, &references))
-		return;
-	if (OidIsValid(references))
-		f->add_relation(references, STENO_ACCESS_REFERENCES);
-	f->referenced = references;
-	other = steno_objects_find(f->list, RelationRelationId, table, 0);
-	if (other && other->action == STENO_ACTION_CREATE)
-		item->dropped = true;
-}
-
-/*
- * A new object: it has its name now, and what it is part of, or depends on, is used.  What is hidden has no name, and
- * for the hook, a default value is a column of a table.
- */
-static void
-finish_created(Finishing *f, int i)
-{
-	StenoObjectEvent	   *item = &f->list->items[i];
-	Naming		n = {f->list, item};
-	Related		r = {f->list, STENO_ACTION_USE, InvalidOid};
-	ObjectAddress object;
-
-	ObjectAddressSet(object, item->class, item->oid);
-	if (item->class == AttrDefaultRelationId)
-		object.objectId = GetAttrDefaultOid(item->oid, item->sub);
-	if (item->hidden)
-		item->dropped = true;
-	else if (item->class == ConstraintRelationId)
-		finish_constraint(f, item);
-	if (!item->dropped)
-		name_item(&n);
-	if (item->class == ConstraintRelationId || item->class == TriggerRelationId)
-		r.except = f->referenced;	/* which its triggers are on, too */
-
-	/* the array of items may be another one after this */
-	steno_object_wholes(&object, add_related, &r);
-	steno_object_references(&object, NULL, add_related, &r);
-}
-
-/* Whether the statement has done more to the object of an item, which may be NULL, than use it. */
-static bool
-is_changed(const StenoObjectEvent *item)
-{
-	return item != NULL && item->action != STENO_ACTION_USE;
-}
-
-/*
- * An altered object: if its name has changed, it was renamed.  A constraint is part of its table, if that is changed,
- * too; a column, whose table is listed, is shown only if it was renamed.
- */
-static void
-finish_altered(StenoObjects *list, int i)
-{
-	StenoObjectEvent	   *item = &list->items[i];
-	ObjectAddress object;
-	char	   *type;
-	char	   *name;
-	Oid			table;
-	Oid			references;
-
-	ObjectAddressSubSet(object, item->class, item->oid, item->sub);
-	if (!steno_object_identify(&object, &type, &name))
-	{
-		item->dropped = item->dropped || item->sub != 0;
-		return;
-	}
-	if (item->class == ConstraintRelationId && steno_object_constraint(item->oid, &table, &references) &&
-		is_changed(steno_objects_find(list, RelationRelationId, table, 0)))
-		item->dropped = true;	/* part of its table */
-	else if (strcmp(steno_objects_string(list, item->name), name) != 0)
-	{
-		item->action = STENO_ACTION_RENAME;
-		item->to = steno_objects_keep(list, name);
-	}
-	else if (item->sub != 0)
-	{
-		const StenoObjectEvent column = *item; /* the array of items may be another one after this */
-
-		item->dropped = true;
-		add_table_of_column(list, &column, STENO_ACTION_ALTER);
-	}
-}
-
-/* What an altered object depends on since the statement, or no longer, is used. */
-static void
-finish_references(const Finishing *f, const StenoObjectEvent *item)
-{
-	const CommandId since = f->since;
-	Related		r = {f->list, STENO_ACTION_USE, InvalidOid};
-	ObjectAddress object;
-
-	if (item->sub != 0 || !OidIsValid(item->oid))
-		return;
-	ObjectAddressSet(object, item->class, item->oid);
-	steno_object_references(&object, &since, add_related, &r);
-}
-
-static void
-finish_list(void *arg)
-{
-	Finishing  *f = arg;
-	StenoObjects *list = f->list;
-	int			i;
-
-	for (i = 0; i < list->count; i++)
-	{
-		StenoObjectEvent	   *item = &list->items[i];
-
-		if (item->dropped)
-			continue;
-		if (item->action == STENO_ACTION_CREATE && !item->named)
-			finish_created(f, i);
-		else if (item->action == STENO_ACTION_ALTER)
-		{
-			finish_altered(list, i);
-			if (f->utility)
-				finish_references(f, &list->items[i]);
-		}
-	}
-}
-
-static void
-make_changes_visible(void *arg)
-{
-	CommandCounterIncrement();
-}
-
-/*
- * A statement has succeeded: set the current names of its objects, and add those that a
- * utility statement (NULL: it is a query) names but no hook is called for. add_relation is
- * called for each relation that a new constraint references.
- *
- * A failure in here does not affect the statement: objects are recorded by their OIDs
- * then.
- */
-void
-steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relation)
-{
-	Finishing	f;
-	int			i;
-
-	if (!s->recorded || !IsTransactionState())
-		return;
-	if (utility && IsA(utility, ReindexStmt))
-		steno_objects_release(&s->objects); /* indexes that REINDEX creates and swaps */
-	if (utility && s->objects && s->objects->unfinished)
-		(void) steno_object_guarded(make_changes_visible, NULL);
-	if (utility && s->objects && steno_objects_are_expected(utility))
-		name_expected(s->objects);
-	if (utility && steno_objects_are_named(utility))
-	{
-		if (s->objects == NULL)
-			s->objects = steno_objects_new();
-		if (s->objects)
-			steno_objects_add_named(s->objects, utility);
-	}
-	if (s->objects == NULL || !s->objects->unfinished)
-		return;
-	s->objects->unfinished = false;
-	f = (Finishing) {s->objects, add_relation, utility != NULL && steno_my.level != NULL};
-	if (f.utility)
-		f.since = steno_my.level->since;
-	if (steno_object_guarded(finish_list, &f))
-		return;
-	for (i = 0; i < s->objects->count; i++)
-	{
-		Naming		n = {s->objects, &s->objects->items[i]};
-
-		if (!n.item->named && !n.item->dropped && !n.item->hidden)
-			number_item(&n);
-	}
 }

@@ -3,9 +3,10 @@
  *		The objects of statements: what the files that collect and name them share.
  *
  *		object_list.c		the lists
- *		object.c			what is added to them, and what has become of it at the end
+ *		object.c			what is added to them while the statement runs
  *		object_name.c		types and names, and which tables objects belong to
  *		object_named.c		objects for which no hook is called: those that the statement names
+ *		object_end.c		what has become of all of them at the end
  */
 #ifndef STENO_OBJECT_H
 #define STENO_OBJECT_H
@@ -38,7 +39,7 @@ typedef struct StenoObjectEvent
 typedef struct StenoObjects
 {
 	struct StenoObjects *next;	/* in the list of lists in use, or of released ones */
-	StenoObjectEvent	   *items;
+	StenoObjectEvent *items;
 	int			count;
 	int			room;
 	int		   *heads;			/* by hash: number of the last item, plus 1; NULL: not many, or no memory */
@@ -68,21 +69,36 @@ extern const char *steno_objects_string(const StenoObjects *list, uint32 at);
 
 /* ---- object.c ---- */
 
-/* Called to add a relation to a statement; access is a STENO_ACCESS_*. */
-typedef void (*StenoAddRelation) (Oid relid, uint32 access);
+/* An event of a list, or to be added to it, for work that steno_object_guarded does. */
+typedef struct StenoNaming
+{
+	StenoObjects *list;
+	StenoObjectEvent *item;
+} StenoNaming;
+
+/* Argument of steno_objects_add_related. */
+typedef struct StenoRelated
+{
+	StenoObjects *list;
+	int			action;
+	Oid			except;			/* a table that the record has as a relation */
+} StenoRelated;
 
 extern bool steno_objects_have_call(StenoObjects *list, Oid function);
 extern void steno_objects_add_call(StenoObjects *list, Oid function, const char *kind, const char *name);
 extern void steno_objects_add_pending_call(Oid function, const char *kind, const char *name);
 extern void steno_objects_called(StenoObjects *list, Oid function);
 extern void steno_objects_adopt(StenoStatement *s);
-extern void steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relation);
 extern void steno_objects_forget_pending(void);
 extern void steno_objects_release_all(void);
 extern void steno_objects_add(StenoObjects *list, Oid class, Oid oid, int sub, int action);
 extern void steno_objects_add_part(StenoObjects *list, Oid class, Oid oid, int sub, bool created);
 extern void steno_objects_add_index(StenoObjects *list, Oid index);
 extern void steno_objects_add_written(StenoObjects *list, const char *type, const char *name, int action);
+extern void steno_object_name_item(void *naming);
+extern void steno_object_number_item(StenoNaming *n);
+extern void steno_objects_add_related(const ObjectAddress *object, void *related);
+extern void steno_objects_add_table_of(StenoObjects *list, const StenoObjectEvent *column, int action);
 extern void steno_objects_expect(StenoObjects *list, Oid class, Oid oid, int action);
 
 /* ---- object_name.c ---- */
@@ -106,6 +122,13 @@ extern bool steno_objects_are_named(Node *statement);
 extern bool steno_objects_are_expected(Node *statement);
 extern void steno_objects_expect_named(StenoObjects *list, Node *statement);
 extern void steno_objects_add_named(StenoObjects *list, Node *statement);
+
+/* ---- object_end.c ---- */
+
+/* Called to add a relation to a statement; access is a STENO_ACCESS_*. */
+typedef void (*StenoAddRelation) (Oid relid, uint32 access);
+
+extern void steno_objects_name(StenoStatement *s, Node *utility, StenoAddRelation add_relation);
 
 #pragma GCC visibility pop
 

@@ -9,7 +9,7 @@
 
 #include "base/facts.h"
 #include "describe/object.h"
-#include "describe/param.h"
+#include "value/param.h"
 #include "describe/relation.h"
 
 #pragma GCC visibility push(hidden)

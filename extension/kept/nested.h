@@ -16,7 +16,7 @@
 
 #include "base/steno.h"
 #include "delivery/template.h"
-#include "describe/param.h"
+#include "value/param.h"
 #include "describe/relation_cache.h"
 #include "kept/kept_shape.h"
 #include "similar.h"

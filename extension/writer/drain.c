@@ -55,26 +55,6 @@ watch_all(StenoDrain *drain)
 		drain->watched[i / 64] |= UINT64CONST(1) << (i % 64);
 }
 
-/* The first watched ring from number i on; nrings if there is none. */
-uint32
-steno_watched_from(const StenoDrain *drain, uint32 i)
-{
-	uint32		n = STENO_RING_WORDS(drain->rings->nrings);
-	uint32		word = i / 64;
-	uint64		bits;
-
-	if (word >= n)
-		return drain->rings->nrings;
-	bits = drain->watched[word] & (~UINT64CONST(0) << (i % 64));
-	while (bits == 0)
-	{
-		if (++word >= n)
-			return drain->rings->nrings;
-		bits = drain->watched[word];
-	}
-	return word * 64 + pg_rightmost_one_pos64(bits);
-}
-
 static inline bool
 is_watched(const StenoDrain *drain, uint32 i)
 {
@@ -357,8 +337,8 @@ steno_drain_add_disconnect(StenoWriter *w, StenoSource *source, int outcome, uin
 	if (sqlstate != 0)
 		memcpy(buf.m.sqlstate, unpack_sql_state((int) sqlstate), sizeof(buf.m.sqlstate));
 	buf.m.text_len = STENO_NONE32;
-	buf.shape[0] = STENO_CLASS_CONNECT;
-	buf.m.shape_len = 5;
+	memcpy(buf.shape, steno_bare_shapes[STENO_CLASS_CONNECT], STENO_BARE_SHAPE);
+	buf.m.shape_len = STENO_BARE_SHAPE;
 	buf.m.m.len = sizeof(buf);
 	return steno_writer_add(w, source, &buf.m.m);
 }

@@ -1,6 +1,8 @@
 /*
  * extension/writer/writer.c
- *		The loop of a writer, its start and its end.
+ *		The registration of the writers; the loop of a writer, its start and its end.
+ *
+ * Writers are static background workers, registered by the postmaster.
  *
  * A writer makes passes.  A pass reads the messages of its rings into a block,
  * writes the block, and only then frees the rings (output.c): whichever process
@@ -19,11 +21,13 @@
  */
 #include "writer/writer.h"
 
+#include <dlfcn.h>
 #include <time.h>
 
 #include "access/twophase.h"
 #include "access/xlog.h"
 #include "miscadmin.h"
+#include "postmaster/bgworker_internals.h"
 #include "postmaster/interrupt.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
@@ -48,6 +52,77 @@
 
 /* This writer, for callbacks without an argument. */
 static StenoWriter *me;
+
+/* ---- registration ---- */
+
+/*
+ * The path that this library was loaded from, which may be outside the server's
+ * library directory.
+ */
+static const char *
+own_library(void)
+{
+	Dl_info		info;
+
+	/* a longer path would be truncated: then the library must be in the usual place */
+	if (dladdr((void *) steno_writer_register, &info) != 0 && info.dli_fname != NULL &&
+		strlen(info.dli_fname) < sizeof(((BackgroundWorker *) NULL)->bgw_library_name))
+		return info.dli_fname;
+	return "pg_steno";
+}
+
+/*
+ * Fail if a writer could not be registered.  Static workers get their slots before
+ * any dynamic worker, and keep them.  RegisterBackgroundWorker only logs that there
+ * is no free slot, and sessions of the missing writer would wait forever.
+ */
+void
+steno_writer_check_registered(void)
+{
+	StenoWorkerIter iter;
+	int			ours = 0;
+	int			all = 0;
+
+	STENO_FOREACH_WORKER(iter)
+	{
+		all++;
+		if (strcmp(STENO_ITER_WORKER(iter)->rw_worker.bgw_function_name, "steno_writer_main") == 0)
+			ours++;
+	}
+	if (ours == steno_writers)
+		return;
+	ereport(FATAL,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too few background worker slots for %d steno writers", steno_writers),
+			 errdetail("\"max_worker_processes\" is %d, and %d of these slots have been taken by other workers.",
+					   max_worker_processes, all - ours),
+			 errhint("Set \"max_worker_processes\" to at least %d, and higher for parallel queries and logical replication, or lower \"steno.writers\".",
+					 all - ours + steno_writers)));
+}
+
+void
+steno_writer_register(void)
+{
+	const char *library = own_library();
+	int			i;
+
+	steno_alert_hook = steno_alert_at_once;
+	for (i = 0; i < steno_writers; i++)
+	{
+		BackgroundWorker worker;
+
+		memset(&worker, 0, sizeof(worker));
+		worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+		worker.bgw_start_time = BgWorkerStart_PostmasterStart;
+		worker.bgw_restart_time = 1;
+		snprintf(worker.bgw_name, BGW_MAXLEN, "steno writer %d", i);
+		snprintf(worker.bgw_type, BGW_MAXLEN, "steno writer");
+		strlcpy(worker.bgw_library_name, library, sizeof(worker.bgw_library_name));
+		snprintf(worker.bgw_function_name, BGW_MAXLEN, "steno_writer_main");
+		worker.bgw_main_arg = Int32GetDatum(i);
+		RegisterBackgroundWorker(&worker);
+	}
+}
 
 /* ---- records of the server ---- */
 

@@ -10,6 +10,8 @@
 
 #include "base/steno.h"
 
+#include "port/pg_bitutils.h"
+
 #include "base/compat.h"
 #include "base/facts.h"
 #include "base/last_stop.h"
@@ -138,8 +140,6 @@ steno_writer_count(_Atomic uint64_t *counter, uint64 n)
 
 /* ---- process.c ---- */
 
-extern void steno_writer_register(void);
-extern void steno_writer_check_registered(void);
 extern void steno_process_begin(StenoWriter *writer);
 extern void steno_process_beat(void);
 extern void steno_process_sleep(long ms, StenoWait wait);
@@ -311,7 +311,26 @@ extern bool steno_drain_add_disconnect(StenoWriter *writer, StenoSource *source,
 extern bool steno_drain_add_gap(StenoWriter *writer, StenoSource *source, const StenoRing *ring);
 
 extern bool steno_watch_is_quiet(const StenoDrain *drain);
-extern uint32 steno_watched_from(const StenoDrain *drain, uint32 i);
+
+/* The first watched ring from number i on; nrings if there is none. */
+static inline uint32
+steno_watched_from(const StenoDrain *drain, uint32 i)
+{
+	uint32		n = STENO_RING_WORDS(drain->rings->nrings);
+	uint32		word = i / 64;
+	uint64		bits;
+
+	if (word >= n)
+		return drain->rings->nrings;
+	bits = drain->watched[word] & (~UINT64CONST(0) << (i % 64));
+	while (bits == 0)
+	{
+		if (++word >= n)
+			return drain->rings->nrings;
+		bits = drain->watched[word];
+	}
+	return word * 64 + pg_rightmost_one_pos64(bits);
+}
 
 /* For each ring of the drain that is watched. */
 #define STENO_EACH_WATCHED(drain, i) \
@@ -359,6 +378,11 @@ extern void steno_recover_own_intent(StenoWriter *writer);
 extern void steno_retention(StenoWriter *writer);
 extern bool steno_retention_is_behind(void);
 extern bool steno_retention_make_space(StenoWriter *writer);
+
+/* ---- writer.c ---- */
+
+extern void steno_writer_register(void);
+extern void steno_writer_check_registered(void);
 
 #pragma GCC visibility pop
 

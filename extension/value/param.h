@@ -1,5 +1,5 @@
 /*
- * extension/describe/param.h
+ * extension/value/param.h
  *		The parameter values of a statement.
  */
 #ifndef STENO_PARAM_H

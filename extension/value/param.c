@@ -1,5 +1,5 @@
 /*
- * extension/describe/param.c
+ * extension/value/param.c
  *		Collection of a statement's parameter values for its record.
  *
  * Values of common built-in types are taken in their in-memory representation, and
@@ -29,7 +29,7 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-#include "describe/param.h"
+#include "value/param.h"
 #include "value/output.h"
 
 static int
