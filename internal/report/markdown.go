@@ -19,17 +19,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// plain is a text in Markdown: no character of it is a mark.
-func plain(s string) string {
-	var b strings.Builder
-	for _, c := range render.Safe(strings.Join(strings.Fields(s), " ")) {
-		if strings.ContainsRune("\\`*_{}[]()<>#+-!|~&$", c) {
-			b.WriteByte('\\')
-		}
-		b.WriteRune(c)
-	}
-	return b.String()
-}
+// plain is a text in Markdown, in one line: no character of it is a mark.
+func plain(s string) string { return render.MarkdownLine(strings.Join(strings.Fields(s), " ")) }
 
 // code is a text in a code span, whatever it has of backquotes.
 func code(s string) string {

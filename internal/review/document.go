@@ -196,21 +196,21 @@ func (s *Section) table(b *bufio.Writer) {
 func (d *Document) markdown(b *bufio.Writer) {
 	fmt.Fprintf(b, "# Review: %s\n\n", d.Review)
 	for _, warning := range d.Warnings {
-		fmt.Fprintf(b, "**Warning:** %s\n\n", markdownCell(warning))
+		fmt.Fprintf(b, "**Warning:** %s\n\n", render.Markdown(warning))
 	}
 	for _, f := range d.Facts {
 		if v := text(f.Value); v != "" {
-			fmt.Fprintf(b, "- %s: %s\n", f.Name, markdownCell(v))
+			fmt.Fprintf(b, "- %s: %s\n", f.Name, render.Markdown(v))
 		}
 	}
 	for _, s := range d.Sections {
-		fmt.Fprintf(b, "\n## %s\n\n", markdownCell(s.Title))
+		fmt.Fprintf(b, "\n## %s\n\n", render.Markdown(s.Title))
 		if len(s.Rows) == 0 {
-			fmt.Fprintf(b, "%s\n", markdownCell(s.Empty))
+			fmt.Fprintf(b, "%s\n", render.Markdown(s.Empty))
 			continue
 		}
 		if s.Note != "" {
-			fmt.Fprintf(b, "%s\n\n", markdownCell(s.Note))
+			fmt.Fprintf(b, "%s\n\n", render.Markdown(s.Note))
 		}
 		for _, c := range s.Columns {
 			fmt.Fprintf(b, "| %s ", strings.ReplaceAll(c, "_", " "))
@@ -222,7 +222,7 @@ func (d *Document) markdown(b *bufio.Writer) {
 		b.WriteString("|\n")
 		for _, row := range s.Rows {
 			for _, v := range row {
-				fmt.Fprintf(b, "| %s ", markdownCell(text(v)))
+				fmt.Fprintf(b, "| %s ", render.Markdown(text(v)))
 			}
 			b.WriteString("|\n")
 		}
@@ -233,29 +233,9 @@ func (d *Document) markdown(b *bufio.Writer) {
 	if len(d.Limits) > 0 {
 		b.WriteString("\n## What the trail cannot tell\n\n")
 		for _, l := range d.Limits {
-			fmt.Fprintf(b, "- %s\n", markdownCell(l))
+			fmt.Fprintf(b, "- %s\n", render.Markdown(l))
 		}
 	}
-}
-
-// markdownCell is a text of which nothing is taken for Markdown or HTML.
-func markdownCell(s string) string {
-	var out strings.Builder
-	for _, c := range render.Safe(s) {
-		switch c {
-		case '&':
-			out.WriteString("&amp;")
-		case '<':
-			out.WriteString("&lt;")
-		case '>':
-			out.WriteString("&gt;")
-		case '|', '\\', '`', '*', '_', '[', ']', '#', '!', '~':
-			out.WriteString(`\` + string(c))
-		default:
-			out.WriteRune(c)
-		}
-	}
-	return out.String()
 }
 
 // ---- JSON ----

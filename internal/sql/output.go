@@ -100,29 +100,10 @@ func writeJSON(w *bufio.Writer, r *Result) error {
 	})
 }
 
-// appendMarkdown appends text that means nothing in Markdown or HTML.
-func appendMarkdown(dst, s []byte) []byte {
-	for _, c := range render.AppendSafe(nil, s) {
-		switch c {
-		case '\\', '`', '*', '_', '[', ']', '|', '~', '#', '$':
-			dst = append(dst, '\\', c)
-		case '<':
-			dst = append(dst, "&lt;"...)
-		case '>':
-			dst = append(dst, "&gt;"...)
-		case '&':
-			dst = append(dst, "&amp;"...)
-		default:
-			dst = append(dst, c)
-		}
-	}
-	return dst
-}
-
 func writeMarkdown(w *bufio.Writer, r *Result) error {
 	names, rule := []byte("|"), []byte("|")
 	for i := range r.Columns {
-		names = append(appendMarkdown(append(names, ' '), []byte(r.Columns[i].Name)), " |"...)
+		names = append(render.AppendMarkdown(append(names, ' '), []byte(r.Columns[i].Name)), " |"...)
 		if r.Columns[i].Numeric {
 			rule = append(rule, "---:|"...)
 		} else {
@@ -135,7 +116,7 @@ func writeMarkdown(w *bufio.Writer, r *Result) error {
 		line = append(line, '|')
 		for i := range r.Columns {
 			value = r.Append(value[:0], i)
-			line = append(appendMarkdown(append(line, ' '), value), " |"...)
+			line = append(render.AppendMarkdown(append(line, ' '), value), " |"...)
 		}
 		return append(line, '\n')
 	})
