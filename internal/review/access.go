@@ -1,4 +1,4 @@
-// Which of the privileges that were granted have been used, and by whom.
+// The access review: compares the privileges that were granted with those that recorded statements needed.
 
 package review
 
@@ -18,37 +18,37 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// AccessOptions are what a review of access is about.
+// AccessOptions are the question of an access review.
 type AccessOptions struct {
 	Source
 	Grants *Grants
-	// Roles are the only ones that the answer is about; empty: all.
+	// Roles restricts the answer to these roles; empty: all.
 	Roles []string
-	// NewSince is from when on access is new that was not there before; trail.MinTime: the last tenth
-	// of the period.
+	// NewSince is the time from which first uses count as new access; format.MinTime: the last tenth of the period.
 	NewSince int64
-	// Reduced are grants with which the recorded statements are tried; nil: none. Applied says what of a script made them.
+	// Reduced are the grants of a dry run, which checks whether they allow the recorded statements; nil: no dry run.
+	// Applied counts what the script did that reduced them.
 	Reduced *Grants
 	Applied *Applied
-	// Apart are the system identifiers of other servers that have written a part of the trails; see OfServer.
+	// Apart are the system identifiers of other servers that wrote parts of the trails, which are left out.
 	Apart []string
 }
 
-// Access is a review of access, as far as it is needed to make a script of it.
+// Access is a finished access review, with what WriteScript needs.
 type Access struct {
 	*Document
-	policy   *policy
-	unused   []*grant
-	idle     []*membership // memberships that nothing has used
-	lacking  bool          // something of the period was not recorded, or cannot be read
-	describe string
+	policy          *policy
+	unused          []*grant
+	idleMemberships []*membership // that no statement needed
+	recordsMissing  bool          // part of the period was not recorded, or cannot be read
+	periodText      string
 }
 
-// rare is how many statements are few.
-const rare = 3
+// fewStatements is the largest number of statements that counts as rare access.
+const fewStatements = 3
 
-// listed is how many rows of a table there are at most.
-const listed = 10_000
+// mostRows is the limit of rows in a table.
+const mostRows = 10_000
 
 // ReviewAccess reads the trail and compares it with the grants.
 func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
@@ -61,18 +61,20 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 		collectors[i] = newCollector(o.Since, schemas, stop)
 		visitors[i] = collectors[i]
 	}
-	var wrong once
+	var warnings warningCollector
 	warn := o.Warn
 	o.Warn = func(err error) {
-		if wrong.warn(err) {
+		if warnings.warn(err) {
 			warn(err)
 		}
 	}
-	// What is before the period tells when something unused was used last.
+	// Records before the period are read, too: they show when an unused privilege was last used.
 	whole := o.Source
-	lack, err := whole.read(ctx, trail.ScanOptions{Since: format.MinTime, Until: o.Until}, proof.Needs{Objects: true}, visitors)
-	if slices.ContainsFunc(collectors, func(c *collector) bool { return c.full }) {
-		return nil, fmt.Errorf("the period has more than %d different statements: review a shorter one", mostStatements)
+	lack, err := whole.read(ctx, trail.ScanOptions{Since: format.MinTime, Until: o.Until},
+		proof.Needs{Objects: true}, visitors)
+	if slices.ContainsFunc(collectors, func(c *collector) bool { return c.tooMany }) {
+		return nil, fmt.Errorf("the period has more than %d different statements: review a shorter one",
+			mostStatements)
 	}
 	if err != nil {
 		return nil, err
@@ -83,7 +85,7 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 		a.NewSince = a.to - max(0, a.to/10-a.from/10) // the difference of two times may be too large
 	}
 	a.evaluate()
-	doc := &Document{Review: "access", Incomplete: wrong.bad}
+	doc := &Document{Review: "access", Incomplete: warnings.incomplete}
 	doc.Facts = []Fact{
 		{"period from", stamp(a.from)}, {"period until", stamp(a.to)},
 		{"databases", o.Grants.Inside()}, {"grants of", o.Grants.Taken}, {"trail", o.Trails},
@@ -91,70 +93,76 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	if o.Grants.System != "" {
 		doc.Facts = append(doc.Facts, Fact{"server", o.Grants.System})
 	}
-	out := &Access{Document: doc, policy: a.policy, lacking: lack.lacking || wrong.bad || len(o.Apart) > 0}
-	out.describe = fmt.Sprintf("from %s until %s", text(stamp(a.from)), text(stamp(a.to)))
+	out := &Access{Document: doc, policy: a.policy, recordsMissing: lack.recordsMissing || warnings.incomplete ||
+		len(o.Apart) > 0}
+	out.periodText = fmt.Sprintf("from %s until %s", text(stamp(a.from)), text(stamp(a.to)))
 	idle, kept := a.idleMembers(out)
 	doc.Sections = []*Section{
-		a.unusedGrants(out), a.unusedColumns(), a.undecided(), idle, kept, a.dormant(), a.newAccess(), a.rareAccess(), a.newAddresses(), a.refused(),
+		a.unusedGrants(out), a.unusedColumns(), a.undecided(), idle, kept, a.dormant(), a.newAccess(), a.rareAccess(),
+		a.newAddresses(), a.refused(),
 	}
 	if o.Applied != nil {
 		doc.Facts = append(doc.Facts, Fact{"script", o.Applied.String()})
 	}
 	if o.Reduced != nil {
-		doc.Sections = append([]*Section{a.dryRun(newPolicy(o.Reduced), out.lacking)}, doc.Sections...)
+		doc.Sections = append([]*Section{a.dryRun(newPolicy(o.Reduced), out.recordsMissing)}, doc.Sections...)
 	}
-	doc.Limits = append(append(wrong.list, a.limits()...), lack.exclusions...)
-	if a.found.forgets {
-		doc.Limits = append(doc.Limits, fmt.Sprintf("Before the period, the trail has more than %d different statements: the time of an earlier use may be missing, and an access called new that is not.", mostStatements))
+	doc.Limits = append(append(warnings.list, a.limits()...), lack.exclusions...)
+	if a.found.forgetsEarlier {
+		doc.Limits = append(doc.Limits, fmt.Sprintf("Before the period, the trail has more than %d different "+
+			"statements: the time of an earlier use may be missing, and an access called new that is not.",
+			mostStatements))
 	}
 	doc.Warnings = a.unknownRoles()
 	return out, nil
 }
 
-// access is a review that is being made.
+// access is a review in progress.
 type access struct {
 	*AccessOptions
 	policy   *policy
-	found    *used
+	found    *trailUses
 	from, to int64
 
-	active     map[string]bool // roles with statements, with those whose privileges they have
-	incomplete map[string]bool // roles of records that leave something out
-	unknown    map[[2]string]*uses
-	elsewhere  map[string]bool // databases whose inside is not known, and in which something was used
-	vague      map[string]bool // databases in which sequences are named by parameters
-	renames    *renames
-	lostRoles  map[string]bool    // that ran statements, and are not among the grants, and no record says why
-	alive      map[string]bool    // roles of statements of the period, under all their names
-	connected  map[[2]string]bool // databases and users with a login in the period
-	lost       map[string]string  // what a dry run takes from roles; see loses
+	active           map[string]bool // roles with statements, and the roles whose privileges these have
+	incomplete       map[string]bool // roles with records that leave out relations or objects
+	unknownRelations map[[2]string]*uses
+	usedOutside      map[string]bool // databases with statements, whose contents the grants do not have
+	vagueSequences   map[string]bool // databases in which sequences are named by parameters
+	renames          *renames
+	// roles with statements that are not among the grants, although no record renames or drops them
+	lostRoles     map[string]bool
+	ranStatements map[string]bool    // roles of statements of the period, under all their names
+	connected     map[[2]string]bool // databases and users with a login in the period
+	unseenLosses  map[string]string  // cache of unseenLoss, by role and database
 }
 
-// evaluate marks what statements have used.
+// evaluate marks the grants and memberships that statements used.
 func (a *access) evaluate() {
-	a.active, a.incomplete, a.unknown, a.vague, a.elsewhere = map[string]bool{}, map[string]bool{}, map[[2]string]*uses{}, map[string]bool{}, map[string]bool{}
-	a.lostRoles, a.alive, a.connected = map[string]bool{}, map[string]bool{}, map[[2]string]bool{}
+	a.active, a.incomplete, a.unknownRelations, a.vagueSequences, a.usedOutside = map[string]bool{}, map[string]bool{},
+		map[[2]string]*uses{}, map[string]bool{}, map[string]bool{}
+	a.lostRoles, a.ranStatements, a.connected = map[string]bool{}, map[string]bool{}, map[[2]string]bool{}
 	a.renames = newRenames(a.found.statements)
 	for _, s := range a.found.statements {
 		variants := a.renames.variants(s)
 		if !s.earlier {
 			for _, v := range variants {
-				a.alive[v.user], a.alive[v.role] = true, true
+				a.ranStatements[v.user], a.ranStatements[v.role] = true, true
 			}
 		}
-		if s.worked.count == 0 {
+		if s.accepted.count == 0 {
 			continue
 		}
 		for _, v := range variants {
-			a.evaluateOne(v)
+			a.evaluateStatement(v)
 		}
 		a.noteUnknown(s, variants)
 		a.noteLost(s, variants)
 	}
 }
 
-// evaluateOne marks what a statement has used, with the names that it has.
-func (a *access) evaluateOne(s *statement) {
+// evaluateStatement marks what one variant of a statement used.
+func (a *access) evaluateStatement(s *statement) {
 	p := a.policy
 	roles := []string{s.role}
 	for r := range p.rolesOf(s.role, s.db, false) {
@@ -166,7 +174,7 @@ func (a *access) evaluateOne(s *statement) {
 			a.incomplete[r] = true
 		}
 	}
-	if !s.nested { // also of a session that was there before the period: it will log in again
+	if !s.nested { // also if the session began before the period: its user will log in again
 		p.check(&need{role: s.user, db: s.db, kind: onDatabase, object: s.db, letter: 'c'}, s)
 	}
 	if s.command == "connect" && len(s.relations) == 0 {
@@ -175,18 +183,19 @@ func (a *access) evaluateOne(s *statement) {
 		}
 		return
 	}
-	if !s.earlier && p.inside[s.db] == nil && (s.usesRelations() || len(s.objects)+len(s.executes) > 0 && !p.superuser(s.role)) {
-		a.elsewhere[s.db] = true
+	if !s.earlier && p.inside[s.db] == nil &&
+		(s.usesRelations() || len(s.objects)+len(s.executes) > 0 && !p.isSuperuser(s.role)) {
+		a.usedOutside[s.db] = true
 	}
-	if s.user != s.role && !p.superuser(s.user) {
+	if s.user != s.role && !p.isSuperuser(s.user) {
 		p.useMembership(s.user, s.role, s.db, true, s)
 	}
 	if s.setRole != "" {
-		for _, role := range a.renames.global("role", s.setRole) {
+		for _, role := range a.renames.globalNames("role", s.setRole) {
 			p.useMembership(s.user, role, s.db, true, s)
 		}
 	}
-	if s.asksMembers {
+	if s.dependsOnMembers {
 		for _, role := range []string{s.role, s.user} {
 			for other := range p.rolesOf(role, s.db, false) {
 				p.useMembership(role, other, s.db, false, s)
@@ -202,13 +211,13 @@ func (a *access) evaluateOne(s *statement) {
 	if s.isGrant() {
 		p.useForGrant(s)
 	}
-	if s.givesAway() || s.command == "ALTER DEFAULT PRIVILEGES" { // of a role of which it is a member
+	if s.changesOwner() || s.command == "ALTER DEFAULT PRIVILEGES" { // of a role of which it is a member
 		for other := range p.rolesOf(s.role, s.db, true) {
 			p.useMembership(s.role, other, s.db, true, s)
 		}
 	}
 	if slices.Contains(s.sequences, "") {
-		a.vague[s.db] = true
+		a.vagueSequences[s.db] = true
 	}
 	for _, n := range p.needs(s) {
 		p.check(&n, s)
@@ -217,7 +226,9 @@ func (a *access) evaluateOne(s *statement) {
 
 // usesRelations says whether a statement uses relations that are neither the system's nor views of pg_steno.
 func (s *statement) usesRelations() bool {
-	return slices.ContainsFunc(s.relations, func(r usedRelation) bool { return !isSystemSchema(schemaOf(r.name)) && schemaOf(r.name) != "steno" })
+	return slices.ContainsFunc(s.relations, func(r usedRelation) bool {
+		return !isSystemSchema(schemaOf(r.name)) && schemaOf(r.name) != "steno"
+	})
 }
 
 // noteUnknown notes relations that the grants do not have.
@@ -229,20 +240,20 @@ func (a *access) noteUnknown(s *statement, variants []*statement) {
 		known := func(v *statement) bool { return a.policy.inside[v.db].relation(v.relations[i].name) != nil }
 		if !isSystemSchema(schemaOf(r.name)) && !slices.ContainsFunc(variants, known) {
 			key := [2]string{s.db, r.name}
-			if a.unknown[key] == nil {
-				a.unknown[key] = &uses{}
+			if a.unknownRelations[key] == nil {
+				a.unknownRelations[key] = &uses{}
 			}
-			a.unknown[key].take(s)
+			a.unknownRelations[key].mark(s)
 		}
 	}
 }
 
-// wanted says whether the answer is about a role.
-func (a *access) wanted(role string) bool {
+// isRequested reports whether the answer is about a role.
+func (a *access) isRequested(role string) bool {
 	return len(a.Roles) == 0 || slices.Contains(a.Roles, role) || role == "" && slices.Contains(a.Roles, "PUBLIC")
 }
 
-// unknownRoles tells of roles that the answer is to be about, and that are neither among the grants nor in the trail.
+// unknownRoles returns a warning for each requested role that is neither among the grants nor in the trail.
 func (a *access) unknownRoles() (all []string) {
 	names := a.Grants.roleNames()
 	for _, s := range a.found.statements {
@@ -253,25 +264,27 @@ func (a *access) unknownRoles() (all []string) {
 	}
 	for _, role := range a.Roles {
 		if role != "PUBLIC" && !slices.Contains(names, role) {
-			all = append(all, fmt.Sprintf("no role of the name %q is among the grants or in the trail; nearest: %q", role, query.Nearest(role, names)))
+			all = append(all, fmt.Sprintf("no role of the name %q is among the grants or in the trail; nearest: %q",
+				role, query.Nearest(role, names)))
 		}
 	}
 	return all
 }
 
-// reviewed says whether the answer is about a grant: not about those of owners, superusers, the
-// system and extensions.
+// reviewed reports whether the answer covers a grant. Those of owners, superusers, the system and extensions are left
+// out.
 func (a *access) reviewed(g *grant) bool {
-	return !g.extension && g.grantee != g.owner && !a.policy.superuser(g.grantee) && !strings.HasPrefix(g.grantee, "pg_") &&
-		a.wanted(g.grantee) && a.policy.inside[g.db] != nil
+	return !g.extension && g.grantee != g.owner && !a.policy.isSuperuser(g.grantee) &&
+		!strings.HasPrefix(g.grantee, "pg_") &&
+		a.isRequested(g.grantee) && a.policy.inside[g.db] != nil
 }
 
-// doubt says why a trail cannot know that a grant was not used; empty if it can.
-func (a *access) doubt(g *grant) string {
-	if why := cmp.Or(g.lost, a.policy.unrestored(g.db, g.kind)); why != "" {
+// reasonUndecided returns why the trail cannot show that a grant was unused; empty if it can.
+func (a *access) reasonUndecided(g *grant) string {
+	if why := cmp.Or(g.lost, a.policy.reasonNotRestored(g.db, g.kind)); why != "" {
 		return why
 	}
-	if why := a.hidden(g); why != "" {
+	if why := a.reasonHidden(g); why != "" {
 		return why
 	}
 	if !a.active[g.grantee+"\x00"+g.db] && g.grantee != "" {
@@ -280,12 +293,13 @@ func (a *access) doubt(g *grant) string {
 	switch {
 	case a.incomplete[g.grantee]:
 		return "records of the role leave out relations or objects"
-	case g.kind == onSequence && (g.letter == 'U' || g.letter == 'w' || g.letter == 'r') && a.active[g.grantee+"\x00"+g.db]:
+	case g.kind == onSequence && (g.letter == 'U' || g.letter == 'w' || g.letter == 'r') &&
+		a.active[g.grantee+"\x00"+g.db]:
 		return "records do not name the sequences that functions, triggers and parameters use"
 	case g.kind == onFunction && g.sqlBody && a.active[g.grantee+"\x00"+g.db]:
 		return "functions in SQL that the planner inlines are not recorded"
 	case g.kind == onSchema && g.letter == 'U':
-		return a.hiddenInSchema(g)
+		return a.reasonHiddenInSchema(g)
 	}
 	return ""
 }
@@ -322,16 +336,17 @@ func roleName(role string) string {
 	return role
 }
 
-// sorted are the reviewed grants in the order of the answer.
-func (a *access) sorted() []*grant {
+// sortedGrants returns the reviewed grants in the order of the answer.
+func (a *access) sortedGrants() []*grant {
 	all := slices.DeleteFunc(slices.Clone(a.policy.grants), func(g *grant) bool { return !a.reviewed(g) })
 	slices.SortStableFunc(all, func(x, y *grant) int {
-		return cmp.Or(cmp.Compare(x.grantee, y.grantee), cmp.Compare(x.db, y.db), cmp.Compare(x.kind, y.kind), cmp.Compare(x.object, y.object), cmp.Compare(x.column, y.column))
+		return cmp.Or(cmp.Compare(x.grantee, y.grantee), cmp.Compare(x.db, y.db), cmp.Compare(x.kind, y.kind),
+			cmp.Compare(x.object, y.object), cmp.Compare(x.column, y.column))
 	})
 	return all
 }
 
-// lastUse is the last use before the period.
+// lastUse returns the time of the last use before the period, or nil.
 func (u *uses) lastUse() any {
 	if u.earlier.count == 0 {
 		return nil
@@ -342,15 +357,18 @@ func (u *uses) lastUse() any {
 func (a *access) unusedGrants(out *Access) *Section {
 	s := &Section{
 		Key: "unused", Title: "Granted and never used", Empty: "Every privilege was used.",
-		Note:    "No statement of the period needed these, as far as the trail can tell. An earlier use is one before the period.",
-		Columns: []string{"role", "database", "kind", "object", "column", "privilege", "grantor", "earlier_use", "record", "follow"},
+		Note: "No statement of the period needed these, as far as the trail can tell. An earlier use is one " +
+			"before the period.",
+		Columns: []string{"role", "database", "kind", "object", "column", "privilege", "grantor", "earlier_use",
+			"record", "follow"},
 	}
-	for _, g := range a.sorted() {
-		if g.used.count > 0 || a.doubt(g) != "" {
+	for _, g := range a.sortedGrants() {
+		if g.used.count > 0 || a.reasonUndecided(g) != "" {
 			continue
 		}
 		out.unused = append(out.unused, g)
-		s.add(roleName(g.grantee), g.db, kindName(g), g.object, orNil(g.column), privilegeName(g.letter), g.grantor, g.used.lastUse(), lastRecord(&g.used), a.follow(g))
+		s.add(roleName(g.grantee), g.db, kindName(g), g.object, orNil(g.column), privilegeName(g.letter), g.grantor,
+			g.used.lastUse(), lastRecord(&g.used), a.catForGrant(g))
 	}
 	return s
 }
@@ -369,8 +387,8 @@ func orNil(s string) any {
 	return s
 }
 
-// follow is the command that shows the records of a grant: whom they may be of, and what they use.
-func (a *access) follow(g *grant) string {
+// catForGrant returns the command that shows the records which may have used a grant.
+func (a *access) catForGrant(g *grant) string {
 	c := query.Criteria{Databases: []string{g.db}}
 	if g.grantee != "" {
 		c.Roles = append([]string{g.grantee}, a.membersOf(g.grantee)...)
@@ -387,12 +405,12 @@ func (a *access) follow(g *grant) string {
 		}
 		c.Objects = []string{object}
 	}
-	return a.cat(c)
+	return a.catCommand(c)
 }
 
-// membersOf are the roles that inherit a role's privileges, a few of them.
+// membersOf returns some of the roles that inherit a role's privileges.
 func (a *access) membersOf(role string) (found []string) {
-	for _, e := range a.policy.edges {
+	for _, e := range a.policy.memberships {
 		if e.Role == role && e.inherits && len(found) < 8 {
 			found = append(found, e.Member)
 		}
@@ -403,11 +421,13 @@ func (a *access) membersOf(role string) (found []string) {
 func (a *access) unusedColumns() *Section {
 	s := &Section{
 		Key: "columns", Title: "Columns that were never used under a privilege on the whole table", Empty: "None.",
-		Note:    "A privilege on the columns used would have been enough.",
-		Columns: []string{"role", "database", "object", "privilege", "columns_used", "columns_never_used", "statements", "last_use", "record"},
+		Note: "A privilege on the columns used would have been enough.",
+		Columns: []string{"role", "database", "object", "privilege", "columns_used", "columns_never_used",
+			"statements", "last_use", "record"},
 	}
-	for _, g := range a.sorted() {
-		if g.kind != onRelation || g.column != "" || g.used.count == 0 || g.whole || g.blurred || strings.IndexByte("raw", g.letter) < 0 {
+	for _, g := range a.sortedGrants() {
+		if g.kind != onRelation || g.column != "" || g.used.count == 0 || g.allColumns || g.columnsUnknown ||
+			strings.IndexByte("raw", g.letter) < 0 {
 			continue
 		}
 		r := a.policy.inside[g.db].relations[g.object]
@@ -420,7 +440,8 @@ func (a *access) unusedColumns() *Section {
 			}
 		}
 		if len(never) > 0 {
-			s.add(roleName(g.grantee), g.db, g.object, privilegeName(g.letter), usedColumns, never, g.used.count, stamp(g.used.last.Time), g.used.last)
+			s.add(roleName(g.grantee), g.db, g.object, privilegeName(g.letter), usedColumns, never, g.used.count,
+				stamp(g.used.last.Time), g.used.last)
 		}
 	}
 	return s
@@ -431,8 +452,8 @@ func (a *access) undecided() *Section {
 		Key: "undecided", Title: "Not seen, but the trail cannot know", Empty: "None.",
 		Columns: []string{"role", "database", "kind", "object", "privilege", "reason"},
 	}
-	for _, g := range a.sorted() {
-		if why := a.doubt(g); g.used.count == 0 && why != "" {
+	for _, g := range a.sortedGrants() {
+		if why := a.reasonUndecided(g); g.used.count == 0 && why != "" {
 			s.add(roleName(g.grantee), g.db, kindName(g), g.object, privilegeName(g.letter), why)
 		}
 	}
@@ -447,32 +468,32 @@ func (a *access) dormant() *Section {
 		Note:    "Roles that can log in and had no session, and roles that cannot and of which no privilege was used.",
 		Columns: []string{"role", "login", "superuser", "refused_logins", "last_refused"},
 	}
-	active := maps.Clone(a.alive)
+	active := maps.Clone(a.ranStatements)
 	for _, g := range a.policy.grants {
 		if g.used.count > 0 {
 			active[g.grantee] = true
 		}
 	}
-	for _, e := range a.policy.edges {
+	for _, e := range a.policy.memberships {
 		if e.used.count > 0 {
 			active[e.Role] = true
 		}
 	}
-	refused := map[string]*seen{}
+	refused := map[string]*occurrences{}
 	for l, u := range a.found.logins {
 		if l.refused {
 			if refused[l.user] == nil {
-				refused[l.user] = &seen{}
+				refused[l.user] = &occurrences{}
 			}
 			refused[l.user].join(*u)
 		} else {
-			for _, name := range a.renames.global("role", l.user) {
+			for _, name := range a.renames.globalNames("role", l.user) {
 				active[name] = true
 			}
 		}
 	}
 	for _, r := range a.Grants.Roles {
-		if active[r.Name] || strings.HasPrefix(r.Name, "pg_") || !a.wanted(r.Name) {
+		if active[r.Name] || strings.HasPrefix(r.Name, "pg_") || !a.isRequested(r.Name) {
 			continue
 		}
 		if no := refused[r.Name]; no != nil {
@@ -489,10 +510,10 @@ func (a *access) dormant() *Section {
 // tableUse is the access of a role to a relation.
 type tableUse struct{ db, role, name string }
 
-func (a *access) tables() (order []tableUse, all map[tableUse]*uses) {
+func (a *access) tableUses() (order []tableUse, all map[tableUse]*uses) {
 	all = map[tableUse]*uses{}
 	for _, s := range a.found.statements {
-		if s.worked.count == 0 || !a.wanted(s.role) {
+		if s.accepted.count == 0 || !a.isRequested(s.role) {
 			continue
 		}
 		for _, r := range s.relations {
@@ -504,7 +525,7 @@ func (a *access) tables() (order []tableUse, all map[tableUse]*uses) {
 				all[k] = &uses{}
 				order = append(order, k)
 			}
-			all[k].take(s)
+			all[k].mark(s)
 		}
 	}
 	slices.SortFunc(order, func(x, y tableUse) int {
@@ -516,13 +537,16 @@ func (a *access) tables() (order []tableUse, all map[tableUse]*uses) {
 func (a *access) newAccess() *Section {
 	s := &Section{
 		Key: "new", Title: "New access", Empty: "None.",
-		Note:    "First use of a relation by a role since " + text(stamp(a.NewSince)) + "; the role did not use it before.",
+		Note: "First use of a relation by a role since " + text(stamp(a.NewSince)) +
+			"; the role did not use it before.",
 		Columns: []string{"role", "database", "object", "statements", "first", "record", "follow"},
 	}
-	order, all := a.tables()
+	order, all := a.tableUses()
 	for _, k := range order {
 		if u := all[k]; u.count > 0 && u.earlier.count == 0 && u.first.Time >= a.NewSince {
-			s.add(k.role, k.db, k.name, u.count, stamp(u.first.Time), u.first, a.cat(query.Criteria{Databases: []string{k.db}, Roles: []string{k.role}, Objects: []string{k.name}}))
+			s.add(k.role, k.db, k.name, u.count, stamp(u.first.Time), u.first,
+				a.catCommand(query.Criteria{Databases: []string{k.db}, Roles: []string{k.role},
+					Objects: []string{k.name}}))
 		}
 	}
 	return s
@@ -531,12 +555,12 @@ func (a *access) newAccess() *Section {
 func (a *access) rareAccess() *Section {
 	s := &Section{
 		Key: "rare", Title: "Unusual access", Empty: "None.",
-		Note:    fmt.Sprintf("A role used a relation in at most %d statements.", rare),
+		Note:    fmt.Sprintf("A role used a relation in at most %d statements.", fewStatements),
 		Columns: []string{"role", "database", "object", "statements", "last", "record"},
 	}
-	order, all := a.tables()
+	order, all := a.tableUses()
 	for _, k := range order {
-		if u := all[k]; u.count > 0 && u.count+u.earlier.count <= rare && u.first.Time < a.NewSince {
+		if u := all[k]; u.count > 0 && u.count+u.earlier.count <= fewStatements && u.first.Time < a.NewSince {
 			s.add(k.role, k.db, k.name, u.count, stamp(u.last.Time), u.last)
 		}
 	}
@@ -546,13 +570,14 @@ func (a *access) rareAccess() *Section {
 func (a *access) newAddresses() *Section {
 	s := &Section{
 		Key: "new_addresses", Title: "New addresses", Empty: "None.",
-		Note:    "A user logged in from an address since " + text(stamp(a.NewSince)) + ", and from others only before.",
+		Note: "A user logged in from an address since " + text(stamp(a.NewSince)) +
+			", and from others only before.",
 		Columns: []string{"user", "address", "sessions", "first", "record"},
 	}
 	before := map[string]bool{}
 	var fresh []login
 	for l, u := range a.found.logins {
-		if l.refused || !a.wanted(l.user) {
+		if l.refused || !a.isRequested(l.user) {
 			continue
 		}
 		if u.first.Time < a.NewSince {
@@ -561,7 +586,9 @@ func (a *access) newAddresses() *Section {
 			fresh = append(fresh, l)
 		}
 	}
-	slices.SortFunc(fresh, func(x, y login) int { return cmp.Or(cmp.Compare(x.user, y.user), cmp.Compare(x.client, y.client)) })
+	slices.SortFunc(fresh, func(x, y login) int {
+		return cmp.Or(cmp.Compare(x.user, y.user), cmp.Compare(x.client, y.client))
+	})
 	for _, l := range fresh {
 		if u := a.found.logins[l]; before[l.user] {
 			s.add(l.user, l.client, u.count, stamp(u.first.Time), u.first)
@@ -576,7 +603,7 @@ func (a *access) refused() *Section {
 		Columns: []string{"role", "database", "command", "objects", "statements", "last", "record"},
 	}
 	for _, st := range a.found.statements {
-		if st.refused.count == 0 || st.earlier || !a.wanted(st.role) {
+		if st.refused.count == 0 || st.earlier || !a.isRequested(st.role) {
 			continue
 		}
 		var names []string
@@ -603,7 +630,7 @@ func lengthOf(d time.Duration) string {
 	return fmt.Sprintf("%d seconds", d/time.Second)
 }
 
-// period is how long the period is: centuries at most, also if the times of records are not those of a server.
+// period returns the length of the period. It is capped, because times in damaged records may be centuries apart.
 func (a *access) period() time.Duration {
 	micros := min(max(float64(a.to)-float64(a.from), 0), float64(math.MaxInt64/time.Microsecond))
 	return time.Duration(micros) * time.Microsecond
@@ -613,43 +640,50 @@ func (a *access) limits() (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	const quarter = 92 * 24 * time.Hour
 	if long := a.period(); long < quarter {
-		say("The period is %s long: what is used once a month, a quarter or a year may be missing in it.", lengthOf(long))
+		say("The period is %s long: what is used once a month, a quarter or a year may be missing in it.",
+			lengthOf(long))
 	}
 	if len(a.Apart) > 0 {
-		say("What other servers have recorded in these trails is left out, also what this one has recorded before pg_upgrade. Their system identifiers: %s", strings.Join(a.Apart, ", "))
+		say("What other servers have recorded in these trails is left out, also what this one has recorded before "+
+			"pg_upgrade. Their system identifiers: %s", strings.Join(a.Apart, ", "))
 	} else if a.Grants.System == "" {
 		say("The grants do not say of which server they are. That the trail is of the same one is not checked.")
 	}
-	all = append(all, a.Grants.unrestored()...)
+	all = append(all, a.Grants.restoreLimits()...)
 	var dropped []string
-	for k := range a.unknown {
+	for k := range a.unknownRelations {
 		dropped = append(dropped, k[0]+": "+k[1])
 	}
 	if slices.Sort(dropped); len(dropped) > 0 {
-		say("%d relations that were used are not among the grants, because they were dropped or renamed: %s", len(dropped), strings.Join(dropped[:min(len(dropped), 10)], ", "))
+		say("%d relations that were used are not among the grants, because they were dropped or renamed: %s",
+			len(dropped), strings.Join(dropped[:min(len(dropped), 10)], ", "))
 	}
 	if len(a.lostRoles) > 0 {
-		say("Roles that ran statements are not among the grants, and no record says why, so memberships of roles without statements are not reviewed: %s", strings.Join(slices.Sorted(maps.Keys(a.lostRoles)), ", "))
+		say("Roles that ran statements are not among the grants, and no record says why, so memberships of roles "+
+			"without statements are not reviewed: %s", strings.Join(slices.Sorted(maps.Keys(a.lostRoles)), ", "))
 	}
-	changed := seen{}
+	changed := occurrences{}
 	for _, s := range a.found.statements {
 		if !s.earlier && s.class == "role" {
-			changed.join(s.worked)
+			changed.join(s.accepted)
 		}
 	}
 	if changed.count > 0 {
-		say("The grants are those of one moment. %d statements about roles and privileges changed them in the period, the last one at %s (%s).", changed.count, text(stamp(changed.last.Time)), changed.last)
+		say("The grants are those of one moment. %d statements about roles and privileges changed them in the "+
+			"period, the last one at %s (%s).", changed.count, text(stamp(changed.last.Time)), changed.last)
 	}
 	if len(a.incomplete) > 0 {
 		say("Records that leave out relations or objects make the rights of some roles undecided.")
 	}
-	if len(a.elsewhere) > 0 {
-		say("Memberships are not reviewed, because statements may have used them in databases of which there are no grants: %s", strings.Join(slices.Sorted(maps.Keys(a.elsewhere)), ", "))
+	if len(a.usedOutside) > 0 {
+		say("Memberships are not reviewed, because statements may have used them in databases of which there are no "+
+			"grants: %s", strings.Join(slices.Sorted(maps.Keys(a.usedOutside)), ", "))
 	}
 	if in := a.Grants.Inside(); len(in) < len(a.Grants.Databases) {
 		say("Only databases %s were reviewed: the grants say nothing of the inside of others.", strings.Join(in, ", "))
 	}
-	say("Privileges on types, languages, foreign servers, tablespaces, parameters, large objects and functions of the system, and default privileges, are not reviewed.")
+	say("Privileges on types, languages, foreign servers, tablespaces, parameters, large objects and functions of " +
+		"the system, and default privileges, are not reviewed.")
 	say("Memberships may matter where no record shows it: in pg_hba.conf, and in functions that ask for them.")
 	return all
 }

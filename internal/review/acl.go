@@ -1,4 +1,4 @@
-// Lists of privileges: PostgreSQL's ACLs, and what GRANT and REVOKE make of them.
+// PostgreSQL's access control lists (ACLs), and how GRANT and REVOKE change them.
 
 package review
 
@@ -21,8 +21,9 @@ var privilegeLetters = []struct {
 	letter byte
 	name   string
 }{
-	{'r', "SELECT"}, {'a', "INSERT"}, {'w', "UPDATE"}, {'d', "DELETE"}, {'D', "TRUNCATE"}, {'x', "REFERENCES"}, {'t', "TRIGGER"},
-	{'m', "MAINTAIN"}, {'X', "EXECUTE"}, {'U', "USAGE"}, {'C', "CREATE"}, {'T', "TEMPORARY"}, {'c', "CONNECT"}, {'s', "SET"}, {'A', "ALTER SYSTEM"},
+	{'r', "SELECT"}, {'a', "INSERT"}, {'w', "UPDATE"}, {'d', "DELETE"}, {'D', "TRUNCATE"}, {'x', "REFERENCES"},
+	{'t', "TRIGGER"}, {'m', "MAINTAIN"}, {'X', "EXECUTE"}, {'U', "USAGE"}, {'C', "CREATE"}, {'T', "TEMPORARY"},
+	{'c', "CONNECT"}, {'s', "SET"}, {'A', "ALTER SYSTEM"},
 }
 
 func privilegeName(letter byte) string {
@@ -134,7 +135,7 @@ func grantACL(acl []string, grantee, grantor, letters string, options bool) []st
 	return append(slices.Clip(acl), a.String())
 }
 
-// withoutLetters is a list of privileges without some of them.
+// withoutLetters returns s without these letters.
 func withoutLetters(s, letters string) string {
 	return strings.Map(func(c rune) rune {
 		if strings.ContainsRune(letters, c) {
@@ -144,21 +145,21 @@ func withoutLetters(s, letters string) string {
 	}, s)
 }
 
-// commonLetters are those that are in both lists.
+// commonLetters returns the letters that are in both lists.
 func commonLetters(s, letters string) string { return withoutLetters(s, withoutLetters(s, letters)) }
 
-// revocation is what a REVOKE takes from a role.
+// revocation is a REVOKE from one role.
 type revocation struct {
 	grantee, grantor, letters string
 	onlyOption                bool
-	// depends says what becomes of privileges that a grantee has granted on.
+	// depends says what happens to privileges that the grantee has granted to others.
 	depends dependents
-	owner   string // of the object, who never loses grant options
-	// has are the roles whose privileges a role has, with itself.
-	has func(role string) map[string]bool
+	owner   string // of the object; never loses grant options
+	// rolesHeldBy returns a role and the roles whose privileges it has.
+	rolesHeldBy func(role string) map[string]bool
 }
 
-// dependents says what becomes of privileges that a grantee has granted on.
+// dependents says what happens to privileges that a grantee has granted to others.
 type dependents int
 
 const (
@@ -169,8 +170,8 @@ const (
 // errDependents is the error of a REVOKE without CASCADE.
 var errDependents = errors.New("dependent privileges exist: the server refuses it without CASCADE")
 
-// revokeACL removes what the same grantor has granted, as the server's aclupdate() does: where the grantee loses a grant
-// option, and with CASCADE, what it has granted by it goes, too.
+// revokeACL removes what the grantor has granted, as the server's aclupdate() does. With CASCADE, if the grantee
+// loses a grant option, what it has granted by that option is removed, too.
 func revokeACL(acl []string, r revocation) (out []string, err error) {
 	lost := ""
 	for _, text := range acl {
@@ -194,9 +195,9 @@ func revokeACL(acl []string, r revocation) (out []string, err error) {
 	return r.revokeDependents(out, lost)
 }
 
-// revokeDependents removes what the grantee has granted by options that it has no more.
+// revokeDependents removes what the grantee has granted by options that it no longer has.
 func (r *revocation) revokeDependents(acl []string, lost string) ([]string, error) {
-	if lost = withoutLetters(lost, optionsOf(acl, r.has(r.grantee), r.owner)); lost == "" {
+	if lost = withoutLetters(lost, optionsOf(acl, r.rolesHeldBy(r.grantee), r.owner)); lost == "" {
 		return acl, nil
 	}
 	for _, text := range slices.Clone(acl) {
@@ -207,9 +208,10 @@ func (r *revocation) revokeDependents(acl []string, lost string) ([]string, erro
 		if r.depends == refuseDependents {
 			return nil, errDependents
 		}
-		one := *r
-		one.grantee, one.grantor, one.letters, one.onlyOption = a.grantee, r.grantee, lost, false
-		if acl, err = revokeACL(acl, one); err != nil {
+		dependent := *r
+		dependent.grantee, dependent.grantor, dependent.letters, dependent.onlyOption = a.grantee,
+			r.grantee, lost, false
+		if acl, err = revokeACL(acl, dependent); err != nil {
 			return nil, err
 		}
 	}
@@ -219,7 +221,7 @@ func (r *revocation) revokeDependents(acl []string, lost string) ([]string, erro
 // allLetters are those of all privileges.
 const allLetters = "arwdDxtmXUCTcsA"
 
-// optionsOf are the grant options that some roles have, of which the owner has all.
+// optionsOf returns the grant options of these roles. The owner has all.
 func optionsOf(acl []string, roles map[string]bool, owner string) (letters string) {
 	if roles[owner] {
 		return allLetters

@@ -1,5 +1,6 @@
-// Scripts for a dry run: GRANT and REVOKE, and what psql and the server do with transactions, connections and roles around
-// them. Of a script, everything must be understood: a dry run that left something out would call harmless what is not.
+// Scripts for a dry run: GRANT and REVOKE, and what psql and the server do with transactions, connections and roles
+// around them. A script is refused unless all of it is understood: a dry run that skipped a statement could call a
+// harmful script harmless.
 
 package review
 
@@ -12,11 +13,11 @@ import (
 	"unicode/utf8"
 )
 
-// Applied is what of a script was applied.
+// Applied counts what a script did.
 type Applied struct {
 	Statements int  // that change roles or privileges
 	RolledBack int  // that the script does not commit
-	Guarded    bool // it ends at its beginning, until somebody removes the guard
+	Guarded    bool // its guard, until somebody removes it, ends the script before the first REVOKE
 }
 
 func (a *Applied) String() string {
@@ -37,29 +38,30 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// mostProblems is how many problems of a script are named.
+// mostProblems is the limit of problems that an error names.
 const mostProblems = 10
 
-// scriptReading is a script that is applied.
+// scriptReading is a script while it is applied.
 type scriptReading struct {
 	reading
 	script
 	Applied
-	inside   bool // of a transaction block
-	pending  []pendingStatement
-	problems []string
-	more     int // problems that are not named
+	inBlock      bool // of a transaction block
+	pending      []pendingStatement
+	problems     []string
+	moreProblems int // number of problems beyond mostProblems
 }
 
-// pendingStatement is a statement of a transaction that has not ended.
+// pendingStatement is a statement of an open transaction.
 type pendingStatement struct {
 	words []word
 	begin int
 }
 
-// applyScript applies a script to the grants, as a superuser would run it with psql -X. Of what it cannot apply, it makes an
-// error. No statement that is applied can fail on the server because of roles and privileges: psql may be told to stop at
-// the first error, and a transaction is rolled back by one, so what follows would not take place.
+// applyScript applies a script to the grants, as a superuser would run it with psql -X. It returns an error for
+// anything that it cannot apply. It only applies statements that cannot fail on the server for reasons of roles and
+// privileges: an error rolls back the transaction, and may make psql stop, so that later statements would not take
+// effect.
 func (g *Grants) applyScript(text, database string) (*Applied, error) {
 	if strings.Contains(text, "\x00") || !utf8.ValidString(text) {
 		return nil, errors.New("it is not a text in UTF-8, so psql may read it in another way")
@@ -71,44 +73,46 @@ func (g *Grants) applyScript(text, database string) (*Applied, error) {
 		}
 		words, more := r.next()
 		if !more {
-			if r.problem = r.strange; r.problem != "" {
-				r.note(words, r.begin)
+			if r.problem = r.unlikeReason; r.problem != "" {
+				r.noteProblem(words, r.begin)
 			}
 			break
 		}
-		if line := r.line(words); line == `\q` || line == `\quit` {
+		if line := r.psqlLine(words); line == `\q` || line == `\quit` {
 			break
 		}
-		r.one(words, r.begin)
+		r.addStatement(words, r.begin)
 	}
 	r.rollBack() // psql ends its connection
-	if r.more > 0 {
-		r.problems = append(r.problems, fmt.Sprintf("and %d more", r.more))
+	if r.moreProblems > 0 {
+		r.problems = append(r.problems, fmt.Sprintf("and %d more", r.moreProblems))
 	}
 	if len(r.problems) > 0 {
-		return nil, errors.New("a part of it cannot be tried, so the dry run would say nothing of the script: " + strings.Join(r.problems, "; ") +
-			". Remove that; or run the script on a copy of the server, and name the file of \"steno review grants\" from there instead of it")
+		return nil, errors.New("a part of it cannot be tried, so the dry run would say nothing of the script: " +
+			strings.Join(r.problems, "; ") +
+			". Remove that; or run the script on a copy of the server, and name the file of \"steno review grants\" " +
+			"from there instead of it")
 	}
 	return &r.Applied, nil
 }
 
-// skipOurs skips what scripts of WriteScript have besides statements about privileges: between two statements, at the
-// beginning of a line. It says whether there was such a part. The guard ends the script, so it must come first.
+// skipOurs skips the parts of WriteScript's scripts that are not about privileges. They stand between statements, at
+// the beginning of a line. It reports whether there was one. The guard ends the script, so it must come first.
 func (r *scriptReading) skipOurs() bool {
-	if r.inside {
+	if r.inBlock {
 		return false
 	}
 	for blank := r.script; ; {
-		rest := blank.text[blank.at:]
-		if blank.at == 0 || blank.text[blank.at-1] == '\n' {
+		rest := blank.text[blank.pos:]
+		if blank.pos == 0 || blank.text[blank.pos-1] == '\n' {
 			guard, end := strings.TrimLeft(incompleteGuard, "\n"), strings.TrimLeft(scriptEnd, "\n")
 			switch {
 			case strings.HasPrefix(rest, guard) && r.Statements == 0 && len(r.problems) == 0:
 				r.Guarded = true
-				r.at = blank.at + len(guard)
+				r.pos = blank.pos + len(guard)
 				return true
 			case strings.HasPrefix(rest, end):
-				r.at = blank.at + len(end)
+				r.pos = blank.pos + len(end)
 				return true
 			}
 		}
@@ -118,29 +122,29 @@ func (r *scriptReading) skipOurs() bool {
 	}
 }
 
-// line is a line of psql's, as it is written; empty if it is a statement.
-func (r *scriptReading) line(words []word) string {
-	if first := words[0]; first.quoted || first.str || !strings.HasPrefix(first.text, `\`) {
+// psqlLine returns a psql command as it is written; empty if the words are a statement.
+func (r *scriptReading) psqlLine(words []word) string {
+	if first := words[0]; first.quoted || first.isString || !strings.HasPrefix(first.text, `\`) {
 		return ""
 	}
-	return strings.TrimRight(r.script.text[r.begin:r.at], " \t\r")
+	return strings.TrimRight(r.script.text[r.begin:r.pos], " \t\r")
 }
 
-// one takes a statement: those of a transaction are applied when it is committed.
-func (r *scriptReading) one(words []word, begin int) {
-	r.words, r.problem = words, r.strange
-	line := r.line(words)
+// addStatement applies a statement, or keeps it until its transaction is committed.
+func (r *scriptReading) addStatement(words []word, begin int) {
+	r.words, r.problem = words, r.unlikeReason
+	line := r.psqlLine(words)
 	switch {
 	case r.problem != "":
 	case line != "":
-		r.psql(line)
+		r.followPsqlLine(line)
 	case r.takeAll("start", "transaction"):
 		r.endOfControl()
-		r.inside = true
+		r.inBlock = true
 	case r.take("begin"):
 		r.take("work", "transaction")
 		r.endOfControl()
-		r.inside = true
+		r.inBlock = true
 	case r.take("commit", "end"):
 		r.take("work", "transaction")
 		r.endOfControl()
@@ -149,29 +153,29 @@ func (r *scriptReading) one(words []word, begin int) {
 		r.take("work", "transaction")
 		r.endOfControl()
 		r.rollBack()
-	case r.inside:
+	case r.inBlock:
 		r.pending = append(r.pending, pendingStatement{words, begin})
 		return
 	default:
 		r.apply(words, begin)
 		return
 	}
-	r.note(words, begin)
+	r.noteProblem(words, begin)
 }
 
-// endOfControl expects the end of a statement that begins or ends a transaction, all of whose options are refused: one that
-// only reads refuses GRANT.
+// endOfControl expects the end of a statement that begins or ends a transaction. All options are refused, because one
+// of them, READ ONLY, would make the server refuse GRANT.
 func (r *scriptReading) endOfControl() {
 	if len(r.words) > 0 {
-		r.unexpected("the end of the statement")
+		r.failUnexpected("the end of the statement")
 	}
 }
 
-// commit applies what a transaction has done.
+// commit applies the statements of a transaction that is committed.
 func (r *scriptReading) commit() {
 	problem := r.problem
 	r.applyPending()
-	r.problem, r.inside = problem, false
+	r.problem, r.inBlock = problem, false
 	r.endLocal()
 }
 
@@ -184,11 +188,11 @@ func (r *scriptReading) applyPending() {
 	r.inTransaction, r.pending = false, nil
 }
 
-// rollBack applies what a transaction has done to a copy, which is thrown away: what can leave the transaction, or is not
-// known, is refused as everywhere.
+// rollBack applies the statements of a transaction to a copy of the grants, only to refuse those that are not
+// understood, or that have effects outside the transaction.
 func (r *scriptReading) rollBack() {
 	r.RolledBack += len(r.pending)
-	r.inside = false
+	r.inBlock = false
 	if len(r.pending) == 0 {
 		return
 	}
@@ -205,34 +209,34 @@ func (r *scriptReading) rollBack() {
 
 // endLocal ends what SET LOCAL ROLE has set.
 func (r *scriptReading) endLocal() {
-	if r.local {
-		r.role, r.local = r.outer, false
+	if r.localRole {
+		r.role, r.localRole = r.outerRole, false
 	}
 }
 
 // apply applies a statement.
 func (r *scriptReading) apply(words []word, begin int) {
 	r.words, r.problem = words, ""
-	if r.change() {
+	if r.applyWords() {
 		r.Statements++
 	}
-	r.note(words, begin)
+	r.noteProblem(words, begin)
 }
 
-// note lists the problem of a statement.
-func (r *scriptReading) note(words []word, begin int) {
+// noteProblem lists the problem of a statement.
+func (r *scriptReading) noteProblem(words []word, begin int) {
 	if r.problem == "" {
 		return
 	}
 	if len(r.problems) >= mostProblems {
-		r.more++
+		r.moreProblems++
 		return
 	}
 	line := 1 + strings.Count(r.script.text[:begin], "\n")
 	r.problems = append(r.problems, fmt.Sprintf("line %d, %s: %s", line, beginning(words), r.problem))
 }
 
-// beginning is a statement in few words.
+// beginning returns the first words of a statement.
 func beginning(words []word) string {
 	var b strings.Builder
 	for i, w := range words {
@@ -246,7 +250,7 @@ func beginning(words []word) string {
 		switch {
 		case w.quoted:
 			b.WriteString(QuoteName(w.text))
-		case w.str:
+		case w.isString:
 			b.WriteString("'...'")
 		case w.raw != "":
 			b.WriteString(w.raw)
@@ -257,23 +261,23 @@ func beginning(words []word) string {
 	return b.String()
 }
 
-// change applies a statement, and says whether it is one about roles or privileges.
-func (r *scriptReading) change() bool {
+// applyWords applies a statement, and reports whether it is about roles or privileges.
+func (r *scriptReading) applyWords() bool {
 	switch {
 	case r.take("set"):
 		r.set()
 	case r.take("reset"):
 		r.reset()
 	case r.takeAll("comment", "on"):
-		r.comment()
+		r.readComment()
 	case r.takeAll("select", "steno", ".", "note", "("):
 		r.writeNote()
 	case r.take("grant"):
-		r.gives()
-		r.grant(true)
+		r.checkReached()
+		r.applyGrant(true)
 		return true
 	case r.take("revoke"):
-		r.grant(false)
+		r.applyGrant(false)
 		return true
 	case r.takeAll("create", "role"), r.takeAll("create", "group"):
 		r.newRole(false)
@@ -296,10 +300,10 @@ func (r *scriptReading) change() bool {
 	return false
 }
 
-// ---- what changes no privilege ----
+// ---- statements that change no privilege ----
 
-// comment reads COMMENT ON of something that is among the grants.
-func (r *scriptReading) comment() {
+// readComment accepts COMMENT ON an object that is among the grants.
+func (r *scriptReading) readComment() {
 	r.bySuperuser()
 	kinds := map[string]string{"table": "rp", "view": "v", "sequence": "S"}
 	kind := ""
@@ -309,30 +313,30 @@ func (r *scriptReading) comment() {
 	known := false
 	switch {
 	case r.take("role"):
-		name, ok := r.roleName()
+		name, ok := r.takeRoleName()
 		known = ok && name != ""
 	case r.take("database"):
-		known = r.database(r.name()) != nil
+		known = r.database(r.takeName()) != nil
 	case r.take("schema"):
-		known = r.hasSchema(QuoteName(r.name()))
+		known = r.hasSchema(QuoteName(r.takeName()))
 	case r.take("table", "view", "sequence"):
-		rel := r.find(r.object(onRelation))
+		rel := r.findRelation(r.takeObject(onRelation))
 		known = rel != nil && strings.Contains(kinds[kind], rel.Kind)
 	}
 	if !known {
 		r.fail("whether the server takes the comment is not known")
 	}
 	if !r.take("is") || !r.take("null") && !r.takeString() {
-		r.unexpected("IS and a string")
+		r.failUnexpected("IS and a string")
 	}
 	if len(r.words) > 0 {
-		r.unexpected("the end of the statement")
+		r.failUnexpected("the end of the statement")
 	}
 }
 
-// takeString takes a string.
+// takeString skips a string, if it is next.
 func (r *scriptReading) takeString() bool {
-	if len(r.words) == 0 || !r.words[0].str {
+	if len(r.words) == 0 || !r.words[0].isString {
 		return false
 	}
 	r.skip()
@@ -350,19 +354,19 @@ func (r *scriptReading) writeNote() {
 	}
 }
 
-// The lines of psql that are followed: settings as WriteScript writes them, \echo of plain words, \connect to a database. A
-// line may have several commands, so it must be known as a whole.
+// The psql commands that are accepted: settings as WriteScript writes them, \echo of plain words, \connect to a
+// database. A line can have several commands, so the patterns match whole lines.
 var (
 	settingLines = []string{`\set ON_ERROR_STOP on`, `\set ON_ERROR_STOP off`, `\set LAST_ERROR_SQLSTATE 00000`}
 	echoLine     = regexp.MustCompile(`^\\echo( [A-Za-z0-9_.,()=+/ -]*)?$`)
 	connectLine  = regexp.MustCompile(`^\\c(?:onnect)? (?:([A-Za-z0-9_]+)|(-reuse-previous=on )?"((?:[^"]|"")+)")$`)
 )
 
-// psql follows a line of psql.
-func (r *scriptReading) psql(line string) {
+// followPsqlLine applies a psql command.
+func (r *scriptReading) followPsqlLine(line string) {
 	connect := connectLine.FindStringSubmatch(line)
 	switch {
-	case connect != nil && r.inside:
+	case connect != nil && r.inBlock:
 		r.fail("it connects within a transaction")
 	case connect != nil:
 		r.connect(connect[1], strings.ReplaceAll(connect[3], `""`, `"`), connect[2] != "")
@@ -373,7 +377,7 @@ func (r *scriptReading) psql(line string) {
 	}
 }
 
-// connect follows \connect to a database of the server: its plain name, or what is in quotes.
+// connect applies \connect with a plain or a quoted name of a database.
 func (r *scriptReading) connect(plain, quoted string, reuse bool) {
 	name := plain + quoted
 	if reuse || strings.Contains(quoted, "=") || strings.Contains(quoted, "://") {
@@ -384,13 +388,13 @@ func (r *scriptReading) connect(plain, quoted string, reuse bool) {
 		}
 		name = cut
 	}
-	r.db, r.session, r.role, r.local = name, "", "", false
+	r.db, r.session, r.role, r.localRole = name, "", "", false
 	if r.database(r.db) == nil {
 		r.fail("there is no database %q among the grants", r.db)
 	}
 }
 
-// cutDatabase is the name in a connection string that has nothing else.
+// cutDatabase returns the database of a connection string that names nothing else.
 func cutDatabase(text string) (name string, ok bool) {
 	body, ok := strings.CutPrefix(text, "dbname=")
 	if !ok || !strings.HasPrefix(body, "'") {
@@ -400,16 +404,17 @@ func cutDatabase(text string) (name string, ok bool) {
 	return name, n == len(body)
 }
 
-// Settings that change neither who may do what, nor how a script is read; setting one cannot fail.
+// Settings that affect neither privileges nor how a script is read, and that cannot fail.
 var (
 	quietTimeouts = []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"}
 	quietLevels   = []string{"debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"}
-	// What takes less than a second might be cancelled, and what follows not take place.
-	quietTimeout = regexp.MustCompile(`^(0|[1-9][0-9]{3,5}( ?ms)?|[1-9][0-9]{0,5} ?s|[1-9][0-9]{0,3} ?min|[1-9][0-9]? ?h)$`)
+	// Timeouts below a second are refused: they might cancel a statement of the script.
+	quietTimeout = regexp.MustCompile(
+		`^(0|[1-9][0-9]{3,5}( ?ms)?|[1-9][0-9]{0,5} ?s|[1-9][0-9]{0,3} ?min|[1-9][0-9]? ?h)$`)
 )
 
-// quietSetting reads the name of such a setting.
-func (r *scriptReading) quietSetting() (name string, ok bool) {
+// takeQuietSetting takes the name of such a setting.
+func (r *scriptReading) takeQuietSetting() (name string, ok bool) {
 	for _, name := range append([]string{"application_name", "client_min_messages"}, quietTimeouts...) {
 		if r.take(name) {
 			return name, true
@@ -418,10 +423,10 @@ func (r *scriptReading) quietSetting() (name string, ok bool) {
 	return "steno.app_user", r.takeAll("steno", ".", "app_user")
 }
 
-// quiet reads what SET gives such a setting.
-func (r *scriptReading) quiet(name string) {
+// takeQuietValue takes the value that SET gives such a setting.
+func (r *scriptReading) takeQuietValue(name string) {
 	if !r.take("to", "=") || len(r.words) == 0 {
-		r.unexpected("TO and a value")
+		r.failUnexpected("TO and a value")
 		return
 	}
 	value := r.words[0]
@@ -429,22 +434,23 @@ func (r *scriptReading) quiet(name string) {
 	switch {
 	case value.is("default"):
 	case slices.Contains(quietTimeouts, name):
-		if !quietTimeout.MatchString(value.text) || value.quoted || !value.str && strings.Trim(value.text, "0123456789") != "" {
+		if !quietTimeout.MatchString(value.text) || value.quoted ||
+			!value.isString && strings.Trim(value.text, "0123456789") != "" {
 			r.fail("only a timeout of a second or more is allowed")
 		}
 	case name == "client_min_messages":
 		if !slices.Contains(quietLevels, value.text) {
-			r.unexpected("a level of messages")
+			r.failUnexpected("a level of messages")
 		}
-	case !value.str:
-		r.unexpected("a string")
+	case !value.isString:
+		r.failUnexpected("a string")
 	}
 	if len(r.words) > 0 {
-		r.unexpected("the end of the statement")
+		r.failUnexpected("the end of the statement")
 	}
 }
 
-// set follows SET.
+// set applies SET.
 func (r *scriptReading) set() {
 	r.take("session")
 	if r.take("authorization") {
@@ -460,12 +466,12 @@ func (r *scriptReading) set() {
 	case r.take("role"):
 		r.setRole(local)
 	default:
-		name, ok := r.quietSetting()
+		name, ok := r.takeQuietSetting()
 		if !ok {
 			r.fail("what it changes is not known")
 			return
 		}
-		r.quiet(name)
+		r.takeQuietValue(name)
 	}
 }
 
@@ -473,57 +479,57 @@ func (r *scriptReading) authorize() {
 	switch {
 	case len(r.words) == 1 && r.words[0].is("default"):
 		r.session = ""
-	case len(r.words) == 1 && (r.words[0].isPlainName() || r.words[0].str):
+	case len(r.words) == 1 && (r.words[0].isPlainName() || r.words[0].isString):
 		r.session = r.words[0].text
 		r.checkRole(r.session)
 	default:
-		r.unexpected("a role")
+		r.failUnexpected("a role")
 	}
-	r.role, r.local = "", false
+	r.role, r.localRole = "", false
 }
 
 func (r *scriptReading) setRole(local bool) {
 	to := r.take("to", "=")
 	if local && !r.inTransaction { // the server warns, and does nothing
-		role, was := r.role, r.local
-		defer func() { r.role, r.local = role, was }()
-	} else if local && !r.local {
-		r.outer = r.role
+		role, was := r.role, r.localRole
+		defer func() { r.role, r.localRole = role, was }()
+	} else if local && !r.localRole {
+		r.outerRole = r.role
 	}
 	switch {
 	case len(r.words) == 1 && (r.words[0].is("none") || to && r.words[0].is("default")):
 		r.role = ""
-	case len(r.words) == 1 && (r.words[0].isPlainName() || r.words[0].str):
+	case len(r.words) == 1 && (r.words[0].isPlainName() || r.words[0].isString):
 		r.role = r.words[0].text
 		if r.checkRole(r.role); r.session != "" && !r.isSuperuser(r.session) {
 			r.fail("whether the session user may do that is not known")
 		}
 	default:
-		r.unexpected("a role")
+		r.failUnexpected("a role")
 	}
-	r.local = local
+	r.localRole = local
 }
 
-// reset follows RESET.
+// reset applies RESET.
 func (r *scriptReading) reset() {
 	switch {
 	case r.takeAll("session", "authorization"):
-		r.session, r.role, r.local = "", "", false
+		r.session, r.role, r.localRole = "", "", false
 	case r.take("role"):
-		r.role, r.local = "", false
+		r.role, r.localRole = "", false
 	default:
-		if _, ok := r.quietSetting(); !ok {
+		if _, ok := r.takeQuietSetting(); !ok {
 			r.fail("what it changes is not known")
 		}
 	}
 	if len(r.words) > 0 {
-		r.unexpected("the end of the statement")
+		r.failUnexpected("the end of the statement")
 	}
 }
 
 // ---- roles ----
 
-// bySuperuser refuses a statement that is not run by one.
+// bySuperuser refuses a statement unless the current role is a superuser.
 func (r *scriptReading) bySuperuser() {
 	if by := r.current(); by != "" && !r.isSuperuser(by) {
 		r.fail("whether %q may do that is not known", by)
@@ -532,7 +538,7 @@ func (r *scriptReading) bySuperuser() {
 
 func (r *scriptReading) newRole(login bool) {
 	r.bySuperuser()
-	name := r.name()
+	name := r.takeName()
 	if name == "" || r.knowsRole(name) || name == "public" || name == "none" || strings.HasPrefix(name, "pg_") {
 		r.fail("it is no name for a new role")
 		return
@@ -543,14 +549,14 @@ func (r *scriptReading) newRole(login bool) {
 
 func (r *scriptReading) alterRole() {
 	r.bySuperuser()
-	name, ok := r.roleName()
+	name, ok := r.takeRoleName()
 	i := slices.IndexFunc(r.Roles, func(o Role) bool { return o.Name == name })
 	if !ok || i < 0 || name == "" {
 		r.fail("it is about more than one role")
 		return
 	}
 	if len(r.words) == 0 {
-		r.unexpected("an attribute")
+		r.failUnexpected("an attribute")
 	}
 	if strings.HasPrefix(name, "pg_") {
 		r.fail("the server alters no predefined role")
@@ -559,13 +565,14 @@ func (r *scriptReading) alterRole() {
 	r.roleAttributes(&r.Roles[i])
 	switch has := r.Roles[i]; {
 	case has.Superuser && !had.Superuser, has.Inherit && !had.Inherit, has.Login && !had.Login:
-		r.gives()
+		r.checkReached()
 	case !has.Superuser && had.Superuser && (r.Version == 0 || r.Version >= 160000):
 		r.mayFail("role " + QuoteName(name) + " may be the one that must be a superuser")
 	}
 }
 
-// roleAttributes reads those that matter here. Others decide about more than privileges.
+// roleAttributes applies SUPERUSER, INHERIT and LOGIN. Other attributes are refused: they decide about more than
+// privileges.
 func (r *scriptReading) roleAttributes(o *Role) {
 	r.take("with")
 	given := map[string]bool{}
@@ -590,10 +597,10 @@ func (r *scriptReading) roleAttributes(o *Role) {
 	}
 }
 
-// roleList reads roles up to the end of the statement, but for CASCADE and RESTRICT.
-func (r *scriptReading) roleList() (names []string) {
+// takeRoleList takes roles up to the end of the statement or to CASCADE or RESTRICT.
+func (r *scriptReading) takeRoleList() (names []string) {
 	for more := true; more; more = r.take(",") {
-		name, ok := r.roleName()
+		name, ok := r.takeRoleName()
 		if !ok || name == "" {
 			r.fail("it is no role")
 			return nil
@@ -603,16 +610,16 @@ func (r *scriptReading) roleList() (names []string) {
 	return names
 }
 
-// dropRoles removes roles. The server refuses it as long as something depends on them.
+// dropRoles removes roles, unless something depends on them: the server would refuse that.
 func (r *scriptReading) dropRoles() {
 	r.bySuperuser()
 	exist := r.takeAll("if", "exists")
 	if exist && len(r.words) == 1 && !r.knowsRole(r.words[0].text) {
 		return
 	}
-	names := r.roleList()
+	names := r.takeRoleList()
 	if len(r.words) > 0 {
-		r.unexpected("the end of the statement")
+		r.failUnexpected("the end of the statement")
 	}
 	r.mayFail("something that the grants do not have may depend on a role")
 	for _, name := range names {
@@ -623,21 +630,25 @@ func (r *scriptReading) dropRoles() {
 		if strings.HasPrefix(name, "pg_") {
 			r.fail("the server drops no predefined role")
 		}
-		if on := r.dependsOn(name); on != "" {
+		if on := r.firstDependent(name); on != "" {
 			r.fail("the server refuses to drop role %q: %s depends on it", name, on)
 			return
 		}
-		if slices.ContainsFunc(r.Memberships, func(m Membership) bool { return m.Grantor == name && m.Member != name && r.Version >= 160000 }) {
+		if slices.ContainsFunc(r.Memberships, func(m Membership) bool {
+			return m.Grantor == name && m.Member != name && r.Version >= 160000
+		}) {
 			r.fail("the server refuses to drop role %q: it has granted memberships", name)
 			return
 		}
-		r.Memberships = slices.DeleteFunc(r.Memberships, func(m Membership) bool { return m.Role == name || m.Member == name })
+		r.Memberships = slices.DeleteFunc(r.Memberships, func(m Membership) bool {
+			return m.Role == name || m.Member == name
+		})
 		r.Roles = slices.DeleteFunc(r.Roles, func(o Role) bool { return o.Name == name })
 	}
 }
 
-// dependsOn is something that a role owns, or that has it in a list of privileges.
-func (r *scriptReading) dependsOn(role string) string {
+// firstDependent names an object that a role owns, or whose ACL names the role; empty if there is none.
+func (r *scriptReading) firstDependent(role string) string {
 	found := ""
 	for i := range r.Databases {
 		d := &r.Databases[i]
@@ -657,18 +668,18 @@ func (r *scriptReading) dependsOn(role string) string {
 	return found
 }
 
-// dropOwned takes the privileges of roles in the database, and on databases.
+// dropOwned revokes the privileges of roles on objects of the current database, and on databases.
 func (r *scriptReading) dropOwned() {
 	r.bySuperuser()
-	names := r.roleList()
+	names := r.takeRoleList()
 	if !r.take("cascade") {
 		r.take("restrict")
 	}
 	if len(r.words) > 0 {
-		r.unexpected("the end of the statement")
+		r.failUnexpected("the end of the statement")
 	}
 	r.mayFail("what a role owns may be needed by the server")
-	here := r.here()
+	here := r.currentDatabase()
 	if !here.Inside {
 		r.fail("the grants say nothing of the inside of database %q", r.db)
 	}
@@ -685,20 +696,23 @@ func (r *scriptReading) dropOwned() {
 			})
 			d.Unreviewed = slices.DeleteFunc(d.Unreviewed, func(u Unreviewed) bool { return u.Role == role })
 		}
-		if slices.ContainsFunc(r.Memberships, func(m Membership) bool { return m.Grantor == role && r.Version >= 160000 }) {
+		if slices.ContainsFunc(r.Memberships, func(m Membership) bool {
+			return m.Grantor == role && r.Version >= 160000
+		}) {
 			r.fail("role %q has granted memberships", role)
 		}
 	}
 }
 
-// dropFromACL takes all privileges that a role has, whoever has granted them, with those that it has granted on.
+// dropFromACL revokes all privileges of a role, whoever granted them, and those that it granted to others.
 func (r *scriptReading) dropFromACL(acl *[]string, owner, role string) {
 	for _, text := range slices.Clone(*acl) {
 		a, err := parseACLItem(text)
 		if err != nil || a.grantee != role {
 			continue
 		}
-		less, err := revokeACL(*acl, revocation{grantee: role, grantor: a.grantor, letters: a.letters, depends: cascadeDependents, owner: owner, has: r.has})
+		less, err := revokeACL(*acl, revocation{grantee: role, grantor: a.grantor, letters: a.letters,
+			depends: cascadeDependents, owner: owner, rolesHeldBy: r.rolesHeldBy})
 		if err != nil {
 			r.fail("%v", err)
 			return

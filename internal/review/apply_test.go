@@ -56,7 +56,7 @@ func sortedStrings(list []string) []string {
 	for _, s := range list {
 		set[s] = true
 	}
-	return sorted(set)
+	return sortedKeys(set)
 }
 
 func TestScriptsAreAppliedAsTheServerDoes(t *testing.T) {
@@ -288,7 +288,7 @@ func TestPassedOnMembershipsDependFrom16(t *testing.T) {
 		if _, err := g.applyScript("REVOKE ADMIN OPTION FOR readers FROM bob CASCADE;", "shop"); err != nil {
 			t.Errorf("%d: %v", version, err)
 		}
-		if has := newPolicy(g).has("carol", "readers", "shop"); has == refused {
+		if has := newPolicy(g).hasPrivilegesOf("carol", "readers", "shop"); has == refused {
 			t.Errorf("%d: carol is a member: %v", version, has)
 		}
 	}
@@ -296,11 +296,11 @@ func TestPassedOnMembershipsDependFrom16(t *testing.T) {
 
 // TestDroppedRolesAreNamed: a GRANT to a role fails when that role was dropped.
 func TestDroppedRolesAreNamed(t *testing.T) {
-	s := &statement{who: who{db: "shop", user: "own", role: "own"}, text: "GRANT SELECT ON hr.pay TO lonely", shape: shape{class: "role", command: "GRANT"}}
-	a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(shop(150000)), found: &used{statements: []*statement{s}}, connected: map[[2]string]bool{{"shop", "own"}: true}}
+	s := &statement{actor: actor{db: "shop", user: "own", role: "own"}, text: "GRANT SELECT ON hr.pay TO lonely", shape: shape{class: "role", command: "GRANT"}}
+	a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(shop(150000)), found: &trailUses{statements: []*statement{s}}, connected: map[[2]string]bool{{"shop", "own"}: true}}
 	a.renames = newRenames(nil)
 	g := shop(150000)
-	if v, why := a.tried(s, newPolicy(g)); v != allowed {
+	if v, why := a.tryReduced(s, newPolicy(g)); v != allowed {
 		t.Errorf("%v: %s", v, why)
 	}
 	if _, err := g.applyScript("DROP ROLE lonely;", "shop"); err != nil {
@@ -308,12 +308,12 @@ func TestDroppedRolesAreNamed(t *testing.T) {
 	}
 	for _, text := range []string{s.text, "GRANT SELECT ON hr.pay TO ...", ""} { // those that are not whole may name it
 		s.text = text
-		if v, why := a.tried(s, newPolicy(g)); v != uncertain || !strings.Contains(why, "lonely") {
+		if v, why := a.tryReduced(s, newPolicy(g)); v != uncertain || !strings.Contains(why, "lonely") {
 			t.Errorf("%q: %v: %q", text, v, why)
 		}
 	}
 	s.text = "GRANT SELECT ON hr.pay TO bob"
-	if v, why := a.tried(s, newPolicy(g)); v != allowed {
+	if v, why := a.tryReduced(s, newPolicy(g)); v != allowed {
 		t.Errorf("%v: %q", v, why)
 	}
 }
@@ -391,7 +391,7 @@ func TestPrivilegesOfColumnsGoWithThoseOfTheTable(t *testing.T) {
 // TestUsersWhoCannotLogInAreTold: new sessions fail; of a session that was there before the period, it is not known.
 func TestUsersWhoCannotLogInAreTold(t *testing.T) {
 	of := func(user, command string) *statement {
-		return &statement{who: who{db: "shop", user: user, role: user}, text: "SELECT 1", shape: shape{class: "read", command: command}, fine: 1}
+		return &statement{actor: actor{db: "shop", user: user, role: user}, text: "SELECT 1", shape: shape{class: "read", command: command}, succeeded: 1}
 	}
 	for _, one := range []struct {
 		name, script string
@@ -408,12 +408,12 @@ func TestUsersWhoCannotLogInAreTold(t *testing.T) {
 		{"its statements", "DROP ROLE lonely;", of("lonely", "SELECT"), true, denied, "role lonely does not exist"},
 	} {
 		a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(shop(150000)), connected: map[[2]string]bool{{"shop", one.s.user}: one.connected}, renames: newRenames(nil)}
-		a.found = &used{statements: []*statement{one.s}}
+		a.found = &trailUses{statements: []*statement{one.s}}
 		g := shop(150000)
 		if _, err := g.applyScript(one.script, "shop"); err != nil {
 			t.Fatal(err)
 		}
-		if v, why := a.tried(one.s, newPolicy(g)); v != one.want || why != one.why {
+		if v, why := a.tryReduced(one.s, newPolicy(g)); v != one.want || why != one.why {
 			t.Errorf("%s: %v %q, want %v %q", one.name, v, why, one.want, one.why)
 		}
 	}
@@ -421,8 +421,8 @@ func TestUsersWhoCannotLogInAreTold(t *testing.T) {
 
 // TestDryRunsHaveStatementsThatHadNotEnded, and do not say that all would have been allowed if not all was recorded.
 func TestDryRunsHaveStatementsThatHadNotEnded(t *testing.T) {
-	running := &statement{who: who{db: "shop", user: "lonely", role: "lonely"}, text: "SELECT 1", shape: shape{class: "read", command: "SELECT"}, started: true, worked: seen{count: 2}}
-	a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(shop(150000)), connected: map[[2]string]bool{}, renames: newRenames(nil), found: &used{statements: []*statement{running}}}
+	running := &statement{actor: actor{db: "shop", user: "lonely", role: "lonely"}, text: "SELECT 1", shape: shape{class: "read", command: "SELECT"}, started: true, accepted: occurrences{count: 2}}
+	a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(shop(150000)), connected: map[[2]string]bool{}, renames: newRenames(nil), found: &trailUses{statements: []*statement{running}}}
 	g := shop(150000)
 	if s := a.dryRun(newPolicy(g), false); len(s.Rows) > 0 || !strings.HasPrefix(s.Empty, "None: every recorded statement") {
 		t.Errorf("%v, %s", s.Rows, s.Empty)

@@ -1,5 +1,4 @@
-// Who changed a row: the changes that logical decoding reports, joined with the transactions and the
-// statements of a trail.
+// Who changed a row: joins the changes that logical decoding reports with the transactions and statements of a trail.
 
 package review
 
@@ -52,14 +51,14 @@ func (e *ChangesError) Error() string { return e.Err.Error() }
 // ReviewChange finds who made the changes.
 func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 	var unsure unsureChanges
-	changes, left, err := o.read(&unsure)
+	changes, left, err := o.readRequested(&unsure)
 	if err != nil {
 		return nil, &ChangesError{err}
 	}
-	var wrong once
+	var warnings warningCollector
 	warn := o.Warn
 	o.Warn = func(err error) {
-		if wrong.warn(err) {
+		if warnings.warn(err) {
 			warn(err)
 		}
 	}
@@ -70,7 +69,8 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 	visitors := make([]visitor, trail.Workers())
 	all := make([]*joinedChanges, len(visitors))
 	for i := range visitors {
-		all[i] = &joinedChanges{wanted: wanted, ends: map[uint32][]transactionEnd{}, statements: map[uint64]*madeBy{}}
+		all[i] = &joinedChanges{wanted: wanted, ends: map[uint32][]transactionEnd{},
+			statements: map[uint64]*writingStatements{}}
 		visitors[i] = all[i]
 	}
 	options := trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}
@@ -88,29 +88,31 @@ func ReviewChange(ctx context.Context, o ChangeOptions) (*Document, error) {
 	for _, k := range o.Keys {
 		keys = append(keys, k.String())
 	}
-	doc := &Document{Review: "change", Incomplete: wrong.bad, Facts: []Fact{
-		{"tables", o.Tables}, {"keys", keys}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))}, {"trail", o.Trails},
-		{"changes", int64(len(changes)) + left},
+	doc := &Document{Review: "change", Incomplete: warnings.incomplete, Facts: []Fact{
+		{"tables", o.Tables}, {"keys", keys}, {"period from", stamp(max(o.Since, begin))},
+		{"period until", stamp(min(o.Until, end))}, {"trail", o.Trails}, {"changes", int64(len(changes)) + left},
 	}}
-	made, unknown := j.table(&o.Source, changes)
+	made, unknown := j.changeTable(&o.Source, changes)
 	made.Left = left
 	doc.Sections = []*Section{made}
-	doc.Limits = wrong.list
+	doc.Limits = warnings.list
 	if unknown > 0 {
-		doc.Limits = append(doc.Limits, fmt.Sprintf("%d changes have no transaction in the trail: they were made before it begins or after it ends, on another server, or class transaction was not recorded.", unknown))
+		doc.Limits = append(doc.Limits, fmt.Sprintf("%d changes have no transaction in the trail: they were made "+
+			"before it begins or after it ends, on another server, or class transaction was not recorded.", unknown))
 	}
 	doc.Limits = append(doc.Limits, unsure.limits(&o)...)
 	doc.Limits = append(doc.Limits,
-		"Changes and records are joined by transaction. If several statements of a transaction have written to the table, all of them are named: which one changed the row is not recorded.",
+		"Changes and records are joined by transaction. If several statements of a transaction have written to the "+
+			"table, all of them are named: which one changed the row is not recorded.",
 		"The file of changes is believed as it is: it has no signature.")
 	doc.Limits = append(doc.Limits, lack.exclusions...)
 	return doc, nil
 }
 
-// unsureChanges is why the file may have changes that were meant, and are not in the answer.
+// unsureChanges collects why the answer may lack changes of the file that were asked for.
 type unsureChanges struct {
-	tables map[string]bool // of the file, if none of them was asked for so far
-	found  bool            // one was
+	tables map[string]bool // tables of the file, as long as none of those asked for was found
+	found  bool            // one of the tables asked for was found
 	noKey  int64           // changes in which a column of the key has no value
 }
 
@@ -121,20 +123,24 @@ func (u *unsureChanges) limits(o *ChangeOptions) (all []string) {
 			return append(all, "The file has no change of any table.")
 		}
 		names := slices.Sorted(maps.Keys(u.tables))
-		all = append(all, fmt.Sprintf("The file has no change of the table, but of others: %s. Changes of a partitioned table have the names of its partitions, unless it is published via its root.",
+		all = append(all, fmt.Sprintf("The file has no change of the table, but of others: %s. Changes of a "+
+			"partitioned table have the names of its partitions, unless it is published via its root.",
 			strings.Join(names[:min(named, len(names))], ", ")))
 	}
 	if len(o.Keys) > 0 {
-		all = append(all, "Of a row before its change, the file has the columns of the replica identity: a change is not found by a value of another column that it has overwritten or deleted.")
+		all = append(all, "Of a row before its change, the file has the columns of the replica identity: a change "+
+			"is not found by a value of another column that it has overwritten or deleted.")
 	}
 	if u.noKey > 0 {
-		all = append(all, fmt.Sprintf("%d changes of the table have no value of a column of the key, so they may be of the row: there is no such column, it is not part of the replica identity, or it was not changed.", u.noKey))
+		all = append(all, fmt.Sprintf("%d changes of the table have no value of a column of the key, so they may be "+
+			"of the row: there is no such column, it is not part of the replica identity, or it was not changed.",
+			u.noKey))
 	}
 	return all
 }
 
-// read reads the changes that are asked for; left counts those beyond the limit.
-func (o *ChangeOptions) read(unsure *unsureChanges) (changes []*rowChange, left int64, err error) {
+// readRequested reads the changes that were asked for; left counts those beyond the limit.
+func (o *ChangeOptions) readRequested(unsure *unsureChanges) (changes []*rowChange, left int64, err error) {
 	type condition struct {
 		column string
 		value  *value
@@ -146,7 +152,8 @@ func (o *ChangeOptions) read(unsure *unsureChanges) (changes []*rowChange, left 
 	has := func(row []cell) bool {
 		for _, k := range keys {
 			if !slices.ContainsFunc(row, func(c cell) bool {
-				return c.known && !c.null && strings.ReplaceAll(c.column, `"`, "") == k.column && k.value.is(c.value)
+				return c.known && !c.null && strings.ReplaceAll(c.column, `"`, "") == k.column &&
+					k.value.equals(c.value)
 			}) {
 				return false
 			}
@@ -154,7 +161,9 @@ func (o *ChangeOptions) read(unsure *unsureChanges) (changes []*rowChange, left 
 		return len(row) > 0
 	}
 	valued := func(row []cell, column string) bool {
-		return slices.ContainsFunc(row, func(c cell) bool { return c.known && strings.ReplaceAll(c.column, `"`, "") == column })
+		return slices.ContainsFunc(row, func(c cell) bool {
+			return c.known && strings.ReplaceAll(c.column, `"`, "") == column
+		})
 	}
 	unsure.tables = map[string]bool{}
 	err = readChanges(o.Changes, func(c *rowChange) error {
@@ -167,7 +176,9 @@ func (o *ChangeOptions) read(unsure *unsureChanges) (changes []*rowChange, left 
 		}
 		unsure.found = true
 		if len(keys) > 0 && c.op != "truncate" && !has(c.old) && !has(c.new) {
-			if slices.ContainsFunc(keys, func(k condition) bool { return !valued(c.old, k.column) && !valued(c.new, k.column) }) {
+			if slices.ContainsFunc(keys, func(k condition) bool {
+				return !valued(c.old, k.column) && !valued(c.new, k.column)
+			}) {
 				unsure.noKey++
 			}
 			return nil
@@ -200,8 +211,8 @@ type transactionEnd struct {
 // changedBy is who ran a statement.
 type changedBy struct{ user, appUser, role, db, client, application string }
 
-// madeBy are the statements of a transaction that wrote.
-type madeBy struct {
+// writingStatements are the statements of a transaction that wrote.
+type writingStatements struct {
 	list []madeStatement
 	more int64
 }
@@ -216,14 +227,14 @@ type madeStatement struct {
 	class   format.Class
 }
 
-// statementsKept is of how many statements of a transaction there is more than their number.
+// statementsKept is the limit of statements kept of one transaction; the others are only counted.
 const statementsKept = 200
 
 // joinedChanges is what one goroutine has found of the transactions.
 type joinedChanges struct {
 	wanted     map[uint32]bool
 	ends       map[uint32][]transactionEnd
-	statements map[uint64]*madeBy
+	statements map[uint64]*writingStatements
 }
 
 func (j *joinedChanges) Block(*trail.BlockRef) {}
@@ -236,7 +247,8 @@ func (j *joinedChanges) Record(r *format.Record) {
 	switch r.Kind {
 	case format.KindTransaction:
 		if r.Ending.Event == format.EventCommit || r.Ending.Event == format.EventCommitPrepared {
-			end := transactionEnd{xid: r.XID, lsn: r.Ending.LSN, end: r.Ending.End, id: idOf(r), who: changerOf(r), known: r.Has(format.FieldCommit)}
+			end := transactionEnd{xid: r.XID, lsn: r.Ending.LSN, end: r.Ending.End, id: idOf(r), who: changerOf(r),
+				known: r.Has(format.FieldCommit)}
 			j.ends[uint32(r.XID)] = append(j.ends[uint32(r.XID)], end)
 		}
 	case format.KindStatement:
@@ -255,24 +267,26 @@ func (j *joinedChanges) Record(r *format.Record) {
 		}
 		m := j.statements[r.XID]
 		if m == nil {
-			m = &madeBy{}
+			m = &writingStatements{}
 			j.statements[r.XID] = m
 		}
-		m.add(madeStatement{idOf(r), changerOf(r), string(r.Shape.Command), writes, r.Depth, brief(r.Text), r.Shape.Class})
+		m.add(madeStatement{idOf(r), changerOf(r), string(r.Shape.Command), writes, r.Depth, brief(r.Text),
+			r.Shape.Class})
 	}
 }
 
-// writesRows says whether a statement writes to a relation. SELECT FOR UPDATE has access to update, too,
-// but to no column.
+// writesRows reports whether a statement writes to a relation. SELECT FOR UPDATE also has access "update", but to no
+// column.
 func writesRows(rel *format.Relation) bool {
 	if rel.Access&(format.AccessInsert|format.AccessDelete|format.AccessTruncate) != 0 {
 		return true
 	}
 	updates := func(c format.Column) bool { return c.Access&format.AccessUpdate != 0 }
-	return rel.Access&format.AccessUpdate != 0 && (!rel.HasColumns || rel.Omitted != 0 || slices.ContainsFunc(rel.Columns, updates))
+	return rel.Access&format.AccessUpdate != 0 &&
+		(!rel.HasColumns || rel.Omitted != 0 || slices.ContainsFunc(rel.Columns, updates))
 }
 
-func (m *madeBy) add(s madeStatement) {
+func (m *writingStatements) add(s madeStatement) {
 	if len(m.list) < statementsKept {
 		m.list = append(m.list, s)
 	} else {
@@ -281,7 +295,8 @@ func (m *madeBy) add(s madeStatement) {
 }
 
 func changerOf(r *format.Record) changedBy {
-	return changedBy{fact(r, format.KeyUser), fact(r, format.KeyAppUser), fact(r, format.KeyRole), fact(r, format.KeyDatabase), fact(r, format.KeyClient), fact(r, format.KeyApplication)}
+	return changedBy{fact(r, format.KeyUser), fact(r, format.KeyAppUser), fact(r, format.KeyRole),
+		fact(r, format.KeyDatabase), fact(r, format.KeyClient), fact(r, format.KeyApplication)}
 }
 
 func (j *joinedChanges) join(o *joinedChanges) {
@@ -306,12 +321,13 @@ func (j *joinedChanges) sort() {
 	}
 	for _, m := range j.statements {
 		slices.SortFunc(m.list, func(a, b madeStatement) int {
-			return cmp.Or(cmp.Compare(a.id.Time, b.id.Time), a.id.Session.Compare(b.id.Session), cmp.Compare(a.id.Seq, b.id.Seq))
+			return cmp.Or(cmp.Compare(a.id.Time, b.id.Time), a.id.Session.Compare(b.id.Session),
+				cmp.Compare(a.id.Seq, b.id.Seq))
 		})
 	}
 }
 
-// position is where a change's transaction was committed, or a place before that.
+// position returns the WAL position of the commit of a change's transaction, or one before it.
 func (c *rowChange) position() uint64 {
 	if c.commit != 0 {
 		return c.commit
@@ -319,15 +335,18 @@ func (c *rowChange) position() uint64 {
 	return c.at
 }
 
-// find is the transaction that made a change: IDs of 32 bits are used again, positions are not. The ends of transactions
-// with one ID are in the order of their positions, and may be many in a trail that no server has written.
-func (j *joinedChanges) find(c *rowChange) *transactionEnd {
+// findTransaction returns the transaction that made a change. IDs of 32 bits are reused, positions are not, so the
+// position decides. The ends of transactions with one ID are sorted by position, for a binary search: a forged trail
+// may have many.
+func (j *joinedChanges) findTransaction(c *rowChange) *transactionEnd {
 	ends := j.ends[c.xid]
 	elsewhere := func(e *transactionEnd) bool { return c.db != "" && e.who.db != "" && c.db != e.who.db }
 	if len(ends) == 1 && !ends[0].known && !elsewhere(&ends[0]) {
 		return &ends[0]
 	}
-	first, _ := slices.BinarySearchFunc(ends, c.position(), func(e transactionEnd, lsn uint64) int { return cmp.Compare(e.lsn, lsn) })
+	first, _ := slices.BinarySearchFunc(ends, c.position(), func(e transactionEnd, lsn uint64) int {
+		return cmp.Compare(e.lsn, lsn)
+	})
 	for i := first; i < len(ends) && (c.commit == 0 || ends[i].lsn == c.commit); i++ {
 		if e := &ends[i]; e.known && !elsewhere(e) {
 			return e
@@ -336,9 +355,9 @@ func (j *joinedChanges) find(c *rowChange) *transactionEnd {
 	return nil
 }
 
-// by are the statements that may have made a change: those that write to the table; else, if its rows
-// were changed through a partitioned table or DDL, all of the transaction that write.
-func (j *joinedChanges) by(c *rowChange, e *transactionEnd) (list []madeStatement, exact bool) {
+// statementsFor returns the statements that may have made a change: those that write to the table. If there are none,
+// because its rows were changed through a partitioned table or by DDL, it returns all that write.
+func (j *joinedChanges) statementsFor(c *rowChange, e *transactionEnd) (list []madeStatement, exact bool) {
 	m := j.statements[e.xid]
 	if m == nil {
 		return nil, false
@@ -354,33 +373,35 @@ func (j *joinedChanges) by(c *rowChange, e *transactionEnd) (list []madeStatemen
 	return m.list, false
 }
 
-func (j *joinedChanges) table(o *Source, changes []*rowChange) (s *Section, unknown int64) {
+func (j *joinedChanges) changeTable(o *Source, changes []*rowChange) (s *Section, unknown int64) {
 	s = &Section{
 		Key: "changes", Title: "Changes, and who made them", Empty: "No change matches.",
-		Columns: []string{"time", "record", "table", "change", "row", "was", "xid", "commit_lsn", "user", "end_user", "role", "database", "address", "application", "command", "statements", "how", "text", "follow"},
+		Columns: []string{"time", "record", "table", "change", "row", "was", "xid", "commit_lsn", "user", "end_user",
+			"role", "database", "address", "application", "command", "statements", "how", "text", "follow"},
 	}
 	for _, c := range changes {
-		e := j.find(c)
+		e := j.findTransaction(c)
 		commit := any(nil)
 		if c.commit != 0 {
 			commit = lsnText(c.commit)
 		}
 		if e == nil {
 			unknown++
-			s.add(nil, nil, c.table, c.op, rowText(c.new), rowText(c.old), int64(c.xid), commit, nil, nil, nil, orNil(c.db), nil, nil, nil, nil, "not in the trail", nil, nil)
+			s.add(nil, nil, c.table, c.op, rowText(c.new), rowText(c.old), int64(c.xid), commit, nil, nil, nil,
+				orNil(c.db), nil, nil, nil, nil, "not in the trail", nil, nil)
 			continue
 		}
 		if e.known {
 			commit = lsnText(e.lsn)
 		}
-		list, exact := j.by(c, e)
+		list, exact := j.statementsFor(c, e)
 		who, id, command, text, how := e.who, e.id, any(nil), any(nil), "transaction"
 		var records []string
 		if len(list) > 0 {
 			first := list[0]
 			who, id, command, text = first.who, first.id, first.command, first.text
-			for _, one := range list[:min(len(list), 20)] {
-				records = append(records, one.id.String())
+			for _, statement := range list[:min(len(list), 20)] {
+				records = append(records, statement.id.String())
 			}
 			switch {
 			case exact && len(list) == 1:
@@ -391,8 +412,9 @@ func (j *joinedChanges) table(o *Source, changes []*rowChange) (s *Section, unkn
 				how = "transaction with these statements"
 			}
 		}
-		s.add(stamp(e.id.Time), id, c.table, c.op, rowText(c.new), rowText(c.old), int64(e.xid), commit, who.user, orNil(who.appUser), orNil(who.role), who.db,
-			who.client, who.application, command, records, how, text, o.cat(query.Criteria{XIDs: []uint64{uint64(e.xid)}}))
+		s.add(stamp(e.id.Time), id, c.table, c.op, rowText(c.new), rowText(c.old), int64(e.xid), commit, who.user,
+			orNil(who.appUser), orNil(who.role), who.db, who.client, who.application, command, records, how, text,
+			o.catCommand(query.Criteria{XIDs: []uint64{uint64(e.xid)}}))
 	}
 	return s, unknown
 }

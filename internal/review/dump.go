@@ -1,9 +1,8 @@
-// Dumps: the output of pg_dump and pg_dumpall, made ready for a server into which it is restored. SQL is not looked
-// at here, but for where statements begin and end: what there is, who owns it and who may use it is asked of that
-// server.
+// Dumps: prepares the output of pg_dump and pg_dumpall for being restored into a throw-away server. Of the SQL, only
+// the ends of statements are found here: objects, owners and privileges are later read from that server.
 //
-// What is left out or changed, because privileges do not depend on it, and a machine need not have what it needs:
-// rows, the contents of materialized views, the locations of tablespaces, and the locales of databases.
+// Rows, the contents of materialized views, the locations of tablespaces and the locales of databases are left out or
+// changed: privileges do not depend on them, and this machine may lack the folders and locales.
 
 package review
 
@@ -19,7 +18,7 @@ import (
 	"strings"
 )
 
-// DumpError says what is wrong with a dump.
+// DumpError is the error of a dump that cannot be used.
 type DumpError struct{ text string }
 
 func (e *DumpError) Error() string { return e.text }
@@ -31,25 +30,26 @@ var (
 	errCutOff = badDump("it is not complete: its end is missing")
 )
 
-// Dump is the text of a dump.
+// Dump is the text of a dump, as it is to be executed.
 type Dump struct {
 	Name string // of its file
-	// parts are what is executed in a database each, in this order.
+	// parts are executed in this order, each in one database.
 	parts []dumpPart
-	// major is the version of the server from which it is; 0: it does not say that.
-	major int
-	roles bool   // it has the output of pg_dumpall
-	first string // the superuser with whom the server's cluster was made
+	// major is the major version of the dumped server; 0: not known.
+	major          int
+	roles          bool   // it has the output of pg_dumpall
+	firstSuperuser string // the bootstrap superuser of the dumped cluster
 }
 
 // dumpPart is what is executed in one connection.
 type dumpPart struct {
-	database string // empty, of the first one: any, or that of the command line if it has the inside of one
+	// empty, of the first part: any, or that of the command line if the part has contents of a database
+	database string
 	text     bytes.Buffer
-	inside   bool // it has what pg_dump says of the inside of the database
+	inside   bool // it has pg_dump's statements for the contents of the database
 }
 
-// mostDump is how long the text of a dump may be, without rows.
+// mostDump limits the text of a dump without its rows, in bytes.
 const mostDump = 1 << 30
 
 // Lines of dumps, as pg_dump and pg_dumpall write them.
@@ -63,15 +63,20 @@ var (
 	copyRows    = regexp.MustCompile(`^COPY .* FROM stdin;$`)
 	refreshView = regexp.MustCompile(`^REFRESH MATERIALIZED VIEW .*;$`)
 	// The locale and the tablespace of a database.
-	createDatabase = regexp.MustCompile(`^(CREATE DATABASE (?:[a-z_][a-z0-9_$]*|"(?:[^"]|"")+") WITH TEMPLATE = template0)((?: [A-Z_ ]+ = (?:'(?:[^']|'')*'|\w+|"(?:[^"]|"")+"))*);$`)
-	encodingOf     = regexp.MustCompile(` ENCODING = '[^']*'`)
+	createDatabase = regexp.MustCompile(
+		`^(CREATE DATABASE (?:[a-z_][a-z0-9_$]*|"(?:[^"]|"")+") WITH TEMPLATE = template0)` +
+			`((?: [A-Z_ ]+ = (?:'(?:[^']|'')*'|\w+|"(?:[^"]|"")+"))*);$`)
+	encodingOf = regexp.MustCompile(` ENCODING = '[^']*'`)
 	// An empty location is one in the data folder.
-	createTablespace = regexp.MustCompile(`^(CREATE TABLESPACE (?:[a-z_][a-z0-9_$]*|"(?:[^"]|"")+") OWNER (?:[a-z_][a-z0-9_$]*|"(?:[^"]|"")+") LOCATION )'(?:[^']|'')*';$`)
-	superuserLine    = regexp.MustCompile(`^ALTER ROLE ([a-z_][a-z0-9_$]*|"(?:[^"]|"")+") WITH SUPERUSER `)
-	grantedBy        = regexp.MustCompile(`^GRANT .* GRANTED BY ([a-z_][a-z0-9_$]*|"(?:[^"]|"")+");$`)
+	createTablespace = regexp.MustCompile(
+		`^(CREATE TABLESPACE (?:[a-z_][a-z0-9_$]*|"(?:[^"]|"")+") OWNER ` +
+			`(?:[a-z_][a-z0-9_$]*|"(?:[^"]|"")+") LOCATION )'(?:[^']|'')*';$`)
+	superuserLine = regexp.MustCompile(`^ALTER ROLE ([a-z_][a-z0-9_$]*|"(?:[^"]|"")+") WITH SUPERUSER `)
+	grantedBy     = regexp.MustCompile(`^GRANT .* GRANTED BY ([a-z_][a-z0-9_$]*|"(?:[^"]|"")+");$`)
 	// psql's commands in dumps.
 	connectTwoForms = regexp.MustCompile(`^\\connect (?:([A-Za-z0-9_.]+)|(-reuse-previous=on )?"((?:[^"]|"")+)")$`)
-	ownCommand      = regexp.MustCompile(`^\\(?:restrict [A-Za-z0-9]+|unrestrict [A-Za-z0-9]+|encoding [A-Za-z0-9_-]+)$`)
+	ownCommand      = regexp.MustCompile(
+		`^\\(?:restrict [A-Za-z0-9]+|unrestrict [A-Za-z0-9]+|encoding [A-Za-z0-9_-]+)$`)
 )
 
 // ReadDump reads the text of a dump. name is what messages call it.
@@ -85,7 +90,7 @@ func ReadDump(name string, r io.Reader) (*Dump, error) {
 		}
 		if len(line) > 0 {
 			d.number++
-			if problem := d.line(line); problem != nil {
+			if problem := d.readLine(line); problem != nil {
 				return nil, problem
 			}
 		}
@@ -102,44 +107,44 @@ type dumpReading struct {
 	sqlState
 	number int // of the line
 	size   int
-	inRows bool // of COPY
+	inRows bool // between COPY and its end
 
 	inCluster, inDump bool // between the beginning and the end of the output of pg_dumpall, of pg_dump
-	ended             bool // pg_dump's output has ended before
-	fresh             bool // since then, somebody has connected to a database
-	connects          bool // pg_dump's output does, because it creates the database
+	ended             bool // an earlier output of pg_dump has ended
+	connectedSince    bool // since then, the dump has connected to a database
+	createsDatabase   bool // pg_dump's output creates its database and connects to it
 	superusers        []string
-	granted           map[string]int // how often each role has granted another one
+	granted           map[string]int // number of memberships that each role granted
 }
 
 func (d *dumpReading) part() *dumpPart { return &d.parts[len(d.parts)-1] }
 
-// line takes a line.
-func (d *dumpReading) line(line []byte) error {
+// readLine processes a line.
+func (d *dumpReading) readLine(line []byte) error {
 	text := string(bytes.TrimRight(line, "\r\n"))
 	if d.inRows {
 		d.inRows = text != `\.`
 		return nil
 	}
 	if d.quote == 0 {
-		if err := d.comment(text); err != nil {
+		if err := d.readComment(text); err != nil {
 			return err
 		}
 	}
 	if !d.statement && d.quote == 0 {
 		switch {
 		case strings.HasPrefix(text, `\`):
-			return d.psql(text)
+			return d.followPsqlLine(text)
 		case copyRows.MatchString(text):
 			d.inRows = true
 			return nil
 		case refreshView.MatchString(text):
 			return nil
 		}
-		line = []byte(d.changed(text) + "\n")
+		line = []byte(d.rewriteLine(text) + "\n")
 	}
 	if at := d.scan(line); at >= 0 {
-		return d.foreign(string(line[at:]))
+		return d.errForeignCommand(string(line[at:]))
 	}
 	if d.size += len(line); d.size > mostDump {
 		return badDump("it is larger than 1 GiB without rows: dump with --schema-only")
@@ -148,15 +153,15 @@ func (d *dumpReading) line(line []byte) error {
 	return nil
 }
 
-// foreign is the error of a command of psql that dumps do not have.
-func (d *dumpReading) foreign(command string) error {
+// errForeignCommand returns the error for a psql command that dumps do not have.
+func (d *dumpReading) errForeignCommand(command string) error {
 	if !d.begun() {
 		return errNoDump
 	}
 	return badDump("line %d: it has a command of psql that is not one of a dump: %s", d.number, beginningOf(command))
 }
 
-// begun says whether there was a beginning of pg_dump's or pg_dumpall's output.
+// begun reports whether the output of pg_dump or pg_dumpall has begun.
 func (d *dumpReading) begun() bool { return d.roles || d.ended || d.inDump }
 
 func beginningOf(line string) string {
@@ -168,8 +173,8 @@ func beginningOf(line string) string {
 	return strconv.Quote(line)
 }
 
-// comment looks at a comment of pg_dump or pg_dumpall.
-func (d *dumpReading) comment(text string) error {
+// readComment follows the comments in which pg_dump and pg_dumpall say where their output begins and ends.
+func (d *dumpReading) readComment(text string) error {
 	switch text {
 	case clusterBegin:
 		if d.inCluster {
@@ -182,13 +187,14 @@ func (d *dumpReading) comment(text string) error {
 		if d.inDump {
 			return errCutOff
 		}
-		d.inDump, d.connects = true, false
+		d.inDump, d.createsDatabase = true, false
 	case dumpEnd:
-		if d.ended && !d.fresh && !d.connects {
-			return badDump("line %d: of several dumps, one does not say of which database it is: make it with --create", d.number)
+		if d.ended && !d.connectedSince && !d.createsDatabase {
+			return badDump("line %d: of several dumps, one does not say of which database it is: "+
+				"make it with --create", d.number)
 		}
 		d.part().inside = true
-		d.inDump, d.ended, d.fresh = false, true, false
+		d.inDump, d.ended, d.connectedSince = false, true, false
 	default:
 		if m := dumpedFrom.FindStringSubmatch(text); m != nil {
 			major, _ := strconv.Atoi(m[1])
@@ -201,8 +207,8 @@ func (d *dumpReading) comment(text string) error {
 	return nil
 }
 
-// changed is a line as it is executed.
-func (d *dumpReading) changed(text string) string {
+// rewriteLine returns a line as it is to be executed.
+func (d *dumpReading) rewriteLine(text string) string {
 	if m := createDatabase.FindStringSubmatch(text); m != nil {
 		return m[1] + encodingOf.FindString(m[2]) + " LC_COLLATE = 'C' LC_CTYPE = 'C';"
 	}
@@ -224,25 +230,26 @@ func unquoteName(name string) string {
 	return name
 }
 
-// psql follows a line of psql's: the only ones that a dump has. All others are refused, and psql refuses them itself
-// where it knows \restrict: they could run programs.
-func (d *dumpReading) psql(text string) error {
+// followPsqlLine follows the psql commands that dumps have. All others are refused, because they could run programs.
+// A psql that knows \restrict refuses them, too.
+func (d *dumpReading) followPsqlLine(text string) error {
 	if ownCommand.MatchString(text) {
 		return nil
 	}
 	m := connectTwoForms.FindStringSubmatch(text)
 	if m == nil {
-		return d.foreign(text)
+		return d.errForeignCommand(text)
 	}
 	database := m[1] + strings.ReplaceAll(m[3], `""`, `"`)
 	if m[2] != "" || strings.Contains(database, "=") || strings.Contains(database, "://") {
 		name, ok := cutDatabase(database)
 		if m[2] == "" || !ok {
-			return badDump("line %d: it connects to something else than a database of the server: %s", d.number, beginningOf(text))
+			return badDump("line %d: it connects to something else than a database of the server: %s", d.number,
+				beginningOf(text))
 		}
 		database = name
 	}
-	d.fresh, d.connects = true, d.inDump
+	d.connectedSince, d.createsDatabase = true, d.inDump
 	d.parts = append(d.parts, dumpPart{database: database})
 	return nil
 }
@@ -258,24 +265,25 @@ func (d *dumpReading) finish() error {
 	best := -1
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(d.superusers))) {
 		if n := 2 * d.granted[name]; n > best || n == best && name == "postgres" {
-			best, d.first = n, name
+			best, d.firstSuperuser = n, name
 		}
 	}
 	return nil
 }
 
-// ---- where statements are ----
+// ---- where statements begin and end ----
 
-// sqlState is where in SQL the end of a line is, as far as it matters here.
+// sqlState is the lexical state at the end of a line of SQL.
 type sqlState struct {
-	quote     byte   // of what is open: ' " $ *, E for a string with escapes; 0: nothing
-	tag       string // of $
+	quote     byte   // what is open: ' " $, * for a comment, E for a string with escapes; 0: nothing
+	tag       string // of a dollar-quoted string
 	depth     int    // of comments
 	statement bool   // a statement has begun
 	before    byte   // the byte before, in a statement
 }
 
-// scan goes through a line, with its end. It returns where a backslash is that is a command of psql; -1 if none.
+// scan advances the state over a line with its line feed. It returns the index of a backslash that begins a psql
+// command; -1 if there is none.
 func (s *sqlState) scan(line []byte) int {
 	for i := 0; i < len(line); i++ {
 		c, rest := line[i], line[i:]
@@ -305,7 +313,7 @@ func (s *sqlState) scan(line []byte) int {
 			switch {
 			case s.quote == 'E' && c == '\'' && i+1 < len(line) && line[i+1] == '\'':
 				i++
-			case c == s.quote || s.quote == 'E' && c == '\'': // of others, a doubled one opens it again
+			case c == s.quote || s.quote == 'E' && c == '\'': // elsewhere, a doubled quote closes and opens it again
 				s.quote = 0
 			}
 			continue
@@ -333,7 +341,8 @@ func (s *sqlState) scan(line []byte) int {
 				s.quote = 'E'
 			}
 		case '$':
-			if tag := dollarTag(string(rest[:min(len(rest), 128)])); tag != "" && !isWordByte(s.before) && s.before != '$' {
+			if tag := dollarTag(string(rest[:min(len(rest), 128)])); tag != "" && !isWordByte(s.before) &&
+				s.before != '$' {
 				s.quote, s.tag = '$', tag
 				i += len(tag) - 1
 			}

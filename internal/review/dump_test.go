@@ -87,8 +87,8 @@ func TestTheFirstSuperuserIsFound(t *testing.T) {
 		"ALTER ROLE admin WITH NOSUPERUSER INHERIT;\n":                                                                         "",
 	} {
 		d, err := ReadDump("x", strings.NewReader(clusterBegin+"\n"+in+clusterEnd+"\n"))
-		if err != nil || d.first != want || !d.roles {
-			t.Errorf("%s: %q, %v", in, d.first, err)
+		if err != nil || d.firstSuperuser != want || !d.roles {
+			t.Errorf("%s: %q, %v", in, d.firstSuperuser, err)
 		}
 	}
 }
@@ -159,12 +159,12 @@ func TestHarmlessFailures(t *testing.T) {
 		"CREATE FUNCTION x() RETURNS int LANGUAGE y;":                              {"42704", false},
 		"CREATE POLICY x ON y;":                                                    {"42P01", false},
 	} {
-		r := &restoration{first: "chief"}
+		r := &restoration{firstSuperuser: "chief"}
 		if got := r.harmless(failure{sqlstate: c.sqlstate, statement: statement}); got != c.harmless {
 			t.Errorf("%s (%s): %v", statement, c.sqlstate, got)
 		}
 	}
-	r := &restoration{first: "chief", extensions: []string{"pg_steno"}}
+	r := &restoration{firstSuperuser: "chief", extensions: []string{"pg_steno"}}
 	for statement, want := range map[string]bool{
 		"GRANT SELECT ON TABLE steno.x TO y;": true, "GRANT USAGE ON SCHEMA steno TO y;": true, "REVOKE ALL ON FUNCTION steno.note(text) FROM PUBLIC;": true,
 		"GRANT SELECT ON TABLE stenox.x TO y;": false, "GRANT USAGE ON SCHEMA stenos TO y;": false, "GRANT SELECT ON TABLE public.x TO steno;": false,

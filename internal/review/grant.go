@@ -1,4 +1,4 @@
-// GRANT and REVOKE: what they say, and what they make of grants.
+// GRANT and REVOKE: reads them, and applies them to the grants.
 
 package review
 
@@ -10,7 +10,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/query"
 )
 
-// objectKind is a kind of objects that privileges are on.
+// objectKind is a kind of objects with privileges.
 type objectKind int
 
 const (
@@ -23,10 +23,11 @@ const (
 )
 
 // allPrivileges are those of ALL.
-var allPrivileges = map[objectKind]string{onRelation: "arwdDxt", onSequence: "rwU", onSchema: "UC", onDatabase: "CTc", onFunction: "X", onOther: "UCrwsA"}
+var allPrivileges = map[objectKind]string{onRelation: "arwdDxt", onSequence: "rwU", onSchema: "UC", onDatabase: "CTc",
+	onFunction: "X", onOther: "UCrwsA"}
 
-// all are the privileges of a kind in the version of the server.
-func (r *reading) all(kind objectKind) string {
+// allLetters returns the privileges of ALL on a kind of objects, in the version of the server.
+func (r *reading) allLetters(kind objectKind) string {
 	if kind == onRelation && (r.Version >= 170000 || r.Version == 0) {
 		return allPrivileges[kind] + "m"
 	}
@@ -44,8 +45,8 @@ type privilegeChange struct {
 	routine         string            // FUNCTION, PROCEDURE or ROUTINE, which are not the same
 }
 
-// grant reads what follows GRANT or REVOKE.
-func (r *reading) grant(grants bool) {
+// applyGrant applies GRANT or REVOKE, from the word after it.
+func (r *reading) applyGrant(grants bool) {
 	option := ""
 	for _, o := range []string{"grant", "admin", "inherit", "set"} {
 		if !grants && r.takeAll(o, "option", "for") {
@@ -54,7 +55,7 @@ func (r *reading) grant(grants bool) {
 	}
 	on := slices.IndexFunc(r.words, func(w word) bool { return w.is("on") })
 	if on < 0 {
-		r.membership(grants, option)
+		r.applyMembership(grants, option)
 		return
 	}
 	c := privilegeChange{grants: grants, options: option != ""}
@@ -63,23 +64,23 @@ func (r *reading) grant(grants bool) {
 	}
 	rest := r.words[on+1:]
 	r.words = r.words[:on]
-	r.privileges(&c)
+	r.takePrivileges(&c)
 	r.words = rest
 	first := word{}
 	if len(r.words) > 0 {
 		first = r.words[0]
 	}
-	var every string // of ALL ... IN SCHEMA: what there is
-	c.kind, every = r.kind()
+	var every string // of ALL ... IN SCHEMA: TABLES, FUNCTIONS and the like
+	c.kind, every = r.takeKind()
 	c.routine = first.text
-	objects := r.objects(c.kind, every != "")
+	objects := r.takeObjects(c.kind, every != "")
 	if len(objects) == 0 && c.kind != onOther {
 		r.fail("it names no object")
 	}
-	if !r.toOrFrom(grants) {
+	if !r.takeToOrFrom(grants) {
 		return
 	}
-	r.grantees(&c)
+	r.takeGrantees(&c)
 	r.checkLetters(&c)
 	if r.problem != "" {
 		return
@@ -92,19 +93,20 @@ func (r *reading) grant(grants bool) {
 	for _, o := range objects {
 		names := []string{o}
 		if every != "" {
-			if names = r.inSchema(c.kind, every, o); !r.hasSchema(o) || isSystemSchema(o) && c.kind == onFunction {
-				r.unknown("schema " + o)
+			if names = r.objectsInSchema(c.kind, every, o); !r.hasSchema(o) ||
+				isSystemSchema(o) && c.kind == onFunction {
+				r.failUnknown("schema " + o)
 			}
 			r.checkUsage(o)
 		}
 		for _, name := range names {
-			r.change(&c, name)
+			r.changeACL(&c, name)
 		}
 	}
 }
 
-// toOrFrom takes TO of GRANT, or FROM of REVOKE.
-func (r *reading) toOrFrom(grants bool) bool {
+// takeToOrFrom takes TO of GRANT, or FROM of REVOKE.
+func (r *reading) takeToOrFrom(grants bool) bool {
 	word := "from"
 	if grants {
 		word = "to"
@@ -112,12 +114,12 @@ func (r *reading) toOrFrom(grants bool) bool {
 	if r.take(word) {
 		return true
 	}
-	r.unexpected(strings.ToUpper(word))
+	r.failUnexpected(strings.ToUpper(word))
 	return false
 }
 
-// changeUnreviewed removes what roles have on objects of a kind that is not reviewed, whichever of them a statement names:
-// a dry run then says that what needs one may fail.
+// changeUnreviewed removes the roles' rights on all objects of a kind that is not reviewed, whichever object the
+// statement names. A dry run then says that statements which need such a right may fail.
 func (r *reading) changeUnreviewed(c *privilegeChange, kind string) {
 	if kind == "domain" {
 		kind = "type"
@@ -140,21 +142,24 @@ func (r *reading) changeUnreviewed(c *privilegeChange, kind string) {
 	}
 }
 
-// privileges reads the list of privileges, up to the end of the words.
-func (r *reading) privileges(c *privilegeChange) {
+// takePrivileges takes the list of privileges, which ends with the words.
+func (r *reading) takePrivileges(c *privilegeChange) {
 	c.columns = map[string]string{}
 	for more := true; more; more = r.take(",") {
 		letter := ""
 		switch {
 		case r.take("all"):
-			if r.take("privileges"); c.letters != "" || len(c.columns) > 0 || slices.ContainsFunc(r.words, func(w word) bool { return w.is(",") }) && !r.isOneList() {
+			if r.take("privileges"); c.letters != "" || len(c.columns) > 0 ||
+				slices.ContainsFunc(r.words, func(w word) bool {
+					return w.is(",")
+				}) && !r.isOneList() {
 				r.fail("ALL stands alone")
 			}
 			letter = "*"
 		case r.takeAll("alter", "system"):
 			letter = "A"
 		case len(r.words) == 0:
-			r.unexpected("a privilege")
+			r.failUnexpected("a privilege")
 			return
 		default:
 			name := strings.ToUpper(r.words[0].text)
@@ -162,7 +167,7 @@ func (r *reading) privileges(c *privilegeChange) {
 				name = "TEMPORARY"
 			}
 			l := privilegeLetter(name)
-			if l == 0 || r.words[0].quoted || r.words[0].str {
+			if l == 0 || r.words[0].quoted || r.words[0].isString {
 				r.fail("there is no privilege %q", r.words[0].text)
 			} else {
 				letter = string(rune(l))
@@ -174,31 +179,31 @@ func (r *reading) privileges(c *privilegeChange) {
 			continue
 		}
 		for more := true; more; more = r.take(",") {
-			if column := r.name(); column != "" {
+			if column := r.takeName(); column != "" {
 				c.columns[QuoteName(column)] += letter
 			} else {
-				r.unexpected("a column")
+				r.failUnexpected("a column")
 			}
 		}
 		if !r.take(")") {
-			r.unexpected(")")
+			r.failUnexpected(")")
 		}
 	}
 	if len(r.words) > 0 {
-		r.unexpected("ON")
+		r.failUnexpected("ON")
 	}
 }
 
-// isOneList says whether what follows is a list in parentheses, up to the end.
+// isOneList reports whether the remaining words are one list in parentheses.
 func (r *reading) isOneList() bool {
 	return r.words[0].is("(") && slices.IndexFunc(r.words, func(w word) bool { return w.is(")") }) == len(r.words)-1
 }
 
-// checkLetters refuses privileges that there are not on objects of this kind.
+// checkLetters refuses privileges that objects of this kind do not have.
 func (r *reading) checkLetters(c *privilegeChange) {
-	valid := r.all(c.kind) + "*"
+	valid := r.allLetters(c.kind) + "*"
 	if c.kind == onRelation {
-		valid += "U" // of sequences, which are relations, too
+		valid += "U" // GRANT ... ON TABLE accepts sequences, which have USAGE
 	}
 	if wrong := withoutLetters(c.letters, valid); wrong != "" {
 		r.fail("there is no privilege %s on objects of this kind", privilegeName(wrong[0]))
@@ -213,8 +218,8 @@ func (r *reading) checkLetters(c *privilegeChange) {
 	}
 }
 
-// kind reads the kind of objects; every is what of a schema is meant, if it is all of that.
-func (r *reading) kind() (kind objectKind, every string) {
+// takeKind takes the kind of objects; every is the word of ALL ... IN SCHEMA, such as TABLES.
+func (r *reading) takeKind() (kind objectKind, every string) {
 	for _, k := range []struct {
 		words []string
 		kind  objectKind
@@ -225,10 +230,12 @@ func (r *reading) kind() (kind objectKind, every string) {
 		{[]string{"all", "functions", "in", "schema"}, onFunction, "functions"},
 		{[]string{"all", "routines", "in", "schema"}, onFunction, "routines"},
 		{[]string{"all", "procedures", "in", "schema"}, onFunction, "procedures"},
-		{[]string{"table"}, onRelation, ""}, {[]string{"sequence"}, onSequence, ""}, {[]string{"schema"}, onSchema, ""},
-		{[]string{"database"}, onDatabase, ""}, {[]string{"function"}, onFunction, ""}, {[]string{"procedure"}, onFunction, ""},
-		{[]string{"routine"}, onFunction, ""}, {[]string{"foreign", "data", "wrapper"}, onOther, ""}, {[]string{"foreign", "server"}, onOther, ""},
-		{[]string{"language"}, onOther, ""}, {[]string{"large", "object"}, onOther, ""}, {[]string{"parameter"}, onOther, ""},
+		{[]string{"table"}, onRelation, ""}, {[]string{"sequence"}, onSequence, ""},
+		{[]string{"schema"}, onSchema, ""}, {[]string{"database"}, onDatabase, ""},
+		{[]string{"function"}, onFunction, ""}, {[]string{"procedure"}, onFunction, ""},
+		{[]string{"routine"}, onFunction, ""}, {[]string{"foreign", "data", "wrapper"}, onOther, ""},
+		{[]string{"foreign", "server"}, onOther, ""}, {[]string{"language"}, onOther, ""},
+		{[]string{"large", "object"}, onOther, ""}, {[]string{"parameter"}, onOther, ""},
 		{[]string{"tablespace"}, onOther, ""}, {[]string{"type"}, onOther, ""}, {[]string{"domain"}, onOther, ""},
 	} {
 		if r.takeAll(k.words...) {
@@ -238,8 +245,9 @@ func (r *reading) kind() (kind objectKind, every string) {
 	return onRelation, ""
 }
 
-// objects reads a list of objects, of functions with their arguments; inSchemas says that it is one of schemas.
-func (r *reading) objects(kind objectKind, inSchemas bool) (names []string) {
+// takeObjects takes a list of objects, of functions with their arguments; inSchemas says that it is the list of
+// schemas after IN SCHEMA.
+func (r *reading) takeObjects(kind objectKind, inSchemas bool) (names []string) {
 	for more := true; more; more = r.take(",") {
 		name := ""
 		switch {
@@ -249,16 +257,16 @@ func (r *reading) objects(kind objectKind, inSchemas bool) (names []string) {
 			}
 			return nil
 		case inSchemas || kind == onSchema:
-			if name = r.name(); name != "" {
+			if name = r.takeName(); name != "" {
 				name = QuoteName(name)
 			}
 		case kind == onDatabase:
-			name = r.name()
+			name = r.takeName()
 		default:
-			name = r.object(kind)
+			name = r.takeObject(kind)
 		}
 		if name == "" {
-			r.unexpected("the name of an object")
+			r.failUnexpected("the name of an object")
 			return names
 		}
 		names = append(names, name)
@@ -266,15 +274,17 @@ func (r *reading) objects(kind objectKind, inSchemas bool) (names []string) {
 	return names
 }
 
-// object reads the name of a relation or function. One without a schema is in public, if nothing of the name is elsewhere.
-func (r *reading) object(kind objectKind) string {
+// takeObject takes the name of a relation or function. Without a schema, it is the object in public, unless another
+// schema has one of that name.
+func (r *reading) takeObject(kind objectKind) string {
 	qualified := len(r.words) > 1 && r.words[1].is(".")
-	name := r.qualified()
+	name := r.takeQualifiedName()
 	if name != "" && !qualified {
 		base := strings.TrimPrefix(name, "public.")
-		d := r.here()
+		d := r.currentDatabase()
 		elsewhere := func(other string) bool {
-			return other != name && schemaOf(other) != "information_schema" && strings.TrimPrefix(other, schemaOf(other)+".") == base
+			return other != name && schemaOf(other) != "information_schema" &&
+				strings.TrimPrefix(other, schemaOf(other)+".") == base
 		}
 		if kind == onFunction {
 			r.fail("the server may have a function %s of its own: write it with its schema", base)
@@ -284,13 +294,13 @@ func (r *reading) object(kind objectKind) string {
 		}
 	}
 	if kind == onFunction && name != "" && r.take("(") {
-		name += "(" + r.arguments() + ")"
+		name += "(" + r.takeArguments() + ")"
 	}
 	return name
 }
 
-// arguments reads the arguments of a function up to the closing bracket, as words with blanks between.
-func (r *reading) arguments() string {
+// takeArguments takes the arguments of a function up to the closing parenthesis, as words separated by blanks.
+func (r *reading) takeArguments() string {
 	var b strings.Builder
 	for depth := 1; len(r.words) > 0; {
 		w := r.words[0]
@@ -307,7 +317,7 @@ func (r *reading) arguments() string {
 		if w.quoted {
 			text = QuoteName(w.text)
 		}
-		if w.str || w.is("setof") {
+		if w.isString || w.is("setof") {
 			r.fail("%s is no type of an argument", w.text)
 		}
 		b.WriteString(text + " ")
@@ -315,8 +325,8 @@ func (r *reading) arguments() string {
 	return strings.ReplaceAll(strings.TrimSpace(b.String()), " , ", ", ")
 }
 
-// functionName is the name of a function without its arguments, which begin with the first parenthesis that
-// is not in quotes.
+// functionName returns the name of a function without its arguments, which begin with the first parenthesis outside
+// quotes.
 func functionName(object string) string {
 	quoted := false
 	for i := range len(object) {
@@ -329,15 +339,16 @@ func functionName(object string) string {
 	return object
 }
 
-// typeNames are what the server calls types that have several names.
+// typeNames has the server's names of types that have several.
 var typeNames = map[string]string{
-	"int": "integer", "int4": "integer", "int8": "bigint", "int2": "smallint", "bool": "boolean", "varchar": "character varying", "char": "character",
-	"bpchar": "character", "timestamptz": "timestamp with time zone", "timestamp": "timestamp without time zone", "timetz": "time with time zone",
+	"int": "integer", "int4": "integer", "int8": "bigint", "int2": "smallint", "bool": "boolean",
+	"varchar": "character varying", "char": "character",
+	"bpchar": "character", "timestamptz": "timestamp with time zone", "timestamp": "timestamp without time zone",
+	"timetz": "time with time zone",
 	"float8": "double precision", "float": "double precision", "float4": "real", "decimal": "numeric",
 }
 
-// normalArguments makes the arguments of a function comparable, however they are spaced and their
-// types are named.
+// normalArguments returns a function's arguments with uniform spaces and type names, for comparisons.
 func normalArguments(s string) string {
 	words := strings.Fields(strings.NewReplacer(",", " , ", "[", " [", "(", " (").Replace(strings.ToLower(s)))
 	for i, w := range words {
@@ -349,7 +360,7 @@ func normalArguments(s string) string {
 	return strings.Join(words, " ")
 }
 
-// typesOnly are the arguments of a function without their modes and names, as far as these can be told apart from types.
+// typesOnly returns a function's arguments without modes and names, as far as these can be told apart from types.
 func typesOnly(arguments string, names bool) string {
 	var types []string
 	for part := range strings.SplitSeq(arguments, ",") {
@@ -368,7 +379,8 @@ func typesOnly(arguments string, names bool) string {
 	return normalArguments(strings.Join(types, ","))
 }
 
-// sameArguments says whether a statement names a function with these arguments, with or without their names.
+// sameArguments reports whether the arguments that a statement has, with or without their names, are those of a known
+// function.
 func sameArguments(known, written string) bool {
 	for _, w := range []bool{false, true} {
 		for _, k := range []bool{false, true} {
@@ -380,16 +392,16 @@ func sameArguments(known, written string) bool {
 	return false
 }
 
-// roleName takes the name of a role; ok is false if there is none.
-func (r *reading) roleName() (name string, ok bool) {
+// takeRoleName takes the name of a role; ok is false if there is none.
+func (r *reading) takeRoleName() (name string, ok bool) {
 	if len(r.words) == 0 || !r.words[0].isName() {
-		r.unexpected("a role")
+		r.failUnexpected("a role")
 		return "", false
 	}
 	w := r.words[0]
 	r.skip()
 	switch {
-	case w.text == "public": // in quotes, too
+	case w.text == "public": // also in quotes
 		return "", true
 	case w.is("current_user"), w.is("current_role"), w.is("session_user"):
 		name = r.session
@@ -397,7 +409,8 @@ func (r *reading) roleName() (name string, ok bool) {
 			name = r.current()
 		}
 		if name == "" {
-			r.fail("who runs the script is not known: write the name of the role instead of %s", strings.ToUpper(w.text))
+			r.fail("who runs the script is not known: write the name of the role instead of %s",
+				strings.ToUpper(w.text))
 		}
 		return name, name != ""
 	case !w.isPlainName():
@@ -425,11 +438,11 @@ func (g *Grants) roleNames() (names []string) {
 	return names
 }
 
-// grantees reads roles, and what follows them.
-func (r *reading) grantees(c *privilegeChange) {
+// takeGrantees takes the list of roles, and what follows it.
+func (r *reading) takeGrantees(c *privilegeChange) {
 	for more := true; more; more = r.take(",") {
 		r.take("group")
-		name, ok := r.roleName()
+		name, ok := r.takeRoleName()
 		if !ok {
 			return
 		}
@@ -441,7 +454,7 @@ func (r *reading) grantees(c *privilegeChange) {
 		}
 	}
 	if r.takeAll("granted", "by") {
-		if by, ok := r.roleName(); ok && by != r.current() {
+		if by, ok := r.takeRoleName(); ok && by != r.current() {
 			r.fail("the server takes GRANTED BY only with the current user")
 		}
 	}
@@ -449,20 +462,22 @@ func (r *reading) grantees(c *privilegeChange) {
 		c.cascade = r.take("cascade")
 	}
 	if len(r.words) > 0 {
-		r.unexpected("the end of the statement")
+		r.failUnexpected("the end of the statement")
 	}
 }
 
-// inSchema are the objects of a kind in a schema. ALL FUNCTIONS are those that are no procedures.
-func (r *reading) inSchema(kind objectKind, word, schema string) (names []string) {
-	d := r.here()
+// objectsInSchema returns the objects of a kind in a schema. ALL FUNCTIONS leaves out procedures.
+func (r *reading) objectsInSchema(kind objectKind, word, schema string) (names []string) {
+	d := r.currentDatabase()
 	for i := range d.Relations {
-		if rel := &d.Relations[i]; schemaOf(rel.Name) == schema && (rel.Kind == "S") == (kind == onSequence) && kind != onFunction {
+		if rel := &d.Relations[i]; schemaOf(rel.Name) == schema && (rel.Kind == "S") == (kind == onSequence) &&
+			kind != onFunction {
 			names = append(names, rel.Name)
 		}
 	}
 	for i := range d.Functions {
-		if f := &d.Functions[i]; kind == onFunction && schemaOf(f.Name) == schema && (word == "routines" || (f.Kind == "p") == (word == "procedures")) {
+		if f := &d.Functions[i]; kind == onFunction && schemaOf(f.Name) == schema &&
+			(word == "routines" || (f.Kind == "p") == (word == "procedures")) {
 			names = append(names, f.Name+"("+f.Arguments+")")
 		}
 	}
@@ -471,23 +486,23 @@ func (r *reading) inSchema(kind objectKind, word, schema string) (names []string
 
 // hasSchema says whether the current database has a schema.
 func (r *reading) hasSchema(name string) bool {
-	return slices.ContainsFunc(r.here().Schemas, func(s Schema) bool { return s.Name == name })
+	return slices.ContainsFunc(r.currentDatabase().Schemas, func(s Schema) bool { return s.Name == name })
 }
 
-// isSuperuser says whether a role is one.
+// isSuperuser reports whether a role is a superuser.
 func (r *reading) isSuperuser(role string) bool {
 	return slices.ContainsFunc(r.Roles, func(o Role) bool { return o.Name == role && o.Superuser })
 }
 
-// bestGrantor is who grants or revokes, as the server's select_best_grantor() finds it, and which of the privileges it may.
-// What a superuser does counts as the owner's.
+// bestGrantor returns the role that grants or revokes, as the server's select_best_grantor() chooses it, and the
+// privileges for which it has grant options. A superuser acts as the owner.
 func (r *reading) bestGrantor(acl []string, owner, letters string) (grantor, may string) {
 	role := r.current()
 	switch {
 	case role == "" || r.isSuperuser(role):
 		return owner, letters
 	}
-	has := r.has(role)
+	has := r.rolesHeldBy(role)
 	if has[owner] {
 		return owner, letters
 	}
@@ -500,8 +515,8 @@ func (r *reading) bestGrantor(acl []string, owner, letters string) (grantor, may
 	return grantor, may
 }
 
-// has are the roles whose privileges a role has, with itself.
-func (r *reading) has(role string) map[string]bool {
+// rolesHeldBy returns a role and the roles whose privileges it has.
+func (r *reading) rolesHeldBy(role string) map[string]bool {
 	found := map[string]bool{role: true}
 	for queue := []string{role}; len(queue) > 0; queue = queue[1:] {
 		inherit := true
@@ -522,25 +537,25 @@ func (r *reading) has(role string) map[string]bool {
 	return found
 }
 
-// change changes the ACL of an object, and those of its columns.
-func (r *reading) change(c *privilegeChange, name string) {
-	list, owner, byColumn := r.listOf(c.kind, name)
+// changeACL applies a GRANT or REVOKE to the ACLs of an object and its columns.
+func (r *reading) changeACL(c *privilegeChange, name string) {
+	list, owner, byColumn := r.aclOf(c.kind, name)
 	if list == nil {
-		r.unknown(name)
+		r.failUnknown(name)
 		return
 	}
-	every, isSequence := r.all(c.kind), false
+	every, isSequence := r.allLetters(c.kind), false
 	if c.kind == onRelation {
-		if rel := r.find(name); rel != nil && rel.Kind == "S" {
+		if rel := r.findRelation(name); rel != nil && rel.Kind == "S" {
 			every, isSequence = allPrivileges[onSequence], true
 		}
 	}
 	letters := expand(c.letters, every)
-	if isSequence { // the server leaves out the others, with a warning
+	if isSequence { // the server ignores the other privileges, with a warning
 		letters = commonLetters(letters, every)
 	}
 	r.checkObject(c, name, letters, isSequence)
-	one := func(acl, of []string, letters string) []string {
+	changeOne := func(acl, of []string, letters string) []string {
 		if letters == "" {
 			return acl
 		}
@@ -553,7 +568,8 @@ func (r *reading) change(c *privilegeChange, name string) {
 				acl = grantACL(acl, role, grantor, may, c.options)
 				continue
 			}
-			what := revocation{grantee: role, grantor: grantor, letters: may, onlyOption: c.options, depends: refuseDependents, owner: owner, has: r.has}
+			what := revocation{grantee: role, grantor: grantor, letters: may, onlyOption: c.options,
+				depends: refuseDependents, owner: owner, rolesHeldBy: r.rolesHeldBy}
 			if c.cascade {
 				what.depends = cascadeDependents
 			}
@@ -566,16 +582,16 @@ func (r *reading) change(c *privilegeChange, name string) {
 		}
 		return acl
 	}
-	*list = one(*list, *list, letters)
+	*list = changeOne(*list, *list, letters)
 	if byColumn == nil {
 		return
 	}
 	for column, l := range c.columns {
-		if rel := r.find(name); rel != nil && !slices.Contains(rel.Columns, column) {
+		if rel := r.findRelation(name); rel != nil && !slices.Contains(rel.Columns, column) {
 			r.fail("%s has no column %s among the grants", name, column)
 		}
 		acl := (*byColumn)[column]
-		if acl = one(acl, slices.Concat(*list, acl), expand(l, "rawx")); len(acl) > 0 {
+		if acl = changeOne(acl, slices.Concat(*list, acl), expand(l, "rawx")); len(acl) > 0 {
 			(*byColumn)[column] = acl
 		} else {
 			delete(*byColumn, column)
@@ -583,12 +599,12 @@ func (r *reading) change(c *privilegeChange, name string) {
 	}
 	if !c.grants { // REVOKE of the table's privilege takes that of its columns, too
 		for column, acl := range *byColumn {
-			(*byColumn)[column] = one(acl, slices.Concat(*list, acl), commonLetters(letters, "rawx"))
+			(*byColumn)[column] = changeOne(acl, slices.Concat(*list, acl), commonLetters(letters, "rawx"))
 		}
 	}
 }
 
-// checkObject refuses what the server refuses of an object that there is.
+// checkObject refuses what the server refuses although the object exists.
 func (r *reading) checkObject(c *privilegeChange, name, letters string, isSequence bool) {
 	switch c.kind {
 	case onRelation:
@@ -599,7 +615,8 @@ func (r *reading) checkObject(c *privilegeChange, name, letters string, isSequen
 			r.fail("sequences have no privileges on columns")
 		}
 	case onFunction:
-		if f := r.findFunction(name); c.routine == "function" && f.Kind == "p" || c.routine == "procedure" && f.Kind != "p" {
+		if f := r.findFunction(name); c.routine == "function" && f.Kind == "p" ||
+			c.routine == "procedure" && f.Kind != "p" {
 			r.fail("%s is not a %s", name, c.routine)
 		}
 	case onDatabase, onSchema:
@@ -608,17 +625,17 @@ func (r *reading) checkObject(c *privilegeChange, name, letters string, isSequen
 	r.checkUsage(schemaOf(name))
 }
 
-// checkUsage refuses to name something in a schema that the current role may not use.
+// checkUsage refuses names in a schema that the current role may not use.
 func (r *reading) checkUsage(schema string) {
 	role := r.current()
 	if role == "" || r.isSuperuser(role) {
 		return
 	}
-	has := r.has(role)
+	has := r.rolesHeldBy(role)
 	if has["pg_read_all_data"] || has["pg_write_all_data"] {
 		return
 	}
-	for _, s := range r.here().Schemas {
+	for _, s := range r.currentDatabase().Schemas {
 		if s.Name != schema {
 			continue
 		}
@@ -632,7 +649,7 @@ func (r *reading) checkUsage(schema string) {
 	r.fail("role %q has no privilege USAGE on schema %s", role, schema)
 }
 
-// expand replaces ALL by the privileges that it is.
+// expand replaces ALL by the privileges that it stands for.
 func expand(letters, every string) string {
 	if strings.Contains(letters, "*") {
 		return every
@@ -640,15 +657,15 @@ func expand(letters, every string) string {
 	return letters
 }
 
-// listOf is the ACL of an object, its owner, and the ACLs of its columns; nil if it is not known.
-func (r *reading) listOf(kind objectKind, name string) (list *[]string, owner string, columns *map[string][]string) {
+// aclOf returns the ACL of an object, its owner, and the ACLs of its columns; nil if the object is not known.
+func (r *reading) aclOf(kind objectKind, name string) (list *[]string, owner string, columns *map[string][]string) {
 	if kind == onDatabase {
 		if d := r.database(name); d != nil {
 			return &d.ACL, d.Owner, nil
 		}
 		return nil, "", nil
 	}
-	d := r.here()
+	d := r.currentDatabase()
 	switch kind {
 	case onSchema:
 		for i := range d.Schemas {
@@ -661,7 +678,7 @@ func (r *reading) listOf(kind objectKind, name string) (list *[]string, owner st
 			return &f.ACL, f.Owner, nil
 		}
 	case onRelation, onSequence:
-		if rel := r.find(name); rel != nil && (kind == onRelation || rel.Kind == "S") {
+		if rel := r.findRelation(name); rel != nil && (kind == onRelation || rel.Kind == "S") {
 			if rel.ColumnACL == nil {
 				rel.ColumnACL = map[string][]string{}
 			}
@@ -671,9 +688,10 @@ func (r *reading) listOf(kind objectKind, name string) (list *[]string, owner st
 	return nil, "", nil
 }
 
-// findFunction finds a function by its name, and by its arguments if there are several of the name; nil if it is not one.
+// findFunction finds a function by its name, and by its arguments if the name is overloaded; nil if there is not
+// exactly one.
 func (r *reading) findFunction(name string) *Function {
-	d := r.here()
+	d := r.currentDatabase()
 	base := functionName(name)
 	arguments := strings.TrimSuffix(strings.TrimPrefix(name[len(base):], "("), ")")
 	var all, same []*Function
@@ -699,9 +717,9 @@ func (r *reading) findFunction(name string) *Function {
 	return nil
 }
 
-// find finds a relation of the current database.
-func (r *reading) find(name string) *Relation {
-	d := r.here()
+// findRelation finds a relation of the current database.
+func (r *reading) findRelation(name string) *Relation {
+	d := r.currentDatabase()
 	if r.places == nil {
 		r.places = map[[2]string]int{}
 		for k := range r.Databases {
@@ -718,11 +736,12 @@ func (r *reading) find(name string) *Relation {
 
 // ---- memberships ----
 
-// membership reads GRANT and REVOKE of roles; option is the one that REVOKE takes, empty if it takes the role.
-func (r *reading) membership(grants bool, option string) {
+// applyMembership applies GRANT and REVOKE of roles; option is the one of REVOKE ... OPTION FOR, empty if the role
+// itself is revoked.
+func (r *reading) applyMembership(grants bool, option string) {
 	list := func() (names []string) {
 		for more := true; more; more = r.take(",") {
-			name, ok := r.roleName()
+			name, ok := r.takeRoleName()
 			if ok && name == "" {
 				r.fail("PUBLIC is no role that has members or is one")
 			}
@@ -738,9 +757,9 @@ func (r *reading) membership(grants bool, option string) {
 	case option == "grant":
 		r.fail("GRANT OPTION is one of privileges on objects")
 	case option != "" && option != "admin":
-		r.from16(strings.ToUpper(option) + " OPTION FOR")
+		r.requireVersion16(strings.ToUpper(option) + " OPTION FOR")
 	}
-	if !r.toOrFrom(grants) {
+	if !r.takeToOrFrom(grants) {
 		return
 	}
 	members := list()
@@ -770,41 +789,42 @@ func (r *reading) membershipOptions(grants bool) (options map[string]bool, grant
 				}
 			}
 			if name != "admin" || len(options) > 0 || len(r.words) > 0 && !r.words[0].is("option") {
-				r.from16("options of memberships other than ADMIN OPTION")
+				r.requireVersion16("options of memberships other than ADMIN OPTION")
 			}
 			switch {
 			case name == "":
-				r.unexpected("an option")
+				r.failUnexpected("an option")
 			case r.take("false"):
 				options[name] = false
 			case r.take("option", "true"):
 				options[name] = true
 			default:
-				r.unexpected("TRUE, FALSE or OPTION")
+				r.failUnexpected("TRUE, FALSE or OPTION")
 			}
 		}
 	}
 	if r.takeAll("granted", "by") {
-		grantor, _ = r.roleName()
+		grantor, _ = r.takeRoleName()
 	}
 	if !grants && !r.take("restrict") {
 		cascade = r.take("cascade")
 	}
 	if len(r.words) > 0 {
-		r.unexpected("the end of the statement")
+		r.failUnexpected("the end of the statement")
 	}
 	return options, grantor, cascade
 }
 
-// from16 refuses what only PostgreSQL 16 and later have.
-func (r *reading) from16(what string) {
+// requireVersion16 refuses syntax that only PostgreSQL 16 and later have, if the server is older.
+func (r *reading) requireVersion16(what string) {
 	if r.Version > 0 && r.Version < 160000 {
 		r.fail("the server has no %s", what)
 	}
 }
 
-// changeMembership gives a role to a member, or takes it, or one of its options.
-func (r *reading) changeMembership(role, member, grantor string, options map[string]bool, grants, whole, cascade bool) {
+// changeMembership grants a role to a member, or revokes it or one of its options.
+func (r *reading) changeMembership(role, member, grantor string, options map[string]bool, grants, whole,
+	cascade bool) {
 	if by := r.current(); by != "" && !r.isSuperuser(by) && !r.isAdmin(role, by) {
 		r.fail("role %q has no ADMIN OPTION on %q", by, role)
 		return
@@ -842,7 +862,7 @@ func (r *reading) checkMembership(role, member, grantor string, options map[stri
 	}
 }
 
-// isMember says whether a role is a member of another one, by whatever options.
+// isMember reports whether a role is a member of another one, with any options.
 func (r *reading) isMember(role, other string) bool {
 	found := map[string]bool{role: true}
 	for queue := []string{role}; len(queue) > 0; queue = queue[1:] {
@@ -856,7 +876,7 @@ func (r *reading) isMember(role, other string) bool {
 	return found[other]
 }
 
-// setOptions sets the options of a membership. If there is none, it is added if create says so.
+// setOptions sets the options of a membership; create says whether to add one that does not exist.
 func (r *reading) setOptions(role, member, grantor string, options map[string]bool, create bool) {
 	set := func(m *Membership) {
 		for name, v := range options {
@@ -892,8 +912,8 @@ func (r *reading) revokeRole(role, member, grantor string, cascade bool) {
 	r.revokePassedOn(role, member, cascade)
 }
 
-// revokePassedOn removes the memberships that a member has granted who has no ADMIN OPTION any more: from PostgreSQL 16 on,
-// where each membership has a grantor that matters.
+// revokePassedOn removes the memberships that a member has granted, if it no longer has ADMIN OPTION. Before
+// PostgreSQL 16, grantors of memberships do not matter.
 func (r *reading) revokePassedOn(role, member string, cascade bool) {
 	if r.Version > 0 && r.Version < 160000 || r.isAdmin(role, member) || r.isSuperuser(member) {
 		return
@@ -910,8 +930,8 @@ func (r *reading) revokePassedOn(role, member string, cascade bool) {
 	}
 }
 
-// isGrantor says whether a statement is about a membership: grantor is that of GRANTED BY, or empty. Up to PostgreSQL 15,
-// a member has a role once, whoever has granted it.
+// isGrantor reports whether a statement is about a membership, by its grantor: that of GRANTED BY, or empty. Up to
+// PostgreSQL 15, a member has a role only once, whoever granted it.
 func (r *reading) isGrantor(m *Membership, grantor string) bool {
 	switch {
 	case m.Grantor == "" || r.Version > 0 && r.Version < 160000:
@@ -923,11 +943,13 @@ func (r *reading) isGrantor(m *Membership, grantor string) bool {
 	case r.current() != "" && !r.isSuperuser(r.current()):
 		return m.Grantor == r.current()
 	}
-	// What superusers do counts as done by the first one of the cluster, who alone needs no ADMIN OPTION to grant.
+	// Superusers grant as the bootstrap superuser, who alone needs no ADMIN OPTION.
 	return !r.isAdmin(m.Role, m.Grantor)
 }
 
-// isAdmin says whether a role was granted to a member with ADMIN OPTION.
+// isAdmin reports whether a member has ADMIN OPTION on a role.
 func (r *reading) isAdmin(role, member string) bool {
-	return slices.ContainsFunc(r.Memberships, func(m Membership) bool { return m.Role == role && m.Member == member && m.Admin })
+	return slices.ContainsFunc(r.Memberships, func(m Membership) bool {
+		return m.Role == role && m.Member == member && m.Admin
+	})
 }

@@ -62,7 +62,7 @@ type Membership struct {
 	SetOption     *bool  `json:"set,omitempty"`
 }
 
-// Database is a database. Of one whose inside is not known, Inside is false.
+// Database is a database. Inside says whether its schemas, relations and functions are known.
 type Database struct {
 	Name      string     `json:"name"`
 	Owner     string     `json:"owner"`
@@ -208,7 +208,8 @@ func ParseGrants(text []byte) (*Grants, error) {
 	case g.Format != grantsFormat:
 		return nil, fmt.Errorf("its format is %q: this program knows %q", g.Format, grantsFormat)
 	case g.System == "":
-		return nil, errors.New(`it does not say of which server the grants are (system_identifier): save them again with "steno review grants"`)
+		return nil, errors.New(`it does not say of which server the grants are (system_identifier): ` +
+			`save them again with "steno review grants"`)
 	}
 	for _, d := range g.Databases {
 		if err := d.checkNames(); err != nil {
@@ -231,7 +232,8 @@ func (d *Database) lists() (all [][]string) {
 	return all
 }
 
-// eachACL calls f for all objects of a database and for columns with a list of their own, with what it is and its owner.
+// eachACL calls f for all objects of a database and for columns with a list of their own, with what it is and its
+// owner.
 func (d *Database) eachACL(f func(what, owner string, acl *[]string)) {
 	f("database "+QuoteName(d.Name), d.Owner, &d.ACL)
 	for i := range d.Schemas {
@@ -296,7 +298,9 @@ func (g *Grants) Join(other *Grants) error {
 		}
 	}
 	for _, m := range other.Memberships {
-		if !slices.ContainsFunc(g.Memberships, func(o Membership) bool { return o.Role == m.Role && o.Member == m.Member && o.Grantor == m.Grantor }) {
+		if !slices.ContainsFunc(g.Memberships, func(o Membership) bool {
+			return o.Role == m.Role && o.Member == m.Member && o.Grantor == m.Grantor
+		}) {
 			g.Memberships = append(g.Memberships, m)
 		}
 	}
@@ -314,13 +318,14 @@ func (g *Grants) Join(other *Grants) error {
 // sameServer refuses grants of another server.
 func (g *Grants) sameServer(other *Grants) error {
 	if g.System != "" && other.System != "" && g.System != other.System {
-		return fmt.Errorf("the grants are of different servers, with the system identifiers %s and %s", g.System, other.System)
+		return fmt.Errorf("the grants are of different servers, with the system identifiers %s and %s", g.System,
+			other.System)
 	}
 	return nil
 }
 
-// OfServer limits what is read to the server from which the grants are. Others are those that have written a part of the
-// trails, too.
+// OfServer limits what is read to the server from which the grants are. Others are those that have written a part of
+// the trails, too.
 func OfServer(s *Source, g *Grants) (others []string, err error) {
 	servers := s.Servers()
 	var of []string
@@ -335,7 +340,8 @@ func OfServer(s *Source, g *Grants) (others []string, err error) {
 	}
 	at := slices.Index(of, g.System)
 	if at < 0 {
-		return nil, fmt.Errorf("the grants are those of another server: its system identifier is %s, that of the trail is %s", g.System, strings.Join(of, ", "))
+		return nil, fmt.Errorf("the grants are those of another server: its system identifier is %s, that of the "+
+			"trail is %s", g.System, strings.Join(of, ", "))
 	}
 	s.System = servers[at]
 	return slices.Delete(of, at, at+1), nil
@@ -360,8 +366,8 @@ func (g *Grants) Inside() (names []string) {
 	return names
 }
 
-// Reduced are the grants of a file: saved ones, or these with a script of GRANT and REVOKE applied. applied says what of
-// the script was; it is nil if the file has saved grants.
+// Reduced are the grants of a file: saved ones, or these with a script of GRANT and REVOKE applied. applied says what
+// of the script was; it is nil if the file has saved grants.
 func (g *Grants) Reduced(r io.Reader, database string) (reduced *Grants, applied *Applied, err error) {
 	text, err := io.ReadAll(r)
 	if err != nil {
@@ -400,12 +406,12 @@ func (d *Database) checkNames() error {
 	check := func(s string, parts int) {
 		words, _ := (&script{text: s}).next()
 		r := &reading{words: words}
-		name := QuoteName(r.name())
+		name := QuoteName(r.takeName())
 		for range parts - 1 {
 			if !r.take(".") {
 				wrong = s
 			}
-			name += "." + QuoteName(r.name())
+			name += "." + QuoteName(r.takeName())
 		}
 		// A keyword may be in quotes, or not.
 		plain := func(s string) string { return strings.ReplaceAll(s, `"`, "") }
@@ -440,13 +446,14 @@ func (d *Database) checkNames() error {
 func balanced(arguments string) bool {
 	s := script{text: arguments}
 	depth := 0
-	for s.at < len(s.text) {
-		c := s.text[s.at]
+	for s.pos < len(s.text) {
+		c := s.text[s.pos]
 		switch {
 		case c == ' ':
-			s.at++
+			s.pos++
 			continue
-		case c == ';' || c == '\\' || c == '\n' || strings.HasPrefix(s.text[s.at:], "--") || strings.HasPrefix(s.text[s.at:], "/*"):
+		case c == ';' || c == '\\' || c == '\n' || strings.HasPrefix(s.text[s.pos:], "--") ||
+			strings.HasPrefix(s.text[s.pos:], "/*"):
 			return false
 		}
 		w := s.word()
@@ -455,7 +462,7 @@ func balanced(arguments string) bool {
 		} else if w.is(")") {
 			depth--
 		}
-		if w.str || depth < 0 {
+		if w.isString || depth < 0 {
 			return false
 		}
 	}

@@ -11,34 +11,34 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// ddlLength is of how many bytes the text of DDL is kept, because its record has only what it changes,
-// and not what it refers to; ddlMemory is of how many in all, for each goroutine.
+// ddlLength limits the kept text of a DDL statement, in bytes, and ddlMemory those of one goroutine. DDL texts are
+// kept because records have only the objects that DDL changes, and not those that it refers to.
 const ddlLength, ddlMemory = 16 << 10, 64 << 20
 
-// keep is the part of a text that is looked at.
-func (c *collector) keep(s *statement, text []byte) {
+// keepText keeps the beginning of a text as an example, and the whole text of DDL.
+func (c *collector) keepText(s *statement, text []byte) {
 	s.text = brief(text)
 	if s.class != "ddl" || len(text) <= briefLength {
 		return
 	}
-	if len(text) > ddlLength || c.kept+len(text) > ddlMemory {
+	if len(text) > ddlLength || c.textBytesKept+len(text) > ddlMemory {
 		s.incomplete = true
 		return
 	}
-	c.kept += len(text)
-	s.whole = string(text)
+	c.textBytesKept += len(text)
+	s.longText = string(text)
 }
 
-// full is the text of a statement as far as it was kept.
-func (s *statement) full() string {
-	if s.whole != "" {
-		return s.whole
+// fullText returns the text of a statement as far as it was kept.
+func (s *statement) fullText() string {
+	if s.longText != "" {
+		return s.longText
 	}
 	return s.text
 }
 
-// textNames calls f for the names in a text, and for what looks like one, also in strings and bodies. Without
-// quotes they are in lower case. before is the name with a period before this one, if it has one.
+// textNames calls f for everything in a text that may be a name, also in strings and function bodies. Names without
+// quotes are in lower case. before is the qualifier: the name before the period in front of this one.
 func textNames(text string, f func(before, name string)) {
 	before, last := "", 0
 	for i := 0; i < len(text); {
@@ -52,7 +52,7 @@ func textNames(text string, f func(before, name string)) {
 			}
 			end = i + n + 2
 			name = text[i+1 : end-1]
-			i++ // what is in quotes in a string may be several names
+			i++ // a quoted part of a string may have several names
 		case isWordByte(text[i]):
 			for end < len(text) && isWordByte(text[end]) {
 				end++
@@ -71,7 +71,7 @@ func textNames(text string, f func(before, name string)) {
 	}
 }
 
-// schemas are those of all databases, by their names without quotes.
+// schemas returns the schemas of all databases, by their names without quotes.
 func (g *Grants) schemas() map[string]string {
 	all := map[string]string{}
 	for i := range g.Databases {
@@ -84,9 +84,9 @@ func (g *Grants) schemas() map[string]string {
 	return all
 }
 
-// mentions adds to the names in a text the schemas before a period, in which no relation and function of
-// the record is: of types, operators, and of names in strings, such as 'app.invoice'::regclass.
-func (c *collector) mentions(r *format.Record, text []byte, names string) string {
+// addMentions adds to names the schemas that a text names as qualifiers, and in which the record has no relation or
+// function: those of types, of operators, and of names in strings such as 'app.invoice'::regclass.
+func (c *collector) addMentions(r *format.Record, text []byte, names string) string {
 	for at := bytes.IndexByte(text, '.'); at >= 0; {
 		if schema := c.schemas[nameBefore(text[:at])]; schema != "" && !inShape(r.Shape, schema) {
 			line := "schema=" + schema
@@ -103,26 +103,27 @@ func (c *collector) mentions(r *format.Record, text []byte, names string) string
 	return names
 }
 
-// paramSchemas adds the schemas that parameters name: of regclass and the like, and of statements that functions
-// make of them.
-func (c *collector) paramSchemas(r *format.Record, names string) string {
+// addParamSchemas adds the schemas that parameters name: in values of regclass and similar types, and in texts of
+// which functions make statements.
+func (c *collector) addParamSchemas(r *format.Record, names string) string {
 	if r.Shape == nil || len(r.Shape.Params) == 0 {
 		return names
 	}
 	r.Params(func(p format.ParamType, raw []byte, null bool) bool {
 		if p.Repr == format.ReprText && !null && bytes.IndexByte(raw, '.') > 0 {
-			names = c.mentions(r, raw, names)
+			names = c.addMentions(r, raw, names)
 		}
 		return true
 	})
 	return names
 }
 
-// membersAsked are functions and catalogs by which a statement depends on memberships.
-var membersAsked = [][]byte{[]byte("pg_has_role"), []byte("pg_cancel_backend"), []byte("pg_terminate_backend"), []byte("pg_auth_members"), []byte("applicable_roles"), []byte("enabled_roles"), []byte("set_config")}
+// membersAsked are the functions and catalogs that make a statement depend on memberships.
+var membersAsked = [][]byte{[]byte("pg_has_role"), []byte("pg_cancel_backend"), []byte("pg_terminate_backend"),
+	[]byte("pg_auth_members"), []byte("applicable_roles"), []byte("enabled_roles"), []byte("set_config")}
 
-// asksMembers adds to the names in a text that it depends on memberships.
-func asksMembers(text []byte, names string) string {
+// addMembersAsked adds a mark to names if the text depends on memberships.
+func addMembersAsked(text []byte, names string) string {
 	if bytes.IndexByte(text, '_') < 0 {
 		return names
 	}
@@ -133,7 +134,7 @@ func asksMembers(text []byte, names string) string {
 	return names
 }
 
-// nameBefore is the name at the end of a text, as the server stores it.
+// nameBefore returns the name at the end of a text, as the server stores it.
 func nameBefore(text []byte) string {
 	text = bytes.TrimRight(text, " \t\r\n")
 	end := len(text)
@@ -147,7 +148,7 @@ func nameBefore(text []byte) string {
 	return strings.ToLower(string(text[start:end]))
 }
 
-// inShape says whether a relation or function of a record is in a schema.
+// inShape reports whether a schema has a relation or function of a record.
 func inShape(s *format.Shape, schema string) bool {
 	in := func(name []byte) bool {
 		return len(name) > len(schema) && name[len(schema)] == '.' && string(name[:len(schema)]) == schema
@@ -156,33 +157,34 @@ func inShape(s *format.Shape, schema string) bool {
 		slices.ContainsFunc(s.Objects, func(o format.Object) bool { return in(o.Name) })
 }
 
-// byLastName are the relations and functions of a database by their names without schema and quotes.
-func (in *inside) byLastName() map[string][]string {
-	if in.named == nil {
-		in.named = map[string][]string{}
+// byLastName indexes the relations and functions of a database by their names without schema and quotes.
+func (in *databaseContents) byLastName() map[string][]string {
+	if in.byName == nil {
+		in.byName = map[string][]string{}
 		for name := range in.relations {
-			in.named[lastName(name)] = append(in.named[lastName(name)], name)
+			in.byName[lastName(name)] = append(in.byName[lastName(name)], name)
 		}
 		for name := range in.functions {
-			in.named[lastName(name)] = append(in.named[lastName(name)], name)
+			in.byName[lastName(name)] = append(in.byName[lastName(name)], name)
 		}
 	}
-	return in.named
+	return in.byName
 }
 
 func lastName(name string) string {
 	return strings.Trim(strings.TrimPrefix(name, schemaOf(name)+"."), `"`)
 }
 
-// textNeeds adds what the text of a statement names, and its record does not: schemas of types, operators and
-// the like, and what DDL refers to, such as the table after LIKE, a trigger's function, the tables of a view.
-func (p *policy) textNeeds(s *statement, in *inside, role string, add func(need)) {
-	if in == nil || p.superuser(role) {
+// textNeeds adds needs for what the text of a statement names but its record does not: schemas of types and
+// operators, and objects that DDL refers to, such as the table after LIKE, a trigger's function, or the tables of a
+// view.
+func (p *policy) textNeeds(s *statement, in *databaseContents, role string, add func(need)) {
+	if in == nil || p.isSuperuser(role) {
 		return
 	}
 	maybe := func(kind objectKind, object string, letters string) {
 		for _, c := range []byte(letters) {
-			add(need{role: role, kind: kind, object: object, letter: c, unsure: true, blurred: true})
+			add(need{role: role, kind: kind, object: object, letter: c, unsure: true, columnsUnknown: true})
 		}
 	}
 	for _, schema := range s.mentioned {
@@ -192,8 +194,8 @@ func (p *policy) textNeeds(s *statement, in *inside, role string, add func(need)
 		return
 	}
 	done := map[string]bool{}
-	like := strings.Contains(strings.ToLower(s.full()), "like")
-	textNames(s.full(), func(before, name string) {
+	like := strings.Contains(strings.ToLower(s.fullText()), "like")
+	textNames(s.fullText(), func(before, name string) {
 		if schema := QuoteName(name); in.schemas[schema] != nil && !done[schema] {
 			done[schema] = true
 			maybe(onSchema, schema, "UC")
@@ -215,14 +217,15 @@ func (p *policy) textNeeds(s *statement, in *inside, role string, add func(need)
 			}
 		}
 	})
-	if strings.HasSuffix(s.command, " SCHEMA") || strings.HasSuffix(s.command, " PUBLICATION") || strings.HasSuffix(s.command, " EXTENSION") {
+	if strings.HasSuffix(s.command, " SCHEMA") || strings.HasSuffix(s.command, " PUBLICATION") ||
+		strings.HasSuffix(s.command, " EXTENSION") {
 		maybe(onDatabase, s.db, "C")
 	}
 }
 
-// runnerNeeds adds what functions need that run, or are called, with the rights of another role: SECURITY
-// DEFINER, the support functions of an aggregate, the expressions of a table's indexes.
-func (p *policy) runnerNeeds(s *statement, in *inside, role string, add func(need)) {
+// runnerNeeds adds the needs of functions that run, or are called, with the rights of another role: SECURITY DEFINER
+// functions, the support functions of aggregates, functions in expressions of indexes.
+func (p *policy) runnerNeeds(s *statement, in *databaseContents, role string, add func(need)) {
 	if in == nil || len(s.executes) == 0 {
 		return
 	}
@@ -236,13 +239,13 @@ func (p *policy) runnerNeeds(s *statement, in *inside, role string, add func(nee
 		if rel := in.relation(o.name); rel != nil {
 			owners[rel.Owner] = true
 		} else if o.kind == "index" || o.kind == "materialized view" {
-			for other := range p.roles { // of which table is not recorded
+			for other := range p.roles { // the table is not recorded
 				owners[other] = owners[other] || in.ownsTables[other]
 			}
 		}
 	}
 	for owner, is := range owners {
-		if !is || owner == role || p.superuser(owner) {
+		if !is || owner == role || p.isSuperuser(owner) {
 			continue
 		}
 		for _, f := range s.executes {
@@ -252,8 +255,8 @@ func (p *policy) runnerNeeds(s *statement, in *inside, role string, add func(nee
 	}
 }
 
-// ranAs are other roles with whose rights a statement may have evaluated expressions, of which there is no record: in
-// functions that run with the rights of their owner, and in indexes, for the owner of the table.
+// ranAs returns other roles with whose rights a statement may have evaluated expressions without a record: in
+// functions with the rights of their owner, and in indexes, with those of the table's owner.
 func (p *policy) ranAs(s *statement) []string {
 	in, owners := p.inside[s.db], map[string]bool{}
 	if in == nil {
@@ -264,19 +267,21 @@ func (p *policy) ranAs(s *statement) []string {
 	}
 	verb, _, _ := strings.Cut(s.command, " ")
 	for _, o := range s.objects {
-		if rel := in.relation(o.name); rel != nil && !slices.Contains([]string{"DROP", "COMMENT", "SECURITY", "GRANT", "REVOKE", "LOCK"}, verb) {
+		if rel := in.relation(o.name); rel != nil &&
+			!slices.Contains([]string{"DROP", "COMMENT", "SECURITY", "GRANT", "REVOKE", "LOCK"}, verb) {
 			owners[rel.Owner] = true
 		}
 	}
-	maps.DeleteFunc(owners, func(role string, _ bool) bool { return role == s.role || p.superuser(role) })
+	maps.DeleteFunc(owners, func(role string, _ bool) bool { return role == s.role || p.isSuperuser(role) })
 	return slices.Sorted(maps.Keys(owners))
 }
 
-// findHidden notes whose rights may have been used in a database without a record of theirs.
-func (p *policy) findHidden(d *Database, in *inside) {
-	in.runners, in.ownsTables, in.definers, in.calls = map[string]map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+// findHidden notes the roles whose rights may have been used in a database without a record.
+func (p *policy) findHidden(d *Database, in *databaseContents) {
+	in.runners, in.ownsTables, in.definers, in.calledAs = map[string]map[string]bool{}, map[string]bool{},
+		map[string]bool{}, map[string]bool{}
 	with := func(set map[string]bool, role string) {
-		if p.superuser(role) {
+		if p.isSuperuser(role) {
 			return
 		}
 		set[role] = true
@@ -290,7 +295,7 @@ func (p *policy) findHidden(d *Database, in *inside) {
 				in.runners[f.Name] = map[string]bool{}
 			}
 			in.runners[f.Name][f.Owner] = true
-			with(in.calls, f.Owner)
+			with(in.calledAs, f.Owner)
 		}
 		if f.Definer {
 			with(in.definers, f.Owner)
@@ -299,32 +304,34 @@ func (p *policy) findHidden(d *Database, in *inside) {
 	for _, r := range d.Relations {
 		if r.Kind == "r" || r.Kind == "p" || r.Kind == "m" {
 			in.ownsTables[r.Owner] = true
-			with(in.calls, r.Owner)
+			with(in.calledAs, r.Owner)
 		}
 	}
 }
 
-// hidden says why a privilege may have been used without a record of the role; empty if it cannot.
-func (a *access) hidden(g *grant) string {
+// reasonHidden returns why a privilege may have been used without a record of the role; empty if it cannot.
+func (a *access) reasonHidden(g *grant) string {
 	in := a.policy.inside[g.db]
 	switch {
 	case in == nil:
-	case in.definers[g.grantee] && (g.kind == onFunction || g.kind == onSequence || g.kind == onSchema && g.letter == 'U'):
+	case in.definers[g.grantee] &&
+		(g.kind == onFunction || g.kind == onSequence || g.kind == onSchema && g.letter == 'U'):
 		return "functions with the rights of the role evaluate expressions that have no record"
-	case in.calls[g.grantee] && g.kind == onFunction:
+	case in.calledAs[g.grantee] && g.kind == onFunction:
 		return "indexes and aggregates call functions with the rights of their owner"
 	}
 	return ""
 }
 
-// hiddenInSchema says why a schema may have been used by a role, although no record names anything in it.
-func (a *access) hiddenInSchema(g *grant) string {
+// reasonHiddenInSchema returns why a role may have used a schema although no record names anything in it.
+func (a *access) reasonHiddenInSchema(g *grant) string {
 	in := a.policy.inside[g.db]
-	if in.others[g.object] {
+	if in.schemasWithOthers[g.object] {
 		return "records do not name types, operators, collations and the like"
 	}
 	for _, o := range a.policy.grants {
-		if o.db == g.db && o.used.count == 0 && o.grantee != o.owner && schemaOf(o.object) == g.object && (o.kind == onSequence || o.kind == onFunction && o.sqlBody) {
+		if o.db == g.db && o.used.count == 0 && o.grantee != o.owner && schemaOf(o.object) == g.object &&
+			(o.kind == onSequence || o.kind == onFunction && o.sqlBody) {
 			return "records do not name all sequences and functions that are in it"
 		}
 	}

@@ -1,4 +1,4 @@
-// The changes of a file: messages of pgoutput as pg_recvlogical writes them, and Debezium's JSON lines.
+// Reads files of changes: messages of pgoutput as pg_recvlogical writes them, and Debezium's JSON lines.
 
 package review
 
@@ -23,8 +23,7 @@ type rowChange struct {
 	old   []cell
 	new   []cell
 	xid   uint32
-	// commit is where the record of the commit begins in the WAL; 0 if only at, the place of
-	// the change itself, is known.
+	// commit is the WAL position of the commit record; 0 if only at, the position of the change itself, is known.
 	commit, at uint64
 }
 
@@ -58,7 +57,7 @@ func readChanges(in io.Reader, take func(*rowChange) error) error {
 
 // ---- pgoutput ----
 
-// pgRelation is a table as pgoutput describes it before its first change.
+// pgRelation is pgoutput's description of a table, which it sends before the table's first change.
 type pgRelation struct {
 	name    string
 	columns []string
@@ -76,7 +75,7 @@ type pgoutput struct {
 	err       error
 }
 
-// longestValue is how long a value may be: what a server can send.
+// longestValue is the largest value that a server can send, in bytes.
 const longestValue = 1 << 30
 
 func (p *pgoutput) fail(format string, args ...any) {
@@ -85,12 +84,12 @@ func (p *pgoutput) fail(format string, args ...any) {
 	}
 }
 
-func (p *pgoutput) bytes(n int) []byte {
+func (p *pgoutput) readBytes(n int) []byte {
 	if p.err != nil || n < 0 || n > longestValue {
 		p.fail("invalid length %d", n)
 		return nil
 	}
-	var b bytes.Buffer // grows with what is there, not with what a length says
+	var b bytes.Buffer // grows with the bytes read, so that a forged length allocates nothing
 	got, err := io.CopyN(&b, p.in, int64(n))
 	p.offset += got
 	if err != nil {
@@ -99,14 +98,14 @@ func (p *pgoutput) bytes(n int) []byte {
 	return b.Bytes()
 }
 
-func (p *pgoutput) number(n int) (v uint64) {
-	for _, c := range p.bytes(n) {
+func (p *pgoutput) readNumber(n int) (v uint64) {
+	for _, c := range p.readBytes(n) {
 		v = v<<8 | uint64(c)
 	}
 	return v
 }
 
-func (p *pgoutput) str() string {
+func (p *pgoutput) readString() string {
 	if p.err != nil {
 		return ""
 	}
@@ -128,7 +127,7 @@ func (p *pgoutput) read() error {
 			return err
 		}
 		p.offset++
-		if err := p.message(kind); err != nil {
+		if err := p.readMessage(kind); err != nil {
 			return err
 		}
 		if p.err != nil {
@@ -137,66 +136,69 @@ func (p *pgoutput) read() error {
 		end, err := p.in.ReadByte()
 		p.offset++
 		if err == nil && end != '\n' {
-			p.fail("a message does not end where it should: the file is not one of pg_recvlogical with pgoutput, or is damaged")
+			p.fail("a message does not end where it should: the file is not one of pg_recvlogical with pgoutput, or " +
+				"is damaged")
 		}
 	}
 	return p.err
 }
 
-// message reads the message of a kind.
-func (p *pgoutput) message(kind byte) error {
+// readMessage reads a message of a kind.
+func (p *pgoutput) readMessage(kind byte) error {
 	switch kind {
 	case 'B':
-		p.commit = p.number(8)
-		p.number(8)
-		p.xid = uint32(p.number(4))
+		p.commit = p.readNumber(8)
+		p.readNumber(8)
+		p.xid = uint32(p.readNumber(4))
 	case 'C':
-		p.number(1)
-		p.number(8)
-		p.number(8)
-		p.number(8)
+		p.readNumber(1)
+		p.readNumber(8)
+		p.readNumber(8)
+		p.readNumber(8)
 		p.xid, p.commit = 0, 0
 	case 'O':
-		p.number(8)
-		p.str()
+		p.readNumber(8)
+		p.readString()
 	case 'R':
-		p.relation()
+		p.readRelation()
 	case 'Y':
-		p.number(4)
-		p.str()
-		p.str()
+		p.readNumber(4)
+		p.readString()
+		p.readString()
 	case 'M':
-		p.number(1)
-		p.number(8)
-		p.str()
-		p.bytes(int(p.number(4)))
+		p.readNumber(1)
+		p.readNumber(8)
+		p.readString()
+		p.readBytes(int(p.readNumber(4)))
 	case 'I', 'U', 'D':
-		return p.row(kind)
+		return p.readRow(kind)
 	case 'T':
-		return p.truncate()
+		return p.readTruncate()
 	case 'S', 'E', 'c', 'A':
-		p.fail("it has parts of transactions that were streamed before their end, which this program does not read: use proto_version=1, without streaming")
+		p.fail("it has parts of transactions that were streamed before their end, which this program does not read: " +
+			"use proto_version=1, without streaming")
 	case 'b', 'P', 'K', 'r', 'p':
-		p.fail("it has messages of two-phase decoding, which this program does not read: use proto_version=1, and a slot without two_phase")
+		p.fail("it has messages of two-phase decoding, which this program does not read: use proto_version=1, and a " +
+			"slot without two_phase")
 	default:
 		p.fail("there is no message of pgoutput with the first byte 0x%02x", kind)
 	}
 	return nil
 }
 
-func (p *pgoutput) relation() {
-	id := uint32(p.number(4))
-	schema, name := p.str(), p.str()
+func (p *pgoutput) readRelation() {
+	id := uint32(p.readNumber(4))
+	schema, name := p.readString(), p.readString()
 	if schema == "" {
 		schema = "pg_catalog"
 	}
-	p.number(1)
+	p.readNumber(1)
 	r := &pgRelation{name: QuoteName(schema) + "." + QuoteName(name)}
-	for range p.number(2) {
-		p.number(1)
-		r.columns = append(r.columns, QuoteName(p.str()))
-		p.number(4)
-		p.number(4)
+	for range p.readNumber(2) {
+		p.readNumber(1)
+		r.columns = append(r.columns, QuoteName(p.readString()))
+		p.readNumber(4)
+		p.readNumber(4)
 		if p.err != nil {
 			return
 		}
@@ -204,24 +206,25 @@ func (p *pgoutput) relation() {
 	p.relations[id] = r
 }
 
-func (p *pgoutput) row(kind byte) error {
-	r := p.relations[uint32(p.number(4))]
+func (p *pgoutput) readRow(kind byte) error {
+	r := p.relations[uint32(p.readNumber(4))]
 	if r == nil {
 		p.fail("a change of a table that was not described before")
 		return nil
 	}
-	c := &rowChange{table: r.name, xid: p.xid, commit: p.commit, op: map[byte]string{'I': "insert", 'U': "update", 'D': "delete"}[kind]}
-	part := byte(p.number(1))
+	c := &rowChange{table: r.name, xid: p.xid, commit: p.commit,
+		op: map[byte]string{'I': "insert", 'U': "update", 'D': "delete"}[kind]}
+	part := byte(p.readNumber(1))
 	if part == 'K' || part == 'O' {
-		c.old = p.tuple(r, part == 'K')
+		c.old = p.readTuple(r, part == 'K')
 		if kind == 'D' {
 			part = 0
 		} else {
-			part = byte(p.number(1))
+			part = byte(p.readNumber(1))
 		}
 	}
 	if part == 'N' {
-		c.new = p.tuple(r, false)
+		c.new = p.readTuple(r, false)
 	} else if part != 0 {
 		p.fail("a change with an unknown part 0x%02x", part)
 	}
@@ -231,22 +234,22 @@ func (p *pgoutput) row(kind byte) error {
 	return p.take(c)
 }
 
-// tuple reads a row. Of one that has the key only, what is not in it is NULL, which says nothing.
-func (p *pgoutput) tuple(r *pgRelation, key bool) (cells []cell) {
-	n := int(p.number(2))
+// readTuple reads a row. A row that has only the key has NULL for all other columns, so these are not known.
+func (p *pgoutput) readTuple(r *pgRelation, key bool) (cells []cell) {
+	n := int(p.readNumber(2))
 	if n > len(r.columns) {
 		p.fail("a row has %d columns, and its table %d", n, len(r.columns))
 		return nil
 	}
 	for i := range n {
-		one := cell{column: r.columns[i], known: true}
-		switch kind := byte(p.number(1)); kind {
+		c := cell{column: r.columns[i], known: true}
+		switch kind := byte(p.readNumber(1)); kind {
 		case 'n':
-			one.null = true
+			c.null = true
 		case 'u':
-			one.known = false
+			c.known = false
 		case 't':
-			one.value = string(p.bytes(int(p.number(4))))
+			c.value = string(p.readBytes(int(p.readNumber(4))))
 		case 'b':
 			p.fail("values are binary: do not use the option binary")
 		default:
@@ -255,18 +258,18 @@ func (p *pgoutput) tuple(r *pgRelation, key bool) (cells []cell) {
 		if p.err != nil {
 			return nil
 		}
-		if !key || !one.null {
-			cells = append(cells, one)
+		if !key || !c.null {
+			cells = append(cells, c)
 		}
 	}
 	return cells
 }
 
-func (p *pgoutput) truncate() error {
-	n := p.number(4)
-	p.number(1)
+func (p *pgoutput) readTruncate() error {
+	n := p.readNumber(4)
+	p.readNumber(1)
 	for range n {
-		r := p.relations[uint32(p.number(4))]
+		r := p.relations[uint32(p.readNumber(4))]
 		if r == nil || p.err != nil {
 			p.fail("a change of a table that was not described before")
 			return nil
@@ -353,19 +356,19 @@ func (e *debeziumEvent) change() (*rowChange, error) {
 
 func debeziumCells(row map[string]json.RawMessage) (cells []cell) {
 	for _, name := range slices.Sorted(maps.Keys(row)) {
-		one := cell{column: QuoteName(name), known: true, null: string(row[name]) == "null"}
-		if err := json.Unmarshal(row[name], &one.value); err != nil {
-			one.value = string(row[name])
+		c := cell{column: QuoteName(name), known: true, null: string(row[name]) == "null"}
+		if err := json.Unmarshal(row[name], &c.value); err != nil {
+			c.value = string(row[name])
 		}
-		if one.value == "__debezium_unavailable_value" {
-			one.known = false
+		if c.value == "__debezium_unavailable_value" {
+			c.known = false
 		}
-		cells = append(cells, one)
+		cells = append(cells, c)
 	}
 	return cells
 }
 
-// lsnText is a position as pg_lsn shows it.
+// lsnText returns a position as pg_lsn shows it.
 func lsnText(lsn uint64) string {
 	return fmt.Sprintf("%X/%X", lsn>>32, uint32(lsn))
 }

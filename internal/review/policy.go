@@ -1,4 +1,5 @@
-// What PostgreSQL would allow: the checks of its executor, over grants.
+// PostgreSQL's privilege checks, applied to grants: what a statement needs, and which grants and memberships satisfy
+// that.
 
 package review
 
@@ -23,17 +24,17 @@ type grant struct {
 	relkind   string
 	sqlBody   bool // a function that the planner may inline
 	extension bool // of an extension, or of the system
-	virtual   bool // comes from a predefined role, not from an ACL
+	virtual   bool // given by a predefined role, not by an ACL
 
 	used uses
-	// columns are those of a table-level grant that statements have used; whole says that all were.
-	columns map[string]*uses
-	whole   bool
-	blurred bool   // a record did not say which columns it used
-	lost    string // why statements may have used it under another name
+	// columns are the columns that statements used by a grant on a table; allColumns says that one used all.
+	columns        map[string]*uses
+	allColumns     bool
+	columnsUnknown bool   // a record did not say which columns it used
+	lost           string // why statements may have used it under another name
 }
 
-// membership is a membership with what was used of it.
+// membership is a membership, and the statements that used it.
 type membership struct {
 	Membership
 	inherits, sets bool
@@ -47,45 +48,46 @@ type relation struct {
 	columns map[string][]*grant
 }
 
-// policy is a set of grants, made ready for checks. It is for one goroutine.
+// policy is a set of grants, indexed for checks. It is for one goroutine.
 type policy struct {
 	*Grants
-	roles     map[string]*Role
-	edges     []*membership
-	grants    []*grant
-	databases map[string][]*grant
-	inside    map[string]*inside
+	roles       map[string]*Role
+	memberships []*membership
+	grants      []*grant
+	databases   map[string][]*grant
+	inside      map[string]*databaseContents
 
 	inherited map[string]map[string]bool
 	settable  map[string]map[string]bool
 	paths     map[path][]*membership
-	// everything is what withEverything has returned.
+	// everything caches the results of withEverything, by database.
 	everything map[string][]*grant
 }
 
-// path is from a role to one whose rights it has.
+// path leads from a role to one whose rights it has.
 type path struct {
 	role, other, db string
 	set             bool
 }
 
-// inside is what is in a database.
-type inside struct {
-	relations map[string]*relation
-	schemas   map[string][]*grant
-	functions map[string][][]*grant // by the name without arguments: the grants of each
-	sequences map[string]bool
-	others    map[string]bool     // schemas with what records do not name
-	named     map[string][]string // see byLastName
+// databaseContents is what the grants have of a database, by names.
+type databaseContents struct {
+	relations         map[string]*relation
+	schemas           map[string][]*grant
+	functions         map[string][][]*grant // by the name without arguments: the grants on each overload
+	sequences         map[string]bool
+	schemasWithOthers map[string]bool     // schemas with objects that records do not name
+	byName            map[string][]string // see byLastName
 
-	runners    map[string]map[string]bool // whose rights a function is called with, beside the caller's
+	// by function: the roles, other than the caller, with whose rights it is called
+	runners    map[string]map[string]bool
 	ownsTables map[string]bool
-	definers   map[string]bool // with whose rights functions run, and with those of the roles that these inherit
-	calls      map[string]bool // with whose rights functions are called
+	definers   map[string]bool // roles with whose rights functions run, and the roles that these inherit
+	calledAs   map[string]bool // roles with whose rights functions are called
 }
 
-// definer says whether functions run with the rights of a role.
-func (p *policy) definer(role string) bool {
+// isDefiner reports whether functions run with the rights of a role.
+func (p *policy) isDefiner(role string) bool {
 	for _, in := range p.inside {
 		if in.definers[role] {
 			return true
@@ -96,8 +98,9 @@ func (p *policy) definer(role string) bool {
 
 func newPolicy(g *Grants) *policy {
 	p := &policy{
-		Grants: g, roles: map[string]*Role{}, databases: map[string][]*grant{}, inside: map[string]*inside{},
-		inherited: map[string]map[string]bool{}, settable: map[string]map[string]bool{}, paths: map[path][]*membership{},
+		Grants: g, roles: map[string]*Role{}, databases: map[string][]*grant{}, inside: map[string]*databaseContents{},
+		inherited: map[string]map[string]bool{}, settable: map[string]map[string]bool{},
+		paths:      map[path][]*membership{},
 		everything: map[string][]*grant{},
 	}
 	for i := range g.Roles {
@@ -114,7 +117,7 @@ func newPolicy(g *Grants) *policy {
 		if m.SetOption != nil {
 			e.sets = *m.SetOption
 		}
-		p.edges = append(p.edges, e)
+		p.memberships = append(p.memberships, e)
 	}
 	for i := range g.Databases {
 		p.addDatabase(&g.Databases[i])
@@ -122,18 +125,18 @@ func newPolicy(g *Grants) *policy {
 	return p
 }
 
-// add makes grants of an ACL.
-func (p *policy) add(acl []string, base grant) (all []*grant) {
+// addACL adds the privileges of an ACL, each as a copy of base.
+func (p *policy) addACL(acl []string, base grant) (all []*grant) {
 	for _, text := range acl {
 		a, err := parseACLItem(text)
 		if err != nil {
 			continue
 		}
 		for _, c := range []byte(a.letters) {
-			one := base
-			one.letter, one.grantee, one.grantor = c, a.grantee, a.grantor
-			one.option = strings.IndexByte(a.options, c) >= 0
-			all = append(all, &one)
+			g := base
+			g.letter, g.grantee, g.grantor = c, a.grantee, a.grantor
+			g.option = strings.IndexByte(a.options, c) >= 0
+			all = append(all, &g)
 		}
 	}
 	p.grants = append(p.grants, all...)
@@ -141,48 +144,55 @@ func (p *policy) add(acl []string, base grant) (all []*grant) {
 }
 
 func isSystemSchema(name string) bool {
-	return name == "pg_catalog" || name == "information_schema" || strings.HasPrefix(name, "pg_toast") || strings.HasPrefix(name, "pg_temp")
+	return name == "pg_catalog" || name == "information_schema" || strings.HasPrefix(name, "pg_toast") ||
+		strings.HasPrefix(name, "pg_temp")
 }
 
 func (p *policy) addDatabase(d *Database) {
-	p.databases[d.Name] = p.add(d.ACL, grant{db: d.Name, kind: onDatabase, object: d.Name, owner: d.Owner})
+	p.databases[d.Name] = p.addACL(d.ACL, grant{db: d.Name, kind: onDatabase, object: d.Name, owner: d.Owner})
 	if !d.Inside {
 		return
 	}
-	in := &inside{relations: map[string]*relation{}, schemas: map[string][]*grant{}, functions: map[string][][]*grant{}, sequences: map[string]bool{}, others: map[string]bool{}}
+	in := &databaseContents{relations: map[string]*relation{}, schemas: map[string][]*grant{},
+		functions: map[string][][]*grant{}, sequences: map[string]bool{}, schemasWithOthers: map[string]bool{}}
 	p.inside[d.Name] = in
 	for i := range d.Schemas {
 		s := &d.Schemas[i]
-		in.others[s.Name] = s.Others
-		in.schemas[s.Name] = p.add(s.ACL, grant{db: d.Name, kind: onSchema, object: s.Name, owner: s.Owner, extension: s.Extension || isSystemSchema(s.Name)})
+		in.schemasWithOthers[s.Name] = s.Others
+		in.schemas[s.Name] = p.addACL(s.ACL, grant{db: d.Name, kind: onSchema, object: s.Name, owner: s.Owner,
+			extension: s.Extension || isSystemSchema(s.Name)})
 	}
 	for i := range d.Relations {
 		r := &d.Relations[i]
-		base := grant{db: d.Name, kind: onRelation, object: r.Name, owner: r.Owner, relkind: r.Kind, extension: r.Extension || isSystemSchema(schemaOf(r.Name))}
+		base := grant{db: d.Name, kind: onRelation, object: r.Name, owner: r.Owner, relkind: r.Kind,
+			extension: r.Extension || isSystemSchema(schemaOf(r.Name))}
 		if r.Kind == "S" {
 			base.kind = onSequence
 			in.sequences[r.Name] = true
 		}
-		one := &relation{Relation: r, table: p.add(r.ACL, base), columns: map[string][]*grant{}}
+		rel := &relation{Relation: r, table: p.addACL(r.ACL, base), columns: map[string][]*grant{}}
 		for _, c := range slices.Sorted(maps.Keys(r.ColumnACL)) {
 			base.column = c
-			one.columns[c] = p.add(r.ColumnACL[c], base)
+			rel.columns[c] = p.addACL(r.ColumnACL[c], base)
 		}
-		in.relations[r.Name] = one
+		in.relations[r.Name] = rel
 	}
 	for i := range d.Functions {
 		f := &d.Functions[i]
-		base := grant{db: d.Name, kind: onFunction, object: f.Name + "(" + f.Arguments + ")", owner: f.Owner, relkind: f.Kind, sqlBody: f.SQL, extension: f.Extension}
-		in.functions[f.Name] = append(in.functions[f.Name], p.add(f.ACL, base))
+		base := grant{db: d.Name, kind: onFunction, object: f.Name + "(" + f.Arguments + ")", owner: f.Owner,
+			relkind: f.Kind, sqlBody: f.SQL, extension: f.Extension}
+		in.functions[f.Name] = append(in.functions[f.Name], p.addACL(f.ACL, base))
 	}
 	p.findHidden(d, in)
 }
 
 // ---- roles ----
 
-func (p *policy) superuser(role string) bool { return p.roles[role] != nil && p.roles[role].Superuser }
+func (p *policy) isSuperuser(role string) bool {
+	return p.roles[role] != nil && p.roles[role].Superuser
+}
 
-// rolesOf are the roles whose privileges a role inherits, or to which it can SET ROLE, without itself.
+// rolesOf returns the other roles whose privileges a role inherits or, if set, to which it can SET ROLE.
 func (p *policy) rolesOf(role, db string, set bool) map[string]bool {
 	kept := p.inherited
 	if set {
@@ -198,7 +208,7 @@ func (p *policy) rolesOf(role, db string, set bool) map[string]bool {
 	for len(queue) > 0 {
 		member := queue[0]
 		queue = queue[1:]
-		for _, e := range p.edges {
+		for _, e := range p.memberships {
 			if e.Member == member && (set && e.sets || !set && e.inherits) && !found[e.Role] && e.Role != role {
 				found[e.Role] = true
 				queue = append(queue, e.Role)
@@ -214,8 +224,8 @@ func (p *policy) rolesOf(role, db string, set bool) map[string]bool {
 
 const databaseOwner = "pg_database_owner"
 
-// has says whether a role has the privileges of another one.
-func (p *policy) has(role, other, db string) bool {
+// hasPrivilegesOf reports whether a role is another one, or inherits its privileges.
+func (p *policy) hasPrivilegesOf(role, other, db string) bool {
 	return other == "" || other == role || p.rolesOf(role, db, false)[other]
 }
 
@@ -228,7 +238,7 @@ func (p *policy) useMembership(role, other, db string, set bool, u *statement) {
 	edges, known := p.paths[key]
 	if !known {
 		mine := p.rolesOf(role, db, set)
-		for _, e := range p.edges {
+		for _, e := range p.memberships {
 			if (e.Member == role || mine[e.Member]) && (set && e.sets || !set && e.inherits) &&
 				(e.Role == other || p.rolesOf(e.Role, db, set)[other]) {
 				edges = append(edges, e)
@@ -237,20 +247,21 @@ func (p *policy) useMembership(role, other, db string, set bool, u *statement) {
 		p.paths[key] = edges
 	}
 	for _, e := range edges {
-		e.used.take(u)
+		e.used.mark(u)
 	}
 }
 
-// useAdmin marks the memberships by which a role may have granted, altered or dropped others.
+// useAdmin marks the memberships by which a role may have granted, altered or dropped other roles.
 func (p *policy) useAdmin(role string, u *statement) {
 	for _, e := range p.administers(role) {
-		e.used.take(u)
+		e.used.mark(u)
 	}
 }
 
-// administers are the memberships with ADMIN OPTION, and those that lead there. For this, neither INHERIT nor SET matters.
+// administers returns a role's memberships with ADMIN OPTION, and those that lead to them. ADMIN OPTION needs neither
+// INHERIT nor SET.
 func (p *policy) administers(role string) (all []*membership) {
-	if p.superuser(role) {
+	if p.isSuperuser(role) {
 		return nil
 	}
 	leads := map[string]bool{}
@@ -260,7 +271,7 @@ func (p *policy) administers(role string) (all []*membership) {
 			return there
 		}
 		leads[member] = false
-		for _, e := range p.edges {
+		for _, e := range p.memberships {
 			if e.Member == member && (walk(e.Role) || e.Admin) {
 				all = append(all, e)
 				leads[member] = true
@@ -272,24 +283,24 @@ func (p *policy) administers(role string) (all []*membership) {
 	return all
 }
 
-// givesAway says whether a statement may make another role the owner of something. It must be one to which its role can
-// SET ROLE, whether or not it inherits its privileges.
-func (s *statement) givesAway() bool {
+// changesOwner reports whether a statement may make another role the owner of something. That needs SET ROLE to the
+// new owner, whether or not its privileges are inherited.
+func (s *statement) changesOwner() bool {
 	if s.command == reassignOwned {
 		return true
 	}
 	if !strings.HasPrefix(s.command, "ALTER ") && !strings.HasPrefix(s.command, "CREATE ") {
 		return false
 	}
-	text := strings.ToLower(s.full())
+	text := strings.ToLower(s.fullText())
 	return text == "" || strings.Contains(text, "owner") || strings.Contains(text, "authorization")
 }
 
 const reassignOwned, createSchema = "REASSIGN OWNED", "CREATE SCHEMA"
 
-// asOwners are a statement as roles would run it that own the schema which it creates: what it creates in the schema, it
-// does with their rights.
-func (p *policy) asOwners(s *statement) (all []*statement) {
+// asNewOwners returns variants of a CREATE SCHEMA, one for each role that may own the schema: objects in it are
+// created with the owner's rights.
+func (p *policy) asNewOwners(s *statement) (all []*statement) {
 	if s.command != createSchema {
 		return nil
 	}
@@ -297,20 +308,21 @@ func (p *policy) asOwners(s *statement) (all []*statement) {
 		if owner != s.role {
 			as := *s
 			as.role = owner
-			as.of = cmp.Or(s.of, s)
+			as.variantOf = cmp.Or(s.variantOf, s)
 			all = append(all, &as)
 		}
 	}
 	return all
 }
 
-// newOwners are the roles that a statement may make the owner of something, all that it could if its text does not tell.
+// newOwners returns the roles that a statement may make the owner of something: all possible ones if its text does
+// not name them.
 func (p *policy) newOwners(s *statement) []string {
-	if !s.givesAway() || p.superuser(s.role) && s.command != createSchema {
+	if !s.changesOwner() || p.isSuperuser(s.role) && s.command != createSchema {
 		return nil
 	}
 	var all []string
-	text := s.full()
+	text := s.fullText()
 	unknown := text == "" || strings.HasSuffix(text, " ...")
 	words, _ := (&script{text: text}).next()
 	r := &reading{words: words}
@@ -332,12 +344,12 @@ func (p *policy) newOwners(s *statement) []string {
 			all = append(all, s.user)
 		case name.isName() && p.roles[name.text] != nil:
 			all = append(all, name.text)
-		default: // of a name that the role does not have any more, or one that is written in another way
+		default: // its name has changed, or is written in another way
 			unknown = unknown || to
 		}
 	}
 	switch {
-	case unknown && p.superuser(s.role):
+	case unknown && p.isSuperuser(s.role):
 		all = slices.Collect(maps.Keys(p.roles))
 	case unknown:
 		all = append(slices.Collect(maps.Keys(p.rolesOf(s.role, s.db, true))), s.role)
@@ -364,20 +376,20 @@ type need struct {
 	kind   objectKind
 	object string
 	letter byte
-	// columns are those that need it; whole says that all do, and blurred that they are not known.
-	columns        []string
-	whole, blurred bool
-	// unsure says that it is not certain that the statement needs it, or that this role does.
+	// columns are those that need it; allColumns says that all do, columnsUnknown that they are not known.
+	columns                    []string
+	allColumns, columnsUnknown bool
+	// unsure says that the statement may not need it, or not of this role.
 	unsure bool
 }
 
-// check checks a need. The grants that satisfy it are marked as used by u, unless that is nil.
+// check checks a need. It marks the grants that satisfy it as used by u, unless u is nil.
 func (p *policy) check(n *need, u *statement) verdict {
-	if p.superuser(n.role) {
+	if p.isSuperuser(n.role) {
 		return allowed
 	}
 	if p.roles[n.role] == nil && len(p.roles) > 0 {
-		return uncertain // since dropped, or renamed
+		return uncertain // dropped or renamed since
 	}
 	v := denied
 	in := p.inside[n.db]
@@ -387,20 +399,20 @@ func (p *policy) check(n *need, u *statement) verdict {
 		if !known {
 			return uncertain
 		}
-		v = p.any(n, list, u)
+		v = p.checkObject(n, list, u)
 	case onSchema:
 		if in == nil || in.schemas[n.object] == nil {
 			return uncertain
 		}
-		v = p.any(n, in.schemas[n.object], u)
+		v = p.checkObject(n, in.schemas[n.object], u)
 	case onFunction:
 		if in == nil || in.functions[n.object] == nil {
 			return uncertain
 		}
-		for i, list := range in.functions[n.object] { // which of several was called is not recorded
-			if one := p.any(n, list, u); i == 0 {
-				v = one
-			} else if one != v {
+		for i, list := range in.functions[n.object] { // records do not say which overload was called
+			if overload := p.checkObject(n, list, u); i == 0 {
+				v = overload
+			} else if overload != v {
 				v = uncertain
 			}
 		}
@@ -408,16 +420,17 @@ func (p *policy) check(n *need, u *statement) verdict {
 		if in == nil || in.relations[n.object] == nil {
 			return uncertain
 		}
-		v = p.relation(n, in.relations[n.object], u)
+		v = p.checkRelation(n, in.relations[n.object], u)
 	}
-	if v == denied && (n.unsure || p.unrestored(n.db, n.kind) != "") {
+	if v == denied && (n.unsure || p.reasonNotRestored(n.db, n.kind) != "") {
 		return uncertain
 	}
 	return v
 }
 
-// unrestored says why a dump does not say all about the privileges on a kind of objects of a database; empty if it does.
-func (p *policy) unrestored(db string, kind objectKind) string {
+// reasonNotRestored returns why the grants of a dump may lack privileges on a kind of objects of a database; empty if
+// they do not.
+func (p *policy) reasonNotRestored(db string, kind objectKind) string {
 	d := p.database(db)
 	switch {
 	case d == nil:
@@ -429,35 +442,35 @@ func (p *policy) unrestored(db string, kind objectKind) string {
 	return ""
 }
 
-// any checks a need of an object without columns.
-func (p *policy) any(n *need, list []*grant, u *statement) verdict {
+// checkObject checks a need that does not depend on columns.
+func (p *policy) checkObject(n *need, list []*grant, u *statement) verdict {
 	v := denied
 	for _, g := range list {
-		if g.letter == n.letter && p.has(n.role, g.grantee, n.db) {
+		if g.letter == n.letter && p.hasPrivilegesOf(n.role, g.grantee, n.db) {
 			v = allowed
-			p.use(n, g, u)
+			p.markUsed(n, g, u)
 		}
 	}
-	if p.predefined(n, u) {
+	if p.checkPredefined(n, u) {
 		v = allowed
 	}
 	return v
 }
 
-// use marks a grant.
-func (p *policy) use(n *need, g *grant, u *statement) {
+// markUsed marks a grant as used for a need.
+func (p *policy) markUsed(n *need, g *grant, u *statement) {
 	if u == nil {
 		return
 	}
 	if !g.virtual {
-		g.used.take(u)
+		g.used.mark(u)
 	}
 	p.useMembership(n.role, g.grantee, n.db, false, u)
 	if n.kind != onRelation || g.column != "" {
 		return
 	}
-	g.whole = g.whole || n.whole
-	g.blurred = g.blurred || n.blurred
+	g.allColumns = g.allColumns || n.allColumns
+	g.columnsUnknown = g.columnsUnknown || n.columnsUnknown
 	for _, c := range n.columns {
 		if g.columns == nil {
 			g.columns = map[string]*uses{}
@@ -465,20 +478,21 @@ func (p *policy) use(n *need, g *grant, u *statement) {
 		if g.columns[c] == nil {
 			g.columns[c] = &uses{}
 		}
-		g.columns[c].take(u)
+		g.columns[c].mark(u)
 	}
 }
 
-// rightsOnEverything are the letters of privileges that a predefined role has on every table and sequence, and every schema.
+// rightsOnEverything has the letters of the privileges that a predefined role has on all tables and sequences, and on
+// all schemas.
 type rightsOnEverything struct{ role, relation, schema string }
 
-// onEverything are the predefined roles that have privileges on every table and sequence, and on every schema.
+// onEverything are the predefined roles with privileges on all tables, sequences and schemas.
 var onEverything = []rightsOnEverything{
 	{"pg_read_all_data", "r", "U"}, {"pg_write_all_data", "awd", "U"}, {"pg_maintain", "m", ""},
 }
 
-// predefined checks the roles that have a privilege on everything.
-func (p *policy) predefined(n *need, u *statement) (ok bool) {
+// checkPredefined reports whether one of the roles in onEverything satisfies a need.
+func (p *policy) checkPredefined(n *need, u *statement) (ok bool) {
 	for _, r := range onEverything {
 		letters := r.relation
 		if n.kind == onSchema {
@@ -486,31 +500,33 @@ func (p *policy) predefined(n *need, u *statement) (ok bool) {
 		} else if n.kind != onRelation && n.kind != onSequence {
 			continue
 		}
-		if strings.IndexByte(letters, n.letter) >= 0 && p.has(n.role, r.role, n.db) {
+		if strings.IndexByte(letters, n.letter) >= 0 && p.hasPrivilegesOf(n.role, r.role, n.db) {
 			ok = true
-			p.use(n, &grant{grantee: r.role, virtual: true}, u)
+			p.markUsed(n, &grant{grantee: r.role, virtual: true}, u)
 		}
 	}
 	return ok
 }
 
-// withEverything are the grants in a database, and those that predefined roles have without an ACL, if they have members.
+// withEverything returns the grants of a database, with those of predefined roles that have members.
 func (p *policy) withEverything(db string) []*grant {
 	if all, known := p.everything[db]; known {
 		return all
 	}
 	all := slices.DeleteFunc(slices.Clone(p.grants), func(g *grant) bool { return g.db != db })
 	for _, r := range onEverything {
-		if p.inside[db] == nil || !slices.ContainsFunc(p.edges, func(e *membership) bool { return e.Role == r.role }) {
+		if p.inside[db] == nil || !slices.ContainsFunc(p.memberships, func(e *membership) bool {
+			return e.Role == r.role
+		}) {
 			continue
 		}
 		add := func(base grant, letters string) {
 			base.db, base.grantee, base.virtual = db, r.role, true
 			base.extension = base.extension || isSystemSchema(base.object) || isSystemSchema(schemaOf(base.object))
 			for _, c := range []byte(letters) {
-				one := base
-				one.letter = c
-				all = append(all, &one)
+				g := base
+				g.letter = c
+				all = append(all, &g)
 			}
 		}
 		for _, s := range p.database(db).Schemas {
@@ -521,21 +537,22 @@ func (p *policy) withEverything(db string) []*grant {
 			if rel.Kind == "S" {
 				kind = onSequence
 			}
-			add(grant{kind: kind, object: rel.Name, owner: rel.Owner, relkind: rel.Kind, extension: rel.Extension}, r.relation)
+			add(grant{kind: kind, object: rel.Name, owner: rel.Owner, relkind: rel.Kind, extension: rel.Extension},
+				r.relation)
 		}
 	}
 	p.everything[db] = all
 	return all
 }
 
-// relation checks a need of a relation, as ExecCheckOneRelPerms() does: the privilege on the table,
-// else on each column that needs it; on any column if none does.
-func (p *policy) relation(n *need, r *relation, u *statement) verdict {
-	v := p.any(n, r.table, u)
+// checkRelation checks a need on a relation, as ExecCheckOneRelPerms() does: the privilege on the table, or else on
+// each column that needs it, or on any column if no certain one does.
+func (p *policy) checkRelation(n *need, r *relation, u *statement) verdict {
+	v := p.checkObject(n, r.table, u)
 	if n.letter == 'U' && r.Kind == "S" { // nextval() takes UPDATE, too
 		update := *n
 		update.letter = 'w'
-		v = min(v, p.any(&update, r.table, u))
+		v = min(v, p.checkObject(&update, r.table, u))
 	}
 	if strings.IndexByte("rawx", n.letter) < 0 || len(r.columns) == 0 {
 		return v
@@ -543,22 +560,22 @@ func (p *policy) relation(n *need, r *relation, u *statement) verdict {
 	onColumn := func(c string) bool {
 		ok := false
 		for _, g := range r.columns[c] {
-			if g.letter == n.letter && p.has(n.role, g.grantee, n.db) {
+			if g.letter == n.letter && p.hasPrivilegesOf(n.role, g.grantee, n.db) {
 				ok = true
-				p.use(n, g, u)
+				p.markUsed(n, g, u)
 			}
 		}
 		return ok
 	}
 	byColumns := denied
 	switch {
-	case n.blurred:
+	case n.columnsUnknown:
 		for c := range r.columns {
 			if onColumn(c) {
 				byColumns = uncertain
 			}
 		}
-	case n.whole:
+	case n.allColumns:
 		byColumns = allowed
 		for _, c := range r.Columns {
 			if !onColumn(c) {
@@ -566,7 +583,7 @@ func (p *policy) relation(n *need, r *relation, u *statement) verdict {
 			}
 		}
 		if len(r.Columns) == 0 && byColumns == allowed {
-			byColumns = uncertain // the grants do not have the columns of the system
+			byColumns = uncertain // the grants do not have the columns of system catalogs
 		}
 	case len(n.columns) == 0:
 		for c := range r.columns {
@@ -592,18 +609,18 @@ var accessLetters = []struct {
 	letter byte
 }{{"select", 'r'}, {"insert", 'a'}, {"update", 'w'}, {"delete", 'd'}, {"truncate", 'D'}, {"references", 'x'}}
 
-const refresh = "REFRESH MATERIALIZED VIEW"
+const refreshCommand = "REFRESH MATERIALIZED VIEW"
 
-// needs are the privileges that the server has checked for a statement.
+// needs returns the privileges that the server checked for a statement.
 func (p *policy) needs(s *statement) (all []need) {
 	all = p.needsOf(s)
-	as := p.asOwners(s)
+	as := p.asNewOwners(s)
 	for i := range all {
 		all[i].unsure = all[i].unsure || len(as) > 0 && all[i].kind != onDatabase
 	}
 	for _, other := range as {
 		for _, n := range p.needsOf(other) {
-			if n.unsure = true; n.kind != onDatabase { // to create the schema, who runs it needs
+			if n.unsure = true; n.kind != onDatabase { // CREATE on the database is needed by the role that runs it
 				all = append(all, n)
 			}
 		}
@@ -611,7 +628,7 @@ func (p *policy) needs(s *statement) (all []need) {
 	return all
 }
 
-// needsOf are those of the role that runs a statement.
+// needsOf returns the privileges that the role needs that runs a statement.
 func (p *policy) needsOf(s *statement) (all []need) {
 	in := p.inside[s.db]
 	add := func(n need) {
@@ -619,17 +636,18 @@ func (p *policy) needsOf(s *statement) (all []need) {
 		all = append(all, n)
 	}
 	role := s.role
-	if s.command == refresh { // runs as the owner of the view
+	if s.command == refreshCommand { // runs as the owner of the view
 		for _, o := range s.objects {
 			if r := in.relation(o.name); r != nil {
 				role = r.Owner
 			}
 		}
 	}
-	others := p.others(s, in, role)
+	others := p.otherCheckedRoles(s, in, role)
 	for i := range s.relations {
 		r := &s.relations[i]
-		if schema := schemaOf(r.name); isSystemSchema(schema) && (in == nil || in.relations[r.name] == nil) || strings.HasPrefix(schema, "pg_temp") || r.kind == "toast table" || r.kind == "index" {
+		if schema := schemaOf(r.name); isSystemSchema(schema) && (in == nil || in.relations[r.name] == nil) ||
+			strings.HasPrefix(schema, "pg_temp") || r.kind == "toast table" || r.kind == "index" {
 			continue
 		}
 		checked, unsure := role, false
@@ -642,11 +660,11 @@ func (p *policy) needsOf(s *statement) (all []need) {
 				checked = view.Owner
 			}
 		} else {
-			// A view by which others are reached is named by the statement itself, and so is a table with a
-			// rule, but not in the nested records of the rule's own queries.
+			// The statement itself names a view through which it reaches others, and a table with a rule, except in
+			// the nested records of the rule's own queries.
 			rel := in.relation(r.name)
-			unsure = len(others) > 0 && !s.reaches(i) && (rel == nil || !rel.Rules || s.nested)
-			if s.command != refresh { // the view's query has no names to be looked up
+			unsure = len(others) > 0 && !s.reachesThrough(i) && (rel == nil || !rel.Rules || s.nested)
+			if s.command != refreshCommand { // the names in the view's query are looked up already
 				add(need{role: checked, kind: onSchema, object: schemaOf(r.name), letter: 'U', unsure: unsure})
 			}
 		}
@@ -655,7 +673,7 @@ func (p *policy) needsOf(s *statement) (all []need) {
 		for _, a := range accessLetters {
 			if r.access[a.bit] {
 				n := need{kind: onRelation, object: r.name, letter: a.letter, unsure: unsure}
-				n.columns, n.whole, n.blurred = r.columnsFor(a.bit)
+				n.columns, n.allColumns, n.columnsUnknown = r.columnsFor(a.bit)
 				n.role = checked
 				add(n)
 				for _, o := range others {
@@ -668,8 +686,9 @@ func (p *policy) needsOf(s *statement) (all []need) {
 		}
 		if rel := in.relation(r.name); rel != nil && len(rel.PolicyRoles) > 0 {
 			for _, o := range rel.PolicyRoles {
-				for _, reader := range []string{role, checked} { // checked: of a view's relations, the policies are those for its owner
-					if o != "" && p.has(reader, o, s.db) {
+				for _, reader := range []string{role, checked} {
+					// a view's relations are subject to the policies for the view's owner, who is checked
+					if o != "" && p.hasPrivilegesOf(reader, o, s.db) {
 						p.useMembership(reader, o, s.db, false, s)
 					}
 				}
@@ -677,9 +696,12 @@ func (p *policy) needsOf(s *statement) (all []need) {
 		}
 	}
 	for _, f := range s.executes {
-		// What a function with the rights of its owner calls in an expression is in the record of the caller's statement.
-		add(need{role: role, kind: onFunction, object: f, letter: 'X', unsure: in != nil && s.runsOthers(in) && !s.names(f)})
-		add(need{role: role, kind: onSchema, object: schemaOf(f), letter: 'U', unsure: !s.names(f) || len(s.relations) > 0})
+		// The record of the caller's statement has also the functions that a SECURITY DEFINER function calls in
+		// expressions.
+		add(need{role: role, kind: onFunction, object: f, letter: 'X', unsure: in != nil && s.runsAsOthers(in) &&
+			!s.textMentions(f)})
+		add(need{role: role, kind: onSchema, object: schemaOf(f), letter: 'U', unsure: !s.textMentions(f) ||
+			len(s.relations) > 0})
 	}
 	for _, q := range s.sequences {
 		if name := in.resolve(q); name != "" {
@@ -695,7 +717,7 @@ func (p *policy) needsOf(s *statement) (all []need) {
 	p.ownerNeeds(s, in, add)
 	p.textNeeds(s, in, s.role, add)
 	p.runnerNeeds(s, in, role, add)
-	if s.command == refresh { // CONCURRENTLY makes a temporary table
+	if s.command == refreshCommand { // CONCURRENTLY creates a temporary table
 		add(need{role: role, kind: onDatabase, object: s.db, letter: 'T', unsure: true})
 	}
 	for i := range all {
@@ -704,26 +726,29 @@ func (p *policy) needsOf(s *statement) (all []need) {
 	return all
 }
 
-// checksForeignKey says whether a statement may need a privilege only for the query by which the server checks a new foreign
-// key. It runs it only if both tables may be read, and otherwise checks row by row, as their owners.
+// checksForeignKey reports whether a statement may need a privilege only for the query by which the server checks a
+// new foreign key. The server runs that query only if the role may read both tables; otherwise it checks row by row,
+// as the owners.
 func (s *statement) checksForeignKey(n *need) bool {
 	return s.command == "ALTER TABLE" && n.kind == onRelation && n.letter == 'r' ||
 		s.nested && strings.HasPrefix(s.text, `SELECT fk."`) && strings.Contains(s.text, " fk LEFT OUTER JOIN ")
 }
 
-// runsOthers says whether a statement executes a function that runs with the rights of another role, or calls functions so.
-func (s *statement) runsOthers(in *inside) bool {
+// runsAsOthers reports whether a statement executes a function that runs, or calls functions, with the rights of
+// another role.
+func (s *statement) runsAsOthers(in *databaseContents) bool {
 	return slices.ContainsFunc(s.executes, func(f string) bool { return len(in.runners[f]) > 0 })
 }
 
-// reaches says whether a relation is a view through which the statement reaches another one.
-func (s *statement) reaches(i int) bool {
+// reachesThrough reports whether relation i is a view through which the statement reaches another one.
+func (s *statement) reachesThrough(i int) bool {
 	return slices.ContainsFunc(s.relations, func(r usedRelation) bool { return r.via == i+1 })
 }
 
-// others are roles that may be checked instead of the statement's own for relations that no view is
-// stated for: rules and policies of row security work with the rights of the owner of a table or view.
-func (p *policy) others(s *statement, in *inside, role string) (others []string) {
+// otherCheckedRoles returns the roles that may be checked instead of the statement's own for relations that are not
+// reached through a recorded view: rules and row security policies work with the rights of the owner of a table or
+// view.
+func (p *policy) otherCheckedRoles(s *statement, in *databaseContents, role string) (others []string) {
 	for i := range s.relations {
 		rel := in.relation(s.relations[i].name)
 		if rel == nil || !rel.Rules && (len(rel.PolicyRoles) == 0 || s.relations[i].via == 0) {
@@ -742,10 +767,10 @@ func (p *policy) others(s *statement, in *inside, role string) (others []string)
 	return others
 }
 
-// useReferences adds what the owner of a table needs to which a foreign key refers, when rows are written that may refer to
-// it. If the server reads that table by a query, that has a record of its own, but it need not do so from version 19 on, and
-// such records can be switched off.
-func (p *policy) useReferences(r *usedRelation, in *inside, add func(need)) {
+// useReferences adds what the owner of a referenced table needs when rows with a foreign key are written. If the
+// server checks the key by a query, that query has a record of its own; but from version 19 on it need not run one,
+// and such records can be switched off.
+func (p *policy) useReferences(r *usedRelation, in *databaseContents, add func(need)) {
 	rel := in.relation(r.name)
 	if rel == nil || !r.access["insert"] && !r.access["update"] {
 		return
@@ -753,31 +778,32 @@ func (p *policy) useReferences(r *usedRelation, in *inside, add func(need)) {
 	for _, name := range rel.References {
 		if to := in.relation(name); to != nil {
 			add(need{role: to.Owner, kind: onSchema, object: schemaOf(name), letter: 'U', unsure: true})
-			add(need{role: to.Owner, kind: onRelation, object: name, letter: 'r', blurred: true, unsure: true})
+			add(need{role: to.Owner, kind: onRelation, object: name, letter: 'r', columnsUnknown: true, unsure: true})
 		}
 	}
 }
 
-// useSequences adds the sequences from which an INSERT takes the defaults of columns that it does not name.
-func (p *policy) useSequences(s *statement, r *usedRelation, in *inside, role string, add func(need)) {
+// useSequences adds needs on the sequences from which an INSERT takes defaults.
+func (p *policy) useSequences(s *statement, r *usedRelation, in *databaseContents, role string, add func(need)) {
 	rel := in.relation(r.name)
 	if rel == nil || !r.access["insert"] {
 		return
 	}
-	columns, whole, blurred := r.columnsFor("insert")
+	columns, allColumns, columnsUnknown := r.columnsFor("insert")
 	for _, column := range slices.Sorted(maps.Keys(rel.Defaults)) {
 		sequence := rel.Defaults[column]
-		// A column that is named can get DEFAULT, and rows that are not inserted need no value.
-		named := whole || blurred || slices.Contains(columns, column)
+		// Unsure: a column that the INSERT names may get DEFAULT, and an INSERT of no rows needs no value.
+		named := allColumns || columnsUnknown || slices.Contains(columns, column)
 		add(need{role: role, kind: onSequence, object: sequence, letter: 'U', unsure: named || s.rows == 0})
 	}
 }
 
-// objectNeeds adds what DDL and the like need.
-func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(need)) {
+// objectNeeds adds what DDL and other utility statements need.
+func (p *policy) objectNeeds(s *statement, in *databaseContents, role string, add func(need)) {
 	for _, o := range s.objects {
 		name := o.name
-		if o.kind == "trigger" || o.kind == "policy" || o.kind == "rule" || o.kind == "table column" || o.kind == "table constraint" {
+		if o.kind == "trigger" || o.kind == "policy" || o.kind == "rule" || o.kind == "table column" ||
+			o.kind == "table constraint" {
 			if _, on, found := strings.Cut(name, " on "); found {
 				name = on
 			}
@@ -785,7 +811,7 @@ func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(nee
 		rel := in.relation(name)
 		schema := schemaOf(name)
 		switch {
-		case strings.HasPrefix(schema, "pg_temp"): // of functions and the like, with its number
+		case strings.HasPrefix(schema, "pg_temp"): // records of functions and the like have the schema with its number
 			if o.action == "create" {
 				add(need{role: role, kind: onDatabase, object: s.db, letter: 'T'})
 			}
@@ -799,15 +825,17 @@ func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(nee
 		case (o.action == "rename" || o.action == "alter" || o.action == "create") && schema != "":
 			add(need{role: role, kind: onSchema, object: schema, letter: 'C', unsure: true})
 		}
-		if o.action != "create" && o.action != "use" && schema != "" { // what is named is looked up; what CASCADE reaches is not
-			add(need{role: role, kind: onSchema, object: schema, letter: 'U', unsure: !s.names(name)})
+		if o.action != "create" && o.action != "use" && schema != "" {
+			// names are looked up in the schema; objects that CASCADE reaches are not
+			add(need{role: role, kind: onSchema, object: schema, letter: 'U', unsure: !s.textMentions(name)})
 		}
-		if s.command == refresh && rel != nil { // from PostgreSQL 17 on; before, it is the owner's
+		if s.command == refreshCommand && rel != nil { // from PostgreSQL 17 on; before, it is the owner's
 			add(need{role: role, kind: onRelation, object: name, letter: 'm', unsure: true})
 		}
-		if o.action == "use" && rel != nil && !s.namesParts() { // LOCK, VACUUM and the like: any of several privileges
+		if o.action == "use" && rel != nil && !s.mayUsePart() {
+			// LOCK, VACUUM and the like need any of several privileges
 			for _, c := range []byte("rawdDm") {
-				add(need{role: role, kind: onRelation, object: name, letter: c, unsure: true, blurred: true})
+				add(need{role: role, kind: onRelation, object: name, letter: c, unsure: true, columnsUnknown: true})
 			}
 			add(need{role: role, kind: onSchema, object: schema, letter: 'U', unsure: true})
 		}
@@ -815,8 +843,8 @@ func (p *policy) objectNeeds(s *statement, in *inside, role string, add func(nee
 	}
 }
 
-// ownerNeeds adds what a new owner needs: to be allowed to create what it gets, where that is.
-func (p *policy) ownerNeeds(s *statement, in *inside, add func(need)) {
+// ownerNeeds adds the needs of a new owner, who must be allowed to create the objects where they are.
+func (p *policy) ownerNeeds(s *statement, in *databaseContents, add func(need)) {
 	if in == nil || s.command == createSchema {
 		return
 	}
@@ -825,7 +853,7 @@ func (p *policy) ownerNeeds(s *statement, in *inside, add func(need)) {
 	for _, o := range s.objects {
 		schemas[schemaOf(o.name)] = true
 	}
-	if s.command == reassignOwned && len(owners) > 0 { // what the role owns is not recorded
+	if s.command == reassignOwned && len(owners) > 0 { // the objects that the role owns are not recorded
 		for schema := range in.schemas {
 			schemas[schema] = !isSystemSchema(schema)
 		}
@@ -837,31 +865,33 @@ func (p *policy) ownerNeeds(s *statement, in *inside, add func(need)) {
 				add(need{role: owner, kind: onSchema, object: schema, letter: 'C', unsure: true})
 			}
 		}
-		if s.command == reassignOwned || strings.HasSuffix(s.command, " PUBLICATION") || strings.HasSuffix(s.command, " SUBSCRIPTION") {
+		if s.command == reassignOwned || strings.HasSuffix(s.command, " PUBLICATION") ||
+			strings.HasSuffix(s.command, " SUBSCRIPTION") {
 			add(need{role: owner, kind: onDatabase, object: s.db, letter: 'C', unsure: true})
 		}
 	}
 }
 
-// namesParts says whether a table that the statement uses may be there because of a part of it, such as an index, which
-// is its owner's.
-func (s *statement) namesParts() bool {
+// mayUsePart reports whether a statement may use a table only because of a part of it, such as an index, which needs
+// the owner.
+func (s *statement) mayUsePart() bool {
 	verb, _, _ := strings.Cut(s.command, " ")
 	return slices.Contains([]string{"CREATE", "ALTER", "DROP", "COMMENT", "SECURITY"}, verb)
 }
 
-// names says whether the example of the statement's texts has the name of an object.
-func (s *statement) names(object string) bool {
+// textMentions reports whether the kept text of the statement contains the name of an object.
+func (s *statement) textMentions(object string) bool {
 	name := strings.ToLower(strings.Trim(strings.TrimPrefix(object, schemaOf(object)+"."), `"`))
 	return name != "" && strings.Contains(strings.ToLower(s.text), name)
 }
 
-// inSchemas are types of objects whose creation needs CREATE on the schema.
-var inSchemas = []string{"table", "view", "materialized view", "sequence", "index", "function", "procedure", "aggregate", "type", "domain", "foreign table"}
+// inSchemas are the types of objects whose creation needs CREATE on the schema.
+var inSchemas = []string{"table", "view", "materialized view", "sequence", "index", "function", "procedure",
+	"aggregate", "type", "domain", "foreign table"}
 
-// useOwnership marks the memberships by which a role may have done what only owners may.
+// useOwnership marks the memberships by which a role may have acted as the owner of an object.
 func (p *policy) useOwnership(s *statement, rel *relation, role string) {
-	if p.superuser(role) {
+	if p.isSuperuser(role) {
 		return
 	}
 	if rel != nil {
@@ -873,15 +903,15 @@ func (p *policy) useOwnership(s *statement, rel *relation, role string) {
 	}
 }
 
-func (in *inside) relation(name string) *relation {
+func (in *databaseContents) relation(name string) *relation {
 	if in == nil {
 		return nil
 	}
 	return in.relations[name]
 }
 
-// resolve finds a sequence by the name that a statement has for it.
-func (in *inside) resolve(name string) string {
+// resolve finds a sequence by the name in a statement; empty if it is unknown or ambiguous.
+func (in *databaseContents) resolve(name string) string {
 	if in == nil {
 		return ""
 	}

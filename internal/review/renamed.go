@@ -1,4 +1,4 @@
-// What has another name now: privileges are granted on what exists, and records have the names of their time.
+// Renamed objects: grants have the present names, but records have the names of their time.
 
 package review
 
@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// named is something that has, or had, a name. Of what is in no database, db is empty.
-type named struct{ db, kind, name string }
+// namedObject is a name that an object has or had. For roles and databases, db is empty.
+type namedObject struct{ db, kind, name string }
 
-// renames are the names that DDL has given and taken. When is not looked at: a name can be used again, and a
-// privilege that may have been used under one of its names is not called unused.
+// renames are the new names that DDL has given to objects. Times are ignored, because names can be reused: a
+// privilege that may have been used under any of its names is not called unused.
 type renames struct {
-	to   map[named][]string
-	told map[named]bool // a record says that it was renamed or dropped
+	to       map[namedObject][]string
+	recorded map[namedObject]bool // a record renames or drops it
 }
 
 const mostVariants = 10_000
 
-// nameKind is what a type of objects is called here; empty: it does not matter.
+// nameKind maps a type of objects to a kind of names; empty: its names do not matter.
 func nameKind(objectType string) string {
 	switch objectType {
 	case "role", "database", "schema":
@@ -37,38 +37,38 @@ func nameKind(objectType string) string {
 }
 
 func newRenames(statements []*statement) *renames {
-	r := &renames{to: map[named][]string{}, told: map[named]bool{}}
+	r := &renames{to: map[namedObject][]string{}, recorded: map[namedObject]bool{}}
 	for _, s := range statements {
-		if s.worked.count == 0 {
+		if s.accepted.count == 0 {
 			continue
 		}
 		for _, o := range s.objects {
-			n := named{s.db, nameKind(o.kind), o.name}
-			switch n.kind {
+			object := namedObject{s.db, nameKind(o.kind), o.name}
+			switch object.kind {
 			case "":
 				continue
 			case "role":
-				n.db = ""
+				object.db = ""
 			case "database":
-				n.db = ""
+				object.db = ""
 			case "function":
-				n.name, o.to = functionName(o.name), functionName(o.to)
+				object.name, o.to = functionName(o.name), functionName(o.to)
 			}
 			switch o.action {
 			case "rename":
-				if o.to != "" && !slices.Contains(r.to[n], o.to) {
-					r.to[n] = append(r.to[n], o.to)
+				if o.to != "" && !slices.Contains(r.to[object], o.to) {
+					r.to[object] = append(r.to[object], o.to)
 				}
-				r.told[n] = true
+				r.recorded[object] = true
 			case "drop":
-				r.told[n] = true
+				r.recorded[object] = true
 			}
 		}
 	}
 	return r
 }
 
-// names are all names that something has had since, beginning with the one that it had.
+// names returns all names that an object has had since, beginning with the given one.
 func (r *renames) names(dbs []string, kind, name string) []string {
 	found := []string{name}
 	for i := 0; i < len(found) && len(found) < mostVariants; i++ {
@@ -78,11 +78,11 @@ func (r *renames) names(dbs []string, kind, name string) []string {
 			}
 		}
 		for _, db := range dbs {
-			for _, to := range r.to[named{db, kind, found[i]}] {
+			for _, to := range r.to[namedObject{db, kind, found[i]}] {
 				add(to)
 			}
 			if schema := schemaOf(found[i]); schema != "" && kind != "schema" {
-				for _, to := range r.to[named{db, "schema", schema}] {
+				for _, to := range r.to[namedObject{db, "schema", schema}] {
 					add(to + strings.TrimPrefix(found[i], schema))
 				}
 			}
@@ -91,13 +91,13 @@ func (r *renames) names(dbs []string, kind, name string) []string {
 	return found
 }
 
-// columns are the names of a relation's column.
+// columns returns all names that a relation's column has had since.
 func (r *renames) columns(dbs, relations []string, column string) []string {
 	found := []string{column}
 	for i := 0; i < len(found); i++ {
 		for _, db := range dbs {
 			for _, relation := range relations {
-				for _, to := range r.to[named{db, "column", relation + "." + found[i]}] {
+				for _, to := range r.to[namedObject{db, "column", relation + "." + found[i]}] {
 					if to, ok := strings.CutPrefix(to, relation+"."); ok && !slices.Contains(found, to) {
 						found = append(found, to)
 					}
@@ -108,24 +108,25 @@ func (r *renames) columns(dbs, relations []string, column string) []string {
 	return found
 }
 
-// global are the names of a role or a database.
-func (r *renames) global(kind, name string) []string { return r.names([]string{""}, kind, name) }
+// globalNames returns all names that a role or database has had since.
+func (r *renames) globalNames(kind, name string) []string { return r.names([]string{""}, kind, name) }
 
-// variants are a statement as it would be recorded now, for each of the names that its role and what it uses
-// have had since. Several things that were renamed are each in some of them.
+// variants returns a statement under all names that its database, its roles and the objects that it uses have had
+// since. Names of different objects are not combined: variant n has the n-th name of each.
 func (r *renames) variants(s *statement) []*statement {
 	all := []*statement{s}
 	if len(r.to) == 0 {
 		return all
 	}
-	dbs, users, roles := r.global("database", s.db), r.global("role", s.user), r.global("role", s.role)
+	dbs, users, roles := r.globalNames("database", s.db), r.globalNames("role", s.user), r.globalNames("role", s.role)
 	most := 1
 	of := func(kind, name string) []string {
 		n := r.names(dbs, kind, name)
 		most = max(most, len(n))
 		return n
 	}
-	relations, executes, sequences := make([][]string, len(s.relations)), make([][]string, len(s.executes)), make([][]string, len(s.sequences))
+	relations, executes, sequences := make([][]string, len(s.relations)), make([][]string, len(s.executes)),
+		make([][]string, len(s.sequences))
 	schemas, objects := make([][]string, len(s.mentioned)), make([][]string, len(s.objects))
 	columns := false
 	for i := range s.relations {
@@ -157,25 +158,25 @@ func (r *renames) variants(s *statement) []*statement {
 				if s.user == s.role && user != role {
 					continue
 				}
-				for k := range most {
+				for round := range most {
 					if len(all) > mostVariants {
 						s.incomplete = true
 						return all
 					}
-					pick := func(names []string) string { return names[min(k, len(names)-1)] }
+					pick := func(names []string) string { return names[min(round, len(names)-1)] }
 					v := *s
-					v.of, v.db, v.user, v.role = s, db, user, role
+					v.variantOf, v.db, v.user, v.role = s, db, user, role
 					v.relations = slices.Clone(s.relations)
 					for i := range v.relations {
-						one := &v.relations[i]
-						one.name = pick(relations[i])
-						one.columns = maps.Clone(one.columns)
-						for access, list := range one.columns {
+						used := &v.relations[i]
+						used.name = pick(relations[i])
+						used.columns = maps.Clone(used.columns)
+						for access, list := range used.columns {
 							var names []string
 							for _, c := range list {
 								names = append(names, r.columns(dbs, relations[i], c)...)
 							}
-							one.columns[access] = names
+							used.columns[access] = names
 						}
 					}
 					v.executes, v.sequences = slices.Clone(s.executes), slices.Clone(s.sequences)
@@ -200,11 +201,12 @@ func (r *renames) variants(s *statement) []*statement {
 	return all
 }
 
-// explained says whether records tell why something has no grants: it was renamed or dropped since.
+// explained reports whether a record says why an object is not among the grants: it was renamed or dropped.
 func (r *renames) explained(dbs []string, kind, name string) bool {
 	for _, n := range r.names(dbs, kind, name) {
 		for _, db := range dbs {
-			if r.told[named{db, kind, n}] || schemaOf(n) != "" && r.told[named{db, "schema", schemaOf(n)}] {
+			if r.recorded[namedObject{db, kind, n}] ||
+				schemaOf(n) != "" && r.recorded[namedObject{db, "schema", schemaOf(n)}] {
 				return true
 			}
 		}
@@ -212,8 +214,8 @@ func (r *renames) explained(dbs []string, kind, name string) bool {
 	return false
 }
 
-// noteLost notes grants of which nothing is known, because a statement has used something that is not among the
-// grants, and no record says why: it may be what the grants have under another name.
+// noteLost marks grants that may have been used under another name: a statement used an object that is not among the
+// grants, and no record renames or drops it.
 func (a *access) noteLost(s *statement, variants []*statement) {
 	p := a.policy
 	if s.earlier || s.command == "connect" && len(s.relations) == 0 {
@@ -225,27 +227,31 @@ func (a *access) noteLost(s *statement, variants []*statement) {
 		}
 		a.lostRoles[s.role] = true
 		for _, n := range p.needs(s) {
-			for _, g := range p.on(&n) {
-				g.lost = "the role " + QuoteName(s.role) + " used it, which is not among the grants, and no record says why: it may have another name now"
+			for _, g := range p.grantsFor(&n) {
+				g.lost = "the role " + QuoteName(s.role) +
+					" used it, which is not among the grants, and no record says why: it may have another name now"
 			}
 		}
 		return
 	}
 	in := p.inside[s.db]
-	if in == nil || p.superuser(s.role) {
+	if in == nil || p.isSuperuser(s.role) {
 		return
 	}
 	lost := func(kind objectKind, letter byte, name string) {
 		for _, g := range p.grants {
-			if g.kind == kind && g.db == s.db && g.letter == letter && p.has(s.role, g.grantee, s.db) {
-				g.lost = "the role used " + name + ", which is not among the grants, and no record says why: it may have another name now"
+			if g.kind == kind && g.db == s.db && g.letter == letter && p.hasPrivilegesOf(s.role, g.grantee, s.db) {
+				g.lost = "the role used " + name + ", which is not among the grants, and no record says why: it may " +
+					"have another name now"
 			}
 		}
 	}
-	dbs := a.renames.global("database", s.db)
+	dbs := a.renames.globalNames("database", s.db)
 	for i := range s.relations {
 		r := &s.relations[i]
-		if isSystemSchema(schemaOf(r.name)) || slices.ContainsFunc(variants, func(v *statement) bool { return p.inside[v.db].relation(v.relations[i].name) != nil }) ||
+		if isSystemSchema(schemaOf(r.name)) || slices.ContainsFunc(variants, func(v *statement) bool {
+			return p.inside[v.db].relation(v.relations[i].name) != nil
+		}) ||
 			r.kind == "index" || r.kind == "toast table" || a.renames.explained(dbs, "relation", r.name) {
 			continue
 		}
@@ -261,15 +267,16 @@ func (a *access) noteLost(s *statement, variants []*statement) {
 			in := p.inside[v.db]
 			return in != nil && in.functions[v.executes[i]] != nil
 		}
-		if !isSystemSchema(schemaOf(f)) && !slices.ContainsFunc(variants, known) && !a.renames.explained(dbs, "function", f) {
+		if !isSystemSchema(schemaOf(f)) && !slices.ContainsFunc(variants, known) &&
+			!a.renames.explained(dbs, "function", f) {
 			lost(onFunction, 'X', f+"()")
 			lost(onSchema, 'U', f+"()")
 		}
 	}
 }
 
-// on are the grants that could satisfy a need, whoever has them.
-func (p *policy) on(n *need) (found []*grant) {
+// grantsFor returns the grants to any role that could satisfy a need.
+func (p *policy) grantsFor(n *need) (found []*grant) {
 	in := p.inside[n.db]
 	var lists [][]*grant
 	switch n.kind {

@@ -1,8 +1,8 @@
-// Restoring dumps: into a throw-away server of their version, of which the grants are read like those of any server.
+// Restores dumps into a throw-away server of their version, whose grants are then read like those of any server.
 //
-// A dump is a program that the server executes as a superuser, and a privilege may depend on each of its statements.
-// So all of them must succeed, but for those of which harmless() knows that no privilege depends on them. If others
-// fail, nothing is proposed for their database; if they are about roles or databases, there are no grants.
+// A dump is a program that the server executes as a superuser, and privileges may depend on each of its statements.
+// So all must succeed, except those that harmless() knows to be without effect on privileges. If another one fails,
+// nothing is proposed for its database; if it is about roles or databases, restoring fails.
 
 package review
 
@@ -24,30 +24,31 @@ import (
 	"github.com/pg-steno/pg_steno/internal/postgres"
 )
 
-// restoration is the restoring of dumps.
+// restoration is one restore of the dumps of a server.
 type restoration struct {
-	dumps    []*Dump
-	database string // of the dump that does not say of which one it is
-	major    int
-	first    string // the superuser with whom the cluster was made
-	restorer string // who restores: what it owns in the end has no owner in the dump
+	dumps          []*Dump
+	database       string // of the dump that does not name its database
+	major          int
+	firstSuperuser string // the superuser with whom the cluster was made
+	restorer       string // the role that restores: objects that it owns in the end have no owner in the dump
 
 	installation *postgres.Installation
 	server       *postgres.Server
-	restricts    bool // psql knows \restrict
+	restricts    bool // psql has the command \restrict
 
-	inside     []string             // databases of which the inside was restored
+	inside     []string             // databases whose contents were restored
 	failed     map[string][]failure // by database
 	extensions []string             // that could not be created
 }
 
-// Restore restores dumps of one server and returns its grants. database is that of a dump that does not name one.
+// Restore restores dumps of one server and returns its grants. database is for a dump that does not name its own.
 func Restore(ctx context.Context, dumps []*Dump, database string) (*Grants, error) {
-	r := &restoration{dumps: slices.Clone(dumps), database: database, failed: map[string][]failure{}, restorer: "steno_restore_" + strings.ToLower(rand.Text())}
+	r := &restoration{dumps: slices.Clone(dumps), database: database, failed: map[string][]failure{},
+		restorer: "steno_restore_" + strings.ToLower(rand.Text())}
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	if err := r.choose(postgres.Installed()); err != nil {
+	if err := r.chooseInstallation(postgres.Installed()); err != nil {
 		return nil, err
 	}
 	folder, err := r.installation.NewFolder()
@@ -56,7 +57,7 @@ func Restore(ctx context.Context, dumps []*Dump, database string) (*Grants, erro
 	}
 	g, err := r.restore(ctx, folder)
 	if r.server != nil {
-		_ = r.server.Abandon() // that it is not there any more is checked by the removal of its files
+		_ = r.server.Abandon() // the removal of its files checks that it is gone
 	}
 	if err := folder.Close(); err != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("cannot remove the files of a temporary server: %w", err)
@@ -67,33 +68,40 @@ func Restore(ctx context.Context, dumps []*Dump, database string) (*Grants, erro
 	return g, err
 }
 
-// check checks what can be known before a server is there.
+// check checks what can be known before a server is started.
 func (r *restoration) check() error {
 	unnamed := ""
 	for _, d := range r.dumps {
 		if d.major != 0 && r.major != 0 && d.major != r.major {
-			return badDump("%s is of PostgreSQL %d, another file of %d: they are not of one server", d.Name, d.major, r.major)
+			return badDump("%s is of PostgreSQL %d, another file of %d: they are not of one server", d.Name,
+				d.major, r.major)
 		}
 		r.major = cmp.Or(r.major, d.major)
-		r.first = cmp.Or(r.first, d.first)
+		r.firstSuperuser = cmp.Or(r.firstSuperuser, d.firstSuperuser)
 		switch {
 		case !d.parts[0].inside:
 		case unnamed != "":
-			return badDump("%s and %s do not say of which databases they are: make them with pg_dump --create", unnamed, d.Name)
+			return badDump("%s and %s do not say of which databases they are: make them with pg_dump --create",
+				unnamed, d.Name)
 		case r.database == "":
-			return badDump("%s does not say of which database it is: make it with pg_dump --create, or name the database", d.Name)
+			return badDump("%s does not say of which database it is: make it with pg_dump --create, or name the "+
+				"database", d.Name)
 		default:
 			unnamed = d.Name
 		}
 	}
 	switch {
 	case !slices.ContainsFunc(r.dumps, func(d *Dump) bool { return d.roles }):
-		return badDump(`the roles and memberships of the server are missing: give the output of "pg_dumpall --globals-only", too, as another file of grants`)
-	case !slices.ContainsFunc(r.dumps, func(d *Dump) bool { return slices.ContainsFunc(d.parts, func(p dumpPart) bool { return p.inside }) }):
-		return badDump("the grants say nothing of the inside of a database: give the output of pg_dump, too, as another file of grants")
+		return badDump(`the roles and memberships of the server are missing: ` +
+			`give the output of "pg_dumpall --globals-only", too, as another file of grants`)
+	case !slices.ContainsFunc(r.dumps, func(d *Dump) bool {
+		return slices.ContainsFunc(d.parts, func(p dumpPart) bool { return p.inside })
+	}):
+		return badDump("the grants say nothing of the inside of a database: give the output of pg_dump, too, as " +
+			"another file of grants")
 	case r.major == 0:
 		return badDump("no dump says from which version of PostgreSQL it is")
-	case r.first == "":
+	case r.firstSuperuser == "":
 		return badDump("there is no superuser among the roles, so they are not all of a server")
 	}
 	// Roles come first, because the others need them.
@@ -108,18 +116,20 @@ func (d *Dump) rank() int {
 	return 0
 }
 
-// useSaved says what to do where dumps cannot be restored.
-const useSaved = `. Or let somebody save the grants on the server, with "steno review grants", and review with that file, which needs no PostgreSQL here`
+// useSaved is the advice for machines on which dumps cannot be restored.
+const useSaved = `. Or let somebody save the grants on the server, with "steno review grants", ` +
+	`and review with that file, which needs no PostgreSQL here`
 
-// choose finds the programs of the dumps' version. Others have other defaults and privileges: what is restored there
-// may not be what is on the server.
-func (r *restoration) choose(installed []*postgres.Installation) error {
+// chooseInstallation finds the programs of the dumps' version. Other versions have other default privileges, so that
+// the restored grants could differ from those of the server.
+func (r *restoration) chooseInstallation(installed []*postgres.Installation) error {
 	var versions []string
 	for _, i := range installed {
 		if i.Major() == r.major {
 			r.installation = i
 			if err := i.ChooseAccount("nobody"); err != nil {
-				return fmt.Errorf("%w. Run steno as another user: the dump's statements are executed with its rights%s", err, useSaved)
+				return fmt.Errorf("%w. Run steno as another user: the dump's statements are executed with its "+
+					"rights%s", err, useSaved)
 			}
 			return nil
 		}
@@ -129,33 +139,39 @@ func (r *restoration) choose(installed []*postgres.Installation) error {
 	if len(versions) > 0 {
 		found = "there is only " + strings.Join(versions, ", ")
 	}
-	return fmt.Errorf("the dump is of PostgreSQL %d, and is restored into a temporary server of that version, but %s on this machine: "+
-		"install the package of the server (initdb, postgres, psql), or set PG_CONFIG to its pg_config%s", r.major, found, useSaved)
+	return fmt.Errorf("the dump is of PostgreSQL %d, and is restored into a temporary server of that version, but %s "+
+		"on this machine: install the package of the server (initdb, postgres, psql), or set PG_CONFIG to its "+
+		"pg_config%s", r.major, found, useSaved)
 }
 
-// settings are those of the throw-away server: nothing is kept, nothing runs but what the dump does, nothing connects
-// to other servers.
-var settings = []postgres.Setting{
-	{Name: "fsync", Value: "off"}, {Name: "synchronous_commit", Value: "off"}, {Name: "full_page_writes", Value: "off"},
-	{Name: "wal_level", Value: "minimal"}, {Name: "max_wal_senders", Value: "0"}, {Name: "max_wal_size", Value: "64MB"},
-	{Name: "shared_buffers", Value: "32MB"}, {Name: "max_connections", Value: "10"}, {Name: "max_locks_per_transaction", Value: "256"},
-	{Name: "autovacuum", Value: "off"}, {Name: "max_worker_processes", Value: "0"}, {Name: "max_logical_replication_workers", Value: "0"},
-	{Name: "unix_socket_permissions", Value: "0700"}, {Name: "shared_preload_libraries", Value: ""}, {Name: "log_statement", Value: "none"},
+// serverSettings make the throw-away server keep nothing, run nothing but the dump, and connect to no other server.
+var serverSettings = []postgres.Setting{
+	{Name: "fsync", Value: "off"}, {Name: "synchronous_commit", Value: "off"},
+	{Name: "full_page_writes", Value: "off"}, {Name: "wal_level", Value: "minimal"},
+	{Name: "max_wal_senders", Value: "0"}, {Name: "max_wal_size", Value: "64MB"},
+	{Name: "shared_buffers", Value: "32MB"}, {Name: "max_connections", Value: "10"},
+	{Name: "max_locks_per_transaction", Value: "256"}, {Name: "autovacuum", Value: "off"},
+	{Name: "max_worker_processes", Value: "0"}, {Name: "max_logical_replication_workers", Value: "0"},
+	{Name: "unix_socket_permissions", Value: "0700"}, {Name: "shared_preload_libraries", Value: ""},
+	{Name: "log_statement", Value: "none"},
 }
 
-// options override what a dump sets for databases and roles, which could keep anybody from restoring the rest.
-const options = "-c session_preload_libraries= -c local_preload_libraries= -c default_transaction_read_only=off -c role=none" +
-	" -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c default_transaction_isolation=read\\ committed"
+// connectionOptions override settings that a dump makes for databases and roles, which could make restoring the rest
+// fail.
+const connectionOptions = "-c session_preload_libraries= -c local_preload_libraries= -c " +
+	"default_transaction_read_only=off -c " +
+	"role=none -c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c " +
+	"default_transaction_isolation=read\\ committed"
 
-// restore makes the server, restores the dumps, and reads the grants.
+// restore creates the server, restores the dumps, and reads the grants.
 func (r *restoration) restore(ctx context.Context, folder *postgres.Folder) (*Grants, error) {
 	data := filepath.Join(folder.Dir, "data")
 	// Small segments: a temporary folder may be in memory.
-	if err := r.installation.Initialize(ctx, data, r.first, "--wal-segsize", "1"); err != nil {
-		return nil, r.full(err)
+	if err := r.installation.Initialize(ctx, data, r.firstSuperuser, "--wal-segsize", "1"); err != nil {
+		return nil, r.explainFullDisk(err)
 	}
 	r.server = r.installation.NewServer(folder, "restore", data, 5432)
-	err := r.server.Configure(settings)
+	err := r.server.Configure(serverSettings)
 	if err == nil {
 		err = r.server.Launch()
 	}
@@ -166,59 +182,66 @@ func (r *restoration) restore(ctx context.Context, folder *postgres.Folder) (*Gr
 		err = r.prepare(ctx)
 	}
 	if err != nil {
-		return nil, r.full(err)
+		return nil, r.explainFullDisk(err)
 	}
 	for _, d := range r.dumps {
 		for i := range d.parts {
-			if err := r.run(ctx, d, &d.parts[i]); err != nil {
-				return nil, r.full(err)
+			if err := r.runPart(ctx, d, &d.parts[i]); err != nil {
+				return nil, r.explainFullDisk(err)
 			}
 		}
 	}
 	g, err := r.read(ctx)
-	return g, r.full(err)
+	return g, r.explainFullDisk(err)
 }
 
-// full adds to an error of a full disk what helps.
-func (r *restoration) full(err error) error {
+// explainFullDisk adds advice to an error about a full disk.
+func (r *restoration) explainFullDisk(err error) error {
 	if err != nil && strings.Contains(err.Error(), "No space left on device") {
-		return fmt.Errorf("%w\nThe temporary server is in %s: set TMPDIR to a directory with more space", err, r.installation.TempDir())
+		return fmt.Errorf("%w\nThe temporary server is in %s: set TMPDIR to a directory with more space", err,
+			r.installation.TempDir())
 	}
 	return err
 }
 
 // psql prepares psql with the account of the server.
 func (r *restoration) psql(ctx context.Context, user, database string, args ...string) *exec.Cmd {
-	c := r.installation.Command(ctx, r.installation.Program("psql"), append(append([]string{"-XAtq"}, args...), "-f", "-", "-d", r.server.Conninfo(user, database))...)
-	c.Env = append(c.Env, "PGOPTIONS="+options, "PGAPPNAME=steno review")
+	c := r.installation.Command(ctx, r.installation.Program("psql"),
+		append(append([]string{"-XAtq"}, args...), "-f", "-", "-d", r.server.Conninfo(user, database))...)
+	c.Env = append(c.Env, "PGOPTIONS="+connectionOptions, "PGAPPNAME=steno review")
 	return c
 }
 
-// ask executes a script, of which all must succeed.
-func (r *restoration) ask(ctx context.Context, user, database, script string) (string, error) {
+// runScript executes a script whose statements must all succeed, and returns its output.
+func (r *restoration) runScript(ctx context.Context, user, database, script string) (string, error) {
 	c := r.psql(ctx, user, database, "-v", "ON_ERROR_STOP=1")
 	c.Stdin = strings.NewReader(script)
 	return postgres.Output(ctx, c, "psql on the temporary server")
 }
 
-// prepare makes who restores, and the database that a dump does not make.
+// prepare creates the role that restores, and the database if the dump does not create it.
 func (r *restoration) prepare(ctx context.Context) error {
 	// Only newer minor versions have tablespaces in the data folder, and restrict psql.
-	if _, err := r.ask(ctx, r.first, "postgres", "CREATE ROLE "+QuoteName(r.restorer)+" SUPERUSER LOGIN;\n"); err != nil {
+	if _, err := r.runScript(ctx, r.firstSuperuser, "postgres", "CREATE ROLE "+QuoteName(r.restorer)+
+		" SUPERUSER LOGIN;\n"); err != nil {
 		return err
 	}
-	_, _ = r.ask(ctx, r.first, "postgres", "ALTER ROLE "+QuoteName(r.restorer)+" SET allow_in_place_tablespaces = on;\n")
-	_, err := r.ask(ctx, r.first, "postgres", "\\restrict x\n\\unrestrict x\n")
+	_, _ = r.runScript(ctx, r.firstSuperuser, "postgres", "ALTER ROLE "+QuoteName(r.restorer)+
+		" SET allow_in_place_tablespaces = on;\n")
+	_, err := r.runScript(ctx, r.firstSuperuser, "postgres", "\\restrict x\n\\unrestrict x\n")
 	r.restricts = err == nil
-	if !slices.ContainsFunc(r.dumps, func(d *Dump) bool { return d.parts[0].inside }) || r.database == "postgres" || r.database == "template1" {
+	if !slices.ContainsFunc(r.dumps, func(d *Dump) bool {
+		return d.parts[0].inside
+	}) || r.database == "postgres" || r.database == "template1" {
 		return nil
 	}
-	_, err = r.ask(ctx, r.restorer, "postgres", "CREATE DATABASE "+QuoteName(r.database)+" TEMPLATE template0;\n")
+	_, err = r.runScript(ctx, r.restorer, "postgres", "CREATE DATABASE "+QuoteName(r.database)+
+		" TEMPLATE template0;\n")
 	return err
 }
 
-// run executes a part of a dump.
-func (r *restoration) run(ctx context.Context, d *Dump, p *dumpPart) error {
+// runPart executes a part of a dump in one connection.
+func (r *restoration) runPart(ctx context.Context, d *Dump, p *dumpPart) error {
 	database := p.database
 	if database == "" {
 		database = "postgres"
@@ -240,7 +263,7 @@ func (r *restoration) run(ctx context.Context, d *Dump, p *dumpPart) error {
 	}
 	failures, own := failuresOf(said.String())
 	for _, f := range failures {
-		if err := r.note(d, database, f); err != nil {
+		if err := r.noteFailure(d, database, f); err != nil {
 			return err
 		}
 	}
@@ -248,7 +271,8 @@ func (r *restoration) run(ctx context.Context, d *Dump, p *dumpPart) error {
 	case own != "":
 		return badDump("%s cannot be restored: psql: %s", d.Name, own)
 	case err != nil && errors.As(err, new(*exec.ExitError)):
-		return fmt.Errorf("%s cannot be restored into database %q: %s\n%s", d.Name, database, strings.TrimSpace(said.String()), r.server.LogTail(3))
+		return fmt.Errorf("%s cannot be restored into database %q: %s\n%s", d.Name, database,
+			strings.TrimSpace(said.String()), r.server.LogTail(3))
 	case err != nil:
 		return err
 	}
@@ -258,15 +282,15 @@ func (r *restoration) run(ctx context.Context, d *Dump, p *dumpPart) error {
 	return nil
 }
 
-// ---- what fails ----
+// ---- failures ----
 
-// failure is a statement that the server has refused.
+// failure is a statement that failed.
 type failure struct{ sqlstate, message, statement string }
 
 func (f failure) String() string {
 	statement := strings.TrimSuffix(strings.Join(strings.Fields(f.statement), " "), ";")
 	const most = 80
-	if statement == "" { // nobody could connect, or the connection has ended
+	if statement == "" { // the connection failed, or has ended
 		return f.message
 	}
 	if len(statement) > most {
@@ -281,7 +305,7 @@ var (
 	psqlOwnError  = regexp.MustCompile(`^psql:<stdin>:\d+: error: (.*)`)
 )
 
-// failuresOf are the errors that psql has reported with their statements, and an error of its own.
+// failuresOf returns the errors in psql's output with their statements, and psql's own error, if any.
 func failuresOf(said string) (all []failure, own string) {
 	inStatement := false
 	for line := range strings.Lines(said) {
@@ -303,45 +327,52 @@ func failuresOf(said string) (all []failure, own string) {
 	return all, own
 }
 
-// Statements on which no privilege depends that is reviewed: what they would have done does not matter.
+// Statements whose failure does not matter, because no reviewed privilege depends on them.
 var (
-	harmlessStatements = regexp.MustCompile(`^(?:SET |COMMENT ON |SECURITY LABEL |SELECT pg_catalog\.(?:set_config|setval|lo_\w+)\(` +
-		`|CREATE (?:UNIQUE )?INDEX |ALTER INDEX |CREATE STATISTICS |ALTER STATISTICS |CREATE (?:PUBLICATION|SUBSCRIPTION) |ALTER (?:PUBLICATION|SUBSCRIPTION) ` +
-		// Languages, servers and the like: what needs them, such as functions, fails, too.
-		`|(?:CREATE|CREATE OR REPLACE|ALTER) (?:TABLESPACE|(?:TRUSTED )?(?:PROCEDURAL )?LANGUAGE|FOREIGN DATA WRAPPER|SERVER|USER MAPPING) ` +
-		`|(?:GRANT|REVOKE) [A-Z, ]+ ON (?:TABLESPACE|PARAMETER|LANGUAGE|FOREIGN DATA WRAPPER|FOREIGN SERVER|LARGE OBJECT|TYPE|DOMAIN) ` +
-		`|ALTER (?:ROLE|DATABASE) (?:\w+|"(?:[^"]|"")+") (?:IN DATABASE (?:\w+|"(?:[^"]|"")+") )?(?:SET|RESET) )`)
-	// Of --clean: what is to be dropped is not there.
+	harmlessStatements = regexp.MustCompile(
+		`^(?:SET |COMMENT ON |SECURITY LABEL |SELECT pg_catalog\.(?:set_config|setval|lo_\w+)\(` +
+			`|CREATE (?:UNIQUE )?INDEX |ALTER INDEX |CREATE STATISTICS |ALTER STATISTICS ` +
+			`|CREATE (?:PUBLICATION|SUBSCRIPTION) |ALTER (?:PUBLICATION|SUBSCRIPTION) ` +
+			// Languages, servers and the like: objects that need them, such as functions, fail, too, and are noticed.
+			`|(?:CREATE|CREATE OR REPLACE|ALTER) (?:TABLESPACE` +
+			`|(?:TRUSTED )?(?:PROCEDURAL )?LANGUAGE|FOREIGN DATA WRAPPER|SERVER|USER MAPPING) ` +
+			`|(?:GRANT|REVOKE) [A-Z, ]+ ON (?:TABLESPACE|PARAMETER|LANGUAGE` +
+			`|FOREIGN DATA WRAPPER|FOREIGN SERVER|LARGE OBJECT|TYPE|DOMAIN) ` +
+			`|ALTER (?:ROLE|DATABASE) (?:\w+|"(?:[^"]|"")+") (?:IN DATABASE (?:\w+|"(?:[^"]|"")+") )?(?:SET|RESET) )`)
+	// Of --clean: the objects to drop do not exist.
 	drops       = regexp.MustCompile(`^(?:DROP |ALTER .* DROP )`)
 	undefined   = []string{"42P01", "42704", "42883", "3D000", "3F000", "42703"}
 	ofSteno     = regexp.MustCompile(`^(?:GRANT|REVOKE) [^;]* ON (?:SCHEMA steno |[A-Z]+ steno\.)`)
 	ofExtension = regexp.MustCompile(`^CREATE EXTENSION (?:IF NOT EXISTS )?(\w+|"(?:[^"]|"")+")`)
-	ofServer    = regexp.MustCompile(`^(?:(?:CREATE|ALTER) (?:ROLE|USER|GROUP|DATABASE) |(?:GRANT|REVOKE) [A-Z, ]+ ON DATABASE )`)
+	ofServer    = regexp.MustCompile(
+		`^(?:(?:CREATE|ALTER) (?:ROLE|USER|GROUP|DATABASE) |(?:GRANT|REVOKE) [A-Z, ]+ ON DATABASE )`)
 	ofPrivilege = regexp.MustCompile(`^(?:GRANT|REVOKE) .* ON `)
 )
 
-// harmless says whether a statement may fail.
+// harmless reports whether a failure can be ignored.
 func (r *restoration) harmless(f failure) bool {
 	switch {
 	case harmlessStatements.MatchString(f.statement):
 		return true
 	case drops.MatchString(f.statement) && slices.Contains(undefined, f.sqlstate):
 		return true
-	case f.sqlstate == "42710" || f.sqlstate == "2BP01": // the cluster was made with this role, and needs it
-		return f.statement == "CREATE ROLE "+QuoteName(r.first)+";" || f.statement == "DROP ROLE "+QuoteName(r.first)+";" ||
-			f.statement == "DROP ROLE IF EXISTS "+QuoteName(r.first)+";"
-	case f.sqlstate == "42P06": // databases are made with this schema
+	case f.sqlstate == "42710" || f.sqlstate == "2BP01": // this is the bootstrap superuser, which always exists
+		return f.statement == "CREATE ROLE "+QuoteName(r.firstSuperuser)+";" || f.statement == "DROP ROLE "+
+			QuoteName(r.firstSuperuser)+";" ||
+			f.statement == "DROP ROLE IF EXISTS "+QuoteName(r.firstSuperuser)+";"
+	case f.sqlstate == "42P06": // every new database has this schema
 		return f.statement == "CREATE SCHEMA public;"
-	case slices.Contains(r.extensions, "pg_steno") && slices.Contains(undefined, f.sqlstate): // all of its schema is the extension's
+	// all of its schema is the extension's
+	case slices.Contains(r.extensions, "pg_steno") && slices.Contains(undefined, f.sqlstate):
 		return ofSteno.MatchString(f.statement)
 	}
 	return false
 }
 
-// note notes a failure. One that is about roles, memberships or databases is an error: what depends on them could be
-// anything.
-func (r *restoration) note(d *Dump, database string, f failure) error {
-	// Resources are missing, somebody has ended something, a disk does not work: that is not the dump's fault.
+// noteFailure notes a failure. It returns an error if the statement is about roles, memberships or databases:
+// anything could depend on them.
+func (r *restoration) noteFailure(d *Dump, database string, f failure) error {
+	// Insufficient resources, operator intervention and system errors are not the dump's fault.
 	if strings.HasPrefix(f.sqlstate, "53") || strings.HasPrefix(f.sqlstate, "57") || f.sqlstate == "58030" {
 		return fmt.Errorf("%s cannot be restored: %s", d.Name, f)
 	}
@@ -356,7 +387,8 @@ func (r *restoration) note(d *Dump, database string, f failure) error {
 	isGrant := strings.HasPrefix(f.statement, "GRANT ") || strings.HasPrefix(f.statement, "REVOKE ")
 	switch {
 	case noRole && !d.roles:
-		return badDump(`%s: a role is missing: give the output of "pg_dumpall --globals-only" of the same server and time, as another file of grants: %s`, d.Name, f)
+		return badDump(`%s: a role is missing: give the output of `+
+			`"pg_dumpall --globals-only" of the same server and time, as another file of grants: %s`, d.Name, f)
 	case noRole, ofServer.MatchString(f.statement), isGrant && !ofPrivilege.MatchString(f.statement):
 		return badDump("the roles, memberships or databases of %s cannot be restored: %s%s", d.Name, f, useSaved)
 	}
@@ -364,12 +396,12 @@ func (r *restoration) note(d *Dump, database string, f failure) error {
 	return nil
 }
 
-// ---- what was restored ----
+// ---- the restored grants ----
 
 // read reads the grants of the databases that were restored.
 func (r *restoration) read(ctx context.Context) (all *Grants, err error) {
 	for _, database := range r.inside {
-		text, err := r.ask(ctx, r.restorer, database, GrantsQuery)
+		text, err := r.runScript(ctx, r.restorer, database, GrantsQuery)
 		if err != nil {
 			return nil, err
 		}
@@ -386,9 +418,11 @@ func (r *restoration) read(ctx context.Context) (all *Grants, err error) {
 	if all == nil {
 		return nil, badDump("no database could be restored")
 	}
-	const firstOfUsers = 16384 // OIDs below are those of initdb
-	text, err := r.ask(ctx, r.restorer, "postgres", fmt.Sprintf("SELECT json_agg(datname) FROM pg_database WHERE oid >= %d AND datdba <> %s::regrole;\n",
-		firstOfUsers, "'"+r.restorer+"'"))
+	const firstOfUsers = 16384 // lower OIDs are those of initdb
+	text, err := r.runScript(ctx, r.restorer, "postgres",
+		fmt.Sprintf("SELECT json_agg(datname) FROM pg_database WHERE "+
+			"oid >= %d AND datdba <> %s::regrole;\n",
+			firstOfUsers, "'"+r.restorer+"'"))
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +433,8 @@ func (r *restoration) read(ctx context.Context) (all *Grants, err error) {
 	return all, r.adjust(all, made)
 }
 
-// adjust makes the grants of the throw-away server those of the dump. made are the databases that the dump has made.
+// adjust turns the grants of the throw-away server into those of the dump. made are the databases that the dump
+// created.
 func (r *restoration) adjust(g *Grants, made []string) error {
 	g.System, g.Taken = "", ""
 	g.Restored = &Restored{Server: r.installation.Version, Extensions: r.extensions}
@@ -410,21 +445,22 @@ func (r *restoration) adjust(g *Grants, made []string) error {
 	g.Databases = slices.DeleteFunc(g.Databases, func(d Database) bool { return !d.Inside })
 	for i := range g.Databases {
 		d := &g.Databases[i]
-		d.Unreviewed = nil // without rows, a dump does not have large objects
+		d.Unreviewed = nil // without rows, large objects were not restored
 		d.OwnUnknown = !slices.Contains(made, d.Name)
 		for _, f := range r.failed[d.Name] {
 			d.Incomplete = append(d.Incomplete, f.String())
 		}
 		if name := d.unowned(r.restorer); name != "" && len(d.Incomplete) == 0 {
-			return badDump("the dump of database %q does not say who owns %s: make it without --no-owner", d.Name, name)
+			return badDump("the dump of database %q does not say who owns %s: make it without --no-owner",
+				d.Name, name)
 		}
-		d.replaceRole(r.restorer, r.first)
+		d.replaceRole(r.restorer, r.firstSuperuser)
 	}
 	return nil
 }
 
-// unowned is an object that belongs to a role, which is not the database, and of no extension: of extensions, no dump
-// says whose they are.
+// unowned names an object other than the database that belongs to a role; empty if there is none. Objects of
+// extensions do not count: dumps do not have their owners.
 func (d *Database) unowned(role string) string {
 	for _, o := range d.Schemas {
 		if o.Owner == role && !o.Extension {
@@ -444,7 +480,7 @@ func (d *Database) unowned(role string) string {
 	return ""
 }
 
-// replaceRole makes another role the owner, grantor and grantee in the place of one.
+// replaceRole replaces a role as owner, grantor and grantee by another one.
 func (d *Database) replaceRole(role, by string) {
 	replace := func(name *string) {
 		if *name == role {
@@ -472,12 +508,13 @@ func (d *Database) replaceRole(role, by string) {
 	}
 }
 
-// unrestored is what an answer says of grants that are those of dumps.
-func (g *Grants) unrestored() (all []string) {
+// restoreLimits returns the limits of an answer whose grants are those of dumps.
+func (g *Grants) restoreLimits() (all []string) {
 	if g.Restored == nil {
 		return nil
 	}
-	all = append(all, fmt.Sprintf("The grants are those of dumps, as of when these were made, which were restored into %s: %s",
+	all = append(all, fmt.Sprintf("The grants are those of dumps, as of when these were made, which were restored "+
+		"into %s: %s",
 		g.Restored.Server, strings.Join(g.Restored.Dumps, ", ")))
 	if missing := slices.Compact(slices.Sorted(slices.Values(g.Restored.Extensions))); len(missing) > 0 {
 		all = append(all, "Extensions that this machine does not have were not restored: "+strings.Join(missing, ", "))
@@ -485,11 +522,13 @@ func (g *Grants) unrestored() (all []string) {
 	const named = 5
 	for _, d := range g.Databases {
 		if n := len(d.Incomplete); n > 0 {
-			all = append(all, fmt.Sprintf("Of the dump of database %s, %s could not be restored here, so nothing of it is proposed: %s",
+			all = append(all, fmt.Sprintf("Of the dump of database %s, %s could not be restored here, so nothing of "+
+				"it is proposed: %s",
 				QuoteName(d.Name), plural(n, "statement"), strings.Join(d.Incomplete[:min(n, named)], "; ")))
 		}
 		if d.OwnUnknown {
-			all = append(all, "The dump of database "+QuoteName(d.Name)+" does not say who owns it, and who has privileges on it, so those are not reviewed: pg_dump --create does.")
+			all = append(all, "The dump of database "+QuoteName(d.Name)+" does not say who owns it, and who has "+
+				"privileges on it, so those are not reviewed: pg_dump --create does.")
 		}
 	}
 	return all
@@ -497,18 +536,18 @@ func (g *Grants) unrestored() (all []string) {
 
 // ---- archives ----
 
-// Archive is a dump that pg_restore makes text of: in pg_dump's custom format, or that of tar.
+// isArchive reports whether a file is a dump in pg_dump's custom or tar format.
 func isArchive(begin []byte) bool {
 	return bytes.HasPrefix(begin, []byte("PGDMP")) || bytes.HasPrefix(begin, []byte("toc.dat\x00"))
 }
 
-// readArchive has pg_restore make text of an archive.
+// readArchive converts an archive to text with pg_restore, and reads that.
 func readArchive(ctx context.Context, name string, file io.Reader) (*Dump, error) {
 	installed := postgres.Installed()
 	at := slices.IndexFunc(installed, func(i *postgres.Installation) bool { return i.Missing("pg_restore") == "" })
 	if at < 0 {
-		return nil, errors.New("it is an archive of pg_dump, of which pg_restore makes text, and there is no PostgreSQL with it on this machine: " +
-			"install one, or set PG_CONFIG to its pg_config" + useSaved)
+		return nil, errors.New("it is an archive of pg_dump, of which pg_restore makes text, and there is no " +
+			"PostgreSQL with it on this machine: install one, or set PG_CONFIG to its pg_config" + useSaved)
 	}
 	i := installed[at]
 	if err := i.ChooseAccount("nobody"); err != nil {

@@ -379,7 +379,7 @@ CREATE EVENT TRIGGER refuse ON ddl_command_start EXECUTE FUNCTION fire();`)
 	o.psql("postgres", `ALTER DATABASE odd SET session_preload_libraries = 'nowhere'; ALTER DATABASE odd SET default_transaction_read_only = on; ALTER DATABASE odd SET role = keeper;
 ALTER DATABASE odd SET search_path = 'nowhere'; ALTER DATABASE odd SET statement_timeout = 1; ALTER ROLE other IN DATABASE odd SET search_path = nowhere;`)
 	c := o.Command(t.Context(), o.Program("psql"), "-XAtq", "-v", "ON_ERROR_STOP=1", "-f", "-", "-d", o.Conninfo("chief", "odd"))
-	c.Env = append(c.Env, "PGOPTIONS="+options)
+	c.Env = append(c.Env, "PGOPTIONS="+connectionOptions)
 	c.Stdin = strings.NewReader(GrantsQuery)
 	text, err := postgres.Output(t.Context(), c, "psql")
 	if err != nil {
@@ -390,7 +390,7 @@ ALTER DATABASE odd SET search_path = 'nowhere'; ALTER DATABASE odd SET statement
 		t.Fatal(err)
 	}
 	c = o.Command(t.Context(), o.Program("pg_dumpall"), "-d", o.Conninfo("chief", "postgres"))
-	c.Env = append(c.Env, "PGOPTIONS="+options)
+	c.Env = append(c.Env, "PGOPTIONS="+connectionOptions)
 	if text, err = postgres.Output(t.Context(), c, "pg_dumpall"); err != nil {
 		t.Fatal(err)
 	}
@@ -429,11 +429,11 @@ SET ROLE grantor; GRANT SELECT ON s.t TO alice; RESET ROLE; REVOKE USAGE ON SCHE
 	if d := g.database("shop"); len(d.Incomplete) != 1 || d.Incomplete[0] != "GRANT SELECT ON TABLE s.t TO alice: permission denied for schema s" {
 		t.Fatalf("%+v", d.Incomplete)
 	}
-	told := strings.Join(g.unrestored(), "\n")
+	told := strings.Join(g.restoreLimits(), "\n")
 	if want := "Of the dump of database shop, 1 statement could not be restored here, so nothing of it is proposed: GRANT SELECT ON TABLE s.t TO alice: permission denied for schema s"; !strings.Contains(told, want) {
 		t.Error(told)
 	}
-	s := &statement{who: who{db: "hr", user: "chief", role: "chief"}, text: "SELECT 1", shape: *newShape(&format.Shape{Class: format.ClassRead, Command: []byte("SELECT")}, "")}
+	s := &statement{actor: actor{db: "hr", user: "chief", role: "chief"}, text: "SELECT 1", shape: *newShape(&format.Shape{Class: format.ClassRead, Command: []byte("SELECT")}, "")}
 	a, _, _ := run(g, nil, s)
 	a.Command = followed
 	out := &Access{policy: a.policy}

@@ -111,7 +111,7 @@ func TestAValueIsFoundInParameters(t *testing.T) {
 		{"4711", format.ReprText, []byte("/customers/4711"), "part of a string"},
 	} {
 		var buf []byte
-		if got := newValue(c.value).isParam(format.ParamType{Repr: c.repr}, c.raw, &buf); got != c.where {
+		if got := newValue(c.value).findInParam(format.ParamType{Repr: c.repr}, c.raw, &buf); got != c.where {
 			t.Errorf("%s in %q: %q instead of %q", c.value, c.raw, got, c.where)
 		}
 	}
@@ -121,7 +121,7 @@ func FuzzValue(f *testing.F) {
 	f.Add("42", "SELECT '{1,2,{42}}', E'\\u0041', $a$b$a$ /* /* */")
 	f.Fuzz(func(_ *testing.T, v, text string) {
 		newValue(v).inText([]byte(text))
-		newValue(v).in(text)
+		newValue(v).findIn(text)
 	})
 }
 
@@ -178,11 +178,11 @@ func TestMembershipsFollowTheVersion(t *testing.T) {
 	}
 	p := newPolicy(g)
 	for role, want := range map[string]bool{"a": true, "b": false, "c": false} {
-		if p.has(role, "g", "d") != want || !canSet(p, role, "g", "d") {
+		if p.hasPrivilegesOf(role, "g", "d") != want || !canSet(p, role, "g", "d") {
 			t.Errorf("%s inherits: %v", role, !want)
 		}
 	}
-	if !p.has("a", databaseOwner, "d") || p.has("b", databaseOwner, "d") {
+	if !p.hasPrivilegesOf("a", databaseOwner, "d") || p.hasPrivilegesOf("b", databaseOwner, "d") {
 		t.Error("pg_database_owner")
 	}
 }
@@ -228,7 +228,7 @@ func TestOptionsOfMembershipsAreChanged(t *testing.T) {
 		p := newPolicy(g)
 		var inherit, set []string
 		for _, name := range []string{"lead", "m", "n", "o"} {
-			if p.has(name, "g", "d") {
+			if p.hasPrivilegesOf(name, "g", "d") {
 				inherit = append(inherit, name)
 			}
 			if canSet(p, name, "g", "d") {
@@ -268,12 +268,12 @@ func TestAdministrationUsesMemberships(t *testing.T) {
 			Memberships: []Membership{made, through, mine, other, settable},
 			Databases:   []Database{{Name: "shop", Inside: true}},
 		})
-		s := &statement{who: who{db: "shop", user: "chief", role: "chief"}, shape: *newShape(&format.Shape{Class: test.class, Command: []byte(test.command)}, ""), text: test.text}
-		s.worked.take(RecordID{Seq: 1}, 1)
-		a := &access{AccessOptions: &AccessOptions{}, policy: p, found: &used{statements: []*statement{s}}}
+		s := &statement{actor: actor{db: "shop", user: "chief", role: "chief"}, shape: *newShape(&format.Shape{Class: test.class, Command: []byte(test.command)}, ""), text: test.text}
+		s.accepted.add(RecordID{Seq: 1}, 1)
+		a := &access{AccessOptions: &AccessOptions{}, policy: p, found: &trailUses{statements: []*statement{s}}}
 		a.evaluate()
 		var got []int64
-		for _, e := range p.edges {
+		for _, e := range p.memberships {
 			got = append(got, e.used.count)
 		}
 		if want := []int64{test.admin, test.admin, test.admin, 0, test.setting}; !slices.Equal(got, want) {
@@ -395,11 +395,11 @@ func TestStatementsThatAskForMembershipsUseThem(t *testing.T) {
 			Memberships: []Membership{{Role: "grp", Member: "alice", InheritOption: &yes, SetOption: &yes}},
 			Databases:   []Database{{Name: "shop", Inside: true}},
 		})
-		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&format.Shape{Class: format.ClassRead}, asksMembers([]byte(text), ""))}
-		s.worked.take(RecordID{Seq: 1}, 1)
-		a := &access{AccessOptions: &AccessOptions{}, policy: p, found: &used{statements: []*statement{s}}}
+		s := &statement{actor: actor{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&format.Shape{Class: format.ClassRead}, addMembersAsked([]byte(text), ""))}
+		s.accepted.add(RecordID{Seq: 1}, 1)
+		a := &access{AccessOptions: &AccessOptions{}, policy: p, found: &trailUses{statements: []*statement{s}}}
 		a.evaluate()
-		if got := p.edges[0].used.count; got != wants {
+		if got := p.memberships[0].used.count; got != wants {
 			t.Errorf("%s: %d uses of the membership instead of %d", text, got, wants)
 		}
 	}
@@ -444,7 +444,7 @@ func TestPartsNeedTheOwner(t *testing.T) {
 	p := newPolicy(&Grants{Roles: []Role{{Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true,
 		Relations: []Relation{{Name: "public.t", Kind: "r", Owner: "alice", ACL: []string{"alice=arwdDxt/alice"}}}}}})
 	for command, wants := range map[string]int{"CREATE INDEX": 0, "DROP TRIGGER": 0, "COMMENT": 0, "LOCK TABLE": 6, "REINDEX": 6} {
-		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(command),
+		s := &statement{actor: actor{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(command),
 			Objects: []format.Object{{Action: format.ActionUse, Type: []byte("table"), Name: []byte("public.t")}}}, "")}
 		got := 0
 		for _, n := range p.needs(s) {
@@ -553,16 +553,16 @@ func TestGrantsUsePrivilegesOnEverything(t *testing.T) {
 	g := &Grants{Version: 150000, Roles: []Role{{Name: "own"}, {Name: "g"}, {Name: "alice", Inherit: true}, {Name: "pg_read_all_data"}},
 		Memberships: []Membership{{Role: "pg_read_all_data", Member: "alice"}},
 		Databases:   []Database{{Name: "shop", Inside: true, Unreviewed: []Unreviewed{}, Relations: []Relation{{Name: "public.t", Kind: "r", Owner: "own", ACL: []string{"own=arwdDxt/own"}}}}}}
-	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "GRANT SELECT ON t TO g", shape: *newShape(&format.Shape{Class: format.ClassRole, Command: []byte("GRANT"),
+	s := &statement{actor: actor{db: "shop", user: "alice", role: "alice"}, text: "GRANT SELECT ON t TO g", shape: *newShape(&format.Shape{Class: format.ClassRole, Command: []byte("GRANT"),
 		Objects: []format.Object{{Action: format.ActionUse, Type: []byte("table"), Name: []byte("public.t")}}}, "")}
-	s.worked.take(RecordID{Seq: 1}, 1)
-	a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(g), found: &used{statements: []*statement{s}}}
+	s.accepted.add(RecordID{Seq: 1}, 1)
+	a := &access{AccessOptions: &AccessOptions{}, policy: newPolicy(g), found: &trailUses{statements: []*statement{s}}}
 	a.evaluate()
-	if a.policy.edges[0].used.count != 1 {
+	if a.policy.memberships[0].used.count != 1 {
 		t.Error("the membership is not used")
 	}
 	reduced := &Grants{Version: 150000, Roles: g.Roles, Databases: g.Databases}
-	if v, why := a.tried(s, newPolicy(reduced)); v != uncertain {
+	if v, why := a.tryReduced(s, newPolicy(reduced)); v != uncertain {
 		t.Errorf("%v: %q", v, why)
 	}
 }
@@ -596,7 +596,7 @@ func TestEndsOfTransactionsAreFoundByTheirPlace(t *testing.T) {
 		}
 		j.sort()
 		c := &rowChange{xid: 7, db: []string{"", "a"}[r.IntN(2)], commit: uint64(r.IntN(5)), at: uint64(r.IntN(6))}
-		e := j.find(c)
+		e := j.findTransaction(c)
 		if want := plain(j.ends[7], c); e != want {
 			t.Fatalf("%+v of %+v: %+v, want %+v", c, j.ends[7], e, want)
 		}
@@ -612,7 +612,7 @@ func TestEndsOfTransactionsAreFoundByTheirPlace(t *testing.T) {
 		many.ends[7] = append(many.ends[7], transactionEnd{xid: 7, lsn: uint64(i), known: true})
 	}
 	for i := range 200_000 {
-		if e := many.find(&rowChange{xid: 7, commit: uint64(200_000 - i)}); i > 0 && e == nil {
+		if e := many.findTransaction(&rowChange{xid: 7, commit: uint64(200_000 - i)}); i > 0 && e == nil {
 			t.Fatal(i)
 		}
 	}
@@ -620,12 +620,12 @@ func TestEndsOfTransactionsAreFoundByTheirPlace(t *testing.T) {
 
 // run evaluates a statement that one role ran once, and says what a dry run says of it. The reduced grants may be nil.
 func run(g, reduced *Grants, s *statement) (a *access, v verdict, why string) {
-	s.worked.take(RecordID{Seq: 1}, 1)
-	s.fine = 1
-	a = &access{AccessOptions: &AccessOptions{Grants: g}, policy: newPolicy(g), found: &used{statements: []*statement{s}}}
+	s.accepted.add(RecordID{Seq: 1}, 1)
+	s.succeeded = 1
+	a = &access{AccessOptions: &AccessOptions{Grants: g}, policy: newPolicy(g), found: &trailUses{statements: []*statement{s}}}
 	a.evaluate()
 	if reduced != nil {
-		v, why = a.tried(s, newPolicy(reduced))
+		v, why = a.tryReduced(s, newPolicy(reduced))
 	}
 	return a, v, why
 }
@@ -661,7 +661,7 @@ func TestNewOwnersMustBeAllowedToCreate(t *testing.T) {
 		{"ALTER TABLE", "ALTER TABLE hr.t OWNER TO heir", "boss", nil},
 		{"REASSIGN OWNED", "REASSIGN OWNED BY own TO heir", "alice", []string{"heir"}},
 	} {
-		s := &statement{who: who{db: "shop", user: c.role, role: c.role}, text: c.text, shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(c.command),
+		s := &statement{actor: actor{db: "shop", user: c.role, role: c.role}, text: c.text, shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(c.command),
 			Objects: []format.Object{{Action: format.ActionAlter, Type: []byte("table"), Name: []byte("hr.t")}}}, "")}
 		found := map[string]map[string]bool{"hr": {}, "pay": {}}
 		for _, n := range newPolicy(grants()).needs(s) {
@@ -681,7 +681,7 @@ func TestNewOwnersMustBeAllowedToCreate(t *testing.T) {
 		}
 		if a, v, why := run(grants("heir"), grants(), s); v != wants {
 			t.Errorf("%q by %s without CREATE: %v: %s", c.text, c.role, v, why)
-		} else if used := slices.ContainsFunc(a.sorted(), func(g *grant) bool { return g.letter == 'C' && g.used.count > 0 }); used != (wants == uncertain) {
+		} else if used := slices.ContainsFunc(a.sortedGrants(), func(g *grant) bool { return g.letter == 'C' && g.used.count > 0 }); used != (wants == uncertain) {
 			t.Errorf("%q by %s: the privilege is used: %v", c.text, c.role, used)
 		}
 	}
@@ -705,7 +705,7 @@ func TestSchemasAreFilledAsTheirOwners(t *testing.T) {
 		{"alice", " AUTHORIZATION alice", "alice", denied},
 		{"alice", "", "alice", denied},
 	} {
-		s := &statement{who: who{db: "shop", user: c.role, role: c.role}, text: "CREATE SCHEMA n" + c.authorization + " CREATE TABLE x (a int REFERENCES hr.t)",
+		s := &statement{actor: actor{db: "shop", user: c.role, role: c.role}, text: "CREATE SCHEMA n" + c.authorization + " CREATE TABLE x (a int REFERENCES hr.t)",
 			shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(createSchema), Relations: []format.Relation{{Name: []byte("hr.t"), Access: format.AccessReferences}},
 				Objects: []format.Object{{Action: format.ActionCreate, Type: []byte("schema"), Name: []byte("n")}, {Action: format.ActionCreate, Type: []byte("table"), Name: []byte("n.x")}}}, "")}
 		acl := []string{"own=x/own", c.has + "=x/own"}
@@ -727,7 +727,7 @@ func TestDropOwnedNeedsPrivileges(t *testing.T) {
 				{Name: "hr.t", Kind: "r", Owner: "own", ACL: append([]string{"own=r/own"}, more...), ColumnACL: map[string][]string{"a": {"gone=r/own"}}},
 				{Name: "hr.other", Kind: "r", Owner: "own", ACL: []string{"alice=w/own"}}}}}}
 	}
-	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "DROP OWNED BY gone", shape: *newShape(&format.Shape{Class: format.ClassRole, Command: []byte(dropOwned),
+	s := &statement{actor: actor{db: "shop", user: "alice", role: "alice"}, text: "DROP OWNED BY gone", shape: *newShape(&format.Shape{Class: format.ClassRole, Command: []byte(dropOwned),
 		Objects: []format.Object{{Action: format.ActionAlter, Type: []byte("table"), Name: []byte("hr.t")}}}, "")}
 	a, v, why := run(grants("alice=r/own"), grants(), s)
 	if v != uncertain {
@@ -761,7 +761,7 @@ func TestOwnersMayLoseWhatIsNotRecorded(t *testing.T) {
 		// alice has it in any case
 		with := grants("own=XU/boss", "alice=XU/boss")
 		without := grants("alice=XU/boss")
-		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: c.text, calls: true,
+		s := &statement{actor: actor{db: "shop", user: "alice", role: "alice"}, text: c.text, calls: true,
 			shape: *newShape(&format.Shape{Class: c.class, Command: []byte(c.command), Objects: []format.Object{c.object}}, "")}
 		if _, v, why := run(with, without, s); v != c.wants {
 			t.Errorf("%s: %v: %s", c.text, v, why)
@@ -796,13 +796,13 @@ func TestPrivilegesOnEverythingMayBeUnseen(t *testing.T) {
 		{150000, "", "alice", allowed, ""},
 		{190000, "", "alice", uncertain, "large objects"},
 	} {
-		s := &statement{who: who{db: "shop", user: c.user, role: c.user}, text: "SELECT hr.f()", calls: true,
+		s := &statement{actor: actor{db: "shop", user: c.user, role: c.user}, text: "SELECT hr.f()", calls: true,
 			shape: *newShape(&format.Shape{Class: format.ClassRead, Command: []byte("SELECT"), Objects: []format.Object{{Action: format.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}}}, "")}
 		a, v, why := run(grants(c.version, c.sequence, writer), grants(c.version, c.sequence), s)
 		if v != c.wants {
 			t.Errorf("%+v: %v: %s", c, v, why)
 		}
-		if kept := a.mayUse(a.policy.edges[0]); (kept != "") != (c.kept != "") || !strings.Contains(kept, c.kept) {
+		if kept := a.reasonInUse(a.policy.memberships[0]); (kept != "") != (c.kept != "") || !strings.Contains(kept, c.kept) {
 			t.Errorf("%+v: the membership: %q", c, kept)
 		}
 	}
@@ -814,7 +814,7 @@ func TestDefinersCallWithTheirRights(t *testing.T) {
 	g := &Grants{Version: 150000, Roles: []Role{{Name: "own"}, {Name: "alice"}}, Databases: []Database{{Name: "shop", Owner: "own", ACL: []string{"=c/own"}, Inside: true, Unreviewed: []Unreviewed{},
 		Schemas:   []Schema{{Name: "hr", Owner: "own", ACL: []string{"=U/own"}}},
 		Functions: []Function{{Name: "hr.f", Kind: "f", Owner: "own", ACL: append(acl, "alice=X/own"), Definer: true}, {Name: "hr.inner", Kind: "f", Owner: "own", ACL: acl}}}}}
-	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "SELECT hr.f()", calls: true,
+	s := &statement{actor: actor{db: "shop", user: "alice", role: "alice"}, text: "SELECT hr.f()", calls: true,
 		shape: *newShape(&format.Shape{Class: format.ClassRead, Command: []byte("SELECT"), Objects: []format.Object{
 			{Action: format.ActionExecute, Type: []byte("function"), Name: []byte("hr.f")}, {Action: format.ActionExecute, Type: []byte("function"), Name: []byte("hr.inner")}}}, "")}
 	if _, v, why := run(g, g, s); v != allowed {
@@ -826,7 +826,7 @@ func TestDefinersCallWithTheirRights(t *testing.T) {
 func TestRefreshReadsAsTheOwner(t *testing.T) {
 	p := newPolicy(&Grants{Roles: []Role{{Name: "own"}, {Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true, Schemas: []Schema{{Name: "hr", Owner: "boss"}},
 		Relations: []Relation{{Name: "hr.m", Kind: "m", Owner: "own"}, {Name: "hr.t", Kind: "r", Owner: "boss"}}}}})
-	s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: "REFRESH MATERIALIZED VIEW hr.m", shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(refresh),
+	s := &statement{actor: actor{db: "shop", user: "alice", role: "alice"}, text: "REFRESH MATERIALIZED VIEW hr.m", shape: *newShape(&format.Shape{Class: format.ClassDDL, Command: []byte(refreshCommand),
 		Objects:   []format.Object{{Action: format.ActionAlter, Type: []byte("materialized view"), Name: []byte("hr.m")}},
 		Relations: []format.Relation{{Name: []byte("hr.t"), Access: format.AccessSelect}}}, "")}
 	reads, maintains := false, false
@@ -856,7 +856,7 @@ func TestForeignKeysAreCheckedAlsoWithoutReading(t *testing.T) {
 		{true, "SELECT", check, true}, {false, "SELECT", check, false}, {true, "SELECT", "SELECT b FROM hr.child", false},
 		{false, "ALTER TABLE", "ALTER TABLE hr.child ADD FOREIGN KEY (b) REFERENCES hr.t", true},
 	} {
-		s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, text: test.text, shape: *newShape(&format.Shape{
+		s := &statement{actor: actor{db: "shop", user: "alice", role: "alice"}, text: test.text, shape: *newShape(&format.Shape{
 			Class: format.ClassRead, Command: []byte(test.command), Relations: []format.Relation{{Name: []byte("hr.child"), Access: format.AccessSelect}}}, "")}
 		s.nested = test.nested
 		all := p.needs(s)
@@ -873,7 +873,7 @@ func TestForeignKeysNeedTheReferencedTable(t *testing.T) {
 		p := newPolicy(&Grants{Version: version, Roles: []Role{{Name: "own"}, {Name: "alice"}}, Databases: []Database{{Name: "shop", Inside: true, Schemas: []Schema{{Name: "hr", Owner: "alice"}},
 			Relations: []Relation{{Name: "hr.t", Kind: "r", Owner: "own"}, {Name: "hr.child", Kind: "r", Owner: "alice", References: []string{"hr.t"}}}}}})
 		for access, writes := range map[format.Access]bool{format.AccessSelect: false, format.AccessDelete: false, format.AccessInsert: true, format.AccessUpdate: true} {
-			s := &statement{who: who{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&format.Shape{
+			s := &statement{actor: actor{db: "shop", user: "alice", role: "alice"}, shape: *newShape(&format.Shape{
 				Class: format.ClassWrite, Command: []byte("INSERT"), Relations: []format.Relation{{Name: []byte("hr.child"), Access: access}}}, "")}
 			reads, enters := false, false
 			for _, n := range p.needs(s) {

@@ -34,28 +34,28 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Source is the part of a trail that a review is about.
+// Source is the part of the trails that a review is about.
 type Source struct {
 	Index        *trail.Index
-	Trails       []string // as whoever asks names them
+	Trails       []string // as they were given on the command line
 	Since, Until int64
-	// Command returns a command that shows the records of criteria.
+	// Command returns the command that shows the records of a range that match criteria.
 	Command func(*query.Criteria, query.Range) string
-	// System is the system identifier of the server that the review is about; 0: of all.
+	// System is the system identifier of the server that the review is about; 0: all servers.
 	System uint64
-	// Warn is told what is wrong in the trail. It is called by one goroutine at a time.
+	// Warn is called with each problem of the trail, by one goroutine at a time.
 	Warn func(error)
-	// Progress is told how many blocks are read, and how many there are; it may be nil.
+	// Progress is called with the progress of the reading; it may be nil.
 	Progress func(done int64)
 }
 
-// visitor takes the records of one goroutine.
+// visitor receives the blocks and records that one goroutine reads.
 type visitor interface {
 	Block(*trail.BlockRef)
 	Record(*format.Record)
 }
 
-// scan reads records by as many goroutines as there are visitors, at most trail.Workers, each with one of its own.
+// scan reads records with one goroutine for each visitor, at most trail.Workers.
 func (s *Source) scan(ctx context.Context, o trail.ScanOptions, visitors []visitor) (trail.ScanStats, error) {
 	o.Warn = s.Warn
 	o.Blocks = s.blocks()
@@ -78,7 +78,7 @@ func (s *Source) scan(ctx context.Context, o trail.ScanOptions, visitors []visit
 	return stats, ctx.Err()
 }
 
-// blocks selects those of the server that the answer is about; nil: all.
+// blocks returns a filter for the blocks of the server that the answer is about; nil: all blocks.
 func (s *Source) blocks() func(*trail.BlockRef) bool {
 	if s.System == 0 {
 		return nil
@@ -86,25 +86,26 @@ func (s *Source) blocks() func(*trail.BlockRef) bool {
 	return func(ref *trail.BlockRef) bool { return ref.Segment.Header.SystemID == s.System }
 }
 
-// begin is the time of the first record of the trail, and end that of the end of the last one.
+// bounds returns the time of the first record of the trail, the end of the last one, and the number of records.
 func (s *Source) bounds() (begin, end int64, records uint64) {
 	begin, end = format.MaxTime, format.MinTime
 	for i := range s.Index.Streams {
 		for k := range s.Index.Streams[i].Segments {
-			if one := &s.Index.Streams[i].Segments[k]; one.Records > 0 && (s.System == 0 || one.Segment.Header.SystemID == s.System) {
-				begin, end, records = min(begin, one.FirstTime), max(end, one.LastEnd), records+one.Records
+			if segment := &s.Index.Streams[i].Segments[k]; segment.Records > 0 &&
+				(s.System == 0 || segment.Segment.Header.SystemID == s.System) {
+				begin, end, records = min(begin, segment.FirstTime), max(end, segment.LastEnd), records+segment.Records
 			}
 		}
 	}
 	return begin, end, records
 }
 
-// Servers are the system identifiers of the servers that have written the trails.
+// Servers returns the system identifiers of the servers that wrote the trails.
 func (s *Source) Servers() (all []uint64) {
 	for i := range s.Index.Streams {
 		for k := range s.Index.Streams[i].Segments {
-			one := &s.Index.Streams[i].Segments[k]
-			if id := one.Segment.Header.SystemID; one.Records > 0 && !slices.Contains(all, id) {
+			segment := &s.Index.Streams[i].Segments[k]
+			if id := segment.Segment.Header.SystemID; segment.Records > 0 && !slices.Contains(all, id) {
 				all = append(all, id)
 			}
 		}
@@ -112,19 +113,20 @@ func (s *Source) Servers() (all []uint64) {
 	return all
 }
 
-// OneServer refuses trails of several servers, if what they are compared with is of one, and does not say of which.
+// OneServer refuses trails of several servers: what they are compared with is of one server, and does not say which.
 func (s *Source) OneServer(what string) error {
 	var of []string
 	for _, id := range s.Servers() {
 		of = append(of, strconv.FormatUint(id, 10))
 	}
 	if len(of) > 1 {
-		return fmt.Errorf("the trails are of several servers (%s), and %s: name the trails of one", strings.Join(of, ", "), what)
+		return fmt.Errorf("the trails are of several servers (%s), and %s: name the trails of one",
+			strings.Join(of, ", "), what)
 	}
 	return nil
 }
 
-// EachServer makes an answer for each of the servers that have written the trails.
+// EachServer makes one answer for each server that wrote the trails.
 func (s *Source) EachServer(review func(Source) (*Document, error)) (all Documents, err error) {
 	servers := s.Servers()
 	if len(servers) <= 1 {
@@ -132,9 +134,9 @@ func (s *Source) EachServer(review func(Source) (*Document, error)) (all Documen
 		return Documents{doc}, err
 	}
 	for _, id := range servers {
-		one := *s
-		one.System = id
-		doc, err := review(one)
+		source := *s
+		source.System = id
+		doc, err := review(source)
 		if err != nil {
 			return nil, err
 		}
@@ -144,47 +146,49 @@ func (s *Source) EachServer(review func(Source) (*Document, error)) (all Documen
 	return all, nil
 }
 
-// limits collects what the trail may lack, and hands everything on to another visitor.
-type limits struct {
+// limitFinder collects what the trail may lack, and passes all blocks and records on to another visitor.
+type limitFinder struct {
 	visitor
 	*proof.Exclusions
 	ref *trail.BlockRef
 }
 
-func (l *limits) Block(ref *trail.BlockRef) {
+func (l *limitFinder) Block(ref *trail.BlockRef) {
 	l.ref = ref
 	l.visitor.Block(ref)
 }
 
-func (l *limits) Record(r *format.Record) {
+func (l *limitFinder) Record(r *format.Record) {
 	if proof.Tells(r) {
 		l.Exclusions.Record(r, l.ref)
 	}
 	l.visitor.Record(r)
 }
 
-// nothing is a visitor that ignores records.
-type nothing struct{}
+// ignoringVisitor is a visitor that ignores records.
+type ignoringVisitor struct{}
 
-func (nothing) Block(*trail.BlockRef) {}
-func (nothing) Record(*format.Record) {}
+func (ignoringVisitor) Block(*trail.BlockRef) {}
+func (ignoringVisitor) Record(*format.Record) {}
 
-// lacks is what the records of a range may lack.
-type lacks struct {
-	exclusions []string
-	lacking    bool   // it is more than times in which the server did not run
-	failures   string // why refused logins and failures may have no record; empty: nothing is known that hides them
+// omissions are the facts that the records of a range may lack.
+type omissions struct {
+	exclusions     []string
+	recordsMissing bool // there are others than times in which the server did not run
+	// why refused logins and failures may have no record; empty: they have one
+	failures string
 }
 
-// read makes a pass over the range, and finds what it may lack. Blocks without wanted records are left
-// out, except those that tell what may be lacking.
-func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Needs, visitors []visitor) (lack lacks, err error) {
+// read makes a pass over the range, and finds what it may lack. It skips blocks without wanted records, unless they
+// may show that something is lacking.
+func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Needs, visitors []visitor) (lack omissions,
+	err error) {
 	begin, _, _ := s.bounds()
 	from := max(s.Since, begin)
 	e := proof.NewExclusions(s.Index, from, s.Until, needs)
 	all := make([]visitor, len(visitors))
 	for i, v := range visitors {
-		all[i] = &limits{visitor: v, Exclusions: e}
+		all[i] = &limitFinder{visitor: v, Exclusions: e}
 	}
 	if contents := o.Contents; contents != nil {
 		o.Contents = func(c *format.Contents) format.Groups {
@@ -193,9 +197,10 @@ func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Need
 			return g
 		}
 	}
-	if o.Since > format.MinTime { // what was set before
+	if o.Since > format.MinTime { // settings made before the range
 		before := trail.ScanOptions{Since: format.MinTime, Until: o.Since, Contents: proof.TellingGroups}
-		if _, err := s.scan(ctx, before, []visitor{&limits{visitor: nothing{}, Exclusions: e}}); err != nil {
+		if _, err := s.scan(ctx, before,
+			[]visitor{&limitFinder{visitor: ignoringVisitor{}, Exclusions: e}}); err != nil {
 			return lack, err
 		}
 	}
@@ -206,20 +211,20 @@ func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Need
 	if err := ctx.Err(); err != nil {
 		return lack, err
 	}
-	lack.exclusions, lack.lacking = e.List(s.Since <= begin)
+	lack.exclusions, lack.recordsMissing = e.List(s.Since <= begin)
 	lack.failures = e.HidesFailures()
 	return lack, nil
 }
 
-// once is a Warn that collects what is wrong, each thing once.
-type once struct {
-	mu   sync.Mutex
-	seen map[string]bool
-	list []string
-	bad  bool // something is damaged, or could not be read
+// warningCollector collects the problems of a trail, each once.
+type warningCollector struct {
+	mu         sync.Mutex
+	seen       map[string]bool
+	list       []string
+	incomplete bool // something is damaged, or could not be read
 }
 
-func (o *once) warn(err error) bool {
+func (o *warningCollector) warn(err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.seen == nil {
@@ -231,7 +236,7 @@ func (o *once) warn(err error) bool {
 	}
 	o.seen[text] = true
 	level, damaged, unread := query.Severity(err)
-	o.bad = o.bad || damaged || unread
+	o.incomplete = o.incomplete || damaged || unread
 	const most = 50
 	if len(o.list) < most {
 		o.list = append(o.list, "a part of the trail is "+level+": "+text)

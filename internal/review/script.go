@@ -1,4 +1,5 @@
-// A script that revokes what was not used. It is for somebody to read and run; nothing here runs it.
+// Writes a script that revokes unused privileges and memberships, for an administrator to read and run; nothing here
+// runs it.
 
 package review
 
@@ -13,16 +14,17 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// WriteScript writes statements of REVOKE.
+// WriteScript writes the script.
 func (a *Access) WriteScript(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "-- Privileges that no recorded statement needed, %s.\n", a.describe)
-	fmt.Fprintf(b, "-- Made by \"steno review access\". Nothing of it has been run. Run it with psql, as a superuser,\n-- after reading it, and what the review says of what the trail cannot know:\n")
+	fmt.Fprintf(b, "-- Privileges that no recorded statement needed, %s.\n", a.periodText)
+	fmt.Fprintf(b, "-- Made by \"steno review access\". Nothing of it has been run. Run it with psql, as a "+
+		"superuser,\n-- after reading it, and what the review says of what the trail cannot know:\n")
 	for _, l := range a.Limits {
 		fmt.Fprintf(b, "--   %s\n", render.Safe(l))
 	}
 	fmt.Fprint(b, scriptBegin)
-	if a.lacking {
+	if a.recordsMissing {
 		fmt.Fprint(b, incompleteGuard)
 	}
 	fmt.Fprint(b, "\n\\set ON_ERROR_STOP off\n")
@@ -42,30 +44,31 @@ func (a *Access) WriteScript(w io.Writer) error {
 	return b.Flush()
 }
 
-// revokeMemberships writes the statements for memberships: behind the others, of which some change to a role that must still
-// be able to use the schema.
+// revokeMemberships writes the statements for memberships. They come last, because some of the others change to a
+// role that must still be able to use the schema.
 func (a *Access) revokeMemberships(b *bufio.Writer) {
-	for _, e := range a.idle {
+	for _, e := range a.idleMemberships {
 		statement := "REVOKE " + QuoteName(e.Role) + " FROM " + QuoteName(e.Member)
 		if e.Grantor != "" && a.policy.Version >= 160000 {
 			statement += " GRANTED BY " + QuoteName(e.Grantor)
 		}
-		if a.dependent(e) {
-			fmt.Fprintf(b, "\n-- %s has granted this role on with ADMIN OPTION:\n-- %s;\n", render.Safe(e.Member), render.Safe(statement))
+		if a.passedOnRole(e) {
+			fmt.Fprintf(b, "\n-- %s has granted this role on with ADMIN OPTION:\n-- %s;\n", render.Safe(e.Member),
+				render.Safe(statement))
 			continue
 		}
 		fmt.Fprintf(b, "\n-- never used in the period%s\n%s;\n", usedBefore(&e.used), statement)
 	}
 }
 
-// scriptBegin is for psql: what ends the script before its first REVOKE, and what follows what was before it.
+// scriptBegin makes psql stop at errors before the first REVOKE, and forget errors of earlier scripts.
 const scriptBegin = `-- Each REVOKE is for itself: one that fails, because something was dropped or renamed since, does not keep the others
 -- from being executed. psql shows its error, and ends with an error after the last one.
 \set ON_ERROR_STOP on
 \set LAST_ERROR_SQLSTATE 00000
 `
 
-// scriptEnd makes psql's exit status say that a statement has failed.
+// scriptEnd makes psql's exit status show that a statement has failed.
 const scriptEnd = `
 \set ON_ERROR_STOP on
 SELECT :'LAST_ERROR_SQLSTATE' <> '00000' AS failed \gset
@@ -74,15 +77,15 @@ DO $$ BEGIN RAISE EXCEPTION 'some of the statements failed, see the errors above
 \endif
 `
 
-// incompleteGuard ends a script at its beginning, until somebody has removed it.
+// incompleteGuard ends a script before its first REVOKE, until somebody removes it.
 const incompleteGuard = `
 -- Part of the period was not recorded or cannot be read, so a privilege may have been used without a record.
 -- If that does not matter, remove the next line.
 DO $$ BEGIN RAISE EXCEPTION 'nothing was revoked: the trail lacks part of the period, see the comments of this script'; END $$;
 `
 
-// connectTo is psql's command for a database. A name with an equals sign or one of a URI would be taken for a
-// connection string, which may lead to another server.
+// connectTo returns psql's command to connect to a database. psql would take a name with an equals sign, or one like
+// a URI, for a connection string, which may lead to another server.
 func connectTo(db string) string {
 	if strings.Contains(db, "=") || strings.Contains(db, "://") {
 		db = "dbname='" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(db) + "'"
@@ -98,7 +101,7 @@ func usedBefore(u *uses) string {
 	return fmt.Sprintf("; last use before it: %s (%s)", render.Time(u.earlier.last.Time), u.earlier.last)
 }
 
-// delegated says whether somebody else than the owner has granted: 1, or 0.
+// delegated returns 1 if another role than the owner granted the privilege, 0 otherwise, for sorting.
 func (g *grant) delegated() int {
 	if g.grantor != g.owner {
 		return 1
@@ -106,8 +109,9 @@ func (g *grant) delegated() int {
 	return 0
 }
 
-// groups are the unused grants that one statement revokes: of an object, from a role, by a grantor. Those that another role
-// than the owner has granted come first in a database: that role revokes them, and may lose the schema with the others.
+// groups returns the unused grants in groups that one statement revokes: on one object, from one role, by one
+// grantor. In each database, groups with a grantor other than the owner come first: they are revoked as that role,
+// which may lose the use of the schema by later statements.
 func (a *Access) groups() (all [][]*grant) {
 	type key struct {
 		db              string
@@ -117,7 +121,9 @@ func (a *Access) groups() (all [][]*grant) {
 	}
 	at := map[key]int{}
 	sorted := slices.Clone(a.unused)
-	slices.SortStableFunc(sorted, func(x, y *grant) int { return cmp.Or(strings.Compare(x.db, y.db), y.delegated()-x.delegated()) })
+	slices.SortStableFunc(sorted, func(x, y *grant) int {
+		return cmp.Or(strings.Compare(x.db, y.db), y.delegated()-x.delegated())
+	})
 	for _, g := range sorted {
 		k := key{g.db, g.kind, g.object, g.grantee, g.grantor}
 		i, ok := at[k]
@@ -137,21 +143,21 @@ func (a *Access) revoke(b *bufio.Writer, group []*grant) {
 	var names, kept []string
 	last := &uses{}
 	whole := map[byte]bool{}
-	for _, one := range group {
-		last.earlier.join(one.used.earlier)
-		if one.column == "" {
-			whole[one.letter] = true
+	for _, privilege := range group {
+		last.earlier.join(privilege.used.earlier)
+		if privilege.column == "" {
+			whole[privilege.letter] = true
 		}
 	}
-	for _, one := range group {
-		name := privilegeName(one.letter)
-		if one.column != "" {
-			if whole[one.letter] {
-				continue // goes with that of the table
+	for _, privilege := range group {
+		name := privilegeName(privilege.letter)
+		if privilege.column != "" {
+			if whole[privilege.letter] {
+				continue // revoked with that of the table
 			}
-			name += " (" + one.column + ")"
+			name += " (" + privilege.column + ")"
 		}
-		if a.passedOn(one) {
+		if a.passedOnPrivilege(privilege) {
 			kept = append(kept, name)
 		} else {
 			names = append(names, name)
@@ -178,21 +184,24 @@ func (a *Access) revoke(b *bufio.Writer, group []*grant) {
 		return
 	}
 	fmt.Fprintf(b, "\n-- never used in the period%s\n", usedBefore(last))
-	if g.grantor != g.owner { // REVOKE takes only what the same role has granted
+	if g.grantor != g.owner { // REVOKE removes only what the same role has granted
 		fmt.Fprintf(b, "BEGIN;\nSET LOCAL ROLE %s;\n%s;\nCOMMIT;\n", QuoteName(g.grantor), statement(names))
 	} else {
 		fmt.Fprintf(b, "%s;\n", statement(names))
 	}
 }
 
-// passedOn says whether a grantee has granted a privilege on.
-func (a *Access) passedOn(g *grant) bool {
+// passedOnPrivilege reports whether the grantee has granted the privilege to others.
+func (a *Access) passedOnPrivilege(g *grant) bool {
 	return g.option && slices.ContainsFunc(a.policy.grants, func(o *grant) bool {
-		return o.grantor == g.grantee && o.db == g.db && o.kind == g.kind && o.object == g.object && o.letter == g.letter && o != g
+		return o.grantor == g.grantee && o.db == g.db && o.kind == g.kind && o.object == g.object &&
+			o.letter == g.letter && o != g
 	})
 }
 
-// dependent says whether a member has granted the role on.
-func (a *Access) dependent(e *membership) bool {
-	return e.Admin && slices.ContainsFunc(a.policy.edges, func(o *membership) bool { return o.Role == e.Role && o.Grantor == e.Member })
+// passedOnRole reports whether the member has granted the role to others.
+func (a *Access) passedOnRole(e *membership) bool {
+	return e.Admin && slices.ContainsFunc(a.policy.memberships, func(o *membership) bool {
+		return o.Role == e.Role && o.Grantor == e.Member
+	})
 }

@@ -1,4 +1,4 @@
-// Every statement that has a value, as a parameter or in its text.
+// Finds all statements that contain a value, as a parameter or in the text.
 
 package review
 
@@ -17,20 +17,20 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// SubjectOptions say which value is looked for.
+// SubjectOptions are the values to look for.
 type SubjectOptions struct {
 	Source
 	Values []string
-	// Limit is how many statements are listed.
+	// Limit is the limit of statements in the list.
 	Limit int
 }
 
 // ReviewSubject finds the statements that have one of the values.
 func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
-	var wrong once
+	var warnings warningCollector
 	warn := o.Warn
 	o.Warn = func(err error) {
-		if wrong.warn(err) {
+		if warnings.warn(err) {
 			warn(err)
 		}
 	}
@@ -43,12 +43,14 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 	}
 	slices.Sort(forms)
 	visitors := make([]visitor, trail.Workers())
-	all := make([]*finder, len(visitors))
+	all := make([]*subjectFinder, len(visitors))
 	for i := range visitors {
-		all[i] = &finder{values: values, found: events{limit: o.Limit}, by: map[subjectUse]*subjectUses{}, started: map[execution]*startedUse{}}
+		all[i] = &subjectFinder{values: values, found: events{limit: o.Limit}, uses: map[subjectUse]*subjectUses{},
+			started: map[execution]*startedUse{}}
 		visitors[i] = all[i]
 	}
-	lack, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true}, proof.Needs{Catalogs: true, Texts: true}, visitors)
+	lack, err := o.read(ctx, trail.ScanOptions{Since: o.Since, Until: o.Until, Parts: true, Rollbacks: true},
+		proof.Needs{Catalogs: true, Texts: true}, visitors)
 	if err != nil {
 		return nil, err
 	}
@@ -56,38 +58,39 @@ func ReviewSubject(ctx context.Context, o SubjectOptions) (*Document, error) {
 	for _, other := range all[1:] {
 		f.join(other)
 	}
-	if err := o.takeStarted(ctx, f); err != nil {
+	if err := o.addUnfinished(ctx, f); err != nil {
 		return nil, err
 	}
 	begin, end, _ := o.bounds()
 	doc := &Document{
-		Review: "subject", Incomplete: wrong.bad,
+		Review: "subject", Incomplete: warnings.incomplete,
 		Facts: []Fact{
-			{"value", o.Values}, {"looked for as", slices.Compact(forms)}, {"period from", stamp(max(o.Since, begin))}, {"period until", stamp(min(o.Until, end))},
-			{"trail", o.Trails}, {"statements", f.found.total},
+			{"value", o.Values}, {"looked for as", slices.Compact(forms)}, {"period from", stamp(max(o.Since, begin))},
+			{"period until", stamp(min(o.Until, end))}, {"trail", o.Trails}, {"statements", f.found.total},
 		},
 		Sections: []*Section{
 			f.summary(),
-			f.found.section("found", "Statements with the value", "where", "user", "end_user", "role", "database", "address", "application", "command", "objects", "rows", "outcome", "text", "follow"),
+			f.found.section("found", "Statements with the value", "where", "user", "end_user", "role", "database",
+				"address", "application", "command", "objects", "rows", "outcome", "text", "follow"),
 		},
-		Limits: append(append(wrong.list, f.limits()...), lack.exclusions...),
+		Limits: append(append(warnings.list, f.limits()...), lack.exclusions...),
 	}
 	for _, row := range doc.Sections[1].Rows {
-		row[len(row)-1] = o.cat(query.Criteria{Sessions: []format.SessionID{row[1].(RecordID).Session}})
+		row[len(row)-1] = o.catCommand(query.Criteria{Sessions: []format.SessionID{row[1].(RecordID).Session}})
 	}
 	return doc, nil
 }
 
-// subjectUse is who used what.
+// subjectUse groups statements with the value: by who ran them, and with which command on which objects.
 type subjectUse struct{ user, appUser, db, command, objects string }
 
-// subjectUses are all uses of one kind.
+// subjectUses sums up the statements of one group.
 type subjectUses struct {
-	seen
+	occurrences
 	format.Effects
 }
 
-// execution is a statement of a session, or one that a function has run in it.
+// execution identifies an execution of a statement, top-level or nested.
 type execution struct {
 	session                 format.SessionID
 	statement, substatement uint64
@@ -99,37 +102,39 @@ type startedUse struct {
 	use subjectUse
 }
 
-// finder is what one goroutine has found.
-type finder struct {
+// subjectFinder is what one goroutine has found, and after join what all have found.
+type subjectFinder struct {
 	values []*value
 	found  events
-	by     map[subjectUse]*subjectUses
+	uses   map[subjectUse]*subjectUses
 
 	started map[execution]*startedUse
 
-	texts []uint32 // by their indexes: 1 is nothing found, 2 is the literal that textAt has, 3 is not known
-	where map[int]string
-	buf   []byte
+	// by index of the block's texts: 0 is not searched yet, 1 nothing found, 2 found, see whereInText
+	texts       []uint32
+	whereInText map[int]string
+	buf         []byte
 
 	redacted, noText, noParams, cut int64
-	hidden                          []uint32 // texts with redacted values: 2
+	// by index of the block's texts: 0 is not searched yet, 1 nothing redacted, 2 has redacted values
+	hidden []uint32
 }
 
-func (f *finder) Block(*trail.BlockRef) {
+func (f *subjectFinder) Block(*trail.BlockRef) {
 	clear(f.texts)
 	clear(f.hidden)
-	f.where = nil
+	f.whereInText = nil
 }
 
 // Record takes a record.
-func (f *finder) Record(r *format.Record) {
+func (f *subjectFinder) Record(r *format.Record) {
 	switch r.Kind {
 	case format.KindStatement, format.KindStart, format.KindNote:
 	default:
 		return
 	}
 	if r.Kind != format.KindStart {
-		f.note(r)
+		f.countUnsearchable(r)
 	}
 	where := f.find(r)
 	if where == "" {
@@ -144,18 +149,21 @@ func (f *finder) Record(r *format.Record) {
 	if r.Kind == format.KindStart {
 		outcome = "no end is recorded"
 	}
-	cells := []any{where, fact(r, format.KeyUser), orNil(fact(r, format.KeyAppUser)), orNil(fact(r, format.KeyRole)), fact(r, format.KeyDatabase),
-		fact(r, format.KeyClient), fact(r, format.KeyApplication), command, objects, int64(r.Rows), outcome, brief(r.Text), nil}
-	k := subjectUse{fact(r, format.KeyUser), fact(r, format.KeyAppUser), fact(r, format.KeyDatabase), command, strings.Join(objects, ", ")}
+	cells := []any{where, fact(r, format.KeyUser), orNil(fact(r, format.KeyAppUser)), orNil(fact(r, format.KeyRole)),
+		fact(r, format.KeyDatabase),
+		fact(r, format.KeyClient), fact(r, format.KeyApplication), command, objects, int64(r.Rows), outcome,
+		brief(r.Text), nil}
+	k := subjectUse{fact(r, format.KeyUser), fact(r, format.KeyAppUser), fact(r, format.KeyDatabase), command,
+		strings.Join(objects, ", ")}
 	if r.Kind == format.KindStart { // counts only if no record of the end follows
 		f.started[at] = &startedUse{event{id, cells}, k}
 		return
 	}
-	f.take(event{id, cells}, k).Add(r)
+	f.addUse(event{id, cells}, k).Add(r)
 }
 
-// find says where a record has a value; empty for nowhere.
-func (f *finder) find(r *format.Record) string {
+// find returns where a record has a value; empty if it has none.
+func (f *subjectFinder) find(r *format.Record) string {
 	where := f.inParams(r)
 	if where == "" {
 		where = f.inText(r)
@@ -166,18 +174,18 @@ func (f *finder) find(r *format.Record) string {
 	return where
 }
 
-func (f *finder) take(e event, k subjectUse) *subjectUses {
+func (f *subjectFinder) addUse(e event, k subjectUse) *subjectUses {
 	f.found.add(e.id, e.cells...)
-	if f.by[k] == nil {
-		f.by[k] = &subjectUses{}
+	if f.uses[k] == nil {
+		f.uses[k] = &subjectUses{}
 	}
-	f.by[k].take(e.id, 1)
-	return f.by[k]
+	f.uses[k].add(e.id, 1)
+	return f.uses[k]
 }
 
-// takeStarted takes the statements of which there is only a start record. Only of those that have one, the end is looked for:
-// so there is no account of all others.
-func (o *SubjectOptions) takeStarted(ctx context.Context, f *finder) error {
+// addUnfinished adds the statements that have only a start record. A second pass looks for the ends of those with a
+// start record, so that the first one need not remember all other ends.
+func (o *SubjectOptions) addUnfinished(ctx context.Context, f *subjectFinder) error {
 	if len(f.started) == 0 {
 		return nil
 	}
@@ -191,23 +199,25 @@ func (o *SubjectOptions) takeStarted(ctx context.Context, f *finder) error {
 	visitors := make([]visitor, trail.Workers())
 	all := make([]*endFinder, len(visitors))
 	for i := range visitors {
-		all[i] = &endFinder{finder: &finder{values: f.values}, started: f.started, ended: map[execution]bool{}}
+		all[i] = &endFinder{subjectFinder: &subjectFinder{values: f.values}, started: f.started,
+			ended: map[execution]bool{}}
 		visitors[i] = all[i]
 	}
-	if _, err := o.scan(ctx, trail.ScanOptions{Since: since, Until: o.Until, Contents: filter.Contents(), Parts: true}, visitors); err != nil {
+	if _, err := o.scan(ctx, trail.ScanOptions{Since: since, Until: o.Until, Contents: filter.Contents(), Parts: true},
+		visitors); err != nil {
 		return err
 	}
 	for at, s := range f.started {
 		if !slices.ContainsFunc(all, func(e *endFinder) bool { return e.ended[at] }) {
-			f.take(s.event, s.use)
+			f.addUse(s.event, s.use)
 		}
 	}
 	return nil
 }
 
-// endFinder finds the ends of statements that have a start record: those that have the value, too.
+// endFinder finds the records of ends of statements with a start record, if they have the value, too.
 type endFinder struct {
-	*finder
+	*subjectFinder
 	started map[execution]*startedUse
 	ended   map[execution]bool
 }
@@ -219,7 +229,7 @@ func (e *endFinder) Record(r *format.Record) {
 	}
 }
 
-func (f *finder) inParams(r *format.Record) (where string) {
+func (f *subjectFinder) inParams(r *format.Record) (where string) {
 	number := 0
 	r.Params(func(p format.ParamType, raw []byte, null bool) bool {
 		number++
@@ -227,7 +237,7 @@ func (f *finder) inParams(r *format.Record) (where string) {
 			return true
 		}
 		for _, v := range f.values {
-			if at := v.isParam(p, raw, &f.buf); at != "" {
+			if at := v.findInParam(p, raw, &f.buf); at != "" {
 				where = fmt.Sprintf("parameter %d", number)
 				if at != "value" {
 					where += ", " + at
@@ -240,7 +250,7 @@ func (f *finder) inParams(r *format.Record) (where string) {
 	return where
 }
 
-func (f *finder) inText(r *format.Record) string {
+func (f *subjectFinder) inText(r *format.Record) string {
 	find := func() string {
 		for _, v := range f.values {
 			if at := v.inText(r.Text); at != "" {
@@ -255,32 +265,33 @@ func (f *finder) inText(r *format.Record) string {
 	if r.TextIndex < 0 || r.Kind == format.KindNote {
 		return find()
 	}
-	at := slot(&f.texts, r.TextIndex)
+	at := elementAt(&f.texts, r.TextIndex)
 	if *at == 0 {
 		*at = 1
 		if found := find(); found != "" {
 			*at = 2
-			if f.where == nil {
-				f.where = map[int]string{}
+			if f.whereInText == nil {
+				f.whereInText = map[int]string{}
 			}
-			f.where[r.TextIndex] = found
+			f.whereInText[r.TextIndex] = found
 		}
 	}
-	return f.where[r.TextIndex]
+	return f.whereInText[r.TextIndex]
 }
 
-// inMessage looks at messages, which quote values: Key (id)=(42) already exists.
-func (f *finder) inMessage(r *format.Record) string {
+// inMessage searches the error message, which may quote values: Key (id)=(42) already exists.
+func (f *subjectFinder) inMessage(r *format.Record) string {
 	for _, v := range f.values {
-		if len(r.Message) > 0 && v.text != "" && bytes.Contains(r.Message, []byte(v.text)) && hasWord(string(r.Message), v.text) {
+		if len(r.Message) > 0 && v.text != "" && bytes.Contains(r.Message, []byte(v.text)) &&
+			hasWord(string(r.Message), v.text) {
 			return "error message"
 		}
 	}
 	return ""
 }
 
-// note counts records in which a value cannot be found.
-func (f *finder) note(r *format.Record) {
+// countUnsearchable counts records in which values may be hidden from the search.
+func (f *subjectFinder) countUnsearchable(r *format.Record) {
 	if r.Has(format.FieldCut) {
 		f.cut++
 	}
@@ -291,7 +302,7 @@ func (f *finder) note(r *format.Record) {
 		f.noText++
 	}
 	if r.TextIndex >= 0 {
-		at := slot(&f.hidden, r.TextIndex)
+		at := elementAt(&f.hidden, r.TextIndex)
 		if *at == 0 {
 			*at = 1
 			if bytes.Contains(r.Text, []byte(redactedMark)) {
@@ -306,7 +317,9 @@ func (f *finder) note(r *format.Record) {
 		return
 	}
 	lost := !r.HasParams()
-	if !lost && slices.ContainsFunc(r.Shape.Params, func(p format.ParamType) bool { return p.Repr == format.ReprNone }) {
+	if !lost && slices.ContainsFunc(r.Shape.Params, func(p format.ParamType) bool {
+		return p.Repr == format.ReprNone
+	}) {
 		// variables that a function's statement does not use are NULL
 		r.Params(func(p format.ParamType, _ []byte, null bool) bool {
 			lost = !null && p.Repr == format.ReprNone
@@ -318,36 +331,41 @@ func (f *finder) note(r *format.Record) {
 	}
 }
 
-// redactedMark stands in texts for what was hidden.
+// redactedMark replaces redacted values in texts.
 const redactedMark = "<redacted>"
 
-func (f *finder) join(o *finder) {
+func (f *subjectFinder) join(o *subjectFinder) {
 	f.found.join(&o.found)
 	maps.Copy(f.started, o.started)
-	for k, s := range o.by {
-		if f.by[k] == nil {
-			f.by[k] = &subjectUses{}
+	for k, s := range o.uses {
+		if f.uses[k] == nil {
+			f.uses[k] = &subjectUses{}
 		}
-		f.by[k].join(s.seen)
-		f.by[k].Merge(&s.Effects)
+		f.uses[k].join(s.occurrences)
+		f.uses[k].Merge(&s.Effects)
 	}
-	f.redacted, f.noText, f.noParams, f.cut = f.redacted+o.redacted, f.noText+o.noText, f.noParams+o.noParams, f.cut+o.cut
+	f.redacted, f.noText, f.noParams, f.cut = f.redacted+o.redacted, f.noText+o.noText,
+		f.noParams+o.noParams, f.cut+o.cut
 }
 
-func (f *finder) summary() *Section {
-	s := &Section{Key: "by", Title: "Who used it, and for what", Empty: "No statement of the period has the value.", Columns: []string{"user", "end_user", "database", "command", "objects", "statements", "rolled_back", "unknown", "first", "last", "record"}}
-	keys := slices.SortedFunc(maps.Keys(f.by), func(a, b subjectUse) int {
-		return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.appUser, b.appUser), cmp.Compare(a.db, b.db), cmp.Compare(a.command, b.command), cmp.Compare(a.objects, b.objects))
+func (f *subjectFinder) summary() *Section {
+	s := &Section{Key: "by", Title: "Who used it, and for what", Empty: "No statement of the period has the value.",
+		Columns: []string{"user", "end_user", "database", "command", "objects", "statements", "rolled_back", "unknown",
+			"first", "last", "record"}}
+	keys := slices.SortedFunc(maps.Keys(f.uses), func(a, b subjectUse) int {
+		return cmp.Or(cmp.Compare(a.user, b.user), cmp.Compare(a.appUser, b.appUser), cmp.Compare(a.db, b.db),
+			cmp.Compare(a.command, b.command), cmp.Compare(a.objects, b.objects))
 	})
-	s.Left = int64(max(0, len(keys)-listed))
-	for _, k := range keys[:min(len(keys), listed)] {
-		u := f.by[k]
-		s.add(k.user, orNil(k.appUser), k.db, k.command, k.objects, u.count, u.RolledBack, u.Unknown, stamp(u.first.Time), stamp(u.last.Time), u.last)
+	s.Left = int64(max(0, len(keys)-mostRows))
+	for _, k := range keys[:min(len(keys), mostRows)] {
+		u := f.uses[k]
+		s.add(k.user, orNil(k.appUser), k.db, k.command, k.objects, u.count, u.RolledBack, u.Unknown,
+			stamp(u.first.Time), stamp(u.last.Time), u.last)
 	}
 	return s
 }
 
-func (f *finder) limits() (all []string) {
+func (f *subjectFinder) limits() (all []string) {
 	say := func(n int64, what string) {
 		if n > 0 {
 			all = append(all, fmt.Sprintf("%d statements %s.", n, what))
@@ -358,7 +376,9 @@ func (f *finder) limits() (all []string) {
 	say(f.cut, "have a text that was truncated")
 	say(f.noText, "have no text")
 	return append(all,
-		"Rows that statements reached without naming the value are not found: by a join, a range, a pattern, another key, a list of all, or in a view or function.",
-		"Rows of COPY and the rows of results are not recorded. Values that the client computes, encrypts or abbreviates differ from the one that was looked for.",
+		"Rows that statements reached without naming the value are not found: by a join, a range, a pattern, "+
+			"another key, a list of all, or in a view or function.",
+		"Rows of COPY and the rows of results are not recorded. Values that the client computes, encrypts or "+
+			"abbreviates differ from the one that was looked for.",
 		"The answer itself has personal data: texts of statements, with what else is in them.")
 }

@@ -1,5 +1,5 @@
-// What roles did: the records of a trail, summed up by who and by the shape of statements, in one
-// pass by all cores. Memory is that of the different statements, not that of the records.
+// Sums up the records of a trail by role and by shape of statements, in one pass by all cores. Memory grows with the
+// number of different statements, not with that of records.
 
 package review
 
@@ -14,20 +14,20 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// RecordID is a record, as it can be looked up.
+// RecordID identifies a record.
 type RecordID struct {
 	Session format.SessionID
 	Seq     uint64
 	Time    int64
 }
 
-// seen is when something happened: how often, first and last.
-type seen struct {
+// occurrences counts how often something happened, with the first and the last record.
+type occurrences struct {
 	count       int64
 	first, last RecordID
 }
 
-func (s *seen) take(id RecordID, n int64) {
+func (s *occurrences) add(id RecordID, n int64) {
 	if s.count == 0 || id.before(s.first) {
 		s.first = id
 	}
@@ -37,16 +37,16 @@ func (s *seen) take(id RecordID, n int64) {
 	s.count += n
 }
 
-func (s *seen) join(o seen) {
+func (s *occurrences) join(o occurrences) {
 	if o.count == 0 {
 		return
 	}
 	n := s.count
-	s.take(o.first, 0)
+	s.add(o.first, 0)
 	if n == 0 {
-		s.count = 1 // so that the last is compared with the first
+		s.count = 1 // so that o.last is compared with the first
 	}
-	s.take(o.last, 0)
+	s.add(o.last, 0)
 	s.count = n + o.count
 }
 
@@ -54,26 +54,26 @@ func (r RecordID) before(o RecordID) bool {
 	return cmp.Or(cmp.Compare(r.Time, o.Time), r.Session.Compare(o.Session), cmp.Compare(r.Seq, o.Seq)) < 0
 }
 
-// uses is how statements have used a privilege, in the period and before it.
+// uses are the statements that used a privilege, in the period and before it.
 type uses struct {
-	seen
-	earlier seen
-	by      *statement // the last one
+	occurrences
+	earlier       occurrences
+	lastStatement *statement // the last one
 }
 
-// take takes a statement, once if it needs the privilege for several reasons.
-func (u *uses) take(s *statement) {
-	if s.of != nil {
-		s = s.of
+// mark adds a statement. If it needs the privilege for several reasons, it counts once.
+func (u *uses) mark(s *statement) {
+	if s.variantOf != nil {
+		s = s.variantOf
 	}
-	if u.by == s {
+	if u.lastStatement == s {
 		return
 	}
-	u.by = s
+	u.lastStatement = s
 	if s.earlier {
-		u.earlier.join(s.worked)
+		u.earlier.join(s.accepted)
 	} else {
-		u.join(s.worked)
+		u.join(s.accepted)
 	}
 }
 
@@ -82,132 +82,132 @@ type usedRelation struct {
 	kind, name string
 	access     map[string]bool
 	columns    map[string][]string // by access
-	known      bool                // the columns are
+	known      bool                // its columns are known
 	omitted    map[string]bool     // access to columns that the record leaves out
 	via        int
 }
 
-// columnsFor are the columns that are accessed in a way.
-func (r *usedRelation) columnsFor(access string) (columns []string, whole, blurred bool) {
+// columnsFor returns the columns that are accessed in one way.
+func (r *usedRelation) columnsFor(access string) (columns []string, allColumns, columnsUnknown bool) {
 	if !r.known || r.omitted[access] {
 		return r.columns[access], false, true
 	}
 	for _, c := range r.columns[access] {
 		if c == format.WholeRow {
-			whole = true
+			allColumns = true
 		} else if !systemColumn(c) || access != "select" {
 			columns = append(columns, c)
 		} else {
-			columns = append(columns, c) // needs the table's privilege, as there is none on it
+			columns = append(columns, c) // system columns have no privileges, so it needs that of the table
 		}
 	}
-	return columns, whole, false
+	return columns, allColumns, false
 }
 
 func systemColumn(name string) bool {
 	return slices.Contains([]string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, name)
 }
 
-// usedObject is what a statement did to an object; to is its new name.
+// usedObject is an object in a record of a statement; to is its new name.
 type usedObject struct{ action, kind, name, to string }
 
-// who is who ran statements, where.
-type who struct {
+// actor is the user and role that ran statements, and the database.
+type actor struct {
 	db, user, role string
 	nested         bool
 	earlier        bool // before the period
 }
 
-// statement is all executions of statements of one shape by one role.
+// statement sums up all executions of statements of one shape by one actor.
 type statement struct {
-	who
+	actor
 	shape
-	of    *statement // the one that this is a variant of, with other names
-	depth int
-	text  string
-	whole string // of DDL that is longer than text
+	variantOf *statement // the statement of which this is a variant with other names
+	depth     int
+	text      string
+	longText  string // the whole text of DDL, if it is longer than text
 
-	worked     seen  // those that the server did not refuse
-	refused    seen  // those that failed for lack of a privilege
-	started    bool  // there is only a start record
-	fine       int64 // those that ended well
-	early      []RecordID
-	rows       uint64 // the most of one
-	incomplete bool   // a record left out relations or objects
-	calls      bool   // a text may call functions: it has a parenthesis, or is not whole
+	accepted     occurrences // executions that the server did not refuse
+	refused      occurrences // executions that failed for lack of a privilege
+	started      bool        // there is only a start record
+	succeeded    int64       // executions without an error
+	firstRecords []RecordID
+	rows         uint64 // the most of one execution
+	incomplete   bool   // a record left out relations or objects
+	calls        bool   // a text may call functions: it has a parenthesis, or is not whole
 }
 
-// shape is what a statement does, as records tell it.
+// shape is what a statement does according to its records.
 type shape struct {
 	class, command   string
 	relations        []usedRelation
 	executes         []string
 	objects          []usedObject
-	sequences        []string // that its text names
-	mentioned        []string // schemas that its text names, and its relations and functions are not in
-	cut              bool     // it has more relations than are looked at
-	sequenceFunction string   // by which, if it is one
+	sequences        []string // sequences that its text names
+	mentioned        []string // schemas that its text names, without those of its relations and functions
+	truncated        bool     // it has more relations or objects than mostRelations
+	sequenceFunction string   // the function that uses the sequences, if it is the only one
 	setRole          string   // the role that SET ROLE names
-	asksMembers      bool     // its text asks who is a member of what, or does what the member of a role may
+	dependsOnMembers bool     // it checks memberships, or calls what only members of a role may
 }
 
-// earlyKept is of how many executions the records are named.
-const earlyKept = 4
+// firstRecordsKept is the limit of firstRecords.
+const firstRecordsKept = 4
 
 func (s *statement) join(o *statement) {
 	if s.started != o.started { // the other one has the end
 		if s.started {
-			s.worked.count, s.started = 0, false
+			s.accepted.count, s.started = 0, false
 		} else {
-			o.worked.count = 0
+			o.accepted.count = 0
 		}
 	}
-	s.worked.join(o.worked)
+	s.accepted.join(o.accepted)
 	s.refused.join(o.refused)
-	s.early = append(s.early, o.early...)
-	s.trim()
-	s.fine += o.fine
+	s.firstRecords = append(s.firstRecords, o.firstRecords...)
+	s.trimFirstRecords()
+	s.succeeded += o.succeeded
 	s.rows = max(s.rows, o.rows)
 	s.incomplete = s.incomplete || o.incomplete
 	s.calls = s.calls || o.calls
-	if o.worked.count > 0 && (s.text == "" || o.worked.first.before(s.worked.first)) {
-		s.text, s.whole = o.text, o.whole
+	if o.accepted.count > 0 && (s.text == "" || o.accepted.first.before(s.accepted.first)) {
+		s.text, s.longText = o.text, o.longText
 	}
 }
 
-func (s *statement) trim() {
-	slices.SortFunc(s.early, func(a, b RecordID) int {
+func (s *statement) trimFirstRecords() {
+	slices.SortFunc(s.firstRecords, func(a, b RecordID) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), a.Session.Compare(b.Session), cmp.Compare(a.Seq, b.Seq))
 	})
-	s.early = s.early[:min(len(s.early), earlyKept)]
+	s.firstRecords = s.firstRecords[:min(len(s.firstRecords), firstRecordsKept)]
 }
 
 // collector sums up the records of one goroutine.
 type collector struct {
-	whos       map[who]uint32
-	shapes     map[string]uint32
-	shapeOf    []*shape
-	whoOf      []who
-	statements map[uint64]*statement
+	actorNumbers   map[actor]uint32
+	shapeNumbers   map[string]uint32
+	shapesByNumber []*shape
+	actors         []actor
+	statements     map[uint64]*statement
 
-	// by the indexes of the block's definitions; what is in them is one more than the number
-	sessions, shapesHere, texts []uint32
-	key                         []byte
-	logins                      map[login]*seen
-	since                       int64             // of the period
-	of                          [2]int            // how many statements there are of the period, and before it
-	full                        bool              // there are more of the period than are kept
-	forgets                     bool              // there are more before the period than are kept
-	stop                        func()            // ends the reading
-	kept                        int               // bytes of texts of DDL
-	schemas                     map[string]string // see Grants.schemas
+	// By index of the block's definitions: the number of the actor, shape or text plus one; 0 is not known yet.
+	blockActors, blockShapes, blockTexts []uint32
+	key                                  []byte
+	logins                               map[login]*occurrences
+	since                                int64 // begin of the period
+	// numbers of statements of the period, and before it
+	statementCounts [2]int
+	tooMany         bool              // the period has more statements than mostStatements
+	forgetsEarlier  bool              // there are more than mostStatements before the period
+	stop            func()            // ends the reading
+	textBytesKept   int               // bytes of kept texts of DDL
+	schemas         map[string]string // see Grants.schemas
 }
 
-// mostStatements is of how many statements, different in role or shape, one goroutine keeps account: of those of the period,
-// and of as many of those before it.
+// mostStatements limits the statements that one goroutine keeps: those of the period, and as many of those before it.
 var mostStatements = 200_000
 
-// login is a connection, or a refused one.
+// login is a user and an address from which logins succeeded or were refused.
 type login struct {
 	user, client string
 	refused      bool
@@ -216,26 +216,27 @@ type login struct {
 func newCollector(since int64, schemas map[string]string, stop func()) *collector {
 	return &collector{
 		since: since, schemas: schemas, stop: stop,
-		whos: map[who]uint32{}, shapes: map[string]uint32{}, statements: map[uint64]*statement{}, logins: map[login]*seen{},
+		actorNumbers: map[actor]uint32{}, shapeNumbers: map[string]uint32{}, statements: map[uint64]*statement{},
+		logins: map[login]*occurrences{},
 	}
 }
 
-// Block says that records of another block follow.
+// Block begins another block, whose definitions have other indexes.
 func (c *collector) Block(*trail.BlockRef) {
-	clear(c.sessions)
-	clear(c.shapesHere)
-	clear(c.texts)
+	clear(c.blockActors)
+	clear(c.blockShapes)
+	clear(c.blockTexts)
 }
 
-// slot is an element of a list that grows.
-func slot(list *[]uint32, i int) *uint32 {
+// elementAt returns element i of a list, which grows as needed.
+func elementAt(list *[]uint32, i int) *uint32 {
 	for len(*list) <= i {
 		*list = append(*list, 0)
 	}
 	return &(*list)[i]
 }
 
-// Record takes a record.
+// Record adds a record.
 func (c *collector) Record(r *format.Record) {
 	switch r.Kind {
 	case format.KindStatement, format.KindStart:
@@ -249,18 +250,19 @@ func (c *collector) Record(r *format.Record) {
 		host := clientHost(string(r.Session.Fact(format.KeyClient)))
 		l := login{string(r.Session.Fact(format.KeyUser)), host, r.Kind == format.KindAuthFailed}
 		if c.logins[l] == nil {
-			c.logins[l] = &seen{}
+			c.logins[l] = &occurrences{}
 		}
-		c.logins[l].take(idOf(r), 1)
+		c.logins[l].add(idOf(r), 1)
 		if !l.refused {
-			c.put(who{db: string(r.Session.Fact(format.KeyDatabase)), user: l.user, role: l.user}, "connect", r)
+			c.countEvent(actor{db: string(r.Session.Fact(format.KeyDatabase)), user: l.user, role: l.user},
+				"connect", r)
 		}
 	}
 }
 
 func idOf(r *format.Record) RecordID { return RecordID{r.Session.ID(), r.Seq, r.Time} }
 
-// clientHost is an address without its port.
+// clientHost returns an address without its port.
 func clientHost(client string) string {
 	if i := strings.LastIndexByte(client, ':'); i >= 0 {
 		return client[:i]
@@ -268,23 +270,23 @@ func clientHost(client string) string {
 	return client
 }
 
-// put takes a record that has no shape of its own.
-func (c *collector) put(w who, command string, r *format.Record) {
-	id, ok := c.shapes["\x00"+command]
+// countEvent counts a record without a shape under a command of its own.
+func (c *collector) countEvent(w actor, command string, r *format.Record) {
+	id, ok := c.shapeNumbers["\x00"+command]
 	if !ok {
-		id = uint32(len(c.shapeOf))
-		c.shapes["\x00"+command] = id
-		c.shapeOf = append(c.shapeOf, &shape{class: "connect", command: command})
+		id = uint32(len(c.shapesByNumber))
+		c.shapeNumbers["\x00"+command] = id
+		c.shapesByNumber = append(c.shapesByNumber, &shape{class: "connect", command: command})
 	}
-	c.one(c.whoID(w), id, r)
+	c.countExecution(c.actorNumber(w), id, r)
 }
 
-func (c *collector) whoID(w who) uint32 {
-	id, ok := c.whos[w]
+func (c *collector) actorNumber(w actor) uint32 {
+	id, ok := c.actorNumbers[w]
 	if !ok {
-		id = uint32(len(c.whoOf))
-		c.whos[w] = id
-		c.whoOf = append(c.whoOf, w)
+		id = uint32(len(c.actors))
+		c.actorNumbers[w] = id
+		c.actors = append(c.actors, w)
 	}
 	return id
 }
@@ -298,35 +300,36 @@ func (c *collector) statement(r *format.Record) {
 	if earlier {
 		index++
 	}
-	here := slot(&c.sessions, index)
+	here := elementAt(&c.blockActors, index)
 	if *here == 0 {
-		w := who{earlier: earlier, db: string(r.Session.Fact(format.KeyDatabase)), user: string(r.Session.Fact(format.KeyUser)), role: string(r.Session.Fact(format.KeyRole)), nested: nested}
+		w := actor{earlier: earlier, db: string(r.Session.Fact(format.KeyDatabase)),
+			user: string(r.Session.Fact(format.KeyUser)), role: string(r.Session.Fact(format.KeyRole)), nested: nested}
 		if w.role == "" {
 			w.role = w.user
 		}
-		*here = c.whoID(w) + 1
+		*here = c.actorNumber(w) + 1
 	}
-	id := slot(&c.shapesHere, r.ShapeIndex)
+	id := elementAt(&c.blockShapes, r.ShapeIndex)
 	if *id == 0 {
-		*id = c.shapeID(r.Shape, "") + 1
+		*id = c.shapeNumber(r.Shape, "") + 1
 	}
 	number := *id - 1
-	if names := c.sequencesOf(r); names != "" {
-		number = c.shapeID(r.Shape, names)
+	if names := c.unrecordedNames(r); names != "" {
+		number = c.shapeNumber(r.Shape, names)
 	}
-	c.one(*here-1, number, r)
+	c.countExecution(*here-1, number, r)
 }
 
-// one counts an execution.
-func (c *collector) one(w, shape uint32, r *format.Record) {
+// countExecution counts an execution.
+func (c *collector) countExecution(w, shape uint32, r *format.Record) {
 	key := uint64(w)<<32 | uint64(shape)
 	s := c.statements[key]
 	if s == nil {
-		s = &statement{who: c.whoOf[w], shape: *c.shapeOf[shape]}
-		if !c.room(s.earlier) {
+		s = &statement{actor: c.actors[w], shape: *c.shapesByNumber[shape]}
+		if !c.hasRoom(s.earlier) {
 			return
 		}
-		s.incomplete = s.cut
+		s.incomplete = s.truncated
 		if s.nested {
 			s.depth = 1
 		}
@@ -336,59 +339,63 @@ func (c *collector) one(w, shape uint32, r *format.Record) {
 	id := idOf(r)
 	switch {
 	case r.Kind == format.KindStart: // counts only if no record of the end follows
-		if s.worked.count == 0 {
-			s.worked.take(id, 1)
-			c.keep(s, r.Text)
+		if s.accepted.count == 0 {
+			s.accepted.add(id, 1)
+			c.keepText(s, r.Text)
 			s.started = true
 		}
 		return
 	case s.started:
-		s.worked.count, s.started = 0, false
+		s.accepted.count, s.started = 0, false
 	}
 	if r.Outcome == format.OutcomeError && string(r.SQLState) == "42501" {
-		s.refused.take(id, 1)
+		s.refused.add(id, 1)
 		return
 	}
-	if s.worked.count == 0 {
-		c.keep(s, r.Text)
+	if s.accepted.count == 0 {
+		c.keepText(s, r.Text)
 	}
-	s.worked.take(id, 1)
+	s.accepted.add(id, 1)
 	if r.Outcome == format.OutcomeOk {
-		if s.fine++; len(s.early) < earlyKept {
-			s.early = append(s.early, id)
+		if s.succeeded++; len(s.firstRecords) < firstRecordsKept {
+			s.firstRecords = append(s.firstRecords, id)
 		}
 	}
 	s.rows = max(s.rows, r.Rows)
 	s.incomplete = s.incomplete || r.OmitsNames() != "" && !onlyTried(r)
 }
 
-// room says whether one more statement can be kept. Without those of the period there is no answer; without those before it,
-// the answer lacks when something was used last.
-func (c *collector) room(earlier bool) bool {
-	n := &c.of[0]
+// hasRoom reports whether one more statement can be kept. Without all statements of the period, there is no answer;
+// without all earlier ones, only times of last use may be missing.
+func (c *collector) hasRoom(earlier bool) bool {
+	n := &c.statementCounts[0]
 	if earlier {
-		n = &c.of[1]
+		n = &c.statementCounts[1]
 	}
 	switch {
 	case *n < mostStatements:
 		*n++
 		return true
 	case earlier:
-		c.forgets = true
+		c.forgetsEarlier = true
 	default:
-		c.full = true
+		c.tooMany = true
 		c.stop()
 	}
 	return false
 }
 
-// onlyTried says of a record whether its statement failed before it was executed: what it leaves out was named, not used.
+// onlyTried reports whether a statement failed before it was executed: names that its record leaves out were not
+// used.
 func onlyTried(r *format.Record) bool {
-	return r.Outcome == format.OutcomeError && r.Shape != nil && (r.Shape.Class == format.ClassError || len(r.Shape.Relations) > 0) &&
-		!slices.ContainsFunc(r.Shape.Relations, func(rel format.Relation) bool { return rel.Access&format.AccessWritten == 0 })
+	return r.Outcome == format.OutcomeError && r.Shape != nil &&
+		(r.Shape.Class == format.ClassError || len(r.Shape.Relations) > 0) &&
+		!slices.ContainsFunc(r.Shape.Relations, func(rel format.Relation) bool {
+			return rel.Access&format.AccessWritten == 0
+		})
 }
 
-// briefLength is of how many bytes of a text an example is.
+// briefLength is the number of bytes of a text that are shown as an example.
 const briefLength = 300
 
 func brief(text []byte) string {
@@ -398,10 +405,10 @@ func brief(text []byte) string {
 	return string(text)
 }
 
-// sequencesOf is what a text and its parameters name, and the record does not: arguments of nextval() and the
-// like, schemas, roles. Most have none.
-func (c *collector) sequencesOf(r *format.Record) string {
-	return c.paramSchemas(r, c.namesInText(r))
+// unrecordedNames returns names in a text and its parameters that the record does not have: arguments of nextval()
+// and the like, schemas, roles. Most have none.
+func (c *collector) unrecordedNames(r *format.Record) string {
+	return c.addParamSchemas(r, c.namesInText(r))
 }
 
 func (c *collector) namesInText(r *format.Record) string {
@@ -412,12 +419,12 @@ func (c *collector) namesInText(r *format.Record) string {
 		if r.Shape.Class == format.ClassMiscSet {
 			return roleSet(r.Text)
 		}
-		return asksMembers(r.Text, c.mentions(r, r.Text, sequenceNames(r.Text)))
+		return addMembersAsked(r.Text, c.addMentions(r, r.Text, sequenceNames(r.Text)))
 	}
 	if r.TextIndex < 0 {
 		return find()
 	}
-	at := slot(&c.texts, r.TextIndex)
+	at := elementAt(&c.blockTexts, r.TextIndex)
 	switch *at {
 	case 0:
 		*at = 1
@@ -479,8 +486,8 @@ func sequenceNames(text []byte) string {
 	return strings.Join(slices.Compact(found), "\n")
 }
 
-// shapeID numbers a shape with the sequences that a text names.
-func (c *collector) shapeID(s *format.Shape, sequences string) uint32 {
+// shapeNumber returns the number of a shape together with the names that a text has in addition.
+func (c *collector) shapeNumber(s *format.Shape, sequences string) uint32 {
 	k := append(c.key[:0], byte(s.Class))
 	str := func(b []byte) {
 		k = binary.AppendUvarint(k, uint64(len(b)))
@@ -512,16 +519,16 @@ func (c *collector) shapeID(s *format.Shape, sequences string) uint32 {
 	}
 	k = append(append(k, 5), sequences...)
 	c.key = k
-	if id, ok := c.shapes[string(k)]; ok {
+	if id, ok := c.shapeNumbers[string(k)]; ok {
 		return id
 	}
-	id := uint32(len(c.shapeOf))
-	c.shapes[string(k)] = id
-	c.shapeOf = append(c.shapeOf, newShape(s, sequences))
+	id := uint32(len(c.shapesByNumber))
+	c.shapeNumbers[string(k)] = id
+	c.shapesByNumber = append(c.shapesByNumber, newShape(s, sequences))
 	return id
 }
 
-// mostRelations is of how many relations or objects of a statement there can be: the server records fewer.
+// mostRelations limits the relations, and the objects, of a statement. The server records fewer.
 const mostRelations = 10_000
 
 func accessSet(a format.Access) map[string]bool {
@@ -536,20 +543,24 @@ func accessSet(a format.Access) map[string]bool {
 }
 
 func newShape(s *format.Shape, sequences string) *shape {
-	out := &shape{class: s.Class.String(), command: string(s.Command), cut: len(s.Relations) > mostRelations || len(s.Objects) > mostRelations}
+	out := &shape{class: s.Class.String(), command: string(s.Command), truncated: len(s.Relations) > mostRelations ||
+		len(s.Objects) > mostRelations}
 	for i := range s.Relations[:min(len(s.Relations), mostRelations)] {
 		r := &s.Relations[i]
-		// a statement that was refused before the server had looked up the names in it has used nothing
-		if r.Access&format.AccessWritten != 0 && !slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return r.Via > 0 }) {
+		// The statement failed before the server looked up its names, so it used nothing.
+		if r.Access&format.AccessWritten != 0 && !slices.ContainsFunc(s.Relations, func(r format.Relation) bool {
+			return r.Via > 0
+		}) {
 			continue
 		}
-		one := usedRelation{kind: r.Type.String(), name: string(r.Name), access: accessSet(r.Access), known: r.HasColumns, omitted: accessSet(r.Omitted), via: r.Via, columns: map[string][]string{}}
+		used := usedRelation{kind: r.Type.String(), name: string(r.Name), access: accessSet(r.Access),
+			known: r.HasColumns, omitted: accessSet(r.Omitted), via: r.Via, columns: map[string][]string{}}
 		for _, col := range r.Columns {
 			for name := range col.Access.Names {
-				one.columns[name] = append(one.columns[name], string(col.Name))
+				used.columns[name] = append(used.columns[name], string(col.Name))
 			}
 		}
-		out.relations = append(out.relations, one)
+		out.relations = append(out.relations, used)
 	}
 	for i := range s.Objects[:min(len(s.Objects), mostRelations)] {
 		o := &s.Objects[i]
@@ -568,7 +579,7 @@ func newShape(s *format.Shape, sequences string) *shape {
 		} else if function == "schema" {
 			out.mentioned = append(out.mentioned, name)
 		} else if function == "members" {
-			out.asksMembers = true
+			out.dependsOnMembers = true
 		} else if ok {
 			out.sequences = append(out.sequences, normalName(name))
 			switch {
@@ -577,7 +588,7 @@ func newShape(s *format.Shape, sequences string) *shape {
 			case out.sequenceFunction != function:
 				out.sequenceFunction = ""
 			}
-			if function == "currval" || function == "lastval" { // SELECT is enough, too
+			if function == "currval" || function == "lastval" { // for these, SELECT is enough, too
 				out.sequenceFunction = ""
 			}
 		}
@@ -585,61 +596,61 @@ func newShape(s *format.Shape, sequences string) *shape {
 	return out
 }
 
-// normalName is a name in a string, as regclass reads it, as SQL writes it.
+// normalName converts a name in a string, as regclass reads it, to the form of SQL.
 func normalName(s string) string {
 	words, _ := (&script{text: s}).next()
 	r := &reading{Grants: &Grants{}, words: words}
-	first := r.name()
+	first := r.takeName()
 	if r.take(".") {
-		return QuoteName(first) + "." + QuoteName(r.name())
+		return QuoteName(first) + "." + QuoteName(r.takeName())
 	}
 	return QuoteName(first)
 }
 
-// used is what a pass over a trail has found.
-type used struct {
-	statements []*statement
-	logins     map[login]*seen
-	forgets    bool // statements before the period
+// trailUses is the result of a pass over a trail.
+type trailUses struct {
+	statements     []*statement
+	logins         map[login]*occurrences
+	forgetsEarlier bool // statements before the period
 }
 
-// joinCollectors makes one of what several goroutines have collected.
-func joinCollectors(all []*collector) *used {
-	out := &used{logins: map[login]*seen{}}
+// joinCollectors joins the results of several goroutines.
+func joinCollectors(all []*collector) *trailUses {
+	out := &trailUses{logins: map[login]*occurrences{}}
 	type key struct {
-		who
+		actor
 		shape string
 	}
 	byKey := map[key]*statement{}
 	for _, c := range all {
-		out.forgets = out.forgets || c.forgets
-		names := make([]string, len(c.shapeOf))
-		for k, id := range c.shapes {
+		out.forgetsEarlier = out.forgetsEarlier || c.forgetsEarlier
+		names := make([]string, len(c.shapesByNumber))
+		for k, id := range c.shapeNumbers {
 			names[id] = k
 		}
 		for k, s := range c.statements {
-			at := key{s.who, names[uint32(k)]}
+			at := key{s.actor, names[uint32(k)]}
 			if have := byKey[at]; have != nil {
 				have.join(s)
 				continue
 			}
-			s.trim()
+			s.trimFirstRecords()
 			byKey[at] = s
 			out.statements = append(out.statements, s)
 		}
 		for l, s := range c.logins {
 			if out.logins[l] == nil {
-				out.logins[l] = &seen{}
+				out.logins[l] = &occurrences{}
 			}
 			out.logins[l].join(*s)
 		}
 	}
 	slices.SortFunc(out.statements, func(a, b *statement) int {
-		x, y := a.worked.first, b.worked.first
-		if a.worked.count == 0 {
+		x, y := a.accepted.first, b.accepted.first
+		if a.accepted.count == 0 {
 			x = a.refused.first
 		}
-		if b.worked.count == 0 {
+		if b.accepted.count == 0 {
 			y = b.refused.first
 		}
 		return cmp.Or(cmp.Compare(x.Time, y.Time), x.Session.Compare(y.Session), cmp.Compare(x.Seq, y.Seq))

@@ -1,4 +1,4 @@
-// A value in all forms in which statements can have it, and where a text or a parameter has it.
+// Finds a value in texts and parameters, in all forms in which statements can have it.
 
 package review
 
@@ -18,20 +18,19 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// value is what is looked for. Two texts are the same value if they are equal, or are the same
-// number, uuid, date, time or address.
+// value is the value to find. A text is this value if it is equal, or the same number, UUID, date, time or address.
 type value struct {
 	text    string
-	number  *big.Rat // nil: it is none
+	number  *big.Rat // nil: not a number
 	integer int64
 	isInt   bool
-	uuid    []byte     // nil: it is none
-	times   *time.Time // nil: it is none
+	uuid    []byte     // nil: not a UUID
+	moment  *time.Time // nil: not a date or time
 	address netip.Addr
 	digit   byte // of a number: its first digit that is not 0
 }
 
-// newValue finds the forms of a value.
+// newValue parses the forms of a value.
 func newValue(s string) *value {
 	v := &value{text: s}
 	if v.number = parseNumber(s); v.number != nil {
@@ -44,7 +43,7 @@ func newValue(s string) *value {
 		}
 	}
 	v.uuid = parseUUID(s)
-	v.times = parseTime(s)
+	v.moment = parseTime(s)
 	v.address, _ = netip.ParseAddr(strings.TrimSuffix(strings.TrimSuffix(s, "/32"), "/128"))
 	return v
 }
@@ -65,13 +64,17 @@ func parseNumber(s string) *big.Rat {
 	return r
 }
 
-// moneyFormat is that of amounts: with a currency sign, or with commas between thousands.
-var moneyFormat = regexp.MustCompile(`^([+-]?\(?)\p{Sc}?\s?([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?\s?\p{Sc}?(\)?)$`)
+// moneyFormat matches amounts with a currency sign, or with commas between thousands.
+var moneyFormat = regexp.MustCompile(
+	`^([+-]?\(?)\p{Sc}?\s?([0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(\.[0-9]+)?\s?\p{Sc}?(\)?)$`)
 
 // parseMoney reads an amount as type money writes it where commas separate thousands: -$1,234.50, or ($1,234.50).
 func parseMoney(s string) *big.Rat {
 	const longest = 60
-	if len(s) > longest || strings.IndexByte(s, ',') < 0 && strings.IndexByte(s, '$') < 0 && !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 }) {
+	if len(s) > longest || strings.IndexByte(s, ',') < 0 && strings.IndexByte(s, '$') < 0 && !strings.ContainsFunc(s,
+		func(r rune) bool {
+			return r >= 0x80
+		}) {
 		return nil
 	}
 	m := moneyFormat.FindStringSubmatch(strings.TrimSpace(s))
@@ -85,7 +88,7 @@ func parseMoney(s string) *big.Rat {
 	return n
 }
 
-// parseUUID reads the forms that PostgreSQL takes: in braces, and with hyphens after any four digits.
+// parseUUID reads the forms that PostgreSQL accepts: also in braces, and with hyphens after any four digits.
 func parseUUID(s string) []byte {
 	s = strings.TrimSpace(s)
 	if len(s) < 32 || len(s) > 41 {
@@ -101,10 +104,12 @@ func parseUUID(s string) []byte {
 	return b
 }
 
-// timeFormats are those of dates and times, without and with a zone.
+// timeFormats are the layouts of dates and times, without and with a zone.
 var timeFormats = []string{
-	"2006-01-02", "20060102", "2006/01/02", "02.01.2006", "2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999",
-	"2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02 15:04:05.999999999Z07", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999Z07:00",
+	"2006-01-02", "20060102", "2006/01/02", "02.01.2006", "2006-01-02 15:04:05.999999999",
+	"2006-01-02T15:04:05.999999999",
+	"2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02 15:04:05.999999999Z07", "2006-01-02 15:04:05.999999999Z07:00",
+	"2006-01-02T15:04:05.999999999Z07:00",
 	"2006-01-02 15:04:05.999999999 MST",
 }
 
@@ -123,12 +128,14 @@ func parseTime(s string) *time.Time {
 	return nil
 }
 
-// is says whether a text is the value as a whole.
-func (v *value) is(s string) bool {
+// equals reports whether the whole text is the value.
+func (v *value) equals(s string) bool {
 	if s == v.text {
 		return true
 	}
-	if len(s) == 2+2*len(v.text) && strings.HasPrefix(s, `\x`) && strings.EqualFold(s[2:], hex.EncodeToString([]byte(v.text))) { // bytea
+	if len(s) == 2+2*len(v.text) && strings.HasPrefix(s, `\x`) &&
+		strings.EqualFold(s[2:], hex.EncodeToString([]byte(v.text))) {
+		// bytea
 		return true
 	}
 	switch {
@@ -146,8 +153,8 @@ func (v *value) is(s string) bool {
 		a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimSuffix(s, "/32"), "/128"))
 		return err == nil && a.Unmap() == v.address.Unmap()
 	}
-	if v.times != nil {
-		if t := parseTime(s); t != nil && t.Equal(*v.times) {
+	if v.moment != nil {
+		if t := parseTime(s); t != nil && t.Equal(*v.moment) {
 			return true
 		}
 	}
@@ -155,29 +162,29 @@ func (v *value) is(s string) bool {
 	return strings.TrimRight(s, " ") == v.text && v.text != ""
 }
 
-// deepest is how deep lists may be inside each other.
+// deepest limits the nesting of lists.
 const deepest = 8
 
-// inPart is where a value is that is not the whole of a string, nor an element of a list in it.
+// inPart is the place of a value that is neither a whole string nor an element of a list in it.
 const inPart = "part of a string"
 
-// in says whether a text is the value, or has it: as an element, see element, or as a word. The result says where: empty
-// for nowhere.
-func (v *value) in(s string) string {
-	if where := v.element(s); where != "" {
+// findIn returns where a text has the value: as a whole, as an element of a list (findElement), or as a word; empty
+// if nowhere.
+func (v *value) findIn(s string) string {
+	if where := v.findElement(s); where != "" {
 		return where
 	}
-	if v.text != "" && v.isPart(s) {
+	if v.text != "" && v.containsAsWord(s) {
 		return inPart
 	}
 	return ""
 }
 
-// isPart says whether a text has the value as a word: in a URL, in XML, in a sentence. Of a number, the digits next to it are
-// not those of a date, a version or the like.
-func (v *value) isPart(s string) bool {
+// containsAsWord reports whether a text has the value as a word: in a URL, in XML, in a sentence. A number does not
+// match a part of a date, a version or the like.
+func (v *value) containsAsWord(s string) bool {
 	if raw, ok := strings.CutPrefix(s, `\x`); ok && len(raw)%2 == 0 { // bytea, which may be text
-		if b, err := hex.DecodeString(raw); err == nil && v.isPart(string(b)) {
+		if b, err := hex.DecodeString(raw); err == nil && v.containsAsWord(string(b)) {
 			return true
 		}
 	}
@@ -192,17 +199,18 @@ func (v *value) isPart(s string) bool {
 		}
 		i += from
 		end := i + len(v.text)
-		if (i == 0 || !isWordByte(s[i-1])) && (end == len(s) || !isWordByte(s[end])) && !joins(i-1, i-2) && !joins(end, end+1) {
+		if (i == 0 || !isWordByte(s[i-1])) && (end == len(s) || !isWordByte(s[end])) && !joins(i-1, i-2) &&
+			!joins(end, end+1) {
 			return true
 		}
 		from = i + 1
 	}
 }
 
-// element says whether a text is the value or a list with it: an array, a row, JSON, or values with
-// commas between. The result says where: empty for nowhere.
-func (v *value) element(s string) string {
-	if v.is(s) {
+// findElement returns where a text has the value: as a whole, or as an element of an array, a row, JSON, or values
+// separated by commas; empty if nowhere.
+func (v *value) findElement(s string) string {
+	if v.equals(s) {
 		return "value"
 	}
 	if len(s) < 2 || !v.possible(s) {
@@ -225,7 +233,7 @@ func (v *value) element(s string) string {
 	}
 	if strings.IndexByte(t, ',') >= 0 {
 		for part := range strings.SplitSeq(t, ",") {
-			if v.is(strings.TrimSpace(part)) {
+			if v.equals(strings.TrimSpace(part)) {
 				return "element of a list"
 			}
 		}
@@ -233,18 +241,18 @@ func (v *value) element(s string) string {
 	return ""
 }
 
-// possible says quickly whether a text may have the value in it.
+// possible is a quick test whether a text may contain the value.
 func (v *value) possible(s string) bool {
 	switch {
 	case v.number != nil:
 		return strings.IndexByte(s, v.digit) >= 0
-	case v.uuid != nil || v.times != nil || v.address.IsValid():
+	case v.uuid != nil || v.moment != nil || v.address.IsValid():
 		return true
 	}
 	return strings.Contains(s, v.text) || strings.IndexByte(s, '\\') >= 0 || strings.Contains(s, `""`)
 }
 
-// inJSON looks at the leaves of JSON; ok says that it is JSON.
+// inJSON searches the leaves of JSON; ok says that the text is JSON.
 func (v *value) inJSON(s string) (found, ok bool) {
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber()
@@ -255,14 +263,15 @@ func (v *value) inJSON(s string) (found, ok bool) {
 		}
 		switch t := token.(type) {
 		case string:
-			found = found || v.is(t) || len(t) > 2 && strings.IndexByte("{[\"", t[0]) >= 0 && v.in(t) != "" // JSON in JSON
+			// JSON in JSON
+			found = found || v.equals(t) || len(t) > 2 && strings.IndexByte("{[\"", t[0]) >= 0 && v.findIn(t) != ""
 		case json.Number:
-			found = found || v.is(t.String())
+			found = found || v.equals(t.String())
 		}
 	}
 }
 
-// inList looks at the elements of an array or a row: {a,"b c",{d}} or (a,"b c").
+// inList searches the elements of an array or a row: {a,"b c",{d}} or (a,"b c").
 func (v *value) inList(s string, depth int) bool {
 	if depth > deepest || len(s) < 2 {
 		return false
@@ -272,7 +281,8 @@ func (v *value) inList(s string, depth int) bool {
 	end := func() bool {
 		element := strings.TrimSpace(string(b))
 		b = b[:0]
-		return v.is(element) || len(element) > 2 && (element[0] == '{' || element[0] == '(') && v.inList(element, depth+1)
+		return v.equals(element) || len(element) > 2 && (element[0] == '{' || element[0] == '(') &&
+			v.inList(element, depth+1)
 	}
 	level := 0
 	for i := 1; i < len(s)-1; i++ {
@@ -310,8 +320,8 @@ func (v *value) inList(s string, depth int) bool {
 
 // ---- parameters ----
 
-// isParam says where a parameter has the value. Most are told apart without making text of them.
-func (v *value) isParam(p format.ParamType, raw []byte, buf *[]byte) string {
+// findInParam returns where a parameter has the value. Most are excluded without being converted to text.
+func (v *value) findInParam(p format.ParamType, raw []byte, buf *[]byte) string {
 	le := binary.LittleEndian
 	var n int64
 	switch {
@@ -331,10 +341,10 @@ func (v *value) isParam(p format.ParamType, raw []byte, buf *[]byte) string {
 	case p.Repr == format.ReprNone:
 		return ""
 	case p.Repr == format.ReprText:
-		return v.in(string(raw))
+		return v.findIn(string(raw))
 	default:
 		*buf = format.AppendParam((*buf)[:0], p.Repr, raw)
-		return v.in(string(*buf))
+		return v.findIn(string(*buf))
 	}
 	if v.isInt && n == v.integer {
 		return "value"
@@ -344,56 +354,57 @@ func (v *value) isParam(p format.ParamType, raw []byte, buf *[]byte) string {
 
 // ---- literals ----
 
-// inText says where the literals of an SQL text have the value. Comments and names are not looked at.
+// inText returns where the literals of an SQL text have the value. Comments and names are skipped.
 func (v *value) inText(text []byte) string { return v.inBody(text, 0) }
 
-// inBody is inText for a text that is in so many strings.
+// inBody is inText for a text inside depth levels of strings.
 func (v *value) inBody(text []byte, depth int) string {
 	if !v.mayBeLiteral(text) {
 		return ""
 	}
 	s := script{text: string(text)}
-	part := "" // what is found only if nothing better is
+	part := "" // returned if no better place is found
 	has := func(body string) string {
-		where := v.in(body)
+		where := v.findIn(body)
 		if where == inPart {
 			part = where
 			return ""
 		}
 		return where
 	}
-	for s.at < len(s.text) {
-		rest := s.text[s.at:]
+	for s.pos < len(s.text) {
+		rest := s.text[s.pos:]
 		switch c := rest[0]; {
 		case c <= ' ':
-			s.at++
+			s.pos++
 		case strings.HasPrefix(rest, "--"):
 			s.skipLine()
 		case strings.HasPrefix(rest, "/*"):
 			s.skipComment()
 		case c >= '0' && c <= '9' || c == '.' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
 			n := numberLength(rest)
-			s.at += n
+			s.pos += n
 			if v.isLiteralNumber(rest[:n]) {
 				return "literal"
 			}
-		case (c == 'b' || c == 'B' || c == 'x' || c == 'X' || c == 'n' || c == 'N') && len(rest) > 1 && rest[1] == '\'':
-			s.at++ // the string follows
+		case (c == 'b' || c == 'B' || c == 'x' || c == 'X' || c == 'n' || c == 'N') && len(rest) > 1 &&
+			rest[1] == '\'':
+			s.pos++ // the string follows
 		case (c == 'u' || c == 'U') && strings.HasPrefix(rest[1:], "&'"):
 			body, n := quotedBody(rest[2:], '\'', false)
-			s.at += n + 2
+			s.pos += n + 2
 			body = s.continued(body)
 			if has(unicodeEscapes(body)) != "" {
 				return "literal"
 			}
 		case (c == 'e' || c == 'E') && len(rest) > 1 && rest[1] == '\'':
 			n := escapedLength(rest[1:])
-			s.at += n + 1
+			s.pos += n + 1
 			body := rest[2:max(2, n)]
 			for s.continues() {
-				rest = s.text[s.at:]
+				rest = s.text[s.pos:]
 				n = escapedLength(rest)
-				s.at += n
+				s.pos += n
 				body += rest[1:max(1, n-1)]
 			}
 			if has(cEscapes(body)) != "" {
@@ -404,9 +415,9 @@ func (v *value) inBody(text []byte, depth int) string {
 			for n < len(rest) && rest[n] >= '0' && rest[n] <= '9' {
 				n++
 			}
-			s.at += n // a parameter
+			s.pos += n // a parameter
 		default:
-			if w := s.word(); w.str {
+			if w := s.word(); w.isString {
 				if c == '\'' {
 					w.text = s.continued(w.text)
 				}
@@ -427,60 +438,61 @@ func (v *value) inBody(text []byte, depth int) string {
 	return part
 }
 
-// continues says whether a string goes on on another line, and moves to its quote.
+// continues reports whether a string is continued on another line, and moves to its quote there.
 func (s *script) continues() bool {
-	at, line := s.at, false
-	for s.at < len(s.text) {
-		switch rest := s.text[s.at:]; {
+	at, line := s.pos, false
+	for s.pos < len(s.text) {
+		switch rest := s.text[s.pos:]; {
 		case rest[0] == '\n' || rest[0] == '\r':
 			line = true
-			s.at++
+			s.pos++
 		case rest[0] == ' ' || rest[0] == '\t' || rest[0] == '\f' || rest[0] == '\v':
-			s.at++
+			s.pos++
 		case strings.HasPrefix(rest, "--"):
 			s.skipLine()
 			line = true
 		case rest[0] == '\'' && line:
 			return true
 		default:
-			s.at = at
+			s.pos = at
 			return false
 		}
 	}
-	s.at = at
+	s.pos = at
 	return false
 }
 
-// continued adds the lines on which a string goes on.
+// continued adds the lines on which a string is continued.
 func (s *script) continued(body string) string {
 	for s.continues() {
-		more, n := quotedBody(s.text[s.at:], '\'', false)
-		s.at += n
+		more, n := quotedBody(s.text[s.pos:], '\'', false)
+		s.pos += n
 		body += more
 	}
 	return body
 }
 
-// continuedString finds strings that go on on another line.
+// continuedString finds strings that are continued on another line.
 var continuedString = regexp.MustCompile(`'\s*(--[^\n\r]*)?[\n\r]\s*(--|')`)
 
 // otherBases finds numbers that are not decimal.
 var otherBases = regexp.MustCompile(`0[xXoObB]`)
 
-// mayBeLiteral says quickly whether a text can have the value.
+// mayBeLiteral is a quick test whether the literals of a text may have the value.
 func (v *value) mayBeLiteral(text []byte) bool {
 	switch {
 	case len(text) == 0:
 		return false
 	case v.number != nil && v.digit != '0':
 		return bytes.IndexByte(text, v.digit) >= 0 || otherBases.Match(text) || bytes.IndexByte(text, '\\') >= 0
-	case v.number != nil || v.uuid != nil || v.times != nil || v.address.IsValid():
+	case v.number != nil || v.uuid != nil || v.moment != nil || v.address.IsValid():
 		return true
 	}
-	return bytes.Contains(text, []byte(v.text)) || continuedString.Match(text) || bytes.IndexByte(text, '\\') >= 0 || bytes.Contains(text, []byte("''")) || bytes.Contains(text, []byte(`""`))
+	return bytes.Contains(text, []byte(v.text)) || continuedString.Match(text) || bytes.IndexByte(text, '\\') >= 0 ||
+		bytes.Contains(text, []byte("''")) || bytes.Contains(text, []byte(`""`))
 }
 
-// isLiteralNumber compares a number of a text, whose sign is an operator before it.
+// isLiteralNumber compares a number of a text without its sign, which in SQL is an operator before it.
 func (v *value) isLiteralNumber(s string) bool {
 	if v.number == nil {
 		return s == v.text
@@ -498,12 +510,13 @@ func (v *value) isLiteralNumber(s string) bool {
 	return n.Abs(n).Cmp(new(big.Rat).Abs(v.number)) == 0
 }
 
-// numberLength is the length of a number at the beginning of s.
+// numberLength returns the length of the number at the beginning of s.
 func numberLength(s string) int {
 	i := 0
 	for i < len(s) {
 		c := s[i]
-		sign := (c == '+' || c == '-') && i > 0 && (s[i-1] == 'e' || s[i-1] == 'E') && !strings.HasPrefix(s, "0x") && !strings.HasPrefix(s, "0X")
+		sign := (c == '+' || c == '-') && i > 0 && (s[i-1] == 'e' || s[i-1] == 'E') && !strings.HasPrefix(s, "0x") &&
+			!strings.HasPrefix(s, "0X")
 		if !(isWordByte(c) || c == '.' || sign) {
 			break
 		}
@@ -512,28 +525,28 @@ func numberLength(s string) int {
 	return max(i, 1)
 }
 
-// skipComment skips a comment, which may have others in it.
+// skipComment skips a comment, which may contain nested ones.
 func (s *script) skipComment() {
 	depth := 0
-	for s.at < len(s.text) {
-		switch rest := s.text[s.at:]; {
+	for s.pos < len(s.text) {
+		switch rest := s.text[s.pos:]; {
 		case strings.HasPrefix(rest, "/*"):
 			depth++
-			s.at += 2
+			s.pos += 2
 		case strings.HasPrefix(rest, "*/"):
 			depth--
-			s.at += 2
+			s.pos += 2
 			if depth == 0 {
 				return
 			}
 		default:
-			s.at++
+			s.pos++
 		}
 	}
-	s.unlike("its comment is not closed")
+	s.noteUnlike("its comment is not closed")
 }
 
-// escapedLength is the length of a string with backslashes, with its quotes.
+// escapedLength returns the length of a string with backslash escapes, including its quotes.
 func escapedLength(s string) int {
 	for i := 1; i < len(s); i++ {
 		switch {
@@ -548,7 +561,7 @@ func escapedLength(s string) int {
 	return len(s)
 }
 
-// cEscapes resolves what is behind backslashes in E'...', and doubled quotes.
+// cEscapes resolves backslash escapes and doubled quotes of E'...'.
 func cEscapes(s string) string {
 	s = strings.ReplaceAll(s, "''", "'")
 	var b []byte
@@ -567,7 +580,8 @@ func cEscapes(s string) string {
 				base, from, most = 8, i, 3
 			}
 			end := from
-			for end < len(s) && end-from < most && strings.IndexByte("0123456789abcdefABCDEF"[:map[int]int{8: 8, 16: 22}[base]], s[end]) >= 0 {
+			for end < len(s) && end-from < most &&
+				strings.IndexByte("0123456789abcdefABCDEF"[:map[int]int{8: 8, 16: 22}[base]], s[end]) >= 0 {
 				end++
 			}
 			n, err := strconv.ParseUint(s[from:end], base, 32)
@@ -612,13 +626,14 @@ func unicodeEscapes(s string) string {
 	return string(b)
 }
 
-// forms says in words in which forms a value is looked for.
+// forms describes in which forms a value is looked for.
 func (v *value) forms() []string {
 	forms := []string{"text"}
 	for _, f := range []struct {
 		is   bool
 		name string
-	}{{v.number != nil, "number"}, {v.uuid != nil, "uuid"}, {v.times != nil, "date or time"}, {v.address.IsValid(), "network address"}} {
+	}{{v.number != nil, "number"}, {v.uuid != nil, "uuid"}, {v.moment != nil, "date or time"},
+		{v.address.IsValid(), "network address"}} {
 		if f.is {
 			forms = append(forms, f.name)
 		}

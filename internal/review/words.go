@@ -1,4 +1,4 @@
-// Words of SQL and of psql's commands, and names as SQL writes them.
+// Splits SQL and psql commands into words, and quotes names.
 
 package review
 
@@ -8,61 +8,62 @@ import (
 	"strings"
 )
 
-// word is a token of SQL: a name, which has been in quotes or is in lower case, a string, or a symbol.
+// word is a token of SQL: a name, without its quotes or in lower case, a string, or a symbol.
 type word struct {
-	text   string
-	quoted bool   // a name in double quotes
-	str    bool   // a string
-	raw    string // as it is written, of a name without quotes
+	text     string
+	quoted   bool   // a name in double quotes
+	isString bool   // a string
+	raw      string // as it is written, of a name without quotes
 }
 
-// is says whether it is this keyword or symbol.
-func (w word) is(s string) bool { return !w.quoted && !w.str && w.text == s }
+// is reports whether the word is this keyword or symbol.
+func (w word) is(s string) bool { return !w.quoted && !w.isString && w.text == s }
 
-// isName says whether it can be a name.
+// isName reports whether the word can be a name.
 func (w word) isName() bool {
-	return w.quoted || !w.str && w.text != "" && (w.text[0] == '_' || w.text[0] >= 'a' && w.text[0] <= 'z' || w.text[0] >= 0x80)
+	return w.quoted || !w.isString && w.text != "" && (w.text[0] == '_' || w.text[0] >= 'a' && w.text[0] <= 'z' ||
+		w.text[0] >= 0x80)
 }
 
-// isPlainName says whether the server takes it as a name: not a keyword without quotes.
+// isPlainName reports whether the server accepts the word as a name: not a keyword without quotes.
 func (w word) isPlainName() bool {
 	return w.isName() && (w.quoted || !slices.Contains(reserved, w.text))
 }
 
 // script splits SQL into statements.
 type script struct {
-	text    string
-	at      int
-	begin   int    // where the statement begins that next has returned
-	strange string // what of it psql and the server read in another way; see unlike
+	text         string
+	pos          int
+	begin        int    // where the statement begins that next returned
+	unlikeReason string // see noteUnlike
 }
 
-// next returns the words of the next statement, or a line of psql's, which begins with a backslash.
+// next returns the words of the next statement, or a psql command, which begins with a backslash.
 func (s *script) next() (words []word, more bool) {
-	s.strange = ""
+	s.unlikeReason = ""
 	depth := 0
-	for s.at < len(s.text) {
-		c := s.text[s.at]
-		rest := s.text[s.at:]
+	for s.pos < len(s.text) {
+		c := s.text[s.pos]
+		rest := s.text[s.pos:]
 		switch {
 		case s.skipBlank():
 		case c == '\\':
 			line, _, _ := strings.Cut(rest, "\n")
 			if len(words) == 0 {
-				s.begin = s.at
-				s.at += len(line)
+				s.begin = s.pos
+				s.pos += len(line)
 				return lineWords(line), true
 			}
-			s.at += len(line) // it sends the statement before it
-			s.unlike("%s stands in a statement", strings.TrimSpace(line))
+			s.pos += len(line) // psql sends the statement before it
+			s.noteUnlike("%s stands in a statement", strings.TrimSpace(line))
 			return append(words, word{text: strings.TrimSpace(line)}), true
 		case strings.HasPrefix(rest, "::"):
-			s.at += len("::")
+			s.pos += len("::")
 			words = append(words, word{text: "::"})
 		case c == ';':
-			s.at++
+			s.pos++
 			if depth != 0 {
-				s.unlike("its parentheses do not match")
+				s.noteUnlike("its parentheses do not match")
 			}
 			if len(words) > 0 {
 				if words[0].is("copy") && words[len(words)-1].is("stdin") {
@@ -72,11 +73,12 @@ func (s *script) next() (words []word, more bool) {
 			}
 		default:
 			if len(words) == 0 {
-				s.begin = s.at
+				s.begin = s.pos
 			}
 			switch c {
 			case ':':
-				s.unlike("psql may put the value of a variable in the place of %s", strings.SplitN(rest, "\n", 2)[0])
+				s.noteUnlike("psql may put the value of a variable in the place of %s",
+					strings.SplitN(rest, "\n", 2)[0])
 			case '(':
 				depth++
 			case ')':
@@ -86,20 +88,20 @@ func (s *script) next() (words []word, more bool) {
 		}
 	}
 	if depth != 0 {
-		s.unlike("its parentheses do not match")
+		s.noteUnlike("its parentheses do not match")
 	}
 	return words, len(words) > 0
 }
 
-// unlike notes what psql and the server read in another way, or perhaps: a script whose effect must be known cannot have
-// that, while names and dumps do not have it.
-func (s *script) unlike(format string, args ...any) {
-	if s.strange == "" {
-		s.strange = fmt.Sprintf(format, args...)
+// noteUnlike notes text that psql and the server may read differently than this code. A script whose effect must be
+// known is then refused; names and dumps have no such text.
+func (s *script) noteUnlike(format string, args ...any) {
+	if s.unlikeReason == "" {
+		s.unlikeReason = fmt.Sprintf(format, args...)
 	}
 }
 
-// lineWords are the words of a line of psql's.
+// lineWords returns the words of a psql command.
 func lineWords(line string) []word {
 	command, rest, _ := strings.Cut(line, " ")
 	inside := script{text: rest}
@@ -107,13 +109,13 @@ func lineWords(line string) []word {
 	return append([]word{{text: command}}, words...)
 }
 
-// skipBlank skips a blank or a comment, and says whether there was one.
+// skipBlank skips a blank or a comment, and reports whether there was one.
 func (s *script) skipBlank() bool {
-	switch rest := s.text[s.at:]; {
+	switch rest := s.text[s.pos:]; {
 	case rest == "":
 		return false
 	case strings.IndexByte(" \t\n\r", rest[0]) >= 0:
-		s.at++
+		s.pos++
 	case strings.HasPrefix(rest, "--"):
 		s.skipLine()
 	case strings.HasPrefix(rest, "/*"):
@@ -124,65 +126,65 @@ func (s *script) skipBlank() bool {
 	return true
 }
 
-// skipLine skips the rest of a line: a carriage return ends it, too.
+// skipLine skips the rest of a line, which a carriage return ends, too.
 func (s *script) skipLine() {
-	if i := strings.IndexAny(s.text[s.at:], "\n\r"); i >= 0 {
-		s.at += i + 1
+	if i := strings.IndexAny(s.text[s.pos:], "\n\r"); i >= 0 {
+		s.pos += i + 1
 	} else {
-		s.at = len(s.text)
+		s.pos = len(s.text)
 	}
 }
 
 func (s *script) skipTo(end string) {
-	if i := strings.Index(s.text[s.at:], end); i >= 0 {
-		s.at += i + len(end)
+	if i := strings.Index(s.text[s.pos:], end); i >= 0 {
+		s.pos += i + len(end)
 	} else {
-		s.at = len(s.text)
+		s.pos = len(s.text)
 	}
 }
 
-// word reads a token, of which there is one.
+// word reads a token; there must be one.
 func (s *script) word() word {
-	rest := s.text[s.at:]
+	rest := s.text[s.pos:]
 	c := rest[0]
 	switch {
 	case c == '"' || c == '\'':
 		body, n := quotedBody(rest, c, false)
-		s.at += n
+		s.pos += n
 		if c == '\'' && strings.Contains(body, `\`) {
-			s.unlike("how the server reads a backslash in a string depends on its settings")
+			s.noteUnlike("how the server reads a backslash in a string depends on its settings")
 		}
 		if strings.Count(rest[:n], string(c))%2 != 0 {
-			s.unlike("its quote is not closed")
+			s.noteUnlike("its quote is not closed")
 		}
-		return word{text: body, quoted: c == '"', str: c == '\''}
+		return word{text: body, quoted: c == '"', isString: c == '\''}
 	case (c == 'E' || c == 'e') && len(rest) > 1 && rest[1] == '\'':
 		body, n := quotedBody(rest[1:], '\'', true)
-		s.at += n + 1
-		s.unlike("strings with escapes are not read")
-		return word{text: body, str: true}
+		s.pos += n + 1
+		s.noteUnlike("strings with escapes are not read")
+		return word{text: body, isString: true}
 	case c == '$':
 		if tag := dollarTag(rest); tag != "" {
 			body, _, closed := strings.Cut(rest[len(tag):], tag)
 			if !closed {
-				s.unlike("its quote %s is not closed", tag)
+				s.noteUnlike("its quote %s is not closed", tag)
 			}
-			s.at += min(len(rest), len(body)+2*len(tag))
-			return word{text: body, str: true}
+			s.pos += min(len(rest), len(body)+2*len(tag))
+			return word{text: body, isString: true}
 		}
 	case isWordByte(c):
 		n := 1
 		for n < len(rest) && (isWordByte(rest[n]) || rest[n] == '$') {
 			n++
 		}
-		s.at += n
+		s.pos += n
 		return word{text: lowerASCII(rest[:n]), raw: rest[:n]}
 	}
-	s.at++
+	s.pos++
 	return word{text: rest[:1]}
 }
 
-// lowerASCII makes a name that is not in quotes what the server makes of it.
+// lowerASCII folds a name without quotes as the server does.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -197,7 +199,7 @@ func isWordByte(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
 }
 
-// quotedBody reads what is in quotes at the beginning of s, and how long that is with its quotes.
+// quotedBody returns the quoted text at the beginning of s, and its length with the quotes.
 func quotedBody(s string, quote byte, escapes bool) (string, int) {
 	var b []byte
 	for i := 1; i < len(s); i++ {
@@ -217,7 +219,7 @@ func quotedBody(s string, quote byte, escapes bool) (string, int) {
 	return string(b), len(s)
 }
 
-// dollarTag is $tag$ at the beginning of s, empty if there is none.
+// dollarTag returns the $tag$ at the beginning of s; empty if there is none.
 func dollarTag(s string) string {
 	for i := 1; i < len(s); i++ {
 		switch {
@@ -232,7 +234,7 @@ func dollarTag(s string) string {
 
 // ---- names ----
 
-// schemaOf is the schema of a qualified name, as it is written.
+// schemaOf returns the schema of a qualified name, as it is written; empty if it has none.
 func schemaOf(name string) string {
 	quoted := false
 	for i, c := range []byte(name) {
@@ -246,8 +248,8 @@ func schemaOf(name string) string {
 	return ""
 }
 
-// QuoteName is a name as SQL writes it: as quote_ident() does, but for keywords that some versions
-// of the server do not have.
+// QuoteName returns a name as SQL writes it, like quote_ident(), but treats the keywords of all versions of the
+// server alike.
 func QuoteName(s string) string {
 	for i, c := range []byte(s) {
 		if !(c >= 'a' && c <= 'z' || c == '_' || i > 0 && c >= '0' && c <= '9') {
