@@ -1,5 +1,5 @@
-// Pictures: strips of bars over time, and the hours of a week. They are drawn twice, for wide and
-// for narrow screens, because texts of a picture that is scaled down cannot be read.
+// Charts: strips of bars over time, and the hours of a week. Each is drawn twice, for wide and for narrow
+// screens, because text in a picture that is scaled down becomes too small to read.
 
 package report
 
@@ -13,7 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/query"
 )
 
-// Chart is a picture: strips with one time axis, or the hours of a week.
+// Chart is strips with a common time axis, or the hours of a week.
 type Chart struct {
 	Title  string        `json:"title"`
 	From   []string      `json:"from,omitempty"` // when each part of the period begins
@@ -34,7 +34,7 @@ type Strip struct {
 	Tall   bool    `json:"-"`
 }
 
-// Every is how long the time is that a bar stands for.
+// Every returns the length of time that each bar stands for.
 func (c *Chart) Every() string {
 	switch d := c.width; {
 	case d >= 24*time.Hour:
@@ -48,7 +48,7 @@ func (c *Chart) Every() string {
 	}
 }
 
-// picture is an SVG that is being drawn.
+// picture is an SVG while it is drawn.
 type picture struct {
 	strings.Builder
 	width float64
@@ -57,18 +57,19 @@ type picture struct {
 func (p *picture) tag(format string, args ...any) { fmt.Fprintf(p, format, args...) }
 
 func (p *picture) text(x, y float64, class, s string) {
-	p.tag(`<text x="%s" y="%s" class="%s">%s</text>`, short(x), short(y), class, template.HTMLEscapeString(s))
+	p.tag(`<text x="%s" y="%s" class="%s">%s</text>`, coordinate(x), coordinate(y), class,
+		template.HTMLEscapeString(s))
 }
 
-// short is a coordinate with one digit.
-func short(v float64) string {
+// coordinate formats a coordinate with at most one decimal.
+func coordinate(v float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
 }
 
-// Wide and Slim are the picture for wide and narrow screens.
+// Wide returns the picture for wide screens.
 func (c Chart) Wide() template.HTML { return c.svg("wide", 1120) }
 
-// Slim is the picture for narrow screens.
+// Slim returns the picture for narrow screens.
 func (c Chart) Slim() template.HTML { return c.svg("slim", 340) }
 
 func (c *Chart) svg(class string, width float64) template.HTML {
@@ -79,15 +80,18 @@ func (c *Chart) svg(class string, width float64) template.HTML {
 	} else {
 		height = c.drawStrips(p)
 	}
-	return template.HTML(fmt.Sprintf(`<svg class="%s" viewBox="0 0 %s %s" width="%s" height="%s" role="img" aria-label="%s"><title>%[6]s</title>%s</svg>`,
-		class, short(width), short(height), short(width), short(height), template.HTMLEscapeString(c.describe()), p.String()))
+	return template.HTML(fmt.Sprintf(`<svg class="%s" viewBox="0 0 %s %s" width="%s" height="%s" `+
+		`role="img" aria-label="%s"><title>%[6]s</title>%s</svg>`,
+		class, coordinate(width), coordinate(height), coordinate(width), coordinate(height),
+		template.HTMLEscapeString(c.describe()), p.String()))
 }
 
-// describe is the picture in words.
+// describe returns the picture in words, for screen readers.
 func (c *Chart) describe() string {
 	s := c.Title
 	for i := range c.Strips {
-		s += fmt.Sprintf("; %s: %s in all, at most %s in %s", c.Strips[i].Name, number(c.Strips[i].Total), number(highest(c.Strips[i].Values)), c.Every())
+		s += fmt.Sprintf("; %s: %s in all, at most %s in %s", c.Strips[i].Name, number(c.Strips[i].Total),
+			number(highest(c.Strips[i].Values)), c.Every())
 	}
 	return s
 }
@@ -99,8 +103,8 @@ func highest(values []int64) (high int64) {
 	return high
 }
 
-// nice is a round number that is not less.
-func nice(v int64) int64 {
+// roundUp returns a round number that is not less than v.
+func roundUp(v int64) int64 {
 	for step := int64(1); ; step *= 10 {
 		for _, m := range []int64{1, 2, 4, 5, 6, 8, 10} {
 			if m*step >= v {
@@ -132,7 +136,7 @@ func (c *Chart) drawStrips(p *picture) float64 {
 		high := highest(s.Values)
 		height := 24.0
 		if s.Tall {
-			height, high = 108, nice(high)
+			height, high = 108, roundUp(high)
 		}
 		class := "bar"
 		if s.Alarm {
@@ -150,13 +154,13 @@ func (c *Chart) drawStrips(p *picture) float64 {
 		if s.Tall {
 			for _, share := range []float64{0.5, 1} {
 				at := y + height*(1-share)
-				p.tag(`<path class="grid" d="M%s %sH%s"/>`, short(left), short(at), short(left+plot))
+				p.tag(`<path class="grid" d="M%s %sH%s"/>`, coordinate(left), coordinate(at), coordinate(left+plot))
 				if v := float64(high) * share; v == math.Trunc(v) && !narrow {
 					p.text(left-8, at+4, "n mute", number(int64(v)))
 				}
 			}
 		}
-		p.tag(`<path class="base" d="M%s %sH%s"/>`, short(left), short(y+height), short(left+plot))
+		p.tag(`<path class="base" d="M%s %sH%s"/>`, coordinate(left), coordinate(y+height), coordinate(left+plot))
 		if high > 0 {
 			p.tag(`<path class="%s" d="`, class)
 			for k, v := range s.Values {
@@ -165,7 +169,8 @@ func (c *Chart) drawStrips(p *picture) float64 {
 				}
 				bar := max(1, height*float64(v)/float64(high))
 				a, b := x(c.bounds[k]), x(c.bounds[k+1])
-				p.tag("M%s %sh%sv%sh-%[3]sz", short(a), short(y+height-bar), short(max(b-a-1, 0.5)), short(bar))
+				p.tag("M%s %sh%sv%sh-%[3]sz", coordinate(a), coordinate(y+height-bar),
+					coordinate(max(b-a-1, 0.5)), coordinate(bar))
 			}
 			p.tag(`"/>`)
 		}
@@ -186,7 +191,7 @@ func (c *Chart) drawStrips(p *picture) float64 {
 		}
 		at := x(t)
 		label, space := clockLabel(query.Moment(t).In(c.zone), width), 62.0
-		p.tag(`<path class="tick" d="M%s %sv4"/>`, short(at), short(y-8))
+		p.tag(`<path class="tick" d="M%s %sv4"/>`, coordinate(at), coordinate(y-8))
 		class := "mid mute"
 		if at < left+20 {
 			class = "mute"
@@ -201,7 +206,7 @@ func (c *Chart) drawStrips(p *picture) float64 {
 	return y + 14
 }
 
-// clockLabel is a time on an axis.
+// clockLabel formats a time on an axis.
 func clockLabel(t time.Time, step time.Duration) string {
 	switch {
 	case step >= 360*24*time.Hour:
@@ -240,9 +245,12 @@ func (c *Chart) drawHours(p *picture) float64 {
 			if n > 0 && (d > 4 || h < 7 || h >= 19) {
 				class += " alarm"
 			}
-			p.tag(`<rect class="%s" x="%s" y="%s" width="%s" height="%s"><title>%s %02d:00: %s</title></rect>`, class, short(left+cell*float64(h)), short(y), short(cell-2), short(row-2), day, h, number(n))
+			p.tag(`<rect class="%s" x="%s" y="%s" width="%s" height="%s"><title>%s %02d:00: %s</title></rect>`, class,
+				coordinate(left+cell*float64(h)), coordinate(y), coordinate(cell-2),
+				coordinate(row-2), day, h, number(n))
 		}
 	}
-	p.tag(`<rect class="frame" x="%s" y="17" width="%s" height="%s"><title>working hours</title></rect>`, short(left+7*cell-1), short(12*cell), short(5*row))
+	p.tag(`<rect class="frame" x="%s" y="17" width="%s" height="%s"><title>working hours</title></rect>`,
+		coordinate(left+7*cell-1), coordinate(12*cell), coordinate(5*row))
 	return 18 + 7*row
 }

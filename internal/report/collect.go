@@ -1,4 +1,4 @@
-// The pass over the records: what each of them adds to the figures.
+// The pass over the records: what each record adds to the figures.
 
 package report
 
@@ -18,7 +18,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Limits of what is followed at the same time, and of what is listed.
+// Limits: how many different names are counted at the same time, and how many rows are listed.
 const (
 	maxActors     = 5000
 	maxAddresses  = 5000
@@ -30,7 +30,7 @@ const (
 	maxListed     = 100
 )
 
-// actor is what a user, a database or an application did.
+// actor counts what a user, a database or an application did.
 type actor struct {
 	records, failed, refused, offHours group
 	statements, logins                 int64
@@ -49,7 +49,7 @@ func (a *actor) merge(o *actor) {
 	a.when.merge(&o.when)
 }
 
-// address is where clients come from.
+// address counts the connections from a client address.
 type address struct {
 	name            string
 	logins, refused group
@@ -67,17 +67,17 @@ func (a *address) merge(o *address) {
 	a.when.merge(&o.when)
 }
 
-// state is an SQLSTATE, or a command, with its records.
-type state struct {
+// category counts the records that have an SQLSTATE or a command tag.
+type category struct {
 	records, failed group
 	users           names
 	when            span
-	class           format.Class // of a command
+	class           format.Class // set for command tags only
 }
 
-func (s *state) weight() int64 { return s.records.n }
+func (s *category) weight() int64 { return s.records.n }
 
-func (s *state) merge(o *state) {
+func (s *category) merge(o *category) {
 	s.records.merge(&o.records)
 	s.failed.merge(&o.failed)
 	s.users.merge(&o.users)
@@ -85,17 +85,17 @@ func (s *state) merge(o *state) {
 	s.class = o.class
 }
 
-// pair is the use of a relation by a user.
+// pair counts how a user has used a relation.
 type pair struct {
 	database, relation, user string
 	uses                     group // statements that read or write it, or name it as an object
-	named                    int64 // those of them that only name it as an object
+	named                    int64 // uses that only name it as an object
 	failed                   int64
-	undone                   format.Effects // of those that read or write it
+	undone                   format.Effects // among the statements that read or write it
 	access                   format.Access
 	kind                     format.RelationType
-	when                     span // of those that read or write it
-	old                      bool // it was used before the period
+	when                     span // of the statements that read or write it
+	usedBefore               bool // it was used before the period
 }
 
 func (p *pair) weight() int64 { return p.uses.n }
@@ -108,11 +108,11 @@ func (p *pair) merge(o *pair) {
 	p.undone.Merge(&o.undone)
 	p.access |= o.access
 	p.when.merge(&o.when)
-	p.old = p.old || o.old
+	p.usedBefore = p.usedBefore || o.usedBefore
 }
 
-// work is all statements of a fingerprint.
-type work struct {
+// fingerprintTotals sums up all statements with the same fingerprint.
+type fingerprintTotals struct {
 	calls                             group
 	errors                            int64
 	rows, duration, longest, mostRows uint64
@@ -120,9 +120,9 @@ type work struct {
 	when                              span
 }
 
-func (w *work) weight() int64 { return int64(min(w.duration, 1<<40)) + 1000*w.calls.n }
+func (w *fingerprintTotals) weight() int64 { return int64(min(w.duration, 1<<40)) + 1000*w.calls.n }
 
-func (w *work) merge(o *work) {
+func (w *fingerprintTotals) merge(o *fingerprintTotals) {
 	w.calls.merge(&o.calls)
 	w.errors += o.errors
 	w.rows += o.rows
@@ -132,7 +132,7 @@ func (w *work) merge(o *work) {
 	w.when.merge(&o.when)
 }
 
-// What a bucket of time counts, besides statements by class.
+// Indexes of bucket.counts behind the classes of statements, which come first.
 const (
 	seriesRecords = 20 + iota
 	seriesFailed
@@ -143,42 +143,43 @@ const (
 	seriesAll
 )
 
-// bucket is a part of the period.
+// bucket counts what happened in a part of the period.
 type bucket struct {
-	of              [seriesAll]int64
+	counts          [seriesAll]int64
 	records, failed group
 }
 
-// figures is all that is counted.
+// figures has everything that is counted.
 type figures struct {
-	total, unfinished group // unfinished: records of statements that were still running
+	total, unfinished group // unfinished: start records of statements that were still running
 	when              span
 
-	buckets  []bucket
-	keys     []group // of keyFigures
-	kinds    [64]group
-	classes  [20]group // statements
-	users    tally[string, actor, *actor]
-	dbs      tally[string, actor, *actor]
-	apps     tally[string, actor, *actor]
-	hosts    tally[string, address, *address]
-	states   tally[string, state, *state] // of what failed
-	refusals tally[string, state, *state] // of refused connections
-	commands tally[string, state, *state] // of privileged statements and DDL
-	pairs    tally[string, pair, *pair]
-	works    tally[uint64, work, *work]
-	taken    tally[string, export, *export]
+	buckets      []bucket
+	keys         []group // by index in keyFigures
+	kinds        [64]group
+	classes      [20]group // of statements
+	users        tally[string, actor, *actor]
+	dbs          tally[string, actor, *actor]
+	apps         tally[string, actor, *actor]
+	hosts        tally[string, address, *address]
+	states       tally[string, category, *category] // of failures
+	refusals     tally[string, category, *category] // of refused connections
+	commands     tally[string, category, *category] // of privileged statements and DDL
+	pairs        tally[string, pair, *pair]
+	fingerprints tally[uint64, fingerprintTotals, *fingerprintTotals]
+	exportTotals tally[string, export, *export]
 
 	privileged, ddl, settings, gaps, servers latest
 	powers                                   group  // statements that give somebody powers beyond privileges
-	powerful                                 latest // the same
+	powerful                                 latest // the last of these records
 	offHours                                 group
 	exports                                  group
 	exportedRows                             uint64
-	hours                                    [7][24]int64 // of the week, from Monday on; clients' statements
-	lost                                     map[string]int64
-	lostRecords                              int64
-	noFingerprint                            int64
+	// clients' statements by day of the week, Monday first, and hour
+	hours         [7][24]int64
+	lost          map[string]int64
+	lostRecords   int64
+	noFingerprint int64
 }
 
 func newFigures(buckets int, chosen *figures) *figures {
@@ -187,9 +188,13 @@ func newFigures(buckets int, chosen *figures) *figures {
 	}
 	f := &figures{
 		buckets: make([]bucket, buckets), keys: make([]group, len(keyFigures)), lost: map[string]int64{},
-		users: newTally(maxActors, &chosen.users), dbs: newTally(maxActors, &chosen.dbs), apps: newTally(maxActors, &chosen.apps),
-		hosts: newTally(maxAddresses, &chosen.hosts), states: newTally(maxStates, &chosen.states), refusals: newTally(maxStates, &chosen.refusals),
-		commands: newTally(maxCommands, &chosen.commands), pairs: newTally(maxPairs, &chosen.pairs), works: newTally(maxStatements, &chosen.works), taken: newTally(maxExports, &chosen.taken),
+		users: newTally(maxActors, &chosen.users), dbs: newTally(maxActors, &chosen.dbs),
+		apps:  newTally(maxActors, &chosen.apps),
+		hosts: newTally(maxAddresses, &chosen.hosts), states: newTally(maxStates, &chosen.states),
+		refusals: newTally(maxStates, &chosen.refusals),
+		commands: newTally(maxCommands, &chosen.commands), pairs: newTally(maxPairs, &chosen.pairs),
+		fingerprints: newTally(maxStatements, &chosen.fingerprints),
+		exportTotals: newTally(maxExports, &chosen.exportTotals),
 	}
 	for _, l := range []*latest{&f.privileged, &f.ddl, &f.settings, &f.gaps, &f.servers, &f.powerful} {
 		l.limit = maxListed
@@ -203,8 +208,8 @@ func (f *figures) merge(o *figures) {
 	f.when.merge(&o.when)
 	for i := range f.buckets {
 		b, p := &f.buckets[i], &o.buckets[i]
-		for k := range b.of {
-			b.of[k] += p.of[k]
+		for k := range b.counts {
+			b.counts[k] += p.counts[k]
 		}
 		b.records.merge(&p.records)
 		b.failed.merge(&p.failed)
@@ -226,8 +231,8 @@ func (f *figures) merge(o *figures) {
 	f.refusals.merge(&o.refusals)
 	f.commands.merge(&o.commands)
 	f.pairs.merge(&o.pairs)
-	f.works.merge(&o.works)
-	f.taken.merge(&o.taken)
+	f.fingerprints.merge(&o.fingerprints)
+	f.exportTotals.merge(&o.exportTotals)
 	f.exports.merge(&o.exports)
 	f.exportedRows += o.exportedRows
 	f.privileged.merge(&o.privileged)
@@ -244,50 +249,52 @@ func (f *figures) merge(o *figures) {
 		}
 	}
 	for reason, n := range o.lost {
-		f.lose(reason, n)
+		f.countLost(reason, n)
 	}
 	f.lostRecords += o.lostRecords
 	f.noFingerprint += o.noFingerprint
 }
 
-// lose counts lost records by the reason that gap records have for it.
-func (f *figures) lose(reason string, n int64) {
+// countLost adds to the number of lost records, by the reason that gap records state.
+func (f *figures) countLost(reason string, n int64) {
 	if _, known := f.lost[reason]; !known && len(f.lost) == maxNames {
 		reason = "other"
 	}
 	f.lost[reason] += n
 }
 
-// choose leaves in each tally that was pruned what is shown of it, and says whether there is one.
-func (f *figures) choose() bool {
-	f.users.leave(rowsShown, (*actor).weight)
-	f.dbs.leave(rowsShown, (*actor).weight)
-	f.apps.leave(rowsShown, (*actor).weight)
-	f.hosts.leave(2*rowsShown, (*address).weight)
-	f.states.leave(2*rowsShown, (*state).weight)
-	f.refusals.leave(rowsShown, (*state).weight)
-	f.commands.leave(4*rowsShown, (*state).weight)
-	f.pairs.leave(2*pairsShown, (*pair).weight)
-	f.works.leave(20*rowsShown, (*work).weight)
-	f.taken.leave(4*rowsShown, (*export).weight)
-	return f.users.pruned || f.dbs.pruned || f.apps.pruned || f.hosts.pruned || f.states.pruned || f.refusals.pruned ||
-		f.commands.pruned || f.pairs.pruned || f.works.pruned || f.taken.pruned
+// keepShown reduces each pruned tally to the keys that the report will show. It returns whether any was pruned,
+// so that the records must be read a second time.
+func (f *figures) keepShown() bool {
+	f.users.keepIfPruned(rowsShown, (*actor).weight)
+	f.dbs.keepIfPruned(rowsShown, (*actor).weight)
+	f.apps.keepIfPruned(rowsShown, (*actor).weight)
+	f.hosts.keepIfPruned(2*rowsShown, (*address).weight)
+	f.states.keepIfPruned(2*rowsShown, (*category).weight)
+	f.refusals.keepIfPruned(rowsShown, (*category).weight)
+	f.commands.keepIfPruned(4*rowsShown, (*category).weight)
+	f.pairs.keepIfPruned(2*pairsShown, (*pair).weight)
+	f.fingerprints.keepIfPruned(20*rowsShown, (*fingerprintTotals).weight)
+	f.exportTotals.keepIfPruned(4*rowsShown, (*export).weight)
+	return f.users.pruned || f.dbs.pruned || f.apps.pruned || f.hosts.pruned || f.states.pruned ||
+		f.refusals.pruned ||
+		f.commands.pruned || f.pairs.pruned || f.fingerprints.pruned || f.exportTotals.pruned
 }
 
-func (t *tally[K, V, P]) leave(n int, weight func(P) int64) {
+func (t *tally[K, V, P]) keepIfPruned(n int, weight func(P) int64) {
 	if t.pruned {
 		t.prune(n, weight)
 	}
 }
 
-// scan reads the records of the period once.
+// scan reads the records of the period once. With chosen figures, it counts only their keys.
 func (m *maker) scan(ctx context.Context, chosen *figures) (*figures, trail.ScanStats, error) {
 	collectors, all := make([]*collector, trail.Workers()), make([]*figures, trail.Workers())
 	for i := range all {
 		collectors[i] = m.collector(newFigures(len(m.bounds)-1, chosen))
 		all[i] = collectors[i].figures
 	}
-	stats := m.o.Index.Read(ctx, trail.ScanOptions{
+	stats := m.options.Index.Read(ctx, trail.ScanOptions{
 		Since: m.since, Until: m.until, Contents: m.filter.Contents(), Parts: true, Rollbacks: true, Warn: m.warn,
 	}, func(i int, r *trail.ScanReader) { collectors[i].read(r) })
 	for _, f := range all[1:] {
@@ -296,56 +303,64 @@ func (m *maker) scan(ctx context.Context, chosen *figures) (*figures, trail.Scan
 	return all[0], stats, ctx.Err()
 }
 
-// collector counts the records of one goroutine. What definitions of a block say is found out once.
+// collector counts the records that one goroutine reads. It works out once for each block what the block's
+// definitions say.
 type collector struct {
 	*figures
-	m       *maker
-	matcher query.Matcher
-	keyed   []query.Matcher
-	scratch []byte
+	maker       *maker
+	matcher     query.Matcher
+	keyMatchers []query.Matcher
+	scratch     []byte
 
-	ref      *trail.BlockRef
-	sessions []*who
-	shapes   []*what
-	prints   []*work
-	uses     map[[2]int][]use
+	ref        *trail.BlockRef
+	sessions   []*sessionFacts
+	shapes     []*shapeFacts
+	textTotals []*fingerprintTotals
+	uses       map[[2]int][]use
 
-	bucket       int   // of the record before
-	second       int64 // of the record before
-	day, hour    int   // in the time zone then
+	bucket       int   // of the previous record
+	second       int64 // of the previous record
+	day, hour    int   // in the report's time zone, of that second
 	outsideHours bool
 }
 
-// who is a session as the figures have it. What is nil is not counted.
-type who struct {
-	name, database, application string
-	user, db, app               *actor
-	host                        *address
-	isDump                      bool
+// sessionFacts is what the figures need of a session. A nil pointer says that this user, database, application
+// or address is not counted.
+type sessionFacts struct {
+	userName, database, application string
+	user, db, app                   *actor
+	host                            *address
+	isDump                          bool
 }
 
-// what is a shape as the figures have it.
-type what struct {
-	plain      uint64 // the key figures that a statement of it counts for that ended well
-	known      bool
-	privileged bool
-	ddl        bool
-	copies     bool // COPY, in any direction
-	command    *state
-	work       *work
+// shapeFacts is what the figures need of a shape.
+type shapeFacts struct {
+	keyMask      uint64 // bit i: a successful statement with this shape counts for keyFigures[i]
+	keyMaskKnown bool
+	privileged   bool
+	ddl          bool
+	copies       bool // COPY in any direction
+	command      *category
+	totals       *fingerprintTotals
 }
 
-// use is that of a relation by a statement.
+// use is the use of a relation by a statement.
 type use struct {
 	pair   *pair
 	access format.Access
-	named  bool // only as an object
+	named  bool // the statement only names it as an object
 }
 
 func (m *maker) collector(f *figures) *collector {
-	c := &collector{figures: f, m: m, matcher: query.Matcher{Filter: m.filter}, uses: map[[2]int][]use{}, second: -1 << 62}
+	c := &collector{
+		figures: f,
+		maker:   m,
+		matcher: query.Matcher{Filter: m.filter},
+		uses:    map[[2]int][]use{},
+		second:  -1 << 62,
+	}
 	for i := range keyFigures {
-		c.keyed = append(c.keyed, query.Matcher{Filter: m.keyed[i]})
+		c.keyMatchers = append(c.keyMatchers, query.Matcher{Filter: m.keyFilters[i]})
 	}
 	return c
 }
@@ -353,29 +368,29 @@ func (m *maker) collector(f *figures) *collector {
 func (c *collector) read(r *trail.ScanReader) {
 	for r.Next() {
 		if r.Ref != c.ref {
-			c.start(r.Ref)
+			c.startBlock(r.Ref)
 		}
-		c.m.hidden.Note(&c.matcher, &r.Record)
+		c.maker.hidden.Note(&c.matcher, &r.Record)
 		if c.matcher.Keep(&r.Record) {
-			c.record(&r.Record)
+			c.countRecord(&r.Record)
 		}
 	}
 }
 
-// start forgets the definitions of the block before.
-func (c *collector) start(ref *trail.BlockRef) {
+// startBlock drops what was remembered of the definitions of the previous block.
+func (c *collector) startBlock(ref *trail.BlockRef) {
 	c.ref = ref
 	c.matcher.Reset()
-	for i := range c.keyed {
-		c.keyed[i].Reset()
+	for i := range c.keyMatchers {
+		c.keyMatchers[i].Reset()
 	}
-	c.sessions, c.shapes, c.prints = c.sessions[:0], c.shapes[:0], c.prints[:0]
+	c.sessions, c.shapes, c.textTotals = c.sessions[:0], c.shapes[:0], c.textTotals[:0]
 	clear(c.uses)
 }
 
-// at returns the i-th of what is kept of a block's definitions, which is made the first time.
-// Without a number, it is made each time.
-func at[V any](list *[]*V, i int, make func() *V) *V {
+// cachedAt returns the i-th element of a list of what is remembered of a block's definitions, and makes it the
+// first time. A negative i says that the record does not refer to a definition: nothing is remembered.
+func cachedAt[V any](list *[]*V, i int, make func() *V) *V {
 	if i < 0 {
 		return make()
 	}
@@ -388,32 +403,42 @@ func at[V any](list *[]*V, i int, make func() *V) *V {
 	return (*list)[i]
 }
 
-func find[V any, P mergeable[V]](t *tally[string, V, P], key []byte) P {
-	if v := t.of[string(key)]; v != nil {
+func findOrAdd[V any, P mergeable[V]](t *tally[string, V, P], key []byte) P {
+	if v := t.values[string(key)]; v != nil {
 		return v
 	}
 	return t.add(string(key))
 }
 
-func (c *collector) who(r *format.Record) *who {
-	return at(&c.sessions, r.SessionIndex, func() *who {
+func (c *collector) session(r *format.Record) *sessionFacts {
+	return cachedAt(&c.sessions, r.SessionIndex, func() *sessionFacts {
 		s := r.Session
-		w := &who{name: string(s.Fact(format.KeyUser)), database: string(s.Fact(format.KeyDatabase)), application: string(s.Fact(format.KeyApplication))}
+		w := &sessionFacts{
+			userName:    string(s.Fact(format.KeyUser)),
+			database:    string(s.Fact(format.KeyDatabase)),
+			application: string(s.Fact(format.KeyApplication)),
+		}
 		w.isDump = isDump(w.application)
-		w.user, w.db, w.app = find(&c.users, s.Fact(format.KeyUser)), find(&c.dbs, s.Fact(format.KeyDatabase)), find(&c.apps, s.Fact(format.KeyApplication))
+		w.user, w.db, w.app = findOrAdd(&c.users, s.Fact(format.KeyUser)),
+			findOrAdd(&c.dbs, s.Fact(format.KeyDatabase)),
+			findOrAdd(&c.apps, s.Fact(format.KeyApplication))
 		return w
 	})
 }
 
-func (c *collector) what(r *format.Record) *what {
+func (c *collector) shape(r *format.Record) *shapeFacts {
 	if r.Shape == nil {
-		return &what{}
+		return &shapeFacts{}
 	}
-	return at(&c.shapes, r.ShapeIndex, func() *what {
+	return cachedAt(&c.shapes, r.ShapeIndex, func() *shapeFacts {
 		s := r.Shape
-		w := &what{ddl: s.Class == format.ClassDDL, copies: string(s.Command) == "COPY", privileged: s.Class == format.ClassRole || slices.Contains(statement.Privileged, string(s.Command))}
+		w := &shapeFacts{
+			ddl:        s.Class == format.ClassDDL,
+			copies:     string(s.Command) == "COPY",
+			privileged: s.Class == format.ClassRole || slices.Contains(statement.Privileged, string(s.Command)),
+		}
 		if w.ddl || w.privileged {
-			if w.command = find(&c.commands, s.Command); w.command != nil {
+			if w.command = findOrAdd(&c.commands, s.Command); w.command != nil {
 				w.command.class = s.Class
 			}
 		}
@@ -421,21 +446,21 @@ func (c *collector) what(r *format.Record) *what {
 	})
 }
 
-func (c *collector) record(r *format.Record) {
-	who, what, failed := c.who(r), c.what(r), r.Failed()
+func (c *collector) countRecord(r *format.Record) {
+	session, shape, failed := c.session(r), c.shape(r), r.Failed()
 	c.total.add(r)
 	c.when.add(r.Time)
 	if int(r.Kind) < len(c.kinds) {
 		c.kinds[r.Kind].add(r)
 	}
 	b := &c.buckets[c.bucketOf(r.Time)]
-	b.of[seriesRecords]++
+	b.counts[seriesRecords]++
 	b.records.add(r)
 	if failed {
-		b.of[seriesFailed]++
+		b.counts[seriesFailed]++
 		b.failed.add(r)
 	}
-	for _, a := range [...]*actor{who.user, who.db, who.app} {
+	for _, a := range [...]*actor{session.user, session.db, session.app} {
 		if a != nil {
 			a.records.add(r)
 			a.when.add(r.Time)
@@ -444,54 +469,55 @@ func (c *collector) record(r *format.Record) {
 			}
 		}
 	}
-	c.countKeys(r, what)
+	c.countKeys(r, shape)
 	if failed {
-		if s := find(&c.states, r.SQLState); s != nil {
+		if s := findOrAdd(&c.states, r.SQLState); s != nil {
 			s.records.add(r)
-			s.users.add(who.name)
+			s.users.add(session.userName)
 			s.when.add(r.Time)
 		}
 	}
 	switch r.Kind {
 	case format.KindStatement:
-		c.statement(r, who, what, b, failed)
+		c.countStatement(r, session, shape, b, failed)
 	case format.KindStart:
 		c.unfinished.add(r)
 	case format.KindConnect, format.KindAuthFailed:
-		c.login(r, who, b)
+		c.countLogin(r, session, b)
 	case format.KindSetting:
-		b.of[seriesSettings]++
+		b.counts[seriesSettings]++
 		c.settings.add(r, showSetting)
 	case format.KindServer:
 		c.servers.add(r, showPairs)
 	case format.KindGap:
-		c.gap(r)
+		c.countGap(r)
 	}
 }
 
 // countKeys counts a record for the key figures whose filters it matches.
-func (c *collector) countKeys(r *format.Record, w *what) {
+func (c *collector) countKeys(r *format.Record, w *shapeFacts) {
 	plain := r.Kind == format.KindStatement && r.Outcome == format.OutcomeOk && r.SQLState == nil && r.ShapeIndex >= 0
-	if plain && w.known {
-		for bit := w.plain; bit != 0; bit &= bit - 1 {
+	if plain && w.keyMaskKnown {
+		for bit := w.keyMask; bit != 0; bit &= bit - 1 {
 			c.keys[bits.TrailingZeros64(bit)].add(r)
 		}
 		return
 	}
-	for i := range c.keyed {
-		if c.keyed[i].Keep(r) {
+	for i := range c.keyMatchers {
+		if c.keyMatchers[i].Keep(r) {
 			c.keys[i].add(r)
 			if plain {
-				w.plain |= 1 << i
+				w.keyMask |= 1 << i
 			}
 		}
 	}
-	w.known = w.known || plain
+	w.keyMaskKnown = w.keyMaskKnown || plain
 }
 
-// bucketOf is the part of the period that a time is in.
+// bucketOf returns the index of the bucket for a time. Records come almost in the order of time, so the last
+// bucket is tried first.
 func (c *collector) bucketOf(t int64) int {
-	bounds := c.m.bounds
+	bounds := c.maker.bounds
 	if i := c.bucket; t < bounds[i] || t >= bounds[i+1] {
 		i = sort.Search(len(bounds), func(i int) bool { return bounds[i] > t }) - 1
 		c.bucket = min(max(i, 0), len(bounds)-2)
@@ -499,37 +525,39 @@ func (c *collector) bucketOf(t int64) int {
 	return c.bucket
 }
 
-func (c *collector) statement(r *format.Record, who *who, what *what, b *bucket, failed bool) {
+func (c *collector) countStatement(
+	r *format.Record, session *sessionFacts, shape *shapeFacts, b *bucket, failed bool,
+) {
 	class := format.Class(0)
 	if r.Shape != nil && r.Shape.Class < seriesRecords {
 		class = r.Shape.Class
 	}
-	b.of[class]++
+	b.counts[class]++
 	c.classes[class].add(r)
-	for _, a := range [...]*actor{who.user, who.db, who.app} {
+	for _, a := range [...]*actor{session.user, session.db, session.app} {
 		if a != nil {
 			a.statements++
 		}
 	}
 	if r.Depth == 0 {
-		c.clockAt(r.Time)
+		c.setClock(r.Time)
 		c.hours[c.day][c.hour]++
 		if c.outsideHours {
 			c.offHours.add(r)
-			if who.user != nil {
-				who.user.offHours.add(r)
+			if session.user != nil {
+				session.user.offHours.add(r)
 			}
 		}
 	}
-	if what.privileged {
-		b.of[seriesPrivileged]++
+	if shape.privileged {
+		b.counts[seriesPrivileged]++
 		c.privileged.add(r, nil)
-	} else if what.ddl {
+	} else if shape.ddl {
 		c.ddl.add(r, nil)
 	}
-	if s := what.command; s != nil {
+	if s := shape.command; s != nil {
 		s.records.add(r)
-		s.users.add(who.name)
+		s.users.add(session.userName)
 		s.when.add(r.Time)
 		if failed {
 			s.failed.add(r)
@@ -539,50 +567,50 @@ func (c *collector) statement(r *format.Record, who *who, what *what, b *bucket,
 		c.powers.add(r)
 		c.powerful.add(r, func(s *Sample, _ *format.Record) { s.Objects = strings.Join(powers, ", ") })
 	}
-	c.access(r, who, failed)
-	c.work(r, who, what, failed)
+	c.countAccess(r, session, failed)
+	c.countFingerprint(r, session, shape, failed)
 	if r.Shape != nil {
-		c.export(r, who, what, failed)
+		c.countExports(r, session, shape, failed)
 	}
 }
 
-// clockAt sets what clocks show in the time zone.
-func (c *collector) clockAt(t int64) {
+// setClock sets the day, the hour and whether these are outside working hours, in the report's time zone.
+func (c *collector) setClock(t int64) {
 	if second := t / 1e6; second != c.second {
 		c.second = second
-		at := query.Moment(t).In(c.m.o.Zone)
+		at := query.Moment(t).In(c.maker.options.Zone)
 		c.day, c.hour, c.outsideHours = (int(at.Weekday())+6)%7, at.Hour(), statement.OffHours(at)
 	}
 }
 
-func (c *collector) login(r *format.Record, who *who, b *bucket) {
-	if who.host == nil {
+func (c *collector) countLogin(r *format.Record, session *sessionFacts, b *bucket) {
+	if session.host == nil {
 		host := statement.Host(r.Session.Fact(format.KeyClient))
-		if who.host = find(&c.hosts, host); who.host != nil {
-			who.host.name = string(host)
+		if session.host = findOrAdd(&c.hosts, host); session.host != nil {
+			session.host.name = string(host)
 		}
 	}
 	accepted := r.Kind == format.KindConnect
-	if h := who.host; h != nil {
+	if h := session.host; h != nil {
 		if accepted {
 			h.logins.add(r)
 		} else {
 			h.refused.add(r)
 		}
-		h.users.add(who.name)
+		h.users.add(session.userName)
 		h.when.add(r.Time)
 	}
 	if accepted {
-		b.of[seriesLogins]++
+		b.counts[seriesLogins]++
 	} else {
-		b.of[seriesRefused]++
-		if s := find(&c.refusals, r.SQLState); s != nil {
+		b.counts[seriesRefused]++
+		if s := findOrAdd(&c.refusals, r.SQLState); s != nil {
 			s.records.add(r)
-			s.users.add(who.name)
+			s.users.add(session.userName)
 			s.when.add(r.Time)
 		}
 	}
-	for _, a := range [...]*actor{who.user, who.db, who.app} {
+	for _, a := range [...]*actor{session.user, session.db, session.app} {
 		switch {
 		case a == nil:
 		case accepted:
@@ -593,8 +621,8 @@ func (c *collector) login(r *format.Record, who *who, b *bucket) {
 	}
 }
 
-// gap counts what is lost.
-func (c *collector) gap(r *format.Record) {
+// countGap counts a gap record and the records that it says are lost.
+func (c *collector) countGap(r *format.Record) {
 	reason, _ := r.ExtraValue("reason")
 	text, _ := r.ExtraValue("count")
 	n := int64(0)
@@ -603,12 +631,12 @@ func (c *collector) gap(r *format.Record) {
 			n = 10*n + int64(d-'0')
 		}
 	}
-	c.lose(excerpt(reason), n)
+	c.countLost(excerpt(reason), n)
 	c.lostRecords += n
 	c.gaps.add(r, showPairs)
 }
 
-// showPairs makes further names and values the text of a sample.
+// showPairs sets the text of a sample to the names and values of extra.
 func showPairs(s *Sample, r *format.Record) {
 	var all []byte
 	for name, value := range r.ExtraPairs {
@@ -619,7 +647,7 @@ func showPairs(s *Sample, r *format.Record) {
 	s.Text = excerpt(all)
 }
 
-// showSetting makes the change of a setting the text of a sample.
+// showSetting sets the text of a sample to the old and new value of a setting.
 func showSetting(s *Sample, r *format.Record) {
 	name, _ := r.ExtraValue("name")
 	old, _ := r.ExtraValue("old")
@@ -630,14 +658,15 @@ func showSetting(s *Sample, r *format.Record) {
 
 func quotedValue(v []byte) string { return "'" + excerpt(v) + "'" }
 
-// pairKey is the key of a use. Zero bytes, which names of a server never have, are doubled.
+// pairKey returns the key of a pair in the tally. Names on a server have no zero bytes; if a damaged record has
+// some, escaping keeps keys distinct.
 func pairKey(database, relation, user string) string {
 	clean := func(s string) string { return strings.ReplaceAll(s, "\x00", "\x00\x01") }
 	return clean(database) + "\x00\x00" + clean(relation) + "\x00\x00" + clean(user)
 }
 
-// uses are the relations that a statement uses, each once.
-func (c *collector) usesOf(r *format.Record, w *who) []use {
+// usesOf returns the relations that a statement uses, each once.
+func (c *collector) usesOf(r *format.Record, w *sessionFacts) []use {
 	id := [2]int{r.SessionIndex, r.ShapeIndex}
 	if r.SessionIndex >= 0 && r.ShapeIndex >= 0 {
 		if all, ok := c.uses[id]; ok {
@@ -646,14 +675,14 @@ func (c *collector) usesOf(r *format.Record, w *who) []use {
 	}
 	var all []use
 	add := func(name []byte, access format.Access, kind format.RelationType, named bool) {
-		key := pairKey(w.database, string(name), w.name)
-		p := c.pairs.of[key]
+		key := pairKey(w.database, string(name), w.userName)
+		p := c.pairs.values[key]
 		if p == nil {
 			if p = c.pairs.add(key); p == nil {
 				return
 			}
 		}
-		p.database, p.relation, p.user = w.database, string(name), w.name
+		p.database, p.relation, p.user = w.database, string(name), w.userName
 		p.kind, p.access = max(p.kind, kind), p.access|access
 		for i := range all {
 			if all[i].pair == p {
@@ -681,7 +710,7 @@ func (c *collector) usesOf(r *format.Record, w *who) []use {
 	return all
 }
 
-func (c *collector) access(r *format.Record, w *who, failed bool) {
+func (c *collector) countAccess(r *format.Record, w *sessionFacts, failed bool) {
 	if r.Shape == nil || len(r.Shape.Relations)+len(r.Shape.Objects) == 0 {
 		return
 	}
@@ -700,35 +729,35 @@ func (c *collector) access(r *format.Record, w *who, failed bool) {
 	}
 }
 
-// work counts a statement for its fingerprint.
-func (c *collector) work(r *format.Record, who *who, what *what, failed bool) {
-	find := func() *work {
+// countFingerprint adds a statement to the totals of its fingerprint.
+func (c *collector) countFingerprint(r *format.Record, session *sessionFacts, shape *shapeFacts, failed bool) {
+	find := func() *fingerprintTotals {
 		n, ok := statement.Fingerprint(r, &c.scratch)
 		if !ok {
 			return nil
 		}
-		if w := c.works.of[n]; w != nil {
+		if w := c.fingerprints.values[n]; w != nil {
 			return w
 		}
-		return c.works.add(n)
+		return c.fingerprints.add(n)
 	}
-	var w *work
+	var w *fingerprintTotals
 	switch {
 	case r.Shape != nil && r.Shape.QueryID != 0:
-		if what.work == nil {
-			what.work = find()
+		if shape.totals == nil {
+			shape.totals = find()
 		}
-		w = what.work
+		w = shape.totals
 	case r.Text == nil:
 		c.noFingerprint++
 		return
 	default:
 		if i := r.TextIndex; i < 0 {
 			w = find()
-		} else if i < len(c.prints) && c.prints[i] != nil {
-			w = c.prints[i]
+		} else if i < len(c.textTotals) && c.textTotals[i] != nil {
+			w = c.textTotals[i]
 		} else if w = find(); w != nil {
-			at(&c.prints, i, func() *work { return w })
+			cachedAt(&c.textTotals, i, func() *fingerprintTotals { return w })
 		}
 	}
 	if w == nil {
@@ -741,18 +770,18 @@ func (c *collector) work(r *format.Record, who *who, what *what, failed bool) {
 	w.rows += r.Rows
 	w.duration += r.Duration
 	w.longest, w.mostRows = max(w.longest, r.Duration), max(w.mostRows, r.Rows)
-	w.users.add(who.name)
+	w.users.add(session.userName)
 	w.when.add(r.Time)
 }
 
-// earlier marks the pairs that were in use before the period. It looks back in steps that double, until all are marked:
-// most of what is used was used the day before.
-func (m *maker) earlier(ctx context.Context, f *figures) error {
+// markEarlierUses marks the pairs that were used before the period. Most of what is used was also used the day
+// before, so it looks back in steps of doubling length, until all pairs are marked or the trail ends.
+func (m *maker) markEarlierUses(ctx context.Context, f *figures) error {
 	const day = 24 * 3600 * 1e6
 	for until, step := m.since, int64(day); until > m.trailFirst && ctx.Err() == nil; step = min(2*step, 1<<60) {
 		relations := map[string]bool{}
-		for _, p := range f.pairs.of {
-			if !p.old {
+		for _, p := range f.pairs.values {
+			if !p.usedBefore {
 				relations[p.relation] = true
 			}
 		}
@@ -763,21 +792,26 @@ func (m *maker) earlier(ctx context.Context, f *figures) error {
 		if uint64(step) < uint64(until)-uint64(m.trailFirst) {
 			since = until - step
 		}
-		m.usedBetween(ctx, f, relations, since, until)
+		m.markUsesBetween(ctx, f, relations, since, until)
 		until = since
 	}
 	return ctx.Err()
 }
 
-// usedBetween marks the pairs with some relations that were in use between two times.
-func (m *maker) usedBetween(ctx context.Context, f *figures, relations map[string]bool, since, until int64) {
+// markUsesBetween marks the pairs with these relations that were used between two times.
+func (m *maker) markUsesBetween(ctx context.Context, f *figures, relations map[string]bool, since, until int64) {
 	wanted := func(c *format.Contents) format.Groups {
 		return c.SelectShape(func(s *format.Shape) bool {
 			return slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return relations[string(r.Name)] })
 		})
 	}
 	var lock sync.Mutex
-	m.o.Index.Read(ctx, trail.ScanOptions{Since: since, Until: until, Contents: wanted, Warn: m.warn}, func(_ int, r *trail.ScanReader) {
+	m.options.Index.Read(ctx, trail.ScanOptions{
+		Since:    since,
+		Until:    until,
+		Contents: wanted,
+		Warn:     m.warn,
+	}, func(_ int, r *trail.ScanReader) {
 		seen, ref := map[[2]int]bool{}, (*trail.BlockRef)(nil)
 		for r.Next() {
 			rec := &r.Record
@@ -792,9 +826,10 @@ func (m *maker) usedBetween(ctx context.Context, f *figures, relations map[strin
 			seen[id] = rec.SessionIndex >= 0 && rec.ShapeIndex >= 0
 			lock.Lock()
 			for i := range rec.Shape.Relations {
-				key := pairKey(string(rec.Session.Fact(format.KeyDatabase)), string(rec.Shape.Relations[i].Name), string(rec.Session.Fact(format.KeyUser)))
-				if p := f.pairs.of[key]; p != nil {
-					p.old = true
+				key := pairKey(string(rec.Session.Fact(format.KeyDatabase)), string(rec.Shape.Relations[i].Name),
+					string(rec.Session.Fact(format.KeyUser)))
+				if p := f.pairs.values[key]; p != nil {
+					p.usedBefore = true
 				}
 			}
 			lock.Unlock()
@@ -802,12 +837,14 @@ func (m *maker) usedBetween(ctx context.Context, f *figures, relations map[strin
 	})
 }
 
-// buckets divides a period into parts of a length that clocks show, at most as many as that.
+// buckets divides a period into at most that many parts, with a round length such as 5 minutes or a day.
 func buckets(first, last int64, most int, zone *time.Location) (bounds []int64, width time.Duration) {
 	const day = 24 * time.Hour
 	from, to := query.Moment(first).In(zone), query.Moment(last).In(zone)
-	for _, width = range []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute,
-		30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 7 * day, 30 * day, 365 * day} {
+	for _, width = range []time.Duration{time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+		time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute,
+		30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 7 * day,
+		30 * day, 365 * day} {
 		if to.Sub(from) <= time.Duration(most-2)*width {
 			break
 		}

@@ -12,21 +12,24 @@ import (
 	"github.com/pg-steno/pg_steno/internal/query"
 )
 
-// exact are the filters whose values are those of records. What a figure names was found in records that match the
-// report's own filter: a value that is in that list narrows it; one that only belongs to a name or network in it may not.
-var exact = []string{"user", "database", "application", "class", "kind", "sqlstate", "fingerprint"}
+// exactFilters are the filters that compare whole values: a record matches "user" only if its user is in the
+// list. The values of a figure come from records that match the report's own filter, so for these filters the
+// figure's value can replace the report's list. Other filters match by pattern or network: there, a value that
+// matches the report's list need not select fewer records than the list does.
+var exactFilters = []string{"user", "database", "application", "class", "kind", "sqlstate", "fingerprint"}
 
-// command returns the command line that shows the records of a part of the period that match a filter, in
-// addition to what the whole report is asked for; empty if no command shows exactly these.
+// command returns the command line that shows the records of a part of the period that match both the filter of
+// a figure and that of the report; empty if no command shows exactly these.
 func (m *maker) command(figure query.Criteria, within query.Range) string {
-	if isNone(&figure) {
+	if isInexpressible(&figure) {
 		return ""
 	}
-	asked, both := m.o.Asked, query.Criteria{Not: &query.Criteria{}}
+	asked, both := m.options.Asked, query.Criteria{Not: &query.Criteria{}}
 	for _, l := range query.Lists() {
 		values, named := l.Values(&asked), l.Values(&figure)
 		if len(named) > 0 {
-			if len(values) > 0 && !slices.Contains(exact, l.Name) && (len(values) > 1 || !slices.Equal(values, named)) {
+			if len(values) > 0 && !slices.Contains(exactFilters, l.Name) &&
+				(len(values) > 1 || !slices.Equal(values, named)) {
 				return ""
 			}
 			values = named
@@ -42,26 +45,27 @@ func (m *maker) command(figure query.Criteria, within query.Range) string {
 			return ""
 		}
 	}
-	both.Failed, both.TopLevel, both.MinDuration, both.OffHours = asked.Failed || figure.Failed, asked.TopLevel || figure.TopLevel, asked.MinDuration, asked.OffHours
+	both.Failed, both.TopLevel = asked.Failed || figure.Failed, asked.TopLevel || figure.TopLevel
+	both.MinDuration, both.OffHours = asked.MinDuration, asked.OffHours
 	if figure.OffHours != nil {
 		both.OffHours = figure.OffHours
 	}
-	return m.o.Command(&both, within)
+	return m.options.Command(&both, within)
 }
 
-// ---- the filters of single figures ----
+// ---- filters of figures ----
 
 var stateFormat = regexp.MustCompile(`^[0-9A-Z]{5}$`)
 
-// none stands for a filter that no command line can have: there is no such session.
-var none = query.Criteria{Sessions: []format.SessionID{{}}}
+// inexpressible stands for a filter that no command line can express. No session has this ID.
+var inexpressible = query.Criteria{Sessions: []format.SessionID{{}}}
 
-func isNone(c *query.Criteria) bool { return slices.Equal(c.Sessions, none.Sessions) }
+func isInexpressible(c *query.Criteria) bool { return slices.Equal(c.Sessions, inexpressible.Sessions) }
 
-// named is a filter by one name; there is none for an empty one.
-func named(name string, set func(*query.Criteria, []string)) query.Criteria {
+// byName returns a filter by one name.
+func byName(name string, set func(*query.Criteria, []string)) query.Criteria {
 	if name == "" || strings.ContainsAny(name, "\r\x00") {
-		return none
+		return inexpressible
 	}
 	var o query.Criteria
 	set(&o, []string{name})
@@ -72,18 +76,18 @@ func setUsers(o *query.Criteria, v []string)        { o.Users = v }
 func setDatabases(o *query.Criteria, v []string)    { o.Databases = v }
 func setApplications(o *query.Criteria, v []string) { o.Applications = v }
 
-func byUser(name string) query.Criteria { return named(name, setUsers) }
+func byUser(name string) query.Criteria { return byName(name, setUsers) }
 
-// byActor is the filter of a user, database or application; of records without one, that there is
-// none of the others.
+// byActor returns the filter of a user, database or application. Records without a name are selected by
+// excluding all others, if these are few enough for a command line.
 func byActor(name string, t *tally[string, actor, *actor], set func(*query.Criteria, []string)) query.Criteria {
-	if name != "" || t.pruned || len(t.of) > 50 {
-		return named(name, set)
+	if name != "" || t.pruned || len(t.values) > 50 {
+		return byName(name, set)
 	}
 	var others []string
-	for n := range t.of {
-		if one := named(n, set); isNone(&one) && n != "" {
-			return none
+	for n := range t.values {
+		if filter := byName(n, set); isInexpressible(&filter) && n != "" {
+			return inexpressible
 		}
 		if n != "" {
 			others = append(others, n)
@@ -94,8 +98,8 @@ func byActor(name string, t *tally[string, actor, *actor], set func(*query.Crite
 	return o
 }
 
-// with adds kinds and whether something failed to a filter.
-func with(o query.Criteria, failed bool, kinds ...format.Kind) query.Criteria {
+// narrowed adds to a filter whether something failed, and kinds.
+func narrowed(o query.Criteria, failed bool, kinds ...format.Kind) query.Criteria {
 	o.Failed = failed
 	if len(kinds) > 0 {
 		o.Kinds = kinds
@@ -103,20 +107,20 @@ func with(o query.Criteria, failed bool, kinds ...format.Kind) query.Criteria {
 	return o
 }
 
-// byHost is the filter of a client address.
+// byHost returns the filter of a client address.
 func byHost(host string) query.Criteria {
 	if host == "" {
-		return query.Criteria{Not: &query.Criteria{Clients: clients("0.0.0.0/0", "::/0", "[local]")}}
+		return query.Criteria{Not: &query.Criteria{Clients: parseClients("0.0.0.0/0", "::/0", "[local]")}}
 	}
-	one, err := query.ParseClient(host)
+	client, err := query.ParseClient(host)
 	if err != nil {
-		return none
+		return inexpressible
 	}
-	return query.Criteria{Clients: []query.Client{one}}
+	return query.Criteria{Clients: []query.Client{client}}
 }
 
-// clients are such of which it is known that they are some.
-func clients(all ...string) (out []query.Client) {
+// parseClients parses constants that are known to be valid.
+func parseClients(all ...string) (out []query.Client) {
 	for _, s := range all {
 		if c, err := query.ParseClient(s); err == nil {
 			out = append(out, c)
@@ -125,10 +129,10 @@ func clients(all ...string) (out []query.Client) {
 	return out
 }
 
-// byCommand is the filter of a command tag: those that begin with it and go on are excluded.
+// byCommand returns the filter of a command tag. Filters match prefixes of tags, so it excludes longer tags.
 func (f *figures) byCommand(command string) query.Criteria {
-	o := named(command, func(o *query.Criteria, v []string) { o.Commands = v })
-	for other := range f.commands.of {
+	o := byName(command, func(o *query.Criteria, v []string) { o.Commands = v })
+	for other := range f.commands.values {
 		if len(other) > len(command)+1 && strings.EqualFold(other[:len(command)+1], command+" ") {
 			if o.Not == nil {
 				o.Not = &query.Criteria{}
@@ -139,30 +143,30 @@ func (f *figures) byCommand(command string) query.Criteria {
 	return o
 }
 
-// byState is the filter of what failed with an SQLSTATE, or without one.
+// byState returns the filter of failures with an SQLSTATE, or without one.
 func (f *figures) byState(sqlstate string) query.Criteria {
 	switch {
 	case stateFormat.MatchString(sqlstate):
 		return query.Criteria{Failed: true, SQLStates: []query.SQLState{query.SQLState(sqlstate)}}
 	case sqlstate != "" || f.states.pruned:
-		return none
+		return inexpressible
 	}
 	o := query.Criteria{Failed: true, Not: &query.Criteria{}}
-	for other := range f.states.of {
+	for other := range f.states.values {
 		if stateFormat.MatchString(other) {
 			o.Not.SQLStates = append(o.Not.SQLStates, query.SQLState(other))
 		} else if other != "" {
-			return none
+			return inexpressible
 		}
 	}
 	return o
 }
 
-// byPair is the filter of the use of a relation by a user.
+// byPair returns the filter of a pair.
 func byPair(p *pair) query.Criteria {
 	o := byUser(p.user)
 	if p.database == "" || strings.ContainsAny(p.relation+p.database, "*\r\x00") {
-		return none
+		return inexpressible
 	}
 	o.Databases, o.Objects, o.Kinds = []string{p.database}, []string{p.relation}, []format.Kind{format.KindStatement}
 	return o

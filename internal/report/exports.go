@@ -1,4 +1,4 @@
-// The section on exports: who took how many rows of which table, and how.
+// Exports of data: who took how many rows of which table, and how; how they are counted, and their section.
 
 package report
 
@@ -11,7 +11,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/statement"
 )
 
-// How rows are taken.
+// Ways in which rows are taken.
 const (
 	byCopy      = "COPY TO"
 	byCopyWrite = "COPY TO of a write"
@@ -19,7 +19,7 @@ const (
 	byQuery     = "query"
 )
 
-// export is the rows of a relation that a user took in one way, with one application.
+// export counts the rows of a relation that a user took in one way, with one application.
 type export struct {
 	how, user, database, application, relation string
 
@@ -45,10 +45,11 @@ func isDump(application string) bool {
 	return application == "pg_dump" || application == "pg_dumpall"
 }
 
-// exported says how a statement takes rows out of the database; empty: it does not, or takes few.
-func exported(r *format.Record, who *who, what *what) string {
+// howExported returns the way in which a statement takes rows out of the database; empty: it takes none, or
+// few.
+func howExported(r *format.Record, session *sessionFacts, shape *shapeFacts) string {
 	class := r.Shape.Class
-	if what.copies {
+	if shape.copies {
 		switch {
 		case class == format.ClassRead:
 			return byCopy
@@ -57,7 +58,8 @@ func exported(r *format.Record, who *who, what *what) string {
 		}
 		return "" // COPY FROM
 	}
-	if class != format.ClassRead || r.Rows == 0 || r.Rows < statement.BulkRows && !(who.isDump && len(r.Portal()) > 0) {
+	dumped := session.isDump && len(r.Portal()) > 0 // pg_dump --inserts fetches few rows at a time
+	if class != format.ClassRead || r.Rows == 0 || r.Rows < statement.BulkRows && !dumped {
 		return ""
 	}
 	switch {
@@ -66,12 +68,12 @@ func exported(r *format.Record, who *who, what *what) string {
 	case r.Depth == 0:
 		return byQuery
 	}
-	return "" // rows for a function
+	return "" // the rows went to a function
 }
 
-// export counts what a statement takes out of the database, for each relation that it uses.
-func (c *collector) export(r *format.Record, who *who, what *what, failed bool) {
-	how := exported(r, who, what)
+// countExports counts what a statement takes out of the database, for each relation that it uses.
+func (c *collector) countExports(r *format.Record, session *sessionFacts, shape *shapeFacts, failed bool) {
+	how := howExported(r, session, shape)
 	if how == "" {
 		return
 	}
@@ -82,21 +84,23 @@ func (c *collector) export(r *format.Record, who *who, what *what, failed bool) 
 		relation := string(r.Shape.Relations[i].Name)
 		if !seen[relation] {
 			seen[relation] = true
-			c.exportOf(r, who, how, relation, failed)
+			c.countExport(r, session, how, relation, failed)
 		}
 	}
 	if len(seen) == 0 {
-		c.exportOf(r, who, how, "", failed)
+		c.countExport(r, session, how, "", failed)
 	}
 }
 
-func (c *collector) exportOf(r *format.Record, who *who, how, relation string, failed bool) {
-	key := how + "\x00\x00" + pairKey(who.database, relation, who.name) + "\x00\x00" + strings.ReplaceAll(who.application, "\x00", "\x00\x01")
-	e := find(&c.taken, []byte(key))
+func (c *collector) countExport(r *format.Record, session *sessionFacts, how, relation string, failed bool) {
+	key := how + "\x00\x00" + pairKey(session.database, relation, session.userName) + "\x00\x00" +
+		strings.ReplaceAll(session.application, "\x00", "\x00\x01")
+	e := findOrAdd(&c.exportTotals, []byte(key))
 	if e == nil {
 		return
 	}
-	e.how, e.user, e.database, e.application, e.relation = how, who.name, who.database, who.application, relation
+	e.how, e.user, e.database, e.application, e.relation = how, session.userName, session.database,
+		session.application, relation
 	e.uses.add(r)
 	if failed {
 		e.failed++
@@ -106,34 +110,54 @@ func (c *collector) exportOf(r *format.Record, who *who, how, relation string, f
 	e.when.add(r.Time)
 }
 
-// filter is that of the statements; no command tells queries by how many rows they returned.
+// filter returns the filter of the statements. Only COPY has one: no command can select queries by the number
+// of rows that they returned.
 func (e *export) filter() query.Criteria {
 	if e.how != byCopy || e.application == "" || strings.ContainsAny(e.application, "\r\x00") {
-		return none
+		return inexpressible
 	}
 	o := byPair(&pair{database: e.database, relation: e.relation, user: e.user})
 	if e.relation == "" {
-		return none
+		return inexpressible
 	}
-	o.Applications, o.Classes, o.Commands = []string{e.application}, []format.Class{format.ClassRead}, []string{"COPY"}
+	o.Applications = []string{e.application}
+	o.Classes = []format.Class{format.ClassRead}
+	o.Commands = []string{"COPY"}
 	return o
 }
 
 func (m *maker) exportsSection() Section {
-	s := Section{ID: "exports", Title: "Exports of data", About: fmt.Sprintf("Rows that statements took out of the database: COPY TO, queries of clients that returned %s rows or more, cursors from which as many were fetched, and cursors of pg_dump (--inserts). Rows are those that the record has; a statement that reads several tables counts for each of them, with all rows that it returned. An application is what the client called itself.", number(statement.BulkRows)),
-		Summary: fmt.Sprintf("%s took %s.", plural(m.exports.n, "statement"), plural(int64(min(m.exportedRows, 1<<62)), "row")),
-		Notes:   []string{"Of a statement that failed, the record has no rows; the client may have received some. Many small queries are not recognized, nor is a copy of the database's files or of its WAL (pg_basebackup, replication)."}}
+	s := Section{ID: "exports", Title: "Exports of data",
+		About: fmt.Sprintf("Rows that statements took out of the database: COPY TO, queries of clients that "+
+			"returned %s rows or more, cursors from which as many were fetched, and cursors of pg_dump (--inserts). "+
+			"Rows are those that the record has; a statement that reads several tables counts for each of them, "+
+			"with all rows that it returned. An application is what the client called itself.",
+			number(statement.BulkRows)),
+		Summary: fmt.Sprintf("%s took %s.", plural(m.exports.n, "statement"),
+			plural(int64(min(m.exportedRows, 1<<62)), "row")),
+		Notes: []string{"Of a statement that failed, the record has no rows; the client may have received some. " +
+			"Many small queries are not recognized, nor is a copy of the database's files or of its WAL " +
+			"(pg_basebackup, replication)."}}
 	if m.exports.n == 0 {
 		s.Summary = "No exports were recorded."
 		return s
 	}
-	t := Table{ID: "taken", Caption: "By user, table, application and way", Columns: columns("relation", "@user", "@database", "application", "how", "first", "last", "#failed", "#statements", "#most rows", "#rows")}
-	keys := m.taken.heaviest((*export).weight)
-	t.Others = others(2*rowsShown, len(keys), m.taken.pruned, "exports")
+	t := Table{
+		ID:      "taken",
+		Caption: "By user, table, application and way",
+		Columns: columns("relation", "@user", "@database", "application", "how", "first", "last", "#failed",
+			"#statements", "#most rows", "#rows"),
+	}
+	keys := m.exportTotals.heaviest((*export).weight)
+	t.Others = others(2*rowsShown, len(keys), m.exportTotals.pruned, "exports")
 	for _, key := range keys[:min(len(keys), 2*rowsShown)] {
-		e := m.taken.of[key]
-		t.Rows = append(t.Rows, Row{Cells: []Cell{name(e.relation), name(e.user), name(e.database), name(e.application), {Text: e.how}, m.moment(e.when.first), m.moment(e.when.last),
-			alarm(e.failed), count(e.uses.n), count(int64(min(e.mostRows, 1<<62))), count(int64(min(e.rows, 1<<62)))}, Records: []Records{m.records("", &e.uses, e.filter())}})
+		e := m.exportTotals.values[key]
+		t.Rows = append(t.Rows,
+			Row{Cells: []Cell{nameCell(e.relation), nameCell(e.user), nameCell(e.database),
+				nameCell(e.application), {Text: e.how},
+				m.timeCell(e.when.first), m.timeCell(e.when.last), alarmCell(e.failed), countCell(e.uses.n),
+				countCell(int64(min(e.mostRows, 1<<62))), countCell(int64(min(e.rows, 1<<62)))},
+				Records: []Records{m.records("", &e.uses, e.filter())}})
 	}
 	s.Tables = []Table{t}
 	return s

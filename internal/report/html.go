@@ -1,4 +1,4 @@
-// The page: one file without a script that needs nothing else.
+// The page: one file that needs no other files and contains no scripts.
 
 package report
 
@@ -18,10 +18,11 @@ var css string
 //go:embed page.html
 var pageText string
 
-// policy forbids the page everything but its own style sheet.
+// policy returns the Content-Security-Policy of the page: nothing is allowed except its own style sheet.
 func policy() string {
 	sum := sha256.Sum256([]byte(css))
-	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src data:; base-uri 'none'; form-action 'none'"
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; img-src data:; base-uri 'none'; form-action 'none'"
 }
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
@@ -50,7 +51,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 // WriteHTML writes the report as a page that stands alone.
 func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
 
-// cellClass are the style classes of a cell.
+// cellClass returns the style classes of a cell.
 func cellClass(c Cell, column Column) string {
 	class := ""
 	add := func(is bool, name string) {
@@ -70,7 +71,7 @@ func cellClass(c Cell, column Column) string {
 	return class
 }
 
-// Who is the user and the database of a record.
+// Who returns the user, the role if it differs, and the database of a record.
 func (s *Sample) Who() string {
 	if s.User == "" && s.Database == "" {
 		return ""

@@ -8,14 +8,14 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// keyFigure is a number that a report always has. What a statement that ended well counts for must
-// depend on its shape alone.
+// keyFigure is a number that every report has. Whether its filter matches a successful statement must
+// depend on the statement's shape alone: collector.countKeys remembers the answer by shape.
 type keyFigure struct {
 	id, name string
-	section  string // that says more
+	section  string // the section with details
 	filter   query.Criteria
-	front    bool // it is at the top of the report
-	alarm    bool // it is to be noticed if it is not zero
+	front    bool // shown at the top of the report
+	alarm    bool // highlighted if it is not zero
 }
 
 func statements(classes ...format.Class) query.Criteria {
@@ -24,6 +24,12 @@ func statements(classes ...format.Class) query.Criteria {
 
 func commands(prefixes ...string) query.Criteria {
 	return query.Criteria{Kinds: []format.Kind{format.KindStatement}, Commands: prefixes}
+}
+
+func ddl(prefix string) query.Criteria {
+	o := commands(prefix)
+	o.Classes = []format.Class{format.ClassDDL}
+	return o
 }
 
 func denied(classes ...format.Class) query.Criteria {
@@ -58,9 +64,9 @@ var keyFigures = []keyFigure{
 	{id: "granted", name: "GRANT", section: "privileged", filter: commands("GRANT")},
 	{id: "revoked", name: "REVOKE", section: "privileged", filter: commands("REVOKE")},
 	{id: "ddl", name: "DDL", section: "privileged", filter: statements(format.ClassDDL), front: true},
-	{id: "created", name: "CREATE", section: "privileged", filter: query.Criteria{Kinds: []format.Kind{format.KindStatement}, Classes: []format.Class{format.ClassDDL}, Commands: []string{"CREATE"}}},
-	{id: "altered", name: "ALTER", section: "privileged", filter: query.Criteria{Kinds: []format.Kind{format.KindStatement}, Classes: []format.Class{format.ClassDDL}, Commands: []string{"ALTER"}}},
-	{id: "dropped", name: "DROP", section: "privileged", filter: query.Criteria{Kinds: []format.Kind{format.KindStatement}, Classes: []format.Class{format.ClassDDL}, Commands: []string{"DROP"}}},
+	{id: "created", name: "CREATE", section: "privileged", filter: ddl("CREATE")},
+	{id: "altered", name: "ALTER", section: "privileged", filter: ddl("ALTER")},
+	{id: "dropped", name: "DROP", section: "privileged", filter: ddl("DROP")},
 	{id: "catalog", name: "reads of the system catalog", section: "access", filter: reads("pg_catalog.*", "information_schema.*")},
 	{id: "settings", name: "changed settings", section: "settings", filter: kind(format.KindSetting), front: true},
 	{id: "alter_system", name: "ALTER SYSTEM", section: "settings", filter: commands("ALTER SYSTEM")},
@@ -70,55 +76,83 @@ var keyFigures = []keyFigure{
 	{id: "notes", name: "notes", section: "activity", filter: kind(format.KindNote)},
 }
 
-// keyReport is what the key figures came to.
-func (m *maker) keyReport() []Figure {
+// keyFigureList returns the key figures with their numbers.
+func (m *maker) keyFigureList() []Figure {
 	figure := func(k *keyFigure, g *group) Figure {
-		return Figure{ID: k.id, Name: k.name, Section: k.section, Front: k.front, Alarm: k.alarm && g.n > 0, Records: m.records("", g, k.filter)}
+		return Figure{
+			ID:      k.id,
+			Name:    k.name,
+			Section: k.section,
+			Front:   k.front,
+			Alarm:   k.alarm && g.n > 0,
+			Records: m.records("", g, k.filter),
+		}
 	}
 	all := []Figure{figure(&keyFigure{id: "records", name: "records", section: "activity", front: true}, &m.total)}
 	for i := range keyFigures {
 		all = append(all, figure(&keyFigures[i], &m.keys[i]))
 	}
-	all = append(all, figure(&keyFigure{id: "powers", name: "new superusers, and grants of predefined roles", section: "privileged", filter: none, front: true, alarm: true}, &m.powers))
-	off := query.Criteria{Kinds: []format.Kind{format.KindStatement}, TopLevel: true, OffHours: m.o.Zone}
-	return append(all, figure(&keyFigure{id: "off_hours", name: "statements off hours", section: "off_hours", filter: off, front: true}, &m.offHours))
+	all = append(all, figure(&keyFigure{
+		id:      "powers",
+		name:    "new superusers, and grants of predefined roles",
+		section: "privileged",
+		filter:  inexpressible,
+		front:   true,
+		alarm:   true,
+	}, &m.powers))
+	off := query.Criteria{Kinds: []format.Kind{format.KindStatement}, TopLevel: true, OffHours: m.options.Zone}
+	return append(all, figure(&keyFigure{
+		id:      "off_hours",
+		name:    "statements off hours",
+		section: "off_hours",
+		filter:  off,
+		front:   true,
+	}, &m.offHours))
 }
 
-// records are those behind a figure.
+// records returns what the report says about the records behind a figure.
 func (m *maker) records(label string, g *group, filter query.Criteria) Records {
 	return m.recordsWithin(label, g, filter, query.Range{Since: m.since, Until: m.until})
 }
 
-// recordsWithin are those of a part of the period.
+// recordsWithin does the same for a part of the period.
 func (m *maker) recordsWithin(label string, g *group, filter query.Criteria, within query.Range) Records {
-	r := Records{Label: label, Count: g.n, RolledBack: g.RolledBack, Unknown: g.Unknown, Effects: lost(&g.Effects), Samples: m.shown(g.first)}
+	r := Records{
+		Label:      label,
+		Count:      g.n,
+		RolledBack: g.RolledBack,
+		Unknown:    g.Unknown,
+		Effects:    effectsInWords(&g.Effects),
+		Samples:    m.finishSamples(g.first),
+	}
 	if g.n > 0 {
 		r.Command = m.command(filter, within)
 	}
 	return r
 }
 
-// shown sets the times of samples as the report shows them, and makes their texts safe for terminals.
-func (m *maker) shown(list []*Sample) []*Sample {
+// finishSamples formats the times of samples, and makes their texts safe for terminals.
+func (m *maker) finishSamples(list []*Sample) []*Sample {
 	for _, s := range list {
 		if s.Time != "" {
-			continue // it was done before
+			continue // already done: several tables share samples
 		}
 		s.Time = m.timeOf(s.at.time)
-		for _, text := range []*string{&s.User, &s.Role, &s.Database, &s.Client, &s.Command, &s.Objects, &s.SQLState, &s.Message, &s.Text} {
+		for _, text := range []*string{&s.User, &s.Role, &s.Database, &s.Client, &s.Command, &s.Objects, &s.SQLState,
+			&s.Message, &s.Text} {
 			*text = render.Safe(*text)
 		}
 	}
 	return list
 }
 
-// timeOf is a time to the microsecond.
+// timeOf formats a time with its microseconds.
 func (m *maker) timeOf(usec int64) string {
-	return query.Moment(usec).In(m.o.Zone).Format("2006-01-02 15:04:05.000000")
+	return query.Moment(usec).In(m.options.Zone).Format("2006-01-02 15:04:05.000000")
 }
 
-// key is the number of a key figure.
-func (m *maker) key(id string) int64 {
+// keyCount returns the number of a key figure.
+func (m *maker) keyCount(id string) int64 {
 	for i := range keyFigures {
 		if keyFigures[i].id == id {
 			return m.keys[i].n

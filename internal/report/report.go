@@ -1,6 +1,11 @@
 // Package report sums up a period of a trail for people: one page that stands alone, or the same
 // contents as JSON or Markdown.
 //
+// It reads records with package trail, selects them with package query, and includes the verdicts of
+// packages verify and proof, which the caller and Make obtain. It knows no flags: the caller provides a
+// function that turns criteria into a command line. What must stay true: each count is the exact number of
+// records that the command behind it shows, and memory is bounded however many names a trail has.
+//
 // In the order in which a report is made:
 //
 //	tally.go       counting in bounded memory, and the first records behind each figure
@@ -35,7 +40,7 @@ import (
 // Options say what a report is about.
 type Options struct {
 	Index *trail.Index
-	// Asked chooses records of a period, and Filter is how whoever asks has written it.
+	// Asked and Within choose the records. Filter is the same as the user has written it.
 	Asked  query.Criteria
 	Within query.Range
 	Filter string
@@ -45,13 +50,13 @@ type Options struct {
 	Zone     *time.Location
 	ZoneName string
 	Trails   []string
-	// Verify is the verdict on the whole trail.
+	// Verify is the result of verifying the whole trail.
 	Verify *verify.Report
-	// Standard orders the report by the requirements of a standard; empty: none.
+	// Standard is the standard whose requirements are listed; empty: none.
 	Standard string
 	Version  string
 	Now      time.Time
-	// Warn is told what is wrong in the trail. It is called by one goroutine at a time.
+	// Warn receives what is wrong in the trail. It is called by one goroutine at a time.
 	Warn func(error)
 }
 
@@ -69,7 +74,7 @@ type Report struct {
 	Zone    string   `json:"time_zone"`
 	Filter  string   `json:"filter,omitempty"`
 	Verdict Verdict  `json:"verdict"`
-	// Recorded is whether everything was recorded in the period, for each server.
+	// Recorded says for each server whether everything was recorded in the period.
 	Recorded []*proof.Recording `json:"recorded"`
 	Figures  []Figure           `json:"figures"`
 	Standard *Standard          `json:"compliance,omitempty"`
@@ -86,7 +91,7 @@ type Verdict struct {
 	Damage   []string `json:"damage,omitempty"`
 	Unread   []string `json:"unreadable,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	// NotRead is what only earlier verifications have read.
+	// NotRead is the part of the trail that this verification skipped because an earlier one had read it.
 	NotRead *verify.Amount `json:"not_read,omitempty"`
 }
 
@@ -103,7 +108,7 @@ func (v *Verdict) Title() string {
 	return "The trail is intact"
 }
 
-// Fact is a name and what is to be said of it.
+// Fact is a line of a verdict: a name, and a text about it.
 type Fact struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -123,7 +128,8 @@ type Figure struct {
 type Records struct {
 	Label string `json:"label,omitempty"`
 	Count int64  `json:"count"`
-	// Of statements that ended well, how many were rolled back with their transaction, and of how many it is not known.
+	// RolledBack and Unknown count the successful statements that were rolled back with their transaction, and
+	// those for which the trail does not say whether they were.
 	RolledBack int64     `json:"rolled_back,omitempty"`
 	Unknown    int64     `json:"unknown,omitempty"`
 	Effects    string    `json:"-"` // the same in words
@@ -131,7 +137,7 @@ type Records struct {
 	Samples    []*Sample `json:"samples,omitempty"`
 }
 
-// number is their number, with how many of them did not take effect.
+// number returns the count in words, with the number of records that did not take effect.
 func (r *Records) number() string {
 	if r.Effects == "" {
 		return number(r.Count)
@@ -156,16 +162,17 @@ type Table struct {
 	Caption string   `json:"caption"`
 	Columns []Column `json:"columns"`
 	Rows    []Row    `json:"rows"`
-	Others  string   `json:"others,omitempty"` // what is not listed
-	Folded  bool     `json:"-"`                // shown when it is asked for
-	Matrix  bool     `json:"-"`                // cells lead to the rows of another table
+	Others  string   `json:"others,omitempty"` // how many rows are not listed
+	Folded  bool     `json:"-"`                // the page hides it until the reader opens it
+	Matrix  bool     `json:"-"`                // cells link to the rows of another table
 }
 
 // Column is a column of a table.
 type Column struct {
 	Name   string `json:"name"`
 	Number bool   `json:"number,omitempty"`
-	// How a page shows it: a list of names, which it may cut, or texts that need several lines.
+	// List and Long say how a page shows the column: as a list of names, which it may cut, or as texts that
+	// need several lines.
 	List, Long bool `json:"-"`
 }
 
@@ -185,26 +192,26 @@ type Cell struct {
 	Heat  int    `json:"-"` // 0 to 5
 }
 
-// maker makes a report.
+// maker holds the state of one report while it is made.
 type maker struct {
-	o                     Options
+	options               Options
 	filter                *query.Filter
-	keyed                 []*query.Filter
-	since, until          int64 // of the period; until is found out if it is not asked for
+	keyFilters            []*query.Filter
+	since, until          int64 // of the period; without a requested end, until becomes that of the last record
 	trailFirst, trailLast int64
 	bounds                []int64 // of the parts of the period
 	width                 time.Duration
 	warned                map[string]bool
 	warnings              []string
-	damaged               []string // those of them that are damage
+	damaged               []string // the warnings that report damage
 	stats                 trail.ScanStats
-	again                 bool // the records were read a second time
+	readTwice             bool // the records were read a second time
 	hidden                query.Hidden
 	recorded              []*proof.Recording
 	*figures
 }
 
-// warn passes on what is wrong in the trail, each thing once.
+// warn collects and passes on a warning, unless the same one was passed on before.
 func (m *maker) warn(err error) {
 	text := query.OpenError(err).Error()
 	if m.warned[text] {
@@ -215,54 +222,60 @@ func (m *maker) warn(err error) {
 	if p := format.AsProblem(err); p != nil && p.Class.IsDamage() {
 		m.damaged = append(m.damaged, text)
 	}
-	m.o.Warn(err)
+	m.options.Warn(err)
 }
 
 // Make makes a report.
 func Make(ctx context.Context, o Options) (*Report, error) {
-	m := &maker{o: o, filter: o.Asked.Filter(), since: o.Within.Since, until: o.Within.Until, warned: map[string]bool{}}
+	m := &maker{
+		options: o,
+		filter:  o.Asked.Filter(),
+		since:   o.Within.Since,
+		until:   o.Within.Until,
+		warned:  map[string]bool{},
+	}
 	for i := range keyFigures {
-		m.keyed = append(m.keyed, keyFigures[i].filter.Filter())
+		m.keyFilters = append(m.keyFilters, keyFigures[i].filter.Filter())
 	}
 	m.setBounds()
 	var err error
 	if m.figures, m.stats, err = m.scan(ctx, nil); err != nil {
 		return nil, err
 	}
-	if m.choose() {
-		m.again = true
+	if m.keepShown() {
+		m.readTwice = true
 		if m.figures, m.stats, err = m.scan(ctx, m.figures); err != nil {
 			return nil, err
 		}
 	}
 	m.hidden.Settle(ctx, o.Index)
-	for _, lacks := range m.hidden.Errs() {
-		m.warn(lacks)
+	for _, warning := range m.hidden.Errs() {
+		m.warn(warning)
 	}
-	for _, lacks := range m.filter.RenamedOutside(ctx, o.Index, m.since, o.Within.Until) {
-		m.warn(lacks)
+	for _, warning := range m.filter.RenamedOutside(ctx, o.Index, m.since, o.Within.Until) {
+		m.warn(warning)
 	}
-	for _, missing := range query.NewNames(&o.Asked).Look(ctx, o.Index) {
-		m.warn(missing)
+	for _, warning := range query.NewNames(&o.Asked).Look(ctx, o.Index) {
+		m.warn(warning)
 	}
-	if err := m.earlier(ctx, m.figures); err != nil {
+	if err := m.markEarlierUses(ctx, m.figures); err != nil {
 		return nil, err
 	}
 	if m.recorded, err = proof.Recorded(ctx, o.Index, m.since, m.until); err != nil {
 		return nil, err
 	}
 	if m.until == format.MaxTime && m.total.n > 0 {
-		m.until = m.when.last + 1 // what a server adds meanwhile is not of the period
+		m.until = m.when.last + 1 // records that a server adds while this runs are not in the report
 	}
 	return m.report()
 }
 
-// setBounds divides the part of the period in which there are records.
+// setBounds divides into buckets the part of the period for which the trail has records.
 func (m *maker) setBounds() {
 	first, last := int64(format.MaxTime), int64(format.MinTime)
-	for i := range m.o.Index.Streams {
-		for k := range m.o.Index.Streams[i].Segments {
-			if s := &m.o.Index.Streams[i].Segments[k]; s.Records > 0 {
+	for i := range m.options.Index.Streams {
+		for k := range m.options.Index.Streams[i].Segments {
+			if s := &m.options.Index.Streams[i].Segments[k]; s.Records > 0 {
 				first, last = min(first, s.FirstTime), max(last, s.LastEnd)
 			}
 		}
@@ -272,60 +285,62 @@ func (m *maker) setBounds() {
 	}
 	m.trailFirst, m.trailLast = first, last
 	first, last = max(first, m.since), min(last, m.until)
-	m.bounds, m.width = buckets(first, max(first, last), maxBuckets, m.o.Zone)
+	m.bounds, m.width = buckets(first, max(first, last), maxBuckets, m.options.Zone)
 }
 
-// maxBuckets is how many parts of the period charts show at most.
+// maxBuckets is the largest number of buckets that charts show.
 const maxBuckets = 60
 
-// time is a time as the report shows it.
+// time formats a time as the report shows it, in seconds.
 func (m *maker) time(usec int64) string {
-	return query.Moment(usec).In(m.o.Zone).Format("2006-01-02 15:04:05")
+	return query.Moment(usec).In(m.options.Zone).Format("2006-01-02 15:04:05")
 }
 
 func (m *maker) report() (*Report, error) {
 	r := &Report{
-		Title: "Audit report", Made: m.o.Now.In(m.o.Zone).Format("2006-01-02 15:04:05 -07:00"), Version: m.o.Version,
-		Zone: m.o.ZoneName, Since: "beginning of the trail", Until: "end of the trail", Notes: m.notes(),
+		Title: "Audit report", Made: m.options.Now.In(m.options.Zone).Format("2006-01-02 15:04:05 -07:00"),
+		Version: m.options.Version,
+		Zone:    m.options.ZoneName, Since: "beginning of the trail", Until: "end of the trail", Notes: m.notes(),
 	}
-	for _, t := range m.o.Trails {
+	for _, t := range m.options.Trails {
 		r.Trails = append(r.Trails, render.Safe(t))
 	}
 	switch {
-	case m.o.Within.Since != format.MinTime:
+	case m.options.Within.Since != format.MinTime:
 		r.Since = m.time(m.since)
-	case m.trailFirst != 0 && m.trailFirst < m.o.Within.Until: // else a period before the trail would end before it begins
+	// Of a period that ends before the trail begins, the beginning of the trail would be later than the end.
+	case m.trailFirst != 0 && m.trailFirst < m.options.Within.Until:
 		r.Since = m.time(m.trailFirst)
 	}
 	switch {
-	case m.o.Within.Until != format.MaxTime:
+	case m.options.Within.Until != format.MaxTime:
 		r.Until = m.time(m.until)
-	case m.trailLast != 0 && m.trailLast >= m.o.Within.Since:
+	case m.trailLast != 0 && m.trailLast >= m.options.Within.Since:
 		r.Until = m.time(m.trailLast)
 	}
 	if m.total.n > 0 {
 		r.First, r.Last = m.time(m.when.first), m.time(m.when.last)
 	}
-	r.Filter = m.o.Filter
+	r.Filter = m.options.Filter
 	r.Hosts = m.hostNames()
 	r.Verdict, r.Recorded = m.verdict(), m.recorded
-	r.Figures = m.keyReport()
+	r.Figures = m.keyFigureList()
 	r.Sections = m.sections()
-	if m.o.Standard != "" {
+	if m.options.Standard != "" {
 		var err error
-		if r.Standard, err = m.standard(r); err != nil {
+		if r.Standard, err = m.standardReport(r); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-// hostNames are the servers that recorded the trail in the period.
+// hostNames returns the names of the servers that wrote the trail in the period.
 func (m *maker) hostNames() []string {
 	var all names
-	servers := m.o.Index.Servers()
-	for i := range m.o.Index.Streams {
-		for _, ref := range m.o.Index.Streams[i].Between(m.since, m.until) {
+	servers := m.options.Index.Servers()
+	for i := range m.options.Index.Streams {
+		for _, ref := range m.options.Index.Streams[i].Between(m.since, m.until) {
 			for _, s := range servers.Of(&ref) {
 				name := s.Host
 				if s.Cluster != "" {
@@ -335,12 +350,12 @@ func (m *maker) hostNames() []string {
 			}
 		}
 	}
-	return all.some
+	return all.list
 }
 
-// verdict is what verify has found in the whole trail, and the pass over the records.
+// verdict combines what verify found in the whole trail with what the pass over the records found.
 func (m *maker) verdict() Verdict {
-	v := m.o.Verify
+	v := m.options.Verify
 	problems := func(list []verify.Problem, more int) (texts []string) {
 		for _, p := range list[:min(len(list), maxListed)] {
 			texts = append(texts, p.String())
@@ -350,11 +365,18 @@ func (m *maker) verdict() Verdict {
 		}
 		return texts
 	}
-	out := Verdict{Damage: problems(v.Problems, v.MoreProblems), Unread: problems(v.Unreadable, v.MoreUnreadable), Warnings: problems(v.Warnings, v.MoreWarnings)}
+	out := Verdict{
+		Damage:   problems(v.Problems, v.MoreProblems),
+		Unread:   problems(v.Unreadable, v.MoreUnreadable),
+		Warnings: problems(v.Warnings, v.MoreWarnings),
+	}
 	all := slices.Concat(out.Damage, out.Unread, out.Warnings)
 	for _, w := range m.warnings {
 		w = render.Safe(w)
-		if !slices.ContainsFunc(all, func(known string) bool { return strings.Contains(known, w) || strings.Contains(w, known) }) && len(out.Warnings) < 2*maxListed {
+		listed := slices.ContainsFunc(all, func(known string) bool {
+			return strings.Contains(known, w) || strings.Contains(w, known)
+		})
+		if !listed && len(out.Warnings) < 2*maxListed {
 			out.Warnings = append(out.Warnings, w)
 		}
 	}
@@ -363,10 +385,10 @@ func (m *maker) verdict() Verdict {
 	if len(v.Problems) == 0 && len(m.damaged) > 0 {
 		out.Text = "DAMAGED: found where records were read, not where they were verified; there, " + out.Text
 	}
-	what := "the whole trail"
+	checked := "the whole trail"
 	if v.State != nil && v.State.NotRead.Segments > 0 {
 		out.NotRead = &v.State.NotRead
-		what = "the period, and what is new since the last verification that is remembered"
+		checked = "the period, and what is new since the last verification that is remembered"
 	}
 	if !v.Keyed {
 		out.Facts = append(out.Facts, Fact{"Signatures", "not checked: no public key was given"})
@@ -374,40 +396,49 @@ func (m *maker) verdict() Verdict {
 	for i := range v.Seals {
 		out.Facts = append(out.Facts, Fact{"Seals", v.Seals[i].Line(v.Keyed)})
 	}
-	anchors := "none were given: that the end of the trail was cut off, or that it is an older copy, would not be noticed"
+	anchors := "none were given: that the end of the trail was cut off, or that it is an older copy, would not be " +
+		"noticed"
 	if v.Anchors > 0 {
 		anchors = number(int64(v.Anchors)) + " checked: the trail has everything that it had when they were made"
 		if !out.Intact {
 			anchors = number(int64(v.Anchors)) + " checked"
 		}
 	}
-	out.Facts = append(out.Facts, Fact{"Anchors", anchors}, Fact{"Checked", fmt.Sprintf("%s: %s in %s of %s, %s", what, plural(v.Records, "record"), plural(v.Blocks, "block"), plural(int64(v.Segments), "segment"), plural(int64(v.Streams), "stream"))})
+	out.Facts = append(out.Facts, Fact{"Anchors", anchors},
+		Fact{"Checked", fmt.Sprintf("%s: %s in %s of %s, %s", checked, plural(v.Records, "record"),
+			plural(v.Blocks, "block"), plural(int64(v.Segments), "segment"), plural(int64(v.Streams), "stream"))})
 	if v.State != nil {
 		out.Facts = append(out.Facts, Fact{"State", v.State.Line()})
 	}
 	if n := out.NotRead; n != nil {
-		out.Facts = append(out.Facts, Fact{"Not read", fmt.Sprintf("%s in %s, which earlier verifications have read, between %s and %s", plural(n.Blocks, "block"), plural(int64(n.Segments), "segment"), v.State.Since, v.State.Until)})
-		out.Facts = append(out.Facts, Fact{"Rests on them", "which settings were in effect when the period began, and which uses were the first ones"})
+		out.Facts = append(out.Facts, Fact{"Not read",
+			fmt.Sprintf("%s in %s, which earlier verifications have read, between %s and %s",
+				plural(n.Blocks, "block"), plural(int64(n.Segments), "segment"), v.State.Since, v.State.Until)})
+		out.Facts = append(out.Facts, Fact{"Rests on them",
+			"which settings were in effect when the period began, and which uses were the first ones"})
 	}
 	if v.First != "" {
 		out.Facts = append(out.Facts, Fact{"Covers", v.First + " to " + v.Last})
 	}
 	if v.GapRecords > 0 {
-		out.Facts = append(out.Facts, Fact{"Lost", fmt.Sprintf("%s, counted by %s", plural(int64(v.LostRecords), "record"), plural(int64(v.GapRecords), "gap record"))})
+		out.Facts = append(out.Facts, Fact{"Lost",
+			fmt.Sprintf("%s, counted by %s", plural(int64(v.LostRecords), "record"),
+				plural(int64(v.GapRecords), "gap record"))})
 	}
 	for i := range v.Deleted {
 		out.Facts = append(out.Facts, Fact{"Deleted", fmt.Sprint(&v.Deleted[i])})
 	}
 	if v.UnreadBlocks > 0 {
-		out.Facts = append(out.Facts, Fact{"Encrypted", plural(v.UnreadBlocks, "block") + " could not be decrypted: their records are missing here"})
+		out.Facts = append(out.Facts, Fact{"Encrypted", plural(v.UnreadBlocks, "block") +
+			" could not be decrypted: their records are missing here"})
 	}
 	return out
 }
 
-// RecordedLines are the rows of the second verdict: a name and a text each.
+// RecordedLines returns the rows of the second verdict, on whether everything was recorded.
 func (r *Report) RecordedLines() (lines []Fact) {
-	for _, one := range r.Recorded {
-		for _, line := range one.Lines(len(r.Recorded) > 1) {
+	for _, recording := range r.Recorded {
+		for _, line := range recording.Lines(len(r.Recorded) > 1) {
 			lines = append(lines, Fact{line[0], render.Safe(line[1])})
 		}
 	}
@@ -416,25 +447,31 @@ func (r *Report) RecordedLines() (lines []Fact) {
 
 // Everything says that nothing is known to have been left out in the period.
 func (r *Report) Everything() bool {
-	return !slices.ContainsFunc(r.Recorded, func(one *proof.Recording) bool { return !one.Everything })
+	return !slices.ContainsFunc(r.Recorded, func(recording *proof.Recording) bool { return !recording.Everything })
 }
 
 // notes say how the figures were computed.
 func (m *maker) notes() []string {
 	notes := []string{
-		"Counts are exact: each is the number of records that the command behind it shows. Tables list the largest rows; what is not listed is counted in their last line.",
+		"Counts are exact: each is the number of records that the command behind it shows. Tables list the " +
+			"largest rows; what is not listed is counted in their last line.",
 		"Records of the trail belong to the period by the time at which they started.",
 	}
-	if m.again {
-		notes = append(notes, "There were more different names than are followed at the same time: rows were chosen by an approximation, then counted exactly. A row with a few records may be missing where its table says that there are more.")
+	if m.readTwice {
+		notes = append(notes,
+			"There were more different names than are followed at the same time: rows were chosen by an "+
+				"approximation, then counted exactly. A row with a few records may be missing where its table says "+
+				"that there are more.")
 	}
 	if n := m.unfinished.n; n > 0 {
-		notes = append(notes, fmt.Sprintf("Of statements that had not ended when they were recorded there are start records, %s here: they count as records, not as statements.", number(n)))
+		notes = append(notes,
+			fmt.Sprintf("Of statements that had not ended when they were recorded there are start records, %s "+
+				"here: they count as records, not as statements.", number(n)))
 	}
 	return notes
 }
 
-// number is a number with separators.
+// number formats a number with a comma before each group of three digits.
 func number(n int64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -443,7 +480,7 @@ func number(n int64) string {
 	return s
 }
 
-// plural is a number of things.
+// plural formats a number of things: "1 record", "2 records".
 func plural(n int64, what string) string {
 	if n != 1 {
 		if strings.HasSuffix(what, "s") {

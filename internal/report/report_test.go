@@ -399,7 +399,7 @@ func TestConditionsAreThoseOfPostgreSQL(t *testing.T) {
 // TestFiltersOfFiguresNarrowThoseOfTheReport: otherwise there is no command.
 func TestFiltersOfFiguresNarrowThoseOfTheReport(t *testing.T) {
 	r := office(t, func(o *Options) {
-		o.Asked = query.Criteria{Clients: clients("10.0.0.0/8", "2001:db8::/32"), Classes: []format.Class{format.ClassRead, format.ClassDDL}, Not: &query.Criteria{Users: []string{"mallory"}}}
+		o.Asked = query.Criteria{Clients: parseClients("10.0.0.0/8", "2001:db8::/32"), Classes: []format.Class{format.ClassRead, format.ClassDDL}, Not: &query.Criteria{Users: []string{"mallory"}}}
 	})
 	for _, f := range r.Figures {
 		if c := f.Records.Command; f.Records.Count > 0 && (!strings.Contains(c, "--client 10.0.0.0/8,2001:db8::/32") || !strings.Contains(c, "--not-user mallory")) {

@@ -1,4 +1,4 @@
-// Counting by keys of which there may be any number, in memory that is bounded.
+// Counting by keys, of which a trail may have any number, in bounded memory.
 
 package report
 
@@ -33,7 +33,7 @@ type Sample struct {
 	Command  string `json:"command,omitempty"`
 	Objects  string `json:"objects,omitempty"`
 	Outcome  string `json:"outcome,omitempty"`
-	Effect   string `json:"effect,omitempty"` // what became of a statement with its transaction
+	Effect   string `json:"effect,omitempty"` // whether the statement's transaction was committed
 	SQLState string `json:"sqlstate,omitempty"`
 	Message  string `json:"message,omitempty"`
 	Text     string `json:"text,omitempty"`
@@ -41,7 +41,7 @@ type Sample struct {
 	at place
 }
 
-// place orders records: by time, then as they were numbered.
+// place orders records by time, then by session and sequence number.
 type place struct {
 	time    int64
 	session format.SessionID
@@ -58,7 +58,8 @@ func placeOf(r *format.Record) place { return place{r.Time, r.Session.ID(), r.Se
 func newSample(r *format.Record) *Sample {
 	fact := func(k format.Key) string { return string(r.Session.Fact(k)) }
 	s := &Sample{
-		at: placeOf(r), Session: r.Session.ID().String(), Seq: r.Seq, Kind: r.Kind.String(), User: fact(format.KeyUser), Role: fact(format.KeyRole),
+		at: placeOf(r), Session: r.Session.ID().String(), Seq: r.Seq, Kind: r.Kind.String(),
+		User: fact(format.KeyUser), Role: fact(format.KeyRole),
 		Database: fact(format.KeyDatabase), Client: fact(format.KeyClient), SQLState: string(r.SQLState),
 		Message: excerpt(r.Message), Text: excerpt(r.Text),
 	}
@@ -72,7 +73,7 @@ func newSample(r *format.Record) *Sample {
 	return s
 }
 
-// objectsOf names what DDL made, changed or removed.
+// objectsOf names what DDL created, altered, renamed or dropped.
 func objectsOf(s *format.Shape) string {
 	var names []string
 	for i := range s.Objects {
@@ -90,12 +91,13 @@ func objectsOf(s *format.Shape) string {
 	return strings.Join(names, ", ")
 }
 
-// excerpt is the beginning of a text, in one line.
+// excerpt returns the beginning of a text, in one line.
 func excerpt(b []byte) string {
 	cut := len(b) > sampleText
 	if cut {
 		b = b[:sampleText]
-		for len(b) > 0 && !utf8.Valid(b) { // it was valid before it was cut
+		// the text was valid before it was cut, so only the last character is incomplete
+		for len(b) > 0 && !utf8.Valid(b) {
 			b = b[:len(b)-1]
 		}
 	}
@@ -106,22 +108,22 @@ func excerpt(b []byte) string {
 	return s
 }
 
-// group is a number of records, and the first ones of them.
+// group counts records and keeps the first ones.
 type group struct {
 	n int64
 	format.Effects
 	first []*Sample
 }
 
-// lost says in words how many statements did not take effect, behind the number of all; empty if all did.
-func lost(e *format.Effects) string {
+// effectsInWords says how many of a number of statements did not take effect; empty if all did.
+func effectsInWords(e *format.Effects) string {
 	var words []string
-	for _, one := range []struct {
+	for _, effect := range []struct {
 		n    int64
 		what string
 	}{{e.RolledBack, "rolled back"}, {e.Unknown, "not known to have been committed"}} {
-		if one.n > 0 {
-			words = append(words, number(one.n)+" of them "+one.what)
+		if effect.n > 0 {
+			words = append(words, number(effect.n)+" of them "+effect.what)
 		}
 	}
 	return strings.Join(words, ", ")
@@ -139,7 +141,7 @@ func (g *group) add(r *format.Record) {
 	g.keep(newSample(r))
 }
 
-// keep takes a sample if it is one of the first.
+// keep inserts a sample if it is one of the first.
 func (g *group) keep(s *Sample) {
 	i, _ := slices.BinarySearchFunc(g.first, s, func(a, b *Sample) int { return a.at.compare(b.at) })
 	if g.first = slices.Insert(g.first, i, s); len(g.first) > samples {
@@ -155,7 +157,7 @@ func (g *group) merge(o *group) {
 	}
 }
 
-// latest are the last records of a kind, up to a limit, in the order of time.
+// latest counts records of a kind and keeps the last ones, up to a limit, in the order of time.
 type latest struct {
 	n int64
 	format.Effects
@@ -191,7 +193,7 @@ func (l *latest) merge(o *latest) {
 	}
 }
 
-// span is from when to when something happened.
+// span is the time from the first to the last occurrence of something.
 type span struct{ first, last int64 }
 
 func (s *span) add(t int64) {
@@ -209,11 +211,11 @@ func (s *span) merge(o *span) {
 	}
 }
 
-// names are some different names.
+// names collects different names, up to maxNames.
 type names struct {
-	some []string
+	list []string
 	more bool
-	last string // that was added
+	last string // the name added last, which is often added again
 }
 
 const maxNames = 16
@@ -223,28 +225,28 @@ func (n *names) add(name string) {
 		return
 	}
 	n.last = name
-	i, found := slices.BinarySearch(n.some, name)
+	i, found := slices.BinarySearch(n.list, name)
 	switch {
 	case found || name == "":
-	case len(n.some) == maxNames:
+	case len(n.list) == maxNames:
 		n.more = true
 	default:
-		n.some = slices.Insert(n.some, i, name)
+		n.list = slices.Insert(n.list, i, name)
 	}
 }
 
 func (n *names) merge(o *names) {
-	for _, name := range o.some {
+	for _, name := range o.list {
 		n.add(name)
 	}
 	n.more = n.more || o.more
 }
 
-// String is the first three, and how many others there are.
+// String returns the first three names and the number of others.
 func (n *names) String() string {
-	shown := n.some[:min(3, len(n.some))]
+	shown := n.list[:min(3, len(n.list))]
 	s := render.Safe(strings.Join(shown, ", "))
-	switch rest := len(n.some) - len(shown); {
+	switch rest := len(n.list) - len(shown); {
 	case n.more:
 		s += ", and more than " + number(int64(rest)) + " others"
 	case rest > 0:
@@ -253,76 +255,76 @@ func (n *names) String() string {
 	return s
 }
 
-// mergeable is what a tally has for each key.
+// mergeable is the constraint on the values of a tally.
 type mergeable[V any] interface {
 	*V
 	merge(*V)
 	weight() int64
 }
 
-// tally has a value for each key. When there are too many, those that weigh least are forgotten:
-// then, the records are read again and only the chosen ones counted, so that what is shown is exact.
+// tally has a value for each key. If there are too many keys, it drops those with the least weight. The records
+// are then read a second time, and only the chosen keys are counted, so that the numbers shown are exact.
 type tally[K cmp.Ordered, V any, P mergeable[V]] struct {
-	of     map[K]P
+	values map[K]P
 	limit  int
 	pruned bool
-	fixed  bool // no keys are added
+	fixed  bool // no keys are added: the second pass
 }
 
 func newTally[K cmp.Ordered, V any, P mergeable[V]](limit int, chosen *tally[K, V, P]) tally[K, V, P] {
-	t := tally[K, V, P]{of: map[K]P{}, limit: limit}
+	t := tally[K, V, P]{values: map[K]P{}, limit: limit}
 	if chosen != nil && chosen.pruned {
 		t.fixed, t.pruned = true, true
-		for k := range chosen.of {
-			t.of[k] = new(V)
+		for k := range chosen.values {
+			t.values[k] = new(V)
 		}
 	}
 	return t
 }
 
-// add returns the value of a new key; nil if it is not counted.
+// add returns the value of a new key; nil if the tally does not count that key.
 func (t *tally[K, V, P]) add(k K) P {
 	if t.fixed {
 		return nil
 	}
-	if len(t.of) >= t.limit {
+	if len(t.values) >= t.limit {
 		t.prune(t.limit/2, P.weight)
 	}
 	v := P(new(V))
-	t.of[k] = v
+	t.values[k] = v
 	return v
 }
 
-// prune forgets all but the heaviest.
+// prune drops all keys except the n heaviest.
 func (t *tally[K, V, P]) prune(n int, weight func(P) int64) {
-	if len(t.of) <= n {
+	if len(t.values) <= n {
 		return
 	}
 	t.pruned = true
 	for _, k := range t.heaviest(weight)[n:] {
-		delete(t.of, k)
+		delete(t.values, k)
 	}
 }
 
-// heaviest are the keys by weight.
+// heaviest returns the keys, the one with the greatest weight first.
 func (t *tally[K, V, P]) heaviest(weight func(P) int64) []K {
-	keys := make([]K, 0, len(t.of))
-	for k := range t.of {
+	keys := make([]K, 0, len(t.values))
+	for k := range t.values {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b K) int {
-		return cmp.Or(cmp.Compare(weight(t.of[b]), weight(t.of[a])), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(weight(t.values[b]), weight(t.values[a])), cmp.Compare(a, b))
 	})
 	return keys
 }
 
 func (t *tally[K, V, P]) merge(o *tally[K, V, P]) {
 	t.pruned = t.pruned || o.pruned
-	for k, v := range o.of {
-		if have := t.of[k]; have != nil {
+	for k, v := range o.values {
+		if have := t.values[k]; have != nil {
 			have.merge(v)
 		} else {
-			t.of[k] = v
+			t.values[k] = v
 		}
 	}
 }
