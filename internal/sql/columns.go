@@ -1,4 +1,4 @@
-// The columns of the tables that are read from a trail: what each says, and how it is set.
+// The columns of the tables that are read from a trail: what each means, and how it is set.
 
 package sql
 
@@ -19,20 +19,20 @@ type Column struct {
 	Type *Type
 	Doc  string
 
-	by    key  // what the value depends on
-	needs need // what it takes to know it
-	// fields are those of the record that it comes from, to the last one; 0: not only these.
+	by    key  // the definition that the value depends on
+	needs need // what must be read to set it
+	// fields are the fields of the record that it comes from, to the last one; 0: others are needed, too.
 	fields format.Field
 	set    func(r *row, v *vector, at int)
 }
 
-// noFields is for columns that come from a session or a shape.
+// noFields is for columns that come from a session or a shape alone.
 const noFields = format.FieldShape
 
-// rowNumber is what DuckDB asks for when only the number of rows counts.
+// rowNumber is the column that DuckDB requests when it needs only the number of rows.
 var rowNumber = Column{Type: typeBigint, fields: noFields, set: func(_ *row, v *vector, at int) { v.setInt64(at, 0) }}
 
-// key says from which definition of a block a value comes, by whose index it is kept.
+// key says which definition of a block determines a value. Values are cached by the index of that definition.
 type key uint8
 
 const (
@@ -40,7 +40,7 @@ const (
 	bySession
 	byShape
 	byText
-	byFingerprint // of the shape, if that has one, else of the text
+	byFingerprint // of the shape's query identifier, if it has one, else of the text
 	byBlock
 	byKind
 	byOutcome
@@ -54,16 +54,16 @@ const (
 	needsParts need = 1 << iota
 	needsRollbacks
 	needsServers
-	needsTexts // strings that clients chose, as they are shown
-	needsNames // of relations and objects: some may be in data parts
+	needsTexts // strings that clients chose, converted for display
+	needsNames // names of relations and objects, some of which may be in data parts
 )
 
-// row is what a row is made of: a record; in the table relations, one of its relations, and
-// in columns, one of the relation's columns.
+// row is what a row is made of: a record; in the table relations, also one of its relations, and in columns,
+// one of the relation's columns.
 type row struct {
 	*format.Record
 	ref      *trail.BlockRef
-	servers  []trail.Server // of the block, if they are needed
+	servers  []trail.Server // of the block, with needsServers
 	relation *format.Relation
 	number   int            // of the relation in the shape
 	column   *format.Column // nil: not known
@@ -73,7 +73,7 @@ type row struct {
 	pairs   [][2][]byte // of extra
 }
 
-// epoch is the beginning of the trail's time, in DuckDB's.
+// epoch is the difference between the trail's time and DuckDB's, in microseconds.
 const epoch = 946684800 * 1e6
 
 func setTime(v *vector, at int, t int64) {
@@ -84,12 +84,20 @@ func setTime(v *vector, at int, t int64) {
 	v.setInt64(at, t+epoch)
 }
 
-// fact is a column with a fact of the session.
-func fact(name string, k format.Key, doc string) Column {
-	return Column{Name: name, Type: typeVarchar, Doc: doc, by: bySession, needs: needsTexts, fields: noFields, set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Session.Fact(k)) }}
+// factColumn returns a column with a fact of the session.
+func factColumn(name string, k format.Key, doc string) Column {
+	return Column{
+		Name:   name,
+		Type:   typeVarchar,
+		Doc:    doc,
+		by:     bySession,
+		needs:  needsTexts,
+		fields: noFields,
+		set:    func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Session.Fact(k)) },
+	}
 }
 
-// present sets a number that the record may not have.
+// present sets a number, or NULL if the record does not have it.
 func present(v *vector, at int, n uint64, ok bool) {
 	if !ok {
 		v.setNull(at)
@@ -98,7 +106,7 @@ func present(v *vector, at int, n uint64, ok bool) {
 	v.setCount(at, n)
 }
 
-// hasOutcome says whether a kind of record always has an outcome.
+// hasOutcome returns whether all records of a kind have an outcome.
 func hasOutcome(k format.Kind) bool {
 	switch k {
 	case format.KindStatement, format.KindStart, format.KindConnect, format.KindAuthFailed:
@@ -110,59 +118,73 @@ func hasOutcome(k format.Kind) bool {
 var (
 	columnType   = structOf(Field{"name", typeVarchar}, Field{"access", typeNames})
 	relationType = structOf(Field{"name", typeVarchar}, Field{"type", typeVarchar}, Field{"access", typeNames},
-		Field{"columns", listOf(columnType)}, Field{"columns_omitted", typeNames}, Field{"via", typeVarchar}, Field{"audited", typeBoolean})
-	objectType = structOf(Field{"name", typeVarchar}, Field{"type", typeVarchar}, Field{"action", typeVarchar}, Field{"to", typeVarchar})
+		Field{"columns", listOf(columnType)}, Field{"columns_omitted", typeNames}, Field{"via", typeVarchar},
+		Field{"audited", typeBoolean})
+	objectType = structOf(Field{"name", typeVarchar}, Field{"type", typeVarchar}, Field{"action", typeVarchar},
+		Field{"to", typeVarchar})
 )
 
-// trailColumns are those of the table trail. Reading column 0 is what count(*) costs.
+// trailColumns are the columns of the table trail. Column 0 is cheap, because DuckDB reads it for count(*).
 var trailColumns = []Column{
-	{Name: "time", fields: format.FieldTime, Type: typeTimestamptz, Doc: "when it started; of `transaction`, `disconnect` and other events, when it happened",
+	{Name: "time", fields: format.FieldTime, Type: typeTimestamptz,
+		Doc: "when it started; of `transaction`, `disconnect` and other events, when it happened",
 		set: func(r *row, v *vector, at int) { setTime(v, at, r.Time) }},
-	{Name: "kind", fields: noFields, Type: typeVarchar, Doc: "`statement`, `connect` …: see [records.md](records.md#kinds)", by: byKind,
+	{Name: "kind", fields: noFields, Type: typeVarchar,
+		Doc: "`statement`, `connect` …: see [records.md](records.md#kinds)", by: byKind,
 		set: func(r *row, v *vector, at int) { v.setName(at, r.Kind.String()) }},
-	{Name: "session", fields: noFields, Type: typeVarchar, Doc: "ID of the session, as PostgreSQL's `%c` shows it", by: bySession,
+	{Name: "session", fields: noFields, Type: typeVarchar,
+		Doc: "ID of the session, as PostgreSQL's `%c` shows it", by: bySession,
 		set: func(r *row, v *vector, at int) {
 			r.scratch = r.Session.ID().Append(r.scratch[:0])
 			v.setText(at, r.scratch)
 		}},
 	{Name: "session_start", fields: noFields, Type: typeTimestamptz, Doc: "when the session started",
 		set: func(r *row, v *vector, at int) { setTime(v, at, r.Session.Start) }},
-	{Name: "seq", fields: format.FieldSeq, Type: typeBigint, Doc: "sequence number of the record in its session, without gaps",
+	{Name: "seq", fields: format.FieldSeq, Type: typeBigint,
+		Doc: "sequence number of the record in its session, without gaps",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Seq, r.Seq != 0) }},
-	{Name: "statement", fields: format.FieldNesting, Type: typeBigint, Doc: "number of the top-level statement in the session",
+	{Name: "statement", fields: format.FieldNesting, Type: typeBigint,
+		Doc: "number of the top-level statement in the session",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Statement, r.Statement != 0) }},
-	{Name: "substatement", fields: format.FieldNesting, Type: typeBigint, Doc: "number of a nested statement in its top-level statement",
+	{Name: "substatement", fields: format.FieldNesting, Type: typeBigint,
+		Doc: "number of a nested statement in its top-level statement",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Substatement, r.Substatement != 0) }},
-	{Name: "depth", fields: format.FieldNesting, Type: typeBigint, Doc: "nesting depth of a statement; 0 is a client's own",
+	{Name: "depth", fields: format.FieldNesting, Type: typeBigint,
+		Doc: "nesting depth of a statement; 0 is a client's own",
 		set: func(r *row, v *vector, at int) {
 			present(v, at, r.Depth, r.Kind == format.KindStatement || r.Kind == format.KindStart)
 		}},
-	{Name: "pid", fields: noFields, Type: typeBigint, Doc: "process ID", set: func(r *row, v *vector, at int) { v.setInt64(at, int64(r.Session.PID)) }},
-	fact("user", format.KeyUser, "session user"),
-	fact("role", format.KeyRole, "current role, if it is not the session user"),
-	fact("app_user", format.KeyAppUser, "end user behind a connection pool, as set by the application"),
-	fact("app_context", format.KeyAppContext, "context as set by the application, such as a request ID"),
-	fact("database", format.KeyDatabase, "database"),
-	fact("application", format.KeyApplication, "`application_name`"),
-	fact("client", format.KeyClient, "client address and port, or `[local]`"),
-	{Name: "address", fields: noFields, needs: needsTexts, Type: typeVarchar, Doc: "client address without the port, or `[local]`", by: bySession,
+	{Name: "pid", fields: noFields, Type: typeBigint, Doc: "process ID", set: func(r *row, v *vector, at int) {
+		v.setInt64(at, int64(r.Session.PID))
+	}},
+	factColumn("user", format.KeyUser, "session user"),
+	factColumn("role", format.KeyRole, "current role, if it is not the session user"),
+	factColumn("app_user", format.KeyAppUser, "end user behind a connection pool, as set by the application"),
+	factColumn("app_context", format.KeyAppContext, "context as set by the application, such as a request ID"),
+	factColumn("database", format.KeyDatabase, "database"),
+	factColumn("application", format.KeyApplication, "`application_name`"),
+	factColumn("client", format.KeyClient, "client address and port, or `[local]`"),
+	{Name: "address", fields: noFields, needs: needsTexts, Type: typeVarchar,
+		Doc: "client address without the port, or `[local]`", by: bySession,
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, statement.Host(r.Session.Fact(format.KeyClient))) }},
-	fact("backend_type", format.KeyBackendType, "type of the process, as in `pg_stat_activity`"),
-	fact("auth_method", format.KeyAuthMethod, "authentication method, as in `pg_hba.conf`"),
-	fact("identity", format.KeyIdentity, "authenticated identity"),
-	fact("leader", format.KeyLeader, "for a parallel worker: the session whose statement it helps to execute"),
-	{Name: "leader_substatement", fields: noFields, needs: needsTexts, Type: typeBigint, Doc: "for a parallel worker: the nested statement that it helps to execute", by: byRecord,
+	factColumn("backend_type", format.KeyBackendType, "type of the process, as in `pg_stat_activity`"),
+	factColumn("auth_method", format.KeyAuthMethod, "authentication method, as in `pg_hba.conf`"),
+	factColumn("identity", format.KeyIdentity, "authenticated identity"),
+	factColumn("leader", format.KeyLeader, "for a parallel worker: the session whose statement it helps to execute"),
+	{Name: "leader_substatement", fields: noFields, needs: needsTexts, Type: typeBigint,
+		Doc: "for a parallel worker: the nested statement that it helps to execute", by: byRecord,
 		set: func(r *row, v *vector, at int) {
 			leader := r.Session.Fact(format.KeyLeaderSubstatement)
-			if len(leader) == 0 { // ParseUint would make an error for almost all records
+			if len(leader) == 0 { // checked first, because ParseUint allocates an error
 				v.setNull(at)
 				return
 			}
 			n, err := strconv.ParseUint(string(leader), 10, 32)
 			present(v, at, n, err == nil)
 		}},
-	fact("encoding", format.KeyEncoding, "encoding of the database, if it is not UTF8"),
-	{Name: "class", fields: noFields, Type: typeVarchar, Doc: "`read`, `write`, `ddl` …: see [records.md](records.md#classes)", by: byShape,
+	factColumn("encoding", format.KeyEncoding, "encoding of the database, if it is not UTF8"),
+	{Name: "class", fields: noFields, Type: typeVarchar,
+		Doc: "`read`, `write`, `ddl` …: see [records.md](records.md#classes)", by: byShape,
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil || r.Shape.Class == 0 {
 				v.setNull(at)
@@ -170,7 +192,8 @@ var trailColumns = []Column{
 			}
 			v.setName(at, r.Shape.Class.String())
 		}},
-	{Name: "command", fields: noFields, needs: needsTexts, Type: typeVarchar, Doc: "command tag, such as `CREATE TABLE`", by: byShape,
+	{Name: "command", fields: noFields, needs: needsTexts, Type: typeVarchar,
+		Doc: "command tag, such as `CREATE TABLE`", by: byShape,
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil {
 				v.setNull(at)
@@ -178,11 +201,15 @@ var trailColumns = []Column{
 			}
 			v.setNonEmpty(at, r.Shape.Command)
 		}},
-	{Name: "relations", fields: noFields, needs: needsNames | needsTexts, Type: listOf(relationType), Doc: "the relations that a statement uses, with their columns; tables `relations` and `columns` have a row for each", by: byShape,
+	{Name: "relations", fields: noFields, needs: needsNames | needsTexts, Type: listOf(relationType),
+		Doc: "the relations that a statement uses, with their columns; tables `relations` and `columns` have a " +
+			"row for each", by: byShape,
 		set: setRelations},
-	{Name: "objects", fields: noFields, needs: needsNames | needsTexts, Type: listOf(objectType), Doc: "objects that DDL created, altered, renamed or dropped, and functions that were called", by: byShape,
+	{Name: "objects", fields: noFields, needs: needsNames | needsTexts, Type: listOf(objectType),
+		Doc: "objects that DDL created, altered, renamed or dropped, and functions that were called", by: byShape,
 		set: setObjects},
-	{Name: "text", Type: typeVarchar, Doc: "text of the statement or note", by: byText, needs: needsParts | needsTexts,
+	{Name: "text", Type: typeVarchar, Doc: "text of the statement or note", by: byText,
+		needs: needsParts | needsTexts,
 		set: func(r *row, v *vector, at int) {
 			if r.Text == nil {
 				v.setNull(at)
@@ -192,7 +219,8 @@ var trailColumns = []Column{
 		}},
 	{Name: "text_bytes", Type: typeBigint, Doc: "full length of a text that was truncated",
 		set: func(r *row, v *vector, at int) { present(v, at, r.TextBytes, r.Has(format.FieldCut)) }},
-	{Name: "params", Type: typeNames, Doc: "values of the parameters as PostgreSQL prints them", needs: needsParts | needsTexts, set: setParams},
+	{Name: "params", Type: typeNames, Doc: "values of the parameters as PostgreSQL prints them",
+		needs: needsParts | needsTexts, set: setParams},
 	{Name: "query_id", fields: noFields, Type: typeBigint, Doc: "as `pg_stat_statements.queryid`",
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil || r.Shape.QueryID == 0 {
@@ -201,11 +229,14 @@ var trailColumns = []Column{
 			}
 			v.setInt64(at, int64(r.Shape.QueryID))
 		}},
-	{Name: "fingerprint", Type: typeVarchar, Doc: "what statements have in common that differ only in constants: of `query_id`, or else of the text without constants",
+	{Name: "fingerprint", Type: typeVarchar,
+		Doc: "what statements have in common that differ only in constants: of `query_id`, or else of the text " +
+			"without constants",
 		by: byFingerprint, needs: needsParts | needsTexts, set: setFingerprint},
 	{Name: "rows", fields: format.FieldRows, Type: typeBigint, Doc: "rows returned or changed",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Rows, r.Has(format.FieldRows)) }},
-	{Name: "duration", fields: format.FieldDuration, Type: typeInterval, Doc: "how long the statement, session or transaction lasted",
+	{Name: "duration", fields: format.FieldDuration, Type: typeInterval,
+		Doc: "how long the statement, session or transaction lasted",
 		set: func(r *row, v *vector, at int) {
 			if !r.Has(format.FieldDuration) {
 				v.setNull(at)
@@ -215,7 +246,8 @@ var trailColumns = []Column{
 		}},
 	{Name: "duration_us", fields: format.FieldDuration, Type: typeBigint, Doc: "the same in microseconds",
 		set: func(r *row, v *vector, at int) { present(v, at, r.Duration, r.Has(format.FieldDuration)) }},
-	{Name: "outcome", fields: format.FieldOutcome, by: byOutcome, Type: typeVarchar, Doc: "`ok`, `error`, `interrupted` or `running`",
+	{Name: "outcome", fields: format.FieldOutcome, by: byOutcome, Type: typeVarchar,
+		Doc: "`ok`, `error`, `interrupted` or `running`",
 		set: func(r *row, v *vector, at int) {
 			if !r.Has(format.FieldOutcome) && !hasOutcome(r.Kind) {
 				v.setNull(at)
@@ -223,7 +255,9 @@ var trailColumns = []Column{
 			}
 			v.setName(at, r.Outcome.String())
 		}},
-	{Name: "failed", fields: format.FieldError, Type: typeBoolean, Doc: "whether something failed, was refused or was interrupted; not the end of a transaction that was rolled back on request",
+	{Name: "failed", fields: format.FieldError, Type: typeBoolean,
+		Doc: "whether something failed, was refused or was interrupted; not the end of a transaction that was " +
+			"rolled back on request",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.Failed()) }},
 	{Name: "sqlstate", needs: needsTexts, Type: typeVarchar, Doc: "SQLSTATE of the failure",
 		set: func(r *row, v *vector, at int) {
@@ -237,11 +271,16 @@ var trailColumns = []Column{
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Message) }},
 	{Name: "xid", fields: format.FieldXID, Type: typeBigint, Doc: "transaction ID of 64 bits",
 		set: func(r *row, v *vector, at int) { present(v, at, r.XID, r.XID != 0) }},
-	{Name: "rolled_back", Type: typeBoolean, Doc: "whether a statement that succeeded was [rolled back](commands/cat.md#statements-that-were-rolled-back) with its transaction", needs: needsRollbacks,
+	{Name: "rolled_back", Type: typeBoolean,
+		Doc: "whether a statement that succeeded was [rolled " +
+			"back](commands/cat.md#statements-that-were-rolled-back) with its transaction", needs: needsRollbacks,
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.Undone()) }},
-	{Name: "effect", Type: typeVarchar, Doc: "what became of a statement that succeeded: `committed`, `rolled back`, or `unknown` if the trail does not say how its transaction ended; NULL: it has no `xid`", needs: needsRollbacks,
+	{Name: "effect", Type: typeVarchar,
+		Doc: "what became of a statement that succeeded: `committed`, `rolled back`, or `unknown` if the trail " +
+			"does not say how its transaction ended; NULL: it has no `xid`", needs: needsRollbacks,
 		set: func(r *row, v *vector, at int) { setString(v, at, r.Effect.String()) }},
-	{Name: "extra", needs: needsTexts, Type: mapOf(), Doc: "further names and values, such as those of `setting`, `gap` and `server` records", set: setExtra},
+	{Name: "extra", needs: needsTexts, Type: mapOf(),
+		Doc: "further names and values, such as those of `setting`, `gap` and `server` records", set: setExtra},
 	{Name: "audited", Type: typeNames, Doc: "why the record was written: `session`, `object`, `mandatory`, `rule`",
 		set: func(r *row, v *vector, at int) { v.setNames(at, reasonNames(r.Reasons())) }},
 	{Name: "stream", fields: noFields, Type: typeBigint, Doc: "stream of the trail that has the record",
@@ -254,7 +293,8 @@ var trailColumns = []Column{
 		set: func(r *row, v *vector, at int) { setString(v, at, r.server().Host) }},
 	{Name: "cluster_name", Type: typeVarchar, Doc: "`cluster_name` of the server", needs: needsServers,
 		set: func(r *row, v *vector, at int) { setString(v, at, r.server().Cluster) }},
-	{Name: "system_identifier", fields: noFields, Type: typeVarchar, Doc: "system identifier of the server's cluster, a number", by: byBlock,
+	{Name: "system_identifier", fields: noFields, Type: typeVarchar,
+		Doc: "system identifier of the server's cluster, a number", by: byBlock,
 		set: func(r *row, v *vector, at int) {
 			if r.ref.Segment.Header.SystemID == 0 {
 				v.setNull(at)
@@ -263,7 +303,8 @@ var trailColumns = []Column{
 			r.scratch = strconv.AppendUint(r.scratch[:0], r.ref.Segment.Header.SystemID, 10)
 			v.setText(at, r.scratch)
 		}},
-	{Name: "query_command", needs: needsTexts, Type: typeVarchar, Doc: "command tag of the query that a utility statement contains, if it changes rows",
+	{Name: "query_command", needs: needsTexts, Type: typeVarchar,
+		Doc: "command tag of the query that a utility statement contains, if it changes rows",
 		set: func(r *row, v *vector, at int) {
 			if r.Shape == nil {
 				v.setNull(at)
@@ -277,7 +318,7 @@ var trailColumns = []Column{
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, r.Portal()) }},
 }
 
-// server is the one that recorded the row.
+// server returns the server that recorded the row.
 func (r *row) server() *trail.Server {
 	i := len(r.servers) - 1
 	for i > 0 && r.Time < r.servers[i].Since {
@@ -294,26 +335,36 @@ func setString(v *vector, at int, s string) {
 	v.setName(at, s)
 }
 
-// relationColumns come first in the table relations.
+// relationColumns are the first columns of the table relations.
 var relationColumns = []Column{
-	{Name: "relation", fields: noFields, by: byRelation, needs: needsTexts, Type: typeVarchar, Doc: "name of the relation with its schema",
+	{Name: "relation", fields: noFields, by: byRelation, needs: needsTexts, Type: typeVarchar,
+		Doc: "name of the relation with its schema",
 		set: func(r *row, v *vector, at int) { v.setText(at, r.relation.Name) }},
-	{Name: "relation_type", fields: noFields, by: byRelation, Type: typeVarchar, Doc: "`table`, `view` …: see [records.md](records.md#types-of-relations)",
+	{Name: "relation_type", fields: noFields, by: byRelation, Type: typeVarchar,
+		Doc: "`table`, `view` …: see [records.md](records.md#types-of-relations)",
 		set: func(r *row, v *vector, at int) { v.setName(at, r.relation.Type.String()) }},
-	{Name: "access", fields: noFields, by: byRelation, Type: typeNames, Doc: "how it is used: `select`, `insert`, `update`, `delete`, `truncate`, `references`",
-		set: func(r *row, v *vector, at int) { v.setNames(at, accessNames(r.relation.Access&^format.AccessAudited)) }},
-	{Name: "via", fields: noFields, by: byRelation, needs: needsTexts, Type: typeVarchar, Doc: "the view through which it is reached",
+	{Name: "access", fields: noFields, by: byRelation, Type: typeNames,
+		Doc: "how it is used: `select`, `insert`, `update`, `delete`, `truncate`, `references`",
+		set: func(r *row, v *vector, at int) {
+			v.setNames(at, accessNames(r.relation.Access&^format.AccessAudited))
+		}},
+	{Name: "via", fields: noFields, by: byRelation, needs: needsTexts, Type: typeVarchar,
+		Doc: "the view through which it is reached",
 		set: func(r *row, v *vector, at int) { v.setNonEmpty(at, via(r.Shape, r.relation)) }},
-	{Name: "has_columns", fields: noFields, Type: typeBoolean, Doc: "whether the record names the columns, all of them",
+	{Name: "has_columns", fields: noFields, Type: typeBoolean,
+		Doc: "whether the record names the columns, all of them",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.HasColumns && r.relation.Omitted == 0) }},
-	{Name: "audited_privilege", fields: noFields, Type: typeBoolean, Doc: "whether `steno.role` has a privilege that was used",
+	{Name: "audited_privilege", fields: noFields, Type: typeBoolean,
+		Doc: "whether `steno.role` has a privilege that was used",
 		set: func(r *row, v *vector, at int) { v.setBool(at, r.relation.Access&format.AccessAudited != 0) }},
 }
 
-// columnColumns come first in the table columns.
+// columnColumns are the first columns of the table columns.
 var columnColumns = []Column{
 	relationColumns[0],
-	{Name: "column_name", fields: noFields, needs: needsTexts, Type: typeVarchar, Doc: "name of the column as SQL writes it, in quotes if it needs them; `*` is the row as a whole; NULL stands for columns that are not named in the record",
+	{Name: "column_name", fields: noFields, needs: needsTexts, Type: typeVarchar,
+		Doc: "name of the column as SQL writes it, in quotes if it needs them; `*` is the row as a whole; NULL " +
+			"stands for columns that are not named in the record",
 		set: func(r *row, v *vector, at int) {
 			if r.column == nil {
 				v.setNull(at)
@@ -327,7 +378,7 @@ var columnColumns = []Column{
 	relationColumns[3],
 }
 
-// via is the name of the view through which a relation is reached.
+// via returns the name of the view through which a relation is reached.
 func via(s *format.Shape, r *format.Relation) []byte {
 	if r.Via == 0 {
 		return nil
@@ -433,10 +484,10 @@ func setExtra(r *row, v *vector, at int) {
 	r.pairs, r.scratch = r.pairs[:0], r.scratch[:0]
 	for name, value := range r.ExtraPairs {
 		if slices.ContainsFunc(r.pairs, func(p [2][]byte) bool { return bytes.Equal(p[0], name) }) {
-			continue // a map has each of them once
+			continue // a map has each name once
 		}
 		n := len(r.scratch)
-		r.scratch = append(r.scratch, value...) // which is valid until the next one
+		r.scratch = append(r.scratch, value...) // value is valid only until the next iteration
 		r.pairs = append(r.pairs, [2][]byte{name, r.scratch[n:]})
 	}
 	elements, i := v.setList(at, len(r.pairs))
@@ -447,7 +498,7 @@ func setExtra(r *row, v *vector, at int) {
 	}
 }
 
-// The names of each set of ways to access something, and of reasons, made once.
+// The names in each set of access flags, and of reasons, built once.
 var (
 	accessLists = lists(func(n int) func(func(string) bool) { return format.Access(n).Names })
 	reasonLists = lists(func(n int) func(func(string) bool) { return format.Audited(n).Names })

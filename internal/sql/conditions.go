@@ -1,5 +1,5 @@
-// What a statement asks of the records of a table, as far as it says which blocks and records
-// need not be read. DuckDB checks all conditions again.
+// Conditions that a statement puts on the records of a table, used to skip blocks and records. DuckDB evaluates
+// all conditions again.
 
 package sql
 
@@ -13,8 +13,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/query"
 )
 
-// condition is what records of interest have. It may hold for more records, never for fewer.
-// All that is set must hold.
+// condition describes the records of interest. All fields that are set must hold. It may hold for other
+// records, too, but never fails for a record of interest.
 type condition struct {
 	Since        *int64   `json:"since,omitempty"` // microseconds of the trail's time
 	Until        *int64   `json:"until,omitempty"`
@@ -29,15 +29,15 @@ type condition struct {
 	Outcomes     []string `json:"outcomes,omitempty"`
 	Sqlstates    []string `json:"sqlstates,omitempty"`
 	Relations    []string `json:"relations,omitempty"`
-	Contains     string   `json:"contains,omitempty"` // in text or message, in upper or lower case
+	Contains     string   `json:"contains,omitempty"` // in text or message, ignoring case
 	Failed       bool     `json:"failed,omitempty"`
-	// Any are conditions of which one must hold.
+	// Any are alternatives, of which one must hold.
 	Any []condition `json:"any,omitempty"`
-	// Always says that the beginning of the time that is asked for is not meant.
+	// Always ignores the beginning of the range of times in Options.
 	Always bool `json:"always,omitempty"`
 }
 
-// conditions must all hold. As text, they are JSON objects, one after the other.
+// conditions must all hold. Their text is a sequence of JSON objects.
 type conditions []condition
 
 func parseConditions(s string) (all conditions, err error) {
@@ -80,7 +80,7 @@ func (cs conditions) bounds(since, until int64) (int64, int64) {
 	return since, until
 }
 
-// contents selects the groups of blocks that may have records of interest; nil: all.
+// contents returns a function that selects the groups of a block's records that may be of interest; nil: all.
 func (cs conditions) contents() func(*format.Contents) format.Groups {
 	if !slices.ContainsFunc(cs, condition.selects) {
 		return nil
@@ -94,36 +94,41 @@ func (cs conditions) contents() func(*format.Contents) format.Groups {
 	}
 }
 
-// asksRelations says whether rows are chosen by the names of relations.
-func (cs conditions) asksRelations() bool {
-	return slices.ContainsFunc(cs, func(c condition) bool { return c.Relations != nil || conditions(c.Any).asksRelations() })
+// selectsByRelation returns whether rows are chosen by the names of relations.
+func (cs conditions) selectsByRelation() bool {
+	return slices.ContainsFunc(cs, func(c condition) bool {
+		return c.Relations != nil || conditions(c.Any).selectsByRelation()
+	})
 }
 
-// want says which sessions and shapes records of interest have.
-func (cs conditions) want() (w format.Want) {
+// wanted returns which sessions and shapes records of interest may have.
+func (cs conditions) wanted() (w format.Want) {
 	if slices.ContainsFunc(cs, condition.selects) {
 		w.Session = func(s *format.Session) bool {
-			return !slices.ContainsFunc(cs, func(c condition) bool { return !c.session(s) })
+			return !slices.ContainsFunc(cs, func(c condition) bool { return !c.matchesSession(s) })
 		}
 		w.Shape = func(s *format.Shape) bool {
-			return !slices.ContainsFunc(cs, func(c condition) bool { return !c.shape(s) })
+			return !slices.ContainsFunc(cs, func(c condition) bool { return !c.matchesShape(s) })
 		}
 	}
 	return w
 }
 
-// session says whether it can hold for a session's records.
-func (c *condition) session(s *format.Session) bool {
+// matchesSession returns whether the condition can hold for a session's records.
+func (c *condition) matchesSession(s *format.Session) bool {
 	is := func(key format.Key, values []string) bool {
 		return values == nil || slices.Contains(values, string(s.Fact(key)))
 	}
-	return is(format.KeyUser, c.Users) && is(format.KeyRole, c.Roles) && is(format.KeyAppUser, c.AppUsers) && is(format.KeyDatabase, c.Databases) &&
-		is(format.KeyApplication, c.Applications) && (c.Any == nil || slices.ContainsFunc(c.Any, func(one condition) bool { return one.session(s) }))
+	matches := func(alternative condition) bool { return alternative.matchesSession(s) }
+	return is(format.KeyUser, c.Users) && is(format.KeyRole, c.Roles) && is(format.KeyAppUser, c.AppUsers) &&
+		is(format.KeyDatabase, c.Databases) && is(format.KeyApplication, c.Applications) &&
+		(c.Any == nil || slices.ContainsFunc(c.Any, matches))
 }
 
-// shape says whether it can hold for records with a shape, or for those without one: nil.
-func (c *condition) shape(s *format.Shape) bool {
-	if c.Any != nil && !slices.ContainsFunc(c.Any, func(one condition) bool { return one.shape(s) }) {
+// matchesShape returns whether the condition can hold for records with a shape; nil: for those without one.
+func (c *condition) matchesShape(s *format.Shape) bool {
+	matches := func(alternative condition) bool { return alternative.matchesShape(s) }
+	if c.Any != nil && !slices.ContainsFunc(c.Any, matches) {
 		return false
 	}
 	if s == nil {
@@ -131,35 +136,40 @@ func (c *condition) shape(s *format.Shape) bool {
 	}
 	return (c.Classes == nil || slices.Contains(c.Classes, s.Class.String())) &&
 		(c.Commands == nil || slices.Contains(c.Commands, string(s.Command))) &&
-		(c.Relations == nil || slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return c.relation(&r) }))
+		(c.Relations == nil || slices.ContainsFunc(s.Relations, func(r format.Relation) bool {
+			return c.matchesRelation(&r)
+		}))
 }
 
-// relation says whether it can hold for a row of a relation.
-func (c *condition) relation(r *format.Relation) bool {
+// matchesRelation returns whether the condition can hold for a row of a relation.
+func (c *condition) matchesRelation(r *format.Relation) bool {
 	return c.Relations == nil || slices.Contains(c.Relations, string(r.Name))
 }
 
-// lists are the lists of an index with a term for each value of a column.
-func (c *condition) lists() map[format.Terms][]string {
+// termLists returns the values by the index list that has a term for each of them.
+func (c *condition) termLists() map[format.Terms][]string {
 	return map[format.Terms][]string{
-		format.TermsUsers: c.Users, format.TermsRoles: c.Roles, format.TermsAppUsers: c.AppUsers, format.TermsDatabases: c.Databases,
-		format.TermsApplications: c.Applications, format.TermsCommands: c.Commands, format.TermsSqlstates: c.Sqlstates,
+		format.TermsUsers: c.Users, format.TermsRoles: c.Roles, format.TermsAppUsers: c.AppUsers,
+		format.TermsDatabases:    c.Databases,
+		format.TermsApplications: c.Applications, format.TermsCommands: c.Commands,
+		format.TermsSqlstates: c.Sqlstates,
 	}
 }
 
-// selects says whether an index can tell anything of the condition.
+// selects returns whether an index can tell anything about the condition.
 func (c condition) selects() bool {
-	for _, values := range c.lists() {
+	for _, values := range c.termLists() {
 		if values != nil {
 			return true
 		}
 	}
-	return c.Classes != nil || c.Kinds != nil || c.Outcomes != nil || c.Relations != nil || c.Contains != "" || c.Failed || c.Any != nil
+	return c.Classes != nil || c.Kinds != nil || c.Outcomes != nil || c.Relations != nil || c.Contains != "" ||
+		c.Failed || c.Any != nil
 }
 
 func (c *condition) groups(of *format.Contents) format.Groups {
 	g := of.All()
-	for list, values := range c.lists() {
+	for list, values := range c.termLists() {
 		if values != nil {
 			g.And(of.Select(list, func(v []byte) bool { return slices.Contains(values, string(v)) }))
 		}
@@ -169,21 +179,27 @@ func (c *condition) groups(of *format.Contents) format.Groups {
 			return len(v) != 1 || v[0] >= 0x80 || slices.Contains(c.Classes, format.Class(v[0]).String())
 		}))
 	}
-	// An index does not have the kind and outcome of statements that ended well.
+	// An index does not list the kind and outcome of successful statements.
 	if c.Kinds != nil && !slices.Contains(c.Kinds, format.KindStatement.String()) {
-		g.And(of.SelectResult(func(k format.Kind, _ format.Outcome) bool { return slices.Contains(c.Kinds, k.String()) }))
+		g.And(of.SelectResult(func(k format.Kind, _ format.Outcome) bool {
+			return slices.Contains(c.Kinds, k.String())
+		}))
 	}
 	if c.Outcomes != nil && !slices.Contains(c.Outcomes, format.OutcomeOk.String()) {
-		g.And(of.SelectResult(func(_ format.Kind, o format.Outcome) bool { return slices.Contains(c.Outcomes, o.String()) }))
+		g.And(of.SelectResult(func(_ format.Kind, o format.Outcome) bool {
+			return slices.Contains(c.Outcomes, o.String())
+		}))
 	}
 	if c.Failed {
 		g.And(query.SelectFailed(of))
 	}
 	if c.Relations != nil {
 		some := of.SelectShape(func(s *format.Shape) bool {
-			return slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return slices.Contains(c.Relations, string(r.Name)) })
+			return slices.ContainsFunc(s.Relations, func(r format.Relation) bool {
+				return slices.Contains(c.Relations, string(r.Name))
+			})
 		})
-		some.Or(of.SelectOmissions("relations")) // of which a warning tells
+		some.Or(of.SelectOmissions("relations")) // a warning reports these
 		some.Or(of.SelectResult(query.MayBeUnfinished))
 		g.And(some)
 	}

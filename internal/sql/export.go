@@ -1,4 +1,4 @@
-// Writes the records of a trail to a Parquet file or a database of DuckDB's.
+// Writes the records of a trail to a Parquet file or a DuckDB database.
 
 package sql
 
@@ -15,17 +15,17 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// SchemaVersion is that of the columns that exports have. Columns may be added to a version;
-// what a column means, and its type, does not change.
+// SchemaVersion is the version of the columns of exports. Columns may be added within a version; the meaning
+// and the type of a column do not change.
 const SchemaVersion = 1
 
-// Key names a record, in the order of the records of a trail.
+// Key identifies a record. Keys are ordered as the records of a trail.
 type Key struct {
 	Time int64
 	ID   format.RecordID
 }
 
-// Rows counts records, and knows the first and the last of them.
+// Rows counts records, and has the keys of the first and the last one.
 type Rows struct {
 	Count       uint64
 	First, Last Key
@@ -50,8 +50,8 @@ func (r *Rows) Add(rec *format.Record) {
 	}
 }
 
-// Join adds what others have counted.
-func (r *Rows) Join(o *Rows) {
+// Merge adds the counts of others.
+func (r *Rows) Merge(o *Rows) {
 	switch {
 	case o.Count == 0:
 		return
@@ -68,18 +68,18 @@ func (r *Rows) Join(o *Rows) {
 	}
 }
 
-// count takes what a worker has counted.
-func (db *DB) count(r *Rows) {
+// addExportedRows adds the counts of a worker, and resets them.
+func (db *DB) addExportedRows(r *Rows) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.rows != nil {
-		db.rows.Join(r)
+	if db.exportedRows != nil {
+		db.exportedRows.Merge(r)
 	}
 	*r = Rows{}
 }
 
-// ExportColumns are the columns of an export: those of the table trail but duration, of which
-// duration_us says the same in a type that every reader of Parquet has.
+// ExportColumns returns the columns of an export: those of the table trail except duration, which duration_us
+// has in a type that every reader of Parquet knows.
 func ExportColumns() (all []Column) {
 	for _, c := range trailColumns {
 		if c.Name != "duration" {
@@ -89,12 +89,12 @@ func ExportColumns() (all []Column) {
 	return all
 }
 
-// unknownName is why records cannot be written with ENUMs: a newer server has used a number that
-// this program has no name for.
+// unknownName is the error for a value without a name, which a newer server has written. Then records cannot be
+// written with ENUMs.
 const unknownName = "a name is not known"
 
-// known are the names of the numbers that have one.
-func known(of func(n int) string) (names []string) {
+// knownNames returns the names of all numbers that have one.
+func knownNames(of func(n int) string) (names []string) {
 	for n := range 64 {
 		if name := of(n); !strings.HasSuffix(name, fmt.Sprintf("_%d", n)) {
 			names = append(names, name)
@@ -103,20 +103,20 @@ func known(of func(n int) string) (names []string) {
 	return names
 }
 
-// enumColumns are the columns of trail in which names that the program chooses are ENUMs. Parquet
-// has strings in both cases; but no dictionaries have to be made of these.
+// enumColumns returns the columns of trail with ENUMs for names that the program chooses. Parquet files have
+// strings in both cases, but DuckDB does not have to build dictionaries for ENUMs.
 func enumColumns() []Column {
-	access := listOf(enumOf(known(func(n int) string { return strings.Join(accessNames(1<<n), "") })))
+	access := listOf(enumOf(knownNames(func(n int) string { return strings.Join(accessNames(1<<n), "") })))
 	relation := structOf(slices.Clone(relationType.Fields)...)
-	relation.Fields[1].Type = enumOf(known(func(n int) string { return format.RelationType(n).String() }))
+	relation.Fields[1].Type = enumOf(knownNames(func(n int) string { return format.RelationType(n).String() }))
 	relation.Fields[2].Type, relation.Fields[4].Type = access, access
 	relation.Fields[3].Type = listOf(structOf(columnType.Fields[0], Field{"access", access}))
 	object := structOf(slices.Clone(objectType.Fields)...)
-	object.Fields[2].Type = enumOf(known(func(n int) string { return format.Action(n).String() }))
+	object.Fields[2].Type = enumOf(knownNames(func(n int) string { return format.Action(n).String() }))
 	types := map[string]*Type{
-		"kind":      enumOf(known(func(n int) string { return format.Kind(n).String() })),
-		"class":     enumOf(known(func(n int) string { return format.Class(n).String() })),
-		"outcome":   enumOf(known(func(n int) string { return format.Outcome(n).String() })),
+		"kind":      enumOf(knownNames(func(n int) string { return format.Kind(n).String() })),
+		"class":     enumOf(knownNames(func(n int) string { return format.Class(n).String() })),
+		"outcome":   enumOf(knownNames(func(n int) string { return format.Outcome(n).String() })),
 		"audited":   listOf(enumOf(format.Reasons())),
 		"relations": listOf(relation),
 		"objects":   listOf(object),
@@ -132,13 +132,13 @@ func enumColumns() []Column {
 
 var link = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-// Description says what a column means, without markup.
+// Description returns what a column means, without markup.
 func (c *Column) Description() string {
 	return strings.ReplaceAll(link.ReplaceAllString(c.Doc, "$1"), "`", "")
 }
 
-// exported are the names of the columns, and where they come from.
-func exported(function string, since, until int64) string {
+// exportQuery returns the query that selects all columns of the records of a range of times.
+func exportQuery(function string, since, until int64) string {
 	var names []string
 	for _, c := range ExportColumns() {
 		names = append(names, identifier(c.Name))
@@ -147,7 +147,7 @@ func exported(function string, since, until int64) string {
 	return fmt.Sprintf("SELECT %s FROM %s(%s)", strings.Join(names, ", "), function, quoted(string(conditions)))
 }
 
-// metadata describes the columns in a Parquet file.
+// metadata returns the metadata of a Parquet file, which describe the columns.
 func metadata() string {
 	type column struct {
 		Name        string `json:"name"`
@@ -162,20 +162,22 @@ func metadata() string {
 	return fmt.Sprintf("{'pg_steno.schema': '%d', 'pg_steno.columns': %s}", SchemaVersion, quoted(string(text)))
 }
 
-// Rows and bytes in a group of a Parquet file: each thread has one in memory while it is made.
-// Smaller ones take more of the file, those of 40960 rows the most, because the sizes of
-// dictionaries follow from them.
+// Rows and bytes of a row group of a Parquet file. Each thread builds one in memory. Smaller groups make the
+// file larger, and groups of 40960 rows make it largest, because DuckDB derives the sizes of dictionaries from
+// the number of rows.
 const (
 	rowGroup      = 20480
 	rowGroupBytes = "32MB"
 )
 
-// ExportParquet writes the records of a range of times to an existing file, in no order.
+// ExportParquet writes the records of a range of times, unordered, to an existing file.
 func (db *DB) ExportParquet(ctx context.Context, path, compression string, since, until int64) (Rows, error) {
-	defer db.tellHidden(ctx)
+	defer db.warnIncomplete(ctx)
 	write := func(function string) (Rows, error) {
-		return db.export(ctx, fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, COMPRESSION %s, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES '%s', USE_TMP_FILE false, KV_METADATA %s)",
-			exported(function, since, until), quoted(path), compression, rowGroup, rowGroupBytes, metadata()))
+		return db.execCounting(ctx,
+			fmt.Sprintf("COPY (%s) TO %s (FORMAT parquet, COMPRESSION %s, ROW_GROUP_SIZE %d, ROW_GROUP_SIZE_BYTES "+
+				"'%s', USE_TMP_FILE false, KV_METADATA %s)",
+				exportQuery(function, since, until), quoted(path), compression, rowGroup, rowGroupBytes, metadata()))
 	}
 	rows, err := write("steno_export")
 	if err != nil && strings.Contains(err.Error(), unknownName) {
@@ -184,7 +186,7 @@ func (db *DB) ExportParquet(ctx context.Context, path, compression string, since
 	if err != nil {
 		return rows, err
 	}
-	n, err := db.scalar("SELECT CAST(num_rows AS VARCHAR) FROM parquet_file_metadata($1)", path)
+	n, err := db.queryString("SELECT CAST(num_rows AS VARCHAR) FROM parquet_file_metadata($1)", path)
 	if err == nil && n != fmt.Sprint(rows.Count) {
 		err = fmt.Errorf("%s has %s rows of %d", path, n, rows.Count)
 	}
@@ -193,15 +195,17 @@ func (db *DB) ExportParquet(ctx context.Context, path, compression string, since
 
 // ExportDatabase writes the records of a range of times to the table trail of a new database.
 func (db *DB) ExportDatabase(ctx context.Context, path string, since, until int64) (rows Rows, err error) {
-	defer db.tellHidden(ctx)
-	statements := []string{fmt.Sprintf("ATTACH %s AS exported (TYPE duckdb)", quoted(path)), "CREATE TABLE exported.trail AS " + exported("steno_trail", since, until)}
+	defer db.warnIncomplete(ctx)
+	statements := []string{fmt.Sprintf("ATTACH %s AS exported (TYPE duckdb)", quoted(path)),
+		"CREATE TABLE exported.trail AS " + exportQuery("steno_trail", since, until)}
 	for _, c := range ExportColumns() {
-		statements = append(statements, fmt.Sprintf("COMMENT ON COLUMN exported.trail.%s IS %s", identifier(c.Name), quoted(c.Description())))
+		statements = append(statements,
+			fmt.Sprintf("COMMENT ON COLUMN exported.trail.%s IS %s", identifier(c.Name), quoted(c.Description())))
 	}
 	for i, s := range append(statements, "CHECKPOINT exported", "DETACH exported") {
-		one, err := db.export(ctx, s)
+		counted, err := db.execCounting(ctx, s)
 		if i == 1 {
-			rows = one
+			rows = counted
 		}
 		if err != nil {
 			return rows, err
@@ -210,21 +214,21 @@ func (db *DB) ExportDatabase(ctx context.Context, path string, since, until int6
 	return rows, nil
 }
 
-// export executes a statement of the program's own, and counts the records that it reads.
-func (db *DB) export(ctx context.Context, statement string) (Rows, error) {
+// execCounting executes one of the program's own statements, and counts the records that it reads.
+func (db *DB) execCounting(ctx context.Context, statement string) (Rows, error) {
 	db.mu.Lock()
 	rows := &Rows{}
-	db.ctx, db.used, db.rows = ctx, nil, rows
+	db.ctx, db.scans, db.exportedRows = ctx, nil, rows
 	db.mu.Unlock()
 	defer func() {
 		db.mu.Lock()
 		defer db.mu.Unlock()
-		db.rows = nil
+		db.exportedRows = nil
 	}()
 	var prepared duckdb.PreparedStatement
 	defer duckdb.DestroyPrepare(&prepared)
 	if duckdb.Prepare(db.conn, statement, &prepared) == duckdb.StateError {
-		return Rows{}, db.error(duckdb.PrepareError(prepared))
+		return Rows{}, db.refusal(duckdb.PrepareError(prepared))
 	}
 	err := db.execute(ctx, prepared, func(r *Result) error {
 		for {

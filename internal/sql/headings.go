@@ -1,5 +1,6 @@
-// Heads columns that a statement gives no name as PostgreSQL does: after the function that is called, "count" and not
-// "count_star()". Which expression a column is, and how it was written, is known from the parsed statement.
+// Gives unnamed columns the names that PostgreSQL would give them: that of the function that is called, "count"
+// instead of DuckDB's "count_star()". The parsed statement tells which expression a column is, and where in the
+// text it was written.
 
 package sql
 
@@ -10,21 +11,21 @@ import (
 	"strings"
 )
 
-// heading is how the column of an expression is headed that has no name of its own.
+// heading has the possible names of a column whose expression has no alias.
 type heading struct {
-	many bool   // it stands for any number of columns
-	was  string // DuckDB's
-	name string // PostgreSQL's, if no other column has it; empty: there is none
-	text string // the expression; it differs from what it was only in count(*)
+	isStar       bool   // any number of columns
+	duckdbName   string // as DuckDB names it; empty: not known
+	postgresName string // used if no other column has that name; empty: PostgreSQL gives it none
+	text         string // of the expression, in which only count(*) differs from duckdbName
 }
 
-// headings are those of each statement.
-func (db *DB) headings(tree node, source string) (all [][]heading) {
+// headingsOf returns the headings of each statement.
+func (db *DB) headingsOf(tree node, source string) (all [][]heading) {
 	statements, _ := tree["statements"].([]any)
 	for _, s := range statements {
-		one, _ := s.(node)
+		statement, _ := s.(node)
 		var list []heading
-		for _, v := range selectList(one["node"]) {
+		for _, v := range selectList(statement["node"]) {
 			n, _ := v.(node)
 			list = append(list, db.heading(n, source))
 		}
@@ -33,7 +34,7 @@ func (db *DB) headings(tree node, source string) (all [][]heading) {
 	return all
 }
 
-// selectList has the expressions that name the columns of a statement.
+// selectList returns the expressions from which a statement's columns get their names.
 func selectList(v any) []any {
 	n, _ := v.(node)
 	switch n["type"] {
@@ -51,13 +52,13 @@ func selectList(v any) []any {
 }
 
 func (db *DB) heading(n node, source string) heading {
-	if isMany(n) {
-		return heading{many: true}
+	if isSeveralColumns(n) {
+		return heading{isStar: true}
 	}
 	if n["alias"] != "" || n["type"] == "COLUMN_REF" {
 		return heading{}
 	}
-	name, counts := headed(n, source), has(n, "", isCountStar)
+	name, counts := postgresNameOf(n, source), contains(n, "", isCountStar)
 	if name == "" && !counts {
 		return heading{}
 	}
@@ -65,31 +66,33 @@ func (db *DB) heading(n node, source string) heading {
 	if err != nil {
 		return heading{}
 	}
-	h := heading{was: was, name: name, text: was}
-	if has(n, "", func(n node) bool { return n["class"] == "CAST" }) {
-		h.was, h.text = "", "" // DuckDB writes the type in another way
+	h := heading{duckdbName: was, postgresName: name, text: was}
+	if contains(n, "", func(n node) bool { return n["class"] == "CAST" }) {
+		h.duckdbName, h.text = "", "" // DuckDB writes the type in another way than parsed
 	} else if counts {
-		if text, err := db.text(withStars(n)); err == nil {
+		if text, err := db.text(withCountStar(n)); err == nil {
 			h.text = text
 		}
 	}
 	return h
 }
 
-// isMany says whether an expression may be several columns.
-func isMany(n node) bool {
-	return n["function_name"] == "unnest" || has(n, "SELECT_NODE", func(n node) bool { return n["class"] == "STAR" })
+// isSeveralColumns returns whether an expression may stand for several columns.
+func isSeveralColumns(n node) bool {
+	isStar := func(n node) bool { return n["class"] == "STAR" }
+	return n["function_name"] == "unnest" || contains(n, "SELECT_NODE", isStar)
 }
 
-// headed is the name that PostgreSQL gives the column of an expression; empty if it gives none, or it is not certain.
-func headed(n node, source string) string {
+// postgresNameOf returns the name that PostgreSQL gives the column of an expression; empty if it gives none, or
+// that is not certain.
+func postgresNameOf(n node, source string) string {
 	if alias := stringOf(n["alias"]); alias != "" {
 		return alias
 	}
 	switch n["class"] {
 	case "FUNCTION", "WINDOW":
 		if n["is_operator"] != true {
-			return called(stringOf(n["function_name"]), source, n["query_location"])
+			return functionNameAt(stringOf(n["function_name"]), source, n["query_location"])
 		}
 	case "COLUMN_REF":
 		if names, _ := n["column_names"].([]any); len(names) > 0 {
@@ -97,7 +100,7 @@ func headed(n node, source string) string {
 		}
 	case "CAST":
 		if child, _ := n["child"].(node); child["class"] != "CONSTANT" {
-			return headed(child, source)
+			return postgresNameOf(child, source)
 		}
 	case "SUBQUERY":
 		switch n["subquery_type"] {
@@ -107,18 +110,19 @@ func headed(n node, source string) string {
 			inner, _ := n["subquery"].(node)
 			if list := selectList(inner["node"]); len(list) == 1 {
 				one, _ := list[0].(node)
-				return headed(one, source)
+				return postgresNameOf(one, source)
 			}
 		}
 	}
 	return ""
 }
 
-// call is the beginning of a call.
-var call = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_]*)|"([^"]+)")\s*\(`)
+// callStart matches a function's name and the opening parenthesis.
+var callStart = regexp.MustCompile(`^(?:([A-Za-z_][A-Za-z0-9_]*)|"([^"]+)")\s*\(`)
 
-// called is the name of a function, if the statement calls it by that name: some syntax is a call of another name.
-func called(function, source string, at any) string {
+// functionNameAt returns the name of a function if the statement calls it by that name. Some syntax is parsed
+// as a call of a function that the text does not name.
+func functionNameAt(function, source string, at any) string {
 	if function == "count_star" {
 		function = "count"
 	}
@@ -127,7 +131,7 @@ func called(function, source string, at any) string {
 	if err != nil || i >= int64(len(source)) {
 		return ""
 	}
-	m := call.FindStringSubmatch(source[i:])
+	m := callStart.FindStringSubmatch(source[i:])
 	switch {
 	case m == nil:
 	case strings.EqualFold(m[1]+m[2], function):
@@ -138,14 +142,15 @@ func called(function, source string, at any) string {
 	return ""
 }
 
-// isCountStar says whether an expression is DuckDB's count_star(), which is written count(*).
+// isCountStar returns whether an expression is count(*), which DuckDB calls count_star().
 func isCountStar(n node) bool { return n["class"] == "FUNCTION" && n["function_name"] == "count_star" }
 
-// has says whether a node, or one in it, is of a kind; nodes of a type are not looked into.
-func has(v any, except string, is func(node) bool) bool {
+// contains returns whether a node, or one inside it, satisfies a condition. It does not descend into nodes of
+// the excepted type.
+func contains(v any, except string, is func(node) bool) bool {
 	switch v := v.(type) {
 	case []any:
-		return slices.ContainsFunc(v, func(one any) bool { return has(one, except, is) })
+		return slices.ContainsFunc(v, func(part any) bool { return contains(part, except, is) })
 	case node:
 		if is(v) {
 			return true
@@ -153,8 +158,8 @@ func has(v any, except string, is func(node) bool) bool {
 		if except != "" && v["type"] == except {
 			return false
 		}
-		for _, one := range v {
-			if has(one, except, is) {
+		for _, part := range v {
+			if contains(part, except, is) {
 				return true
 			}
 		}
@@ -162,19 +167,19 @@ func has(v any, except string, is func(node) bool) bool {
 	return false
 }
 
-// withStars is a copy of an expression that counts with count(*).
-func withStars(v any) any {
+// withCountStar returns a copy of an expression in which count_star() is written as count(*).
+func withCountStar(v any) any {
 	switch v := v.(type) {
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
-			out[i] = withStars(v[i])
+			out[i] = withCountStar(v[i])
 		}
 		return out
 	case node:
 		out := node{}
-		for key, one := range v {
-			out[key] = withStars(one)
+		for key, part := range v {
+			out[key] = withCountStar(part)
 		}
 		if isCountStar(v) {
 			out["function_name"], out["children"] = "count", []any{starNode}
@@ -186,14 +191,15 @@ func withStars(v any) any {
 
 // starNode is the argument of count(*).
 var starNode = node{
-	"class": "STAR", "type": "STAR", "alias": "", "query_location": 0, "relation_name": "", "exclude_list": []any{}, "replace_list": []any{},
-	"columns": false, "expr": nil, "qualified_exclude_list": []any{}, "rename_list": []any{},
+	"class": "STAR", "type": "STAR", "alias": "", "query_location": 0, "relation_name": "", "exclude_list": []any{},
+	"replace_list": []any{},
+	"columns":      false, "expr": nil, "qualified_exclude_list": []any{}, "rename_list": []any{},
 }
 
-// apply heads the columns of a result.
-func apply(list []heading, columns []ResultColumn) {
-	at := func(i int) *heading { // of the i-th column
-		many := slices.IndexFunc(list, func(h heading) bool { return h.many })
+// applyHeadings sets the names of the columns of a result.
+func applyHeadings(list []heading, columns []ResultColumn) {
+	headingOf := func(i int) *heading {
+		many := slices.IndexFunc(list, func(h heading) bool { return h.isStar })
 		switch after := len(columns) - i; {
 		case many < 0 && len(list) != len(columns):
 			return nil
@@ -207,9 +213,9 @@ func apply(list []heading, columns []ResultColumn) {
 	wanted, names := make([]*heading, len(columns)), map[string]int{}
 	for i := range columns {
 		name := columns[i].Name
-		if h := at(i); h != nil && (h.was == name || h.was == "" && len(list) == len(columns)) {
-			if wanted[i] = h; h.name != "" {
-				name = h.name
+		if h := headingOf(i); h != nil && (h.duckdbName == name || h.duckdbName == "" && len(list) == len(columns)) {
+			if wanted[i] = h; h.postgresName != "" {
+				name = h.postgresName
 			}
 		}
 		names[strings.ToLower(name)]++
@@ -217,8 +223,8 @@ func apply(list []heading, columns []ResultColumn) {
 	for i, h := range wanted {
 		switch {
 		case h == nil:
-		case h.name != "" && names[strings.ToLower(h.name)] == 1:
-			columns[i].Name = h.name
+		case h.postgresName != "" && names[strings.ToLower(h.postgresName)] == 1:
+			columns[i].Name = h.postgresName
 		case h.text != "":
 			columns[i].Name = h.text
 		}

@@ -1,7 +1,7 @@
-// Finds in a statement what it asks of the records of each table, and passes it to the table
-// functions. DuckDB does not tell a table function of filters, so the parsed statement is changed
-// before it is executed: "FROM trail WHERE class = 'ddl'" reads from steno_trail('{"classes":["ddl"]}')
-// instead. DuckDB still applies all conditions itself; what is found here only saves reading.
+// Finds the conditions of a statement on the records of each table, and passes them to the table functions.
+// DuckDB's C interface does not give table functions the filters of a statement, so the parsed statement is
+// changed before it is executed: "FROM trail WHERE class = 'ddl'" reads from steno_trail('{"classes":["ddl"]}')
+// instead. DuckDB still evaluates all conditions itself; those found here only save reading.
 
 package sql
 
@@ -14,12 +14,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/query"
 )
 
-// node is a node of DuckDB's parsed statements, as json_serialize_sql shows them.
+// node is a node of a parsed statement, as json_serialize_sql returns it.
 type node = map[string]any
 
-// parse returns parsed statements; nil if they are not all SELECT.
+// parse returns the parsed statements; nil if one is not a SELECT.
 func (db *DB) parse(statements string) (tree node) {
-	serialized, err := db.scalar("SELECT json_serialize_sql(CAST($1 AS VARCHAR))", statements)
+	serialized, err := db.queryString("SELECT json_serialize_sql(CAST($1 AS VARCHAR))", statements)
 	if err != nil {
 		return nil
 	}
@@ -31,63 +31,67 @@ func (db *DB) parse(statements string) (tree node) {
 	return tree
 }
 
-// push returns parsed statements with conditions passed down, which it changes; ok is false if there are none.
+// push passes conditions down in parsed statements, and returns the changed statements; ok is false if there
+// are no conditions to pass down.
 func (db *DB) push(tree node) (changed string, ok bool) {
-	p := &pusher{db: db, named: namesMoment(tree)}
+	p := &pusher{db: db, mayHaveMoment: namesMoment(tree)}
 	p.walk(tree)
-	if p.hidden {
+	if p.tableHidden {
 		return "", false
 	}
 	db.mu.Lock()
-	db.asked, db.changing = query.NewNamesOf(p.asked), changing(p.asked)
-	db.needs.Objects = slices.ContainsFunc(p.asked, func(a query.Asked) bool { return a.Column == "relation" || a.Column == "column_name" })
+	db.comparedNames, db.renameFilters = query.NewNamesOf(p.compared), filtersOfRenamed(p.compared)
+	db.needs.Objects = slices.ContainsFunc(p.compared, func(a query.Asked) bool {
+		return a.Column == "relation" || a.Column == "column_name"
+	})
 	db.mu.Unlock()
-	if !p.found {
+	if !p.foundCondition {
 		return "", false
 	}
 	b, err := json.Marshal(tree)
 	if err != nil {
 		return "", false
 	}
-	changed, err = db.scalar("SELECT json_deserialize_sql(CAST($1 AS JSON))", string(b))
+	changed, err = db.queryString("SELECT json_deserialize_sql(CAST($1 AS JSON))", string(b))
 	return changed, err == nil
 }
 
 type pusher struct {
-	db     *DB
-	found  bool          // a condition
-	hidden bool          // one of our tables is hidden by a name in WITH
-	named  bool          // a column may have the name of a function of the moment
-	asked  []query.Asked // with which columns are compared
+	db             *DB
+	foundCondition bool          // at least one condition to pass down
+	tableHidden    bool          // WITH defines a name that hides one of our tables
+	mayHaveMoment  bool          // a column may have the name of a function such as current_timestamp
+	compared       []query.Asked // columns and the values that they are compared with
 }
 
 func (p *pusher) walk(v any) {
 	switch v := v.(type) {
 	case []any:
-		for _, one := range v {
-			p.walk(one)
+		for _, part := range v {
+			p.walk(part)
 		}
 	case node:
 		if v["type"] == "SELECT_NODE" {
 			defer p.keepNames(v)()
-			p.selected(v)
+			p.pushInto(v)
 		}
 		if with, ok := v["cte_map"].(node); ok {
 			entries, _ := with["map"].([]any)
 			for _, e := range entries {
 				if entry, ok := e.(node); ok {
-					p.hidden = p.hidden || tableNamed(stringOf(entry["key"])) != nil
+					p.tableHidden = p.tableHidden || tableNamed(stringOf(entry["key"])) != nil
 				}
 			}
 		}
-		for _, one := range v {
-			p.walk(one)
+		for _, part := range v {
+			p.walk(part)
 		}
 	}
 }
 
-// keepNames notes what columns are called that are subqueries without a name, which is their text; the returned function
-// gives them these names, if the text has changed since.
+// keepNames remembers the names of columns that are subqueries without an alias. DuckDB names these by their
+// text, which pushing conditions down may change. The returned function gives such columns their previous name
+// as an alias.
 func (p *pusher) keepNames(selects node) func() {
 	list, _ := selects["select_list"].([]any)
 	names := map[int]string{}
@@ -108,9 +112,9 @@ func (p *pusher) keepNames(selects node) func() {
 	}
 }
 
-// hasSelect says whether an expression has a subquery.
+// hasSelect returns whether an expression contains a subquery.
 func hasSelect(v any) bool {
-	return has(v, "", func(n node) bool { return n["type"] == "SELECT_NODE" })
+	return contains(v, "", func(n node) bool { return n["type"] == "SELECT_NODE" })
 }
 
 func stringOf(v any) string {
@@ -128,20 +132,21 @@ func tableNamed(name string) *Table {
 
 // from is a table in a FROM clause.
 type from struct {
-	at    node
-	table *Table // nil: another one
+	node  node
+	table *Table // nil: not one of our tables
 	alias string
 }
 
-// tables are those of a FROM clause; ok is false if a condition on one of them in WHERE might not
-// be one on its rows.
-func tables(v any) (all []from, ok bool) {
+// fromTables returns the tables of a FROM clause; ok is false if a condition in WHERE on one of them may not be
+// a condition on its rows, because a join is of an unusual type.
+func fromTables(v any) (all []from, ok bool) {
 	n, _ := v.(node)
 	switch n["type"] {
 	case "BASE_TABLE":
-		f := from{at: n, alias: stringOf(n["alias"])}
+		f := from{node: n, alias: stringOf(n["alias"])}
 		names, _ := n["column_name_alias"].([]any)
-		if n["sample"] == nil && n["at_clause"] == nil && len(names) == 0 && stringOf(n["schema_name"]) == "" && stringOf(n["catalog_name"]) == "" {
+		if n["sample"] == nil && n["at_clause"] == nil && len(names) == 0 && stringOf(n["schema_name"]) == "" &&
+			stringOf(n["catalog_name"]) == "" {
 			f.table = tableNamed(stringOf(n["table_name"]))
 		}
 		if f.alias == "" {
@@ -157,54 +162,57 @@ func tables(v any) (all []from, ok bool) {
 		default:
 			return nil, false
 		}
-		left, ok := tables(n["left"])
-		right, ok2 := tables(n["right"])
+		left, ok := fromTables(n["left"])
+		right, ok2 := fromTables(n["right"])
 		return append(left, right...), ok && ok2
 	}
-	return []from{{at: n, alias: stringOf(n["alias"])}}, true
+	return []from{{node: n, alias: stringOf(n["alias"])}}, true
 }
 
-func (p *pusher) selected(s node) {
-	all, ok := tables(s["from_table"])
+func (p *pusher) pushInto(s node) {
+	tables, ok := fromTables(s["from_table"])
 	if !ok || s["sample"] != nil {
 		return
 	}
-	for i := range all {
-		f := &all[i]
-		if f.table == nil || slices.ContainsFunc(all[:i], func(o from) bool { return strings.EqualFold(o.alias, f.alias) }) ||
-			slices.ContainsFunc(all[i+1:], func(o from) bool { return strings.EqualFold(o.alias, f.alias) }) {
+	for i := range tables {
+		f := &tables[i]
+		hasSameAlias := func(o from) bool { return strings.EqualFold(o.alias, f.alias) }
+		if f.table == nil || slices.ContainsFunc(tables[:i], hasSameAlias) ||
+			slices.ContainsFunc(tables[i+1:], hasSameAlias) {
 			continue
 		}
 		var found conditions
 		for _, c := range conjuncts(s["where_clause"]) {
-			if one, ok := p.condition(c, f, len(all) == 1); ok {
-				found = append(found, one)
+			if condition, ok := p.condition(c, f, len(tables) == 1); ok {
+				found = append(found, condition)
 			}
 		}
-		p.ask(s, f, len(all) == 1)
+		p.noteNames(s, f, len(tables) == 1)
 		if len(found) == 0 {
 			continue
 		}
 		var text strings.Builder
-		for _, one := range found {
-			b, _ := json.Marshal(one)
+		for _, condition := range found {
+			b, _ := json.Marshal(condition)
 			text.Write(b)
 		}
-		f.call(text.String())
-		p.found = true
+		f.callFunction(text.String())
+		p.foundCondition = true
 	}
 }
 
-// call makes a table a call of its function.
-func (f *from) call(conditions string) {
-	location := f.at["query_location"]
-	clear(f.at)
-	f.at["type"], f.at["alias"], f.at["sample"], f.at["query_location"] = "TABLE_FUNCTION", f.alias, nil, location
-	f.at["column_name_alias"], f.at["with_ordinality"] = []any{}, "WITHOUT_ORDINALITY"
-	f.at["function"] = node{
-		"class": "FUNCTION", "type": "FUNCTION", "alias": "", "query_location": location, "function_name": f.table.function(),
-		"schema": "", "catalog": "", "filter": nil, "order_bys": node{"type": "ORDER_MODIFIER", "orders": []any{}},
-		"distinct": false, "is_operator": false, "export_state": false,
+// callFunction replaces a table by a call of its table function.
+func (f *from) callFunction(conditions string) {
+	location := f.node["query_location"]
+	clear(f.node)
+	f.node["type"], f.node["alias"], f.node["sample"] = "TABLE_FUNCTION", f.alias, nil
+	f.node["query_location"] = location
+	f.node["column_name_alias"], f.node["with_ordinality"] = []any{}, "WITHOUT_ORDINALITY"
+	f.node["function"] = node{
+		"class": "FUNCTION", "type": "FUNCTION", "alias": "", "query_location": location,
+		"function_name": f.table.function(), "schema": "", "catalog": "", "filter": nil,
+		"order_bys": node{"type": "ORDER_MODIFIER", "orders": []any{}},
+		"distinct":  false, "is_operator": false, "export_state": false,
 		"children": []any{node{
 			"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "query_location": location,
 			"value": node{"type": node{"id": "VARCHAR", "type_info": nil}, "is_null": false, "value": conditions},
@@ -212,7 +220,7 @@ func (f *from) call(conditions string) {
 	}
 }
 
-// conjuncts are the conditions that must all hold.
+// conjuncts returns the operands of AND, in all depths.
 func conjuncts(v any) (all []node) {
 	n, ok := v.(node)
 	if !ok {
@@ -228,16 +236,17 @@ func conjuncts(v any) (all []node) {
 	return []node{n}
 }
 
-// column is the name of a column of the table that a node stands for, if conditions on it are passed down.
+// column returns the column that a node refers to; ok is false if conditions on it cannot be passed down.
 func (f *from) column(v any, alone bool) (name string, ok bool) {
 	name = f.columnName(v, alone)
-	return name, f.table.passesOn(name)
+	return name, f.table.isPushable(name)
 }
 
-// passesOn says whether conditions on a column are conditions on the records.
-func (t *Table) passesOn(column string) bool { return slices.Contains(t.passes, column) }
+// isPushable returns whether conditions on a column of the table are conditions on records.
+func (t *Table) isPushable(column string) bool { return slices.Contains(t.pushable, column) }
 
-// columnName is the name of what a node refers to, if it can be a column of the table, in lower case; else empty.
+// columnName returns the name, in lower case, of the table's column that a node refers to; empty: it refers to
+// none. With alone, the statement has no other table, so a name without a table belongs to this one.
 func (f *from) columnName(v any, alone bool) string {
 	n, _ := v.(node)
 	if n["type"] != "COLUMN_REF" {
@@ -253,7 +262,7 @@ func (f *from) columnName(v any, alone bool) string {
 	return ""
 }
 
-// columnOrDate is column; the time may also be cast to a date.
+// columnOrDate does the same as column, and also accepts the time cast to a date.
 func (f *from) columnOrDate(v any, alone bool) (name string, date, ok bool) {
 	n, _ := v.(node)
 	if t, _ := n["cast_type"].(node); n["class"] == "CAST" && t["id"] == "DATE" {
@@ -264,7 +273,7 @@ func (f *from) columnOrDate(v any, alone bool) (name string, date, ok bool) {
 	return name, false, ok
 }
 
-// constant is a string that a node stands for.
+// constant returns the value of a string constant.
 func constant(v any) (s string, ok bool) {
 	n, _ := v.(node)
 	value, _ := n["value"].(node)
@@ -278,7 +287,7 @@ func constant(v any) (s string, ok bool) {
 	return s, ok
 }
 
-// condition is what a node of WHERE says of a table's records.
+// condition returns the condition that a part of WHERE puts on the table's records.
 func (p *pusher) condition(n node, f *from, alone bool) (c condition, ok bool) {
 	children, _ := n["children"].([]any)
 	switch t := stringOf(n["type"]); t {
@@ -286,7 +295,8 @@ func (p *pusher) condition(n node, f *from, alone bool) (c condition, ok bool) {
 		if name, ok := f.column(n, alone); ok && name == "failed" {
 			return condition{Failed: true}, true
 		}
-	case "COMPARE_EQUAL", "COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO":
+	case "COMPARE_EQUAL", "COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_GREATERTHAN",
+		"COMPARE_GREATERTHANOREQUALTO":
 		left, right := n["left"], n["right"]
 		name, date, ok := f.columnOrDate(left, alone)
 		if !ok {
@@ -324,31 +334,31 @@ func (p *pusher) condition(n node, f *from, alone bool) (c condition, ok bool) {
 		}
 	case "CONJUNCTION_OR":
 		for _, child := range children {
-			one, ok := p.all(child, f, alone)
+			operand, ok := p.operandCondition(child, f, alone)
 			if !ok {
 				return c, false
 			}
-			c.Any = append(c.Any, one)
+			c.Any = append(c.Any, operand)
 		}
 		return c, len(c.Any) > 0
 	case "FUNCTION":
-		return p.call(stringOf(n["function_name"]), children, f, alone)
+		return p.searchCondition(stringOf(n["function_name"]), children, f, alone)
 	}
 	return c, false
 }
 
-// all is the condition of an operand of OR. Times are not looked at in these.
-func (p *pusher) all(v any, f *from, alone bool) (c condition, ok bool) {
+// operandCondition returns the condition of an operand of OR. Conditions on the time are not supported there.
+func (p *pusher) operandCondition(v any, f *from, alone bool) (c condition, ok bool) {
 	for _, n := range conjuncts(v) {
-		if one, isOne := p.condition(n, f, alone); isOne && one.Since == nil && one.Until == nil {
-			return one, true
+		if operand, isOne := p.condition(n, f, alone); isOne && operand.Since == nil && operand.Until == nil {
+			return operand, true
 		}
 	}
 	return c, false
 }
 
-// call is the condition of a call of a function that searches a text.
-func (p *pusher) call(name string, args []any, f *from, alone bool) (c condition, ok bool) {
+// searchCondition returns the condition of a function that searches a text.
+func (p *pusher) searchCondition(name string, args []any, f *from, alone bool) (c condition, ok bool) {
 	if len(args) < 2 {
 		return c, false
 	}
@@ -362,10 +372,12 @@ func (p *pusher) call(name string, args []any, f *from, alone bool) (c condition
 	case "~~", "~~*": // LIKE without ESCAPE, ILIKE
 		apart := "%_"
 		if name == "~~*" {
-			apart = "%_iIkK" // letters that are not ASCII have these as lower case
+			apart = "%_iIkK" // the lower case of some non-ASCII letters is i or k
 		}
 		longest := ""
-		for _, part := range strings.FieldsFunc(pattern, func(r rune) bool { return strings.ContainsRune(apart, r) || r > 0x7e || r < 0x20 }) {
+		for _, part := range strings.FieldsFunc(pattern, func(r rune) bool {
+			return strings.ContainsRune(apart, r) || r > 0x7e || r < 0x20
+		}) {
 			if len(part) > len(longest) {
 				longest = part
 			}
@@ -387,11 +399,13 @@ func mirrored(comparison string) string {
 	return strings.Replace(comparison, "GREATER", "LESS", 1)
 }
 
-// equals is the condition that a column has one of some values.
+// equals returns the condition that a column has one of some values.
 func equals(column string, values []string) (c condition, ok bool) {
 	lists := map[string]*[]string{
-		"user": &c.Users, "role": &c.Roles, "app_user": &c.AppUsers, "database": &c.Databases, "application": &c.Applications,
-		"class": &c.Classes, "command": &c.Commands, "kind": &c.Kinds, "outcome": &c.Outcomes, "sqlstate": &c.Sqlstates,
+		"user": &c.Users, "role": &c.Roles, "app_user": &c.AppUsers, "database": &c.Databases,
+		"application": &c.Applications,
+		"class":       &c.Classes, "command": &c.Commands, "kind": &c.Kinds, "outcome": &c.Outcomes,
+		"sqlstate": &c.Sqlstates,
 		"relation": &c.Relations,
 	}
 	if to := lists[column]; to != nil && !slices.Contains(values, "") {
@@ -401,17 +415,20 @@ func equals(column string, values []string) (c condition, ok bool) {
 	return c, false
 }
 
-// What a constant expression may call: functions without an effect whose value does not differ
-// between now and the execution, but for the moment that it is now.
+// constantFunctions are functions without side effects that a constant expression may call. Their value depends
+// only on their arguments.
 var constantFunctions = []string{
-	"+", "-", "*", "trunc", "to_years", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes", "to_seconds", "to_milliseconds", "to_microseconds",
+	"+", "-", "*", "trunc", "to_years", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes", "to_seconds",
+	"to_milliseconds", "to_microseconds",
 	"date_trunc", "make_date", "make_timestamp", "make_timestamptz", "timezone",
 }
 
-var nowFunctions = []string{"now", "today", "current_date", "current_timestamp", "get_current_timestamp", "transaction_timestamp"}
+var nowFunctions = []string{"now", "today", "current_date", "current_timestamp", "get_current_timestamp",
+	"transaction_timestamp"}
 
-// namesMoment says whether a statement may have a column with the name of a function of the moment, such as
-// "current_timestamp": because it gives one that name, or because it has the columns of something else than our tables.
+// namesMoment returns whether a statement may have a column with the name of a function of nowFunctions, such
+// as "current_timestamp": because the statement uses that name as an alias, or because it reads something other
+// than our tables.
 func namesMoment(v any) bool {
 	switch v := v.(type) {
 	case string:
@@ -436,7 +453,7 @@ func namesMoment(v any) bool {
 	return false
 }
 
-// isConstant says whether a value does not depend on rows; moving: but on the moment.
+// isConstant returns whether a value is the same for all rows; moving: but depends on when the statement runs.
 func (p *pusher) isConstant(v any) (ok, moving bool) {
 	n, _ := v.(node)
 	switch n["class"] {
@@ -444,9 +461,11 @@ func (p *pusher) isConstant(v any) (ok, moving bool) {
 		return true, false
 	case "CAST":
 		return p.isConstant(n["child"])
-	case "COLUMN_REF": // current_timestamp is parsed as one
+	case "COLUMN_REF": // current_timestamp is parsed as a column
 		names, _ := n["column_names"].([]any)
-		return !p.named && len(names) == 1 && slices.Contains(nowFunctions, strings.ToLower(stringOf(names[0]))), true
+		ok = !p.mayHaveMoment && len(names) == 1 &&
+			slices.Contains(nowFunctions, strings.ToLower(stringOf(names[0])))
+		return ok, true
 	case "FUNCTION":
 		name := strings.ToLower(stringOf(n["function_name"]))
 		moving = slices.Contains(nowFunctions, name)
@@ -455,9 +474,9 @@ func (p *pusher) isConstant(v any) (ok, moving bool) {
 		}
 		children, _ := n["children"].([]any)
 		for i, c := range children {
-			one, moves := p.isConstant(c)
-			// A value must not become less while the moment goes on, nor faster than it.
-			if !one || moves && (name == "*" || name == "-" && i == len(children)-1) {
+			isConstant, moves := p.isConstant(c)
+			// As time passes, the value must not decrease, nor increase faster than time itself.
+			if !isConstant || moves && (name == "*" || name == "-" && i == len(children)-1) {
 				return false, false
 			}
 			moving = moving || moves
@@ -467,12 +486,12 @@ func (p *pusher) isConstant(v any) (ok, moving bool) {
 	return false, false
 }
 
-// timeCondition is that of comparing the time of records, or its date, with a constant.
+// timeCondition returns the condition for comparing the time of records, or its date, with a constant.
 func (p *pusher) timeCondition(comparison string, v any, date bool) (c condition, ok bool) {
 	ok, moving := p.isConstant(v)
 	lower := comparison != "COMPARE_LESSTHAN" && comparison != "COMPARE_LESSTHANOREQUALTO"
 	upper := comparison != "COMPARE_GREATERTHAN" && comparison != "COMPARE_GREATERTHANOREQUALTO"
-	// The statement will be executed a little later than this.
+	// The statement is executed a little later than this, when a moving value has increased.
 	if !ok || moving && upper {
 		return c, false
 	}
@@ -489,12 +508,17 @@ func (p *pusher) timeCondition(comparison string, v any, date bool) (c condition
 		if end, err = p.db.moment(v, "CAST(CAST((%s) AS DATE) + 1 AS TIMESTAMPTZ)"); err != nil {
 			return c, false
 		}
-		switch comparison { // days before, or after
+		switch comparison { // the constant is a date: compare with the beginning or end of that day
 		case "COMPARE_LESSTHAN":
-			// A day begins before other times of that day. A string is a date here, whatever it says.
+			// The beginning of a day is before all other times of that day. A string always stands for a date
+			// here.
 			if _, isString := constant(v); isString {
 				end = begin
-			} else if end, err = p.db.moment(v, "CAST(CAST((%s) AS DATE) + CAST(CAST((%s) AS DATE) < (%s) AS INTEGER) AS TIMESTAMPTZ)"); err != nil {
+				break
+			}
+			nextDayUnlessMidnight := "CAST(CAST((%s) AS DATE) + " +
+				"CAST(CAST((%s) AS DATE) < (%s) AS INTEGER) AS TIMESTAMPTZ)"
+			if end, err = p.db.moment(v, nextDayUnlessMidnight); err != nil {
 				return c, false
 			}
 		case "COMPARE_GREATERTHAN":
@@ -513,25 +537,26 @@ func (p *pusher) timeCondition(comparison string, v any, date bool) (c condition
 	return c, true
 }
 
-// expression is a statement that evaluates an expression.
+// expression returns a statement that evaluates an expression.
 func (db *DB) expression(v any) (string, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return "", err
 	}
-	template := `{"error":false,"statements":[{"node":{"type":"SELECT_NODE","modifiers":[],"cte_map":{"map":[]},"select_list":[%s],` +
-		`"from_table":{"type":"EMPTY","alias":"","sample":null,"query_location":0},"where_clause":null,"group_expressions":[],"group_sets":[],` +
-		`"aggregate_handling":"STANDARD_HANDLING","having":null,"sample":null,"qualify":null},"named_param_map":[]}]}`
-	return db.scalar("SELECT json_deserialize_sql(CAST($1 AS JSON))", fmt.Sprintf(template, b))
+	template := `{"error":false,"statements":[{"node":{"type":"SELECT_NODE","modifiers":[],"cte_map":{"map":[]},` +
+		`"select_list":[%s],"from_table":{"type":"EMPTY","alias":"","sample":null,"query_location":0},` +
+		`"where_clause":null,"group_expressions":[],"group_sets":[],"aggregate_handling":"STANDARD_HANDLING",` +
+		`"having":null,"sample":null,"qualify":null},"named_param_map":[]}]}`
+	return db.queryString("SELECT json_deserialize_sql(CAST($1 AS JSON))", fmt.Sprintf(template, b))
 }
 
-// text is an expression as DuckDB writes it.
+// text returns an expression as DuckDB writes it.
 func (db *DB) text(v any) (string, error) {
 	s, err := db.expression(v)
 	return strings.TrimPrefix(s, "SELECT "), err
 }
 
-// moment evaluates what a format makes of a constant expression: in microseconds of the trail's
+// moment evaluates a constant expression, put into the format, and returns it in microseconds of the trail's
 // time.
 func (db *DB) moment(v any, format string) (int64, error) {
 	evaluates := func(expression string) string {
@@ -540,9 +565,9 @@ func (db *DB) moment(v any, format string) (int64, error) {
 	var s string
 	var err error
 	if text, ok := constant(v); ok {
-		s, err = db.scalar(evaluates("CAST($1 AS VARCHAR)"), text)
+		s, err = db.queryString(evaluates("CAST($1 AS VARCHAR)"), text)
 	} else if s, err = db.expression(v); err == nil {
-		s, err = db.scalar(evaluates(s))
+		s, err = db.queryString(evaluates(s))
 	}
 	if err != nil {
 		return 0, err

@@ -1,5 +1,4 @@
-// The table functions behind the tables trail, relations and columns, which DuckDB calls from
-// its threads.
+// The table functions behind the tables trail, relations and columns. DuckDB calls them from its own threads.
 
 package sql
 
@@ -30,7 +29,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// level is what a table has a row for.
+// level says what a row of a table stands for.
 type level int
 
 const (
@@ -47,7 +46,7 @@ type source struct {
 	columns []Column
 }
 
-// sources are the table functions of a database.
+// sources returns the table functions of a database.
 func (db *DB) sources() []*source {
 	without := func(name string) (out []Column) {
 		for _, c := range trailColumns {
@@ -60,8 +59,8 @@ func (db *DB) sources() []*source {
 	return []*source{
 		{db, "steno_trail", perRecord, trailColumns},
 		{db, "steno_export", perRecord, enumColumns()},
-		{db, "steno_relations", perRelation, append(relationColumns[:len(relationColumns):len(relationColumns)], without("relations")...)},
-		{db, "steno_columns", perColumn, append(columnColumns[:len(columnColumns):len(columnColumns)], without("relations")...)},
+		{db, "steno_relations", perRelation, slices.Concat(relationColumns, without("relations"))},
+		{db, "steno_columns", perColumn, slices.Concat(columnColumns, without("relations"))},
 	}
 }
 
@@ -71,44 +70,45 @@ type binding struct {
 	conditions conditions
 }
 
-// scanning is one execution of it.
+// scanning is one execution of a binding.
 type scanning struct {
 	*binding
-	scan      *trail.Scan
-	projected []*Column
-	needs     need
-	fields    format.Field // of records, that are looked at; 0: all
-	counts    bool         // records, for an export
-	names     *query.Names // that are asked for; nil: none
+	scan          *trail.Scan
+	projected     []*Column
+	needs         need
+	fields        format.Field // fields of records that are needed; 0: all
+	countRows     bool         // count records, for an export
+	comparedNames *query.Names // names that the statement compares columns with; nil: none
 }
 
-// worker is what one of DuckDB's threads has of a scanning.
+// worker is the state of one of DuckDB's threads in a scanning.
 type worker struct {
 	*scanning
-	reader     *trail.ScanReader
-	ref        *trail.BlockRef
-	row        row
-	vectors    []*vector
-	caches     []cache
-	filter     *query.Matcher // nil: all records
-	namesAsked bool           // rows are chosen by the names of relations
-	namesRead  *query.NamesReader
-	rows       Rows // if they are counted
+	reader            *trail.ScanReader
+	ref               *trail.BlockRef
+	row               row
+	vectors           []*vector
+	caches            []cache
+	filter            *query.Matcher // nil: all records
+	selectsByRelation bool           // the statement chooses rows by names of relations
+	nameReader        *query.NamesReader
+	rows              Rows // counted if countRows is set
 
-	long int // bytes of strings in the chunk
+	stringBytes int // bytes of strings in the chunk, filled by the vectors
 
-	relation, column int // the next ones of the record
-	pending          bool
+	relation, column int // the next ones of the current record
+	inRecord         bool
 }
 
-// hold gives a Go value to DuckDB, as a pointer to C memory with the value's handle.
-func hold(v any) unsafe.Pointer {
+// newHandle makes a Go value available to DuckDB, as a pointer to C memory that has the value's handle.
+// steno_delete releases both.
+func newHandle(v any) unsafe.Pointer {
 	p := C.malloc(C.size_t(unsafe.Sizeof(C.uintptr_t(0))))
 	*(*C.uintptr_t)(p) = C.uintptr_t(cgo.NewHandle(v))
 	return p
 }
 
-func held[T any](p unsafe.Pointer) T {
+func fromHandle[T any](p unsafe.Pointer) T {
 	return cgo.Handle(*(*C.uintptr_t)(p)).Value().(T)
 }
 
@@ -122,7 +122,7 @@ func steno_delete(p unsafe.Pointer) {
 	C.free(p)
 }
 
-// register makes the table function known.
+// register creates the table function in DuckDB.
 func (s *source) register(conn duckdb.Connection) error {
 	f := duckdb.CreateTableFunction()
 	defer duckdb.DestroyTableFunction(&f)
@@ -130,7 +130,7 @@ func (s *source) register(conn duckdb.Connection) error {
 	varchar := typeVarchar.logical()
 	defer duckdb.DestroyLogicalType(&varchar)
 	duckdb.TableFunctionAddParameter(f, varchar)
-	duckdb.TableFunctionSetExtraInfo(f, hold(s), unsafe.Pointer(C.steno_delete))
+	duckdb.TableFunctionSetExtraInfo(f, newHandle(s), unsafe.Pointer(C.steno_delete))
 	duckdb.TableFunctionSupportsProjectionPushdown(f, true)
 	duckdb.TableFunctionSetBind(f, unsafe.Pointer(C.steno_bind))
 	duckdb.TableFunctionSetInit(f, unsafe.Pointer(C.steno_init))
@@ -145,8 +145,8 @@ func (s *source) register(conn duckdb.Connection) error {
 //export steno_bind
 func steno_bind(p unsafe.Pointer) {
 	info := duckdb.BindInfo{Ptr: p}
-	defer failing(func(text string) { duckdb.BindSetError(info, text) })
-	b := &binding{source: held[*source](duckdb.BindGetExtraInfo(info))}
+	defer recoverAsError(func(text string) { duckdb.BindSetError(info, text) })
+	b := &binding{source: fromHandle[*source](duckdb.BindGetExtraInfo(info))}
 	value := duckdb.BindGetParameter(info, 0)
 	defer duckdb.DestroyValue(&value)
 	if !duckdb.IsNullValue(value) {
@@ -162,15 +162,15 @@ func steno_bind(p unsafe.Pointer) {
 		duckdb.BindAddResultColumn(info, c.Name, t)
 		duckdb.DestroyLogicalType(&t)
 	}
-	duckdb.BindSetCardinality(info, duckdb.IdxT(b.db.records()), false)
-	duckdb.BindSetBindData(info, hold(b), unsafe.Pointer(C.steno_delete))
+	duckdb.BindSetCardinality(info, duckdb.IdxT(b.db.approximateRecords()), false)
+	duckdb.BindSetBindData(info, newHandle(b), unsafe.Pointer(C.steno_delete))
 }
 
 //export steno_init
 func steno_init(p unsafe.Pointer) {
 	info := duckdb.InitInfo{Ptr: p}
-	defer failing(func(text string) { duckdb.InitSetError(info, text) })
-	s := &scanning{binding: held[*binding](duckdb.InitGetBindData(info))}
+	defer recoverAsError(func(text string) { duckdb.InitSetError(info, text) })
+	s := &scanning{binding: fromHandle[*binding](duckdb.InitGetBindData(info))}
 	for i := range int(duckdb.InitGetColumnCount(info)) {
 		c := &rowNumber
 		if index := int(duckdb.InitGetColumnIndex(info, duckdb.IdxT(i))); index >= 0 && index < len(s.columns) {
@@ -189,10 +189,10 @@ func steno_init(p unsafe.Pointer) {
 	}
 	s.scan = s.db.scan(s)
 	duckdb.InitSetMaxThreads(info, duckdb.IdxT(runtime.GOMAXPROCS(0)))
-	duckdb.InitSetInitData(info, hold(s), unsafe.Pointer(C.steno_delete))
+	duckdb.InitSetInitData(info, newHandle(s), unsafe.Pointer(C.steno_delete))
 }
 
-// end ends a scanning, when no thread works on it any more.
+// end closes a scanning. No thread works on it any more.
 func (s *scanning) end() {
 	s.db.ended(s)
 	s.scan.Close()
@@ -201,16 +201,16 @@ func (s *scanning) end() {
 //export steno_local_init
 func steno_local_init(p unsafe.Pointer) {
 	info := duckdb.InitInfo{Ptr: p}
-	duckdb.InitSetInitData(info, hold(&worker{}), unsafe.Pointer(C.steno_delete))
+	duckdb.InitSetInitData(info, newHandle(&worker{}), unsafe.Pointer(C.steno_delete))
 }
 
 //export steno_scan
 func steno_scan(p, output unsafe.Pointer) {
 	info := duckdb.FunctionInfo{Ptr: p}
-	defer failing(func(text string) { duckdb.FunctionSetError(info, text) })
-	w := held[*worker](duckdb.FunctionGetLocalInitData(info))
+	defer recoverAsError(func(text string) { duckdb.FunctionSetError(info, text) })
+	w := fromHandle[*worker](duckdb.FunctionGetLocalInitData(info))
 	if w.scanning == nil {
-		w.begin(held[*scanning](duckdb.FunctionGetInitData(info)))
+		w.begin(fromHandle[*scanning](duckdb.FunctionGetInitData(info)))
 	}
 	chunk := duckdb.DataChunk{Ptr: output}
 	for i, v := range w.vectors {
@@ -231,8 +231,8 @@ func steno_scan(p, output unsafe.Pointer) {
 	}
 }
 
-// failing turns a panic into an error of DuckDB's: the stack of C cannot be unwound.
-func failing(set func(string)) {
+// recoverAsError reports a panic to DuckDB as an error, because a panic cannot unwind C frames.
+func recoverAsError(set func(string)) {
 	if r := recover(); r != nil {
 		set(fmt.Sprintf("internal error: %v", r))
 	}
@@ -240,31 +240,31 @@ func failing(set func(string)) {
 
 func (w *worker) begin(s *scanning) {
 	w.scanning, w.reader = s, s.scan.Reader()
-	w.namesAsked = s.conditions.asksRelations()
-	w.namesRead = s.names.Reader()
+	w.selectsByRelation = s.conditions.selectsByRelation()
+	w.nameReader = s.comparedNames.Reader()
 	w.caches = make([]cache, len(s.projected))
 	for i, c := range s.projected {
-		w.vectors = append(w.vectors, newVector(c.Type, &w.long))
-		w.caches[i].now = 1
+		w.vectors = append(w.vectors, newVector(c.Type, &w.stringBytes))
+		w.caches[i].generation = 1
 	}
 	if f := s.db.options.Filter; f != nil {
 		w.filter = &query.Matcher{Filter: f}
 	}
 }
 
-// maxChunk bounds the bytes of a chunk. DuckDB ends the process if it has no memory for a string
-// that it is given.
+// maxChunk bounds the bytes of a chunk, because DuckDB aborts the process if it cannot allocate memory for a
+// string.
 const maxChunk = 4 << 20
 
-// relationsCached is of how many relations of a shape values are kept.
+// relationsCached is the number of a shape's relations for which caches keep values.
 const relationsCached = 8
 
-// fill sets the rows of a chunk, and returns how many there are.
+// fill sets the rows of a chunk, and returns their number.
 func (w *worker) fill() int {
 	r := &w.row
-	w.long = 0
+	w.stringBytes = 0
 	for n := 0; ; n++ {
-		if n == chunkSize || w.long > maxChunk || !w.next() {
+		if n == chunkSize || w.stringBytes > maxChunk || !w.next() {
 			return n
 		}
 		for i, v := range w.vectors {
@@ -278,7 +278,7 @@ func (w *worker) fill() int {
 			case byText:
 				index = r.TextIndex
 			case byFingerprint:
-				// a text may have several query identifiers: one in each database, or search path
+				// A text may have several query identifiers: one in each database, or for each search path.
 				if r.Shape != nil && r.Shape.QueryID != 0 {
 					index = 2 * r.ShapeIndex
 				} else {
@@ -307,14 +307,14 @@ func (w *worker) fill() int {
 	}
 }
 
-// next goes to the next row.
+// next advances to the next row.
 func (w *worker) next() bool {
 	for {
-		if w.pending && w.nextOfRecord() {
+		if w.inRecord && w.nextOfRecord() {
 			return true
 		}
 		if !w.reader.Next() {
-			w.db.count(&w.rows)
+			w.db.addExportedRows(&w.rows)
 			return false
 		}
 		w.row.Record = &w.reader.Record
@@ -329,39 +329,41 @@ func (w *worker) next() bool {
 			if w.filter != nil {
 				w.filter.Reset()
 			}
-			w.namesRead.Start()
+			w.nameReader.Start()
 		}
 		if w.needs&needsNames != 0 {
 			if why := w.row.Record.OmitsNames(); why != "" {
 				w.db.warnOmitted(w.row.Record, why)
-			} else if w.namesAsked && w.row.Record.Unfinished() {
-				w.db.unnamed.NoteUnfinished(w.row.Record)
+			} else if w.selectsByRelation && w.row.Record.Unfinished() {
+				w.db.withoutNames.NoteUnfinished(w.row.Record)
 			}
 		}
 		if w.filter != nil {
-			w.db.hidden.Note(w.filter, w.row.Record)
+			w.db.hiddenByFilter.Note(w.filter, w.row.Record)
 		}
 		if w.filter != nil && !w.filter.Keep(w.row.Record) {
 			continue
 		}
-		w.namesRead.Record(w.row.Record)
-		if w.counts {
+		w.nameReader.Record(w.row.Record)
+		if w.countRows {
 			w.rows.Add(w.row.Record)
 		}
 		if w.level == perRecord {
 			return true
 		}
-		w.pending = w.row.Shape != nil
+		w.inRecord = w.row.Shape != nil
 		w.relation, w.column = 0, 0
 	}
 }
 
-// nextOfRecord goes to the record's next relation, or its next column.
+// nextOfRecord advances to the record's next relation, or its next column.
 func (w *worker) nextOfRecord() bool {
 	r := &w.row
 	for w.relation < len(r.Shape.Relations) {
 		r.relation, r.number = &r.Shape.Relations[w.relation], w.relation
-		if w.column == 0 && slices.ContainsFunc(w.conditions, func(c condition) bool { return !c.relation(r.relation) }) {
+		if w.column == 0 && slices.ContainsFunc(w.conditions, func(c condition) bool {
+			return !c.matchesRelation(r.relation)
+		}) {
 			w.relation++
 			continue
 		}
@@ -384,7 +386,7 @@ func (w *worker) nextOfRecord() bool {
 			return true
 		}
 	}
-	w.pending = false
+	w.inRecord = false
 	return false
 }
 

@@ -3,18 +3,21 @@
 // In the order in which a statement passes them:
 //
 //	tables.go      the tables and views
-//	pushdown.go    what a statement asks of the records of each table
-//	headings.go    how columns are headed that it gives no name
-//	asked.go       the names that it compares columns with
-//	conditions.go  which blocks need not be read because of that
+//	pushdown.go    finds the conditions on the records of each table
+//	headings.go    gives unnamed columns the names that PostgreSQL would give them
+//	asked.go       finds the names that the statement compares columns with
+//	conditions.go  skips blocks and records that do not match the conditions
 //	scan.go        the table functions that DuckDB calls
-//	columns.go     the columns, made of a record; types.go: their types
+//	columns.go     the columns, and how a record sets them; types.go: their types
 //	vector.go      DuckDB's vectors
 //	value.go       the values of a result
 //	export.go      all records as a Parquet file or a database
 //	output.go      a result as CSV, JSON or Markdown; table.go: as a table, or one line for each value
 //
-// Nothing is read or written but the trail and the files that Options name, unless they allow it.
+// It reads the trail with packages trail and query; only programs that import this package link DuckDB.
+// Two things must stay true. Statements read and write no other files than the trail and those that Options
+// name, unless Options allow it. And what is skipped never changes an answer: DuckDB evaluates all conditions
+// itself.
 package sql
 
 import (
@@ -37,15 +40,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// File is a Parquet file that is a table.
+// File is a Parquet file that statements can read as a table.
 type File struct{ Name, Path string }
 
-// FileNamed is a file whose table has the file's name, without its end.
+// FileNamed returns a file whose table has the file's base name without the extension.
 func FileNamed(path string) File {
 	return File{strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), path}
 }
 
-// Options say what a database is made of.
+// Options say what a database is made of, and what its statements may do.
 type Options struct {
 	// Index returns the index of the trail as it is now. It is called before each statement.
 	Index func() (*trail.Index, error)
@@ -57,18 +60,18 @@ type Options struct {
 	Writable string
 	// AllowFiles allows statements to read and write any file.
 	AllowFiles bool
-	// MemoryLimit is DuckDB's: 1GiB.
+	// MemoryLimit is DuckDB's memory_limit, such as 1GiB.
 	MemoryLimit string
-	// MaxThreads bounds how many threads work on a statement; 0: one for each processor.
+	// MaxThreads is the largest number of threads that work on a statement; 0: one for each processor.
 	MaxThreads int
-	// TempDirectory is for what does not fit into memory; empty: nothing is written.
+	// TempDirectory is where DuckDB puts what does not fit into memory; empty: nowhere.
 	TempDirectory string
-	// Filter chooses records, and Blocks blocks, of all tables; nil: all.
+	// Filter chooses records of all tables, and Blocks chooses blocks; nil: all.
 	Filter *query.Filter
 	Blocks func(*trail.BlockRef) bool
-	// Location is the time zone of what statements make of times.
+	// Location is the time zone in which statements show and interpret times.
 	Location *time.Location
-	// Warn is told what is wrong in the trail, once. It is called by one goroutine at a time.
+	// Warn receives what is wrong in the trail, each thing once. It is called by one goroutine at a time.
 	Warn func(error)
 }
 
@@ -80,51 +83,62 @@ func (o *Options) threads() int {
 	return n
 }
 
-// DB is a database whose tables are read from a trail. It is for one goroutine.
+// DB is a database whose tables are read from a trail. Only one goroutine may use it.
 type DB struct {
-	options  Options
-	database duckdb.Database
-	conn     duckdb.Connection
-	prepared map[string]duckdb.PreparedStatement // of scalar, by their text
-	failure  failure
-	fresh    bool        // the index is that of a trail that no statement has read yet
-	changed  bool        // a statement may have made tables that hide ours
-	heads    [][]heading // of the columns of the statements that are executed
+	options       Options
+	database      duckdb.Database
+	conn          duckdb.Connection
+	prepared      map[string]duckdb.PreparedStatement // statements of queryString, by their text
+	failure       failure
+	fresh         bool        // no statement has used the index yet, so it need not be refreshed
+	definesTables bool        // a statement may have created tables that hide ours
+	headings      [][]heading // of the columns of the current statements
 
-	mu      sync.Mutex // of what follows, which DuckDB's threads use
-	ctx     context.Context
-	index   *trail.Index
-	hosts   func() *trail.Servers // of the index
-	warned  map[string]bool
-	omitted bool // told that names are left out
+	mu            sync.Mutex // protects what follows, which DuckDB's threads use
+	ctx           context.Context
+	index         *trail.Index
+	serversOnce   func() *trail.Servers // the servers of the index, found at the first call
+	warned        map[string]bool
+	warnedOmitted bool // the warning about omitted names was given
 
-	// What is told of after a statement: what the filter may miss, and statements whose relations are not known.
-	hidden, unnamed query.Hidden
-	asked           *query.Names     // names that the last statement asks for; nil: none
-	needs           proof.Needs      // what else it looks at
-	changing        []*query.Filter  // by those of them that something else may have had, or have got
-	mixed           query.Lookalikes // values of answers
-	used            []Use
-	rows            *Rows // counts the records of an export; else nil
+	// What statements are warned of at their end: records that the filter may miss, and statements whose
+	// relations are not known.
+	hiddenByFilter, withoutNames query.Hidden
+	comparedNames                *query.Names     // names that the last statement compares columns with; nil: none
+	needs                        proof.Needs      // what else answers of the last statement depend on
+	renameFilters                []*query.Filter  // filters that find renames of these names
+	lookalikes                   query.Lookalikes // names in answers that look like each other
+	scans                        []Use
+	exportedRows                 *Rows // counts the records of an export; nil: no export is running
 }
 
-// Use is what one use of a table in a statement has read.
+// Use says what one use of a table in a statement has read.
 type Use struct {
 	Table      string
-	Conditions string // found in the statement, as JSON
+	Conditions string // passed down from the statement, as JSON
 	trail.ScanStats
 }
 
 // Open makes a database.
 func Open(o Options) (*DB, error) {
-	db := &DB{options: o, prepared: map[string]duckdb.PreparedStatement{}, warned: map[string]bool{}, ctx: context.Background()}
+	db := &DB{
+		options:  o,
+		prepared: map[string]duckdb.PreparedStatement{},
+		warned:   map[string]bool{},
+		ctx:      context.Background(),
+	}
 	var config duckdb.Config
 	duckdb.CreateConfig(&config)
 	defer duckdb.DestroyConfig(&config)
 	settings := [][2]string{
-		{"autoinstall_known_extensions", "false"}, {"autoload_known_extensions", "false"}, {"allow_community_extensions", "false"},
-		{"allow_persistent_secrets", "false"}, {"preserve_insertion_order", "false"}, {"threads", strconv.Itoa(o.threads())},
-		{"memory_limit", o.MemoryLimit}, {"temp_directory", o.TempDirectory},
+		{"autoinstall_known_extensions", "false"},
+		{"autoload_known_extensions", "false"},
+		{"allow_community_extensions", "false"},
+		{"allow_persistent_secrets", "false"},
+		{"preserve_insertion_order", "false"},
+		{"threads", strconv.Itoa(o.threads())},
+		{"memory_limit", o.MemoryLimit},
+		{"temp_directory", o.TempDirectory},
 	}
 	for _, s := range settings {
 		if duckdb.SetConfig(config, s[0], s[1]) == duckdb.StateError {
@@ -191,9 +205,11 @@ func (db *DB) setUp() error {
 	for i, f := range db.options.Files {
 		isSame := func(g File) bool { return strings.EqualFold(g.Name, f.Name) }
 		if tableNamed(f.Name) != nil || slices.ContainsFunc(db.options.Files[:i], isSame) {
-			return &Error{fmt.Sprintf("%s: there is a table %s already: use another name, NAME=%s", f.Path, f.Name, f.Path)}
+			return &Error{fmt.Sprintf("%s: there is a table %s already: use another name, NAME=%s",
+				f.Path, f.Name, f.Path)}
 		}
-		statements = append(statements, fmt.Sprintf("CREATE VIEW %s AS SELECT * FROM read_parquet(%s)", identifier(f.Name), allowed[i]))
+		statements = append(statements,
+			fmt.Sprintf("CREATE VIEW %s AS SELECT * FROM read_parquet(%s)", identifier(f.Name), allowed[i]))
 	}
 	if !db.options.AllowFiles {
 		statements = append(statements, fmt.Sprintf("SET allowed_paths = [%s]", strings.Join(allowed, ", ")),
@@ -207,16 +223,16 @@ func (db *DB) setUp() error {
 	return nil
 }
 
-// quoted is a string of SQL, identifier a name in quotes.
+// quoted returns a string literal of SQL, identifier a quoted name.
 func quoted(s string) string     { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 func identifier(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 
-// reason is DuckDB's message without its class, where that says nothing to people.
+// reason returns DuckDB's message without the trailing newline.
 func reason(message string) string {
 	return strings.TrimRight(message, "\n")
 }
 
-// exec executes a statement of the program's own.
+// exec executes one of the program's own statements.
 func (db *DB) exec(statement string) error {
 	var result duckdb.Result
 	state := duckdb.Query(db.conn, statement, &result)
@@ -227,9 +243,9 @@ func (db *DB) exec(statement string) error {
 	return nil
 }
 
-// scalar executes a statement of the program's own with strings as parameters, and returns its
-// one value, a string. A statement with parameters is one of a few, and is prepared once.
-func (db *DB) scalar(statement string, args ...string) (value string, err error) {
+// queryString executes one of the program's own statements with strings as parameters, and returns its only
+// value, a string. There are few different statements with parameters, so each is prepared once and kept.
+func (db *DB) queryString(statement string, args ...string) (value string, err error) {
 	prepared, ok := db.prepared[statement]
 	if !ok {
 		state := duckdb.Prepare(db.conn, statement, &prepared)
@@ -265,8 +281,8 @@ func (db *DB) scalar(statement string, args ...string) (value string, err error)
 	return duckdb.StringTData((*duckdb.StringT)(duckdb.VectorGetData(v))), nil
 }
 
-// records is about how many records the trail has.
-func (db *DB) records() (n uint64) {
+// approximateRecords returns about how many records the trail has.
+func (db *DB) approximateRecords() (n uint64) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	for i := range db.index.Streams {
@@ -280,19 +296,19 @@ func (db *DB) records() (n uint64) {
 func (db *DB) setIndex(index *trail.Index) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.index, db.hosts = index, sync.OnceValue(index.Servers)
+	db.index, db.serversOnce = index, sync.OnceValue(index.Servers)
 }
 
-// servers are those of the trail.
+// servers returns the servers that recorded the trail.
 func (db *DB) servers() *trail.Servers {
 	db.mu.Lock()
-	hosts := db.hosts
+	hosts := db.serversOnce
 	db.mu.Unlock()
 	return hosts()
 }
 
-// both selects what two selections have in common; nil selects all.
-func both(a, b func(*format.Contents) format.Groups) func(*format.Contents) format.Groups {
+// intersection selects what both functions select; nil selects all.
+func intersection(a, b func(*format.Contents) format.Groups) func(*format.Contents) format.Groups {
 	switch {
 	case a == nil:
 		return b
@@ -306,71 +322,79 @@ func both(a, b func(*format.Contents) format.Groups) func(*format.Contents) form
 	}
 }
 
-// scan begins to read a table.
+// scan starts to read a table.
 func (db *DB) scan(s *scanning) *trail.Scan {
 	db.mu.Lock()
 	index, ctx := db.index, db.ctx
-	s.names = db.asked
-	s.counts = db.rows != nil && s.level == perRecord
+	s.comparedNames = db.comparedNames
+	s.countRows = db.exportedRows != nil && s.level == perRecord
 	db.mu.Unlock()
 	needs := s.needs
-	o := trail.ScanOptions{Want: s.conditions.want(), Parts: needs&(needsParts|needsNames) != 0, Raw: needs&needsTexts == 0, Rollbacks: needs&needsRollbacks != 0, Blocks: db.options.Blocks, Contents: s.conditions.contents(), Warn: db.warn}
-	if !s.counts {
+	o := trail.ScanOptions{
+		Want:      s.conditions.wanted(),
+		Parts:     needs&(needsParts|needsNames) != 0,
+		Raw:       needs&needsTexts == 0,
+		Rollbacks: needs&needsRollbacks != 0,
+		Blocks:    db.options.Blocks,
+		Contents:  s.conditions.contents(),
+		Warn:      db.warn,
+	}
+	if !s.countRows {
 		o.Want.Fields = s.fields
 	}
 	if f := db.options.Filter; f != nil {
-		o.Parts, o.Raw = true, false // it may look at all of a record
-		o.Contents = both(o.Contents, f.Contents())
+		o.Parts, o.Raw = true, false // the filter may need any part of a record
+		o.Contents = intersection(o.Contents, f.Contents())
 	}
 	o.Since, o.Until = s.conditions.bounds(db.options.Since, db.options.Until)
 	return index.Scan(ctx, o)
 }
 
-// warnOmitted tells, once, that not all names of relations and objects are known.
+// warnOmitted warns, once, that not all names of relations and objects are known.
 func (db *DB) warnOmitted(r *format.Record, why string) {
-	db.tellOmitted(&query.OmittedError{First: format.RecordID{Session: r.Session.ID(), Seq: r.Seq}, Why: why})
+	db.warnOmittedOnce(&query.OmittedError{First: format.RecordID{Session: r.Session.ID(), Seq: r.Seq}, Why: why})
 }
 
-func (db *DB) tellOmitted(err *query.OmittedError) {
+func (db *DB) warnOmittedOnce(err *query.OmittedError) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if !db.omitted {
-		db.omitted = true
+	if !db.warnedOmitted {
+		db.warnedOmitted = true
 		db.options.Warn(err)
 	}
 }
 
-// tellHidden tells of what answers may lack.
-func (db *DB) tellHidden(ctx context.Context) {
+// warnIncomplete warns of what answers may lack.
+func (db *DB) warnIncomplete(ctx context.Context) {
 	db.mu.Lock()
-	index, names, needs, changing := db.index, db.asked, db.needs, db.changing
+	index, names, needs, changing := db.index, db.comparedNames, db.needs, db.renameFilters
 	db.mu.Unlock()
 	if index != nil {
-		for _, lacks := range proof.LeftOut(ctx, index, db.options.Since, db.options.Until, needs) {
-			db.warn(lacks)
+		for _, warning := range proof.LeftOut(ctx, index, db.options.Since, db.options.Until, needs) {
+			db.warn(warning)
 		}
-		db.renamed(ctx, index, changing)
+		db.warnOfRenames(ctx, index, changing)
 	}
-	for _, missing := range names.Look(ctx, index) {
-		db.warn(missing)
+	for _, warning := range names.Look(ctx, index) {
+		db.warn(warning)
 	}
-	for _, one := range db.mixed.Errs() {
-		db.warn(one)
+	for _, warning := range db.lookalikes.Errs() {
+		db.warn(warning)
 	}
-	db.hidden.Settle(ctx, index)
-	for _, err := range db.hidden.Errs() {
+	db.hiddenByFilter.Settle(ctx, index)
+	for _, err := range db.hiddenByFilter.Errs() {
 		db.warn(err)
 	}
-	db.unnamed.Settle(ctx, index)
-	for _, err := range db.unnamed.Errs() {
+	db.withoutNames.Settle(ctx, index)
+	for _, err := range db.withoutNames.Errs() {
 		if omitted := (*query.OmittedError)(nil); errors.As(err, &omitted) {
-			omitted.Count = 0 // for SQL, it is not known which ones are asked for
-			db.tellOmitted(omitted)
+			omitted.Count = 0 // it is not known which of them a statement in SQL asks for
+			db.warnOmittedOnce(omitted)
 		}
 	}
 }
 
-// warn passes on what is wrong in the trail, each thing once.
+// warn passes on a warning, unless the same one was passed on before.
 func (db *DB) warn(err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -384,21 +408,21 @@ func (db *DB) warn(err error) {
 func (db *DB) ended(s *scanning) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.used = append(db.used, Use{strings.TrimPrefix(s.name, functionPrefix), s.conditions.String(), s.scan.Stats()})
+	db.scans = append(db.scans, Use{strings.TrimPrefix(s.name, functionPrefix), s.conditions.String(), s.scan.Stats()})
 }
 
-// Used is what the last statement has read.
+// Used returns what the last statement has read.
 func (db *DB) Used() []Use {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	return slices.Clone(db.used)
+	return slices.Clone(db.scans)
 }
 
-// Run executes statements, one after the other, and calls show with the result of each that has
-// rows. It ends soon after its context.
+// Run executes statements, one after the other, and calls show with the result of each that returns rows. It
+// returns soon after its context ends.
 func (db *DB) Run(ctx context.Context, statements string, show func(*Result) error) error {
-	defer db.tellHidden(ctx)
-	if changed, ok := db.prepare(ctx, statements); ok {
+	defer db.warnIncomplete(ctx)
+	if changed, ok := db.pushDown(ctx, statements); ok {
 		if err := db.run(ctx, changed, statements, show); !errors.Is(err, errNotPrepared) {
 			return err
 		}
@@ -406,10 +430,10 @@ func (db *DB) Run(ctx context.Context, statements string, show func(*Result) err
 	return db.run(ctx, statements, "", show)
 }
 
-// prepare brings the trail up to date, and passes conditions down.
-func (db *DB) prepare(ctx context.Context, statements string) (changed string, ok bool) {
+// pushDown refreshes the index of the trail, and returns the statements with conditions passed down.
+func (db *DB) pushDown(ctx context.Context, statements string) (changed string, ok bool) {
 	db.mu.Lock()
-	db.ctx, db.used, db.asked, db.changing, db.needs = ctx, nil, nil, nil, proof.Needs{}
+	db.ctx, db.scans, db.comparedNames, db.renameFilters, db.needs = ctx, nil, nil, nil, proof.Needs{}
 	db.mu.Unlock()
 	if db.fresh {
 		db.fresh = false
@@ -419,17 +443,17 @@ func (db *DB) prepare(ctx context.Context, statements string) (changed string, o
 		db.warn(err)
 	}
 	tree := db.parse(statements)
-	db.heads = db.headings(tree, statements)
-	if tree == nil || db.changed {
+	db.headings = db.headingsOf(tree, statements)
+	if tree == nil || db.definesTables {
 		return "", false
 	}
 	return db.push(tree)
 }
 
-// errNotPrepared says that changed statements cannot be executed, and that nothing was.
+// errNotPrepared says that DuckDB refuses the changed statements, and that none of them was executed.
 var errNotPrepared = errors.New("not prepared")
 
-// run executes statements; original is what they were before they were changed, if they were.
+// run executes statements. If these were changed, original has them as they were before.
 func (db *DB) run(ctx context.Context, statements, original string, show func(*Result) error) error {
 	var extracted duckdb.ExtractedStatements
 	n := duckdb.ExtractStatements(db.conn, statements, &extracted)
@@ -439,22 +463,22 @@ func (db *DB) run(ctx context.Context, statements, original string, show func(*R
 		if message == "" {
 			return nil // a comment
 		}
-		return db.error(message)
+		return db.refusal(message)
 	}
 	for i := range n {
-		if err := db.runOne(ctx, extracted, i, original, show); err != nil {
+		if err := db.runStatement(ctx, extracted, i, original, show); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// showsChanges says whether a name has something of a changed statement: that of an expression is
-// its text.
+// showsChanges returns whether the name of a column reveals a change of the statement, because it is the text
+// of a changed expression.
 func showsChanges(name string) bool { return strings.Contains(name, functionPrefix) }
 
-// names are those of the columns of the i-th statement.
-func (db *DB) names(statements string, i duckdb.IdxT) []string {
+// columnNamesOf returns the names of the columns of the i-th statement.
+func (db *DB) columnNamesOf(statements string, i duckdb.IdxT) []string {
 	var extracted duckdb.ExtractedStatements
 	n := duckdb.ExtractStatements(db.conn, statements, &extracted)
 	defer duckdb.DestroyExtracted(&extracted)
@@ -476,46 +500,49 @@ func columnNames(prepared duckdb.PreparedStatement) (all []string) {
 	return all
 }
 
-// Error is the refusal of a statement, or of a file's name.
+// Error says why a statement, or the name of a file, is refused.
 type Error struct{ Message string }
 
 func (e *Error) Error() string { return e.Message }
 
-// ErrNeedsFiles is why statements that read or write files are refused.
+// ErrNeedsFiles is the error for statements that read or write files.
 var ErrNeedsFiles = &Error{"COPY, EXPORT, ATTACH, LOAD and PRAGMA are refused, because SQL may not use files"}
 
-func (db *DB) error(message string) error { return &Error{reason(message)} }
+func (db *DB) refusal(message string) error { return &Error{reason(message)} }
 
-func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duckdb.IdxT, original string, show func(*Result) error) error {
+func (db *DB) runStatement(
+	ctx context.Context, all duckdb.ExtractedStatements, i duckdb.IdxT, original string, show func(*Result) error,
+) error {
 	var prepared duckdb.PreparedStatement
 	defer duckdb.DestroyPrepare(&prepared)
 	if duckdb.PrepareExtractedStatement(db.conn, all, i, &prepared) == duckdb.StateError {
 		if original != "" && i == 0 {
 			return errNotPrepared
 		}
-		return db.error(duckdb.PrepareError(prepared))
+		return db.refusal(duckdb.PrepareError(prepared))
 	}
 	var names []string
 	if original != "" && slices.ContainsFunc(columnNames(prepared), showsChanges) {
-		names = db.names(original, i)
+		names = db.columnNamesOf(original, i)
 	}
 	if !db.options.AllowFiles {
 		switch duckdb.PreparedStatementType(prepared) {
-		case duckdb.StatementTypeCopy, duckdb.StatementTypeExport, duckdb.StatementTypeAttach, duckdb.StatementTypeLoad, duckdb.StatementTypeCopyDatabase, duckdb.StatementTypePragma:
+		case duckdb.StatementTypeCopy, duckdb.StatementTypeExport, duckdb.StatementTypeAttach,
+			duckdb.StatementTypeLoad, duckdb.StatementTypeCopyDatabase, duckdb.StatementTypePragma:
 			return ErrNeedsFiles
 		}
 	}
 	switch duckdb.PreparedStatementType(prepared) {
 	case duckdb.StatementTypeSelect, duckdb.StatementTypeExplain:
 	default:
-		db.changed = true
+		db.definesTables = true
 	}
 	err := db.execute(ctx, prepared, func(r *Result) error {
 		for k := range min(len(names), len(r.Columns)) {
 			r.Columns[k].Name = names[k]
 		}
-		if int(i) < len(db.heads) {
-			apply(db.heads[i], r.Columns)
+		if int(i) < len(db.headings) {
+			applyHeadings(db.headings[i], r.Columns)
 		}
 		return show(r)
 	})
@@ -525,7 +552,8 @@ func (db *DB) runOne(ctx context.Context, all duckdb.ExtractedStatements, i duck
 	return err
 }
 
-// withoutLine is an error of a statement that was changed, without the line that DuckDB shows of it.
+// withoutLine removes from an error the line that DuckDB shows of the statement, because the user has not
+// written it that way.
 func withoutLine(err error) error {
 	if refused := (*Error)(nil); errors.As(err, &refused) {
 		refused.Message, _, _ = strings.Cut(refused.Message, "\n\nLINE ")
@@ -538,7 +566,7 @@ func (db *DB) execute(ctx context.Context, prepared duckdb.PreparedStatement, sh
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// DuckDB forgets an interruption that comes before it executes, so it is repeated.
+	// DuckDB forgets an interruption that arrives before the execution begins, so it is repeated.
 	ended := make(chan struct{})
 	var watcher sync.WaitGroup
 	defer watcher.Wait()
@@ -561,13 +589,13 @@ func (db *DB) execute(ctx context.Context, prepared duckdb.PreparedStatement, sh
 	var pending duckdb.PendingResult
 	defer duckdb.DestroyPending(&pending)
 	if duckdb.PendingPreparedStreaming(prepared, &pending) == duckdb.StateError {
-		return db.failed(ctx, duckdb.PendingError(pending))
+		return db.executionError(ctx, duckdb.PendingError(pending))
 	}
 	r := &Result{db: db, ctx: ctx}
 	state := duckdb.ExecutePending(pending, &r.result)
 	defer duckdb.DestroyResult(&r.result)
 	if state == duckdb.StateError {
-		return db.failed(ctx, duckdb.ResultError(&r.result))
+		return db.executionError(ctx, duckdb.ResultError(&r.result))
 	}
 	if duckdb.ResultReturnType(r.result) != duckdb.ResultTypeQueryResult {
 		return nil
@@ -577,12 +605,12 @@ func (db *DB) execute(ctx context.Context, prepared duckdb.PreparedStatement, sh
 	return show(r)
 }
 
-// failed is the error of a statement that DuckDB has not finished.
-func (db *DB) failed(ctx context.Context, message string) error {
+// executionError returns the error of a statement that DuckDB did not finish.
+func (db *DB) executionError(ctx context.Context, message string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return db.error(message)
+	return db.refusal(message)
 }
 
 // Export writes the result of a statement to the writable file, as Parquet.
@@ -591,15 +619,16 @@ func (db *DB) Export(ctx context.Context, statement string) error {
 	if err != nil {
 		return err
 	}
-	changed, ok := db.prepare(ctx, statement)
-	if !ok || slices.ContainsFunc(db.names(changed, 0), showsChanges) {
+	changed, ok := db.pushDown(ctx, statement)
+	if !ok || slices.ContainsFunc(db.columnNamesOf(changed, 0), showsChanges) {
 		changed = strings.TrimRight(strings.TrimSpace(statement), ";")
 	}
-	copying := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)", strings.TrimRight(strings.TrimSpace(changed), ";"), quoted(path))
+	copying := fmt.Sprintf("COPY (%s\n) TO %s (FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false)",
+		strings.TrimRight(strings.TrimSpace(changed), ";"), quoted(path))
 	var prepared duckdb.PreparedStatement
 	defer duckdb.DestroyPrepare(&prepared)
 	if duckdb.Prepare(db.conn, copying, &prepared) == duckdb.StateError {
-		return withoutLine(db.error(duckdb.PrepareError(prepared)))
+		return withoutLine(db.refusal(duckdb.PrepareError(prepared)))
 	}
 	return withoutLine(db.execute(ctx, prepared, func(r *Result) error {
 		for {

@@ -1,4 +1,4 @@
-// Writes results as a table for people, and as psql's expanded display: a line for each value.
+// Writes results as a table, and as psql's expanded display, which has a line for each value.
 
 package sql
 
@@ -14,16 +14,17 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// What of a table is kept to find out how wide its columns are. Rows after that are as wide.
+// Limits of the rows and bytes that are kept to find the widths of columns. Later rows do not change these
+// widths.
 const (
 	maxTableRows  = 1000
 	maxTableBytes = 4 << 20
 )
 
-// cells are the columns of a terminal that characters take: none, one or two.
+// cells are the columns of a terminal that a character takes: none, one or two.
 var cells = &runewidth.Condition{StrictEmojiNeutral: true}
 
-// widthOf is how many columns of a terminal a text takes.
+// widthOf returns the number of terminal columns that a text takes.
 func widthOf(s []byte) (n int) {
 	for i := 0; i < len(s); {
 		if s[i] < utf8.RuneSelf {
@@ -38,7 +39,7 @@ func widthOf(s []byte) (n int) {
 	return n
 }
 
-// fitting is how many bytes of a text take that many columns at most.
+// fitting returns how many bytes of a text fit into a number of terminal columns.
 func fitting(s []byte, width int) (bytes int) {
 	for n := 0; bytes < len(s); {
 		r, size := utf8.DecodeRune(s[bytes:])
@@ -57,10 +58,10 @@ type grid struct {
 	r      *Result
 	names  [][]byte
 	widths []int // of the columns
-	widest int   // width of the widest value, which may be cut in columns
+	widest int   // of the widest value, before cutting
 	value  []byte
 	kept   [][][]byte
-	more   bool // there may be rows after those that are kept
+	more   bool // there may be rows after the kept ones
 }
 
 func (o *Output) writeTable(w *bufio.Writer, r *Result) error {
@@ -78,7 +79,7 @@ func (o *Output) writeTable(w *bufio.Writer, r *Result) error {
 	return g.rows()
 }
 
-// cell is the i-th value of the row.
+// cell returns the i-th value of the row.
 func (g *grid) cell(i int) []byte {
 	g.value = g.r.Append(g.value[:0], i)
 	return render.AppendSafe(nil, g.value)
@@ -106,7 +107,7 @@ func (g *grid) keep() (err error) {
 	return nil
 }
 
-// each calls show for each row.
+// each calls show for each row, first the kept ones.
 func (g *grid) each(show func(row [][]byte) error) (count int, err error) {
 	for _, row := range g.kept {
 		if err := show(row); err != nil {
@@ -131,7 +132,7 @@ func (g *grid) each(show func(row [][]byte) error) (count int, err error) {
 	return count, nil
 }
 
-// isExpanded says whether there is a line for each value. As in psql, a single column is not made longer by its name.
+// isExpanded returns whether each value gets a line. As in psql, the name of a single column does not count.
 func (g *grid) isExpanded() bool {
 	total := 3 * (len(g.widths) - 1)
 	for _, n := range g.widths {
@@ -192,10 +193,10 @@ func (o *Output) cut(s []byte) []byte {
 	return append(s[:n:n], "…"...)
 }
 
-// leastWidth is that of the lines into which a value is broken.
+// leastWidth is the smallest width of the lines into which a value is broken.
 const leastWidth = 8
 
-// expanded writes a line for each value, and more for one that is wider than the terminal.
+// expanded writes a line for each value, and more lines for one that is wider than the terminal.
 func (g *grid) expanded() error {
 	names := 0
 	for _, name := range g.names {
@@ -236,7 +237,8 @@ func (g *grid) expanded() error {
 	return err
 }
 
-// recordLine begins a row, as in psql: its rule has a + where it crosses the one between names and values.
+// recordLine writes the line that begins a record, as psql does: a rule with a + where the rule between names
+// and values begins.
 func (g *grid) recordLine(dst []byte, number, names int) []byte {
 	begin := fmt.Sprintf("-[ RECORD %d ]", number)
 	rule := strings.Repeat("-", names+1) + "+" + strings.Repeat("-", g.widest+1)

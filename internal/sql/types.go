@@ -16,10 +16,10 @@ type Type struct {
 	Element *Type   // of a list
 	Fields  []Field // of a struct
 	isMap   bool
-	names   []string // of the values of an ENUM
+	names   []string // the values of an ENUM
 }
 
-// Field is one of a struct.
+// Field is a field of a struct.
 type Field struct {
 	Name string
 	Type *Type
@@ -40,15 +40,19 @@ func structOf(fields ...Field) *Type { return &Type{id: duckdb.TypeStruct, Field
 
 // mapOf is a map of strings: a list of keys and values.
 func mapOf() *Type {
-	return &Type{id: duckdb.TypeMap, isMap: true, Element: structOf(Field{"key", typeVarchar}, Field{"value", typeVarchar})}
+	return &Type{
+		id:      duckdb.TypeMap,
+		isMap:   true,
+		Element: structOf(Field{"key", typeVarchar}, Field{"value", typeVarchar}),
+	}
 }
 
-// enumOf is a type of strings that are all known before.
+// enumOf returns a type of strings that are all known in advance.
 func enumOf(names []string) *Type {
 	return &Type{id: duckdb.TypeEnum, name: "VARCHAR", names: names}
 }
 
-// String is the type as SQL writes it.
+// String returns the type as SQL writes it.
 func (t *Type) String() string {
 	switch {
 	case t.isMap:
@@ -65,7 +69,7 @@ func (t *Type) String() string {
 	return t.name
 }
 
-// quoteReserved quotes the names of fields that DuckDB quotes.
+// quoteReserved quotes a field's name if DuckDB does.
 func quoteReserved(name string) string {
 	if name == "to" {
 		return `"to"`
@@ -73,7 +77,7 @@ func quoteReserved(name string) string {
 	return name
 }
 
-// logical is the type for DuckDB; it must be destroyed.
+// logical returns the type for DuckDB. The caller must destroy it.
 func (t *Type) logical() duckdb.LogicalType {
 	switch {
 	case t.isMap:

@@ -17,7 +17,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// Result has the rows of a statement. They are read once, as DuckDB makes them.
+// Result has the rows of a statement. DuckDB produces them while they are read, once.
 type Result struct {
 	Columns []ResultColumn
 
@@ -36,12 +36,12 @@ type ResultColumn struct {
 	value   *value
 }
 
-// value is a column of a chunk, or a part of one, that is being read.
+// value is a column of the current chunk, or a part of such a column.
 type value struct {
 	id       duckdb.Type
-	internal duckdb.Type // of DECIMAL and ENUM
+	internal duckdb.Type // the type in which a DECIMAL or ENUM is stored
 	scale    int
-	names    []string // of an ENUM, or of a STRUCT's fields
+	names    []string // of the values of an ENUM, or the fields of a STRUCT
 	parts    []*value
 	length   int // of an ARRAY
 	data     unsafe.Pointer
@@ -60,8 +60,10 @@ func (r *Result) describe() {
 
 func isNumeric(t duckdb.Type) bool {
 	switch t {
-	case duckdb.TypeTinyInt, duckdb.TypeSmallInt, duckdb.TypeInteger, duckdb.TypeBigInt, duckdb.TypeUTinyInt, duckdb.TypeUSmallInt,
-		duckdb.TypeUInteger, duckdb.TypeUBigInt, duckdb.TypeFloat, duckdb.TypeDouble, duckdb.TypeDecimal, duckdb.TypeHugeInt, duckdb.TypeUHugeInt:
+	case duckdb.TypeTinyInt, duckdb.TypeSmallInt, duckdb.TypeInteger, duckdb.TypeBigInt, duckdb.TypeUTinyInt,
+		duckdb.TypeUSmallInt,
+		duckdb.TypeUInteger, duckdb.TypeUBigInt, duckdb.TypeFloat, duckdb.TypeDouble, duckdb.TypeDecimal,
+		duckdb.TypeHugeInt, duckdb.TypeUHugeInt:
 		return true
 	}
 	return false
@@ -109,7 +111,7 @@ func (v *value) load(of duckdb.Vector) {
 	}
 }
 
-// Next goes to the next row, the first one at first.
+// Next advances to the next row, at first to the first one.
 func (r *Result) Next() (bool, error) {
 	if r.row++; r.row < r.size {
 		return true, nil
@@ -122,7 +124,7 @@ func (r *Result) Next() (bool, error) {
 		r.chunk = duckdb.FetchChunk(r.result)
 		if r.chunk.Ptr == nil {
 			if message := duckdb.ResultError(&r.result); message != "" {
-				return false, r.db.failed(r.ctx, message)
+				return false, r.db.executionError(r.ctx, message)
 			}
 			return false, r.ctx.Err()
 		}
@@ -146,16 +148,16 @@ func (r *Result) close() {
 	r.size = 0
 }
 
-// IsNull says whether a value of the row is NULL.
+// IsNull returns whether a value of the row is NULL.
 func (r *Result) IsNull(column int) bool { return r.Columns[column].value.isNull(r.row) }
 
-// Append appends a value of the row as text: strings as they are.
+// Append appends a value of the row as text. Strings are appended as they are.
 func (r *Result) Append(dst []byte, column int) []byte {
 	from := len(dst)
 	c := &r.Columns[column]
 	dst = c.value.append(dst, r.row)
 	if c.value.id == duckdb.TypeVarchar {
-		r.db.mixed.See("value of column "+identifier(c.Name), dst[from:])
+		r.db.lookalikes.See("value of column "+identifier(c.Name), dst[from:])
 	}
 	return dst
 }
@@ -173,7 +175,7 @@ func read[T any](v *value, row int) T {
 	return *(*T)(unsafe.Add(v.data, uintptr(row)*unsafe.Sizeof(*new(T))))
 }
 
-// bytes are those of a string. They are DuckDB's.
+// bytes returns the bytes of a string. DuckDB owns them until the next chunk.
 func (v *value) bytes(row int) []byte {
 	p := unsafe.Add(v.data, row*16)
 	n := int(*(*uint32)(p))
@@ -183,7 +185,7 @@ func (v *value) bytes(row int) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Add(p, 8)), n)
 }
 
-// hugeint is DuckDB's.
+// hugeint has the layout of DuckDB's HUGEINT.
 type hugeint struct {
 	lower uint64
 	upper int64
@@ -194,7 +196,7 @@ func (h hugeint) big() *big.Int {
 	return n.Lsh(n, 64).Add(n, new(big.Int).SetUint64(h.lower))
 }
 
-// elements are the part of a list or an array that a row has.
+// elements returns the position and number of a row's elements in a list or an array.
 func (v *value) elements(row int) (first, n int) {
 	if v.id == duckdb.TypeArray {
 		return row * v.length, v.length
@@ -203,7 +205,7 @@ func (v *value) elements(row int) (first, n int) {
 	return int(l.offset), int(l.length)
 }
 
-// append appends a value as text. Lists, structs and maps are JSON.
+// append appends a value as text. Lists, structs and maps are appended as JSON.
 func (v *value) append(dst []byte, row int) []byte {
 	if v.isNull(row) {
 		return dst
@@ -306,7 +308,7 @@ func (v *value) appendDecimal(dst []byte, row int) []byte {
 	return dst
 }
 
-// appendJSON appends a value as JSON. Numbers that JSON does not have are strings.
+// appendJSON appends a value as JSON. Numbers that JSON cannot express are appended as strings.
 func (v *value) appendJSON(dst []byte, row int) []byte {
 	if v.isNull(row) {
 		return append(dst, "null"...)
@@ -369,7 +371,8 @@ func (v *value) appendJSON(dst []byte, row int) []byte {
 
 func appendUUID(dst []byte, h hugeint) []byte {
 	var b [16]byte
-	binary.BigEndian.PutUint64(b[:], uint64(h.upper)^1<<63) // DuckDB orders them as signed numbers
+	// DuckDB flips the highest bit, to order UUIDs as signed numbers
+	binary.BigEndian.PutUint64(b[:], uint64(h.upper)^1<<63)
 	binary.BigEndian.PutUint64(b[8:], h.lower)
 	for i, part := range [][]byte{b[:4], b[4:6], b[6:8], b[8:10], b[10:]} {
 		if i > 0 {
@@ -390,7 +393,7 @@ func appendDate(dst []byte, days int64) []byte {
 	return time.Unix(days*86400, 0).UTC().AppendFormat(dst, time.DateOnly)
 }
 
-// appendClock appends a time of day, or a part of an interval that is longer than a day.
+// appendClock appends a time of day, or an interval's hours, which may be more than 24.
 func appendClock(dst []byte, micros int64) []byte {
 	u := uint64(micros)
 	if micros < 0 {
@@ -438,7 +441,7 @@ func appendInterval(dst []byte, i interval) []byte {
 	return appendClock(dst, i.micros)
 }
 
-// moment is a time of DuckDB's; ok is false for those that have no end.
+// moment converts a time of DuckDB; infinite is its text if it is infinity or -infinity.
 func moment(micros int64) (t time.Time, infinite string) {
 	switch micros {
 	case math.MaxInt64:
@@ -449,7 +452,7 @@ func moment(micros int64) (t time.Time, infinite string) {
 	return time.UnixMicro(micros), ""
 }
 
-// appendTimestamp appends a time as PostgreSQL prints it; zone is nil for one without time zone.
+// appendTimestamp appends a time as PostgreSQL prints it; zone is nil for a timestamp without time zone.
 func appendTimestamp(dst []byte, micros int64, zone *time.Location) []byte {
 	t, infinite := moment(micros)
 	switch {

@@ -1,4 +1,4 @@
-// Writes values into DuckDB's vectors, without a Go value in between.
+// Writes values directly into DuckDB's vectors, without allocating Go values.
 
 package sql
 
@@ -11,33 +11,33 @@ import (
 	duckdb "github.com/duckdb/duckdb-go-bindings"
 )
 
-// chunkSize is how many rows DuckDB asks for at once.
+// chunkSize is the number of rows that DuckDB requests at once.
 var chunkSize = int(duckdb.VectorSize())
 
-// A vector is a column of a chunk, or a part of one, that is being filled.
+// vector is a column of the chunk that is being filled, or a part of such a column.
 type vector struct {
 	of     duckdb.Vector
 	data   unsafe.Pointer
-	valid  unsafe.Pointer // a bit for each row; all are set at first
-	fields []*vector      // of a struct, or the one of a list, which are its elements
+	valid  unsafe.Pointer // a bit for each row, initially all set
+	fields []*vector      // of a struct; of a list, one: the vector of its elements
 
 	isList    bool
 	used, cap int // elements of a list
 
-	long *int // bytes of strings that DuckDB has copied for the chunk
+	stringBytes *int // counts the bytes of strings that DuckDB has copied for the chunk
 
-	enum    map[string]uint8 // the values of an ENUM, by their names
-	unknown bool             // a name was not one of these
+	enum    map[string]uint8 // the numbers of an ENUM's values, by name
+	unknown bool             // setName got a name that the ENUM does not have
 }
 
-// newVector makes the tree of a type, which start gives its memory.
-func newVector(t *Type, long *int) *vector {
-	v := &vector{isList: t.Element != nil, long: long}
+// newVector makes the tree of vectors for a type. Each chunk gives it memory with start.
+func newVector(t *Type, stringBytes *int) *vector {
+	v := &vector{isList: t.Element != nil, stringBytes: stringBytes}
 	if v.isList {
-		v.fields = []*vector{newVector(t.Element, long)}
+		v.fields = []*vector{newVector(t.Element, stringBytes)}
 	}
 	for _, f := range t.Fields {
-		v.fields = append(v.fields, newVector(f.Type, long))
+		v.fields = append(v.fields, newVector(f.Type, stringBytes))
 	}
 	if t.names != nil {
 		v.enum = map[string]uint8{}
@@ -48,13 +48,13 @@ func newVector(t *Type, long *int) *vector {
 	return v
 }
 
-// start begins with an empty vector of DuckDB's.
+// start begins to fill an empty vector of DuckDB.
 func (v *vector) start(of duckdb.Vector) {
 	v.of, v.used, v.cap = of, 0, chunkSize
 	v.locate()
 }
 
-// locate gets where the values are.
+// locate gets the addresses of the values.
 func (v *vector) locate() {
 	v.data = duckdb.VectorGetData(v.of)
 	duckdb.VectorEnsureValidityWritable(v.of)
@@ -68,7 +68,7 @@ func (v *vector) locate() {
 	}
 }
 
-// relocate does this again after elements were reserved: values that are there have moved.
+// relocate gets them again: reserving elements has moved the values.
 func (v *vector) relocate() {
 	v.data = duckdb.VectorGetData(v.of)
 	duckdb.VectorEnsureValidityWritable(v.of)
@@ -80,12 +80,12 @@ func (v *vector) relocate() {
 	}
 }
 
-// sawUnknown says whether an ENUM did not have a name.
+// sawUnknown returns whether a name was not one of an ENUM's values.
 func (v *vector) sawUnknown() bool {
 	return v.unknown || slices.ContainsFunc(v.fields, (*vector).sawUnknown)
 }
 
-// finish tells DuckDB how many elements lists have.
+// finish sets the number of elements of lists in DuckDB.
 func (v *vector) finish() {
 	if v.isList {
 		duckdb.ListVectorSetSize(v.of, duckdb.IdxT(v.used))
@@ -95,7 +95,7 @@ func (v *vector) finish() {
 	}
 }
 
-func at[T any](v *vector, row int) *T {
+func element[T any](v *vector, row int) *T {
 	return (*T)(unsafe.Add(v.data, uintptr(row)*unsafe.Sizeof(*new(T))))
 }
 
@@ -108,19 +108,19 @@ func (v *vector) setNull(row int) {
 	}
 }
 
-func (v *vector) setInt64(row int, n int64) { *at[int64](v, row) = n }
-func (v *vector) setBool(row int, b bool)   { *at[bool](v, row) = b }
+func (v *vector) setInt64(row int, n int64) { *element[int64](v, row) = n }
+func (v *vector) setBool(row int, b bool)   { *element[bool](v, row) = b }
 
-// setCount sets a count that is greater than any that PostgreSQL has to NULL.
+// setCount sets a count, or NULL if it is greater than any that PostgreSQL can have.
 func (v *vector) setCount(row int, n uint64) {
 	if n > math.MaxInt64 {
 		v.setNull(row)
 		return
 	}
-	*at[int64](v, row) = int64(n)
+	*element[int64](v, row) = int64(n)
 }
 
-// interval is DuckDB's.
+// interval has the layout of DuckDB's INTERVAL.
 type interval struct {
 	months, days int32
 	micros       int64
@@ -131,16 +131,16 @@ func (v *vector) setMicros(row int, n uint64) {
 		v.setNull(row)
 		return
 	}
-	*at[interval](v, row) = interval{micros: int64(n)}
+	*element[interval](v, row) = interval{micros: int64(n)}
 }
 
-// text is DuckDB's string of 16 bytes: its length, and up to inlined bytes, or the first
-// four and a pointer.
+// text has the layout of DuckDB's strings, 16 bytes: the length, and either up to `inlined` bytes of the
+// string, or its first four bytes and a pointer.
 type text [2]uint64
 
 const inlined = 12
 
-// setText sets a string. DuckDB copies what does not fit into the value itself.
+// setText sets a string. DuckDB copies strings that do not fit into the value.
 func (v *vector) setText(row int, s []byte) {
 	if len(s) > inlined {
 		if !utf8.Valid(s) {
@@ -150,7 +150,7 @@ func (v *vector) setText(row int, s []byte) {
 			v.setNull(row)
 			return
 		}
-		*v.long += len(s)
+		*v.stringBytes += len(s)
 		duckdb.UnsafeVectorAssignStringElementLen(v.of, duckdb.IdxT(row), s)
 		return
 	}
@@ -158,23 +158,23 @@ func (v *vector) setText(row int, s []byte) {
 		v.setText(row, []byte(string([]rune(string(s)))))
 		return
 	}
-	t := at[text](v, row)
+	t := element[text](v, row)
 	*t = text{uint64(len(s))}
 	copy((*[16]byte)(unsafe.Pointer(t))[4:], s)
 }
 
-// setName sets a string that the program chooses, which may be a value of an ENUM.
+// setName sets a string that the program chooses, which is a number if the column is an ENUM.
 func (v *vector) setName(row int, s string) {
 	if v.enum != nil {
 		n, ok := v.enum[s]
 		v.unknown = v.unknown || !ok
-		*at[uint8](v, row) = n
+		*element[uint8](v, row) = n
 		return
 	}
 	v.setText(row, unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
-// setNonEmpty sets a string, or NULL if there is none.
+// setNonEmpty sets a string, or NULL if it is empty.
 func (v *vector) setNonEmpty(row int, s []byte) {
 	if len(s) == 0 {
 		v.setNull(row)
@@ -183,10 +183,10 @@ func (v *vector) setNonEmpty(row int, s []byte) {
 	v.setText(row, s)
 }
 
-// list is DuckDB's.
+// list has the layout of an entry of DuckDB's lists.
 type list struct{ offset, length uint64 }
 
-// setList begins a list of n elements: they are those of the vector from first on.
+// setList begins a list of n elements. They are in the vector elements, from index first on.
 func (v *vector) setList(row, n int) (elements *vector, first int) {
 	first = v.used
 	v.used += n
@@ -195,7 +195,7 @@ func (v *vector) setList(row, n int) (elements *vector, first int) {
 		duckdb.ListVectorReserve(v.of, duckdb.IdxT(v.cap))
 		v.fields[0].relocate()
 	}
-	*at[list](v, row) = list{uint64(first), uint64(n)}
+	*element[list](v, row) = list{uint64(first), uint64(n)}
 	return v.fields[0], first
 }
 
@@ -208,42 +208,42 @@ func (v *vector) setNames(row int, names []string) {
 	}
 }
 
-// A cache keeps values of a column by the index of the definition that they come from, so
-// that each is made once in a chunk: 16 bytes that DuckDB owns, a string or a list; or the number
-// of an ENUM's value.
+// cache keeps the values of a column by the index of the definition that they come from, so that each is built
+// once in a chunk. What it keeps is 16 bytes of a string or list, whose memory DuckDB owns, or the number of an
+// ENUM's value.
 type cache struct {
-	made []kept
-	now  uint32
+	made       []kept
+	generation uint32
 }
 
 type kept struct {
-	when  uint32
-	null  bool
-	value text
+	generation uint32
+	null       bool
+	value      text
 }
 
-// reset forgets all.
-func (c *cache) reset() { c.now++ }
+// reset forgets all values.
+func (c *cache) reset() { c.generation++ }
 
-// get sets what is kept.
+// get sets a value that is kept; false: it is not.
 func (c *cache) get(v *vector, row, index int) bool {
-	if index < 0 || index >= len(c.made) || c.made[index].when != c.now {
+	if index < 0 || index >= len(c.made) || c.made[index].generation != c.generation {
 		return false
 	}
 	if k := &c.made[index]; k.null {
 		v.setNull(row)
 	} else if v.enum != nil {
-		*at[uint8](v, row) = uint8(k.value[0])
+		*element[uint8](v, row) = uint8(k.value[0])
 	} else {
-		*at[text](v, row) = k.value
+		*element[text](v, row) = k.value
 	}
 	return true
 }
 
-// maxCached bounds what a cache takes.
+// maxCached bounds the memory of a cache.
 const maxCached = 1 << 16
 
-// put keeps what was set.
+// put keeps the value that was set.
 func (c *cache) put(v *vector, row, index int) {
 	if index < 0 || index >= maxCached {
 		return
@@ -253,8 +253,8 @@ func (c *cache) put(v *vector, row, index int) {
 	}
 	null := *(*uint64)(unsafe.Add(v.valid, row/64*8))>>(row%64)&1 == 0
 	if v.enum != nil {
-		c.made[index] = kept{c.now, null, text{uint64(*at[uint8](v, row))}}
+		c.made[index] = kept{c.generation, null, text{uint64(*element[uint8](v, row))}}
 		return
 	}
-	c.made[index] = kept{c.now, null, *at[text](v, row)}
+	c.made[index] = kept{c.generation, null, *element[text](v, row)}
 }
