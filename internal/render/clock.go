@@ -9,15 +9,14 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// clock prints times; it keeps the last second's text, for most records share
-// theirs with the one before.
+// clock formats times. It keeps the text of the last second, which most records share with the previous one.
 type clock struct {
-	zone   *time.Location // nil: UTC
-	second int64
-	text   []byte
-	offset []byte // how the zone is written behind the time
-	buf    [32]byte
-	behind [9]byte
+	zone      *time.Location // nil: UTC
+	second    int64
+	text      []byte
+	offset    []byte // of the zone, as written after the time
+	buf       [32]byte
+	offsetBuf [9]byte
 }
 
 // append appends a time with microseconds and without a zone, "T" or another
@@ -35,7 +34,7 @@ func (c *clock) append(dst []byte, usec int64, between byte) []byte {
 			_, seconds = c.at(second).Zone()
 		}
 		c.text = format.AppendSecond(c.buf[:0], second+int64(seconds), between)
-		c.offset = appendOffset(c.behind[:0], seconds, c.zone != nil)
+		c.offset = appendOffset(c.offsetBuf[:0], seconds, c.zone != nil)
 	}
 	dst = append(dst, c.text...)
 	return append(dst, '.',
@@ -43,10 +42,10 @@ func (c *clock) append(dst []byte, usec int64, between byte) []byte {
 		byte('0'+rest/100%10), byte('0'+rest/10%10), byte('0'+rest%10))
 }
 
-// at is a second of the trail in the clock's zone.
+// at returns a second of the trail's time in the clock's zone.
 func (c *clock) at(second int64) time.Time { return time.Unix(second+unixEpoch, 0).In(c.zone) }
 
-// name is a blank and the abbreviation of the zone at a time, as the server's log has it.
+// name returns a blank and the abbreviation of the zone at a time, as the server's log has it.
 func (c *clock) name(usec int64) string {
 	if c.zone == nil {
 		return " UTC"
@@ -55,11 +54,11 @@ func (c *clock) name(usec int64) string {
 	return " " + name
 }
 
-// unixEpoch is the trail's beginning of time, 2000-01-01, in seconds since 1970.
+// unixEpoch is when the trail's time begins, 2000-01-01, in seconds since 1970.
 const unixEpoch = 946684800
 
-// appendOffset appends what ISO 8601 has behind a time: Z in UTC, else the offset. Some
-// zones of the past have seconds in it, which it has no place for: PostgreSQL's does.
+// appendOffset appends the suffix of ISO 8601 for the zone: Z for UTC, else the offset. Offsets of some
+// historical zones have seconds, for which ISO 8601 has no syntax; PostgreSQL's is used.
 func appendOffset(dst []byte, seconds int, shown bool) []byte {
 	if !shown {
 		return append(dst, 'Z')
@@ -80,13 +79,13 @@ func appendOffset(dst []byte, seconds int, shown bool) []byte {
 	return dst
 }
 
-// stamp appends a time with microseconds and its zone.
-func (c *clock) stamp(dst []byte, usec int64, between byte) []byte {
+// appendZoned appends a time with microseconds and the offset of its zone.
+func (c *clock) appendZoned(dst []byte, usec int64, between byte) []byte {
 	dst = c.append(dst, usec, between)
 	return append(dst, c.offset...)
 }
 
-// Time is a time of the trail as JSON shows it.
+// Time formats a time of the trail as JSON has it.
 func Time(usec int64) string {
 	var c clock
 	return string(append(c.append(nil, usec, 'T'), 'Z'))

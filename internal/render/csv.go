@@ -12,18 +12,20 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Columns are the columns of CSV, in their order: the fields of JSON. New ones
-// come at the end.
+// Columns are the columns of CSV, in order: the fields of JSON. New ones are added at the end.
 var Columns = []string{
-	"time", "kind", "session", "seq", "statement", "substatement", "depth", "pid", "user", "role", "app_user", "database",
-	"application", "client", "backend_type", "auth_method", "identity", "class", "command", "relations", "text", "text_bytes",
-	"params", "query_id", "rows", "duration_us", "outcome", "sqlstate", "message", "xid", "extra", "stream", "segment", "block", "app_context", "objects", "audited",
+	"time", "kind", "session", "seq", "statement", "substatement", "depth", "pid", "user", "role",
+	"app_user", "database",
+	"application", "client", "backend_type", "auth_method", "identity", "class", "command", "relations",
+	"text", "text_bytes",
+	"params", "query_id", "rows", "duration_us", "outcome", "sqlstate", "message", "xid", "extra", "stream",
+	"segment", "block", "app_context", "objects", "audited",
 	"leader", "leader_substatement", "encoding", "rolled_back", "host", "cluster_name", "system_identifier",
 	"query_command", "prepared", "portal", "text_sha256", "analysis_us", "plan_us", "commit_us", "elapsed_us",
 }
 
-// csvFormat makes lines of comma-separated values after RFC 4180, which end with
-// CR LF. What is a list in JSON is that JSON in its column.
+// csvFormat makes lines of comma-separated values according to RFC 4180, which end with CR LF. A column whose
+// value is a list or an object in JSON has that JSON.
 type csvFormat struct {
 	origin        // host, cluster_name and system_identifier
 	safe     bool // cells are no formulas
@@ -34,7 +36,7 @@ type csvFormat struct {
 	texts    cache
 	scratch  []byte
 	nested   []byte
-	guarded  []byte
+	escaped  []byte
 }
 
 func (f *csvFormat) Start(ref *trail.BlockRef) {
@@ -42,7 +44,7 @@ func (f *csvFormat) Start(ref *trail.BlockRef) {
 	f.contexts.reset()
 	f.shapes.reset()
 	f.texts.reset()
-	f.start(ref, func(dst []byte, systemID uint64, s *trail.Server) []byte {
+	f.startBlock(ref, func(dst []byte, systemID uint64, s *trail.Server) []byte {
 		dst = f.cell(dst, []byte(s.Host))
 		dst = f.cell(dst, []byte(s.Cluster))
 		if systemID != 0 {
@@ -53,7 +55,7 @@ func (f *csvFormat) Start(ref *trail.BlockRef) {
 }
 
 func (f *csvFormat) Append(dst []byte, r *format.Record) []byte {
-	dst = append(f.clock.stamp(dst, r.Time, 'T'), ',')
+	dst = append(f.clock.appendZoned(dst, r.Time, 'T'), ',')
 	dst = append(append(dst, r.Kind.String()...), ',')
 	dst = append(r.Session.ID().Append(dst), ',')
 	dst = csvNumber(dst, r.Seq, r.Seq != 0)
@@ -120,11 +122,11 @@ func (f *csvFormat) result(dst []byte, r *format.Record) []byte {
 	dst = csvNumber(dst, uint64(f.ref.Segment.Stream.Number), true)
 	dst = csvNumber(dst, f.ref.Segment.Number, true)
 	dst = csvNumber(dst, f.ref.Number, true)
-	return append(f.appended(dst, r), '\r', '\n')
+	return append(f.appendLaterColumns(dst, r), '\r', '\n')
 }
 
-// appended appends the columns that came after the place of the record.
-func (f *csvFormat) appended(dst []byte, r *format.Record) []byte {
+// appendLaterColumns appends the columns that later versions have added.
+func (f *csvFormat) appendLaterColumns(dst []byte, r *format.Record) []byte {
 	dst = f.cell(dst, r.Session.Fact(format.KeyAppContext))
 	f.nested = f.nested[:0]
 	if r.Shape != nil && len(r.Shape.Objects) > 0 {
@@ -140,7 +142,7 @@ func (f *csvFormat) appended(dst []byte, r *format.Record) []byte {
 	if r.Undone() {
 		dst = append(dst, "true"...)
 	}
-	dst = append(append(append(dst, ','), f.of(r)...), ',')
+	dst = append(append(append(dst, ','), f.ofServer(r)...), ',')
 	query := []byte(nil)
 	if r.Shape != nil {
 		query = r.Shape.Query
@@ -168,7 +170,8 @@ func appendWords(dst []byte, reasons format.Audited) []byte {
 
 func (f *csvFormat) context(dst []byte, s *format.Session) []byte {
 	dst = csvNumber(dst, uint64(s.PID), true)
-	for _, k := range []format.Key{format.KeyUser, format.KeyRole, format.KeyAppUser, format.KeyDatabase, format.KeyApplication, format.KeyClient} {
+	for _, k := range []format.Key{format.KeyUser, format.KeyRole, format.KeyAppUser, format.KeyDatabase,
+		format.KeyApplication, format.KeyClient} {
 		dst = f.cell(dst, s.Fact(k))
 	}
 	return dst
@@ -193,28 +196,26 @@ func csvNumber(dst []byte, n uint64, present bool) []byte {
 	return append(dst, ',')
 }
 
-// cell appends a value and the comma after it. A spreadsheet takes what begins with
-// one of = + - @, or a tab or line break, for a formula, which a client could
-// have put there: such a value gets an apostrophe before it, as does one that
-// begins with an apostrophe, so that readers can take it off again.
+// cell appends a value and a comma. Spreadsheets interpret values that begin with one of = + - @, a tab or a
+// line break as formulas, which a client could have put there. Such values get an apostrophe before them; so do
+// those that begin with an apostrophe, so that readers can remove it again.
 func (f *csvFormat) cell(dst, s []byte) []byte {
 	if f.safe && len(s) > 0 && strings.IndexByte("=+-@\t\r\n'", s[0]) >= 0 {
-		f.guarded = append(append(f.guarded[:0], '\''), s...)
-		s = f.guarded
+		f.escaped = append(append(f.escaped[:0], '\''), s...)
+		s = f.escaped
 	}
 	return csvString(dst, s)
 }
 
-// AppendCSV appends a value and the comma after it; if safe, one that a spreadsheet would take
-// for a formula has an apostrophe before it.
+// AppendCSV appends a value and a comma; if safe, with an apostrophe before a value that a spreadsheet would
+// interpret as a formula.
 func AppendCSV(dst, s []byte, safe bool) []byte {
 	f := csvFormat{safe: safe}
 	return f.cell(dst, s)
 }
 
-// csvString appends a value and the comma after it. Line breaks stay what they
-// are, as the RFC has it, but other controls and bytes that are not UTF-8 are
-// escaped as in text.
+// csvString appends a value and a comma. Line breaks stay, as RFC 4180 allows, but other controls and bytes
+// that are not UTF-8 are escaped as in text.
 func csvString(dst, s []byte) []byte {
 	if len(s) == 0 {
 		return append(dst, ',')
@@ -223,27 +224,28 @@ func csvString(dst, s []byte) []byte {
 	if !quote {
 		return append(appendSafe(dst, s), ',')
 	}
-	return append(csvInside(append(dst, '"'), s), '"', ',')
+	return append(appendCSVQuotedBody(append(dst, '"'), s), '"', ',')
 }
 
-// endOfCopy is the line at which psql ends to copy, also in the middle of a value.
+// endOfCopy is the line at which psql stops copying, even in the middle of a value.
 const endOfCopy = `\.`
 
-// csvInside appends what stands between the quotes of a value. A line that would end a \copy of psql is escaped.
-func csvInside(dst, s []byte) []byte {
-	begins := false // a line
+// appendCSVQuotedBody appends a value without the quotes around it. It escapes a line that would end a \copy of
+// psql.
+func appendCSVQuotedBody(dst, s []byte) []byte {
+	atLineStart := false // a line
 	for len(s) > 0 {
 		i := bytes.IndexAny(s, "\"\r\n\t")
 		if i < 0 {
 			return appendSafe(dst, s)
 		}
-		breaks := s[i] == '\n' || s[i] == '\r'
-		if begins && breaks && string(s[:i]) == endOfCopy {
+		isLineBreak := s[i] == '\n' || s[i] == '\r'
+		if atLineStart && isLineBreak && string(s[:i]) == endOfCopy {
 			dst = append(dst, `\x5c.`...)
 		} else {
 			dst = appendSafe(dst, s[:i])
 		}
-		begins = breaks
+		atLineStart = isLineBreak
 		if s[i] == '"' {
 			dst = append(dst, '"')
 		}

@@ -9,21 +9,16 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// csvlogFormat makes the lines that a server with log_destination = csvlog,
-// log_min_duration_statement = 0, log_connections and log_disconnections
-// writes. Its log has no lines of nested statements, of their start, and of
-// transactions.
-//
-// A session that ends with an error has one FATAL line. If a statement was running, that is the
-// statement's; only what sees all records in their order can know it: csvlogOrder. Until then, the
-// lines of such a statement, and those of such an end, have a header of csvlogHeader bytes.
+// A session that ends with an error has one FATAL line. If a statement was running, the line is that of the
+// statement. Only csvlogOrder, which sees all records in their order, can know that. Until then, the lines of
+// such a statement, and those of such an end of a session, have a header of csvlogHeader bytes.
 type csvlogFormat struct {
 	definitions
 	message []byte
 	detail  []byte
 }
 
-// csvlogRow is what differs between the rows.
+// csvlogRow has the columns whose values depend on the kind of the line.
 type csvlogRow struct {
 	tag, severity, sqlstate string
 	message, detail, query  []byte
@@ -41,13 +36,18 @@ func (f *csvlogFormat) Append(dst []byte, r *format.Record) []byte {
 		client := csvlogHost(nil, r.Session, " port=")
 		f.message = append(append(f.message[:0], "connection received: host="...), client...)
 		dst = f.row(dst, r, csvlogRow{severity: "LOG", sqlstate: "00000", message: f.message})
-		f.message = csvlogWho(append(f.message[:0], "connection authorized:"...), r.Session)
+		f.message = appendCSVLogUser(append(f.message[:0], "connection authorized:"...), r.Session)
 		if name := r.Session.Fact(format.KeyApplication); len(name) > 0 {
 			f.message = append(append(f.message, " application_name="...), name...)
 		}
 		dst = f.row(dst, r, csvlogRow{tag: "authentication", severity: "LOG", sqlstate: "00000", message: f.message})
 	case format.KindAuthFailed:
-		dst = f.row(dst, r, csvlogRow{tag: "authentication", severity: "FATAL", sqlstate: string(r.SQLState), message: r.Message})
+		dst = f.row(dst, r, csvlogRow{
+			tag:      "authentication",
+			severity: "FATAL",
+			sqlstate: string(r.SQLState),
+			message:  r.Message,
+		})
 	case format.KindDisconnect:
 		if r.Outcome == format.OutcomeError {
 			from := len(dst)
@@ -57,19 +57,19 @@ func (f *csvlogFormat) Append(dst []byte, r *format.Record) []byte {
 			binary.LittleEndian.PutUint32(dst[from+csvlogHeader-4:], uint32(len(dst)-from-csvlogHeader))
 		}
 		f.message = appendClockTime(append(f.message[:0], "disconnection: session time: "...), r.Duration)
-		f.message = csvlogWho(f.message, r.Session)
+		f.message = appendCSVLogUser(f.message, r.Session)
 		f.message = append(append(f.message, " host="...), csvlogHost(nil, r.Session, " port=")...)
 		dst = f.row(dst, r, csvlogRow{tag: "idle", severity: "LOG", sqlstate: "00000", message: f.message})
 	case format.KindStart, format.KindTransaction, format.KindSubtransaction:
 	default:
-		dst = f.row(dst, r, csvlogRow{severity: "LOG", sqlstate: "00000", message: f.told(r)})
+		dst = f.row(dst, r, csvlogRow{severity: "LOG", sqlstate: "00000", message: f.messageOfOther(r)})
 	}
 	return dst
 }
 
-// told is the message for records without an equivalent in the server's log. Names and values are as in the text format,
-// so that no value looks like others; a bar stands between them and a text.
-func (f *csvlogFormat) told(r *format.Record) []byte {
+// messageOfOther returns the message for records that have no equivalent in the server's log. Names and values
+// are quoted as in the text format, so that no value can imitate another; a bar separates them from a text.
+func (f *csvlogFormat) messageOfOther(r *format.Record) []byte {
 	f.message = append(append(f.message[:0], "pg_steno "...), r.Kind.String()...)
 	sep := ": "
 	if len(r.Text) > 0 {
@@ -98,7 +98,8 @@ func (f *csvlogFormat) statement(dst []byte, r *format.Record) []byte {
 	row.detail = f.detail
 	f.message = append(f.message[:0], "duration: "...)
 	f.message = strconv.AppendUint(f.message, r.Duration/1000, 10)
-	f.message = append(f.message, '.', byte('0'+r.Duration/100%10), byte('0'+r.Duration/10%10), byte('0'+r.Duration%10))
+	f.message = append(f.message, '.', byte('0'+r.Duration/100%10), byte('0'+r.Duration/10%10),
+		byte('0'+r.Duration%10))
 	if len(f.detail) > 0 {
 		f.message = append(f.message, " ms  execute <unnamed>: "...)
 	} else {
@@ -109,8 +110,8 @@ func (f *csvlogFormat) statement(dst []byte, r *format.Record) []byte {
 	return f.row(dst, r, row)
 }
 
-// csvlogSeverity says whether the error of a statement ended its session. Extensions raise errors of class 08 about
-// other connections.
+// csvlogSeverity returns whether the error of a statement ended its session. Not all errors of class 08 do:
+// extensions raise some about other connections.
 func csvlogSeverity(r *format.Record) string {
 	state := string(r.SQLState)
 	switch {
@@ -121,7 +122,7 @@ func csvlogSeverity(r *format.Record) string {
 	return "ERROR"
 }
 
-// csvlogIdle is the command tag of a session that ends between two statements.
+// csvlogIdle returns the command tag for a session that ends between two statements.
 func csvlogIdle(sqlstate []byte) string {
 	if string(sqlstate) == "25P03" {
 		return "idle in transaction"
@@ -129,12 +130,13 @@ func csvlogIdle(sqlstate []byte) string {
 	return "idle"
 }
 
-// csvlogHeader is the length of: mark, start of the session, process id, length of the FATAL line of an end.
+// csvlogHeader is the length of a mark, the start of the session, the process ID, and the length of the FATAL
+// line of an end.
 const csvlogHeader = 1 + 8 + 4 + 4
 
 // Marks of a record; no line begins with them.
 const (
-	csvlogFatal = 1 + iota // a statement with which its session ended
+	csvlogFatal = 1 + iota // a statement that ended its session
 	csvlogEnd              // the end of a session, by an error
 )
 
@@ -146,19 +148,20 @@ func csvlogMarked(dst []byte, mark byte, s *format.Session) []byte {
 }
 
 // csvlogOrder leaves the FATAL line of a session's end out if a statement has it.
-type csvlogOrder struct{ ended map[format.SessionID]bool }
+type csvlogOrder struct{ hasFatalLine map[format.SessionID]bool }
 
 // Next returns a record's lines.
 func (o *csvlogOrder) Next(record []byte) []byte {
 	if len(record) < csvlogHeader || record[0] > csvlogEnd {
 		return record
 	}
-	id := format.SessionID{Start: int64(binary.LittleEndian.Uint64(record[1:])), PID: binary.LittleEndian.Uint32(record[9:])}
+	id := format.SessionID{Start: int64(binary.LittleEndian.Uint64(record[1:])),
+		PID: binary.LittleEndian.Uint32(record[9:])}
 	lines := record[csvlogHeader:]
 	if record[0] == csvlogFatal {
-		o.ended[id] = true
-	} else if o.ended[id] {
-		delete(o.ended, id)
+		o.hasFatalLine[id] = true
+	} else if o.hasFatalLine[id] {
+		delete(o.hasFatalLine, id)
 		return lines[binary.LittleEndian.Uint32(record[csvlogHeader-4:]):]
 	}
 	return lines
@@ -258,8 +261,8 @@ func csvlogHost(dst []byte, s *format.Session, separator string) []byte {
 	return dst
 }
 
-// csvlogWho appends user and database, as messages about connections have them.
-func csvlogWho(dst []byte, s *format.Session) []byte {
+// appendCSVLogUser appends user and database, as messages about connections have them.
+func appendCSVLogUser(dst []byte, s *format.Session) []byte {
 	dst = append(append(dst, " user="...), s.Fact(format.KeyUser)...)
 	if db := s.Fact(format.KeyDatabase); len(db) > 0 {
 		dst = append(append(dst, " database="...), db...)
@@ -278,5 +281,5 @@ func appendClockTime(dst []byte, usec uint64) []byte {
 	return append(dst, '.', byte('0'+ms/100%10), byte('0'+ms/10%10), byte('0'+ms%10))
 }
 
-// csvlogQuoted appends a value in quotes; what is inside is as in csv.
-func csvlogQuoted(dst, s []byte) []byte { return append(csvInside(append(dst, '"'), s), '"') }
+// csvlogQuoted appends a value in quotes, escaped as in csv.
+func csvlogQuoted(dst, s []byte) []byte { return append(appendCSVQuotedBody(append(dst, '"'), s), '"') }

@@ -1,4 +1,4 @@
-// Parts of lines that depend only on a block's definitions, made once for each.
+// Parts of lines that depend only on the definitions of a block, built once for each definition.
 
 package render
 
@@ -11,8 +11,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// definitions keeps what was made from the definitions of a block, for
-// renderers that share no more than that.
+// definitions keeps these parts for the renderers that have nothing else in common.
 type definitions struct {
 	origin
 	clock    clock
@@ -32,37 +31,37 @@ func (d *definitions) Start(ref *trail.BlockRef) {
 	d.place = appendPlace(d.place[:0], ref)
 }
 
-// origin keeps what was made of a block's server: usually one, and several where a server
-// started in the middle of it.
+// origin keeps the part of a line that names the server. A block usually has one server, but several if a
+// server started within it.
 type origin struct {
-	servers *trail.Servers
-	made    []madeOf
+	servers  *trail.Servers
+	byServer []serverText
 }
 
-type madeOf struct {
+type serverText struct {
 	since int64
 	text  []byte
 }
 
-// start makes what fill makes of the servers of a block.
-func (o *origin) start(ref *trail.BlockRef, fill func(dst []byte, systemID uint64, s *trail.Server) []byte) {
+// startBlock calls fill for each server of a block, and keeps the results.
+func (o *origin) startBlock(ref *trail.BlockRef, fill func(dst []byte, systemID uint64, s *trail.Server) []byte) {
 	all := o.servers.Of(ref)
-	for len(o.made) < len(all) {
-		o.made = append(o.made, madeOf{})
+	for len(o.byServer) < len(all) {
+		o.byServer = append(o.byServer, serverText{})
 	}
-	o.made = o.made[:len(all)]
+	o.byServer = o.byServer[:len(all)]
 	for i := range all {
-		o.made[i] = madeOf{all[i].Since, fill(o.made[i].text[:0], ref.Segment.Header.SystemID, &all[i])}
+		o.byServer[i] = serverText{all[i].Since, fill(o.byServer[i].text[:0], ref.Segment.Header.SystemID, &all[i])}
 	}
 }
 
-// of is what was made of the record's server.
-func (o *origin) of(r *format.Record) []byte {
-	i := len(o.made) - 1
-	for i > 0 && r.Time < o.made[i].since {
+// ofServer returns the kept part for the record's server.
+func (o *origin) ofServer(r *format.Record) []byte {
+	i := len(o.byServer) - 1
+	for i > 0 && r.Time < o.byServer[i].since {
 		i--
 	}
-	return o.made[i].text
+	return o.byServer[i].text
 }
 
 // appendOrigin appends the server as JSON fields.
@@ -75,7 +74,7 @@ func appendOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
 	return dst
 }
 
-// context appends what fill makes of the record's session definition.
+// context appends what fill returns for the record's session, calling it once for each.
 func (d *definitions) context(dst []byte, r *format.Record, fill func(dst []byte, s *format.Session) []byte) []byte {
 	made := d.contexts.get(r.SessionIndex)
 	if len(made) == 0 {
@@ -84,7 +83,7 @@ func (d *definitions) context(dst []byte, r *format.Record, fill func(dst []byte
 	return append(dst, made...)
 }
 
-// shape appends what fill makes of the record's shape, nothing when it has none.
+// shape appends what fill returns for the record's shape; nothing if the record has none.
 func (d *definitions) shape(dst []byte, r *format.Record, fill func(dst []byte, s *format.Shape) []byte) []byte {
 	if r.Shape == nil {
 		return dst
@@ -101,8 +100,8 @@ func (d *definitions) jsonText(dst []byte, r *format.Record) []byte {
 	return d.text(dst, r, appendJSON[[]byte])
 }
 
-// text appends what fill makes of the record's text. Records of all kinds share what is kept of a text, so a renderer
-// must give the same function for all of them.
+// text appends what fill returns for the record's text. All kinds of records share what is kept for a text, so
+// a renderer must always pass the same function.
 func (d *definitions) text(dst []byte, r *format.Record, fill func(dst, text []byte) []byte) []byte {
 	if r.TextIndex < 0 {
 		return fill(dst, r.Text)
@@ -114,17 +113,16 @@ func (d *definitions) text(dst []byte, r *format.Record, fill func(dst, text []b
 	return append(dst, made...)
 }
 
-// facts appends those facts of the session that are there, as JSON fields.
-func facts(dst []byte, s *format.Session, keys ...format.Key) []byte {
+// appendFacts appends those of the facts that the session has, as JSON fields.
+func appendFacts(dst []byte, s *format.Session, keys ...format.Key) []byte {
 	for _, k := range keys {
 		dst = appendField(dst, k.String(), s.Fact(k))
 	}
 	return dst
 }
 
-// numbers appends, as JSON fields, what of a record no common schema has a
-// place for, and what stands in its shape.
-func (d *definitions) numbers(dst []byte, r *format.Record) []byte {
+// appendCommonFields appends, as JSON fields, what common schemas have no fields for.
+func (d *definitions) appendCommonFields(dst []byte, r *format.Record) []byte {
 	if r.Statement != 0 {
 		dst = appendNumber(dst, "statement", r.Statement)
 	}
@@ -154,8 +152,8 @@ func (d *definitions) numbers(dst []byte, r *format.Record) []byte {
 	return append(appendEnd(dst, r), d.place...)
 }
 
-// appendID appends what identifies a record: session and sequence number, or
-// the statement, for those that have none.
+// appendID appends the record's ID: session and sequence number, or, without one, session and number of the
+// statement.
 func appendID(dst []byte, r *format.Record) []byte {
 	dst = append(r.Session.ID().Append(dst), '/')
 	if r.Seq != 0 {
@@ -165,8 +163,7 @@ func appendID(dst []byte, r *format.Record) []byte {
 	return strconv.AppendUint(append(dst, '.'), r.Substatement, 10)
 }
 
-// endpoint takes a client apart: address and port; ip says that the address is
-// one of the Internet's, rather than [local].
+// endpoint splits a client into address and port; ip says that the address is an IP address, not [local].
 func endpoint(client []byte) (address, port []byte, ip bool) {
 	i := bytes.LastIndexByte(client, ':')
 	if i < 0 {
@@ -181,15 +178,15 @@ func endpoint(client []byte) (address, port []byte, ip bool) {
 	return address, port, err == nil
 }
 
-// failed says whether the record tells of something that did not succeed.
-func failed(r *format.Record) bool {
+// isFailure returns whether the record states a failure. An interruption is none.
+func isFailure(r *format.Record) bool {
 	return r.Failed() && r.Outcome != format.OutcomeInterrupted
 }
 
-// begins says whether a record was written at the end of what began at its time.
-func begins(r *format.Record) bool {
+// isCompleted returns whether the record has both the beginning and the end of a statement.
+func isCompleted(r *format.Record) bool {
 	return r.Kind == format.KindStatement && r.Has(format.FieldDuration)
 }
 
-// unixMilliseconds is a time of the trail, which may be any number, as milliseconds since 1970.
+// unixMilliseconds converts a time of the trail, which may be any number, to milliseconds since 1970.
 func unixMilliseconds(usec int64) int64 { return floorDiv(usec, 1000) + unixEpoch*1000 }

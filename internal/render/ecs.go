@@ -17,8 +17,7 @@ const ECSVersion = "8.17.0"
 // the schema has no field for stands in pg_steno.
 type ecsFormat struct{ definitions }
 
-// ecsEvents are event.category and event.type of the kinds of records that are
-// no statements.
+// ecsEvents has event.category and event.type for the kinds of records that are not statements.
 var ecsEvents = map[format.Kind]string{
 	format.KindConnect:        `"category":["authentication","session"],"type":["start"]`,
 	format.KindAuthFailed:     `"category":["authentication"],"type":["start"]`,
@@ -29,8 +28,7 @@ var ecsEvents = map[format.Kind]string{
 	format.KindGap:            `"category":["database"],"type":["error"]`,
 }
 
-// ecsTypes are event.category and the beginning of event.type of the classes of
-// statements.
+// ecsTypes has event.category and the beginning of event.type for the classes of statements.
 var ecsTypes = map[format.Class]string{
 	format.ClassRead:     `"category":["database"],"type":["access"`,
 	format.ClassFunction: `"category":["database"],"type":["access"`,
@@ -41,7 +39,7 @@ var ecsTypes = map[format.Class]string{
 
 func (f *ecsFormat) Start(ref *trail.BlockRef) {
 	f.definitions.Start(ref)
-	f.start(ref, ecsOrigin)
+	f.startBlock(ref, ecsOrigin)
 }
 
 // ecsOrigin appends the server. Those of a cluster have one service.id, and each its host.
@@ -64,7 +62,7 @@ func (f *ecsFormat) Append(dst []byte, r *format.Record) []byte {
 		dst = f.jsonText(append(dst, `,"message":`...), r)
 	}
 	dst = f.event(dst, r)
-	dst = append(dst, f.of(r)...)
+	dst = append(dst, f.ofServer(r)...)
 	dst = f.context(dst, r, ecsContext)
 	if r.Has(format.FieldError) {
 		dst = appendJSON(append(dst, `,"error":{"code":`...), r.SQLState)
@@ -72,12 +70,12 @@ func (f *ecsFormat) Append(dst []byte, r *format.Record) []byte {
 	}
 	dst = append(append(append(dst, `,"pg_steno":{"kind":"`...), r.Kind.String()...), '"')
 	dst = append(r.Session.ID().Append(append(dst, `,"session":"`...)), '"')
-	dst = facts(dst, r.Session, format.KeyDatabase, format.KeyApplication, format.KeyAppContext)
+	dst = appendFacts(dst, r.Session, format.KeyDatabase, format.KeyApplication, format.KeyAppContext)
 	dst = appendLeader(dst, r.Session)
 	if isConnection(r.Kind) {
-		dst = facts(dst, r.Session, format.KeyBackendType, format.KeyAuthMethod, format.KeyIdentity)
+		dst = appendFacts(dst, r.Session, format.KeyBackendType, format.KeyAuthMethod, format.KeyIdentity)
 	}
-	return append(f.numbers(dst, r), "}}\n"...)
+	return append(f.appendCommonFields(dst, r), "}}\n"...)
 }
 
 func (f *ecsFormat) event(dst []byte, r *format.Record) []byte {
@@ -94,7 +92,7 @@ func (f *ecsFormat) event(dst []byte, r *format.Record) []byte {
 			types = `"category":["database"],"type":["info"`
 		}
 		dst = append(dst, types...)
-		if failed(r) {
+		if isFailure(r) {
 			dst = append(dst, `,"error"`...)
 		}
 		dst = append(dst, ']')
@@ -113,7 +111,7 @@ func (f *ecsFormat) event(dst []byte, r *format.Record) []byte {
 	if r.Has(format.FieldDuration) && r.Duration < 1<<53 {
 		dst = strconv.AppendUint(append(dst, `,"duration":`...), r.Duration*1000, 10)
 	}
-	if begins(r) {
+	if isCompleted(r) {
 		dst = f.clock.append(append(dst, `,"start":"`...), r.Time, 'T')
 		dst = f.clock.append(append(dst, `Z","end":"`...), r.End(), 'T')
 		dst = append(dst, `Z"`...)
@@ -123,7 +121,7 @@ func (f *ecsFormat) event(dst []byte, r *format.Record) []byte {
 
 func ecsOutcome(r *format.Record) string {
 	switch {
-	case failed(r):
+	case isFailure(r):
 		return "failure"
 	case r.Outcome == format.OutcomeOk && r.Kind != format.KindStart && r.Kind != format.KindGap:
 		return "success"
@@ -191,7 +189,7 @@ func ecsRelated(dst []byte, ip bool, address []byte, users ...[]byte) []byte {
 	return dst
 }
 
-// unscoped is an address without the zone of a link, which ECS does not have in fields of type ip.
+// unscoped removes the zone from a link-local address, which ECS does not allow in fields of type ip.
 func unscoped(address []byte) []byte {
 	address, _, _ = bytes.Cut(address, []byte("%"))
 	return address

@@ -1,4 +1,4 @@
-// Texts that clients choose, made safe for JSON, for terminals, and for lines of words.
+// Text that clients choose, made safe for JSON, for terminals, and for lines that consist of words.
 
 package render
 
@@ -12,8 +12,8 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// plain are the bytes that stand for themselves in JSON and on a terminal.
-var plain = func() (t [256]bool) {
+// isPlain marks the bytes that need no escape in JSON and on a terminal.
+var isPlain = func() (t [256]bool) {
 	for c := ' '; c < 0x7f; c++ {
 		t[c] = c != '"' && c != '\\'
 	}
@@ -32,7 +32,7 @@ func appendJSONBody[S string | []byte](dst []byte, s S) []byte {
 	from := 0
 	for i := 0; i < len(s); {
 		c := s[i]
-		if plain[c] {
+		if isPlain[c] {
 			i++
 			continue
 		}
@@ -69,18 +69,18 @@ func appendJSONBody[S string | []byte](dst []byte, s S) []byte {
 }
 
 func decodeRune[S string | []byte](s S) (rune, int) {
-	// A rune is at most four bytes; the conversion does not leave the stack.
+	// A rune has at most four bytes. The copy stays on the stack, where converting all of s would allocate.
 	var b [utf8.UTFMax]byte
 	return utf8.DecodeRune(b[:copy(b[:], s)])
 }
 
-// unsafeRune says whether a character above ASCII must not be shown as it is, because people
-// would not see it, or would take it for a blank, or because a terminal would obey it: by
-// Unicode's categories, controls, formats, separators, surrogates, private and unassigned
-// ones; by its properties, what programs may ignore; and the blank pattern of Braille. It is
-// the only function that decides that.
+// unsafeRune returns whether a character above ASCII must be escaped, because people would not see it, or would
+// take it for a blank, or because a terminal would interpret it. These are, by Unicode's categories, controls,
+// formats, separators, surrogates, private and unassigned characters; by its properties, those that programs
+// may ignore; and the blank pattern of Braille. No other function decides this.
 func unsafeRune(r rune) bool {
-	return !unicode.IsPrint(r) || r == 0x2800 || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+	return !unicode.IsPrint(r) || r == 0x2800 ||
+		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 // appendRune appends the escape of a character above ASCII: \uHHHH, and one beyond that in two
@@ -92,10 +92,9 @@ func appendRune(dst []byte, r rune) []byte {
 	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
-// appendSafe appends text so that it stays on one line and leaves a terminal
-// alone: \n, \t, \xHH for other controls and for bytes that are not UTF-8,
-// \uHHHH for the rest that is unsafe. A backslash stays as it is, for SQL is
-// full of them.
+// appendSafe appends text so that it stays on one line and cannot control a terminal: \n, \t, \xHH for other
+// controls and for bytes that are not UTF-8, \uHHHH for other unsafe characters. Backslashes are not escaped,
+// because SQL has many.
 func appendSafe[S string | []byte](dst []byte, s S) []byte {
 	from := 0
 	for i := 0; i < len(s); {
@@ -137,13 +136,12 @@ func appendSafe[S string | []byte](dst []byte, s S) []byte {
 // Safe is text as it may be printed on a terminal.
 func Safe(s string) string { return string(appendSafe(nil, s)) }
 
-// Names and values in the text format are quoted when they are not one plain word, so
-// that a client that chooses them can make them look like nothing else. What is quoted
-// ends at the next quote that is not doubled. In names whose words mix scripts, all that is not
-// ASCII is escaped.
+// Names and values in the text format are quoted unless they are one plain word, so that a client that chooses
+// them cannot imitate other parts of a line. A quoted value ends at the next quote that is not doubled. In names
+// whose words mix scripts, all characters other than ASCII are escaped.
 
-// plainWord says whether a value is one word without anything that has a meaning in a
-// line: blanks, quotes, brackets, bars, equals signs, commas, nor one of more.
+// plainWord returns whether a value is one word without characters that have a meaning in a line: blanks,
+// quotes, brackets, bars, equals signs, commas, and those in more.
 func plainWord(s []byte, more string) bool {
 	mixed := false
 	for i := 0; i < len(s); {
@@ -171,7 +169,7 @@ func appendName(dst, name []byte) []byte {
 	if plainWord(name, "@") && string(name) != "-" {
 		return append(dst, name...)
 	}
-	return appendInQuotes(dst, marked(name), '"')
+	return appendInQuotes(dst, escapeMixed(name), '"')
 }
 
 // appendValue appends a value, as a string of SQL when it is not plain.
@@ -179,10 +177,11 @@ func appendValue[S string | []byte](dst []byte, value S) []byte {
 	if plainWord([]byte(value), "") {
 		return append(dst, value...)
 	}
-	return appendQuoted(dst, marked([]byte(value)))
+	return appendQuoted(dst, escapeMixed([]byte(value)))
 }
 
-// appendWord appends what is one word, though it may have brackets, as addresses have.
+// appendWord appends a value that needs no quotes unless it has a blank. It may have brackets, as addresses
+// have.
 func appendWord(dst, word []byte) []byte {
 	if bytes.IndexByte(word, ' ') < 0 {
 		return appendSafe(dst, word)
@@ -205,8 +204,8 @@ func appendInQuotes(dst, value []byte, quote byte) []byte {
 	}
 }
 
-// appendBetweenBars appends what stands between the bars of a line, " | ": a bar of its
-// own that could be taken for one of them is shown as \x7c.
+// appendBetweenBars appends text that stands between the bars of a line, " | ". A bar in the text that could be
+// taken for one of these is written as \x7c.
 func appendBetweenBars(dst, s []byte) []byte {
 	from := 0
 	for i := 0; ; i++ {
@@ -226,7 +225,7 @@ func appendBetweenBars(dst, s []byte) []byte {
 func Name(s string) string { return string(appendName(nil, []byte(s))) }
 
 // Quoted is a name or value in double quotes, as messages show it.
-func Quoted(s string) string { return string(appendInQuotes(nil, marked([]byte(s)), '"')) }
+func Quoted(s string) string { return string(appendInQuotes(nil, escapeMixed([]byte(s)), '"')) }
 
 // AppendJSON appends a JSON string that is safe to print on a terminal.
 func AppendJSON(dst, s []byte) []byte { return appendJSON(dst, s) }

@@ -404,7 +404,7 @@ func TestSelectedFieldsAreThoseOfTheFormat(t *testing.T) {
 		}
 	}
 	for _, c := range slices.Backward(Columns) {
-		if _, ok := sources[c]; !ok {
+		if _, ok := fieldSources[c]; !ok {
 			t.Errorf("field %s comes from nowhere", c)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// jsonFormat makes one JSON object a line. What comes from a definition of the
-// block is made once and kept by its index.
+// jsonFormat makes one JSON object for each record. What depends only on a definition of the block is built
+// once and kept by the definition's index.
 type jsonFormat struct {
 	origin   // stream, segment, block, server and the end of the line
 	clock    clock
@@ -23,14 +23,14 @@ type jsonFormat struct {
 	scratch  []byte
 }
 
-// cache keeps what was made from definitions, by their index.
+// cache keeps what was built for definitions, by their index.
 type cache struct {
 	made [][]byte
 	used int
-	size int // bytes in made, as far as they were added since the reset
+	size int // bytes added to made since the last reset
 }
 
-// maxCache bounds what a cache keeps.
+// maxCache bounds the memory of a cache.
 const maxCache = 2 << 20
 
 func (c *cache) reset() {
@@ -40,7 +40,7 @@ func (c *cache) reset() {
 	c.used, c.size = 0, 0
 }
 
-// get returns what is kept for index i, empty when there is nothing yet.
+// get returns what is kept for an index; empty if nothing is kept yet.
 func (c *cache) get(i int) []byte {
 	if i >= 0 && i < c.used {
 		return c.made[i]
@@ -48,7 +48,7 @@ func (c *cache) get(i int) []byte {
 	return nil
 }
 
-// put keeps what make appends to a buffer that is used again.
+// put keeps what fill appends to a buffer, which is reused.
 func (c *cache) put(i int, fill func(dst []byte) []byte) []byte {
 	if i < 0 {
 		return fill(nil)
@@ -74,7 +74,7 @@ func (f *jsonFormat) Start(ref *trail.BlockRef) {
 	f.shapes.reset()
 	f.queries.reset()
 	f.texts.reset()
-	f.start(ref, func(dst []byte, systemID uint64, s *trail.Server) []byte {
+	f.startBlock(ref, func(dst []byte, systemID uint64, s *trail.Server) []byte {
 		return append(appendOrigin(appendPlace(dst, ref), systemID, s), "}\n"...)
 	})
 }
@@ -99,13 +99,13 @@ func appendNumber(dst []byte, key string, n uint64) []byte {
 	return format.AppendUint(dst, n)
 }
 
-// isConnection says whether a record is about the beginning or end of a session, where
-// the means of authentication are shown.
+// isConnection returns whether a record is about the beginning or end of a session. Only these records show how
+// the client was authenticated.
 func isConnection(k format.Kind) bool {
 	return k == format.KindConnect || k == format.KindAuthFailed || k == format.KindDisconnect
 }
 
-// hasOutcome says whether a kind of record always shows its outcome.
+// hasOutcome returns whether records of a kind always show an outcome.
 func hasOutcome(k format.Kind) bool {
 	switch k {
 	case format.KindStatement, format.KindStart, format.KindConnect, format.KindAuthFailed:
@@ -115,7 +115,7 @@ func hasOutcome(k format.Kind) bool {
 }
 
 func (f *jsonFormat) Append(dst []byte, r *format.Record) []byte {
-	dst = f.clock.stamp(append(dst, `{"time":"`...), r.Time, 'T')
+	dst = f.clock.appendZoned(append(dst, `{"time":"`...), r.Time, 'T')
 	dst = append(append(dst, `","kind":"`...), r.Kind.String()...)
 	id := f.sessions.get(r.SessionIndex)
 	if len(id) == 0 {
@@ -170,7 +170,7 @@ func (f *jsonFormat) Append(dst []byte, r *format.Record) []byte {
 	return f.appendResult(dst, r)
 }
 
-// appendCut appends the length and the hash of the whole text, of a text that was truncated.
+// appendCut appends the full length and the hash of a text that was truncated.
 func appendCut(dst []byte, r *format.Record) []byte {
 	if !r.Has(format.FieldCut) {
 		return dst
@@ -194,7 +194,7 @@ func appendContext(dst []byte, s *format.Session) []byte {
 	return appendLeader(dst, s)
 }
 
-// appendLeader appends what a parallel worker helps to execute, and the encoding.
+// appendLeader appends the statement that a parallel worker helps to execute, and the encoding.
 func appendLeader(dst []byte, s *format.Session) []byte {
 	dst = appendField(dst, "leader", s.Fact(format.KeyLeader))
 	if n, ok := s.LeaderSubstatement(); ok {
@@ -306,16 +306,20 @@ func (f *jsonFormat) appendParams(dst []byte, r *format.Record) []byte {
 	return appendParamArray(append(dst, `,"params":`...), r, &f.scratch)
 }
 
-// hasParams says whether a record has a parameter that its statement uses.
+// hasParams returns whether a record has a parameter that its statement uses.
 func hasParams(r *format.Record) bool {
-	return r.Shape != nil && len(r.Shape.Params) > 0 && r.HasParams() && (r.Shape.Params[len(r.Shape.Params)-1].OID != 0 || r.LastParam() > 0)
+	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
+		return false
+	}
+	last := r.Shape.Params[len(r.Shape.Params)-1]
+	return last.OID != 0 || r.LastParam() > 0
 }
 
 // appendParamArray appends the parameters up to the last one that the statement uses; those before
 // that it does not use are null.
 func appendParamArray(dst []byte, r *format.Record, scratch *[]byte) []byte {
 	sep := byte('[')
-	end := -1 // of the last one that is used, if there are others after it
+	end := -1 // the end of the last used parameter, if unused ones follow it
 	r.Params(func(p format.ParamType, value []byte, null bool) bool {
 		if !p.IsUnused(null) {
 			end = -1
@@ -331,7 +335,7 @@ func appendParamArray(dst []byte, r *format.Record, scratch *[]byte) []byte {
 			*scratch = format.AppendParam((*scratch)[:0], p.Repr, value)
 			dst = appendJSON(dst, *scratch)
 		default:
-			// All other types print plain characters, but for bytea's backslash.
+			// All other types print plain characters, except the backslash of bytea.
 			dst = append(dst, '"')
 			if p.Repr == format.ReprBytea {
 				dst = append(dst, '\\')
@@ -372,10 +376,10 @@ func (f *jsonFormat) appendResult(dst []byte, r *format.Record) []byte {
 		dst = appendField(dst, "sqlstate", r.SQLState)
 	}
 	dst = appendField(dst, "message", r.Message)
-	return append(appendEnd(dst, r), f.of(r)...)
+	return append(appendEnd(dst, r), f.ofServer(r)...)
 }
 
-// appendEnd appends the fields that come last in JSON and in the schemas made from it.
+// appendEnd appends the fields that come last in JSON and in the schemas derived from it.
 func appendEnd(dst []byte, r *format.Record) []byte {
 	for name, n := range r.Times.All {
 		dst = appendNumber(dst, string(name), n)

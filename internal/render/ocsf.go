@@ -20,15 +20,15 @@ const (
 	ocsfDatastore      = 6005
 )
 
-// ocsfOther is the activity of what a class has no other for.
+// ocsfOther is the activity for which a class has no number of its own.
 const ocsfOther = 99
 
-// ocsfCommands are the activities of Datastore Activity by command.
+// ocsfCommands has the activities of Datastore Activity by command.
 var ocsfCommands = map[string]int{
 	"SELECT": 4, "INSERT": 6, "UPDATE": 2, "DELETE": 7, "TRUNCATE TABLE": 7, "MERGE": 5,
 }
 
-// ocsfClasses are those by class, for the commands that are not listed.
+// ocsfClasses has the activities by class, for all other commands.
 var ocsfClasses = map[format.Class]int{format.ClassRead: 1, format.ClassWrite: 5}
 
 // ocsfFormat makes a JSON object a line after OCSF: statements are Datastore
@@ -41,8 +41,8 @@ type ocsfFormat struct {
 
 func (f *ocsfFormat) Start(ref *trail.BlockRef) {
 	f.definitions.Start(ref)
-	f.start(ref, ocsfOrigin)
-	f.own.start(ref, appendOrigin)
+	f.startBlock(ref, ocsfOrigin)
+	f.own.startBlock(ref, appendOrigin)
 }
 
 // ocsfOrigin appends the server, where sessions go.
@@ -61,10 +61,11 @@ func ocsfOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
 }
 
 func ocsfClass(k format.Kind) int {
-	switch {
-	case k == format.KindStatement || k == format.KindStart || k == format.KindTransaction || k == format.KindSubtransaction:
+	switch k {
+	case format.KindStatement, format.KindStart, format.KindTransaction, format.KindSubtransaction:
 		return ocsfDatastore
-	case isConnection(k):
+	}
+	if isConnection(k) {
 		return ocsfAuthentication
 	}
 	return ocsfBase
@@ -104,7 +105,8 @@ func (f *ocsfFormat) Append(dst []byte, r *format.Record) []byte {
 	}
 	dst = f.times(dst, r)
 	dst = f.status(dst, r)
-	dst = append(dst, `,"metadata":{"version":"`+OCSFVersion+`","product":{"name":"pg_steno","vendor_name":"pg_steno"},"log_name":"trail","event_code":"`...)
+	dst = append(dst, `,"metadata":{"version":"`+OCSFVersion+`",`+
+		`"product":{"name":"pg_steno","vendor_name":"pg_steno"},"log_name":"trail","event_code":"`...)
 	dst = append(append(dst, r.Kind.String()...), `","uid":"`...)
 	dst = append(appendID(dst, r), '"')
 	if r.Seq != 0 {
@@ -113,7 +115,7 @@ func (f *ocsfFormat) Append(dst []byte, r *format.Record) []byte {
 	dst = f.clock.append(append(dst, `,"original_time":"`...), r.Time, 'T')
 	dst = append(dst, `Z"}`...)
 	if class != ocsfBase {
-		dst = append(dst, f.of(r)...)
+		dst = append(dst, f.ofServer(r)...)
 	}
 	switch class {
 	case ocsfDatastore:
@@ -134,27 +136,27 @@ func (f *ocsfFormat) Append(dst []byte, r *format.Record) []byte {
 	if r.Has(format.FieldDuration) {
 		dst = appendNumber(dst, "duration_us", r.Duration)
 	}
-	dst = facts(dst, r.Session, format.KeyRole, format.KeyAppUser, format.KeyAppContext)
+	dst = appendFacts(dst, r.Session, format.KeyRole, format.KeyAppUser, format.KeyAppContext)
 	dst = appendLeader(dst, r.Session)
 	if isConnection(r.Kind) {
-		dst = facts(dst, r.Session, format.KeyBackendType, format.KeyIdentity)
+		dst = appendFacts(dst, r.Session, format.KeyBackendType, format.KeyIdentity)
 	}
 	switch class {
 	case ocsfBase:
 		dst = append(r.Session.ID().Append(append(dst, `,"session":"`...)), '"')
-		dst = facts(dst, r.Session, format.KeyUser, format.KeyDatabase)
-		dst = append(dst, f.own.of(r)...)
+		dst = appendFacts(dst, r.Session, format.KeyUser, format.KeyDatabase)
+		dst = append(dst, f.own.ofServer(r)...)
 	case ocsfAuthentication:
-		dst = facts(dst, r.Session, format.KeyDatabase)
+		dst = appendFacts(dst, r.Session, format.KeyDatabase)
 	}
-	return append(f.numbers(dst, r), "}}\n"...)
+	return append(f.appendCommonFields(dst, r), "}}\n"...)
 }
 
 // times appends the times, in milliseconds since 1970.
 func (f *ocsfFormat) times(dst []byte, r *format.Record) []byte {
 	ms := unixMilliseconds(r.Time)
 	dst = strconv.AppendInt(append(dst, `,"time":`...), ms, 10)
-	if begins(r) {
+	if isCompleted(r) {
 		dst = strconv.AppendInt(append(dst, `,"start_time":`...), ms, 10)
 		dst = strconv.AppendInt(append(dst, `,"end_time":`...), unixMilliseconds(r.End()), 10)
 	}
@@ -171,12 +173,12 @@ func (f *ocsfFormat) status(dst []byte, r *format.Record) []byte {
 		severity = "4"
 	case r.Kind == format.KindAuthFailed:
 		severity = "3"
-	case failed(r) || r.Outcome == format.OutcomeInterrupted:
+	case isFailure(r) || r.Outcome == format.OutcomeInterrupted:
 		severity = "2"
 	}
 	dst = append(append(dst, `,"severity_id":`...), severity...)
 	switch {
-	case failed(r):
+	case isFailure(r):
 		dst = append(dst, `,"status_id":2,"status":"Failure"`...)
 	case r.Outcome == format.OutcomeOk && r.Kind != format.KindStart && r.Kind != format.KindGap:
 		dst = append(dst, `,"status_id":1,"status":"Success"`...)
@@ -194,7 +196,7 @@ func (f *ocsfFormat) status(dst []byte, r *format.Record) []byte {
 	return dst
 }
 
-// statement appends what Datastore Activity says of a statement.
+// statement appends the attributes of Datastore Activity that describe a statement.
 func (f *ocsfFormat) statement(dst []byte, r *format.Record) []byte {
 	if r.Text != nil {
 		dst = appendID(append(dst, `,"query_info":{"uid":"`...), r)
@@ -244,7 +246,7 @@ func isRemote(s *format.Session) bool {
 func ocsfSource(dst []byte, s *format.Session) []byte {
 	address, port, ip := endpoint(s.Fact(format.KeyClient))
 	if !ip {
-		// A Unix socket, or a process of the server itself.
+		// The client is a Unix socket, or a process of the server itself.
 		return append(ocsfName(append(dst, `,"src_endpoint":{"name":`...), address, "server"), '}')
 	}
 	dst = appendJSON(append(dst, `,"src_endpoint":{"ip":`...), address)
@@ -254,7 +256,7 @@ func ocsfSource(dst []byte, s *format.Session) []byte {
 	return append(dst, '}')
 }
 
-// ocsfProtocols are the numbers of authentication methods.
+// ocsfProtocols has OCSF's numbers of authentication methods.
 var ocsfProtocols = map[string]string{"gss": "2", "sspi": "2", "ldap": "12", "radius": "10"}
 
 func ocsfAuthenticationContext(dst []byte, s *format.Session) []byte {

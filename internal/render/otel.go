@@ -22,7 +22,8 @@ type otelFormat struct{ definitions }
 
 const otelSchema = `"https://opentelemetry.io/schemas/` + OTelVersion + `"`
 
-const otelBegin = `{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"postgresql"}}`
+const otelBegin = `{"resourceLogs":[{"resource":{"attributes":[` +
+	`{"key":"service.name","value":{"stringValue":"postgresql"}}`
 
 const otelScope = `]},"scopeLogs":[{"scope":{"name":"pg_steno"},"logRecords":[{"timeUnixNano":"`
 
@@ -37,10 +38,11 @@ const (
 
 func (f *otelFormat) Start(ref *trail.BlockRef) {
 	f.definitions.Start(ref)
-	f.start(ref, otelOrigin)
+	f.startBlock(ref, otelOrigin)
 }
 
-// otelOrigin appends the resource, which is the server, up to the first value of a record.
+// otelOrigin appends the resource, which is the server, and the beginning of the log record, up to its first
+// value.
 func otelOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
 	dst = append(dst, otelBegin...)
 	dst = otelString(dst, "host.name", []byte(s.Host))
@@ -52,10 +54,10 @@ func otelOrigin(dst []byte, systemID uint64, s *trail.Server) []byte {
 }
 
 func (f *otelFormat) Append(dst []byte, r *format.Record) []byte {
-	dst = appendNano(append(dst, f.of(r)...), r.Time)
+	dst = appendNano(append(dst, f.ofServer(r)...), r.Time)
 	dst = append(appendNano(append(dst, `","observedTimeUnixNano":"`...), r.End()), '"')
 	switch {
-	case failed(r) || r.Kind == format.KindGap:
+	case isFailure(r) || r.Kind == format.KindGap:
 		dst = append(dst, otelError...)
 	case r.Outcome == format.OutcomeInterrupted:
 		dst = append(dst, otelWarn...)
@@ -105,7 +107,7 @@ func otelString(dst []byte, key string, value []byte) []byte {
 	return append(appendJSON(append(otelKey(dst, key), `"stringValue":`...), value), "}}"...)
 }
 
-// otelInt appends a number, which OTLP/JSON writes as a string.
+// otelInt appends a number. OTLP/JSON writes numbers as strings.
 func otelInt(dst []byte, key string, n int64) []byte {
 	dst = strconv.AppendInt(append(otelKey(dst, key), `"intValue":"`...), n, 10)
 	return append(dst, `"}}`...)
@@ -130,7 +132,8 @@ func otelContext(dst []byte, s *format.Session) []byte {
 		n, _ := strconv.ParseUint(string(port), 10, 16)
 		dst = otelInt(dst, "client.port", int64(n))
 	}
-	for _, k := range []format.Key{format.KeyRole, format.KeyApplication, format.KeyAppUser, format.KeyAppContext, format.KeyLeader} {
+	for _, k := range []format.Key{format.KeyRole, format.KeyApplication, format.KeyAppUser, format.KeyAppContext,
+		format.KeyLeader} {
 		dst = otelString(dst, "pg_steno."+k.String(), s.Fact(k))
 	}
 	if n, ok := s.LeaderSubstatement(); ok {
@@ -139,7 +142,7 @@ func otelContext(dst []byte, s *format.Session) []byte {
 	return otelString(dst, "pg_steno.encoding", s.Fact(format.KeyEncoding))
 }
 
-// otelShape takes the operation's name from the command tag: no text is parsed.
+// otelShape appends what depends on the shape. The operation's name is the command tag: no text is parsed.
 func otelShape(dst []byte, s *format.Shape) []byte {
 	dst = otelString(dst, "db.operation.name", s.Command)
 	if len(s.Relations) == 1 {

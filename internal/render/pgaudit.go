@@ -14,10 +14,9 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// PgauditOptions are the settings of pgaudit that say what is in its lines,
-// with the same names.
+// PgauditOptions are the settings of pgaudit that decide what its lines contain. They have the same names.
 type PgauditOptions struct {
-	// Log is the classes of SESSION lines, a bit for each trail.Class.
+	// Log has the classes of SESSION lines, a bit for each format.Class.
 	Log              uint32
 	LogCatalog       bool
 	LogParameter     bool
@@ -27,12 +26,12 @@ type PgauditOptions struct {
 	LogStatementOnce bool
 }
 
-// PgauditDefaults are pgaudit's.
+// PgauditDefaults has pgaudit's default settings.
 var PgauditDefaults = PgauditOptions{Log: pgauditAll, LogCatalog: true, LogStatement: true}
 
-// ParsePgauditOptions reads names of settings, each with =on or =off; on can be
-// left out. The value of log is a list of classes with blanks between, those with
-// - before them taken off; settings that are classes go on with that list.
+// ParsePgauditOptions reads settings: names with =on or =off, or names alone, which mean on. The value of log
+// is a list of classes separated by blanks; a - before a class removes it. Settings that are names of classes
+// continue that list.
 func ParsePgauditOptions(settings []string) (PgauditOptions, error) {
 	o := PgauditDefaults
 	known := map[string]*bool{
@@ -70,24 +69,27 @@ func ParsePgauditOptions(settings []string) (PgauditOptions, error) {
 	return o, nil
 }
 
-// pgauditBits are the names of pgaudit.log.
+// pgauditBits maps the names in pgaudit.log to classes.
 var pgauditBits = map[string]uint32{
-	"none": 0, "all": pgauditAll, "read": 1 << format.ClassRead, "write": 1 << format.ClassWrite, "function": 1 << format.ClassFunction,
-	"role": 1 << format.ClassRole, "ddl": 1 << format.ClassDDL, "misc": 1<<format.ClassMisc | 1<<format.ClassTransaction,
+	"none": 0, "all": pgauditAll, "read": 1 << format.ClassRead, "write": 1 << format.ClassWrite,
+	"function": 1 << format.ClassFunction,
+	"role":     1 << format.ClassRole, "ddl": 1 << format.ClassDDL,
+	"misc":     1<<format.ClassMisc | 1<<format.ClassTransaction,
 	"misc_set": 1 << format.ClassMiscSet,
 }
 
-const pgauditAll = 1<<format.ClassRead | 1<<format.ClassWrite | 1<<format.ClassFunction | 1<<format.ClassRole | 1<<format.ClassDDL |
-	1<<format.ClassMisc | 1<<format.ClassMiscSet | 1<<format.ClassTransaction
+const pgauditAll = 1<<format.ClassRead | 1<<format.ClassWrite | 1<<format.ClassFunction | 1<<format.ClassRole |
+	1<<format.ClassDDL | 1<<format.ClassMisc | 1<<format.ClassMiscSet | 1<<format.ClassTransaction
 
-// pgauditLog reads a list of classes that goes on with mask.
+// pgauditLog adds to, and removes from, a mask the classes of a list.
 func pgauditLog(mask uint32, list string) (uint32, error) {
 	for _, name := range strings.Fields(strings.ToLower(list)) {
 		class, off := strings.CutPrefix(name, "-")
 		bits, ok := pgauditBits[class]
 		switch {
 		case !ok:
-			return 0, fmt.Errorf("log: %q is none of all, ddl, function, misc, misc_set, none, read, role, write", class)
+			return 0,
+				fmt.Errorf("log: %q is none of all, ddl, function, misc, misc_set, none, read, role, write", class)
 		case off:
 			mask &^= bits
 		default:
@@ -98,41 +100,40 @@ func pgauditLog(mask uint32, list string) (uint32, error) {
 }
 
 // PgauditSettings are the names of the options.
-var PgauditSettings = []string{"log", "log_catalog", "log_parameter", "log_relation", "log_rows", "log_statement", "log_statement_once"}
+var PgauditSettings = []string{"log", "log_catalog", "log_parameter", "log_relation", "log_rows", "log_statement",
+	"log_statement_once"}
 
-// pgauditFormat makes the lines that pgaudit 1.7 would have logged. A line has
-// numbers that count what was logged in its session before, which only what
-// sees all records in their order can know: pgauditOrder. Until then, a record
-// is a header of pgauditHeader bytes and its lines, with these bytes where the
-// numbers belong.
+// pgauditFormat makes the lines that pgaudit 1.7 would have logged. A line contains counts of what its session
+// has logged before. Only pgauditOrder, which sees all records in their order, can know these. Until then, a
+// record is a header of pgauditHeader bytes, followed by its lines, in which the bytes pgauditNew and
+// pgauditSame mark where the counts belong.
 type pgauditFormat struct {
 	definitions
-	options PgauditOptions
-	prefix  *LinePrefix
-	started clock // of sessions
-	made    []byte
-	params  []byte
-	values  []byte
+	options    PgauditOptions
+	prefix     *LinePrefix
+	started    clock // the clock for the starts of sessions
+	linePrefix []byte
+	params     []byte
+	values     []byte
 }
 
 const (
-	pgauditNew  = 1 // the next substatement
-	pgauditSame = 2 // the one of the line before
+	pgauditNew  = 1 // a new substatement
+	pgauditSame = 2 // the same substatement as in the previous line
 )
 
-// pgauditHeader is the length of: start of the client's session, process id, statement
-// number, marks.
+// pgauditHeader is the length of the start of the client's session, its process ID, the statement number, and
+// the marks.
 const pgauditHeader = 8 + 4 + 8 + 1
 
 // Marks of a record.
 const (
-	pgauditEnds   = 1 << iota // its session ended
+	pgauditEnds   = 1 << iota // its session ends
 	pgauditScript             // it runs the script of an extension
-	pgauditNested             // another statement ran it
+	pgauditNested             // it is nested in another statement
 )
 
-// pgauditClasses are pgaudit's names. What is in none of its classes was not
-// seen by it.
+// pgauditClasses has pgaudit's names of classes. It does not see statements of classes that are not listed.
 var pgauditClasses = map[format.Class]string{
 	format.ClassRead: "READ", format.ClassWrite: "WRITE", format.ClassFunction: "FUNCTION", format.ClassRole: "ROLE",
 	format.ClassDDL: "DDL", format.ClassMisc: "MISC", format.ClassMiscSet: "MISC", format.ClassTransaction: "MISC",
@@ -140,7 +141,7 @@ var pgauditClasses = map[format.Class]string{
 
 func (f *pgauditFormat) Append(dst []byte, r *format.Record) []byte {
 	ends := r.Kind == format.KindDisconnect
-	if !ends && !pgauditSees(r) {
+	if !ends && !pgauditLogs(r) {
 		return dst
 	}
 	from, client := len(dst), r.Session.ClientID()
@@ -158,7 +159,7 @@ func (f *pgauditFormat) Append(dst []byte, r *format.Record) []byte {
 	if r.Depth > 0 {
 		marks |= pgauditNested
 	}
-	f.made = f.appendPrefix(f.made[:0], r)
+	f.linePrefix = f.appendPrefix(f.linePrefix[:0], r)
 	dst = f.lines(append(dst, marks), r)
 	if len(dst) == from+pgauditHeader && marks&pgauditScript == 0 {
 		dst = dst[:from]
@@ -166,10 +167,9 @@ func (f *pgauditFormat) Append(dst []byte, r *format.Record) []byte {
 	return dst
 }
 
-// pgauditSees says whether pgaudit logs the statement. It logs queries when
-// their permissions were checked, DO and CREATE EXTENSION before they run, and
-// all other utility statements when they have ended without an error.
-func pgauditSees(r *format.Record) bool {
+// pgauditLogs returns whether pgaudit logs a statement. It logs queries when their permissions are checked, DO
+// and CREATE EXTENSION before they run, and all other utility statements when they have succeeded.
+func pgauditLogs(r *format.Record) bool {
 	if r.Kind != format.KindStatement || r.Shape == nil || pgauditClasses[r.Shape.Class] == "" {
 		return false
 	}
@@ -182,36 +182,42 @@ func pgauditSees(r *format.Record) bool {
 		return true
 	}
 	query := (r.Shape.Class == format.ClassRead || r.Shape.Class == format.ClassWrite) && command != "TRUNCATE TABLE"
-	// Class 42 and 25P02 are found before permissions have been checked.
+	// Errors of class 42, and 25P02, are raised before permissions are checked.
 	return query && !bytes.HasPrefix(r.SQLState, []byte("42")) && string(r.SQLState) != "25P02"
 }
 
 // pgauditCountsRows are the commands whose rows pgaudit counts.
 var pgauditCountsRows = map[string]bool{"SELECT": true, "INSERT": true, "UPDATE": true, "DELETE": true, "MERGE": true}
 
-// pgauditLine is what differs between the lines of a statement.
+// pgauditLine has what differs between the lines of a statement.
 type pgauditLine struct {
-	item       int // of pgaudit's stack: 0 the statement, 1 a query in it; lines of one item share a substatement
+	// index in pgaudit's stack: 0 the statement, 1 a query in it; lines of one item have the same substatement number
+	item       int
 	object     bool
 	class      string
 	command    string
 	kind, name string
-	params     bool // it is the statement, not a function
-	updates    bool // what it updates it writes, and does not just lock
+	params     bool // it is about the statement, not about a function, so it has the parameters
+	updates    bool // access for update means that rows are written, not only locked
 }
 
 func (f *pgauditFormat) lines(dst []byte, r *format.Record) []byte {
 	s := r.Shape
 	session := r.Reasons()&^format.AuditedObject != 0
-	line := pgauditLine{class: pgauditClasses[s.Class], command: string(s.Command), params: true, updates: s.Class == format.ClassWrite}
+	line := pgauditLine{
+		class:   pgauditClasses[s.Class],
+		command: string(s.Command),
+		params:  true,
+		updates: s.Class == format.ClassWrite,
+	}
 	switch line.command {
 	case "SELECT":
-		// Whatever it has in WITH.
+		// pgaudit does not look at what is in WITH.
 		line.class = "READ"
 	case "CALL":
 		line.class = "MISC"
 	case "COPY", "CREATE TABLE AS", "SELECT INTO", "EXPLAIN":
-		line.class = pgauditOuter(r)
+		line.class = pgauditUtilityClass(r)
 	}
 	item := -1
 	put := func(l pgauditLine) {
@@ -237,7 +243,7 @@ func (f *pgauditFormat) lines(dst []byte, r *format.Record) []byte {
 	case "TRUNCATE TABLE":
 		put(line)
 	case "CREATE TABLE AS", "SELECT INTO", "CREATE MATERIALIZED VIEW", "REFRESH MATERIALIZED VIEW", "EXPLAIN":
-		// What EXECUTE runs has a record of its own.
+		// The statement that EXECUTE runs has a record of its own.
 		if len(s.Relations) > 0 || !executes.Match(r.Text) {
 			f.relations(r, query, put)
 		}
@@ -253,9 +259,10 @@ func (f *pgauditFormat) lines(dst []byte, r *format.Record) []byte {
 	return dst
 }
 
-// pgauditOuter is the class of a utility statement that contains a query, which here is a
-// write if the query changes data. pgaudit judges both by themselves, and does not look into WITH.
-func pgauditOuter(r *format.Record) string {
+// pgauditUtilityClass returns the class of a utility statement that contains a query. If the query changes
+// data, the trail's class is that of a write, but pgaudit classifies the statement and the query separately,
+// and does not look into WITH.
+func pgauditUtilityClass(r *format.Record) string {
 	class := pgauditClasses[r.Shape.Class]
 	if r.Shape.Class != format.ClassWrite {
 		return class
@@ -266,7 +273,9 @@ func pgauditOuter(r *format.Record) string {
 	case command != "COPY" && command != "EXPLAIN":
 		return "DDL"
 	case command == "EXPLAIN" && len(r.Shape.Query) == 0 && len(r.Shape.Relations) > 0:
-		if slices.ContainsFunc(r.Shape.Objects, func(o format.Object) bool { return o.Action == format.ActionCreate }) {
+		if slices.ContainsFunc(r.Shape.Objects, func(o format.Object) bool {
+			return o.Action == format.ActionCreate
+		}) {
 			return "DDL"
 		}
 		return "MISC"
@@ -274,8 +283,8 @@ func pgauditOuter(r *format.Record) string {
 	return class
 }
 
-// bits are those of a line's class in Log; a statement's own class may be one
-// that is shown as another.
+// bits returns the bits of a line's class in Log. Several classes may have the same name in pgaudit; if it is
+// that of the statement's own class, only the statement's class counts.
 func (f *pgauditFormat) bits(class format.Class, shown string) uint32 {
 	if pgauditClasses[class] == shown {
 		return 1 << class
@@ -287,14 +296,15 @@ var (
 	executes = regexp.MustCompile(`(?i)\bexecute\b`)
 )
 
-// copiesQuery says whether a COPY has a query rather than a table.
+// copiesQuery returns whether a COPY copies the result of a query, not a table.
 func copiesQuery(text []byte) bool {
 	text = bytes.TrimLeft(text, " \t\r\n")
-	return len(text) > 4 && bytes.EqualFold(text[:4], []byte("COPY")) && bytes.HasPrefix(bytes.TrimLeft(text[4:], " \t\r\n"), []byte("("))
+	return len(text) > 4 && bytes.EqualFold(text[:4], []byte("COPY")) &&
+		bytes.HasPrefix(bytes.TrimLeft(text[4:], " \t\r\n"), []byte("("))
 }
 
-// relations puts a line for the query, and those of its relations. It says
-// whether there were any, or none that are left out.
+// relations puts a line for the query, and lines for its relations. It returns false if all relations are left
+// out.
 func (f *pgauditFormat) relations(r *format.Record, line pgauditLine, put func(pgauditLine)) bool {
 	if len(r.Shape.Relations) == 0 {
 		put(line)
@@ -327,19 +337,19 @@ func (f *pgauditFormat) relations(r *format.Record, line pgauditLine, put func(p
 	return shown
 }
 
-// mergedRelations are the relations, each once with all its accesses: a record has a relation
-// again for each view through which it is reached.
+// mergedRelations returns each relation once, with all its accesses. A record lists a relation repeatedly if it
+// is reached through several views.
 func mergedRelations(relations []format.Relation) []format.Relation {
 	if !slices.ContainsFunc(relations, func(r format.Relation) bool { return r.Via > 0 }) {
 		return relations
 	}
 	var merged []format.Relation
-	at := map[string]int{}
+	indexOf := map[string]int{}
 	for _, r := range relations {
-		i, found := at[string(r.Name)]
+		i, found := indexOf[string(r.Name)]
 		if !found {
 			i = len(merged)
-			at[string(r.Name)] = i
+			indexOf[string(r.Name)] = i
 			merged = append(merged, r)
 		}
 		merged[i].Access |= r.Access
@@ -347,7 +357,7 @@ func mergedRelations(relations []format.Relation) []format.Relation {
 	return merged
 }
 
-// pgauditAccess is class and command of the line of a relation.
+// pgauditAccess returns class and command for the line of a relation.
 func pgauditAccess(a format.Access, updates bool) (string, string) {
 	switch {
 	case a&format.AccessInsert != 0:
@@ -375,15 +385,21 @@ func pgauditType(t format.RelationType) string {
 func (f *pgauditFormat) functions(r *format.Record, put func(pgauditLine)) {
 	for i, o := range r.Shape.Objects {
 		if o.Action == format.ActionExecute {
-			put(pgauditLine{item: 2 + i, class: "FUNCTION", command: "EXECUTE", kind: "FUNCTION", name: string(o.Name)})
+			put(pgauditLine{
+				item:    2 + i,
+				class:   "FUNCTION",
+				command: "EXECUTE",
+				kind:    "FUNCTION",
+				name:    string(o.Name),
+			})
 		}
 	}
 }
 
-// line appends a line; first says that it is the first of its item.
+// line appends a line; first says that it is the first one of its item.
 func (f *pgauditFormat) line(dst []byte, r *format.Record, l pgauditLine, first bool) []byte {
 	from := len(dst)
-	dst = append(append(dst, f.made...), "AUDIT: "...)
+	dst = append(append(dst, f.linePrefix...), "AUDIT: "...)
 	if l.object {
 		dst = append(dst, "OBJECT,"...)
 	} else {
@@ -414,7 +430,7 @@ func (f *pgauditFormat) line(dst []byte, r *format.Record, l pgauditLine, first 
 		dst = strconv.AppendUint(append(dst, ','), rows, 10)
 	}
 	if f.prefix != nil {
-		// In its log, the server begins the further lines of a message with a tab.
+		// In its log, the server begins continuation lines of a message with a tab.
 		if message := dst[from:]; bytes.IndexByte(message, '\n') >= 0 {
 			dst = append(dst[:from], bytes.ReplaceAll(message, []byte("\n"), []byte("\n\t"))...)
 		}
@@ -447,8 +463,7 @@ func (f *pgauditFormat) parameters(dst []byte, r *format.Record, has bool) []byt
 	return pgauditValue(dst, f.params)
 }
 
-// pgauditRaw appends a value as pgaudit does: in quotes when it has a comma, a
-// quote or a line break.
+// pgauditRaw appends a value as pgaudit does: in quotes if it has a comma, a quote or a line break.
 func pgauditRaw(dst, s []byte) []byte {
 	if !bytes.ContainsAny(s, ",\"\n\r") {
 		return append(dst, s...)
@@ -463,29 +478,28 @@ func pgauditRaw(dst, s []byte) []byte {
 	return append(dst, '"')
 }
 
-// pgauditValue is the same, but safe to print.
+// pgauditValue does the same, and makes the value safe to print.
 func pgauditValue(dst, s []byte) []byte {
 	if bytes.ContainsAny(s, ",\"\n\r") {
 		return csvlogQuoted(dst, s)
 	}
-	return csvInside(dst, s)
+	return appendCSVQuotedBody(dst, s)
 }
 
-// pgauditOrder counts statements and substatements, in each session by itself,
-// among the records that are shown.
+// pgauditOrder counts statements and substatements in each session, among the records that are shown.
 type pgauditOrder struct {
 	sessions map[format.SessionID]*pgauditCount
 	out      []byte
 }
 
 type pgauditCount struct {
-	statement    uint64 // of the trail
-	script       uint64 // the one that runs an extension's script
+	statement    uint64 // number of the current one in the trail
+	script       uint64 // number of the one that runs an extension's script
 	total        uint64
 	substatement uint64
 }
 
-// Next returns a record's lines with their numbers.
+// Next returns a record's lines with their counts.
 func (o *pgauditOrder) Next(record []byte) []byte {
 	o.out = o.out[:0]
 	if len(record) < pgauditHeader {
@@ -509,7 +523,7 @@ func (o *pgauditOrder) Next(record []byte) []byte {
 	if marks&pgauditScript != 0 && marks&pgauditNested == 0 {
 		c.script = statement
 	} else if marks&pgauditNested != 0 && c.script == statement {
-		// pgaudit leaves out what scripts of extensions do.
+		// pgaudit does not log what scripts of extensions do.
 		return nil
 	}
 	if len(lines) == 0 {

@@ -20,7 +20,7 @@ type prefixPart struct {
 	padding int // negative: on the right
 }
 
-// prefixEscapes append what an escape stands for, as the server does.
+// prefixEscapes append the values of escapes as the server does.
 var prefixEscapes = map[byte]func(f *pgauditFormat, dst []byte, r *format.Record) []byte{
 	'a': prefixFact(format.KeyApplication),
 	'u': prefixFact(format.KeyUser),
@@ -57,7 +57,8 @@ var prefixEscapes = map[byte]func(f *pgauditFormat, dst []byte, r *format.Record
 	},
 	'n': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
 		ms := unixMilliseconds(r.Time)
-		return append(strconv.AppendInt(dst, floorDiv(ms, 1000), 10), fmt.Sprintf(".%03d", ms-1000*floorDiv(ms, 1000))...)
+		return append(strconv.AppendInt(dst, floorDiv(ms, 1000), 10),
+			fmt.Sprintf(".%03d", ms-1000*floorDiv(ms, 1000))...)
 	},
 	'i': func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
 		if r.Shape == nil {
@@ -82,7 +83,7 @@ var prefixEscapes = map[byte]func(f *pgauditFormat, dst []byte, r *format.Record
 	},
 }
 
-// prefixFact appends a fact of the session; the server says that one is not known.
+// prefixFact appends a fact of the session, or [unknown], as the server does.
 func prefixFact(key format.Key) func(*pgauditFormat, []byte, *format.Record) []byte {
 	return func(_ *pgauditFormat, dst []byte, r *format.Record) []byte {
 		if value := r.Session.Fact(key); len(value) > 0 {
@@ -92,7 +93,7 @@ func prefixFact(key format.Key) func(*pgauditFormat, []byte, *format.Record) []b
 	}
 }
 
-// unknownEscapes are PostgreSQL's escapes for what no trail has.
+// unknownEscapes are PostgreSQL's escapes for values that no trail has.
 var unknownEscapes = map[byte]string{
 	'l': "the number of a line in the log of its session",
 	'v': "virtual transaction IDs",
@@ -147,7 +148,7 @@ func ParseLinePrefix(s string) (*LinePrefix, error) {
 	return p, nil
 }
 
-// maxPadding bounds what an escape can be padded to.
+// maxPadding bounds the padding of an escape.
 const maxPadding = 1000
 
 // prefix appends the prefix of a record's lines, and the severity that pgaudit has by default.
@@ -161,7 +162,8 @@ func (f *pgauditFormat) appendPrefix(dst []byte, r *format.Record) []byte {
 			continue
 		}
 		if p.escape == 'q' {
-			if kind := string(r.Session.Fact(format.KeyBackendType)); kind != "" && kind != "client backend" && kind != "parallel worker" {
+			if kind := string(r.Session.Fact(format.KeyBackendType)); kind != "" && kind != "client backend" &&
+				kind != "parallel worker" {
 				break // a process without a session
 			}
 			continue

@@ -1,13 +1,14 @@
-// Package render makes lines of records: text for people, JSON and CSV for
-// programs, and the formats of other programs: the server's csvlog, pgaudit's
-// lines, and three schemas for monitoring. docs/formats.md states what
-// becomes of each field. No line breaks out of its place or reaches a terminal
-// with a control character, whatever a record has in it.
+// Package render formats records as lines: text for people, JSON and CSV for programs, and the formats of
+// other programs: the server's csvlog, pgaudit's lines, and three schemas for monitoring. docs/formats.md
+// states what becomes of each field. It gets decoded records from packages format and trail, and knows nothing
+// about flags, files or commands.
 //
-// The encoders are our own, because millions of records are written, and because of what
-// they promise: they append to a buffer without a value in between, where encoding/json
-// and encoding/csv need one each, keep the order of fields, and write the bytes of a text
-// that is not valid in its encoding so that nothing is lost.
+// What must stay true: clients choose much of what records contain, but nothing in a record can end a line,
+// imitate another part of it, or send a control character to a terminal. All escapes are in escape.go.
+//
+// The package has its own encoders for speed, because millions of records are written: they append to a buffer,
+// where encoding/json and encoding/csv need an intermediate value for each record. They also keep the order of
+// fields, and write all bytes of a text that is not valid in its encoding.
 package render
 
 import (
@@ -35,8 +36,9 @@ const (
 	OTel    Format = "otel"
 )
 
-// Formats are the names of all formats.
-var Formats = []string{string(Text), string(JSON), string(CSV), string(CSVLog), string(Pgaudit), string(ECS), string(OCSF), string(OTel)}
+// Formats has the names of all formats.
+var Formats = []string{string(Text), string(JSON), string(CSV), string(CSVLog), string(Pgaudit), string(ECS),
+	string(OCSF), string(OTel)}
 
 // Parse checks the name of a format.
 func Parse(name string) (Format, error) {
@@ -49,11 +51,11 @@ func Parse(name string) (Format, error) {
 	return "", fmt.Errorf("invalid format %q: use %s or %s", name, strings.Join(Formats[:last], ", "), Formats[last])
 }
 
-// TakesZone says whether a format shows times in a time zone that was asked for. Those of the
-// others are in UTC, as their definitions, or the programs that read them, have it.
+// TakesZone returns whether a format shows times in a chosen time zone. The other formats show UTC, as their
+// definitions, or the programs that read them, expect.
 func TakesZone(f Format) bool { return TakesFields(f) || f == Pgaudit }
 
-// NamesServer says whether lines name the server that recorded them.
+// NamesServer returns whether lines name the server that recorded them.
 func NamesServer(f Format, fields []string) bool {
 	if fields != nil {
 		return slices.Contains(fields, "host") || slices.Contains(fields, "cluster_name")
@@ -68,18 +70,17 @@ type Renderer interface {
 	Append(dst []byte, r *format.Record) []byte
 }
 
-// Options say how a format is filled in.
+// Options are the parameters of formats. Each format uses those that concern it.
 type Options struct {
 	Color   bool // text only
 	Pgaudit PgauditOptions
-	// CSVUnsafe leaves CSV values as they are, also those that a spreadsheet takes
-	// for formulas.
+	// CSVUnsafe leaves CSV values unchanged that a spreadsheet would take for formulas.
 	CSVUnsafe bool
-	// Fields are those that text, json and csv show, in this order; nil: all. See CheckFields.
+	// Fields are the fields that text, json and csv show, in this order; nil: all. See CheckFields.
 	Fields []string
-	// Zone is that of the times in text, json, csv and pgaudit's prefix; nil is UTC.
+	// Zone is the time zone of times in text, json, csv and pgaudit's prefix; nil: UTC.
 	Zone *time.Location
-	// Servers say which server recorded what a block has; nil: not known.
+	// Servers says which server recorded which block; nil: not known.
 	Servers *trail.Servers
 	// Prefix stands before each line of pgaudit; nil: none.
 	Prefix *LinePrefix
@@ -111,30 +112,29 @@ func New(f Format, o Options) Renderer {
 	return &textFormat{clock: clock{zone: o.Zone}, color: o.Color}
 }
 
-// An Order finishes what a renderer of the same format made, given all records
-// that are shown, one after the other.
+// Order completes what renderers of its format made. It is given all records that are shown, in their order,
+// which renderers, of which several run at the same time, do not know.
 type Order interface {
-	// Next returns the record's lines, none when there is nothing to show. They
-	// are valid until the next call.
+	// Next returns the record's lines, none if there is nothing to show. They are valid until the next call.
 	Next(record []byte) []byte
 }
 
-// NewOrder returns the order of a format, which most have no need of.
+// NewOrder returns the order of a format. Most formats leave lines unchanged.
 func NewOrder(f Format) Order {
 	switch f {
 	case Pgaudit:
 		return &pgauditOrder{sessions: map[format.SessionID]*pgauditCount{}}
 	case CSVLog:
-		return &csvlogOrder{ended: map[format.SessionID]bool{}}
+		return &csvlogOrder{hasFatalLine: map[format.SessionID]bool{}}
 	}
-	return asTheyAre{}
+	return unchanged{}
 }
 
-type asTheyAre struct{}
+type unchanged struct{}
 
-func (asTheyAre) Next(record []byte) []byte { return record }
+func (unchanged) Next(record []byte) []byte { return record }
 
-// Header is what comes before the first line.
+// Header returns what comes before the first line.
 func Header(f Format, o Options) []byte {
 	if f != CSV {
 		return nil

@@ -1,4 +1,4 @@
-// Fields that were asked for by name.
+// Lines of chosen fields, for text, json and csv.
 
 package render
 
@@ -13,10 +13,10 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// TakesFields says whether a format can show chosen fields.
+// TakesFields returns whether a format can show chosen fields.
 func TakesFields(f Format) bool { return f == Text || f == JSON || f == CSV }
 
-// CheckFields refuses names that are no fields, or that occur twice.
+// CheckFields returns an error for names that are no fields, or that occur twice.
 func CheckFields(names []string) error {
 	for i, name := range names {
 		if !slices.Contains(Columns, name) {
@@ -32,21 +32,22 @@ func CheckFields(names []string) error {
 	return nil
 }
 
-// nearest is the name that differs least from what was written, none when all differ much.
-func nearest(written string, names []string) string {
-	best, least := "", 1+len(written)/3
+// nearest returns the name that differs least from the given one; empty if all differ too much.
+func nearest(given string, names []string) string {
+	best, least := "", 1+len(given)/3
 	for _, name := range names {
-		if d := Distance(strings.ToLower(written), name); d <= least && d < len(name) && (best == "" || d < least) {
+		if d := Distance(strings.ToLower(given), name); d <= least && d < len(name) && (best == "" || d < least) {
 			best, least = name, d
 		}
 	}
 	return best
 }
 
-// mostCompared is how many characters of a name Distance compares.
+// mostCompared bounds the number of characters that Distance compares.
 const mostCompared = 200
 
-// Distance is how many characters must be inserted, removed or replaced to make one string of another (Levenshtein).
+// Distance returns how many characters must be inserted, removed or replaced to turn one string into the other
+// (Levenshtein).
 func Distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	x, y = x[:min(len(x), mostCompared)], y[:min(len(y), mostCompared)]
@@ -68,8 +69,8 @@ func Distance(a, b string) int {
 	return row[len(y)]
 }
 
-// field is where the value of a field comes from, by what it is. One of them is set.
-type field struct {
+// fieldSource says how the value of a field is found. Exactly one of number, word, text and nested is set.
+type fieldSource struct {
 	number func(r *format.Record) (n uint64, shown bool)
 	word   func(s *selection, dst []byte, r *format.Record) []byte // plain characters
 	quoted bool                                                    // JSON quotes the word
@@ -77,12 +78,12 @@ type field struct {
 	nested func(s *selection, dst []byte, r *format.Record) []byte // JSON
 }
 
-func ofFact(k format.Key) field {
-	return field{text: func(r *format.Record) []byte { return r.Session.Fact(k) }}
+func ofFact(k format.Key) fieldSource {
+	return fieldSource{text: func(r *format.Record) []byte { return r.Session.Fact(k) }}
 }
 
-func ofConnection(k format.Key) field {
-	return field{text: func(r *format.Record) []byte {
+func ofConnection(k format.Key) fieldSource {
+	return fieldSource{text: func(r *format.Record) []byte {
 		if !isConnection(r.Kind) {
 			return nil
 		}
@@ -90,27 +91,35 @@ func ofConnection(k format.Key) field {
 	}}
 }
 
-func ofNumber(of func(r *format.Record) uint64) field {
-	return field{number: func(r *format.Record) (uint64, bool) { n := of(r); return n, n != 0 }}
+func ofNumber(of func(r *format.Record) uint64) fieldSource {
+	return fieldSource{number: func(r *format.Record) (uint64, bool) { n := of(r); return n, n != 0 }}
 }
 
-func ofPresent(f format.Field, of func(r *format.Record) uint64) field {
-	return field{number: func(r *format.Record) (uint64, bool) { return of(r), r.Has(f) }}
+func ofPresent(f format.Field, of func(r *format.Record) uint64) fieldSource {
+	return fieldSource{number: func(r *format.Record) (uint64, bool) { return of(r), r.Has(f) }}
 }
 
-func ofTime(known format.KnownTimes, of func(t *format.Times) uint64) field {
-	return field{number: func(r *format.Record) (uint64, bool) { return of(&r.Times), r.Times.Known&known != 0 }}
+func ofTime(known format.KnownTimes, of func(t *format.Times) uint64) fieldSource {
+	return fieldSource{number: func(r *format.Record) (uint64, bool) { return of(&r.Times), r.Times.Known&known != 0 }}
 }
 
-func ofRef(of func(ref *trail.BlockRef) uint64) field {
-	return field{word: func(s *selection, dst []byte, _ *format.Record) []byte { return strconv.AppendUint(dst, of(s.ref), 10) }}
+func ofRef(of func(ref *trail.BlockRef) uint64) fieldSource {
+	return fieldSource{word: func(s *selection, dst []byte, _ *format.Record) []byte {
+		return strconv.AppendUint(dst, of(s.ref), 10)
+	}}
 }
 
-// sources are all fields, by name.
-var sources = map[string]field{
-	"time":     {quoted: true, word: func(s *selection, dst []byte, r *format.Record) []byte { return s.clock.stamp(dst, r.Time, 'T') }},
-	"kind":     {quoted: true, word: func(_ *selection, dst []byte, r *format.Record) []byte { return append(dst, r.Kind.String()...) }},
-	"session":  {quoted: true, word: func(_ *selection, dst []byte, r *format.Record) []byte { return r.Session.ID().Append(dst) }},
+// fieldSources are all fields, by name.
+var fieldSources = map[string]fieldSource{
+	"time": {quoted: true, word: func(s *selection, dst []byte, r *format.Record) []byte {
+		return s.clock.appendZoned(dst, r.Time, 'T')
+	}},
+	"kind": {quoted: true, word: func(_ *selection, dst []byte, r *format.Record) []byte {
+		return append(dst, r.Kind.String()...)
+	}},
+	"session": {quoted: true, word: func(_ *selection, dst []byte, r *format.Record) []byte {
+		return r.Session.ID().Append(dst)
+	}},
 	"seq":      ofNumber(func(r *format.Record) uint64 { return r.Seq }),
 	"pid":      {number: func(r *format.Record) (uint64, bool) { return uint64(r.Session.PID), true }},
 	"depth":    ofNumber(func(r *format.Record) uint64 { return r.Depth }),
@@ -230,44 +239,50 @@ var sources = map[string]field{
 	}},
 }
 
-// selection makes lines of the fields that were asked for. In text, tabs are between them,
-// and absent ones are empty; appendSafe leaves no tab in a value.
+// selection makes lines of the chosen fields. In text, tabs separate them, and absent ones are empty;
+// appendSafe leaves no tab in a value.
 type selection struct {
-	format  Format
-	names   []string
-	fields  []field
-	csv     csvFormat
-	clock   clock
-	ref     *trail.BlockRef
-	servers *trail.Servers
-	of      []trail.Server
-	value   []byte
-	scratch []byte
+	format       Format
+	names        []string
+	fields       []fieldSource
+	csv          csvFormat
+	clock        clock
+	ref          *trail.BlockRef
+	servers      *trail.Servers
+	blockServers []trail.Server
+	value        []byte
+	scratch      []byte
 }
 
 func newSelection(f Format, o Options) *selection {
-	s := &selection{format: f, names: o.Fields, csv: csvFormat{safe: !o.CSVUnsafe}, clock: clock{zone: o.Zone}, servers: o.Servers}
+	s := &selection{
+		format:  f,
+		names:   o.Fields,
+		csv:     csvFormat{safe: !o.CSVUnsafe},
+		clock:   clock{zone: o.Zone},
+		servers: o.Servers,
+	}
 	for _, name := range o.Fields {
-		one := sources[name]
+		source := fieldSources[name]
 		switch name {
 		case "host":
-			one.text = func(r *format.Record) []byte { return []byte(s.server(r).Host) }
+			source.text = func(r *format.Record) []byte { return []byte(s.server(r).Host) }
 		case "cluster_name":
-			one.text = func(r *format.Record) []byte { return []byte(s.server(r).Cluster) }
+			source.text = func(r *format.Record) []byte { return []byte(s.server(r).Cluster) }
 		}
-		s.fields = append(s.fields, one)
+		s.fields = append(s.fields, source)
 	}
 	return s
 }
 
-func (s *selection) Start(ref *trail.BlockRef) { s.ref, s.of = ref, s.servers.Of(ref) }
+func (s *selection) Start(ref *trail.BlockRef) { s.ref, s.blockServers = ref, s.servers.Of(ref) }
 
 func (s *selection) server(r *format.Record) *trail.Server {
-	i := len(s.of) - 1
-	for i > 0 && r.Time < s.of[i].Since {
+	i := len(s.blockServers) - 1
+	for i > 0 && r.Time < s.blockServers[i].Since {
 		i--
 	}
-	return &s.of[i]
+	return &s.blockServers[i]
 }
 
 func (s *selection) Append(dst []byte, r *format.Record) []byte {
@@ -294,9 +309,8 @@ func (s *selection) Append(dst []byte, r *format.Record) []byte {
 	return append(dst, '\n')
 }
 
-// get is the value of a field, empty when it is absent; client says that clients choose its
-// characters.
-func (s *selection) get(f *field, r *format.Record) (value []byte, client bool) {
+// get returns the value of a field, empty if it is absent; client says that clients choose its characters.
+func (s *selection) get(f *fieldSource, r *format.Record) (value []byte, client bool) {
 	switch {
 	case f.text != nil:
 		return f.text(r), true
@@ -340,7 +354,7 @@ func (s *selection) json(dst []byte, r *format.Record) []byte {
 }
 
 // cell appends a field as a value of csv and the comma after it.
-func (s *selection) cell(dst []byte, f *field, r *format.Record) []byte {
+func (s *selection) cell(dst []byte, f *fieldSource, r *format.Record) []byte {
 	value, client := s.get(f, r)
 	if client || f.nested != nil {
 		return s.csv.cell(dst, value)

@@ -9,32 +9,31 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Colours of the text format, as escape sequences of terminals.
+// Colors of the text format, as escape sequences for terminals.
 const (
-	dim    = "\x1b[2m"
-	bold   = "\x1b[1m"
-	red    = "\x1b[31m"
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	cyan   = "\x1b[36m"
-	plainC = "\x1b[0m"
+	dim        = "\x1b[2m"
+	bold       = "\x1b[1m"
+	red        = "\x1b[31m"
+	green      = "\x1b[32m"
+	yellow     = "\x1b[33m"
+	cyan       = "\x1b[36m"
+	resetStyle = "\x1b[0m"
 )
 
-// textFormat makes one line a record for people. Clients choose much of what stands in
-// it: names of users, databases and applications, messages, texts. None of it can look
-// like another part of the line: names and values that are not one plain word are quoted
-// (appendName, appendValue), and " | ", which stands before the parts behind the prefix,
-// is never shown as such in a message or a text (appendBetweenBars).
+// textFormat makes one line for each record, for people. Clients choose much of a line: names of users,
+// databases and applications, messages, texts. None of these can imitate another part of the line: names and
+// values are quoted unless they are one plain word (appendName, appendValue), and " | ", which separates the
+// parts after the prefix, never occurs in a message or a text (appendBetweenBars).
 type textFormat struct {
-	clock   clock
-	color   bool
-	whos    cache // who, up to the sequence number
-	texts   cache
-	scratch []byte
+	clock    clock
+	color    bool
+	sessions cache // the user and the session, up to the sequence number
+	texts    cache
+	scratch  []byte
 }
 
 func (f *textFormat) Start(*trail.BlockRef) {
-	f.whos.reset()
+	f.sessions.reset()
 	f.texts.reset()
 }
 
@@ -43,10 +42,10 @@ func (f *textFormat) paint(dst []byte, color, text string) []byte {
 	if !f.color {
 		return append(dst, text...)
 	}
-	return append(append(append(dst, color...), text...), plainC...)
+	return append(append(append(dst, color...), text...), resetStyle...)
 }
 
-func (f *textFormat) on(dst []byte, color string) []byte {
+func (f *textFormat) style(dst []byte, color string) []byte {
 	if f.color {
 		dst = append(dst, color...)
 	}
@@ -54,13 +53,13 @@ func (f *textFormat) on(dst []byte, color string) []byte {
 }
 
 func (f *textFormat) Append(dst []byte, r *format.Record) []byte {
-	dst = f.on(dst, dim)
-	dst = f.clock.stamp(dst, r.Time, ' ')
-	dst = f.on(dst, plainC)
+	dst = f.style(dst, dim)
+	dst = f.clock.appendZoned(dst, r.Time, ' ')
+	dst = f.style(dst, resetStyle)
 	dst = append(dst, ' ')
-	dst = f.who(dst, r)
+	dst = f.appendWho(dst, r)
 	dst = append(dst, ' ')
-	dst = f.what(dst, r)
+	dst = f.appendOutcome(dst, r)
 	if r.Depth > 0 {
 		dst = append(append(dst, " depth "...), strconv.FormatUint(r.Depth, 10)...)
 	}
@@ -81,13 +80,13 @@ func (f *textFormat) Append(dst []byte, r *format.Record) []byte {
 		dst = f.reasons(dst, r)
 	}
 	if len(r.Message) > 0 || len(r.SQLState) > 0 {
-		dst = f.on(append(dst, ' '), red)
+		dst = f.style(append(dst, ' '), red)
 		dst = appendSafe(dst, r.SQLState)
 		if len(r.Message) > 0 && len(r.SQLState) > 0 {
 			dst = append(dst, ' ')
 		}
 		dst = appendBetweenBars(dst, r.Message)
-		dst = f.on(dst, plainC)
+		dst = f.style(dst, resetStyle)
 	}
 	if r.Text != nil {
 		dst = append(dst, " | "...)
@@ -101,10 +100,10 @@ func (f *textFormat) Append(dst []byte, r *format.Record) []byte {
 			dst = append(dst, text...)
 		}
 		if r.Has(format.FieldCut) {
-			dst = f.on(append(dst, ' '), yellow)
+			dst = f.style(append(dst, ' '), yellow)
 			dst = append(dst, "| cut from "...)
 			dst = append(strconv.AppendUint(dst, r.TextBytes, 10), " bytes"...)
-			dst = f.on(dst, plainC)
+			dst = f.style(dst, resetStyle)
 		}
 	}
 	dst = f.params(dst, r)
@@ -112,11 +111,12 @@ func (f *textFormat) Append(dst []byte, r *format.Record) []byte {
 	return append(f.pairs(dst, r), '\n')
 }
 
-// pairs appends names with their values. Behind what clients have chosen stands a bar first, which
-// they cannot imitate.
+// pairs appends names and values. If text that clients have chosen precedes them, a bar, which clients cannot
+// imitate, separates them from it.
 func (f *textFormat) pairs(dst []byte, r *format.Record) []byte {
 	sep := " "
-	if r.Text != nil || len(r.Message) > 0 || len(r.SQLState) > 0 || r.Shape != nil && len(r.Shape.Params)+len(r.Shape.Objects) > 0 {
+	if r.Text != nil || len(r.Message) > 0 || len(r.SQLState) > 0 ||
+		r.Shape != nil && len(r.Shape.Params)+len(r.Shape.Objects) > 0 {
 		sep = " | "
 	}
 	pair := func(name, value []byte) {
@@ -136,23 +136,23 @@ func (f *textFormat) pairs(dst []byte, r *format.Record) []byte {
 	return dst
 }
 
-// who appends user@database, the roles that matter, and the session.
-func (f *textFormat) who(dst []byte, r *format.Record) []byte {
-	made := f.whos.get(r.SessionIndex)
+// appendWho appends user@database, the roles that matter, and the session.
+func (f *textFormat) appendWho(dst []byte, r *format.Record) []byte {
+	made := f.sessions.get(r.SessionIndex)
 	if len(made) == 0 {
-		made = f.whos.put(r.SessionIndex, func(dst []byte) []byte { return f.session(dst, r.Session) })
+		made = f.sessions.put(r.SessionIndex, func(dst []byte) []byte { return f.session(dst, r.Session) })
 	}
 	dst = append(dst, made...)
 	if r.Seq != 0 {
 		dst = format.AppendUint(append(dst, ' '), r.Seq)
 	}
 	dst = append(dst, ']')
-	return f.on(dst, plainC)
+	return f.style(dst, resetStyle)
 }
 
-// session appends what of who depends on the session alone.
+// session appends the part of appendWho that depends only on the session.
 func (f *textFormat) session(dst []byte, s *format.Session) []byte {
-	dst = f.on(dst, cyan)
+	dst = f.style(dst, cyan)
 	if user := s.Fact(format.KeyUser); len(user) > 0 {
 		dst = appendName(dst, user)
 	} else if kind := s.Fact(format.KeyBackendType); len(kind) > 0 {
@@ -163,7 +163,7 @@ func (f *textFormat) session(dst []byte, s *format.Session) []byte {
 	if db := s.Fact(format.KeyDatabase); len(db) > 0 {
 		dst = appendName(append(dst, '@'), db)
 	}
-	dst = f.on(dst, plainC)
+	dst = f.style(dst, resetStyle)
 	if role := s.Fact(format.KeyRole); len(role) > 0 {
 		dst = appendName(append(dst, " role="...), role)
 	}
@@ -173,7 +173,7 @@ func (f *textFormat) session(dst []byte, s *format.Session) []byte {
 	if context := s.Fact(format.KeyAppContext); len(context) > 0 {
 		dst = appendQuoted(append(dst, " app_context="...), context)
 	}
-	dst = f.on(append(dst, ' '), dim)
+	dst = f.style(append(dst, ' '), dim)
 	dst = s.ID().Append(append(dst, '['))
 	if leader := s.Fact(format.KeyLeader); len(leader) > 0 {
 		dst = appendSafe(append(dst, " of "...), leader)
@@ -181,8 +181,8 @@ func (f *textFormat) session(dst []byte, s *format.Session) []byte {
 	return dst
 }
 
-// what appends the mark of the outcome, and class and command or the kind.
-func (f *textFormat) what(dst []byte, r *format.Record) []byte {
+// appendOutcome appends the outcome, then class and command, or the kind.
+func (f *textFormat) appendOutcome(dst []byte, r *format.Record) []byte {
 	switch {
 	case r.RolledBack() && !r.Failed(), r.Undone():
 		dst = f.paint(dst, yellow, "rolled back")
@@ -228,9 +228,9 @@ func (f *textFormat) what(dst []byte, r *format.Record) []byte {
 				dst = append(dst, '/')
 			}
 		}
-		dst = f.on(dst, bold)
+		dst = f.style(dst, bold)
 		dst = appendSafe(dst, s.Command)
-		dst = f.on(dst, plainC)
+		dst = f.style(dst, resetStyle)
 	} else if statement {
 		dst = append(dst, r.Kind.String()...)
 	}
@@ -239,16 +239,16 @@ func (f *textFormat) what(dst []byte, r *format.Record) []byte {
 
 // reasons appends why the record was written.
 func (f *textFormat) reasons(dst []byte, r *format.Record) []byte {
-	dst = f.on(dst, yellow)
+	dst = f.style(dst, yellow)
 	sep := " by "
 	for name := range r.Reasons().Names {
 		dst = append(append(dst, sep...), name...)
 		sep = ","
 	}
-	return f.on(dst, plainC)
+	return f.style(dst, resetStyle)
 }
 
-// objects appends what was done to which objects: create table public.t.
+// objects appends actions and the objects that they changed: create table public.t.
 func (f *textFormat) objects(dst []byte, r *format.Record) []byte {
 	if r.Shape == nil {
 		return dst
@@ -260,9 +260,9 @@ func (f *textFormat) objects(dst []byte, r *format.Record) []byte {
 		}
 		dst = append(append(append(dst, sep...), o.Action.String()...), ' ')
 		dst = append(appendSafe(dst, o.Type), ' ')
-		dst = appendBetweenBars(dst, marked(o.Name))
+		dst = appendBetweenBars(dst, escapeMixed(o.Name))
 		if len(o.To) > 0 {
-			dst = appendBetweenBars(append(dst, " to "...), marked(o.To))
+			dst = appendBetweenBars(append(dst, " to "...), escapeMixed(o.To))
 		}
 	}
 	return dst
@@ -284,7 +284,8 @@ func (f *textFormat) params(dst []byte, r *format.Record) []byte {
 		switch {
 		case null:
 			dst = append(dst, "NULL"...)
-		case p.Repr >= format.ReprBool && p.Repr <= format.ReprOID || p.Repr == format.ReprNumeric || p.Repr == format.ReprNone:
+		case p.Repr >= format.ReprBool && p.Repr <= format.ReprOID || p.Repr == format.ReprNumeric ||
+			p.Repr == format.ReprNone:
 			dst = format.AppendParam(dst, p.Repr, value)
 		default:
 			f.scratch = format.AppendParam(f.scratch[:0], p.Repr, value)

@@ -1,4 +1,4 @@
-// Names that look like others: characters that are not seen, and words of several scripts.
+// Names that look like others: characters that are not visible, and words that mix scripts.
 
 package render
 
@@ -9,11 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// scripts are those whose letters are told apart in a word. All others count as one.
-var scripts = []*unicode.RangeTable{unicode.Latin, unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee, unicode.Coptic}
+// scripts are the ones that mixesScripts distinguishes. Letters of all other scripts count as one script.
+var scripts = []*unicode.RangeTable{unicode.Latin, unicode.Cyrillic, unicode.Greek, unicode.Armenian,
+	unicode.Cherokee, unicode.Coptic}
 
-// scriptOf is the number of a letter's script, from 1 on; 0 if it is no letter, or one of
-// those that are not told apart: words of Japanese, Chinese and Korean have several scripts.
+// scriptOf returns the number of a letter's script, counted from 1; 0 for other characters, and for letters of
+// scripts that are not distinguished, because words of Japanese, Chinese and Korean mix several scripts.
 func scriptOf(r rune) int {
 	if r < utf8.RuneSelf && (r|0x20 < 'a' || r|0x20 > 'z') || !unicode.IsLetter(r) {
 		return 0
@@ -26,11 +27,11 @@ func scriptOf(r rune) int {
 	return 0
 }
 
-// isWord says whether a character is a part of a word of an identifier.
+// isWord returns whether a character can be a part of a word in an identifier.
 func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r) }
 
-// mixesScripts says whether a word of an identifier has letters of several scripts that look
-// alike, such as the Latin and the Cyrillic "a". The parts of app_кошка are two words.
+// mixesScripts returns whether a word of an identifier has letters of several scripts that look alike, such as
+// the Latin and the Cyrillic "a". The parts of app_кошка are two words.
 func mixesScripts(s []byte) bool {
 	seen := 0
 	for i := 0; i < len(s); {
@@ -48,7 +49,8 @@ func mixesScripts(s []byte) bool {
 	return false
 }
 
-// MixesScripts says whether a value can be an identifier whose words have letters of several scripts that look alike.
+// MixesScripts returns whether a value can be an identifier, and a word of it has letters of several scripts
+// that look alike.
 func MixesScripts(s []byte) bool {
 	const longest = 63 // of an identifier, in bytes
 	if len(s) > longest || !slices.ContainsFunc(s, func(c byte) bool { return c >= utf8.RuneSelf }) {
@@ -57,12 +59,12 @@ func MixesScripts(s []byte) bool {
 	return mixesScripts(s)
 }
 
-// Identifier is a name as it may be printed on a terminal: if it mixes scripts, all that is not ASCII is escaped.
-func Identifier(s string) string { return string(appendSafe(nil, marked([]byte(s)))) }
+// Identifier returns a name for a terminal. If it mixes scripts, all characters other than ASCII are escaped.
+func Identifier(s string) string { return string(appendSafe(nil, escapeMixed([]byte(s)))) }
 
-// marked is an identifier in which all that is not ASCII is escaped if it mixes scripts, so
-// that everybody sees that it is not what it looks like.
-func marked(s []byte) []byte {
+// escapeMixed escapes all characters of an identifier that are not ASCII if it mixes scripts, so that it does
+// not look like another identifier.
+func escapeMixed(s []byte) []byte {
 	if !mixesScripts(s) {
 		return s
 	}
@@ -79,8 +81,8 @@ func marked(s []byte) []byte {
 	return out
 }
 
-// SafeJSON returns a writer of JSON that escapes the characters that are not seen: they stand
-// in strings alone. Each write has whole characters.
+// SafeJSON returns a writer for JSON that escapes invisible characters. These can occur only within strings.
+// Each Write must get whole characters.
 func SafeJSON(w io.Writer) io.Writer { return safeJSON{w} }
 
 type safeJSON struct{ w io.Writer }

@@ -1,4 +1,4 @@
-// Times in the text of commands, in another zone.
+// Times in messages, shown in another time zone.
 
 package render
 
@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// timeOrQuoted is a time as Time shows it, also without microseconds, or what is quoted, which is not ours.
+// timeOrQuoted matches a time as Time formats it, also without microseconds, or a quoted string, whose times
+// are not ours.
 var timeOrQuoted = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"|\b\d{4,6}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{6})?Z`)
 
-// Zone is the time zone in which text for people shows times; the zero value is UTC.
+// Zone is the time zone in which messages show times; the zero value is UTC.
 type Zone struct{ location *time.Location }
 
-// InZone is a time zone.
+// InZone returns the Zone for a time zone.
 func InZone(location *time.Location) Zone {
 	if location == time.UTC {
 		location = nil
@@ -22,8 +23,9 @@ func InZone(location *time.Location) Zone {
 	return Zone{location}
 }
 
-// Times is a sentence of ours with its times in the zone, with its offset: 2026-11-06T17:00:00.249343+01:00. What is in
-// double quotes, such as a name, stays as it is; so must be kept apart whatever else is not ours, such as a path.
+// Times returns a message of the program with its times shown in the zone, with the offset:
+// 2026-11-06T17:00:00.249343+01:00. What is in double quotes, such as a name, is not changed. The caller must
+// not pass other foreign text without quotes, such as a path.
 func (z Zone) Times(text string) string {
 	if z.location == nil {
 		return text
@@ -34,7 +36,7 @@ func (z Zone) Times(text string) string {
 			return found
 		}
 		c := clock{zone: z.location}
-		shown := string(c.stamp(nil, t.UnixMicro()-unixEpoch*1e6, 'T'))
+		shown := string(c.appendZoned(nil, t.UnixMicro()-unixEpoch*1e6, 'T'))
 		if !strings.Contains(found, ".") {
 			shown = strings.Replace(shown, ".000000", "", 1)
 		}
@@ -42,5 +44,5 @@ func (z Zone) Times(text string) string {
 	})
 }
 
-// Width is that of a time in the zone, as a column of a table.
+// Width returns the width of a time in the zone, for a column of a table.
 func (z Zone) Width() int { return len(z.Times(Time(0))) }
