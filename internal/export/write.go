@@ -51,7 +51,9 @@ func (r *run) write(ctx context.Context, path string, since, until int64) (rows 
 }
 
 // lines writes what "steno cat" shows.
-func (r *run) lines(ctx context.Context, path string, format render.Format, since, until int64) (rows sql.Rows, err error) {
+func (r *run) lines(
+	ctx context.Context, path string, format render.Format, since, until int64,
+) (rows sql.Rows, err error) {
 	to, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return rows, err
@@ -64,11 +66,16 @@ func (r *run) lines(ctx context.Context, path string, format render.Format, sinc
 	var all []*formatter
 	var hidden query.Hidden
 	err = r.index.Merge(ctx, trail.MergeOptions{
-		Since: since, Until: until, Blocks: blocksOf(r.plan.Streams), Contents: r.filter.Contents(), Rollbacks: true, Warn: r.warn,
+		Since: since, Until: until, Blocks: blocksOf(r.plan.Streams), Contents: r.filter.Contents(),
+		Rollbacks: true, Warn: r.warn,
 		NewFormatter: func() trail.Formatter {
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, &formatter{Renderer: render.New(format, options), Matcher: query.Matcher{Filter: r.filter}, hidden: &hidden})
+			all = append(all, &formatter{
+				Renderer: render.New(format, options),
+				Matcher:  query.Matcher{Filter: r.filter},
+				hidden:   &hidden,
+			})
 			return all[len(all)-1]
 		},
 	}, func(line []byte) error {
@@ -76,7 +83,7 @@ func (r *run) lines(ctx context.Context, path string, format render.Format, sinc
 		return err
 	})
 	for _, f := range all {
-		rows.Join(&f.rows)
+		rows.Merge(&f.rows)
 	}
 	hidden.Settle(ctx, r.index)
 	for _, lacks := range hidden.Errs() {

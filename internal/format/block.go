@@ -16,7 +16,7 @@ type BlockHeader struct {
 	Codec       Codec
 	Flags       uint8
 	Stored      uint32 // length of the payload in the file
-	Raw         uint32 // and before compression
+	Raw         uint32 // length before compression
 	Records     uint32
 	Number      uint64
 	FirstRecord uint64
@@ -30,12 +30,11 @@ type BlockHeader struct {
 // blockEncrypted is the flag of encrypted blocks.
 const blockEncrypted = 1
 
-// Encrypted says whether the payload is encrypted.
+// Encrypted returns whether the payload is encrypted.
 func (h *BlockHeader) Encrypted() bool { return h.Flags&blockEncrypted != 0 }
 
-// ParseBlockHeader reads a block header and checks its checksum. Whether this
-// program can read the payload is for Load to say: a header with unknown flags
-// still tells where the next block starts.
+// ParseBlockHeader reads a block header and checks its checksum. It accepts unknown flags, because such a
+// header, too, says where the next block starts; Load refuses them.
 func ParseBlockHeader(b []byte) (BlockHeader, error) {
 	var h BlockHeader
 	le := binary.LittleEndian
@@ -50,7 +49,8 @@ func ParseBlockHeader(b []byte) (BlockHeader, error) {
 		return h, problemf(ProblemDamaged, 104, "checksum of the block header does not match")
 	}
 	if n := le.Uint16(b[4:]); n != BlockHeaderSize {
-		return h, problemf(ProblemDamaged, 4, "block header states a length of %d bytes instead of %d", n, BlockHeaderSize)
+		return h, problemf(ProblemDamaged, 4, "block header states a length of %d bytes instead of %d",
+			n, BlockHeaderSize)
 	}
 	h = BlockHeader{
 		Codec:       Codec(b[6]),
@@ -67,7 +67,8 @@ func ParseBlockHeader(b []byte) (BlockHeader, error) {
 	}
 	copy(h.Chain[:], b[72:104])
 	if h.Raw > MaxRaw {
-		return h, problemf(ProblemDamaged, 12, "payload of %d bytes before compression: the limit is %d", h.Raw, MaxRaw)
+		return h, problemf(ProblemDamaged, 12,
+			"payload of %d bytes before compression: the limit is %d", h.Raw, MaxRaw)
 	}
 	if h.Stored > maxStored(h.Raw) {
 		return h, problemf(ProblemDamaged, 8, "payload of %d bytes takes %d bytes in the file", h.Raw, h.Stored)
@@ -75,61 +76,60 @@ func ParseBlockHeader(b []byte) (BlockHeader, error) {
 	return h, nil
 }
 
-// maxStored is the most that a payload can take in the file, whatever the codec, and
-// encrypted.
+// maxStored returns the limit for the length of a payload in the file, with any codec, and encrypted.
 func maxStored(raw uint32) uint32 { return raw + raw/128 + 1024 }
 
-// Source is where a block comes from.
+// Source says where a block comes from.
 type Source struct {
 	File    string
 	Stream  uint32
 	Segment uint64
 	Offset  int64
-	// Encrypted says that the segment is, so that the block must be. Key decrypts it; without one, KeyErr says why there
-	// is none.
+	// Encrypted says that the segment is encrypted, so the block must be, too. Key decrypts it; if it is nil,
+	// KeyErr says why.
 	Encrypted bool
 	Key       *DataKey
 	KeyErr    error
 	// FirstBlock is the number of the segment's first block; 0: not known.
 	FirstBlock uint64
-	// ZerosAfter is how many zeros follow in the file, as far as they count: looked for when the block is not right.
+	// ZerosAfter is how many zeros follow in the file. They are counted only for a block that is not valid.
 	ZerosAfter int
 }
 
-// A Block is one block in memory. It is made for being used again: Load reuses
-// its buffers, and everything that records of the block point to is then gone.
+// Block is a block in memory. It is meant to be reused: Load overwrites the buffers that the records of the
+// previous block point to.
 type Block struct {
 	Header BlockHeader
 	Source
 
-	// Image is the block as it is in the file, header and stored payload.
+	// Image has the bytes of the block in the file: header and stored payload.
 	Image []byte
 
-	raw   []byte // the decompressed payload; may be a part of Image or plain
-	buf   []byte // what raw is decompressed into
+	raw   []byte // the decompressed payload, which may be a part of Image or of plain
+	buf   []byte // the buffer for decompression
 	plain []byte // the decrypted payload
 
 	decoder
 }
 
-// Memory is how many bytes the block keeps for the next one.
+// Memory returns how many bytes the block keeps allocated.
 func (b *Block) Memory() int { return cap(b.Image) + cap(b.buf) + cap(b.plain) + b.dictionary }
 
-// Decoded counts the records that were read so far.
+// Decoded returns how many records were read so far.
 func (b *Block) Decoded() int64 { return int64(b.records) }
 
-// Load makes the bytes of a whole block in b.Image readable: checksums,
-// decompression. The chain is checked by CheckChain.
+// Load checks the checksums of the block in b.Image, and decrypts and decompresses its payload. CheckChain
+// checks the chain.
 func (b *Block) Load() error {
 	err := b.load()
 	if p, ok := err.(*Problem); ok && p != b.KeyErr {
-		return b.in(p)
+		return b.located(p)
 	}
 	return err
 }
 
-// in says of a problem of the block where it is.
-func (s *Source) in(p *Problem) *Problem { return p.At(s.File, s.Stream, s.Segment, s.Offset) }
+// located adds the place of the block to a problem.
+func (s *Source) located(p *Problem) *Problem { return p.At(s.File, s.Stream, s.Segment, s.Offset) }
 
 func (b *Block) load() error {
 	h, err := ParseBlockHeader(b.Image)
@@ -172,16 +172,18 @@ func (b *Block) decompress(stored []byte) ([]byte, error) {
 	n := int(b.Header.Raw)
 	if b.Header.Codec == CodecNone {
 		if len(stored) != n {
-			return nil, problemf(ProblemContent, 12, "uncompressed payload of %d bytes has a stated length of %d bytes", len(stored), n)
+			return nil, problemf(ProblemContent, 12,
+				"uncompressed payload of %d bytes has a stated length of %d bytes", len(stored), n)
 		}
 		return stored, nil
 	}
 	if b.Header.Codec != CodecLz4 {
 		return nil, problemf(ProblemUnreadable, 6, "codec %d, which this program does not know", b.Header.Codec)
 	}
-	// LZ4 makes at most 255 bytes of one: a larger claim would only cost memory.
+	// LZ4 expands by a factor of at most 255. A header that claims more must not cause a large allocation.
 	if n > 255*len(stored)+64 {
-		return nil, problemf(ProblemContent, 12, "payload of %d bytes cannot be %d bytes long after decompression", len(stored), n)
+		return nil, problemf(ProblemContent, 12,
+			"payload of %d bytes cannot be %d bytes long after decompression", len(stored), n)
 	}
 	if cap(b.buf) < n {
 		b.buf = make([]byte, n)
@@ -197,8 +199,7 @@ func (b *Block) decompress(stored []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// ChainHash computes the chain hash that the block must have after a block
-// with the hash previous.
+// ChainHash returns the chain hash that the block must have if the previous block has the hash previous.
 func (b *Block) ChainHash(previous [32]byte) [32]byte {
 	h := sha256.New()
 	h.Write(previous[:])
@@ -209,21 +210,22 @@ func (b *Block) ChainHash(previous [32]byte) [32]byte {
 	return sum
 }
 
-// MinZeros is how many zeros are taken for bytes that were never written; fewer are content.
+// MinZeros is how many successive zeros are taken for bytes that were never written.
 const MinZeros = 16
 
-// sector is what a disk writes as a whole.
+// sector is the unit that a disk writes atomically.
 const sector = 512
 
-// HasHole says whether a part of the block's payload was never written: after a
-// crash of the machine, or of a writer in its room, zeros at its end, or a sector of
-// zeros. A payload that matches its checksum was written as a whole, whatever else is wrong with it.
+// HasHole returns whether a part of the block's payload was never written: after a crash of the machine, or of
+// a writer in preallocated space, it ends with zeros, or has a sector of zeros. A payload whose checksum
+// matches was written completely, whatever else is wrong.
 func (b *Block) HasHole() bool {
-	return len(b.Image) > BlockHeaderSize && b.PayloadSum() != binary.LittleEndian.Uint64(b.Image[64:]) && HasHole(b.Image[BlockHeaderSize:], b.Offset+BlockHeaderSize, b.ZerosAfter)
+	return len(b.Image) > BlockHeaderSize && b.PayloadSum() != binary.LittleEndian.Uint64(b.Image[64:]) &&
+		HasHole(b.Image[BlockHeaderSize:], b.Offset+BlockHeaderSize, b.ZerosAfter)
 }
 
-// HasHole says whether a part of the bytes at an offset of a file was never written; after is how many zeros follow
-// there, as far as they count.
+// HasHole returns whether a part of the bytes at an offset of a file was never written; after is how many zeros
+// follow them.
 func HasHole(b []byte, offset int64, after int) bool {
 	if EndsWithZeros(b) {
 		return true
@@ -242,10 +244,10 @@ func HasHole(b []byte, offset int64, after int) bool {
 	return false
 }
 
-// EndsWithZeros says whether bytes end with so many zeros that they were never written.
+// EndsWithZeros returns whether bytes end with zeros that were never written.
 func EndsWithZeros(b []byte) bool {
 	return len(b) >= MinZeros && OnlyZeros(b[len(b)-MinZeros:])
 }
 
-// OnlyZeros says whether there is nothing else.
+// OnlyZeros returns whether all bytes are zero.
 func OnlyZeros(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }

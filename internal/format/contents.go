@@ -1,4 +1,4 @@
-// Indexes that writers leave in segments: which blocks contain what.
+// Indexes that the server writes into segments: which blocks contain what.
 
 package format
 
@@ -12,22 +12,22 @@ import (
 	"sync"
 )
 
-// Contents is an index that a writer left in a segment: what of some lists (terms) occurs
-// in which of the segment's blocks. It never hides anything: a group of blocks for which
-// terms were omitted may contain any.
+// Contents is an index: which terms of some lists occur in which of the segment's blocks. An index may be
+// incomplete, but never hides anything: groups of blocks for which it omits terms are selected by every
+// question.
 type Contents struct {
-	// First is the number of the first block that it covers, Blocks how many follow one
-	// another, and Group how many of them the index lists only together.
+	// First is the number of the first block that the index covers, Blocks the number of blocks, and Group how
+	// many successive blocks form a group, for which terms are listed together.
 	First, Blocks, Group uint64
 
 	lists    [len(namesTerms)]termList
 	trigrams *trigramList // nil: none
-	// ambiguous says that terms which are not ASCII may be shown as something else,
-	// because not all databases are in UTF-8.
+	// ambiguous says that terms with other characters than ASCII may be decoded in several ways, because not
+	// all databases are in UTF-8.
 	ambiguous bool
 
-	once    sync.Once // byValue is made when it is needed
-	byValue [len(namesTerms)]map[string]Groups
+	byValueOnce sync.Once // guards byValue, which is built at first use
+	byValue     [len(namesTerms)]map[string]Groups
 }
 
 // Groups is a set of an index's groups of blocks.
@@ -36,25 +36,25 @@ type Groups []byte
 // Has says whether a group is in the set.
 func (g Groups) Has(i int) bool { return g[i/8]>>(i%8)&1 != 0 }
 
-// And removes the groups that are not in another set.
+// And removes the groups that are not in the other set.
 func (g Groups) And(o Groups) {
 	for i := range g {
 		g[i] &= o[i]
 	}
 }
 
-// Or adds those that are in another set.
+// Or adds the groups of the other set.
 func (g Groups) Or(o Groups) {
 	for i := range g {
 		g[i] |= o[i]
 	}
 }
 
-// Empty says whether there are none.
+// Empty returns whether the set has no groups.
 func (g Groups) Empty() bool { return !slices.ContainsFunc(g, func(b byte) bool { return b != 0 }) }
 
 type termList struct {
-	omitted Groups // where there are more than the terms; nil: the index has no such list
+	omitted Groups // groups that may have further terms; nil: the index has no such list
 	terms   []term
 }
 
@@ -65,18 +65,18 @@ type term struct {
 
 type trigramList struct {
 	omitted Groups
-	size    int // of a group's filter, in bytes
+	size    int // bytes of the filter of one group
 	filters []byte
 }
 
 const (
-	// maxGroups bounds the groups of an index, and with that what a set takes.
+	// maxGroups bounds the groups of an index, and so the size of a set.
 	maxGroups = 1024
 	// maxTerms bounds the terms of a list.
 	maxTerms = 64 << 10
-	// MaxIndex is the longest payload of a block that is an index.
+	// MaxIndex is the longest payload of a block that consists of an index.
 	MaxIndex = 2<<20 + 16
-	// trigramBits is how many bits a filter for trigrams has in this version.
+	// trigramBits is the number of bits in a filter for trigrams, in this version of the format.
 	trigramBits = 4096
 )
 
@@ -93,15 +93,15 @@ func ParseContents(body []byte) (*Contents, error) {
 		return nil, problemf(ProblemIndex, 0, "index has an invalid number of groups")
 	}
 	for cur.left() > 0 {
-		list, one := Terms(cur.varint()), cursor{b: cur.str()}
+		list, content := Terms(cur.varint()), cursor{b: cur.str()}
 		if cur.bad {
 			return nil, problemf(ProblemIndex, 0, "index %s", cutShort)
 		}
 		var ok bool
 		if list == TermsTrigrams {
-			ok = c.readTrigrams(&one)
+			ok = c.readTrigrams(&content)
 		} else {
-			ok = c.readTerms(list, &one)
+			ok = c.readTerms(list, &content)
 		}
 		if !ok {
 			return nil, problemf(ProblemIndex, 0, "index: list %d %s", list, cutShort)
@@ -114,9 +114,9 @@ func ParseContents(body []byte) (*Contents, error) {
 
 func (c *Contents) readTerms(list Terms, cur *cursor) bool {
 	if list >= Terms(len(namesTerms)) || namesTerms[list] == "" {
-		return true // of a later version
+		return true // a list of a later version
 	}
-	size := uint64(len(c.none()))
+	size := uint64(len(c.noGroups()))
 	l := termList{omitted: cur.bytes(size)}
 	n := cur.varint()
 	if n > uint64(cur.left())/(1+size) || n > maxTerms {
@@ -131,10 +131,10 @@ func (c *Contents) readTerms(list Terms, cur *cursor) bool {
 }
 
 func (c *Contents) readTrigrams(cur *cursor) bool {
-	t := &trigramList{omitted: cur.bytes(uint64(len(c.none())))}
+	t := &trigramList{omitted: cur.bytes(uint64(len(c.noGroups())))}
 	size := cur.varint()
 	if size > uint64(cur.left()) || size*8 != trigramBits {
-		return !cur.bad // of a later version
+		return !cur.bad // filters of a later version
 	}
 	t.size = int(size)
 	t.filters = cur.bytes(size * uint64(c.Len()))
@@ -142,10 +142,10 @@ func (c *Contents) readTrigrams(cur *cursor) bool {
 	return !cur.bad
 }
 
-// Len is how many groups there are.
+// Len returns the number of groups.
 func (c *Contents) Len() int { return int((c.Blocks-1)/c.Group + 1) }
 
-// GroupOf is the group of a block.
+// GroupOf returns the group of a block.
 func (c *Contents) GroupOf(block uint64) (i int, ok bool) {
 	if block < c.First || block-c.First >= c.Blocks {
 		return 0, false
@@ -153,18 +153,19 @@ func (c *Contents) GroupOf(block uint64) (i int, ok bool) {
 	return int((block - c.First) / c.Group), true
 }
 
-func (c *Contents) none() Groups { return make(Groups, (c.Len()+7)/8) }
+func (c *Contents) noGroups() Groups { return make(Groups, (c.Len()+7)/8) }
 
-// All are all groups.
+// All returns the set of all groups.
 func (c *Contents) All() Groups { return Groups(bytes.Repeat([]byte{0xff}, (c.Len()+7)/8)) }
 
-// Select returns the groups that may contain a term that matches, as it is shown. It is for
-// lists whose terms are one name or number each; for the others, see SelectShape.
+// Select returns the groups that may contain a term that matches. Names are matched as they are shown. It is
+// for lists whose terms are single names or numbers; for the others, use SelectShape.
 func (c *Contents) Select(list Terms, match func(value []byte) bool) Groups {
 	return c.selectTerms(list, func(value []byte, shown func([]byte) []byte) bool { return match(shown(value)) })
 }
 
-// selectTerms is Select for terms in several parts: shown is how a name in it is shown.
+// selectTerms does the same for terms that have several parts; shown converts a name in a term to what is
+// shown.
 func (c *Contents) selectTerms(list Terms, match func(value []byte, shown func([]byte) []byte) bool) Groups {
 	if list >= Terms(len(c.lists)) || c.lists[list].omitted == nil {
 		return c.All()
@@ -173,10 +174,10 @@ func (c *Contents) selectTerms(list Terms, match func(value []byte, shown func([
 	out := slices.Clone(l.omitted)
 	for i := range l.terms {
 		t := &l.terms[i]
-		unsure := false // how a name is shown
+		unsure := false // the name may be shown differently
 		if match(t.value, func(name []byte) []byte {
 			unsure = unsure || c.ambiguous && !isASCII(name)
-			return (*charset)(nil).shown(name)
+			return (*charset)(nil).decode(name)
 		}) || unsure {
 			out.Or(t.groups)
 		}
@@ -184,26 +185,26 @@ func (c *Contents) selectTerms(list Terms, match func(value []byte, shown func([
 	return out
 }
 
-// SelectOmissions returns the groups that may have records that leave out something, such as relations.
-// Indexes of earlier versions do not say that: of these, there are none. See HasOmissions.
+// SelectOmissions returns the groups that may have records that leave out something, such as relations. Indexes
+// of earlier versions do not list these, and then it returns none: see HasOmissions.
 func (c *Contents) SelectOmissions(what ...string) Groups {
 	if !c.HasOmissions() {
-		return c.none()
+		return c.noGroups()
 	}
 	return c.Select(TermsOmissions, func(v []byte) bool { return slices.Contains(what, string(v)) })
 }
 
-// HasOmissions says whether the index says which blocks have records that leave out something.
+// HasOmissions returns whether the index lists which blocks have records that leave out something.
 func (c *Contents) HasOmissions() bool { return c.lists[TermsOmissions].omitted != nil }
 
-// SelectResult returns the groups that may have a record whose kind and outcome match.
-// Statements that ended well are in none of them.
+// SelectResult returns the groups that may have a record whose kind and outcome match. The index does not list
+// successful statements.
 func (c *Contents) SelectResult(match func(Kind, Outcome) bool) Groups {
 	return c.Select(TermsResults, func(v []byte) bool { return len(v) != 2 || match(Kind(v[0]), Outcome(v[1])) })
 }
 
-// SelectShape returns the groups that may have a shape with relations, columns or objects
-// that match. The shapes that match is given have one of them each.
+// SelectShape returns the groups that may have a shape with relations, columns or objects that match. Each
+// shape passed to match has only one of these.
 func (c *Contents) SelectShape(match func(*Shape) bool) Groups {
 	access := func(v []byte) (Access, cursor) {
 		cur := cursor{b: v}
@@ -211,7 +212,8 @@ func (c *Contents) SelectShape(match func(*Shape) bool) Groups {
 	}
 	out := c.selectTerms(TermsRelations, func(v []byte, shown func([]byte) []byte) bool {
 		a, cur := access(v)
-		return match(&Shape{Relations: []Relation{{Access: a, Name: shown(cur.rest()), HasColumns: true}}}) // its columns follow
+		// columns have terms of their own
+		return match(&Shape{Relations: []Relation{{Access: a, Name: shown(cur.rest()), HasColumns: true}}})
 	})
 	out.Or(c.selectTerms(TermsColumns, func(v []byte, shown func([]byte) []byte) bool {
 		a, cur := access(v)
@@ -232,16 +234,16 @@ func (c *Contents) SelectShape(match func(*Shape) bool) Groups {
 	return out
 }
 
-// SelectText returns the groups that may have a text or message that contains a string of
-// printable ASCII, in upper or lower case.
+// SelectText returns the groups that may have a text or message that contains a string of printable ASCII,
+// ignoring case.
 func (c *Contents) SelectText(s string) Groups {
 	if c.trigrams == nil {
 		return c.All()
 	}
 	var wanted []uint32
 	for i := range len(s) - 2 {
-		// Bytes that cannot be decoded are shown as two hexadecimal digits, with which the
-		// string may begin: they are not in the text itself.
+		// Bytes that cannot be decoded are shown as two hexadecimal digits, which the text itself does not
+		// have. The string may begin with these.
 		if i == 0 && isHexDigit(s[0]) || i == 1 && isHexDigit(s[0]) && isHexDigit(s[1]) {
 			continue
 		}
@@ -261,7 +263,7 @@ func (c *Contents) SelectText(s string) Groups {
 
 func isHexDigit(c byte) bool { return strings.IndexByte("0123456789abcdefABCDEF", c) >= 0 }
 
-// trigramBit is the bit of a filter that stands for three bytes.
+// trigramBit returns the bit of a filter that stands for three bytes.
 func trigramBit(b []byte) (bit uint32, ok bool) {
 	v := uint32(0)
 	for _, c := range b {
@@ -275,8 +277,8 @@ func trigramBit(b []byte) (bit uint32, ok bool) {
 
 func hashTrigram(v uint32) uint32 { return v * 0x9e3779b1 >> 20 }
 
-// What values of a representation consist of, whatever they are; of others, nothing is
-// known.
+// alphabets has the characters that values of a representation can consist of. Nothing is known of other
+// representations.
 var alphabets = map[Repr]string{
 	ReprNone:        NotRecorded,
 	ReprBool:        "tf",
@@ -292,8 +294,7 @@ var alphabets = map[Repr]string{
 	ReprTimestamptz: ":.+- 0123456789BCinfinity",
 }
 
-// SelectValue returns the groups that may have a parameter whose value, as it is shown,
-// contains a string, in upper or lower case.
+// SelectValue returns the groups that may have a parameter whose shown value contains a string, ignoring case.
 func (c *Contents) SelectValue(s string) Groups {
 	lower := strings.ToLower(s)
 	return c.Select(TermsValues, func(v []byte) bool {
@@ -301,45 +302,48 @@ func (c *Contents) SelectValue(s string) Groups {
 			return true
 		}
 		alphabet, ok := alphabets[Repr(v[0])]
-		return !ok || !strings.ContainsFunc(lower, func(r rune) bool { return !strings.ContainsRune(strings.ToLower(alphabet), r) })
+		return !ok || !strings.ContainsFunc(lower, func(r rune) bool {
+			return !strings.ContainsRune(strings.ToLower(alphabet), r)
+		})
 	})
 }
 
-// Contents reads the index that the block consists of; nil if it is not one.
+// Contents reads the index of a block that consists of one; nil: it does not.
 func (b *Block) Contents() (*Contents, error) {
-	n, w := varint(b.raw, 0)
+	n, w := readVarint(b.raw, 0)
 	if n == 0 || w > len(b.raw) || n > uint64(len(b.raw)-w) || Kind(b.raw[w]) != KindDefIndex {
 		return nil, nil
 	}
 	c, err := ParseContents(bytes.Clone(b.raw[w+1 : w+int(n)]))
 	if err != nil {
-		return nil, b.in(problemf(ProblemIndex, 0, "block %d: %s", b.Header.Number, err.(*Problem).Reason))
+		return nil, b.located(problemf(ProblemIndex, 0, "block %d: %s", b.Header.Number, err.(*Problem).Reason))
 	}
 	if c.First+c.Blocks > b.Header.Number {
-		return nil, b.in(problemf(ProblemIndex, 0, "block %d: index covers blocks that follow it", b.Header.Number))
+		return nil, b.Problem(ProblemIndex, 0, "block %d: index covers blocks that follow it", b.Header.Number)
 	}
 	if c.First < b.FirstBlock {
-		return nil, b.in(problemf(ProblemIndex, 0, "block %d: index covers blocks of an earlier segment", b.Header.Number))
+		return nil, b.Problem(ProblemIndex, 0, "block %d: index covers blocks of an earlier segment",
+			b.Header.Number)
 	}
 	return c, nil
 }
 
-// BlockContents is what an index says of one block, made of its records: for checks of
-// indexes, and for segments that have none.
+// BlockContents collects from a block's records what an index must say about it: to check indexes, and for
+// segments without one.
 type BlockContents struct {
 	Terms    map[Terms]map[string]bool
 	Trigrams [trigramBits / 8]byte
-	// Omitted says that the trigrams are not all, because texts are in data parts.
+	// Omitted says that the trigrams are incomplete, because texts are in data parts.
 	Omitted bool
-	// Further says that relations and objects are not all, because some are in data parts.
+	// Further says that relations and objects are incomplete, because some are in data parts.
 	Further bool
-	// NoTexts says that trigrams are not wanted.
+	// NoTexts says that trigrams are not needed.
 	NoTexts bool
-	// Known says of a term that it need not be collected; it may be nil.
+	// Known returns whether a term need not be collected; nil: all are.
 	Known func(list Terms, value []byte) bool
 
-	results [2]byte     // room for a term
-	seen    [64][8]bool // kinds and outcomes that were added
+	resultTerm [2]byte     // buffer for a term
+	seen       [64][8]bool // kinds and outcomes that were added
 }
 
 func (c *BlockContents) add(list Terms, value []byte) {
@@ -360,8 +364,8 @@ func (c *BlockContents) addText(s []byte) {
 		return
 	}
 	v, length := uint32(0), 0
-	for _, one := range s {
-		folded := foldedASCII[one]
+	for _, char := range s {
+		folded := foldedASCII[char]
 		if folded == 0 {
 			length = 0
 			continue
@@ -374,7 +378,7 @@ func (c *BlockContents) addText(s []byte) {
 	}
 }
 
-// foldedASCII is each printable character of ASCII in lower case; of others, 0.
+// foldedASCII maps printable ASCII to lower case, and other bytes to 0.
 var foldedASCII = func() (t [256]byte) {
 	for c := byte(' '); c < 0x7f; c++ {
 		t[c] = c
@@ -385,16 +389,16 @@ var foldedASCII = func() (t [256]byte) {
 	return t
 }()
 
-// Record adds a record of the block.
-func (c *BlockContents) Record(r *Record) {
+// AddRecord adds a record of the block.
+func (c *BlockContents) AddRecord(r *Record) {
 	if r.Kind == KindData {
 		return
 	}
 	if r.Kind != KindStatement || r.Outcome != OutcomeOk {
 		kind, outcome := int(r.Kind), int(r.Outcome)
 		if known := kind < len(c.seen) && outcome < len(c.seen[0]); !known || !c.seen[kind][outcome] {
-			c.results = [2]byte{byte(r.Kind), byte(r.Outcome)}
-			c.add(TermsResults, c.results[:])
+			c.resultTerm = [2]byte{byte(r.Kind), byte(r.Outcome)}
+			c.add(TermsResults, c.resultTerm[:])
 			if known {
 				c.seen[kind][outcome] = true
 			}
@@ -405,14 +409,14 @@ func (c *BlockContents) Record(r *Record) {
 		c.addText(r.Message)
 	}
 	c.Omitted = c.Omitted || r.Has(FieldParts)
-	c.Further = c.Further || r.GoesOn()
+	c.Further = c.Further || r.HasFurther()
 	for what := range r.Omissions {
 		c.add(TermsOmissions, what)
 	}
 }
 
-// Definitions adds the block's definitions, once all its records were read.
-func (c *BlockContents) Definitions(b *Block) {
+// AddDefinitions adds the block's definitions, after all its records were read.
+func (c *BlockContents) AddDefinitions(b *Block) {
 	facts := []struct {
 		key  Key
 		list Terms
@@ -435,20 +439,20 @@ func (c *BlockContents) Definitions(b *Block) {
 		for k := range s.Relations {
 			r := &s.Relations[k]
 			c.add(TermsRelations, append(binary.AppendUvarint(buf[:0], uint64(r.Access)), r.Name...))
-			column := func(access Access, name []byte) {
+			addColumn := func(access Access, name []byte) {
 				buf = binary.AppendUvarint(buf[:0], uint64(access))
 				buf = append(binary.AppendUvarint(buf, uint64(len(r.Name))), r.Name...)
 				c.add(TermsColumns, append(buf, name...))
 			}
-			for _, one := range r.Columns {
-				column(one.Access, one.Name)
+			for _, column := range r.Columns {
+				addColumn(column.Access, column.Name)
 			}
-			any := r.Omitted
+			omitted := r.Omitted
 			if !r.HasColumns {
-				any = r.Access & (AccessSelect | AccessInsert | AccessUpdate)
+				omitted = r.Access & (AccessSelect | AccessInsert | AccessUpdate)
 			}
-			if any != 0 {
-				column(any, nil)
+			if omitted != 0 {
+				addColumn(omitted, nil)
 			}
 		}
 		for _, p := range s.Params {
@@ -467,9 +471,9 @@ func (c *BlockContents) Definitions(b *Block) {
 	}
 }
 
-// find returns the groups that contain a term; nil: none.
+// find returns the groups that contain a term; nil: none do.
 func (c *Contents) find(list Terms, value []byte) Groups {
-	c.once.Do(func() {
+	c.byValueOnce.Do(func() {
 		for list, l := range c.lists {
 			c.byValue[list] = make(map[string]Groups, len(l.terms))
 			for _, t := range l.terms {
@@ -480,13 +484,13 @@ func (c *Contents) find(list Terms, value []byte) Groups {
 	return c.byValue[list][string(value)]
 }
 
-// HasTexts says whether the index says of a block which trigrams its texts have.
+// HasTexts returns whether the index has the trigrams of a block's texts.
 func (c *Contents) HasTexts(block uint64) bool {
 	group, ok := c.GroupOf(block)
 	return ok && c.trigrams != nil && !c.trigrams.omitted.Has(group)
 }
 
-// Has says whether an index does not hide a term of a block.
+// Has returns whether the index lists a term for a block, or may omit it.
 func (c *Contents) Has(block uint64, list Terms, value []byte) bool {
 	group, ok := c.GroupOf(block)
 	if !ok {
@@ -500,14 +504,13 @@ func (c *Contents) Has(block uint64, list Terms, value []byte) bool {
 	return g != nil && g.Has(group)
 }
 
-// Hides says what of a block an index hides; empty if nothing. It may be called by many
-// goroutines.
+// Hides returns, in words, what of a block the index hides; empty: nothing. Several goroutines may call it.
 func (c *Contents) Hides(block uint64, has *BlockContents) string {
 	group, ok := c.GroupOf(block)
 	if !ok {
 		return ""
 	}
-	for list := range Terms(len(c.lists)) { // in this order: what is said is the same each time
+	for list := range Terms(len(c.lists)) { // in this order, so that the message is always the same
 		l := &c.lists[list]
 		if l.omitted == nil || l.omitted.Has(group) {
 			continue

@@ -29,9 +29,9 @@ func contentsOf(t testing.TB, b *format.Block) *format.BlockContents {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Record(&r)
+		c.AddRecord(&r)
 	}
-	c.Definitions(b)
+	c.AddDefinitions(b)
 	return c
 }
 

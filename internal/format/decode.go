@@ -1,4 +1,4 @@
-// Decoding: the items of a block, one after the other, and its dictionaries.
+// Decoding of a block: its items, one after the other, and its dictionaries.
 
 package format
 
@@ -10,20 +10,20 @@ import (
 	"unsafe"
 )
 
-// cursor reads values from bytes; bad is set, and stays set, when they end too
-// early. Its position is a number: a slice that begins later each time would be a
-// pointer to write, which costs more while garbage is collected.
+// cursor reads values from bytes. bad is set, and stays set, if they end too early. The position is a number,
+// because a slice that begins later each time would write a pointer, which costs more while the garbage
+// collector runs.
 type cursor struct {
 	b   []byte
 	at  int
 	bad bool
 }
 
-// left is how many bytes are left, rest are these.
+// left returns how many bytes are left, rest returns these.
 func (c *cursor) left() int    { return len(c.b) - c.at }
 func (c *cursor) rest() []byte { return c.b[c.at:] }
 
-// end leaves no bytes.
+// end skips all bytes that are left.
 func (c *cursor) end() { c.at = len(c.b) }
 
 func (c *cursor) varint() uint64 {
@@ -77,157 +77,156 @@ func (c *cursor) byte() byte {
 
 func (c *cursor) str() []byte { return c.bytes(c.varint()) }
 
-// form is what records of one statement of a session have in common.
+// form is what successive records of one statement in a session have in common.
 type form struct {
-	session, shape, text int // indexes; -1 for none
-	fields               Field
-	rows                 uint64 // plus 1; 0: each record has its own number
-	values               uint64 // length of the values
-	varies               bool   // each record has a text of its own, which begins and ends as text does
-	before, after        uint64 // with so many bytes
+	session, shape, text   int // indexes; -1 for none
+	fields                 Field
+	rows                   uint64 // plus 1; 0: each record has its own
+	values                 uint64 // length of the values
+	textVaries             bool   // each record has its own text, with a prefix and a suffix of text
+	textPrefix, textSuffix uint64 // lengths of these
 }
 
-// formFields are those that records of a form may have.
+// formFields are the fields that records of a form may have.
 const formFields = FieldShape | FieldText | FieldRows | FieldTime | FieldDuration | FieldValues | FieldXID
 
 // decoder is the state of reading a block's items, and its dictionaries.
 type decoder struct {
 	// What is wanted: see Select.
-	want         Want
-	ignored      Field // that are not read
-	bareUnwanted bool  // records without a shape are not wanted
+	want              Want
+	ignoredFields     Field // fields that are not read
+	shapelessUnwanted bool  // records without a shape are not wanted
 
 	pos      int
-	run      []byte // records of the item before pos that have not been read
-	runLeft  uint64 // and how many these are
-	runStart int    // where that item begins
+	run      []byte // unread records of the run that ends at pos
+	runLeft  uint64 // how many these are
+	runStart int    // where that run begins
 	records  uint32
 	lastTime int64
-	lastLSN  uint64 // where the WAL record of the last commit ended
+	lastLSN  uint64 // end of the WAL record of the last commit
 	times    Times  // of the next record that is an item of its own
 
-	sessions  []Session
-	shapes    []Shape
-	texts     [][]byte
-	textPlain []bool // that text is ASCII
-	forms     []form
-	variants  []byte // texts that are not in the payload as a whole; there may be others before it
-	varied    int    // how many bytes of such texts there are
-	view      view
-	relations []Relation
-	params    []ParamType
-	objects   []Object
-	columns   []Column
+	sessions     []Session
+	shapes       []Shape
+	texts        [][]byte
+	textASCII    []bool // whether texts are ASCII
+	forms        []form
+	variants     []byte // texts that are not in the payload as a whole; when it is full, a new buffer replaces it
+	variantBytes int    // bytes in all such buffers
+	decoded      decodedStrings
+	relations    []Relation
+	params       []ParamType
+	objects      []Object
+	columns      []Column
 
-	dictionary int // memory that the definitions and what is kept of parts take
+	dictionary int // memory that definitions, and what is kept of data parts, take
 }
 
-// maxParams is the most parameters that a statement has, by PostgreSQL's protocol.
+// maxParams is the largest number of parameters of a statement in PostgreSQL's protocol.
 const maxParams = 65535
 
-// What the server writes takes less memory when it is read than these, whatever
-// its blocks are like.
+// Limits of the memory for a block's definitions. No block that a server writes needs so much.
 const (
 	dictionaryMin = 8 << 20
-	dictionaryRaw = 2 // times the payload
+	dictionaryRaw = 2 // times the size of the payload
 )
 
 // maxParts is the longest text, message or list of values: PostgreSQL's MaxAllocSize.
 const maxParts = 1<<30 - 1
 
-// maxVariants is how many bytes the texts have together that a block defines as variants.
+// maxVariants is the limit for the total length of the texts that a block defines as variants.
 const maxVariants = 4 << 20
 
-const tooMuch = "definitions take more memory than those in a block written by a server"
+const tooMuchMemory = "definitions take more memory than those in a block written by a server"
 
-// grow accounts for memory that the block's definitions take; it says whether there
-// may be so much.
-func (b *Block) grow(n int) bool {
+// accountFor adds to the memory that the block's definitions take, and returns whether that is allowed.
+func (b *Block) accountFor(n int) bool {
 	b.dictionary += n
 	return b.dictionary <= dictionaryMin+dictionaryRaw*len(b.raw)
 }
 
-// Position is how many bytes of the payload Next has read; after an error, those
-// before the item that is wrong.
+// Position returns how many bytes of the payload Next has read; after an error, those before the item with the
+// error.
 func (b *Block) Position() int { return b.pos }
 
-// SessionAt is the block's session definition with that index.
+// SessionAt returns the block's session definition with that index.
 func (b *Block) SessionAt(i int) *Session { return &b.sessions[i] }
 
-// ShapeAt is the block's shape definition with that index.
+// ShapeAt returns the block's shape definition with that index.
 func (b *Block) ShapeAt(i int) *Shape { return &b.shapes[i] }
 
-// SessionID is the session of the block's session definition with that index.
+// SessionID returns the ID of the block's session definition with that index.
 func (b *Block) SessionID(i int) SessionID { return b.sessions[i].ID() }
 
-// Rewind makes Next start with the block's first item again.
+// Rewind makes Next return to the block's first item.
 func (b *Block) Rewind() {
 	d := &b.decoder
 	d.pos, d.records, d.lastTime, d.lastLSN, d.times, d.dictionary = 0, 0, b.Header.FirstTime, 0, Times{}, 0
-	d.sessions, d.shapes, d.texts, d.textPlain, d.view = d.sessions[:0], d.shapes[:0], d.texts[:0], d.textPlain[:0], view{}
+	d.sessions, d.shapes, d.texts, d.textASCII, d.decoded = d.sessions[:0], d.shapes[:0], d.texts[:0],
+		d.textASCII[:0], decodedStrings{}
 	d.relations, d.params, d.objects, d.columns = d.relations[:0], d.params[:0], d.objects[:0], d.columns[:0]
-	d.run, d.runLeft, d.forms, d.variants, d.varied = nil, 0, d.forms[:0], d.variants[:0], 0
+	d.run, d.runLeft, d.forms, d.variants, d.variantBytes = nil, 0, d.forms[:0], d.variants[:0], 0
 }
 
-// Want says which of a block's records are wanted, and what of them.
+// Want says which records of a block Next returns, and which of their fields are needed.
 type Want struct {
-	// Session and Shape are asked about each definition once; those of records without a
-	// shape about nil. A record is wanted if both say so; nil: all are. They see strings as
-	// they are recorded, and are not asked where these are not ASCII: such records are wanted.
+	// Session and Shape are called once for each definition; Shape also with nil, for records without a shape.
+	// A record is wanted if both return true; a nil function wants all. They see strings as recorded. They are
+	// not called if these are not ASCII, and then the records are wanted.
 	Session func(*Session) bool
 	Shape   func(*Shape) bool
-	// Always is asked about definitions of shapes with objects: records of one are wanted whatever the
-	// others say. Nil: none are.
+	// Always is called for shapes with objects. If it returns true, the records are wanted whatever Session and
+	// Shape return. Nil: no records.
 	Always func(*Shape) bool
-	// Fields are those that are looked at; 0: all. Those behind the last of these are not
-	// read, nor is it checked that they can be.
+	// Fields are the fields that are needed; 0: all. Fields after the last of these are neither read nor
+	// checked.
 	Fields Field
-	// Tally counts plain records, which Next then leaves out. It goes with nothing else, and
-	// strings of the others are not shown. Nil: all records are returned.
+	// Tally counts plain records, which Next then does not return. It must be the only member that is set, and
+	// strings of other records are not decoded. Nil: Next returns all records.
 	Tally *Tally
 }
 
-// Select says what is wanted, for this block and those that are loaded into its place.
+// Select sets what is wanted, for this block and those that are loaded into it later.
 func (b *Block) Select(w Want) {
 	b.want = w
-	b.ignored = 0
+	b.ignoredFields = 0
 	if w.Fields != 0 {
-		b.ignored = ^Field(0) << bits.Len64(uint64(w.Fields))
+		b.ignoredFields = ^Field(0) << bits.Len64(uint64(w.Fields))
 	}
-	b.bareUnwanted = w.Shape != nil && !w.Shape(nil)
+	b.shapelessUnwanted = w.Shape != nil && !w.Shape(nil)
 }
 
-// Next reads the next record or data part that is wanted into r. It returns io.EOF after
-// the last, and a *Problem where an item is not understood; the items after that
-// one are lost, because the dictionaries may be wrong.
+// Next reads the next wanted record or data part into r. It returns io.EOF after the last one, and a *Problem
+// if an item is not valid; the items that follow cannot be read then, because the dictionaries may be wrong.
 func (b *Block) Next(r *Record) error {
 	for b.pos < len(b.raw) || b.runLeft > 0 {
 		start, kind := b.pos, KindRun
 		var wanted bool
 		var reason string
 		if b.runLeft > 0 {
-			if b.want.Tally != nil && b.countRun() {
+			if b.want.Tally != nil && b.countPlainRun() {
 				continue
 			}
 			start = b.runStart
-			wanted, reason = b.fromRun(r)
+			wanted, reason = b.readFromRun(r)
 		} else {
-			n, at := short(b.raw, start)
+			n, at := readShort(b.raw, start)
 			if n >= 0x80 {
-				n, at = long(b.raw, at)
+				n, at = readLong(b.raw, at)
 			}
 			if n == 0 || at > len(b.raw) || n > uint64(len(b.raw)-at) {
 				return b.corrupt(start, "item has an invalid length")
 			}
 			b.pos = at + int(n)
 			item := b.raw[:b.pos:b.pos]
-			if kind = Kind(item[at]); b.want.Tally != nil && (kind == KindStatement || kind == KindTransaction) && b.count(item, at+1, kind) {
+			if kind = Kind(item[at]); b.want.Tally != nil && (kind == KindStatement || kind == KindTransaction) &&
+				b.countPlain(item, at+1, kind) {
 				continue
 			} else if kind.IsRecord() {
-				wanted, reason = b.record(item, at+1, kind, r)
+				wanted, reason = b.readRecord(item, at+1, kind, r)
 			} else {
 				b.runStart = start
-				wanted, reason = b.other(item[at+1:], kind, r)
+				wanted, reason = b.readOther(item[at+1:], kind, r)
 			}
 		}
 		if reason != "" {
@@ -239,17 +238,18 @@ func (b *Block) Next(r *Record) error {
 		}
 	}
 	if b.records != b.Header.Records {
-		return b.in(problemf(ProblemContent, 16, "block has %d records, but its header says %d", b.records, b.Header.Records))
+		return b.located(problemf(ProblemContent, 16, "block has %d records, but its header says %d",
+			b.records, b.Header.Records))
 	}
 	return io.EOF
 }
 
-// other reads an item that is not a record. What is not known is skipped.
-func (b *Block) other(item []byte, kind Kind, r *Record) (wanted bool, reason string) {
+// readOther reads an item that is not a record. Unknown items are skipped.
+func (b *Block) readOther(item []byte, kind Kind, r *Record) (wanted bool, reason string) {
 	c := cursor{b: item}
 	switch kind {
 	case KindData:
-		return b.data(&c, r)
+		return b.readData(&c, r)
 	case KindRun:
 		reason = b.beginRun(&c)
 	case KindDefSession:
@@ -268,13 +268,13 @@ func (b *Block) other(item []byte, kind Kind, r *Record) (wanted bool, reason st
 	return false, reason
 }
 
-// Records are read without a cursor, whose position would be written to memory for each
-// number: it is passed on instead. One behind the end of an item says that the item has ended
-// too early, and so is the position of all that is read from there.
+// Records are read without a cursor, whose position would be written to memory after each number. Instead,
+// positions are passed on. A position after the end of the item means that the item ends too early; reading
+// from there returns such a position again.
 
-// short reads the first byte of a number, which is the number if it is less than 0x80. Else
-// long reads it, from the position that short returned.
-func short(b []byte, at int) (v uint64, next int) {
+// readShort reads the first byte of a number. If it is less than 0x80, it is the number; else readLong, called
+// with the returned position, reads the number.
+func readShort(b []byte, at int) (v uint64, next int) {
 	v = 0x80
 	if at < len(b) {
 		v = uint64(b[at])
@@ -282,7 +282,7 @@ func short(b []byte, at int) (v uint64, next int) {
 	return v, at + 1
 }
 
-func long(b []byte, at int) (v uint64, next int) {
+func readLong(b []byte, at int) (v uint64, next int) {
 	if at < len(b) && b[at] < 0x80 {
 		return uint64(b[at-1]&0x7f) | uint64(b[at])<<7, at + 1
 	}
@@ -294,16 +294,16 @@ func long(b []byte, at int) (v uint64, next int) {
 	return 0, len(b) + 1
 }
 
-// varint reads a number.
-func varint(b []byte, at int) (v uint64, next int) {
-	if v, at = short(b, at); v >= 0x80 {
-		return long(b, at)
+// readVarint reads a number.
+func readVarint(b []byte, at int) (v uint64, next int) {
+	if v, at = readShort(b, at); v >= 0x80 {
+		return readLong(b, at)
 	}
 	return v, at
 }
 
-// span reads n bytes.
-func span(b []byte, at int, n uint64) (v []byte, next int) {
+// readBytes reads n bytes.
+func readBytes(b []byte, at int, n uint64) (v []byte, next int) {
 	if at > len(b) || n > uint64(len(b)-at) {
 		return nil, len(b) + 1
 	}
@@ -311,19 +311,20 @@ func span(b []byte, at int, n uint64) (v []byte, next int) {
 	return b[at:end:end], end
 }
 
-func signed(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
+func unzigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
 
-// corrupt is an error about an item. Offsets in a compressed payload mean
-// nothing to a file, so the error is at the block and says which byte inside.
+// corrupt returns an error about an item. An offset in a compressed payload is none in the file, so the error
+// has the block's offset, and its text states the byte within the payload.
 func (b *Block) corrupt(pos int, reason string) error {
-	return b.in(problemf(ProblemContent, 0, "block %d: byte %d of the decompressed payload: %s", b.Header.Number, pos, reason))
+	return b.located(problemf(ProblemContent, 0, "block %d: byte %d of the decompressed payload: %s",
+		b.Header.Number, pos, reason))
 }
 
 const cutShort = "ends too early"
 
 func (b *Block) defineSession(c *cursor) string {
-	if !b.grow(int(unsafe.Sizeof(Session{}))) {
-		return tooMuch
+	if !b.accountFor(int(unsafe.Sizeof(Session{}))) {
+		return tooMuchMemory
 	}
 	b.sessions = append(b.sessions, Session{})
 	s := &b.sessions[len(b.sessions)-1]
@@ -341,23 +342,22 @@ func (b *Block) defineSession(c *cursor) string {
 	if c.bad {
 		return cutShort
 	}
-	s.plain = b.want.Tally == nil && s.isPlain()
-	s.unwanted = b.want.Session != nil && s.plain && !b.want.Session(s)
+	s.ascii = b.want.Tally == nil && s.isASCII()
+	s.unwanted = b.want.Session != nil && s.ascii && !b.want.Session(s)
 	return ""
 }
 
-// ParseSession reads the body of a session's definition as it stands in a ring: from the start
-// time on.
+// ParseSession reads a session's definition in a ring, which begins with the start of the session.
 func ParseSession(body []byte) (*Session, bool) {
 	b := Block{raw: body}
 	if b.defineSession(&cursor{b: append([]byte{0, 0}, body...)}) != "" {
 		return nil, false
 	}
 	s := &b.sessions[0]
-	return s.shown(s.charset()), true
+	return s.decode(s.charset()), true
 }
 
-// ParseShape reads the body of a shape's definition as it stands in a ring.
+// ParseShape reads a shape's definition in a ring.
 func ParseShape(body []byte) (*Shape, bool) {
 	b := Block{raw: body}
 	if b.defineShape(&cursor{b: body}) != "" {
@@ -368,8 +368,8 @@ func ParseShape(body []byte) (*Shape, bool) {
 
 func (b *Block) defineShape(c *cursor) string {
 	s := Shape{Class: Class(c.varint()), QueryID: c.varint(), Command: c.str()}
-	// A relation takes at least three bytes, a parameter two and an object
-	// four, so no count makes the dictionaries longer than the item itself.
+	// A relation takes at least three bytes, a parameter two and an object four, so these checks keep a count
+	// from requesting more memory than the item justifies.
 	n := c.varint()
 	if n > uint64(c.left())/3 {
 		return "more relations than fit"
@@ -377,9 +377,9 @@ func (b *Block) defineShape(c *cursor) string {
 	from := len(b.relations)
 	for range n {
 		r := Relation{Type: RelationType(c.byte()), Access: Access(c.varint()), Name: c.str()}
-		// what a line says of it is longer the more bits are set
-		if !b.grow(int(unsafe.Sizeof(r)) + 16*bits.OnesCount64(uint64(r.Access))) {
-			return tooMuch
+		// each access takes space in a line of output
+		if !b.accountFor(int(unsafe.Sizeof(r)) + 16*bits.OnesCount64(uint64(r.Access))) {
+			return tooMuchMemory
 		}
 		b.relations = append(b.relations, r)
 	}
@@ -390,8 +390,8 @@ func (b *Block) defineShape(c *cursor) string {
 	if n > maxParams {
 		return "more parameters than a statement can have"
 	}
-	if !b.grow(16*int(n) + int(unsafe.Sizeof(Shape{}))) {
-		return tooMuch
+	if !b.accountFor(16*int(n) + int(unsafe.Sizeof(Shape{}))) {
+		return tooMuchMemory
 	}
 	from = len(b.params)
 	for range n {
@@ -402,8 +402,8 @@ func (b *Block) defineShape(c *cursor) string {
 		if n = c.varint(); n > uint64(c.left())/4 {
 			return "more objects than fit"
 		}
-		if !b.grow(int(unsafe.Sizeof(Object{})) * int(n)) {
-			return tooMuch
+		if !b.accountFor(int(unsafe.Sizeof(Object{})) * int(n)) {
+			return tooMuchMemory
 		}
 		from = len(b.objects)
 		for range n {
@@ -414,21 +414,21 @@ func (b *Block) defineShape(c *cursor) string {
 	if c.bad {
 		return cutShort
 	}
-	if reason := b.lists(c, &s); reason != "" {
+	if reason := b.readLists(c, &s); reason != "" {
 		return reason
 	}
-	s.plain = b.want.Tally == nil && s.isPlain()
+	s.ascii = b.want.Tally == nil && s.isASCII()
 	b.shapes = append(b.shapes, s)
 	last := &b.shapes[len(b.shapes)-1]
 	last.valuesSize = last.fixedSize()
-	last.unwanted = b.want.Shape != nil && s.plain && !b.want.Shape(last)
-	last.always = b.want.Always != nil && len(s.Objects) > 0 && (!s.plain || b.want.Always(last))
+	last.unwanted = b.want.Shape != nil && s.ascii && !b.want.Shape(last)
+	last.alwaysWanted = b.want.Always != nil && len(s.Objects) > 0 && (!s.ascii || b.want.Always(last))
 	return ""
 }
 
-// lists reads what follows a shape's objects: lists with their numbers and lengths. What
-// is none, or not known, is skipped.
-func (b *Block) lists(c *cursor, s *Shape) string {
+// readLists reads the lists that follow a shape's objects, each with its number and length. Unknown lists are
+// skipped.
+func (b *Block) readLists(c *cursor, s *Shape) string {
 	for c.left() > 0 {
 		list, body := List(c.varint()), c.str()
 		if c.bad {
@@ -436,7 +436,7 @@ func (b *Block) lists(c *cursor, s *Shape) string {
 		}
 		switch list {
 		case ListColumns:
-			if reason := b.columnList(&cursor{b: body}, s.Relations); reason != "" {
+			if reason := b.readColumns(&cursor{b: body}, s.Relations); reason != "" {
 				return reason
 			}
 		case ListPrepared:
@@ -448,8 +448,8 @@ func (b *Block) lists(c *cursor, s *Shape) string {
 	return ""
 }
 
-// columnList reads the columns of each relation.
-func (b *Block) columnList(c *cursor, relations []Relation) string {
+// readColumns reads the columns of each relation.
+func (b *Block) readColumns(c *cursor, relations []Relation) string {
 	for i := range relations {
 		r := &relations[i]
 		via, n := c.varint(), c.varint()
@@ -462,9 +462,10 @@ func (b *Block) columnList(c *cursor, relations []Relation) string {
 		from := len(b.columns)
 		for range n {
 			column := Column{Access(c.varint()), c.str()}
-			// each of its accesses names it
-			if !b.grow(int(unsafe.Sizeof(column)) + (16+len(column.Name))*bits.OnesCount64(uint64(column.Access))) {
-				return tooMuch
+			// output names the column for each access
+			perAccess := 16 + len(column.Name)
+			if !b.accountFor(int(unsafe.Sizeof(column)) + perAccess*bits.OnesCount64(uint64(column.Access))) {
+				return tooMuchMemory
 			}
 			if len(column.Name) == 0 {
 				r.Omitted |= column.Access
@@ -481,14 +482,14 @@ func (b *Block) columnList(c *cursor, relations []Relation) string {
 }
 
 func (b *Block) defineText(text []byte) string {
-	if !b.grow(25) {
-		return tooMuch
+	if !b.accountFor(25) {
+		return tooMuchMemory
 	}
-	b.texts, b.textPlain = append(b.texts, text), append(b.textPlain, b.want.Tally == nil && isASCII(text))
+	b.texts, b.textASCII = append(b.texts, text), append(b.textASCII, b.want.Tally == nil && isASCII(text))
 	return ""
 }
 
-// defineVariant puts the text together that begins and ends as an earlier one.
+// defineVariant defines a text that has the beginning and end of an earlier one.
 func (b *Block) defineVariant(c *cursor) string {
 	i, before, after := c.varint(), c.varint(), c.varint()
 	if c.bad {
@@ -497,7 +498,7 @@ func (b *Block) defineVariant(c *cursor) string {
 	if i >= uint64(len(b.texts)) {
 		return "the text that it varies is not defined"
 	}
-	if !hasParts(b.texts[i], before, after) {
+	if !hasPrefixAndSuffix(b.texts[i], before, after) {
 		return tooMuchOfText
 	}
 	return b.varyText(b.texts[i], before, after, c.rest())
@@ -505,18 +506,18 @@ func (b *Block) defineVariant(c *cursor) string {
 
 const tooMuchOfText = "it has more of another text than there is"
 
-// hasParts says whether a text begins and ends with so many bytes.
-func hasParts(text []byte, before, after uint64) bool {
+// hasPrefixAndSuffix returns whether a text is long enough for a prefix and a suffix of these lengths.
+func hasPrefixAndSuffix(text []byte, before, after uint64) bool {
 	return before <= uint64(len(text)) && after <= uint64(len(text))-before
 }
 
-// varyText defines a text that begins and ends as another one, and has something else between.
+// varyText defines a text made of the beginning of another one, different bytes, and its end.
 func (b *Block) varyText(base []byte, before, after uint64, different []byte) string {
 	n := int(before) + len(different) + int(after)
-	if n > maxVariants-b.varied {
+	if n > maxVariants-b.variantBytes {
 		return "texts that vary others are longer than in a block written by a server"
 	}
-	b.varied += n
+	b.variantBytes += n
 	if cap(b.variants)-len(b.variants) < n {
 		b.variants = make([]byte, 0, max(n, 16<<10, min(2*cap(b.variants), 256<<10)))
 	}
@@ -557,26 +558,26 @@ func (b *Block) defineForm(c *cursor) string {
 	if mask&FieldValues != 0 {
 		f.values = c.varint()
 	}
-	if f.varies = c.left() > 0; f.varies {
-		f.before, f.after = c.varint(), c.varint()
+	if f.textVaries = c.left() > 0; f.textVaries {
+		f.textPrefix, f.textSuffix = c.varint(), c.varint()
 	}
 	switch {
 	case c.bad:
 		return cutShort
-	case f.varies && f.text < 0:
+	case f.textVaries && f.text < 0:
 		return "its texts vary none"
-	case f.varies && !hasParts(b.texts[f.text], f.before, f.after):
+	case f.textVaries && !hasPrefixAndSuffix(b.texts[f.text], f.textPrefix, f.textSuffix):
 		return tooMuchOfText
 	}
-	if !b.grow(int(unsafe.Sizeof(f))) {
-		return tooMuch
+	if !b.accountFor(int(unsafe.Sizeof(f))) {
+		return tooMuchMemory
 	}
 	b.forms = append(b.forms, f)
 	return ""
 }
 
-// readTimes reads what the next record says of the time that its statement took. What it does not know
-// comes behind.
+// readTimes reads the times of the statement of the next record. Times that this program does not know follow,
+// and are ignored.
 func (b *Block) readTimes(c *cursor) {
 	t := Times{Known: KnownTimes(c.varint()) & (2*KnownElapsed - 1)}
 	for i, n := range [...]*uint64{&t.Analysis, &t.Plan, &t.Commit, &t.Elapsed} {
@@ -598,10 +599,10 @@ func (b *Block) beginRun(c *cursor) string {
 	return ""
 }
 
-// begin makes r a record of a session of which nothing more is known.
-func (b *Block) begin(r *Record, kind Kind, fields Field, session uint64) {
+// beginRecord makes r a record of a session, with the values that a record has if it does not state them.
+func (b *Block) beginRecord(r *Record, kind Kind, fields Field, session uint64) {
 	if r.hasRare {
-		*r = Record{} // 440 bytes: not for each record
+		*r = Record{} // clearing 440 bytes for each record would be slow
 	}
 	s := &b.sessions[session]
 	r.Kind, r.Fields, r.Number = kind, fields, b.Header.FirstRecord+uint64(b.records)
@@ -613,12 +614,11 @@ func (b *Block) begin(r *Record, kind Kind, fields Field, session uint64) {
 	}
 	r.Duration, r.Rows, r.XID, r.Nulls, r.Values = 0, 0, 0, nil, nil
 	r.Depth, r.Substatement, r.Outcome = 0, 0, 0
-	r.Effect, r.isShown, r.charset = EffectNone, false, nil
+	r.Effect, r.isDecoded, r.charset = EffectNone, false, nil
 }
 
-// finish lets the next records follow one that has been read. It says whether this one is
-// wanted.
-func (b *Block) finish(r *Record) (wanted bool) {
+// finishRecord updates what the next record's values are relative to. It returns whether this record is wanted.
+func (b *Block) finishRecord(r *Record) (wanted bool) {
 	s := r.Session
 	b.records++
 	b.lastTime = r.Time
@@ -635,21 +635,21 @@ func (b *Block) finish(r *Record) (wanted bool) {
 		}
 	}
 	if r.Shape == nil {
-		return !s.unwanted && (!b.bareUnwanted || r.mayUse())
+		return !s.unwanted && (!b.shapelessUnwanted || r.mayUseUnnamed())
 	}
-	return r.Shape.always || !s.unwanted && (!r.Shape.unwanted || r.mayUse())
+	return r.Shape.alwaysWanted || !s.unwanted && (!r.Shape.unwanted || r.mayUseUnnamed())
 }
 
-// fromRun reads the next record of a run: what its form does not say, in the order of
-// the fields.
-func (b *Block) fromRun(r *Record) (wanted bool, reason string) {
+// readFromRun reads the next record of a run: the values that its form does not have, in the order of the
+// fields.
+func (b *Block) readFromRun(r *Record) (wanted bool, reason string) {
 	run := b.run
-	i, at := varint(run, 0)
+	i, at := readVarint(run, 0)
 	if i >= uint64(len(b.forms)) {
 		return false, "its form is not defined"
 	}
 	f := &b.forms[i]
-	b.begin(r, KindStatement, f.fields, uint64(f.session))
+	b.beginRecord(r, KindStatement, f.fields, uint64(f.session))
 	if r.ShapeIndex = f.shape; f.shape >= 0 {
 		r.Shape = &b.shapes[f.shape]
 	}
@@ -658,28 +658,28 @@ func (b *Block) fromRun(r *Record) (wanted bool, reason string) {
 	}
 	var v uint64
 	var different []byte
-	if f.varies {
-		v, at = varint(run, at)
-		different, at = span(run, at, v)
+	if f.textVaries {
+		v, at = readVarint(run, at)
+		different, at = readBytes(run, at, v)
 	}
 	if f.fields&FieldRows != 0 {
 		if r.Rows = f.rows - 1; f.rows == 0 {
-			r.Rows, at = varint(run, at)
+			r.Rows, at = readVarint(run, at)
 		}
 	}
 	if f.fields&FieldTime != 0 {
-		v, at = varint(run, at)
-		r.Time += signed(v)
+		v, at = readVarint(run, at)
+		r.Time += unzigzag(v)
 	}
 	if f.fields&FieldDuration != 0 {
-		r.Duration, at = varint(run, at)
+		r.Duration, at = readVarint(run, at)
 	}
 	if f.fields&FieldValues != 0 {
-		r.Values, at = span(run, at, f.values)
+		r.Values, at = readBytes(run, at, f.values)
 	}
 	if f.fields&FieldXID != 0 {
-		v, at = varint(run, at)
-		r.XID = r.Session.xid + uint64(signed(v))
+		v, at = readVarint(run, at)
+		r.XID = r.Session.xid + uint64(unzigzag(v))
 	}
 	if at > len(run) {
 		return false, cutShort
@@ -687,8 +687,8 @@ func (b *Block) fromRun(r *Record) (wanted bool, reason string) {
 	if b.runLeft == 1 && at < len(run) {
 		return false, "bytes are left after its records"
 	}
-	if f.varies {
-		if reason := b.varyText(r.Text, f.before, f.after, different); reason != "" {
+	if f.textVaries {
+		if reason := b.varyText(r.Text, f.textPrefix, f.textSuffix, different); reason != "" {
 			return false, reason
 		}
 		r.TextIndex = len(b.texts) - 1
@@ -696,10 +696,10 @@ func (b *Block) fromRun(r *Record) (wanted bool, reason string) {
 	}
 	b.run = run[at:]
 	b.runLeft--
-	return b.finish(r), ""
+	return b.finishRecord(r), ""
 }
 
-func (b *Block) data(c *cursor, r *Record) (wanted bool, reason string) {
+func (b *Block) readData(c *cursor, r *Record) (wanted bool, reason string) {
 	i := c.varint()
 	seq, part := c.varint(), PartKind(c.byte())
 	switch {
@@ -710,26 +710,36 @@ func (b *Block) data(c *cursor, r *Record) (wanted bool, reason string) {
 	case part > PartMessage:
 		return false, "it continues something unknown"
 	}
-	if !b.grow(200) {
-		return false, tooMuch
+	if !b.accountFor(200) {
+		return false, tooMuchMemory
 	}
 	s := &b.sessions[i]
-	*r = Record{Kind: KindData, SessionIndex: int(i), Session: s, ShapeIndex: -1, TextIndex: -1, Seq: seq, Part: part, Data: c.rest(), hasRare: true}
+	*r = Record{
+		Kind:         KindData,
+		SessionIndex: int(i),
+		Session:      s,
+		ShapeIndex:   -1,
+		TextIndex:    -1,
+		Seq:          seq,
+		Part:         part,
+		Data:         c.rest(),
+		hasRare:      true,
+	}
 	return !s.unwanted || b.want.Always != nil, ""
 }
 
-// knownFields are all bits that records.def lists.
+// knownFields are all bits listed in records.def.
 const knownFields = 1<<len(namesField) - 1
 
-// record reads a record, whose body begins at a position of an item.
-func (b *Block) record(item []byte, at int, kind Kind, r *Record) (wanted bool, reason string) {
-	i, at := short(item, at)
+// readRecord reads the record whose body begins at a position of an item.
+func (b *Block) readRecord(item []byte, at int, kind Kind, r *Record) (wanted bool, reason string) {
+	i, at := readShort(item, at)
 	if i >= 0x80 {
-		i, at = long(item, at)
+		i, at = readLong(item, at)
 	}
-	mask, at := short(item, at)
+	mask, at := readShort(item, at)
 	if mask >= 0x80 {
-		mask, at = long(item, at)
+		mask, at = readLong(item, at)
 	}
 	switch {
 	case at > len(item):
@@ -737,20 +747,20 @@ func (b *Block) record(item []byte, at int, kind Kind, r *Record) (wanted bool, 
 	case i >= uint64(len(b.sessions)):
 		return false, "its session is not defined"
 	}
-	b.begin(r, kind, Field(mask)&^b.ignored, i)
+	b.beginRecord(r, kind, Field(mask)&^b.ignoredFields, i)
 	if b.times.Known != 0 {
 		r.Times, r.hasRare = b.times, true
 		b.times = Times{}
 	}
-	if at, reason = b.fields(item, at, r); reason != "" {
+	if at, reason = b.readFirstFields(item, at, r); reason != "" {
 		return false, reason
 	}
 	if r.Fields&(numberFields|rareFields) != 0 {
-		at = b.numbers(item, at, r)
+		at = b.readNumberFields(item, at, r)
 	}
 	if at <= len(item) && r.Fields&rareFields != 0 {
 		c := cursor{b: item, at: at}
-		if reason = b.rare(&c, r); reason != "" {
+		if reason = b.readRareFields(&c, r); reason != "" {
 			return false, reason
 		}
 		at = c.at
@@ -758,37 +768,37 @@ func (b *Block) record(item []byte, at int, kind Kind, r *Record) (wanted bool, 
 	switch {
 	case at > len(item):
 		return false, cutShort
-	case at < len(item) && mask&^knownFields == 0 && Field(mask)&b.ignored == 0:
+	case at < len(item) && mask&^knownFields == 0 && Field(mask)&b.ignoredFields == 0:
 		return false, "bytes are left after its fields"
 	}
-	return b.finish(r), ""
+	return b.finishRecord(r), ""
 }
 
 const (
-	// firstFields are the first ones, each of which is a number.
+	// firstFields are the first fields, each of which is a number.
 	firstFields = FieldShape | FieldText | FieldRows | FieldTime | FieldDuration
-	// numberFields are those that numbers reads, rareFields those behind.
+	// numberFields are read by readNumberFields, rareFields by readRareFields.
 	numberFields = FieldSeq | FieldStatement | FieldNesting | FieldOutcome | FieldError | FieldXID
 	rareFields   = FieldCut | FieldParts | FieldExtra | FieldAudited | FieldEvent | FieldStatements | FieldCommit
 )
 
-// firstNumbers are the values of the first fields, by their bits; the last three are not used.
+// firstNumbers has the values of the first fields, by bit; the last three are not used.
 type firstNumbers [8]uint64
 
 func (n *firstNumbers) read(item []byte, at int, mask Field) (next int) {
 	for left := uint(mask & firstFields); left != 0; left &= left - 1 {
-		v, next := short(item, at)
+		v, next := readShort(item, at)
 		if v >= 0x80 {
-			v, next = long(item, next)
+			v, next = readLong(item, next)
 		}
 		n[bits.TrailingZeros(left)%len(n)], at = v, next
 	}
 	return at
 }
 
-// fields reads the first fields, as far as the mask has them, in the order of the bits. Most
-// records have these and no others.
-func (b *Block) fields(item []byte, at int, r *Record) (next int, reason string) {
+// readFirstFields reads those of the first fields that the record has, in the order of the bits. Most records
+// have no others.
+func (b *Block) readFirstFields(item []byte, at int, r *Record) (next int, reason string) {
 	var numbers firstNumbers
 	at = numbers.read(item, at, r.Fields)
 	if r.Has(FieldShape) {
@@ -806,61 +816,61 @@ func (b *Block) fields(item []byte, at int, r *Record) (next int, reason string)
 		}
 	}
 	r.Rows, r.Duration = numbers[2], numbers[4]
-	r.Time += signed(numbers[3])
+	r.Time += unzigzag(numbers[3])
 	if r.Has(FieldNulls) {
 		if r.Shape == nil {
 			return at, "NULL parameters without a shape"
 		}
-		r.Nulls, at = span(item, at, uint64(len(r.Shape.Params)+7)/8)
+		r.Nulls, at = readBytes(item, at, uint64(len(r.Shape.Params)+7)/8)
 	}
 	if r.Has(FieldValues) {
-		n, next := short(item, at)
+		n, next := readShort(item, at)
 		if n >= 0x80 {
-			n, next = long(item, next)
+			n, next = readLong(item, next)
 		}
-		r.Values, at = span(item, next, n)
+		r.Values, at = readBytes(item, next, n)
 	}
 	return at, ""
 }
 
-// numbers reads the fields that follow these.
-func (b *Block) numbers(item []byte, at int, r *Record) (next int) {
+// readNumberFields reads the fields that follow the first ones.
+func (b *Block) readNumberFields(item []byte, at int, r *Record) (next int) {
 	mask := r.Fields
 	var v uint64
 	if mask&FieldSeq != 0 {
-		v, at = varint(item, at)
-		r.Seq += uint64(signed(v))
+		v, at = readVarint(item, at)
+		r.Seq += uint64(unzigzag(v))
 	}
 	if mask&FieldStatement != 0 {
-		v, at = varint(item, at)
+		v, at = readVarint(item, at)
 		if r.Kind == KindStatement || r.Kind == KindStart {
-			r.Statement += uint64(signed(v))
+			r.Statement += uint64(unzigzag(v))
 		}
 	}
 	if mask&FieldNesting != 0 {
-		r.Depth, at = varint(item, at)
-		r.Substatement, at = varint(item, at)
+		r.Depth, at = readVarint(item, at)
+		r.Substatement, at = readVarint(item, at)
 	}
 	if mask&FieldOutcome != 0 {
-		var one []byte
-		if one, at = span(item, at, 1); one != nil {
-			r.Outcome = Outcome(one[0])
+		var outcome []byte
+		if outcome, at = readBytes(item, at, 1); outcome != nil {
+			r.Outcome = Outcome(outcome[0])
 		}
 	}
 	if mask&FieldError != 0 {
 		r.hasRare = true
-		r.SQLState, at = span(item, at, 5)
-		v, at = varint(item, at)
-		r.Message, at = span(item, at, v)
+		r.SQLState, at = readBytes(item, at, 5)
+		v, at = readVarint(item, at)
+		r.Message, at = readBytes(item, at, v)
 	}
 	if mask&FieldXID != 0 {
-		r.XID, at = varint(item, at)
+		r.XID, at = readVarint(item, at)
 	}
 	return at
 }
 
-// rare reads the fields behind, of which few records have any.
-func (b *Block) rare(c *cursor, r *Record) (reason string) {
+// readRareFields reads the remaining fields, which few records have.
+func (b *Block) readRareFields(c *cursor, r *Record) (reason string) {
 	r.hasRare = true
 	for mask := uint64(r.Fields & rareFields); mask != 0; mask &= mask - 1 {
 		switch Field(1) << bits.TrailingZeros64(mask) {
@@ -872,7 +882,7 @@ func (b *Block) rare(c *cursor, r *Record) (reason string) {
 				return "more bytes in its data parts than PostgreSQL can have in memory"
 			}
 		case FieldExtra:
-			if reason := extra(c, r); reason != "" {
+			if reason := readExtra(c, r); reason != "" {
 				return reason
 			}
 		case FieldAudited:
@@ -894,7 +904,7 @@ func (b *Block) rare(c *cursor, r *Record) (reason string) {
 	return ""
 }
 
-func extra(c *cursor, r *Record) string {
+func readExtra(c *cursor, r *Record) string {
 	n := c.varint()
 	if n > uint64(c.left())/2 {
 		return "more names and values than fit"

@@ -1,4 +1,4 @@
-// Texts in the encodings of their databases, shown as UTF-8.
+// Conversion of texts from the encodings of their databases to UTF-8.
 
 package format
 
@@ -14,10 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// What a session has written is in the encoding of its database. Readers are shown
-// UTF-8, of which nothing is lost and nothing is ambiguous: a byte that cannot be
-// decoded is U+FFFD and its two hexadecimal digits, and a U+FFFD of the text is
-// doubled. What all databases share, such as roles, has a name in no encoding that is known.
+// What a session has written is in the encoding of its database. Readers get UTF-8, without losses and
+// ambiguities: a byte that cannot be decoded becomes U+FFFD and its two hexadecimal digits, and a U+FFFD in the
+// text is doubled. Of names of objects that all databases share, such as roles, the encoding is not known.
 
 // encodings.txt has what PostgreSQL converts characters to, of the encodings that this
 // program decodes: the encoding, a first code, and what the 16 codes from there on are in
@@ -28,8 +27,8 @@ import (
 //go:embed encodings.txt
 var encodings string
 
-// charsets are these encodings, by PostgreSQL's names. Of others, and of SQL_ASCII, only
-// ASCII is decoded.
+// charsets has the charsets of encodings.txt, by PostgreSQL's names of encodings. Of other encodings, and of
+// SQL_ASCII, only ASCII is decoded.
 var charsets = sync.OnceValue(func() map[string]*charset {
 	all := map[string]*charset{}
 	for line := range strings.Lines(encodings) {
@@ -42,24 +41,24 @@ var charsets = sync.OnceValue(func() map[string]*charset {
 		code, _ := hex.DecodeString(fields[1])
 		for i, point := range fields[2:] {
 			if r, err := strconv.ParseUint(point, 16, 32); err == nil {
-				one := bytes.Clone(code)
-				one[len(one)-1] += byte(i)
-				c.chars[string(one)] = string(rune(r))
+				char := bytes.Clone(code)
+				char[len(char)-1] += byte(i)
+				c.chars[string(char)] = string(rune(r))
 			}
 		}
 	}
 	return all
 })
 
-// undecoded is the charset of those that are not known.
+// undecoded is the charset of all other encodings.
 var undecoded = &charset{}
 
 // charset decodes an encoding, character by character.
 type charset struct {
-	chars map[string]string // of each code that is not ASCII
+	chars map[string]string // by code; without ASCII
 }
 
-// charsetOf is the charset of an encoding's name; nil is UTF-8.
+// charsetOf returns the charset of an encoding; nil: UTF-8.
 func charsetOf(name []byte) *charset {
 	if len(name) == 0 || string(name) == "UTF8" {
 		return nil
@@ -70,10 +69,10 @@ func charsetOf(name []byte) *charset {
 	return undecoded
 }
 
-// maxChar is the longest character of a charset.
+// maxChar is the longest code of a character, in bytes.
 const maxChar = 3
 
-// char decodes the character that bytes begin with, which are not ASCII.
+// char decodes the first character of bytes, which is not ASCII.
 func (c *charset) char(b []byte) (decoded string, n int) {
 	for n := 1; n <= min(maxChar, len(b)); n++ {
 		if s := c.chars[string(b[:n])]; s != "" {
@@ -85,8 +84,8 @@ func (c *charset) char(b []byte) (decoded string, n int) {
 
 const replacement = "\uFFFD"
 
-// shown is text as it is shown; the same bytes when nothing changes.
-func (c *charset) shown(b []byte) []byte {
+// decode returns text in UTF-8; the same slice if nothing changes.
+func (c *charset) decode(b []byte) []byte {
 	if isASCII(b) || c == nil && utf8.Valid(b) && !bytes.Contains(b, []byte(replacement)) {
 		return b
 	}
@@ -136,72 +135,72 @@ func isASCII(b []byte) bool {
 	return true
 }
 
-// view is what the definitions of a block that are not plain ASCII look like when they
-// are shown.
-type view struct {
+// decodedStrings keeps the decoded copies of a block's definitions that are not ASCII.
+type decodedStrings struct {
 	size     int // of the texts
 	sessions map[int]*Session
-	texts    map[int]viewText
-	shapes   map[int]viewShape
+	texts    map[int]decodedText
+	shapes   map[int]decodedShape
 }
 
-// maxView bounds the texts that are kept as they are shown.
-const maxView = 8 << 20
+// maxDecoded is the limit for the decoded texts that are kept.
+const maxDecoded = 8 << 20
 
-type viewText struct {
+type decodedText struct {
 	charset *charset
 	text    []byte
 }
 
-type viewShape struct {
+type decodedShape struct {
 	charset *charset
 	shape   *Shape
 }
 
-// Show makes a record's strings what they are shown as. Sessions of different encodings
-// can share a definition: only for the first one its index is kept, for others it is -1.
-func (b *Block) Show(r *Record) {
-	r.charset, r.isShown = r.Session.charset(), true
-	r.Message, r.SQLState = r.charset.shown(r.Message), r.charset.shown(r.SQLState)
-	if !r.Session.plain {
-		s := b.view.sessions[r.SessionIndex]
+// DecodeStrings converts a record's strings to UTF-8. Sessions with different encodings can share a definition.
+// The decoded copy for the first encoding is kept by the definition's index; records in other encodings get an
+// index of -1.
+func (b *Block) DecodeStrings(r *Record) {
+	r.charset, r.isDecoded = r.Session.charset(), true
+	r.Message, r.SQLState = r.charset.decode(r.Message), r.charset.decode(r.SQLState)
+	if !r.Session.ascii {
+		s := b.decoded.sessions[r.SessionIndex]
 		if s == nil {
-			s = r.Session.shown(r.charset)
-			put(&b.view.sessions, r.SessionIndex, s)
+			s = r.Session.decode(r.charset)
+			put(&b.decoded.sessions, r.SessionIndex, s)
 		}
 		r.Session = s
 	}
 	if r.ShapeIndex < 0 && r.Shape != nil {
-		r.Shape = r.Shape.shown(r.charset)
-	} else if r.Shape != nil && !r.Shape.plain {
-		v, ok := b.view.shapes[r.ShapeIndex]
+		r.Shape = r.Shape.decode(r.charset)
+	} else if r.Shape != nil && !r.Shape.ascii {
+		v, ok := b.decoded.shapes[r.ShapeIndex]
 		if !ok {
-			v = viewShape{r.charset, r.Shape.shown(r.charset)}
-			put(&b.view.shapes, r.ShapeIndex, v)
+			v = decodedShape{r.charset, r.Shape.decode(r.charset)}
+			put(&b.decoded.shapes, r.ShapeIndex, v)
 		}
 		if v.charset == r.charset {
 			r.Shape = v.shape
 		} else {
-			r.Shape, r.ShapeIndex = r.Shape.shown(r.charset), -1
+			r.Shape, r.ShapeIndex = r.Shape.decode(r.charset), -1
 		}
 	}
 	switch {
 	case r.TextIndex < 0:
-		r.Text = r.charset.shown(r.Text)
-	case !b.textPlain[r.TextIndex]:
-		v, ok := b.view.texts[r.TextIndex]
-		if !ok && b.view.size > maxView {
-			r.Text, r.TextIndex = r.charset.shown(r.Text), -1
+		r.Text = r.charset.decode(r.Text)
+	case !b.textASCII[r.TextIndex]:
+		v, ok := b.decoded.texts[r.TextIndex]
+		if !ok && b.decoded.size > maxDecoded {
+			r.Text, r.TextIndex = r.charset.decode(r.Text), -1
 			return
 		} else if !ok {
-			v = viewText{r.charset, r.charset.shown(r.Text)}
-			b.view.size += len(v.text)
-			put(&b.view.texts, r.TextIndex, v)
+			v = decodedText{r.charset, r.charset.decode(r.Text)}
+			b.decoded.size += len(v.text)
+			put(&b.decoded.texts, r.TextIndex, v)
 		}
 		if v.charset == r.charset {
 			r.Text = v.text
 		} else {
-			r.Text, r.TextIndex = r.charset.shown(r.Text), -1
+			r.Text, r.TextIndex = r.charset.decode(r.Text), -1
 		}
 	}
 }
@@ -213,8 +212,8 @@ func put[V any](m *map[int]V, i int, v V) {
 	(*m)[i] = v
 }
 
-// isPlain says whether a session is shown as it is.
-func (s *Session) isPlain() bool {
+// isASCII returns whether decoding does not change the session.
+func (s *Session) isASCII() bool {
 	for _, fact := range s.facts {
 		if !isASCII(fact) {
 			return false
@@ -223,8 +222,8 @@ func (s *Session) isPlain() bool {
 	return true
 }
 
-// isPlain says whether a shape is shown as it is.
-func (s *Shape) isPlain() bool {
+// isASCII returns whether decoding does not change the shape.
+func (s *Shape) isASCII() bool {
 	for i := range s.Relations {
 		if !isASCII(s.Relations[i].Name) {
 			return false
@@ -245,23 +244,23 @@ func (s *Shape) isPlain() bool {
 
 func (s *Session) charset() *charset { return charsetOf(s.facts[KeyEncoding]) }
 
-func (s *Session) shown(c *charset) *Session {
+func (s *Session) decode(c *charset) *Session {
 	out := *s
 	for i := range out.facts {
 		switch Key(i) {
 		case KeyUser, KeyRole, KeyDatabase, KeyIdentity:
-			out.facts[i] = c.ofName(s.facts[i]).shown(s.facts[i])
+			out.facts[i] = c.forName(s.facts[i]).decode(s.facts[i])
 		default:
-			out.facts[i] = c.shown(s.facts[i])
+			out.facts[i] = c.decode(s.facts[i])
 		}
 	}
 	return &out
 }
 
-// ofName is the charset of the name of something that all databases share: it is in the
-// encoding of the database in which it was made, whichever that was. Bytes of another one are
-// hardly ever valid as UTF-8.
-func (c *charset) ofName(name []byte) *charset {
+// forName returns the charset for the name of an object that all databases share. It is in the encoding of the
+// database in which the object was created, which is not known. Names in other encodings are hardly ever valid
+// UTF-8, so valid UTF-8 is taken as such.
+func (c *charset) forName(name []byte) *charset {
 	if utf8.Valid(name) {
 		return nil
 	}
@@ -271,26 +270,26 @@ func (c *charset) ofName(name []byte) *charset {
 // sharedTypes are the types of objects that all databases share.
 var sharedTypes = []string{"role", "database", "tablespace", "subscription"}
 
-func (s *Shape) shown(c *charset) *Shape {
+func (s *Shape) decode(c *charset) *Shape {
 	out := *s
-	out.Command, out.Query, out.Prepared = c.shown(s.Command), c.shown(s.Query), c.shown(s.Prepared)
+	out.Command, out.Query, out.Prepared = c.decode(s.Command), c.decode(s.Query), c.decode(s.Prepared)
 	out.Relations = make([]Relation, len(s.Relations))
 	for i, r := range s.Relations {
-		r.Name = c.shown(r.Name)
+		r.Name = c.decode(r.Name)
 		r.Columns = slices.Clone(r.Columns)
 		for k := range r.Columns {
-			r.Columns[k].Name = c.shown(r.Columns[k].Name)
+			r.Columns[k].Name = c.decode(r.Columns[k].Name)
 		}
 		out.Relations[i] = r
 	}
 	out.Objects = make([]Object, len(s.Objects))
 	for i, o := range s.Objects {
 		if slices.Contains(sharedTypes, string(o.Type)) {
-			o.Name, o.To = c.ofName(o.Name).shown(o.Name), c.ofName(o.To).shown(o.To)
+			o.Name, o.To = c.forName(o.Name).decode(o.Name), c.forName(o.To).decode(o.To)
 		} else {
-			o.Name, o.To = c.shown(o.Name), c.shown(o.To)
+			o.Name, o.To = c.decode(o.Name), c.decode(o.To)
 		}
-		o.Type = c.shown(o.Type)
+		o.Type = c.decode(o.Type)
 		out.Objects[i] = o
 	}
 	return &out

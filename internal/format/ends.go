@@ -1,4 +1,4 @@
-// What a block says of the ends of transactions, in a walk that decodes little.
+// The ends of transactions in a block, found without decoding all records.
 
 package format
 
@@ -8,15 +8,15 @@ import (
 	"strconv"
 )
 
-// UndonePart is a subtransaction that was rolled back: the records of its session with these numbers, but
-// those of statements that began before it.
+// UndonePart is a subtransaction that was rolled back. It has the records of its session with these numbers,
+// except those of statements that began before it.
 type UndonePart struct {
 	First, Last             uint64
-	Statement, Substatement uint64 // the last ones before it
+	Statement, Substatement uint64 // the last ones before the subtransaction began
 }
 
-// Has says whether the part took a statement back. A nested statement of an earlier statement is one
-// of a cursor that was read in the part.
+// Has returns whether a statement was rolled back with the part. A nested statement whose top-level statement
+// is an earlier one belongs to a cursor that was read in the part.
 func (p *UndonePart) Has(r *Record) bool {
 	if r.Seq < p.First || r.Seq > p.Last {
 		return false
@@ -30,27 +30,28 @@ func (p *UndonePart) Has(r *Record) bool {
 	return r.Substatement > 0
 }
 
-// End is what a record says of the end of a transaction, of a part of one that was rolled back, or of a session.
+// End is the end of a transaction, of a part of one that was rolled back, or of a session, as a record states
+// it.
 type End struct {
 	Session SessionID
 	Number  uint64 // of the record
-	// XID is the transaction's ID; 0: what became of a transaction is not said.
+	// XID is the transaction's ID; 0: the record does not say what became of a transaction.
 	XID      uint64
 	Effect   Effect
-	Prepared bool // it ended for its session alone
-	// Part is the part that was rolled back; nil: the record is not of a subtransaction.
+	Prepared bool // prepared: it ended only for its session
+	// Part is the part that was rolled back; nil: the record is not that of a subtransaction.
 	Part *UndonePart
 }
 
-// Ends yields what the records of a block say of ends, in their order. What cannot be read is for Next to tell. An end is
-// valid until the next one.
+// Ends yields the ends that the records of a block state, in order. It stops at what it cannot read: Next
+// reports that. An End is valid until the next one.
 func (b *Block) Ends(yield func(*End) bool) {
 	var ids []SessionID
 	var e End
 	var part UndonePart
 	number := b.Header.FirstRecord
 	for pos := 0; pos < len(b.raw); {
-		n, at := varint(b.raw, pos)
+		n, at := readVarint(b.raw, pos)
 		if n == 0 || at > len(b.raw) || n > uint64(len(b.raw)-at) {
 			return
 		}
@@ -59,22 +60,22 @@ func (b *Block) Ends(yield func(*End) bool) {
 		c := cursor{b: b.raw[at+1 : end : end]}
 		switch kind {
 		case KindDefSession:
-			ids = append(ids, sessionOf(&c))
+			ids = append(ids, readSessionID(&c))
 		case KindSubtransaction, KindTransaction, KindDisconnect:
 			i := c.varint()
 			if i >= uint64(len(ids)) {
 				break
 			}
 			e = End{Session: ids[i], Number: number}
-			told := true
+			understood := true
 			switch kind {
 			case KindSubtransaction:
 				e.Part = &part
-				e.XID, part, told = partOf(&c)
+				e.XID, part, understood = readUndonePart(&c)
 			case KindTransaction:
-				e.XID, e.Effect, e.Prepared = endOf(&c)
+				e.XID, e.Effect, e.Prepared = readEnd(&c)
 			}
-			if told && !yield(&e) {
+			if understood && !yield(&e) {
 				return
 			}
 		}
@@ -88,12 +89,12 @@ func (b *Block) Ends(yield func(*End) bool) {
 	}
 }
 
-// HasKind says whether the block may have a record of a kind.
+// HasKind returns whether the block may have a record of a kind.
 func (b *Block) HasKind(kind Kind) bool {
 	for at := b.raw; len(at) > 0; {
 		n, w := binary.Uvarint(at)
 		if w <= 0 || n == 0 || n > uint64(len(at)-w) {
-			return true // Next tells
+			return true // Next reports this
 		}
 		if Kind(at[w]) == kind {
 			return true
@@ -103,7 +104,7 @@ func (b *Block) HasKind(kind Kind) bool {
 	return false
 }
 
-func sessionOf(c *cursor) SessionID {
+func readSessionID(c *cursor) SessionID {
 	c.varint()
 	c.varint()
 	if fixed := c.bytes(12); fixed != nil {
@@ -112,17 +113,16 @@ func sessionOf(c *cursor) SessionID {
 	return SessionID{}
 }
 
-// endOf reads what a transaction's record says: its ID, and what became of it.
-// A prepared transaction ended for its session when it was prepared. What became of it
-// may be said much later, by any session.
-func endOf(c *cursor) (xid uint64, effect Effect, prepared bool) {
-	xid, outcome, mask := endAndMask(c)
+// readEnd reads from a transaction's record its ID, and what became of it. A prepared transaction ended for its
+// session when it was prepared; what became of it may be recorded much later, by any session.
+func readEnd(c *cursor) (xid uint64, effect Effect, prepared bool) {
+	xid, outcome, mask := readEndFields(c)
 	if xid == 0 || c.bad {
 		return 0, EffectNone, false
 	}
-	switch event := eventOf(c, mask); {
+	switch event := readEvent(c, mask); {
 	case event == EventCommitPrepared || event == EventRollbackPrepared:
-		return 0, EffectNone, false // of another session, perhaps
+		return 0, EffectNone, false // it may be that of another session
 	case outcome == OutcomeError:
 		return xid, EffectRolledBack, false
 	case event == EventPrepare:
@@ -133,8 +133,9 @@ func endOf(c *cursor) (xid uint64, effect Effect, prepared bool) {
 	return xid, EffectCommitted, false
 }
 
-// eventOf is the event of a transaction's record; 0 if it states none. The cursor is behind the transaction ID.
-func eventOf(c *cursor, mask Field) Event {
+// readEvent returns the event of a transaction's record; 0: it has none. The cursor is after the transaction
+// ID.
+func readEvent(c *cursor, mask Field) Event {
 	if mask&FieldCut != 0 {
 		c.varint()
 		c.bytes(sha256.Size)
@@ -145,7 +146,7 @@ func eventOf(c *cursor, mask Field) Event {
 		c.varint()
 	}
 	r := Record{}
-	if mask&FieldExtra != 0 && extra(c, &r) != "" {
+	if mask&FieldExtra != 0 && readExtra(c, &r) != "" {
 		return 0
 	}
 	if mask&FieldAudited != 0 {
@@ -154,7 +155,7 @@ func eventOf(c *cursor, mask Field) Event {
 	if mask&FieldEvent != 0 {
 		return Event(c.byte())
 	}
-	text, _ := r.ExtraValue("event") // as earlier versions of the server wrote it
+	text, _ := r.ExtraValue("event") // written so by earlier versions of the server
 	for _, event := range []Event{EventPrepare, EventCommitPrepared, EventRollbackPrepared} {
 		if string(text) == event.String() {
 			return event
@@ -163,7 +164,7 @@ func eventOf(c *cursor, mask Field) Event {
 	return 0
 }
 
-func endAndMask(c *cursor) (xid uint64, outcome Outcome, mask Field) {
+func readEndFields(c *cursor) (xid uint64, outcome Outcome, mask Field) {
 	mask = Field(c.varint())
 	if mask&FieldXID == 0 || mask&FieldNulls != 0 {
 		return 0, 0, mask
@@ -191,33 +192,34 @@ func endAndMask(c *cursor) (xid uint64, outcome Outcome, mask Field) {
 	return c.varint(), outcome, mask
 }
 
-// partOf reads what a subtransaction's record says: the ID of its transaction, and the part.
-func partOf(c *cursor) (xid uint64, one UndonePart, ok bool) {
-	xid, outcome, mask := endAndMask(c)
+// readUndonePart reads from a subtransaction's record the ID of its transaction, and the part.
+func readUndonePart(c *cursor) (xid uint64, part UndonePart, ok bool) {
+	xid, outcome, mask := readEndFields(c)
 	if c.bad || outcome != OutcomeError || mask&(FieldCut|FieldParts) != 0 || mask&FieldExtra == 0 {
-		return 0, one, false
+		return 0, part, false
 	}
 	r := Record{}
-	if extra(c, &r) != "" {
-		return 0, one, false
+	if readExtra(c, &r) != "" {
+		return 0, part, false
 	}
 	wanted := map[string]*uint64{
-		"first_seq": &one.First, "last_seq": &one.Last, "after_statement": &one.Statement, "after_substatement": &one.Substatement,
+		"first_seq": &part.First, "last_seq": &part.Last, "after_statement": &part.Statement,
+		"after_substatement": &part.Substatement,
 	}
 	for name, value := range r.ExtraPairs {
 		if to := wanted[string(name)]; to != nil {
 			n, err := strconv.ParseUint(string(value), 10, 64)
 			if err != nil {
-				return 0, one, false
+				return 0, part, false
 			}
 			*to = n
 			delete(wanted, string(name))
 		}
 	}
-	return xid, one, len(wanted) == 0 && one.First <= one.Last
+	return xid, part, len(wanted) == 0 && part.First <= part.Last
 }
 
-// IsRollback says whether the record is of a ROLLBACK, which took effect.
+// IsRollback returns whether the record is that of a ROLLBACK statement.
 func (r *Record) IsRollback() bool {
 	return r.Shape != nil && r.Shape.Class == ClassTransaction && string(r.Shape.Command) == "ROLLBACK"
 }

@@ -101,9 +101,9 @@ func MayContain(repr Repr, s string) bool {
 }
 
 // Plain says whether all strings of a definition are ASCII.
-func (s *Session) Plain() bool { return s.plain }
+func (s *Session) Plain() bool { return s.ascii }
 
 // Plain says whether all strings of a definition are ASCII.
-func (s *Shape) Plain() bool { return s.plain }
+func (s *Shape) Plain() bool { return s.ascii }
 
-func (r *Record) MayUse() bool { return r.mayUse() }
+func (r *Record) MayUse() bool { return r.mayUseUnnamed() }

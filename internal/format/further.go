@@ -1,4 +1,4 @@
-// Relations and objects that a record's shape has no space for, and what a record leaves out.
+// Relations and objects for which a record's shape has no space, and what a record leaves out.
 
 package format
 
@@ -9,20 +9,20 @@ import (
 	"unsafe"
 )
 
-// Kinds of what stands behind the values of a record.
+// Kinds of the items that follow the values of a record.
 const (
 	furtherRelation = 1
 	furtherObject   = 2
 	furtherVia      = 3
 )
 
-// nameFurther is the name in EXTRA of the number of bytes behind the values.
+// nameFurther is the name in EXTRA for the number of bytes that follow the values.
 const nameFurther = "further_bytes"
 
-// nameUnseen is the name in EXTRA that a transaction has whose statements were not seen.
+// nameUnseen is the name in EXTRA of a transaction whose statements the session has not seen.
 const nameUnseen = "unseen"
 
-// Unseen says that the transaction has written, and none of its statements was seen.
+// Unseen returns whether the transaction has written although the session has seen none of its statements.
 func (r *Record) Unseen() bool {
 	if r.Kind != KindTransaction || !r.Has(FieldExtra) {
 		return false
@@ -31,8 +31,8 @@ func (r *Record) Unseen() bool {
 	return ok
 }
 
-// furtherBytes is how many bytes at the end of the record's values, which are in its data
-// parts, are relations and objects; 0 if there are none, or they are in its shape already.
+// furtherBytes returns how many bytes at the end of the record's values, which are in data parts, describe
+// relations and objects; 0: none, or ExtractFurther has moved them into the shape.
 func (r *Record) furtherBytes() uint64 {
 	if !r.Has(FieldExtra) || r.Parts[PartValues] == 0 {
 		return 0
@@ -42,9 +42,9 @@ func (r *Record) furtherBytes() uint64 {
 	return n
 }
 
-// GoesOn says that the record has more relations and objects than its shape: they are in
-// data parts that are not joined, or cannot be.
-func (r *Record) GoesOn() bool {
+// HasFurther returns whether the record has relations and objects besides those of its shape: they are in data
+// parts that were not joined, or cannot be.
+func (r *Record) HasFurther() bool {
 	if !r.Has(FieldExtra) {
 		return false
 	}
@@ -52,8 +52,8 @@ func (r *Record) GoesOn() bool {
 	return ok
 }
 
-// OmitsNames says what of the names of relations and objects the record lacks, in words that
-// follow "it"; empty: nothing.
+// OmitsNames returns which names of relations and objects the record lacks, in words that follow "it"; empty:
+// none.
 func (r *Record) OmitsNames() string {
 	if !r.Has(FieldExtra) {
 		return ""
@@ -64,13 +64,13 @@ func (r *Record) OmitsNames() string {
 	if _, ok := r.ExtraValue("objects_omitted"); ok {
 		return "leaves out objects"
 	}
-	if r.GoesOn() {
+	if r.HasFurther() {
 		return "lacks relations and objects, whose data parts are missing"
 	}
 	return ""
 }
 
-// Omissions yields what the record leaves out, as an index has it: relations, columns, objects,
+// Omissions yields what the record leaves out, by the terms of an index: relations, columns, objects,
 // parameters, the rest of its text, or statements of a transaction that were not seen.
 func (r *Record) Omissions(yield func(what []byte) bool) {
 	if r.Has(FieldExtra) {
@@ -89,23 +89,23 @@ func (r *Record) Omissions(yield func(what []byte) bool) {
 	}
 }
 
-// mayUse says whether a record may use relations and objects that its shape does not have.
-func (r *Record) mayUse() bool {
+// mayUseUnnamed returns whether the record may use relations and objects that its shape does not have.
+func (r *Record) mayUseUnnamed() bool {
 	return r.Has(FieldExtra) && r.OmitsNames() != "" || r.Unfinished() || r.RefusedUnnamed()
 }
 
 // RefusedState is the SQLSTATE insufficient_privilege.
 const RefusedState = "42501"
 
-// RefusedUnnamed says that the statement was refused before it was known which relations and objects it uses: it
-// names none. SET and RESET use none.
+// RefusedUnnamed returns whether the statement was refused before its relations and objects were known, so that
+// the record has none. SET and RESET use none.
 func (r *Record) RefusedUnnamed() bool {
 	return r.Kind == KindStatement && r.Outcome == OutcomeError && string(r.SQLState) == RefusedState &&
 		(r.Shape == nil || len(r.Shape.Relations)+len(r.Shape.Objects) == 0 && r.Shape.Class != ClassMiscSet)
 }
 
-// Unfinished says that the record was made of a statement that had not ended, before it was known which
-// relations and objects it uses: it names none.
+// Unfinished returns whether the record is of a statement that had not ended, and whose relations and objects
+// were not known yet, so that the record has none.
 func (r *Record) Unfinished() bool {
 	if r.Kind != KindStart && (r.Kind != KindStatement || r.Outcome != OutcomeInterrupted) {
 		return false
@@ -114,9 +114,9 @@ func (r *Record) Unfinished() bool {
 	return s == nil || len(s.Relations)+len(s.Objects) == 0 && s.Class != ClassTransaction && s.Class != ClassSetting
 }
 
-// TakeFurther moves the relations and objects behind the joined values into the record's
-// shape, which is its own then.
-func (r *Record) TakeFurther() {
+// ExtractFurther moves the relations and objects that follow the joined values into the shape, which becomes a
+// copy of the record's own.
+func (r *Record) ExtractFurther() {
 	n := r.furtherBytes()
 	if n == 0 || r.Shape == nil || n > uint64(len(r.Values)) {
 		return
@@ -135,29 +135,34 @@ func (r *Record) TakeFurther() {
 	r.removeExtra(nameFurther)
 }
 
-// addFurther adds what it reads to the shape. It says whether that was everything.
+// addFurther adds relations and objects to the shape. It returns false if they are not valid.
 func (s *Shape) addFurther(b []byte) bool {
 	var columns []Column
-	taken := 0
-	most := dictionaryMin + 8*len(b)
+	memory := 0
+	maxMemory := dictionaryMin + 8*len(b)
 	s.Objects = slices.Clip(s.Objects)
 	own := len(s.Relations)
 	s.Relations = slices.Clone(s.Relations)
 	for c := (cursor{b: b}); c.left() > 0; {
-		kind, one := c.byte(), cursor{b: c.str()}
-		if c.bad || taken > most {
+		kind, item := c.byte(), cursor{b: c.str()}
+		if c.bad || memory > maxMemory {
 			return false
 		}
 		switch kind {
 		case furtherRelation:
-			r := Relation{Type: RelationType(one.byte()), Access: Access(one.varint()), Name: one.str(), HasColumns: true}
-			via, n := one.varint(), one.varint()
-			if one.bad || n > uint64(one.left())/2 {
+			r := Relation{
+				Type:       RelationType(item.byte()),
+				Access:     Access(item.varint()),
+				Name:       item.str(),
+				HasColumns: true,
+			}
+			via, n := item.varint(), item.varint()
+			if item.bad || n > uint64(item.left())/2 {
 				return false
 			}
 			from := len(columns)
 			for range n {
-				column := Column{Access(one.varint()), one.str()}
+				column := Column{Access(item.varint()), item.str()}
 				if len(column.Name) == 0 {
 					r.Omitted |= column.Access
 				} else {
@@ -166,18 +171,18 @@ func (s *Shape) addFurther(b []byte) bool {
 			}
 			r.Columns, r.Via = columns[from:len(columns):len(columns)], int(min(via, 1<<30))
 			s.Relations = append(s.Relations, r)
-			taken += int(unsafe.Sizeof(r)) + int(n)*int(unsafe.Sizeof(Column{}))
+			memory += int(unsafe.Sizeof(r)) + int(n)*int(unsafe.Sizeof(Column{}))
 		case furtherObject:
-			s.Objects = append(s.Objects, Object{Action(one.byte()), one.str(), one.str(), one.str()})
-			taken += int(unsafe.Sizeof(Object{}))
+			s.Objects = append(s.Objects, Object{Action(item.byte()), item.str(), item.str(), item.str()})
+			memory += int(unsafe.Sizeof(Object{}))
 		case furtherVia:
-			i, via := one.varint(), one.varint()
+			i, via := item.varint(), item.varint()
 			if i == 0 || i > uint64(own) || via > 1<<30 {
 				return false
 			}
 			s.Relations[i-1].Via = int(via)
 		}
-		if one.bad {
+		if item.bad {
 			return false
 		}
 	}
@@ -186,7 +191,7 @@ func (s *Shape) addFurther(b []byte) bool {
 			return false
 		}
 	}
-	s.plain = s.isPlain()
+	s.ascii = s.isASCII()
 	return true
 }
 

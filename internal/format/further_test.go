@@ -105,17 +105,17 @@ func TestFurtherRelationsAndObjectsFollowThoseOfTheShape(t *testing.T) {
 		extra = putString(putString(extra, nameFurther), fmt.Sprint(len(further)))
 		r := Record{Shape: &shape, Values: append(bytes.Clone(values), further...), Extra: extra, ExtraCount: 2, Fields: FieldExtra | FieldValues | FieldShape}
 		r.Parts[PartValues] = uint64(len(r.Values))
-		if !r.GoesOn() || r.OmitsNames() == "" {
+		if !r.HasFurther() || r.OmitsNames() == "" {
 			t.Fatal("a record whose parts are not joined says nothing of it")
 		}
-		r.TakeFurther()
+		r.ExtractFurther()
 		if len(further) == 0 {
 			continue
 		}
 		if got, want := describeLists(r.Shape.Relations, r.Shape.Objects), describeLists(relations, objects); got != want {
 			t.Fatalf("%x:\n%s\nexpected:\n%s", further, got, want)
 		}
-		if !bytes.Equal(r.Values, values) || r.GoesOn() || r.ExtraCount != 1 {
+		if !bytes.Equal(r.Values, values) || r.HasFurther() || r.ExtraCount != 1 {
 			t.Fatalf("values %x, expected %x; extra %q", r.Values, values, r.Extra)
 		}
 		if describeLists(shape.Relations, nil) != before {
@@ -172,8 +172,8 @@ func TestRefusedStatementsMayHaveUsedAnything(t *testing.T) {
 		{"SET", RefusedState, &Shape{Class: ClassMiscSet}, false},
 	} {
 		r := Record{Kind: KindStatement, Outcome: OutcomeError, SQLState: []byte(c.state), Shape: c.shape}
-		if r.RefusedUnnamed() != c.want || r.mayUse() != c.want {
-			t.Errorf("%s: %v and %v, want %v", c.what, r.RefusedUnnamed(), r.mayUse(), c.want)
+		if r.RefusedUnnamed() != c.want || r.mayUseUnnamed() != c.want {
+			t.Errorf("%s: %v and %v, want %v", c.what, r.RefusedUnnamed(), r.mayUseUnnamed(), c.want)
 		}
 	}
 }

@@ -18,38 +18,38 @@ const KeySize = 32
 const (
 	nonceSize = 12
 	tagSize   = 16
-	// headerBound is what of a segment header its data key is bound to.
+	// headerBound is the length of the part of a segment header that authenticates its data key.
 	headerBound = 40
-	// blockBound is what of a block header its encrypted payload is bound to.
+	// blockBound is the length of the part of a block header that authenticates its payload.
 	blockBound = 64
 )
 
-// KeyID tells which key a segment is encrypted with.
+// KeyID identifies the key with which a segment is encrypted.
 type KeyID [8]byte
 
 func (id KeyID) String() string { return hex.EncodeToString(id[:]) }
 
-// IDOf is the id of a key.
+// IDOf returns the ID of a key.
 func IDOf(key [KeySize]byte) KeyID {
 	sum := sha256.Sum256(append([]byte("pg_steno key id\x00"), key[:]...))
 	return KeyID(sum[:8])
 }
 
-// Keys are the keys for encrypted segments. They are asked for when the first
-// such segment is met. They may be used by many goroutines; nil has none.
+// Keys has the keys for encrypted segments. They are loaded when the first such segment is found. Several
+// goroutines may use them; nil has no keys.
 type Keys struct {
-	ask func() ([][KeySize]byte, error)
+	load func() ([][KeySize]byte, error)
 
-	mu    sync.Mutex
-	asked bool
-	err   error
-	known map[KeyID][KeySize]byte
+	mu     sync.Mutex
+	loaded bool
+	err    error
+	known  map[KeyID][KeySize]byte
 }
 
-// NewKeys returns the keys that ask will give.
-func NewKeys(ask func() ([][KeySize]byte, error)) *Keys { return &Keys{ask: ask} }
+// NewKeys returns keys that are loaded by a function.
+func NewKeys(load func() ([][KeySize]byte, error)) *Keys { return &Keys{load: load} }
 
-// Err is why the keys that were asked for could not be had.
+// Err returns the error of loading the keys.
 func (k *Keys) Err() error {
 	if k == nil {
 		return nil
@@ -59,18 +59,17 @@ func (k *Keys) Err() error {
 	return k.err
 }
 
-// Find returns the key with that id. With again, it asks once more for one that
-// it does not have.
+// Find returns the key with an ID. With again, it loads the keys again if it does not have that key.
 func (k *Keys) Find(id KeyID, again bool) (key [KeySize]byte, ok bool) {
 	if k == nil {
 		return key, false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, ok := k.known[id]; !ok && (again || !k.asked) {
-		k.asked = true
+	if _, ok := k.known[id]; !ok && (again || !k.loaded) {
+		k.loaded = true
 		var keys [][KeySize]byte
-		keys, k.err = k.ask()
+		keys, k.err = k.load()
 		if k.known == nil {
 			k.known = map[KeyID][KeySize]byte{}
 		}
@@ -82,7 +81,7 @@ func (k *Keys) Find(id KeyID, again bool) (key [KeySize]byte, ok bool) {
 	return key, ok
 }
 
-// MissingKey is the problem that a segment is encrypted with a key that was not given.
+// MissingKey returns the problem that a segment is encrypted with a key that was not given.
 func MissingKey(file string, stream uint32, segment uint64, id KeyID) *Problem {
 	p := &Problem{Class: ProblemUnreadable, File: file, Offset: NoOffset, Stream: stream, Segment: segment, Key: &id}
 	p.setMore(0)
@@ -106,7 +105,7 @@ func (p *Problem) setMore(n int) {
 func gcm(key []byte) cipher.AEAD {
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		panic(err) // the length is right
+		panic(err) // cannot happen: the length is valid
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
@@ -115,7 +114,7 @@ func gcm(key []byte) cipher.AEAD {
 	return aead
 }
 
-// All are all keys that are known, the one with that id having been asked for.
+// All returns all keys, after loading them if the one with that ID is not known.
 func (k *Keys) All(id KeyID) (keys [][KeySize]byte) {
 	k.Find(id, false)
 	if k != nil {
@@ -128,17 +127,18 @@ func (k *Keys) All(id KeyID) (keys [][KeySize]byte) {
 	return keys
 }
 
-// A DataKey decrypts the payloads of one segment.
+// DataKey decrypts the payloads of one segment.
 type DataKey struct{ aead cipher.AEAD }
 
-// OpenDataKey takes the data key out of the header of an encrypted segment. The key is the one that the header names; its
-// tag proves that it is the right one, and that the header is what the server wrote.
+// OpenDataKey decrypts the data key in the header of an encrypted segment, with the key that the header names.
+// The authentication tag proves that the key is right and the header is authentic.
 func OpenDataKey(key [KeySize]byte, header []byte) (*DataKey, bool) {
 	return openDataKey(key, header, header[:headerBound])
 }
 
-// OpenDamaged does so if the header is damaged, but not in the data key itself: what its first bytes must have said, by
-// h, is tried as well. So any key may be tried, if the id of the right one is damaged.
+// OpenDamaged does the same for a header that is damaged outside of the data key. It also tries the beginning
+// that the header must have had according to h. The caller may try any key, if the ID of the right one is
+// damaged.
 func OpenDamaged(key [KeySize]byte, header []byte, h *SegmentHeader) (*DataKey, bool) {
 	if data, ok := openDataKey(key, header, header[:headerBound]); ok {
 		return data, true
@@ -154,7 +154,7 @@ func openDataKey(key [KeySize]byte, header, bound []byte) (*DataKey, bool) {
 	return &DataKey{gcm(data)}, true
 }
 
-// bound is the beginning of an encrypted segment's header.
+// bound returns the beginning that the header of an encrypted segment has.
 func (h *SegmentHeader) bound() []byte {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, headerBound), SegmentMagic...)
@@ -167,7 +167,7 @@ func (h *SegmentHeader) bound() []byte {
 	return le.AppendUint64(b, h.Number)
 }
 
-// IDOfHeader is the id of the key that the header of an encrypted segment names.
+// IDOfHeader returns the ID of the key that the header of an encrypted segment names.
 func IDOfHeader(header []byte) KeyID { return KeyID(header[128:136]) }
 
 // decrypt decrypts the stored payload of a block.
@@ -180,7 +180,8 @@ func (b *Block) decrypt(stored []byte) ([]byte, error) {
 	}
 	plain, err := b.Key.aead.Open(b.plain[:0], stored[:nonceSize], stored[nonceSize:], b.Image[:blockBound])
 	if err != nil {
-		return nil, problemf(ProblemContent, BlockHeaderSize, "payload cannot be decrypted: it, or its header, is not what the server wrote")
+		return nil, problemf(ProblemContent, BlockHeaderSize,
+			"payload cannot be decrypted: it, or its header, is not what the server wrote")
 	}
 	return plain, nil
 }

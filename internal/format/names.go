@@ -7,27 +7,27 @@ import (
 	"strconv"
 )
 
-// name is the name of n in a list of records.def, or prefix_n for a number that
-// this program does not know: a newer writer may use it.
-func name(names []string, prefix string, n uint64) string {
+// nameOf returns the name of n in a list of records.def, or prefix_n for a number that this program does not
+// know, because a newer writer may use it.
+func nameOf(names []string, prefix string, n uint64) string {
 	if n < uint64(len(names)) && names[n] != "" {
 		return names[n]
 	}
 	return prefix + "_" + strconv.FormatUint(n, 10)
 }
 
-func (k Kind) String() string         { return name(namesKind[:], "kind", uint64(k)) }
-func (o Outcome) String() string      { return name(namesOutcome[:], "outcome", uint64(o)) }
-func (e Event) String() string        { return name(namesEvent[:], "event", uint64(e)) }
-func (c Class) String() string        { return name(namesClass[:], "class", uint64(c)) }
-func (k Key) String() string          { return name(namesKey[:], "key", uint64(k)) }
-func (t RelationType) String() string { return name(namesRelationType[:], "type", uint64(t)) }
-func (r Repr) String() string         { return name(namesRepr[:], "repr", uint64(r)) }
-func (c Codec) String() string        { return name(namesCodec[:], "codec", uint64(c)) }
+func (k Kind) String() string         { return nameOf(namesKind[:], "kind", uint64(k)) }
+func (o Outcome) String() string      { return nameOf(namesOutcome[:], "outcome", uint64(o)) }
+func (e Event) String() string        { return nameOf(namesEvent[:], "event", uint64(e)) }
+func (c Class) String() string        { return nameOf(namesClass[:], "class", uint64(c)) }
+func (k Key) String() string          { return nameOf(namesKey[:], "key", uint64(k)) }
+func (t RelationType) String() string { return nameOf(namesRelationType[:], "type", uint64(t)) }
+func (r Repr) String() string         { return nameOf(namesRepr[:], "repr", uint64(r)) }
+func (c Codec) String() string        { return nameOf(namesCodec[:], "codec", uint64(c)) }
 
-func (t Terms) String() string { return name(namesTerms[:], "list", uint64(t)) }
+func (t Terms) String() string { return nameOf(namesTerms[:], "list", uint64(t)) }
 
-func (a Action) String() string { return name(namesAction[:], "action", uint64(a)) }
+func (a Action) String() string { return nameOf(namesAction[:], "action", uint64(a)) }
 
 // AppendNames appends the names of the bits that are set, with commas between.
 func (a Access) AppendNames(dst []byte) []byte {
@@ -42,7 +42,7 @@ func (a Access) AppendNames(dst []byte) []byte {
 	return dst
 }
 
-// Bits yields the bits that are set, each by itself.
+// Bits yields each bit that is set.
 func (a Access) Bits(yield func(Access) bool) {
 	for ; a != 0; a &= a - 1 {
 		if !yield(a & -a) {
@@ -54,7 +54,7 @@ func (a Access) Bits(yield func(Access) bool) {
 // Names yields the names of the bits that are set.
 func (a Access) Names(yield func(string) bool) {
 	for bit := uint64(0); bit < 64; bit++ {
-		if a&(1<<bit) != 0 && !yield(name(namesAccess[:], "access", bit)) {
+		if a&(1<<bit) != 0 && !yield(nameOf(namesAccess[:], "access", bit)) {
 			return
 		}
 	}
@@ -63,16 +63,17 @@ func (a Access) Names(yield func(string) bool) {
 // Names yields the names of the bits that are set.
 func (a Audited) Names(yield func(string) bool) {
 	for bit := uint64(0); bit < 8; bit++ {
-		if a&(1<<bit) != 0 && !yield(name(namesAudited[:], "audited", bit)) {
+		if a&(1<<bit) != 0 && !yield(nameOf(namesAudited[:], "audited", bit)) {
 			return
 		}
 	}
 }
 
-// IsRecord says whether the kind is a record's: counted, and with a number.
+// IsRecord returns whether the kind is that of a record, which has a number and is counted.
 func (k Kind) IsRecord() bool { return k >= 1 && k <= 63 }
 
-// Names of all kinds, classes and outcomes that can stand in a filter. They are for all callers: do not change them.
+// Names returns the names of all kinds, classes and outcomes that filters accept. The slices are shared: do not
+// change them.
 func Names() (kinds, classes, outcomes []string) { return filterKinds, filterClasses, namesOutcome[:] }
 
 var filterKinds, filterClasses = func() (kinds, classes []string) {
@@ -89,9 +90,9 @@ var filterKinds, filterClasses = func() (kinds, classes []string) {
 	return slices.Clip(kinds), slices.Clip(classes)
 }()
 
-// Reasons are the names of why a record can have been written.
+// Reasons returns the names of the reasons for which a record can have been written.
 func Reasons() []string { return namesAudited[:] }
 
-// WriterBackendType is the backend type in the sessions of writers. These have
-// no disconnect record: a writer's last record stands in the last block.
+// WriterBackendType is the backend type of the sessions of writers. These have no disconnect record, because
+// the last record of a writer is in its last block.
 const WriterBackendType = "steno writer"

@@ -10,10 +10,9 @@ import (
 	"strconv"
 )
 
-// Params yields the record's parameters in order: its type, and the value as it
-// is stored. A NULL has a nil value; so has a value that was not taken down. It
-// yields nothing when the record has no values. The result says whether the
-// values were as their types say.
+// Params yields the record's parameters in order: the type, and the value as it is stored, which is nil for
+// NULL and for a value that was not recorded. It yields nothing if the record has no values. It returns whether
+// all values match their types.
 func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) bool {
 	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
 		return true
@@ -26,7 +25,7 @@ func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) b
 		null := i/8 < len(r.Nulls) && r.Nulls[i/8]&(1<<(i%8)) != 0
 		var value []byte
 		if int(p.Repr) >= len(fixedSize) && !null {
-			// Nobody knows where this value ends, nor the ones after it.
+			// It is not known where this value ends, so the following ones cannot be read either.
 			c.end()
 			lost = true
 		}
@@ -38,8 +37,8 @@ func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) b
 				return false
 			}
 		}
-		if r.isShown && p.Repr == ReprText {
-			value = r.charset.shown(value)
+		if r.isDecoded && p.Repr == ReprText {
+			value = r.charset.decode(value)
 		}
 		if !yield(p, value, null) {
 			return true
@@ -48,16 +47,15 @@ func (r *Record) Params(yield func(p ParamType, value []byte, null bool) bool) b
 	return c.left() == 0
 }
 
-// listedNull stands in a list of parameters with the representation of a NULL.
+// listedNull marks NULL in a list of parameters.
 const listedNull Repr = 0x80
 
-// listedParams are the parameters of a statement that has very many: their types go
-// with their values.
+// listedParams yields the parameters of a statement with very many: each value is stored with its type.
 func (r *Record) listedParams(yield func(p ParamType, value []byte, null bool) bool) bool {
 	values := cursor{b: r.Values}
 	c := cursor{b: values.str()}
 	n := c.varint()
-	// Each takes two bytes at least, so a short list does not become a long one.
+	// Each parameter takes at least two bytes, so a short list cannot claim many.
 	if values.bad || c.bad || values.left() > 0 || n > maxParams || n > uint64(c.left())/2 {
 		return false
 	}
@@ -76,7 +74,7 @@ func (r *Record) listedParams(yield func(p ParamType, value []byte, null bool) b
 		}
 		if !lost && !null {
 			if int(p.Repr) >= len(fixedSize) {
-				// Nobody knows where this value ends, nor what comes after it.
+				// It is not known where this value ends, so the following ones cannot be read either.
 				p.Repr, lost = unknownRepr, true
 				c.end()
 			} else {
@@ -86,8 +84,8 @@ func (r *Record) listedParams(yield func(p ParamType, value []byte, null bool) b
 		if c.bad {
 			return false
 		}
-		if r.isShown && p.Repr == ReprText {
-			value = r.charset.shown(value)
+		if r.isDecoded && p.Repr == ReprText {
+			value = r.charset.decode(value)
 		}
 		if !yield(p, value, null) {
 			return true
@@ -96,17 +94,17 @@ func (r *Record) listedParams(yield func(p ParamType, value []byte, null bool) b
 	return c.left() == 0
 }
 
-// ParamsFit says whether the values are as their types say, as Params does.
+// ParamsFit returns whether the values match their types: the result of Params.
 func (r *Record) ParamsFit() bool {
-	if r.Shape == nil || !r.HasParams() || !r.Has(FieldNulls) && r.Shape.fit(r.Values) {
+	if r.Shape == nil || !r.HasParams() || !r.Has(FieldNulls) && r.Shape.fitsTypes(r.Values) {
 		return true
 	}
 	return r.Params(func(ParamType, []byte, bool) bool { return true })
 }
 
-// fit says that values, none of which is NULL, are as the shape's types say. Of types that it
-// does not know, and of lists, it says nothing.
-func (s *Shape) fit(values []byte) bool {
+// fitsTypes returns whether values, none of which is NULL, match the shape's types. It returns true for types
+// that it does not know, and for lists.
+func (s *Shape) fitsTypes(values []byte) bool {
 	if s.valuesSize >= 0 {
 		return len(s.Params) == 0 || len(values) == s.valuesSize
 	}
@@ -117,14 +115,14 @@ func (s *Shape) fit(values []byte) bool {
 		}
 		n := uint64(fixedSize[p.Repr])
 		if fixedSize[p.Repr] < 0 {
-			n, at = varint(values, at)
+			n, at = readVarint(values, at)
 		}
-		_, at = span(values, at, n)
+		_, at = readBytes(values, at, n)
 	}
 	return at == len(values)
 }
 
-// fixedSize is the size of a shape's values, -1 if records with this shape may differ.
+// fixedSize returns the size of a shape's values; -1 if records with this shape may differ.
 func (s *Shape) fixedSize() int {
 	size := 0
 	for _, p := range s.Params {
@@ -136,22 +134,22 @@ func (s *Shape) fixedSize() int {
 	return size
 }
 
-// HasParams says whether the record's parameters were taken down.
+// HasParams returns whether the record's parameters were recorded.
 func (r *Record) HasParams() bool {
 	return r.Has(FieldValues) || r.Has(FieldNulls) || r.Parts[PartValues] > 0
 }
 
-// fixedSize is the size of values without a length; -1 marks strings.
+// fixedSize has the sizes of values without a length; -1 marks values with one.
 var fixedSize = [...]int8{
 	ReprNone: 0, ReprBool: 1, ReprInt2: 2, ReprInt4: 4, ReprInt8: 8, ReprFloat4: 4, ReprFloat8: 8, ReprOID: 4,
 	ReprText: -1, ReprBytea: -1, ReprNumeric: -1, ReprUUID: 16, ReprDate: 4, ReprTime: 8, ReprTimetz: 12,
 	ReprTimestamp: 8, ReprTimestamptz: 8, ReprInterval: 16, ReprInet: -1, ReprCidr: -1, ReprChar: 1,
 }
 
-// unknownRepr stands for a representation that this program does not know.
+// unknownRepr stands for a value whose representation this program does not know.
 const unknownRepr Repr = 255
 
-// param takes the next value.
+// param reads the next value.
 func (c *cursor) param(repr Repr) []byte {
 	if n := fixedSize[repr]; n >= 0 {
 		return c.bytes(uint64(n))
@@ -159,11 +157,11 @@ func (c *cursor) param(repr Repr) []byte {
 	return c.str()
 }
 
-// NotRecorded stands for a value that could not be taken down.
+// NotRecorded stands for a value that could not be recorded.
 const NotRecorded = "<not recorded>"
 
-// AppendParam appends a value as PostgreSQL's output function of the type
-// prints it with default settings, in the time zone UTC.
+// AppendParam appends a value as the type's output function in PostgreSQL prints it with default settings, in
+// the time zone UTC.
 func AppendParam(dst []byte, repr Repr, v []byte) []byte {
 	if int(repr) >= len(fixedSize) {
 		return append(dst, "<unknown representation>"...)
@@ -226,7 +224,7 @@ func AppendParam(dst []byte, repr Repr, v []byte) []byte {
 	return dst
 }
 
-// inRange says whether a time of day, and its zone, are such that PostgreSQL has them.
+// inRange returns whether PostgreSQL allows a time of day and its zone.
 func inRange(repr Repr, v []byte) bool {
 	const maxZone = 16*3600 - 1
 	le := binary.LittleEndian
@@ -248,8 +246,8 @@ func appendHexBytes(dst, v []byte) []byte {
 	return dst
 }
 
-// appendChar prints the type "char" as PostgreSQL 16 and later do: bytes above
-// 127 in octal, which older servers print raw.
+// appendChar appends a "char" as PostgreSQL 16 and later print it: bytes above 127 in octal, where older
+// servers print the raw byte.
 func appendChar(dst []byte, c byte) []byte {
 	switch {
 	case c == 0:
@@ -274,7 +272,7 @@ func appendFloat(dst []byte, v float64, bits int) []byte {
 		limit = 6
 	}
 	mark := len(dst)
-	precision := shortest(v, bits)
+	precision := shortestDecimals(v, bits)
 	dst = strconv.AppendFloat(dst, v, 'e', precision, bits)
 	exp := 0
 	for i := len(dst) - 1; i > mark; i-- {
@@ -292,12 +290,11 @@ func appendFloat(dst []byte, v float64, bits int) []byte {
 	return dst
 }
 
-// shortest is the number of decimals after the first digit with which
-// PostgreSQL prints a number, -1 for as many as strconv finds. The two differ
-// where strconv's digits stand exactly half-way between the number and the next
-// one: PostgreSQL takes more digits then. Only whole numbers of more bits than
-// the mantissa has can be such a middle and still be short.
-func shortest(v float64, bits int) int {
+// shortestDecimals returns the number of decimals after the first digit with which PostgreSQL prints a number;
+// -1 for as many as strconv chooses. They differ if strconv's digits are exactly half-way between the number and
+// the next one: then PostgreSQL prints more digits. Only whole numbers with more bits than the mantissa can be
+// half-way and still be short.
+func shortestDecimals(v float64, bits int) int {
 	abs := math.Abs(v)
 	low, digits := float64(1<<54), 17
 	if bits == 32 {
@@ -308,7 +305,8 @@ func shortest(v float64, bits int) int {
 	}
 	var up, down float64
 	if bits == 32 {
-		up, down = float64(math.Nextafter32(float32(abs), math.MaxFloat32)), float64(math.Nextafter32(float32(abs), 0))
+		up, down = float64(math.Nextafter32(float32(abs), math.MaxFloat32)),
+			float64(math.Nextafter32(float32(abs), 0))
 	} else {
 		up, down = math.Nextafter(abs, math.MaxFloat64), math.Nextafter(abs, 0)
 	}
@@ -332,7 +330,7 @@ func shortest(v float64, bits int) int {
 	return -1
 }
 
-// Bits of the packed numeric's header word, as numeric.c has them.
+// Bits of the header word of a packed numeric, as in numeric.c.
 const (
 	numericSignMask      = 0xC000
 	numericNegative      = 0x4000
@@ -346,8 +344,8 @@ const (
 	numericDscaleMask    = 0x3FFF
 )
 
-// appendNumeric prints a packed numeric: a header word with sign and number of
-// decimals, the weight of the first digit, and digits to the base 10000.
+// appendNumeric appends a packed numeric: a header word with sign and number of decimals, the weight of the
+// first digit, and digits to the base 10000.
 func appendNumeric(dst, v []byte) []byte {
 	le := binary.LittleEndian
 	if len(v) < 2 || len(v)%2 != 0 {
@@ -387,7 +385,7 @@ func appendNumeric(dst, v []byte) []byte {
 			return append(dst, "<damaged value>"...)
 		}
 	}
-	if zeros := unstored(len(digits)/2, weight, dscale); zeros > maxZeros {
+	if zeros := unstoredZeros(len(digits)/2, weight, dscale); zeros > maxZeros {
 		return appendScientific(dst, digits, negative, weight)
 	}
 	digit := func(i int) uint16 {
@@ -418,13 +416,13 @@ func appendNumeric(dst, v []byte) []byte {
 	return dst
 }
 
-// maxZeros is how many zeros that are not stored a number is printed with. One byte can
-// ask for a hundred thousand of them.
+// maxZeros limits the zeros that are printed although they are not stored: one byte can request a hundred
+// thousand.
 const maxZeros = 400
 
-// unstored is how many zeros a number of so many digits to the base 10000 is printed
-// with that it does not have.
-func unstored(digits, weight, dscale int) int {
+// unstoredZeros returns how many zeros PostgreSQL prints that are not stored, for a number with so many digits
+// to the base 10000.
+func unstoredZeros(digits, weight, dscale int) int {
 	whole := max(0, weight+1)
 	zeros := 4 * max(0, whole-digits)
 	if weight < 0 {
@@ -433,8 +431,8 @@ func unstored(digits, weight, dscale int) int {
 	return zeros + max(0, dscale-4*max(0, digits-weight-1))
 }
 
-// appendScientific prints a number as an integer and a power of ten. PostgreSQL reads
-// it as the same number.
+// appendScientific appends a number as an integer and a power of ten, which PostgreSQL reads as the same
+// number.
 func appendScientific(dst, digits []byte, negative bool, weight int) []byte {
 	if negative {
 		dst = append(dst, '-')
@@ -466,8 +464,8 @@ const (
 	usecPerMin  = 60 * 1e6
 )
 
-// civil is the date of a number of days since 2000-01-01, in the proleptic
-// Gregorian calendar with a year 0.
+// civil returns the date of a number of days since 2000-01-01, in the proleptic Gregorian calendar with a year
+// 0.
 func civil(days int64) (year int64, month, day int) {
 	z := days + 730425 // days since 0000-03-01
 	era := floorDiv(z, 146097)
@@ -485,8 +483,8 @@ func civil(days int64) (year int64, month, day int) {
 	return year, month, day
 }
 
-// appendCivil appends year-month-day; bc says that the year is before Christ,
-// where PostgreSQL counts without a year 0.
+// appendCivil appends year-month-day; bc says that the year is before Christ. PostgreSQL counts years without a
+// year 0.
 func appendCivil(dst []byte, days int64) (out []byte, bc bool) {
 	year, month, day := civil(days)
 	if year <= 0 {
@@ -572,7 +570,7 @@ func appendTimestamp(dst []byte, usec int64, zone bool) []byte {
 	return dst
 }
 
-// appendInterval prints an interval in the style "postgres".
+// appendInterval appends an interval in the style "postgres".
 func appendInterval(dst []byte, usec int64, days, months int32) []byte {
 	if days == math.MaxInt32 && months == math.MaxInt32 && usec == math.MaxInt64 {
 		return append(dst, "infinity"...)
@@ -622,8 +620,8 @@ func appendInterval(dst []byte, usec int64, days, months int32) []byte {
 	return appendSeconds(append(dst, ':'), int64(abs%usecPerMin))
 }
 
-// appendInet prints family, prefix length and address; without the prefix when
-// it is the whole address, unless always is set.
+// appendInet appends address and prefix length. If this covers the whole address, it is left out unless always
+// is set.
 func appendInet(dst, v []byte, always bool) []byte {
 	const v4, v6 = 2, 3
 	if len(v) < 2 || v[0] == v4 && len(v) != 6 || v[0] == v6 && len(v) != 18 || v[0] != v4 && v[0] != v6 {
@@ -652,9 +650,8 @@ func appendIPv4(dst, a []byte) []byte {
 	return dst
 }
 
-// appendIPv6 prints as the server's inet_net_ntop does: the longest run of at
-// least two zero words, the first of several, becomes "::", and an IPv4 address
-// in the last two words is printed as one.
+// appendIPv6 appends an address as the server's inet_net_ntop does: the longest run of at least two zero words,
+// or the first of several, becomes "::", and an IPv4 address in the last two words is printed as one.
 func appendIPv6(dst, a []byte) []byte {
 	var words [8]uint16
 	for i := range words {
@@ -692,8 +689,8 @@ func appendIPv6(dst, a []byte) []byte {
 	return dst
 }
 
-// AppendSecond appends date and time of a number of seconds since 2000-01-01
-// UTC, with a byte between them. A year before Christ is negative.
+// AppendSecond appends date and time of a number of seconds since 2000-01-01 UTC, with a byte between them.
+// Years before Christ are negative.
 func AppendSecond(dst []byte, seconds int64, between byte) []byte {
 	days := floorDiv(seconds, 86400)
 	rest := int(seconds - days*86400)

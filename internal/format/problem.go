@@ -1,4 +1,4 @@
-// What can be wrong with a trail: the closed set of it.
+// Everything that can be wrong with a trail: a closed set of classes.
 
 package format
 
@@ -8,53 +8,54 @@ import (
 	"io/fs"
 )
 
-// ProblemClass is what kind of thing is wrong. FORMAT.md, "What a reader reports", says exactly what belongs to which.
+// ProblemClass is a class of problems. FORMAT.md, "What a reader reports", defines each.
 type ProblemClass uint8
 
-// The classes of FORMAT.md.
+// Classes that FORMAT.md defines.
 const (
-	// ProblemTorn is an unfinished write at the end of a stream; no damage.
+	// ProblemTorn is an unfinished write at the end of a stream. It is not damage.
 	ProblemTorn ProblemClass = iota + 1
-	// ProblemDamaged are bytes that are no intact block or segment header.
+	// ProblemDamaged: the bytes are no intact block or segment header.
 	ProblemDamaged
-	// ProblemMissing is a segment or a stream that is not there, and that the server did not delete by policy.
+	// ProblemMissing: a segment or stream is missing, and the server did not delete it by policy.
 	ProblemMissing
-	// ProblemNumber is a block, record or segment with another number than must follow.
+	// ProblemNumber: a block, record or segment does not have the number that must follow.
 	ProblemNumber
-	// ProblemChain is a chain hash that is not that of what precedes.
+	// ProblemChain: a chain hash does not match what precedes.
 	ProblemChain
-	// ProblemForeign is a segment of another server.
+	// ProblemForeign: a segment belongs to another server.
 	ProblemForeign
-	// ProblemContent is a block with the right checksums whose contents are not as the format, or its header, says.
+	// ProblemContent: the checksums of a block match, but its contents contradict the format or the header.
 	ProblemContent
-	// ProblemSession are numbers of a session's records that are missing, there twice, or contradict other records.
+	// ProblemSession: numbers of a session's records are missing, duplicate, or contradict other records.
 	ProblemSession
-	// ProblemParts are data parts of a record that are missing, or too many.
+	// ProblemParts: data parts of a record are missing, or there are too many.
 	ProblemParts
-	// ProblemIndex is an index that cannot be read, or that hides something of a block.
+	// ProblemIndex: an index cannot be read, or hides something of a block.
 	ProblemIndex
-	// ProblemBranch is a stream that does not end as the record of its branch says.
+	// ProblemBranch: a stream does not end as the record of its branch says.
 	ProblemBranch
-	// ProblemSeal is a seal that is missing or wrong.
+	// ProblemSeal: a seal is missing or wrong.
 	ProblemSeal
-	// ProblemUnreadable is what could not be read or checked: without a key, by this version, or for lack of a permission.
-	// It says nothing against the trail.
+	// ProblemUnreadable: something could not be read or checked, because a key, a permission or a later version
+	// of the program is needed. It is no evidence against the trail.
 	ProblemUnreadable
 
-	// Of a reader alone, and not in FORMAT.md:
+	// Classes that only this reader has:
 
-	// ProblemDeleted is what the server deleted by policy before it was read.
+	// ProblemDeleted: the server deleted records by policy before they were read.
 	ProblemDeleted
-	// ProblemIncomplete is a record the first parts of which were in a segment that was deleted by policy.
+	// ProblemIncomplete: the first parts of a record were in a segment that was deleted by policy.
 	ProblemIncomplete
-	// ProblemAnchor is a trail that is not the one of an anchor.
+	// ProblemAnchor: the trail does not match an anchor.
 	ProblemAnchor
-	// ProblemAcknowledgment is a file of acknowledgments that is not as it was written.
+	// ProblemAcknowledgment: a file of acknowledgments was changed.
 	ProblemAcknowledgment
 )
 
 var problemClasses = [...]string{
-	ProblemTorn: "torn", ProblemDamaged: "damaged", ProblemMissing: "missing", ProblemNumber: "number", ProblemChain: "chain",
+	ProblemTorn: "torn", ProblemDamaged: "damaged", ProblemMissing: "missing", ProblemNumber: "number",
+	ProblemChain:   "chain",
 	ProblemForeign: "foreign", ProblemContent: "content", ProblemSession: "session", ProblemParts: "parts",
 	ProblemIndex: "index", ProblemBranch: "branch", ProblemSeal: "seal", ProblemUnreadable: "unreadable",
 	ProblemDeleted: "deleted", ProblemIncomplete: "incomplete", ProblemAnchor: "anchor",
@@ -63,10 +64,10 @@ var problemClasses = [...]string{
 
 func (c ProblemClass) String() string { return problemClasses[c] }
 
-// ProblemClasses are the names of all classes that a file can have, in their order.
+// ProblemClasses returns the names of all classes, in order.
 func ProblemClasses() []string { return problemClasses[1:] }
 
-// IsDamage says whether a problem of the class speaks against the trail.
+// IsDamage returns whether problems of the class are evidence against the trail.
 func (c ProblemClass) IsDamage() bool {
 	switch c {
 	case ProblemTorn, ProblemUnreadable, ProblemDeleted, ProblemIncomplete:
@@ -75,50 +76,52 @@ func (c ProblemClass) IsDamage() bool {
 	return true
 }
 
-// Behind says what a problem means for what stands behind it in its file.
-type Behind uint8
+// Rest says how the rest of a file is read after a problem in it.
+type Rest uint8
 
 const (
-	// BehindRead: it is read as if nothing were wrong, and its numbers and chain tell whether something is.
-	BehindRead Behind = iota
-	// BehindFound: the next block was found by a search, so that nothing tells what must precede it.
-	BehindFound
-	// BehindUnread: nothing of it is read.
-	BehindUnread
+	// RestRead: the rest is read as if nothing were wrong. Its numbers and hashes show whether something is.
+	RestRead Rest = iota
+	// RestSearched: a search has found the next block, so it is not known what must precede it.
+	RestSearched
+	// RestUnread: the rest is not read.
+	RestUnread
 )
 
-// NoOffset is the offset of a problem that a file has as a whole.
+// NoOffset is the offset of a problem that concerns the whole file.
 const NoOffset = -1
 
-// A Problem is something that is wrong with a trail, or that keeps a reader from reading it.
+// Problem is something wrong with a trail, or something that keeps a reader from reading it.
 type Problem struct {
 	Class ProblemClass
-	// File is a segment, the folder of a stream, or a trail's directory; empty: the trail, or a session of it.
+	// File is a segment, the folder of a stream, or the directory of a trail; empty: the problem concerns the
+	// trail, or a session in it.
 	File string
-	// Offset is that of the bytes that are wrong; NoOffset: the file as a whole. Start is where the block or segment header
-	// begins that they are of.
+	// Offset is where the wrong bytes are; NoOffset: the whole file. Start is where the block or segment header
+	// begins that contains them.
 	Offset, Start int64
 	Reason        string
 
-	// Stream and Segment are those of File; Segment is 0 if it is no segment.
+	// Stream and Segment are the numbers for File; Segment is 0 if File is not a segment.
 	Stream  uint32
 	Segment uint64
-	// Session is the one that a problem of its records is about, and Numbers are those of the records; of missing segments,
-	// of these.
+	// Session and Numbers are, for a problem of a session's records, the session and the records' sequence
+	// numbers. For missing segments, Numbers are those of the segments.
 	Session SessionID
 	Numbers Span
 
-	// Unfinished says that the bytes look like a write that was not finished. At the end of a stream, this is ProblemTorn,
-	// and a server that runs may be writing there. Anywhere else, it is damage.
+	// Unfinished says that the bytes look like an unfinished write. At the end of a stream, the problem is
+	// ProblemTorn, and a running server may be writing there. Elsewhere, it is damage.
 	Unfinished bool
-	// Skipped is how many bytes from Offset on are not read because of it, as far as that is known.
+	// Skipped is how many bytes after Offset are not read because of the problem, as far as known.
 	Skipped int64
-	Behind  Behind
+	Rest    Rest
 
-	// Key is the one that was not given, if that is why, and More is for how many other segments.
+	// Key is the key that was not given, if that is the problem, and More the number of further segments with
+	// that key.
 	Key  *KeyID
 	More int
-	// Err is what the operating system said, if that is why.
+	// Err is the operating system's error, if there was one.
 	Err error
 }
 
@@ -132,10 +135,10 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s: offset %d: %s", p.File, p.Offset, p.Reason)
 }
 
-// Unwrap is what the operating system said.
+// Unwrap returns the operating system's error.
 func (p *Problem) Unwrap() error { return p.Err }
 
-// AsProblem is the problem that an error is; nil if it is none.
+// AsProblem returns the Problem that an error is or wraps; nil: it is none.
 func AsProblem(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -144,27 +147,35 @@ func AsProblem(err error) *Problem {
 	return nil
 }
 
-// Unreadable is the problem that a file cannot be read; err is what the operating system said.
+// Unreadable returns the problem that a file cannot be read, because of the operating system's error err.
 func Unreadable(path string, err error) *Problem {
 	reason := err
 	if of := (*fs.PathError)(nil); errors.As(err, &of) {
 		reason = of.Err
 	}
-	return &Problem{Class: ProblemUnreadable, File: path, Offset: NoOffset, Reason: reason.Error(), Behind: BehindUnread, Err: err}
+	return &Problem{
+		Class:  ProblemUnreadable,
+		File:   path,
+		Offset: NoOffset,
+		Reason: reason.Error(),
+		Rest:   RestUnread,
+		Err:    err,
+	}
 }
 
-// problemf makes a problem of bytes at an offset, in a block or segment header at hand.
+// problemf returns a problem at an offset in a block or segment header whose place in a file At adds.
 func problemf(class ProblemClass, offset int64, format string, args ...any) *Problem {
 	return &Problem{Class: class, Offset: offset, Reason: fmt.Sprintf(format, args...)}
 }
 
-// At says of a problem of bytes at hand where they are: where they begin in which segment.
+// At sets the file of a problem. The block or segment header begins there at start, to which the problem's
+// offset is relative.
 func (p *Problem) At(file string, stream uint32, segment uint64, start int64) *Problem {
 	p.File, p.Stream, p.Segment, p.Start, p.Offset = file, stream, segment, start, start+p.Offset
 	return p
 }
 
-// Problem makes a problem of the block, at an offset in it.
+// Problem returns a problem of the block, at an offset in it.
 func (s *Source) Problem(class ProblemClass, offset int64, format string, args ...any) *Problem {
-	return s.in(problemf(class, offset, format, args...))
+	return s.located(problemf(class, offset, format, args...))
 }

@@ -1,4 +1,4 @@
-// Records and definitions: the items of a block.
+// The items of a block: definitions and records.
 
 package format
 
@@ -11,19 +11,18 @@ import (
 	"strings"
 )
 
-// Record is one record of a block, or a data part (Kind is KindData). All
-// slices and pointers are into the block and end with it.
+// Record is one record of a block, or a data part (Kind is KindData). Its slices and pointers refer to the
+// block, and are valid until the block is loaded again.
 type Record struct {
 	Kind    Kind
 	Outcome Outcome
 	Depth   uint64
-	// Fields says which of the fields below are present.
+	// Fields says which fields the record has.
 	Fields Field
 	// Number is the record's number in its stream.
 	Number uint64
-	// Session, Shape and Text point to definitions of the block. The indexes
-	// are those of the block's dictionaries, -1 for none: what is computed
-	// from a definition can be kept by its index.
+	// Session, Shape and Text point to definitions of the block. The indexes are those in the block's
+	// dictionaries, -1 for none, so that a caller can keep by index what it computes from a definition.
 	Session      *Session
 	Shape        *Shape
 	Text         []byte
@@ -42,24 +41,25 @@ type Record struct {
 	Values       []byte
 	SQLState     []byte
 	Message      []byte
-	TextBytes    uint64 // full length of a cut text
-	TextHash     []byte // and its SHA-256
+	TextBytes    uint64 // full length of a truncated text
+	TextHash     []byte // SHA-256 of the full text
 	Parts        [3]uint64
 	ExtraCount   int
 	Extra        []byte
-	Audited      Audited // 0: by session alone
+	Audited      Audited // 0: by session only
 	Ending       Ending  // of a transaction
 	Times        Times   // of a statement
 
-	// Effect is what became of a statement; MergeOptions.Rollbacks and ScanOptions.Rollbacks have it set.
+	// Effect says whether a statement took effect. It is set with MergeOptions.Rollbacks and
+	// ScanOptions.Rollbacks.
 	Effect Effect
 
-	// isShown says that strings are shown as UTF-8, from this charset; values and
-	// further names are when they are asked for.
-	isShown bool
-	charset *charset
+	// isDecoded says that strings were converted to UTF-8 from this charset. Values and further names are
+	// converted when they are read.
+	isDecoded bool
+	charset   *charset
 
-	// Part and Data are what a data part continues, and its bytes.
+	// Part and Data are, for a data part, what it continues, and its bytes.
 	Part PartKind
 	Data []byte
 
@@ -67,19 +67,19 @@ type Record struct {
 	hasRare bool
 }
 
-// Effect is what became of what a statement has done that ended well, with its transaction. All that counts
-// statements goes by it.
+// Effect says what became, with its transaction, of the work of a successful statement. Everything that counts
+// statements uses it.
 type Effect uint8
 
-// What may become of it.
+// Effects.
 const (
-	// EffectNone is that of what has nothing to lose: it has not ended well, or has no transaction ID.
+	// EffectNone: nothing could be lost, because the statement has failed, or has no transaction ID.
 	EffectNone Effect = iota
 	EffectCommitted
-	// EffectRolledBack is that of a statement which was rolled back with its transaction, or a part of it.
+	// EffectRolledBack: the statement was rolled back with its transaction, or with a part of it.
 	EffectRolledBack
-	// EffectUnknown is that of a statement whose transaction has no record of its end: the trail ends before, also after
-	// it was prepared, or the record was not written or is too far away.
+	// EffectUnknown: the end of the statement's transaction has no record. Either the trail ends before it,
+	// also after the transaction was prepared, or the record was not written, or is too far away.
 	EffectUnknown
 )
 
@@ -87,10 +87,10 @@ var namesEffect = [...]string{"", "committed", "rolled back", "unknown"}
 
 func (e Effect) String() string { return namesEffect[e] }
 
-// EffectNames are those of effects.
+// EffectNames returns the names of effects.
 func EffectNames() []string { return namesEffect[EffectCommitted:] }
 
-// Effects counts statements that ended well, but did not take effect, as far as it is known.
+// Effects counts successful statements that are known not to have taken effect, or may not have.
 type Effects struct{ RolledBack, Unknown int64 }
 
 // Add counts the record of a statement.
@@ -103,18 +103,18 @@ func (e *Effects) Add(r *Record) {
 	}
 }
 
-// Merge adds those that were counted elsewhere.
+// Merge adds the counts of others.
 func (e *Effects) Merge(o *Effects) {
 	e.RolledBack += o.RolledBack
 	e.Unknown += o.Unknown
 }
 
-// Undone says that a statement ended well, and that its transaction, or a part of it, is known to have been
-// rolled back.
+// Undone returns whether a successful statement is known to have been rolled back, with its transaction or a
+// part of it.
 func (r *Record) Undone() bool { return r.Effect == EffectRolledBack }
 
-// Result says whether the record's statement took effect: how it ended and, if it ended well, that it was rolled back
-// or that nobody knows.
+// Result returns the outcome of the record, or, if it succeeded but was rolled back or that is not known, the
+// effect.
 func (r *Record) Result() string {
 	switch {
 	case r.Outcome != OutcomeOk, r.Effect == EffectNone, r.Effect == EffectCommitted:
@@ -123,32 +123,32 @@ func (r *Record) Result() string {
 	return r.Effect.String()
 }
 
-// Ending is how a transaction ended; the record's fields FieldEvent, FieldStatements
-// and FieldCommit say which of it are known. ExtraPairs shows it.
+// Ending says how a transaction ended. FieldEvent, FieldStatements and FieldCommit say which of its fields are
+// known. ExtraPairs yields them.
 type Ending struct {
 	Event      Event
 	Statements uint64
-	LSN        uint64 // where the WAL record of the commit begins
-	End        uint64 // and ends
+	LSN        uint64 // position in the WAL at which the record of the commit begins
+	End        uint64 // and at which it ends
 	Timeline   uint64
 }
 
-// endingFields are those of Ending.
+// endingFields are the fields of Ending.
 const endingFields = FieldEvent | FieldStatements | FieldCommit
 
-// Times is what is said apart of the time that a statement took, in microseconds. ExtraPairs shows it.
+// Times has the times that a statement took for separate steps, in microseconds. ExtraPairs yields them.
 type Times struct {
 	Known    KnownTimes
 	Analysis uint64 // part of the duration
-	Plan     uint64 // likewise
+	Plan     uint64 // part of the duration
 	Commit   uint64 // after the duration
 	Elapsed  uint64 // from the record's time to the end of the last work for the statement
 }
 
-// KnownTimes says which of Times there are.
+// KnownTimes says which fields of Times are known.
 type KnownTimes uint8
 
-// What there may be.
+// Bits of KnownTimes, in the order of the fields.
 const (
 	KnownAnalysis KnownTimes = 1 << iota
 	KnownPlan
@@ -156,20 +156,20 @@ const (
 	KnownElapsed
 )
 
-// PartKind is what a data part continues.
+// PartKind says what a data part continues.
 type PartKind uint8
 
-// What a data part continues.
+// Kinds of data parts.
 const (
 	PartText PartKind = iota
 	PartValues
 	PartMessage
 )
 
-// Has says whether the record has a field.
+// Has returns whether the record has a field.
 func (r *Record) Has(f Field) bool { return r.Fields&f != 0 }
 
-// End is the time at which what the record tells of ended.
+// End returns the time at which the statement or event ended.
 func (r *Record) End() int64 {
 	switch {
 	case r.Kind != KindStatement:
@@ -180,39 +180,39 @@ func (r *Record) End() int64 {
 	return r.Time + int64(r.Duration)
 }
 
-// HasTextHash says whether the hash of the whole text is known, of a text that was truncated.
+// HasTextHash returns whether the text was truncated and the hash of the full text is known.
 func (r *Record) HasTextHash() bool {
 	return r.Has(FieldCut) && slices.ContainsFunc(r.TextHash, func(b byte) bool { return b != 0 })
 }
 
-// HasExtra says whether the record has further names and values.
+// HasExtra returns whether ExtraPairs yields anything.
 func (r *Record) HasExtra() bool { return r.HasNames() || r.Times.Known != 0 }
 
-// HasNames says whether it has any but the times of a statement.
+// HasNames returns whether Names yields anything.
 func (r *Record) HasNames() bool {
 	return r.Has(endingFields) || r.ExtraCount > 1 || r.ExtraCount == 1 && r.Portal() == nil
 }
 
-// Names in EXTRA. That of the portal has a field of its own when it is shown.
+// Names in EXTRA. Formats show the portal as a field of its own.
 var (
 	namePortal     = []byte("portal")
 	nameSearchPath = []byte("search_path")
 )
 
-// Portal is the name of the portal or cursor that a statement's query belongs to, nil if it has none.
+// Portal returns the name of the portal or cursor to which a statement's query belongs; nil: none.
 func (r *Record) Portal() []byte {
-	portal, _ := r.ofStatement(namePortal)
+	portal, _ := r.statementExtra(namePortal)
 	return portal
 }
 
-// SearchPath is the schemas in which a statement's relations were looked for that it names without one, if that is
+// SearchPath returns the schemas that were searched for a statement's relations without a schema, if these are
 // known.
-func (r *Record) SearchPath() (path []byte, ok bool) { return r.ofStatement(nameSearchPath) }
+func (r *Record) SearchPath() (path []byte, ok bool) { return r.statementExtra(nameSearchPath) }
 
-// ofStatement is the value that a statement's record has of a name in EXTRA.
-func (r *Record) ofStatement(wanted []byte) (found []byte, ok bool) {
+// statementExtra returns the value of a name in EXTRA of a statement's record.
+func (r *Record) statementExtra(wanted []byte) (found []byte, ok bool) {
 	if r.ExtraCount > 0 && (r.Kind == KindStatement || r.Kind == KindStart) {
-		r.stored(func(name, value []byte) bool {
+		r.eachStored(func(name, value []byte) bool {
 			if bytes.Equal(name, wanted) {
 				found, ok = value, true
 			}
@@ -222,7 +222,7 @@ func (r *Record) ofStatement(wanted []byte) (found []byte, ok bool) {
 	return found, ok
 }
 
-// Prepared is the name of the prepared statement that was executed, nil if it has none.
+// Prepared returns the name of the prepared statement that was executed; nil: none.
 func (r *Record) Prepared() []byte {
 	if r.Shape == nil {
 		return nil
@@ -230,35 +230,35 @@ func (r *Record) Prepared() []byte {
 	return r.Shape.Prepared
 }
 
-// ExtraPairs yields the record's further names and values: first those of a
-// transaction's end and of a statement's times, which are not stored as text, then those of EXTRA.
+// ExtraPairs yields the record's further names and values: those of a transaction's end and of a statement's
+// times, which are not stored as text, then those of EXTRA.
 func (r *Record) ExtraPairs(yield func(name, value []byte) bool) {
 	if (!r.Has(endingFields) || r.endingPairs(yield)) && (r.Times.Known == 0 || r.timePairs(yield)) {
 		r.StoredPairs(yield)
 	}
 }
 
-// Names yields them without the times of a statement, for formats in which those have fields of their own.
+// Names yields the same without a statement's times, for formats that have separate fields for these.
 func (r *Record) Names(yield func(name, value []byte) bool) {
 	if !r.Has(endingFields) || r.endingPairs(yield) {
 		r.StoredPairs(yield)
 	}
 }
 
-// StoredPairs yields those of EXTRA, but the portal.
+// StoredPairs yields the names and values of EXTRA, without the portal.
 func (r *Record) StoredPairs(yield func(name, value []byte) bool) {
 	portal := r.Kind == KindStatement || r.Kind == KindStart
-	r.stored(func(name, value []byte) bool {
+	r.eachStored(func(name, value []byte) bool {
 		return portal && bytes.Equal(name, namePortal) || yield(name, value)
 	})
 }
 
-func (r *Record) stored(yield func(name, value []byte) bool) {
+func (r *Record) eachStored(yield func(name, value []byte) bool) {
 	c := cursor{b: r.Extra}
 	for range r.ExtraCount {
 		name, value := c.str(), c.str()
-		if r.isShown {
-			name, value = r.charset.shown(name), r.charset.shown(value)
+		if r.isDecoded {
+			name, value = r.charset.decode(name), r.charset.decode(value)
 		}
 		if c.bad || !yield(name, value) {
 			return
@@ -276,10 +276,11 @@ func (r *Record) endingPairs(yield func(name, value []byte) bool) bool {
 	return true
 }
 
-// endingNames are the names of what Ending has, in their order.
-var endingNames = [...][]byte{[]byte("event"), []byte("statements"), []byte("commit_lsn"), []byte("end_lsn"), []byte("timeline")}
+// endingNames are the names of the fields of Ending, in order.
+var endingNames = [...][]byte{[]byte("event"), []byte("statements"), []byte("commit_lsn"), []byte("end_lsn"),
+	[]byte("timeline")}
 
-// EndingName is the i-th name of those that ExtraPairs has for Ending, empty after the last.
+// EndingName returns the i-th name that ExtraPairs yields for Ending; empty after the last one.
 func EndingName(i int) string {
 	if i < len(endingNames) {
 		return string(endingNames[i])
@@ -287,8 +288,8 @@ func EndingName(i int) string {
 	return ""
 }
 
-// AppendEnding appends its value, nothing if the record does not have it. The characters of
-// these values are letters, digits, underscores and slashes.
+// AppendEnding appends the value of the i-th name; nothing if the record does not have it. These values consist
+// of letters, digits, underscores and slashes.
 func (r *Record) AppendEnding(dst []byte, i int) []byte {
 	e := &r.Ending
 	switch {
@@ -306,10 +307,10 @@ func (r *Record) AppendEnding(dst []byte, i int) []byte {
 	return dst
 }
 
-// HasEnding says whether the record has something of Ending.
+// HasEnding returns whether a field of Ending is known.
 func (r *Record) HasEnding() bool { return r.Has(endingFields) }
 
-// timeNames are the names of what Times has, in the order of KnownTimes.
+// timeNames are the names of the fields of Times, in the order of KnownTimes.
 var timeNames = [...][]byte{[]byte("analysis_us"), []byte("plan_us"), []byte("commit_us"), []byte("elapsed_us")}
 
 func (r *Record) timePairs(yield func(name, value []byte) bool) bool {
@@ -322,7 +323,7 @@ func (r *Record) timePairs(yield func(name, value []byte) bool) bool {
 	return true
 }
 
-// All yields those that there are, with their names.
+// All yields the known times with their names.
 func (t *Times) All(yield func(name []byte, microseconds uint64) bool) {
 	i := 0
 	for known, n := range t.Each {
@@ -333,7 +334,7 @@ func (t *Times) All(yield func(name []byte, microseconds uint64) bool) {
 	}
 }
 
-// Each yields all of them, in the order of their names, and whether there is such a one.
+// Each yields all times, in the order of their names, and whether each is known.
 func (t *Times) Each(yield func(known bool, microseconds uint64) bool) {
 	for i, n := range [...]uint64{t.Analysis, t.Plan, t.Commit, t.Elapsed} {
 		if !yield(t.Known&(1<<i) != 0, n) {
@@ -342,13 +343,13 @@ func (t *Times) Each(yield func(known bool, microseconds uint64) bool) {
 	}
 }
 
-// appendLSN appends a position in the WAL as pg_lsn shows it.
+// appendLSN appends a position in the WAL in the format of pg_lsn.
 func appendLSN(dst []byte, lsn uint64) []byte {
 	dst = append(appendDigits(dst, lsn>>32, "0123456789ABCDEF"), '/')
 	return appendDigits(dst, lsn&0xffffffff, "0123456789ABCDEF")
 }
 
-// ExtraValue is the value of one of the record's further names.
+// ExtraValue returns the value of one of the names that ExtraPairs yields.
 func (r *Record) ExtraValue(name string) (value []byte, ok bool) {
 	for n, v := range r.ExtraPairs {
 		if string(n) == name {
@@ -358,7 +359,7 @@ func (r *Record) ExtraValue(name string) (value []byte, ok bool) {
 	return nil, false
 }
 
-// Reasons are why the record was written.
+// Reasons returns why the record was written.
 func (r *Record) Reasons() Audited {
 	if r.Audited == 0 {
 		return AuditedSession
@@ -366,14 +367,14 @@ func (r *Record) Reasons() Audited {
 	return r.Audited
 }
 
-// RolledBack says whether the record is of a transaction, or a subtransaction, that did not take effect.
+// RolledBack returns whether the record is the end of a transaction or subtransaction that did not take effect.
 func (r *Record) RolledBack() bool {
 	return (r.Kind == KindTransaction || r.Kind == KindSubtransaction) && r.Outcome == OutcomeError
 }
 
-// Failed says whether something failed, was refused, or was interrupted. The end of a
-// transaction that was rolled back is none: the client asked for it, or the statement
-// that failed has a record of its own. Only with an SQLSTATE did the end itself fail.
+// Failed returns whether something failed, was refused, or was interrupted. The end of a transaction that was
+// rolled back is no failure: the client requested it, or the statement that failed has a record of its own.
+// Only with an SQLSTATE did the end itself fail.
 func (r *Record) Failed() bool {
 	if r.RolledBack() {
 		return len(r.SQLState) > 0
@@ -381,27 +382,27 @@ func (r *Record) Failed() bool {
 	return r.Outcome == OutcomeError || r.Outcome == OutcomeInterrupted || r.Kind == KindAuthFailed
 }
 
-// Session is a session definition: a session and its context from a record on.
+// Session is a session definition: the session, and its context from some record on.
 type Session struct {
 	Start    int64 // microseconds since 2000-01-01 UTC
 	PID      uint32
 	facts    [len(namesKey)][]byte
-	plain    bool // all facts are ASCII
-	unwanted bool // according to Want
+	ascii    bool // all facts are ASCII
+	unwanted bool // Want does not want its records
 
 	seq       uint64 // of the last record
 	statement uint64 // last finished top-level statement
 	xid       uint64 // last transaction ID
 }
 
-// Fact is one fact of the session, empty when it is absent.
+// Fact returns a fact of the session; empty: absent.
 func (s *Session) Fact(k Key) []byte { return s.facts[k] }
 
-// ID is what identifies the session.
+// ID returns the ID of the session.
 func (s *Session) ID() SessionID { return SessionID{s.Start, s.PID} }
 
-// Leader is the session whose statement a parallel worker executes a part of, to
-// the second of its start.
+// Leader returns the session whose statement a parallel worker helps to execute. Its start is known to the
+// second.
 func (s *Session) Leader() (id SessionID, ok bool) {
 	start, pid, found := bytes.Cut(s.Fact(KeyLeader), []byte("."))
 	seconds, err := strconv.ParseInt(string(start), 16, 40)
@@ -412,14 +413,15 @@ func (s *Session) Leader() (id SessionID, ok bool) {
 	return SessionID{Start: (seconds - epoch) * 1e6, PID: uint32(n)}, true
 }
 
-// LeaderSubstatement is the nested statement of that session that a parallel worker helps to execute, if it is one.
+// LeaderSubstatement returns the number of the nested statement that a parallel worker helps to execute, if it
+// is nested.
 func (s *Session) LeaderSubstatement() (n uint64, ok bool) {
 	n, err := strconv.ParseUint(string(s.Fact(KeyLeaderSubstatement)), 10, 32)
 	return n, err == nil
 }
 
-// ClientID is the session of the client whose statements the records belong to, to
-// the second of its start: that of a parallel worker's leader.
+// ClientID returns the session of the client that the records belong to, with its start to the second. For a
+// parallel worker, it is the leader's.
 func (s *Session) ClientID() SessionID {
 	if leader, ok := s.Leader(); ok {
 		return leader
@@ -433,7 +435,7 @@ type SessionID struct {
 	PID   uint32
 }
 
-// Compare orders sessions by their starts.
+// Compare orders sessions by start, then by process ID.
 func (id SessionID) Compare(o SessionID) int {
 	return cmp.Or(cmp.Compare(id.Start, o.Start), cmp.Compare(id.PID, o.PID))
 }
@@ -441,7 +443,7 @@ func (id SessionID) Compare(o SessionID) int {
 // epoch is 2000-01-01 00:00:00 UTC in seconds since 1970.
 const epoch = 946684800
 
-// Append appends the id as PostgreSQL's %c shows it.
+// Append appends the ID in the format of PostgreSQL's %c.
 func (id SessionID) Append(dst []byte) []byte {
 	dst = appendHex(dst, uint64(floorDiv(id.Start, 1e6)+epoch))
 	dst = append(dst, '.')
@@ -450,7 +452,7 @@ func (id SessionID) Append(dst []byte) []byte {
 
 func (id SessionID) String() string { return string(id.Append(nil)) }
 
-// IsSessionID says whether a text is a session's id as SessionID.String writes it.
+// IsSessionID returns whether a text is an ID as SessionID.String formats it.
 func IsSessionID(s string) bool {
 	start, pid, ok := strings.Cut(s, ".")
 	return ok && isHex(start, 64) && isHex(pid, 32)
@@ -461,7 +463,7 @@ func isHex(s string, bits int) bool {
 	return err == nil && strconv.FormatUint(n, 16) == s
 }
 
-// Shape is a shape definition: what executions of one statement share.
+// Shape is a shape definition: what all executions of a statement have in common.
 type Shape struct {
 	Class     Class
 	QueryID   uint64
@@ -472,10 +474,10 @@ type Shape struct {
 	Query     []byte // command tag of a utility statement's query, if that changes rows
 	Prepared  []byte // name of the prepared statement
 
-	plain      bool // all names are ASCII
-	unwanted   bool // according to Want
-	always     bool // the same
-	valuesSize int  // of parameters that are not NULL, if it is always the same; else -1
+	ascii        bool // all names are ASCII
+	unwanted     bool // Want does not want its records
+	alwaysWanted bool // Want wants its records whatever their sessions
+	valuesSize   int  // size of the values if no parameter is NULL; -1: not always the same
 }
 
 // Relation is a relation that a statement uses.
@@ -484,18 +486,16 @@ type Relation struct {
 	Access Access
 	Name   []byte
 
-	// Columns are those that the statement reads and writes; HasColumns says that they
-	// are known. Omitted is how it uses further columns, which the record leaves out.
+	// Columns are those that the statement reads and writes; HasColumns says that they are known. Omitted is
+	// the access to further columns, which the record leaves out.
 	Columns    []Column
 	HasColumns bool
 	Omitted    Access
-	// Via is the index, plus 1, of the view through which the statement reaches the
-	// relation; 0 is none.
+	// Via is 1 plus the index of the view through which the statement reaches the relation; 0: none.
 	Via int
 }
 
-// Column is a column of a relation: its name as SQL writes it, in quotes where that needs
-// them, or * for the row as a whole.
+// Column is a column of a relation. Its name is written as in SQL, quoted if necessary, or * for the whole row.
 type Column struct {
 	Access Access
 	Name   []byte
@@ -504,7 +504,7 @@ type Column struct {
 // WholeRow is the name of a Column that stands for all columns.
 const WholeRow = "*"
 
-// ColumnAccess is which of its columns a relation names: reads, inserts, updates.
+// ColumnAccess returns the ways in which the relation's columns are used: select, insert, update.
 func (r *Relation) ColumnAccess() Access {
 	if !r.HasColumns {
 		return 0
@@ -516,13 +516,12 @@ func (r *Relation) ColumnAccess() Access {
 	return access
 }
 
-// Object is what DDL made, changed, renamed or removed, or a function that a
-// statement called.
+// Object is something that DDL created, altered, renamed or dropped, or a function that was called.
 type Object struct {
 	Action Action
 	Type   []byte
 	Name   []byte
-	To     []byte // the new name of what was renamed
+	To     []byte // the new name, for a rename
 }
 
 // ParamType is the type of a parameter.
@@ -531,11 +530,11 @@ type ParamType struct {
 	Repr Repr
 }
 
-// IsUnused says whether it is no parameter of the statement, but a variable of the function that
-// runs the statement.
+// IsUnused returns whether this is not a parameter of the statement, but a variable of the function that runs
+// it, which the statement does not use.
 func (p ParamType) IsUnused(null bool) bool { return null && p.OID == 0 && p.Repr == ReprNone }
 
-// LastParam is the number of the last parameter that the statement uses, 0 if it uses none.
+// LastParam returns the number of the last parameter that the statement uses; 0: it uses none.
 func (r *Record) LastParam() int {
 	n, last := 0, 0
 	r.Params(func(p ParamType, _ []byte, null bool) bool {
@@ -558,8 +557,8 @@ func appendDigits(dst []byte, v uint64, digits string) []byte {
 	return dst
 }
 
-// AppendUint appends a number in decimal. It is faster than strconv's, which writes into a
-// buffer of its own first.
+// AppendUint appends a number in decimal. It is faster than strconv.AppendUint, which formats into a buffer of
+// its own and copies.
 func AppendUint(dst []byte, n uint64) []byte {
 	if n < 10 {
 		return append(dst, byte('0'+n))

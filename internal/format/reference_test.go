@@ -38,7 +38,7 @@ func (b *Block) ReferenceNext(r *Record) error {
 				return nil
 			}
 		case kind == KindData:
-			if _, reason = b.data(&c, r); reason == "" {
+			if _, reason = b.readData(&c, r); reason == "" {
 				return nil
 			}
 		case kind == KindDefSession:
@@ -63,7 +63,7 @@ func (b *Block) ReferenceNext(r *Record) error {
 		}
 	}
 	if b.records != b.Header.Records {
-		return b.in(problemf(ProblemContent, 16, "block has %d records, but its header says %d", b.records, b.Header.Records))
+		return b.located(problemf(ProblemContent, 16, "block has %d records, but its header says %d", b.records, b.Header.Records))
 	}
 	return io.EOF
 }
@@ -103,9 +103,9 @@ func (b *Block) referenceRun(r *Record) string {
 	if f.text >= 0 {
 		r.Text = b.texts[f.text]
 	}
-	if f.varies {
-		text := slices.Concat(r.Text[:f.before], c.str(), r.Text[uint64(len(r.Text))-f.after:])
-		if b.varied += len(text); b.varied > maxVariants {
+	if f.textVaries {
+		text := slices.Concat(r.Text[:f.textPrefix], c.str(), r.Text[uint64(len(r.Text))-f.textSuffix:])
+		if b.variantBytes += len(text); b.variantBytes > maxVariants {
 			return "texts that vary others are longer than in a block written by a server"
 		}
 		if reason := b.defineText(text); reason != "" {
@@ -241,7 +241,7 @@ func (b *Block) referenceFields(c *cursor, r *Record) string {
 				return "more bytes in its data parts than PostgreSQL can have in memory"
 			}
 		case FieldExtra:
-			if reason := extra(c, r); reason != "" {
+			if reason := readExtra(c, r); reason != "" {
 				return reason
 			}
 		case FieldAudited:

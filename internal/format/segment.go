@@ -1,4 +1,4 @@
-// The segment header, and whether copied bytes are as they were written.
+// The segment header; checks of copied bytes.
 
 package format
 
@@ -17,10 +17,10 @@ const (
 	// EncryptedHeaderSize is the length of an encrypted segment's header.
 	EncryptedHeaderSize = 208
 	BlockHeaderSize     = 112
-	// MaxRaw is the longest payload of a block before compression.
+	// MaxRaw is the limit for a payload before compression.
 	MaxRaw = 16 << 20
 
-	// SegmentMagic and BlockMagic are what segments and blocks begin with.
+	// SegmentMagic and BlockMagic are the first bytes of segments and blocks.
 	SegmentMagic = "STENOSEG"
 	BlockMagic   = "SBLK"
 )
@@ -34,32 +34,31 @@ type SegmentHeader struct {
 	Created       int64 // microseconds since 2000-01-01 UTC
 	FirstBlock    uint64
 	FirstRecord   uint64
-	// PreviousHash is the chain hash of the stream's last block before this
-	// segment.
+	// PreviousHash is the chain hash of the stream's last block before this segment.
 	PreviousHash [32]byte
-	// Before are the times of the records in the segment before, if they are known.
+	// Before has the times of the records in the previous segment, if they are known.
 	Before TimeRange
-	// LastStart is the segment with the server's last start before this segment; 0: not known.
+	// LastStart is the last segment before this one in which the server started; 0: not known.
 	LastStart uint64
-	// Hash is the segment's start of the chain: SHA-256 of the header.
+	// Hash is the start of the segment's chain: SHA-256 of the header.
 	Hash [32]byte
-	// Encrypted says that the payloads of the blocks are encrypted, with a data
-	// key that stands in the header, encrypted with the key of this id.
+	// Encrypted says that the payloads of blocks are encrypted. Their data key is in the header, encrypted with
+	// the key with the ID KeyID.
 	Encrypted bool
 	KeyID     KeyID
 }
 
-// TimeRange is what the times of a segment's records are between: that at which the first one began, and that at which
-// the last one ended. Both are 0 if they are not known; without records, First is after LastEnd.
+// TimeRange has the time at which the first of a segment's records began, and that at which the last one ended.
+// Both are 0 if they are not known; without records, First is after LastEnd.
 type TimeRange struct{ First, LastEnd int64 }
 
-// NoTimes is the range of a segment without records.
+// NoTimes returns the range of a segment without records.
 func NoTimes() TimeRange { return TimeRange{First: math.MaxInt64, LastEnd: math.MinInt64} }
 
-// Known says whether the range is known.
+// Known returns whether the range is known.
 func (r TimeRange) Known() bool { return r != TimeRange{} }
 
-// Add adds a block's times, if it has records and the range is known.
+// Add extends the range by a block's times, if the block has records and the range is known.
 func (r *TimeRange) Add(h *BlockHeader) {
 	if h.Records > 0 && r.Known() {
 		r.First, r.LastEnd = min(r.First, h.FirstTime), max(r.LastEnd, h.LastEnd)
@@ -69,7 +68,7 @@ func (r *TimeRange) Add(h *BlockHeader) {
 // segmentEncrypted is the flag of encrypted segments.
 const segmentEncrypted = 1
 
-// Length is the length of the header.
+// Length returns the length of the header.
 func (h *SegmentHeader) Length() int64 {
 	if h.Encrypted {
 		return EncryptedHeaderSize
@@ -77,8 +76,8 @@ func (h *SegmentHeader) Length() int64 {
 	return SegmentHeaderSize
 }
 
-// ParseSegmentHeader reads the first bytes of a segment, EncryptedHeaderSize of
-// them where there are as many.
+// ParseSegmentHeader reads the header from the first bytes of a segment, which should be EncryptedHeaderSize
+// bytes unless the segment is shorter.
 func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 	var h SegmentHeader
 	le := binary.LittleEndian
@@ -86,7 +85,8 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 		return h, problemf(ProblemDamaged, 0, "not a segment of a trail: it does not begin with %q", SegmentMagic)
 	}
 	if len(b) < SegmentHeaderSize {
-		return h, problemf(ProblemDamaged, 0, "segment header is incomplete: %d of %d bytes", len(b), SegmentHeaderSize)
+		return h, problemf(ProblemDamaged, 0, "segment header is incomplete: %d of %d bytes",
+			len(b), SegmentHeaderSize)
 	}
 	all := b
 	b = b[:SegmentHeaderSize]
@@ -94,7 +94,8 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 		return h, problemf(ProblemDamaged, 120, "checksum of the segment header does not match")
 	}
 	if v := le.Uint16(b[8:]); v != FormatVersion {
-		return h, problemf(ProblemUnreadable, 8, "format version is %d, but this program reads version %d", v, FormatVersion)
+		return h, problemf(ProblemUnreadable, 8,
+			"format version is %d, but this program reads version %d", v, FormatVersion)
 	}
 	flags := le.Uint32(b[12:])
 	if flags&^segmentEncrypted != 0 {
@@ -134,26 +135,24 @@ func ParseSegmentHeader(b []byte) (SegmentHeader, error) {
 	return h, nil
 }
 
-// What steno recover asks of bytes that it copies as they are, whether this program
-// understands them or not.
+// Checks of bytes that steno recover copies, even if this program does not understand them.
 
-// HeaderWhole says whether all that a segment begins with is as it was written: a
-// header that is whole, and is refused nevertheless, is of a later format.
-func HeaderWhole(b []byte) bool {
-	return SegmentHeaderWhole(b[:SegmentHeaderSize]) && binary.LittleEndian.Uint32(b[12:])&segmentEncrypted == 0 ||
-		SegmentHeaderWhole(b[:SegmentHeaderSize]) && len(b) >= EncryptedHeaderSize && xxhash.Sum64(b[:200]) == binary.LittleEndian.Uint64(b[200:])
+// IsHeaderIntact returns whether the whole header, with the key part of an encrypted segment, is as it was
+// written. If it is, but was refused, it is of a later format.
+func IsHeaderIntact(b []byte) bool {
+	return IsSegmentHeaderIntact(b[:SegmentHeaderSize]) && binary.LittleEndian.Uint32(b[12:])&segmentEncrypted == 0 ||
+		IsSegmentHeaderIntact(b[:SegmentHeaderSize]) && len(b) >= EncryptedHeaderSize &&
+			xxhash.Sum64(b[:200]) == binary.LittleEndian.Uint64(b[200:])
 }
 
-// SegmentHeaderWhole says whether a header is as it was written, whether this program
-// understands it or not.
-func SegmentHeaderWhole(b []byte) bool {
+// IsSegmentHeaderIntact returns whether the header without the key part is as it was written.
+func IsSegmentHeaderIntact(b []byte) bool {
 	return len(b) == SegmentHeaderSize && string(b[:len(SegmentMagic)]) == SegmentMagic &&
 		xxhash.Sum64(b[:120]) == binary.LittleEndian.Uint64(b[120:])
 }
 
-// PayloadSum is the checksum that the stored payload has.
+// PayloadSum returns the checksum of the stored payload, computed from its bytes.
 func (b *Block) PayloadSum() uint64 { return xxhash.Sum64(b.Image[BlockHeaderSize:]) }
 
-// RecoverBackendType is the backend type in the session of `steno recover`, which has
-// no disconnect record either.
+// RecoverBackendType is the backend type of the session of `steno recover`. It has no disconnect record.
 const RecoverBackendType = "steno recover"

@@ -1,4 +1,4 @@
-// Runs of numbers, the range of time, and what identifies a record.
+// Ranges of numbers and times, and IDs of records.
 
 package format
 
@@ -7,34 +7,33 @@ import (
 	"math"
 )
 
-// MinTime and MaxTime are the beginning of time and its end.
+// MinTime and MaxTime are the earliest and latest time.
 const (
 	MinTime = math.MinInt64
 	MaxTime = math.MaxInt64
 )
 
-// A RecordID identifies a record by what its data parts know of it.
+// RecordID identifies a record in the way in which its data parts refer to it.
 type RecordID struct {
 	Session SessionID
 	Seq     uint64
 }
 
-// Compare orders records by their sessions, and these's records by number.
+// Compare orders records by session, then by number.
 func (id RecordID) Compare(o RecordID) int {
 	return cmp.Or(id.Session.Compare(o.Session), cmp.Compare(id.Seq, o.Seq))
 }
 
-// ID identifies the record.
+// ID returns the ID of the record.
 func (r *Record) ID() RecordID { return RecordID{r.Session.ID(), r.Seq} }
 
-// Span is a run of numbers: of the records of a session, or of segments.
+// Span is a range of numbers: of a session's records, or of segments.
 type Span struct{ First, Last uint64 }
 
 // Compare orders spans by their first numbers.
 func (s Span) Compare(o Span) int { return cmp.Compare(s.First, o.First) }
 
-// Uncovered is what of the numbers from first up to, but without, end is in none of
-// the spans, which are in order.
+// Uncovered returns the numbers from first to before end that are in none of the spans, which are sorted.
 func Uncovered(spans []Span, first, end uint64) (holes []Span) {
 	for _, s := range spans {
 		if first >= end {

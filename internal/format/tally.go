@@ -1,21 +1,21 @@
-// Counts records of which nothing more is to be said, for those who look at all others.
+// Counting of plain records without returning them, for callers that look at all others.
 
 package format
 
-// Tally is what a block's plain records have in common: statements and transactions that ended
-// well, whose parameters are as their types say and not NULL, and whose number follows that of
-// the last record of their session definition.
+// Tally sums up a block's plain records. These are successful statements and transactions whose parameters
+// match their types and are not NULL, and whose number is the one after the last record of their session
+// definition.
 type Tally struct {
 	Records      int
-	Transactions int // of these
-	// Open are the sequence numbers of each session definition, by its index, from the last
-	// one that did not follow; Last is 0 if there are none.
+	Transactions int // among Records
+	// Open are the sequence numbers of plain records, by index of their session definition, since the last
+	// record that was not plain; Last is 0 if there are none.
 	Open []Span
-	// FirstTime, FirstEnd and LastEnd bound the records' times, as a block's header does.
+	// FirstTime, FirstEnd and LastEnd are the bounds of the records' times, as in a block's header.
 	FirstTime, FirstEnd, LastEnd int64
 }
 
-// Reset makes it empty.
+// Reset empties the tally.
 func (t *Tally) Reset() {
 	*t = Tally{Open: t.Open[:0], FirstTime: MaxTime, FirstEnd: MaxTime, LastEnd: MinTime}
 }
@@ -25,7 +25,7 @@ func (t *Tally) AddTimes(start, end int64) {
 	t.FirstTime, t.FirstEnd, t.LastEnd = min(t.FirstTime, start), min(t.FirstEnd, end), max(t.LastEnd, end)
 }
 
-// OpenOf are the numbers of a session definition.
+// OpenOf returns the sequence numbers for a session definition.
 func (t *Tally) OpenOf(session int) *Span {
 	for session >= len(t.Open) {
 		t.Open = append(t.Open, Span{})
@@ -33,19 +33,18 @@ func (t *Tally) OpenOf(session int) *Span {
 	return &t.Open[session]
 }
 
-// plainFields are those that plain records may have; of a transaction, plainEndFields.
+// plainFields are the fields that plain statements may have, plainEndFields those of transactions.
 const (
 	plainFields    = firstFields | FieldValues | FieldStatement | FieldNesting | FieldXID
 	plainEndFields = FieldShape | FieldTime | FieldDuration | FieldXID | FieldEvent | FieldStatements | FieldCommit
 )
 
-// count counts the record of a statement or transaction, whose body begins at a position of an
-// item, if it is plain. Else it changes nothing: record reads it then, and says what is wrong
-// with it.
-func (b *Block) count(item []byte, at int, kind Kind) bool {
+// countPlain counts a statement or transaction, whose body begins at a position of an item, if it is plain. If
+// not, it changes nothing: readRecord then reads the record, and reports what is wrong.
+func (b *Block) countPlain(item []byte, at int, kind Kind) bool {
 	t := b.want.Tally
-	session, at := varint(item, at)
-	mask, at := varint(item, at)
+	session, at := readVarint(item, at)
+	mask, at := readVarint(item, at)
 	plain := plainFields
 	if kind == KindTransaction {
 		plain = plainEndFields
@@ -70,23 +69,23 @@ func (b *Block) count(item []byte, at int, kind Kind) bool {
 		return false
 	}
 	if mask&uint64(FieldValues) != 0 {
-		n, next := varint(item, at)
+		n, next := readVarint(item, at)
 		var values []byte
-		if values, at = span(item, next, n); !shape.fit(values) {
+		if values, at = readBytes(item, next, n); !shape.fitsTypes(values) {
 			return false
 		}
 	}
 	var statement, depth uint64
 	xid := s.xid
 	if mask&uint64(FieldStatement) != 0 {
-		statement, at = varint(item, at)
+		statement, at = readVarint(item, at)
 	}
 	if mask&uint64(FieldNesting) != 0 {
-		depth, at = varint(item, at)
-		_, at = varint(item, at)
+		depth, at = readVarint(item, at)
+		_, at = readVarint(item, at)
 	}
 	if mask&uint64(FieldXID) != 0 {
-		xid, at = varint(item, at)
+		xid, at = readVarint(item, at)
 	}
 	lsn := b.lastLSN
 	if mask&uint64(plainEndFields&^plainFields) != 0 {
@@ -94,26 +93,26 @@ func (b *Block) count(item []byte, at int, kind Kind) bool {
 			at++
 		}
 		if mask&uint64(FieldStatements) != 0 {
-			_, at = varint(item, at)
+			_, at = readVarint(item, at)
 		}
 		if mask&uint64(FieldCommit) != 0 {
 			var begin, length uint64
-			begin, at = varint(item, at)
-			length, at = varint(item, at)
-			_, at = varint(item, at)
-			lsn += uint64(signed(begin)) + length
+			begin, at = readVarint(item, at)
+			length, at = readVarint(item, at)
+			_, at = readVarint(item, at)
+			lsn += uint64(unzigzag(begin)) + length
 		}
 	}
 	if at != len(item) {
 		return false
 	}
-	b.lastTime += signed(numbers[3])
+	b.lastTime += unzigzag(numbers[3])
 	end := b.lastTime
 	if kind == KindTransaction {
 		t.Transactions++
 	} else {
 		end += int64(numbers[4])
-		s.statement += uint64(signed(statement))
+		s.statement += uint64(unzigzag(statement))
 		if depth == 0 {
 			s.statement++
 		}
@@ -126,12 +125,12 @@ func (b *Block) count(item []byte, at int, kind Kind) bool {
 	return true
 }
 
-// countRun counts records of a run up to the first one that is not plain. It says whether that was the
-// whole rest of the run.
-func (b *Block) countRun() (all bool) {
+// countPlainRun counts records of a run up to the first one that is not plain. It returns whether the run has
+// no more records.
+func (b *Block) countPlainRun() (all bool) {
 	t, run, at := b.want.Tally, b.run, 0
 	for b.runLeft > 0 {
-		i, next := varint(run, at)
+		i, next := readVarint(run, at)
 		if i >= uint64(len(b.forms)) {
 			break
 		}
@@ -146,19 +145,19 @@ func (b *Block) countRun() (all bool) {
 		var v, duration uint64
 		var different []byte
 		time, xid := b.lastTime, s.xid
-		if f.varies {
-			v, next = varint(run, next)
-			different, next = span(run, next, v)
+		if f.textVaries {
+			v, next = readVarint(run, next)
+			different, next = readBytes(run, next, v)
 		}
 		if f.fields&FieldRows != 0 && f.rows == 0 {
-			_, next = varint(run, next)
+			_, next = readVarint(run, next)
 		}
 		if f.fields&FieldTime != 0 {
-			v, next = varint(run, next)
-			time += signed(v)
+			v, next = readVarint(run, next)
+			time += unzigzag(v)
 		}
 		if f.fields&FieldDuration != 0 {
-			duration, next = varint(run, next)
+			duration, next = readVarint(run, next)
 		}
 		if f.fields&FieldValues != 0 {
 			shape := &noShape
@@ -166,18 +165,18 @@ func (b *Block) countRun() (all bool) {
 				shape = &b.shapes[f.shape]
 			}
 			var values []byte
-			if values, next = span(run, next, f.values); !shape.fit(values) {
+			if values, next = readBytes(run, next, f.values); !shape.fitsTypes(values) {
 				break
 			}
 		}
 		if f.fields&FieldXID != 0 {
-			v, next = varint(run, next)
-			xid += uint64(signed(v))
+			v, next = readVarint(run, next)
+			xid += uint64(unzigzag(v))
 		}
 		if next > len(run) || b.runLeft == 1 && next < len(run) {
 			break
 		}
-		if f.varies && b.varyText(b.texts[f.text], f.before, f.after, different) != "" {
+		if f.textVaries && b.varyText(b.texts[f.text], f.textPrefix, f.textSuffix, different) != "" {
 			break
 		}
 		at = next
@@ -193,5 +192,5 @@ func (b *Block) countRun() (all bool) {
 	return b.runLeft == 0
 }
 
-// noShape is what has no parameters.
+// noShape stands for the shape of records without one. It has no parameters.
 var noShape Shape

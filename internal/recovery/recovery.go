@@ -293,7 +293,7 @@ func (c *segmentCopy) begin(first []byte) error {
 
 // badHeader reports whether the header is damaged. A header of a later format is copied unchanged.
 func (c *segmentCopy) badHeader() bool {
-	return c.seg.Err != nil && len(c.header) <= format.SegmentHeaderSize && !format.SegmentHeaderWhole(c.header)
+	return c.seg.Err != nil && len(c.header) <= format.SegmentHeaderSize && !format.IsSegmentHeaderIntact(c.header)
 }
 
 // piece processes what the scan has found, in order.

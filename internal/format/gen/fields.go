@@ -23,12 +23,15 @@ var (
 	number   = node{{"type", "integer"}, {"minimum", 0}, {"maximum", json64("18446744073709551615")}}
 	positive = node{{"type", "integer"}, {"minimum", 1}, {"maximum", json64("18446744073709551615")}}
 	unsigned = node{{"type", "integer"}, {"minimum", 0}, {"maximum", json64("4294967295")}}
-	signed   = node{{"type", "integer"}, {"minimum", json64("-9223372036854775808")}, {"maximum", json64("9223372036854775807")}}
-	yes      = node{{"const", true}}
-	session  = node{{"type", "string"}, {"pattern", "^[0-9a-f]+\\.[0-9a-f]+$"}}
-	sha256   = node{{"type", "string"}, {"pattern", "^[0-9a-f]{64}$"}}
-	digits   = node{{"type", "string"}, {"pattern", "^[0-9]+$"}}
-	moment   = node{{"type", "string"}, {"pattern", "^-?[0-9]{4,}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2}(:[0-9]{2})?)$"}}
+	signed   = node{{"type", "integer"}, {"minimum", json64("-9223372036854775808")},
+		{"maximum", json64("9223372036854775807")}}
+	yes     = node{{"const", true}}
+	session = node{{"type", "string"}, {"pattern", "^[0-9a-f]+\\.[0-9a-f]+$"}}
+	sha256  = node{{"type", "string"}, {"pattern", "^[0-9a-f]{64}$"}}
+	digits  = node{{"type", "string"}, {"pattern", "^[0-9]+$"}}
+	moment  = node{{"type", "string"},
+		{"pattern",
+			"^-?[0-9]{4,}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2}(:[0-9]{2})?)$"}}
 )
 
 // jsonFields are the fields of steno cat --format json, in their order.
@@ -161,9 +164,11 @@ func (e *enumeration) entriesOf(lists []list) (entries []entry) {
 // rulesTable is the table in docs/formats.md of what a reader does with names that it does not know.
 func rulesTable() string {
 	var b strings.Builder
-	b.WriteString("| names of | where | a number without a name | a name that a reader does not know |\n|---|---|---|---|\n")
+	b.WriteString("| names of | where | a number without a name | a name that a reader does not know " +
+		"|\n|---|---|---|---|\n")
 	for _, e := range enumerations {
-		fmt.Fprintf(&b, "| [%s](records.md#%s) | %s | `%s_37` | %s |\n", strings.ReplaceAll(e.name, "_", " "), e.heading, e.where, e.unnamed, e.rule)
+		fmt.Fprintf(&b, "| [%s](records.md#%s) | %s | `%s_37` | %s |\n", strings.ReplaceAll(e.name, "_", " "),
+			e.heading, e.where, e.unnamed, e.rule)
 	}
 	return b.String()
 }

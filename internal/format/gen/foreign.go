@@ -1,5 +1,5 @@
-// The schemas of ecs, ocsf and otel. The fields and where each comes from stand in the tables of docs/formats.md; their
-// types are here, and those of our own fields are those of JSON.
+// The schemas of ecs, ocsf and otel. The fields and where each comes from stand in the tables of
+// docs/formats.md; their types are here, and those of our own fields are those of JSON.
 
 package main
 
@@ -12,7 +12,10 @@ import (
 // schemas are those of all formats that have one.
 func schemas(lists []list, formats string) (map[string]node, error) {
 	all := map[string]node{"json": recordSchema(lists)}
-	for format, of := range map[string]func([][2]string, []list) (node, error){"ecs": ecsSchema, "ocsf": ocsfSchema, "otel": otelSchema} {
+	schemas := map[string]func([][2]string, []list) (node, error){
+		"ecs": ecsSchema, "ocsf": ocsfSchema, "otel": otelSchema,
+	}
+	for format, of := range schemas {
 		rows, err := documented(formats, format)
 		if err != nil {
 			return nil, err
@@ -61,10 +64,12 @@ func versionIn(rows [][2]string, field string) string {
 // Types of fields of the standards.
 var (
 	milliseconds = node{{"type", "integer"}}
-	zulu         = node{{"type", "string"}, {"pattern", "^-?[0-9]{4,}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}Z$"}}
-	port         = node{{"type", "integer"}, {"minimum", 1}, {"maximum", 65535}}
-	boolean      = node{{"type", "boolean"}}
-	recordID     = node{{"type", "string"}, {"pattern", "^[0-9a-f]+\\.[0-9a-f]+/([0-9]+|[a-z_0-9]+/[0-9]+\\.[0-9]+)$"}}
+	zulu         = node{{"type", "string"},
+		{"pattern", "^-?[0-9]{4,}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}Z$"}}
+	port     = node{{"type", "integer"}, {"minimum", 1}, {"maximum", 65535}}
+	boolean  = node{{"type", "boolean"}}
+	recordID = node{{"type", "string"},
+		{"pattern", "^[0-9a-f]+\\.[0-9a-f]+/([0-9]+|[a-z_0-9]+/[0-9]+\\.[0-9]+)$"}}
 )
 
 func constant(value any) node { return node{{"const", value}} }
@@ -130,9 +135,12 @@ func (t *tree) schema(required []string) node {
 	return append(n, member{"additionalProperties", true})
 }
 
-// foreign is the schema of a format whose fields have paths: those of its standard have types here, those in a folder of
-// our own the types of JSON.
-func foreign(n node, rows [][2]string, lists []list, folder string, types map[string]node, required []string, conditions ...any) (node, error) {
+// foreign is the schema of a format whose fields have paths: those of its standard have types here, those in a
+// folder of our own the types of JSON.
+func foreign(
+	n node, rows [][2]string, lists []list, folder string, types map[string]node, required []string,
+	conditions ...any,
+) (node, error) {
 	t := &tree{}
 	used := 0
 	for _, r := range rows {
@@ -148,7 +156,8 @@ func foreign(n node, rows [][2]string, lists []list, folder string, types map[st
 		t.put(r[0], describe(r[1], typ))
 	}
 	if used != len(types) {
-		return nil, fmt.Errorf("%s has only %d of %d fields that have a type in internal/format/gen", formatsPath, used, len(types))
+		return nil, fmt.Errorf("%s has only %d of %d fields that have a type in internal/format/gen",
+			formatsPath, used, len(types))
 	}
 	n = append(n, t.schema(required)...)
 	if len(conditions) > 0 {
@@ -157,33 +166,41 @@ func foreign(n node, rows [][2]string, lists []list, folder string, types map[st
 	return append(n, member{"$defs", definitions(lists)}), nil
 }
 
-const open = " A later release may add fields, in %s and elsewhere, and values that the standard has: readers must skip what they do not know. It removes, renames or retypes none within this version."
+const open = " A later release may add fields, in %s and elsewhere, and values that the standard has: readers " +
+	"must skip what they do not know. It removes, renames or retypes none within this version."
 
 func ecsSchema(rows [][2]string, lists []list) (node, error) {
 	version := versionIn(rows, "ecs.version")
-	n := head("ecs", "A line of steno cat --format ecs", "A record of a trail, as a document of the Elastic Common Schema "+version+"."+fmt.Sprintf(open, "pg_steno"))
+	n := head("ecs", "A line of steno cat --format ecs",
+		"A record of a trail, as a document of the Elastic Common Schema "+version+"."+fmt.Sprintf(open, "pg_steno"))
 	return foreign(n, rows, lists, "pg_steno", map[string]node{
 		"@timestamp": zulu, "ecs.version": oneOf(version), "message": text,
 		"event.kind":     constant("event"),
 		"event.category": texts(oneOf("database", "iam", "authentication", "session", "configuration")),
 		"event.type":     texts(oneOf("access", "change", "info", "error", "admin", "start", "end")),
 		"event.action":   text, "event.outcome": oneOf("success", "failure", "unknown"),
-		"event.id": recordID, "event.sequence": positive, "event.duration": number, "event.start": zulu, "event.end": zulu,
+		"event.id": recordID, "event.sequence": positive, "event.duration": number,
+		"event.start": zulu, "event.end": zulu,
 		"event.module": constant("pg_steno"), "event.dataset": constant("pg_steno.trail"),
 		"host.name": text, "service.type": constant("postgresql"), "service.name": text, "service.id": digits,
 		"process.pid": unsigned, "user.name": text, "user.effective.name": text, "client.user.name": text,
-		"source.address": text, "source.ip": text, "source.port": port, "related.user": texts(text), "related.ip": texts(text),
+		"source.address": text, "source.ip": text, "source.port": port, "related.user": texts(text),
+		"related.ip": texts(text),
 		"error.code": text, "error.message": text,
 	}, []string{
-		"@timestamp", "ecs.version", "event.kind", "event.category", "event.type", "event.action", "event.outcome", "event.id",
-		"event.module", "event.dataset", "service.type", "process.pid", "pg_steno.kind", "pg_steno.session", "pg_steno.stream",
+		"@timestamp", "ecs.version", "event.kind", "event.category", "event.type", "event.action",
+		"event.outcome", "event.id",
+		"event.module", "event.dataset", "service.type", "process.pid", "pg_steno.kind",
+		"pg_steno.session", "pg_steno.stream",
 		"pg_steno.segment", "pg_steno.block",
 	})
 }
 
 func ocsfSchema(rows [][2]string, lists []list) (node, error) {
 	version := versionIn(rows, "metadata.version")
-	n := head("ocsf", "A line of steno cat --format ocsf", "A record of a trail, as an event of the Open Cybersecurity Schema Framework "+version+"."+fmt.Sprintf(open, "unmapped"))
+	n := head("ocsf", "A line of steno cat --format ocsf",
+		"A record of a trail, as an event of the Open Cybersecurity Schema Framework "+version+"."+fmt.Sprintf(open,
+			"unmapped"))
 	class := func(uid int, activities []any, required []any, absent ...string) node {
 		without := node{}
 		for _, f := range absent {
@@ -192,52 +209,69 @@ func ocsfSchema(rows [][2]string, lists []list) (node, error) {
 		return node{
 			{"if", node{{"properties", node{{"class_uid", constant(uid)}}}}},
 			{"then", node{
-				{"properties", append(node{{"category_uid", constant(uid / 1000)}, {"activity_id", oneOf(activities...)}}, without...)},
+				{"properties",
+					append(node{{"category_uid", constant(uid / 1000)}, {"activity_id", oneOf(activities...)}},
+						without...)},
 				{"required", required},
 			}},
 		}
 	}
 	return foreign(n, rows, lists, "unmapped", map[string]node{
 		"class_uid": oneOf(6005, 3002, 0), "category_uid": oneOf(6, 3, 0), "activity_id": oneOf(1, 2, 4, 5, 6, 7, 99),
-		"type_uid": number, "activity_name": text, "time": milliseconds, "start_time": milliseconds, "end_time": milliseconds,
-		"duration": number, "severity_id": oneOf(1, 2, 3, 4), "status_id": oneOf(1, 2, 99), "status": text, "status_code": text,
+		"type_uid": number, "activity_name": text, "time": milliseconds, "start_time": milliseconds,
+		"end_time": milliseconds,
+		"duration": number, "severity_id": oneOf(1, 2, 3, 4), "status_id": oneOf(1, 2, 99), "status": text,
+		"status_code":   text,
 		"status_detail": text, "metadata.version": oneOf(version), "metadata.product.name": constant("pg_steno"),
 		"metadata.product.vendor_name": constant("pg_steno"), "metadata.log_name": constant("trail"),
-		"metadata.event_code": ref("kind"), "metadata.uid": recordID, "metadata.sequence": positive, "metadata.original_time": zulu,
-		"actor.user.name": text, "actor.session.uid": session, "actor.session.created_time": milliseconds,
-		"actor.session.is_remote": boolean, "actor.process.pid": unsigned, "actor.app_name": text, "database.name": text,
-		"database.type_id": constant(1), "database.type": constant("Relational"), "type_id": constant(1), "type": constant("Database"),
+		"metadata.event_code": ref("kind"), "metadata.uid": recordID, "metadata.sequence": positive,
+		"metadata.original_time": zulu,
+		"actor.user.name":        text, "actor.session.uid": session, "actor.session.created_time": milliseconds,
+		"actor.session.is_remote": boolean, "actor.process.pid": unsigned, "actor.app_name": text,
+		"database.name":    text,
+		"database.type_id": constant(1), "database.type": constant("Relational"), "type_id": constant(1),
+		"type":            constant("Database"),
 		"src_endpoint.ip": text, "src_endpoint.port": port, "src_endpoint.name": text, "dst_endpoint.hostname": text,
-		"dst_endpoint.svc_name": text, "dst_endpoint.uid": digits, "query_info.uid": recordID, "query_info.query_string": text, "table.name": text,
+		"dst_endpoint.svc_name": text, "dst_endpoint.uid": digits, "query_info.uid": recordID,
+		"query_info.query_string": text, "table.name": text,
 		"user.name": text, "session.uid": session, "session.created_time": milliseconds, "session.is_remote": boolean,
-		"service.name": constant("postgresql"), "auth_protocol": text, "auth_protocol_id": oneOf(2, 10, 12, 99), "is_remote": boolean,
+		"service.name": constant("postgresql"), "auth_protocol": text, "auth_protocol_id": oneOf(2, 10, 12, 99),
+		"is_remote":     boolean,
 		"logon_type_id": constant(3), "logon_type": constant("Network"), "message": text,
 		"unmapped.time": zulu, "unmapped.duration_us": number,
 	}, []string{
-		"class_uid", "category_uid", "activity_id", "type_uid", "time", "severity_id", "status_id", "status", "metadata.version",
-		"metadata.product.name", "metadata.product.vendor_name", "metadata.log_name", "metadata.event_code", "metadata.uid",
+		"class_uid", "category_uid", "activity_id", "type_uid", "time", "severity_id", "status_id", "status",
+		"metadata.version",
+		"metadata.product.name", "metadata.product.vendor_name", "metadata.log_name",
+		"metadata.event_code", "metadata.uid",
 		"metadata.original_time", "unmapped.time", "unmapped.stream", "unmapped.segment", "unmapped.block",
 	},
-		class(6005, []any{1, 2, 4, 5, 6, 7, 99}, []any{"actor", "database", "type_id", "type", "src_endpoint"}, "user", "session", "service", "message"),
-		class(3002, []any{1, 2}, []any{"user", "session", "actor", "service", "src_endpoint", "is_remote", "logon_type_id"}, "database", "query_info", "message"),
+		class(6005, []any{1, 2, 4, 5, 6, 7, 99}, []any{"actor", "database", "type_id", "type", "src_endpoint"},
+			"user", "session", "service", "message"),
+		class(3002, []any{1, 2}, []any{"user", "session", "actor", "service", "src_endpoint", "is_remote",
+			"logon_type_id"}, "database", "query_info", "message"),
 		class(0, []any{99}, []any{"message"}, "actor", "user", "session", "database", "src_endpoint", "dst_endpoint"),
-		node{{"if", node{{"properties", node{{"activity_id", constant(99)}}}}}, {"then", node{{"required", []any{"activity_name"}}}}},
+		node{{"if", node{{"properties", node{{"activity_id", constant(99)}}}}},
+			{"then", node{{"required", []any{"activity_name"}}}}},
 	)
 }
 
 // otelFields are those of the log record itself; the other rows are attributes.
 var otelFields = map[string]node{
 	"timeUnixNano": otelNano, "observedTimeUnixNano": otelNano, "severityNumber": oneOf(9, 13, 17),
-	"severityText": oneOf("INFO", "WARN", "ERROR"), "eventName": {{"type", "string"}, {"pattern", "^pg_steno\\.[a-z_0-9]+$"}},
-	"body": ref("string"),
+	"severityText": oneOf("INFO", "WARN", "ERROR"),
+	"eventName":    {{"type", "string"}, {"pattern", "^pg_steno\\.[a-z_0-9]+$"}},
+	"body":         ref("string"),
 }
 
 var otelNano = node{{"type", "string"}, {"pattern", "^-?[0-9]+$"}}
 
 // otelTypes are the definitions of the values of attributes that are not strings.
 var otelTypes = map[string]string{
-	"process.pid": "int", "client.port": "int", "db.response.returned_rows": "int", "db.query.parameter.<key>": "parameter",
-	"pg_steno.rolled_back": "bool", "pg_steno.relations": "lists", "pg_steno.objects": "lists", "pg_steno.audited": "strings", "pg_steno.extra": "pairs",
+	"process.pid": "int", "client.port": "int", "db.response.returned_rows": "int",
+	"db.query.parameter.<key>": "parameter",
+	"pg_steno.rolled_back":     "bool", "pg_steno.relations": "lists", "pg_steno.objects": "lists",
+	"pg_steno.audited": "strings", "pg_steno.extra": "pairs",
 }
 
 // otelNames are the attributes whose values are names of an enumeration.
@@ -261,16 +295,19 @@ func otelType(name string) node {
 
 // otelValue is an AnyValue of one type.
 func otelValue(name string, typ node) node {
-	return node{{"type", "object"}, {"properties", node{{name, typ}}}, {"required", []any{name}}, {"additionalProperties", true}}
+	return node{{"type", "object"}, {"properties", node{{name, typ}}}, {"required", []any{name}},
+		{"additionalProperties", true}}
 }
 
 // otelCondition says what values attributes with a key have.
 func otelCondition(key, value node) node {
-	return node{{"if", node{{"properties", node{{"key", key}}}}}, {"then", node{{"properties", node{{"value", value}}}}}}
+	return node{{"if", node{{"properties", node{{"key", key}}}}},
+		{"then", node{{"properties", node{{"value", value}}}}}}
 }
 
 func otelSchema(rows [][2]string, lists []list) (node, error) {
-	n := head("otel", "A line of steno cat --format otel", "A record of a trail, as a request to export one log record, in OTLP/JSON."+fmt.Sprintf(open, "pg_steno"))
+	n := head("otel", "A line of steno cat --format otel",
+		"A record of a trail, as a request to export one log record, in OTLP/JSON."+fmt.Sprintf(open, "pg_steno"))
 	record, keys, resource := node{}, []any{}, []any{}
 	// The conditions on values: for each type, the keys that have it.
 	var types []any
@@ -278,7 +315,8 @@ func otelSchema(rows [][2]string, lists []list) (node, error) {
 	var order []string
 	for _, r := range rows {
 		name, ofResource := strings.CutPrefix(r[0], "resource ")
-		key := node{{"type", "string"}, {"pattern", "^" + strings.ReplaceAll(strings.TrimSuffix(name, "<key>"), ".", "\\.") + "[0-9]+$"}}
+		key := node{{"type", "string"},
+			{"pattern", "^" + strings.ReplaceAll(strings.TrimSuffix(name, "<key>"), ".", "\\.") + "[0-9]+$"}}
 		switch typ, ok := otelFields[name]; {
 		case ok:
 			record = append(record, member{name, describe(r[1], typ)})
@@ -300,12 +338,14 @@ func otelSchema(rows [][2]string, lists []list) (node, error) {
 		types = append(types, otelCondition(node{{"enum", byType[of]}}, otelType(byType[of][0].(string))))
 	}
 	if len(record) != len(otelFields) {
-		return nil, fmt.Errorf("%s has only %d of %d fields of a log record", formatsPath, len(record), len(otelFields))
+		return nil, fmt.Errorf("%s has only %d of %d fields of a log record", formatsPath,
+			len(record), len(otelFields))
 	}
 	attributes := func(keys []any, values []any) node {
 		pair := node{
 			{"type", "object"},
-			{"properties", node{{"key", node{{"anyOf", append(slices.Clone(keys), ref("later"))}}}, {"value", node{{"type", "object"}}}}},
+			{"properties", node{{"key", node{{"anyOf", append(slices.Clone(keys), ref("later"))}}},
+				{"value", node{{"type", "object"}}}}},
 			{"required", []any{"key", "value"}}, {"additionalProperties", true},
 		}
 		if len(values) > 0 {
@@ -318,15 +358,21 @@ func otelSchema(rows [][2]string, lists []list) (node, error) {
 		return node{{name, node{{"type", "array"}, {"items", of}, {"minItems", 1}, {"maxItems", 1}}}}
 	}
 	object := func(properties node, required ...any) node {
-		return node{{"type", "object"}, {"properties", properties}, {"required", required}, {"additionalProperties", true}}
+		return node{{"type", "object"}, {"properties", properties}, {"required", required},
+			{"additionalProperties", true}}
 	}
 	url := node{{"type", "string"}, {"pattern", "^https://opentelemetry\\.io/schemas/[0-9.]+$"}}
-	logRecord := object(record, "timeUnixNano", "observedTimeUnixNano", "severityNumber", "severityText", "eventName", "attributes")
-	scope := object(append(node{{"scope", object(node{{"name", constant("pg_steno")}}, "name")}}, append(one("logRecords", logRecord), member{"schemaUrl", url})...), "scope", "logRecords", "schemaUrl")
-	whole := object(append(node{{"resource", object(node{{"attributes", attributes(resource, nil)}}, "attributes")}}, append(one("scopeLogs", scope), member{"schemaUrl", url})...), "resource", "scopeLogs", "schemaUrl")
+	logRecord := object(record, "timeUnixNano", "observedTimeUnixNano", "severityNumber", "severityText",
+		"eventName", "attributes")
+	scope := object(append(node{{"scope", object(node{{"name", constant("pg_steno")}}, "name")}},
+		append(one("logRecords", logRecord), member{"schemaUrl", url})...), "scope", "logRecords", "schemaUrl")
+	whole := object(append(node{{"resource", object(node{{"attributes", attributes(resource, nil)}}, "attributes")}},
+		append(one("scopeLogs", scope), member{"schemaUrl", url})...), "resource", "scopeLogs", "schemaUrl")
 	n = append(n, object(one("resourceLogs", whole), "resourceLogs")...)
 	pairs := func(values node) node {
-		return otelValue("kvlistValue", otelValue("values", node{{"type", "array"}, {"items", object(node{{"key", text}, {"value", values}}, "key", "value")}}))
+		return otelValue("kvlistValue",
+			otelValue("values", node{{"type", "array"},
+				{"items", object(node{{"key", text}, {"value", values}}, "key", "value")}}))
 	}
 	array := func(items node) node {
 		return otelValue("arrayValue", otelValue("values", node{{"type", "array"}, {"items", items}}))
@@ -341,7 +387,8 @@ func otelSchema(rows [][2]string, lists []list) (node, error) {
 		{"strings", array(ref("string"))},
 		{"pairs", pairs(ref("string"))},
 		{"lists", array(pairs(node{{"anyOf", []any{ref("string"), ref("bool"), pairs(ref("strings"))}}}))},
-		{"parameter", node{{"description", "empty for NULL"}, {"type", "object"}, {"properties", node{{"stringValue", text}}}, {"additionalProperties", true}}},
+		{"parameter", node{{"description", "empty for NULL"}, {"type", "object"},
+			{"properties", node{{"stringValue", text}}}, {"additionalProperties", true}}},
 	}
 	return append(n, member{"$defs", append(defs, definitions(lists)...)}), nil
 }

@@ -1,6 +1,6 @@
 // Command gen writes what is made of format/records.def: the Go constants of the trail format, tables of
-// docs/records.md, docs/formats.md and docs/commands/cat.md, and the JSON Schemas in format/schema. It runs in internal/format, by
-// go generate.
+// docs/records.md, docs/formats.md and docs/commands/cat.md, and the JSON Schemas in format/schema. It runs in
+// internal/format, by go generate.
 //
 //   - main.go, records.def, the constants and the tables.
 //   - schema.go, how schemas are put together; fields.go, the fields of JSON; extra.go, the names in extra; foreign.go,

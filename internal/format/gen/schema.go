@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// schemaVersion is that of all schemas. A new one means that a field was removed, renamed or retyped: docs/formats.md.
+// schemaVersion is that of all schemas. A new one means that a field was removed, renamed or retyped:
+// docs/formats.md.
 const schemaVersion = 1
 
 // node is an object of a schema, whose members keep their order.
@@ -103,8 +104,10 @@ func (e *enumeration) values(lists []list) node {
 	for _, one := range e.entriesOf(lists) {
 		of = append(of, describe(one.meaning, node{{"const", one.name}}))
 	}
-	of = append(of, describe("a number that this release has no name for", node{{"type", "string"}, {"pattern", "^" + e.unnamed + "_[0-9]+$"}}), ref("later"))
-	return node{{"description", "A later release may have further values. " + e.rule}, {"type", "string"}, {"anyOf", of}}
+	of = append(of, describe("a number that this release has no name for",
+		node{{"type", "string"}, {"pattern", "^" + e.unnamed + "_[0-9]+$"}}), ref("later"))
+	return node{{"description", "A later release may have further values. " + e.rule},
+		{"type", "string"}, {"anyOf", of}}
 }
 
 // accesses is a pattern for names of access, with commas between.
@@ -119,7 +122,9 @@ func accesses(lists []list) node {
 	}
 	one := "(" + strings.Join(names, "|") + ")"
 	return node{
-		{"description", "Names of access, as the definition access has them, separated by commas. A reader must not assume that a name that it does not know is of one that only reads."},
+		{"description",
+			"Names of access, as the definition access has them, separated by commas. A reader must not assume " +
+				"that a name that it does not know is of one that only reads."},
 		{"type", "string"},
 		{"anyOf", []any{node{{"pattern", "^(" + one + "(," + one + ")*)?$"}}, ref("later")}},
 	}
@@ -131,11 +136,15 @@ func definitions(lists []list) node {
 	relation = append(relation, member{"dependentRequired", node{{"columns_omitted", []any{"columns"}}}})
 	defs := node{
 		{"later", node{
-			{"description", "A value that this release does not have: a later one may have added it within this version of the schema."},
+			{"description",
+				"A value that this release does not have: a later one may have added it within this version of " +
+					"the schema."},
 			{"type", "string"},
 		}},
 		{"later_number", node{
-			{"description", "A value of the standard that this release does not have: a later one may have it within this version of the schema."},
+			{"description",
+				"A value of the standard that this release does not have: a later one may have it within this " +
+					"version of the schema."},
 			{"type", "integer"},
 		}},
 		{"other", node{{"description", "A value that this release does not know."}, {"type", "string"}}},
@@ -154,7 +163,9 @@ func definitions(lists []list) node {
 		member{"relation", relation},
 		member{"object", object(objectFields, lists)},
 		member{"extra", node{
-			{"description", "Further names and values. Which there are depends on the kind of the record; a reader skips names that it does not know."},
+			{"description",
+				"Further names and values. Which there are depends on the kind of the record; a reader skips " +
+					"names that it does not know."},
 			{"type", "object"},
 			{"properties", ofKind("")},
 			{"additionalProperties", text},
@@ -231,7 +242,8 @@ func byKind(lists []list) []any {
 	}
 	for _, kind := range enumerations[0].entriesOf(lists) {
 		if further := ofKind(kind.name); further != nil {
-			conditions = append(conditions, ifKind([]any{kind.name}, node{{"properties", node{{"extra", node{{"properties", further}}}}}}))
+			conditions = append(conditions,
+				ifKind([]any{kind.name}, node{{"properties", node{{"extra", node{{"properties", further}}}}}}))
 		}
 	}
 	return conditions
@@ -251,7 +263,9 @@ func head(format, title, text string) node {
 // recordSchema is the schema of a line of steno cat --format json.
 func recordSchema(lists []list) node {
 	n := head("json", "A line of steno cat --format json",
-		"A record of a trail. A later release may add fields and names of enumerations: readers must skip fields that they do not know, and treat names that they do not know as the enumeration says. It removes, renames or retypes none within this version.")
+		"A record of a trail. A later release may add fields and names of enumerations: readers must skip fields "+
+			"that they do not know, and treat names that they do not know as the enumeration says. It removes, "+
+			"renames or retypes none within this version.")
 	n = append(n, object(jsonFields, lists)...)
 	return append(n, member{"allOf", byKind(lists)}, member{"$defs", definitions(lists)})
 }

@@ -151,9 +151,9 @@ func (w *Writer) terms(refs []trail.BlockRef, size int) (terms map[format.Terms]
 		var has format.BlockContents
 		var r format.Record
 		for b.Next(&r) == nil {
-			has.Record(&r)
+			has.AddRecord(&r)
 		}
-		has.Definitions(&b)
+		has.AddDefinitions(&b)
 		if has.Omitted {
 			lacking[i/8] |= 1 << (i % 8)
 		}
