@@ -37,7 +37,7 @@ const (
 
 // ParseBranch reads the record of a branch; ok says whether it is a whole one.
 func ParseBranch(r *format.Record) (b Branch, ok bool) {
-	text, ok := ofEvent(r, "branch")
+	text, ok := eventText(r, "branch")
 	if !ok {
 		return b, false
 	}
@@ -47,8 +47,10 @@ func ParseBranch(r *format.Record) (b Branch, ok bool) {
 		return n
 	}
 	b = Branch{
-		Time: r.Time, Reason: text("reason"), Run: text("run"), System: text("system_identifier"), Timeline: text("timeline"), Host: text("host"),
-		Directory: text("data_directory"), FromRun: text("from_run"), FromHost: text("from_host"), FromDirectory: text("from_directory"),
+		Time: r.Time, Reason: text("reason"), Run: text("run"), System: text("system_identifier"),
+		Timeline: text("timeline"), Host: text("host"),
+		Directory: text("data_directory"), FromRun: text("from_run"), FromHost: text("from_host"),
+		FromDirectory: text("from_directory"),
 	}
 	b.Stream, b.Block, b.Found = uint32(number("stream", 32)), number("block", 63), number("found", 63)
 	b.Unused = text("unused") == "true"
@@ -57,8 +59,8 @@ func ParseBranch(r *format.Record) (b Branch, ok bool) {
 	return b, ok
 }
 
-// ofEvent returns what a server record of an event has by a name; ok says whether it is one.
-func ofEvent(r *format.Record, event string) (text func(name string) string, ok bool) {
+// eventText returns what a server record of an event has by a name; ok says whether it is one.
+func eventText(r *format.Record, event string) (text func(name string) string, ok bool) {
 	text = func(name string) string {
 		value, _ := r.ExtraValue(name)
 		return string(value)

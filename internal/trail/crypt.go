@@ -28,14 +28,15 @@ func (seg *Segment) unlock(header []byte, again bool) {
 }
 
 func (seg *Segment) badKey() error {
-	p := seg.problem(format.ProblemContent, 0, "data key of the segment cannot be decrypted: the header is not what the server wrote")
+	p := seg.problem(format.ProblemContent, 0,
+		"data key of the segment cannot be decrypted: the header is not what the server wrote")
 	p.Offset = 136
 	return p
 }
 
-// begins takes notice of a whole block of a segment whose header is damaged: it tells
+// noteBlock takes notice of a whole block of a segment whose header is damaged: it tells
 // whether the segment is encrypted.
-func (seg *Segment) begins(h *format.BlockHeader) {
+func (seg *Segment) noteBlock(h *format.BlockHeader) {
 	if seg.damaged == nil || !h.Encrypted() || seg.Header.Encrypted {
 		return
 	}
@@ -78,12 +79,16 @@ func (s *SegmentIndex) hasWanted(since, until int64, wanted func(*BlockRef) bool
 }
 
 // missingKeys does the same for wanted segments that have a wanted block, if not all are.
-func (x *Index) missingKeys(since, until int64, segment func(*Segment) bool, wanted func(*BlockRef) bool) (errs []error) {
+func (x *Index) missingKeys(
+	since, until int64, segment func(*Segment) bool, wanted func(*BlockRef) bool,
+) (errs []error) {
 	of := map[format.KeyID]*format.Problem{}
 	for i := range x.Streams {
 		for k := range x.Streams[i].Segments {
 			s := &x.Streams[i].Segments[k]
-			if s.Records == 0 || s.LastEnd < since || s.FirstTime >= until && until != format.MaxTime || s.Segment.KeyErr == nil || segment != nil && !segment(s.Segment) || wanted != nil && !s.hasWanted(since, until, wanted) {
+			if s.Records == 0 || s.LastEnd < since || s.FirstTime >= until && until != format.MaxTime ||
+				s.Segment.KeyErr == nil || segment != nil && !segment(s.Segment) ||
+				wanted != nil && !s.hasWanted(since, until, wanted) {
 				continue
 			}
 			missing := format.AsProblem(s.Segment.KeyErr)

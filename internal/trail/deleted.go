@@ -121,11 +121,11 @@ func DeletionsIn(path string, keys *format.Keys) []Deletion {
 		if !ok {
 			continue
 		}
-		if _, known := latest[p.of]; known {
+		if _, known := latest[p.about]; known {
 			continue
 		}
 		if d, ok := files.deletionAt(path, p, keys); ok {
-			latest[p.of] = d
+			latest[p.about] = d
 		}
 	}
 	var all []Deletion
@@ -136,8 +136,8 @@ func DeletionsIn(path string, keys *format.Keys) []Deletion {
 	return all
 }
 
-// DeletionsErr is why the file that says where the deletion records are cannot be read, of the trail in a directory; nil:
-// it can, or does not exist.
+// DeletionsErr is why the file that says where the deletion records are cannot be read, of the trail in a
+// directory; nil: it can, or does not exist.
 func DeletionsErr(path string) error {
 	file, err := OpenFile(filepath.Join(path, retentionFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +154,7 @@ func (s *Stream) Deletions() []Deletion { return DeletionsIn(filepath.Dir(s.Path
 
 // place is where a line of the file says that a deletion record is.
 type place struct {
-	of     uint32 // the stream that it is about
+	about  uint32 // the stream whose segments were deleted
 	last   uint64 // the last segment that it names
 	says   Deletion
 	hash   [32]byte // chain hash of the block
@@ -179,7 +179,7 @@ func parsePlace(line string) (p place, ok bool) {
 		ok = ok && err == nil && v <= most
 		return v
 	}
-	p.of = uint32(after("stream", 1, math.MaxUint32))
+	p.about = uint32(after("stream", 1, math.MaxUint32))
 	p.last = after("segments", 2, math.MaxInt64)
 	p.stream, p.seg = uint32(after("at", 1, math.MaxUint32)), after("at", 2, math.MaxInt64)
 	p.offset, p.block = after("at", 3, math.MaxInt64), after("at", 4, math.MaxInt64)
@@ -187,7 +187,7 @@ func parsePlace(line string) (p place, ok bool) {
 		return p, false
 	}
 	d := &p.says
-	d.Stream, d.SinceSegment = p.of, after("since", 1, math.MaxInt64)
+	d.Stream, d.SinceSegment = p.about, after("since", 1, math.MaxInt64)
 	d.FirstSegment, d.LastSegment = after("segments", 1, math.MaxInt64), p.last
 	d.FirstBlock, d.LastBlock = after("blocks", 1, math.MaxInt64), after("blocks", 2, math.MaxInt64)
 	d.LastRecord, d.Bytes = after("records", 2, math.MaxInt64), after("bytes", 1, math.MaxInt64)
@@ -214,7 +214,11 @@ func parsePlace(line string) (p place, ok bool) {
 
 // deletionAt reads the deletion record at a place, if it is there.
 func (fs *Files) deletionAt(path string, p place, keys *format.Keys) (Deletion, bool) {
-	stream := &Stream{Number: p.stream, Path: filepath.Join(path, strconv.FormatUint(uint64(p.stream), 10)), keys: keys}
+	stream := &Stream{
+		Number: p.stream,
+		Path:   filepath.Join(path, strconv.FormatUint(uint64(p.stream), 10)),
+		keys:   keys,
+	}
 	file := filepath.Join(stream.Path, fmt.Sprintf("%010d%s", p.seg, segmentSuffix))
 	if _, err := os.Lstat(file); err != nil {
 		return Deletion{}, false // nor is asked again whether that was deleted
@@ -234,34 +238,42 @@ func (fs *Files) deletionAt(path string, p place, keys *format.Keys) (Deletion, 
 		return Deletion{}, false
 	}
 	var b format.Block
-	if err := fs.Read(&BlockRef{Segment: seg, Offset: int64(p.offset), Number: h.Number, Stored: h.Stored, Raw: h.Raw}, &b); err != nil {
+	if err := fs.Read(&BlockRef{
+		Segment: seg,
+		Offset:  int64(p.offset),
+		Number:  h.Number,
+		Stored:  h.Stored,
+		Raw:     h.Raw,
+	}, &b); err != nil {
 		return p.says, p.known && p.hash == h.Chain && seg.KeyErr != nil && err == seg.KeyErr
 	}
 	var r format.Record
 	for b.Next(&r) == nil {
-		if d, ok := ParseDeletion(&r); ok && d.Stream == p.of && d.LastSegment == p.last {
+		if d, ok := ParseDeletion(&r); ok && d.Stream == p.about && d.LastSegment == p.last {
 			return d, true
 		}
 	}
 	return Deletion{}, false
 }
 
-// deletedByPolicy says whether a record of the trail, as it is now, says that the segment was deleted. The server writes
-// that before it deletes.
+// deletedByPolicy says whether a record of the trail, as it is now, says that the segment was deleted. The
+// server writes that before it deletes.
 func (seg *Segment) deletedByPolicy() bool {
 	return slices.ContainsFunc(DeletionsIn(filepath.Dir(seg.Stream.Path), seg.Stream.keys), func(d Deletion) bool {
 		return d.Stream == seg.Stream.Number && d.Covers(seg.Number)
 	})
 }
 
-// disappeared is the problem that a segment was there when the trail was opened, and went before it, or a part of it,
+// disappearance is the problem that a segment was there when the trail was opened, and went before it, or a part of it,
 // was read.
-func (seg *Segment) disappeared(what string) *format.Problem {
-	p := seg.problem(format.ProblemMissing, format.NoOffset, "%s has disappeared, and there is no record of its deletion", what)
+func (seg *Segment) disappearance(what string) *format.Problem {
+	p := seg.problem(format.ProblemMissing, format.NoOffset,
+		"%s has disappeared, and there is no record of its deletion", what)
 	if seg.deletedByPolicy() {
-		p = seg.problem(format.ProblemDeleted, format.NoOffset, "%s was deleted by retention before it was read", what)
+		p = seg.problem(format.ProblemDeleted, format.NoOffset,
+			"%s was deleted by retention before it was read", what)
 	}
-	p.Numbers, p.Behind = format.Span{First: seg.Number, Last: seg.Number}, format.BehindUnread
+	p.Numbers, p.Rest = format.Span{First: seg.Number, Last: seg.Number}, format.RestUnread
 	return p
 }
 
@@ -271,11 +283,11 @@ func IsGone(err error) bool {
 	return p != nil && (p.Class == format.ProblemDeleted || p.Class == format.ProblemMissing)
 }
 
-// gone is the problem that the segment's file cannot be opened.
-func (seg *Segment) gone(err error) error {
+// openProblem is the problem that the segment's file cannot be opened.
+func (seg *Segment) openProblem(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return seg.disappeared("the segment")
+		return seg.disappearance("the segment")
 	case errors.Is(err, errNotRegular):
 		return seg.problem(format.ProblemDamaged, 0, "%s", errNotRegular)
 	}
@@ -293,7 +305,8 @@ type hole struct {
 // ones, and no record says that the server deleted them.
 func (s *Stream) missingSegments(n format.Span) *format.Problem {
 	p := &format.Problem{
-		Class: format.ProblemMissing, File: s.Path, Offset: format.NoOffset, Stream: s.Number, Segment: n.First, Numbers: n,
+		Class: format.ProblemMissing, File: s.Path, Offset: format.NoOffset, Stream: s.Number,
+		Segment: n.First, Numbers: n,
 		Reason: fmt.Sprintf("segments %d to %d are missing, and were not deleted by retention", n.First, n.Last),
 	}
 	if n.First == n.Last {
@@ -302,8 +315,8 @@ func (s *Stream) missingSegments(n format.Span) *format.Problem {
 	return p
 }
 
-// holes are those of the stream, as far as the index has the segments beside them.
-func (s *StreamIndex) holes() (all []hole) {
+// missing are those of the stream, as far as the index has the segments beside them.
+func (s *StreamIndex) missing() (all []hole) {
 	if len(s.Stream.missing) == 0 {
 		return nil
 	}
@@ -337,9 +350,12 @@ func (s *StreamIndex) holes() (all []hole) {
 // wanted blocks.
 func (x *Index) missingSegments(since, until int64, wanted func(*BlockRef) bool) (errs []error) {
 	for _, h := range x.holes {
-		outside := h.before.Records > 0 && until != format.MaxTime && h.before.FirstTime >= until || h.after.Records > 0 && h.after.LastEnd < since
-		first := BlockRef{Segment: &Segment{Stream: h.stream, Number: h.numbers.First}, Number: h.before.last.Number + 1}
-		last := BlockRef{Segment: &Segment{Stream: h.stream, Number: h.numbers.Last}, Number: max(first.Number, h.after.Segment.Header.FirstBlock-1)}
+		outside := h.before.Records > 0 && until != format.MaxTime && h.before.FirstTime >= until ||
+			h.after.Records > 0 && h.after.LastEnd < since
+		first := BlockRef{Segment: &Segment{Stream: h.stream, Number: h.numbers.First},
+			Number: h.before.last.Number + 1}
+		last := BlockRef{Segment: &Segment{Stream: h.stream, Number: h.numbers.Last},
+			Number: max(first.Number, h.after.Segment.Header.FirstBlock-1)}
 		if !outside && (wanted == nil || wanted(&first) || wanted(&last)) {
 			errs = append(errs, h.stream.missingSegments(h.numbers))
 		}

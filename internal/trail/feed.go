@@ -23,7 +23,10 @@ var partBytes int64 = 64 << 20
 // which these were written: a record stands before others of its part that began later. After
 // each part, taken is told which blocks come next. The blocks of a stream begin with number
 // from.
-func (x *Index) MergeInParts(ctx context.Context, from func(stream uint32) uint64, opts MergeOptions, emit func(line []byte) error, taken func([]Place) error) error {
+func (x *Index) MergeInParts(
+	ctx context.Context, from func(stream uint32) uint64, opts MergeOptions, emit func(line []byte) error,
+	taken func([]Place) error,
+) error {
 	next := make([]int, len(x.Streams)) // the segment of each stream
 	part := map[*Segment]bool{}
 	opts.segment = func(s *Segment) bool { return part[s] }
@@ -31,7 +34,8 @@ func (x *Index) MergeInParts(ctx context.Context, from func(stream uint32) uint6
 	opts.Blocks = func(r *BlockRef) bool {
 		return r.Number >= from(r.Segment.Stream.Number) && (blocks == nil || blocks(r))
 	}
-	for _, err := range slices.Concat(x.Errs, x.missingSegments(opts.Since, opts.Until, opts.Blocks)) { // each part would tell
+	// each part would tell
+	for _, err := range slices.Concat(x.Errs, x.missingSegments(opts.Since, opts.Until, opts.Blocks)) {
 		opts.Warn(err)
 	}
 	quiet := &Index{Streams: x.Streams, keys: x.keys}
@@ -62,7 +66,8 @@ func (x *Index) MergeInParts(ctx context.Context, from func(stream uint32) uint6
 		}
 		for i := range x.Streams {
 			last := next[i] - 1
-			for last >= 0 && x.Streams[i].Segments[last].Blocks == 0 { // as a segment has none when it has just been begun
+			// as a segment has none when it has just been begun
+			for last >= 0 && x.Streams[i].Segments[last].Blocks == 0 {
 				last--
 			}
 			if last < 0 {
@@ -85,8 +90,8 @@ func (x *Index) oldest(next []int) int {
 		if next[i] == len(x.Streams[i].Segments) {
 			continue
 		}
-		if one := &x.Streams[i].Segments[next[i]]; found < 0 || one.LastEnd < end {
-			found, end = i, one.LastEnd
+		if segment := &x.Streams[i].Segments[next[i]]; found < 0 || segment.LastEnd < end {
+			found, end = i, segment.LastEnd
 		}
 	}
 	return found

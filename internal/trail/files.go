@@ -113,7 +113,15 @@ func (fs *Files) Read(ref *BlockRef, b *format.Block) error {
 
 // source is where a block of the segment comes from.
 func (seg *Segment) source(offset int64) format.Source {
-	s := format.Source{File: seg.Path, Stream: seg.stream(), Segment: seg.Number, Offset: offset, Encrypted: seg.Header.Encrypted, Key: seg.key, KeyErr: seg.KeyErr}
+	s := format.Source{
+		File:      seg.Path,
+		Stream:    seg.stream(),
+		Segment:   seg.Number,
+		Offset:    offset,
+		Encrypted: seg.Header.Encrypted,
+		Key:       seg.key,
+		KeyErr:    seg.KeyErr,
+	}
 	if seg.Err == nil {
 		s.FirstBlock = seg.Header.FirstBlock
 	}
@@ -123,7 +131,7 @@ func (seg *Segment) source(offset int64) format.Source {
 func (fs *Files) read(ref *BlockRef, b *format.Block) error {
 	o, err := fs.acquire(ref.Segment.Path)
 	if err != nil {
-		return ref.Segment.gone(err)
+		return ref.Segment.openProblem(err)
 	}
 	defer fs.release(o)
 	b.Source = ref.Segment.source(ref.Offset)
@@ -134,7 +142,8 @@ func (fs *Files) read(ref *BlockRef, b *format.Block) error {
 	b.Image = b.Image[:n]
 	if got, err := o.f.ReadAt(b.Image, ref.Offset); got < n {
 		if err == io.EOF {
-			return ref.Segment.problem(format.ProblemDamaged, ref.Offset, "block %d has disappeared: the file became shorter", ref.Number)
+			return ref.Segment.problem(format.ProblemDamaged, ref.Offset,
+				"block %d has disappeared: the file became shorter", ref.Number)
 		}
 		p := ref.Segment.unreadable(err)
 		p.Offset, p.Start = ref.Offset, ref.Offset

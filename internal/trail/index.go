@@ -64,20 +64,21 @@ func (t *Trail) Index() *Index {
 			x.Errs = append(x.Errs, errs...)
 			si.Segments = append(si.Segments, summarize(seg, counted(refs)))
 		}
-		x.holes = append(x.holes, si.holes()...)
+		x.holes = append(x.holes, si.missing()...)
 		x.Streams = append(x.Streams, si)
 	}
 	return x
 }
 
-// summaryOf is what the headers of a segment and of the next one say of the blocks of a segment, if they do. No server
-// changes a segment when it has begun the next one.
+// summaryOf is what the headers of a segment and of the next one say of the blocks of a segment, if they do. No
+// server changes a segment when it has begun the next one.
 func (s *Stream) summaryOf(i int) (one SegmentIndex, ok bool) {
 	if !s.Whole || i+1 >= len(s.Segments) {
 		return one, false
 	}
 	seg, next := s.Segments[i], s.Segments[i+1]
-	if !seg.inPlace() || !next.inPlace() || next.Number != seg.Number+1 || next.Header.SystemID != seg.Header.SystemID ||
+	if !seg.inPlace() || !next.inPlace() || next.Number != seg.Number+1 ||
+		next.Header.SystemID != seg.Header.SystemID ||
 		len(seg.twice) > 0 || !next.Header.Before.Known() {
 		return one, false
 	}
@@ -86,8 +87,9 @@ func (s *Stream) summaryOf(i int) (one SegmentIndex, ok bool) {
 		return one, false
 	}
 	return SegmentIndex{
-		Segment: seg, Blocks: int(blocks), Records: records, FirstTime: next.Header.Before.First, LastEnd: next.Header.Before.LastEnd,
-		last: BlockRef{Segment: seg, Number: next.Header.FirstBlock - 1}, end: math.MaxInt64, unread: true,
+		Segment: seg, Blocks: int(blocks), Records: records, FirstTime: next.Header.Before.First,
+		LastEnd: next.Header.Before.LastEnd,
+		last:    BlockRef{Segment: seg, Number: next.Header.FirstBlock - 1}, end: math.MaxInt64, unread: true,
 	}, true
 }
 
@@ -125,7 +127,7 @@ func (s *SegmentIndex) refs() (refs []BlockRef, errs []error) {
 	}
 	f, err := OpenFile(s.Segment.Path)
 	if err != nil {
-		return nil, []error{s.Segment.gone(err)}
+		return nil, []error{s.Segment.openProblem(err)}
 	}
 	defer f.Close()
 	if refs, errs = s.Segment.index(f); !s.unread {
@@ -152,12 +154,13 @@ func (s *StreamIndex) Refs() (all []BlockRef) {
 	return append(all, s.live...)
 }
 
-// Between are the blocks of the stream's segments from the first to the last one that has records of a time: since <= time
-// < until, or no end if until is MaxTime.
+// Between are the blocks of the stream's segments from the first to the last one that has records of a time:
+// since <= time < until, or no end if until is MaxTime.
 func (s *StreamIndex) Between(since, until int64) (refs []BlockRef) {
 	first, last := len(s.Segments), -1
 	for i := range s.Segments {
-		if one := &s.Segments[i]; one.Records > 0 && one.LastEnd >= since && (one.FirstTime < until || until == format.MaxTime) {
+		if one := &s.Segments[i]; one.Records > 0 && one.LastEnd >= since &&
+			(one.FirstTime < until || until == format.MaxTime) {
 			first, last = min(first, i), i
 		}
 	}
@@ -171,8 +174,8 @@ func (s *StreamIndex) Between(since, until int64) (refs []BlockRef) {
 // data parts of records to come.
 const lastLive = 10_000
 
-// take adds a block of a stream that is followed.
-func (s *StreamIndex) take(ref *BlockRef) {
+// addLive adds a block of a stream that is followed.
+func (s *StreamIndex) addLive(ref *BlockRef) {
 	if len(s.live) >= 2*lastLive {
 		s.live = slices.Clone(s.live[lastLive:])
 	}
@@ -198,7 +201,7 @@ func (x *Index) before(s *StreamIndex, number uint64, yield func(*BlockRef) bool
 		if one.Segment.Err == nil && one.Segment.Header.FirstBlock >= number {
 			continue
 		}
-		if !backwards(x.kept.of(one)) {
+		if !backwards(x.kept.refsOf(one)) {
 			return false
 		}
 	}
@@ -219,7 +222,7 @@ type keptSegment struct {
 // maxKeptSegments is how many segments' blocks are kept.
 const maxKeptSegments = 4
 
-func (k *keptRefs) of(s *SegmentIndex) []BlockRef {
+func (k *keptRefs) refsOf(s *SegmentIndex) []BlockRef {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if i := slices.IndexFunc(k.last, func(one keptSegment) bool { return one.of == s.Segment }); i >= 0 {

@@ -34,7 +34,8 @@ func (p *position) compare(o *position) int {
 	if c := cmp.Compare(p.time, o.time); c != 0 {
 		return c
 	}
-	return cmp.Or(p.id.Session.Compare(o.id.Session), cmp.Compare(p.id.Seq, o.id.Seq), cmp.Compare(p.number, o.number))
+	return cmp.Or(p.id.Session.Compare(o.id.Session), cmp.Compare(p.id.Seq, o.id.Seq),
+		cmp.Compare(p.number, o.number))
 }
 
 // extremes keeps the first or last of many positions, in twice their memory.

@@ -19,9 +19,9 @@ import (
 // Live follows a trail that is being written: across new segments, new streams
 // and restarts of the server. It never changes a file and holds no lock.
 //
-// What cannot be opened, for lack of a permission or of file descriptors, is waited for; that is told once, and again
-// when it is over. Segments that are missing are told of when the next one is found. Between two looks, no file is open,
-// so that none keeps the space of a deleted one.
+// What cannot be opened, for lack of a permission or of file descriptors, is waited for; that is told once, and
+// again when it is over. Segments that are missing are told of when the next one is found. Between two looks,
+// no file is open, so that none keeps the space of a deleted one.
 //
 // A block counts when it is whole. While nothing follows in its stream, what is
 // not whole may become so, and is looked at again; the server cuts off an
@@ -35,10 +35,11 @@ type Live struct {
 	files   *Files
 	block   format.Block
 	batch   []liveLine
-	waits   map[string]bool // paths that cannot be read, which was told
+	waiting map[string]bool // paths that cannot be read, which was told
 }
 
-// WaitError is a file or folder that cannot be read at present, which is tried again. Err is nil when it can be read again.
+// WaitError is a file or folder that cannot be read at present, which is tried again. Err is nil when it can be
+// read again.
 type WaitError struct {
 	Path string
 	Err  error
@@ -64,34 +65,34 @@ func isUnavailable(err error) bool {
 	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRegular)
 }
 
-// available tells of a path that cannot be read, once, and when that is over; it returns whether it can. The trail itself
-// must be there, too.
-func (l *Live) available(path string, err error, warn func(error)) bool {
+// checkAvailable tells of a path that cannot be read, once, and when that is over; it returns whether it can. The
+// trail itself must be there, too.
+func (l *Live) checkAvailable(path string, err error, warn func(error)) bool {
 	if !isUnavailable(err) && (path != l.path || !errors.Is(err, fs.ErrNotExist)) {
-		if l.waits[path] {
-			delete(l.waits, path)
+		if l.waiting[path] {
+			delete(l.waiting, path)
 			warn(&WaitError{Path: path})
 		}
 		return true
 	}
-	if !l.waits[path] {
-		l.waits[path] = true
+	if !l.waiting[path] {
+		l.waiting[path] = true
 		warn(&WaitError{path, err})
 	}
 	return false
 }
 
 type liveStream struct {
-	index   int // in Live.index.Streams
-	segment *Segment
-	offset  int64                // after the last whole block
-	listed  time.Time            // when the folder, in which no later segment was found, had changed
-	told    bool                 // it was told why the segment cannot be read
-	block   uint64               // number of the last block that was taken, 0 when it is not known
-	locked  *Segment             // the last one that was told to be encrypted with a missing key
-	before  uint64               // the same, 0 when it is in an earlier segment
-	near    format.SegmentHeader // of the last segment that could be read
-	gone    *Segment             // the one that is followed, if its file is not there
+	index         int // in Live.index.Streams
+	segment       *Segment
+	offset        int64                // after the last whole block
+	listed        time.Time            // when the folder, in which no later segment was found, had changed
+	reported      bool                 // it was told why the segment cannot be read
+	block         uint64               // number of the last block that was taken, 0 when it is not known
+	lastEncrypted *Segment             // the last one that was told to be encrypted with a missing key
+	before        uint64               // the same, 0 when it is in an earlier segment
+	lastReadable  format.SegmentHeader // of the last segment that could be read
+	missingFile   *Segment             // the one that is followed, if its file is not there
 }
 
 type liveLine struct {
@@ -101,7 +102,7 @@ type liveLine struct {
 
 // Follow starts to follow the trail directory from where the index ends.
 func (x *Index) Follow(path string) *Live {
-	l := &Live{path: path, index: x, files: &Files{}, known: map[uint32]bool{}, waits: map[string]bool{}}
+	l := &Live{path: path, index: x, files: &Files{}, known: map[uint32]bool{}, waiting: map[string]bool{}}
 	for i := range x.Streams {
 		s := &x.Streams[i]
 		l.known[s.Stream.Number] = true
@@ -109,12 +110,12 @@ func (x *Index) Follow(path string) *Live {
 		ls := &liveStream{index: i}
 		for _, seg := range s.Stream.Segments {
 			if seg.Err == nil {
-				ls.near = seg.Header
+				ls.lastReadable = seg.Header
 			}
 		}
 		if n := len(s.Stream.Segments); n > 0 {
 			ls.segment = s.Stream.Segments[n-1]
-			ls.offset = ls.segment.first()
+			ls.offset = ls.segment.firstBlockOffset()
 		}
 		if n := len(s.Segments); n > 0 && s.Segments[n-1].Blocks > 0 {
 			last := &s.Segments[n-1]
@@ -135,7 +136,7 @@ func (l *Live) Poll(ctx context.Context, f Formatter, opts MergeOptions, emit fu
 	defer l.files.Close()
 	l.discover(opts.Warn)
 	for _, s := range l.streams {
-		if err := l.stream(ctx, s, f, opts, emit); err != nil {
+		if err := l.followStream(ctx, s, f, opts, emit); err != nil {
 			return err
 		}
 	}
@@ -148,7 +149,7 @@ func (l *Live) discover(warn func(error)) {
 		return
 	}
 	entries, err := os.ReadDir(l.path)
-	if !l.available(l.path, err, warn) || err != nil {
+	if !l.checkAvailable(l.path, err, warn) || err != nil {
 		return
 	}
 	for _, e := range entries {
@@ -157,19 +158,26 @@ func (l *Live) discover(warn func(error)) {
 			continue
 		}
 		l.known[number] = true
-		l.index.Streams = append(l.index.Streams, StreamIndex{Stream: &Stream{Number: number, Path: filepath.Join(l.path, e.Name()), Trail: l.path, keys: l.index.keys}})
+		l.index.Streams = append(l.index.Streams, StreamIndex{Stream: &Stream{
+			Number: number,
+			Path:   filepath.Join(l.path, e.Name()),
+			Trail:  l.path,
+			keys:   l.index.keys,
+		}})
 		l.streams = append(l.streams, &liveStream{index: len(l.index.Streams) - 1})
 	}
 }
 
-// stream takes all that is new in one stream.
-func (l *Live) stream(ctx context.Context, s *liveStream, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
+// followStream takes all that is new in one stream.
+func (l *Live) followStream(
+	ctx context.Context, s *liveStream, f Formatter, opts MergeOptions, emit func(line []byte) error,
+) error {
 	for {
 		// Whether a segment follows is asked before this one is read to its
 		// end: what is written between the two must not be overlooked.
 		next := l.next(s, opts.Warn)
 		if s.segment != nil {
-			read, err := l.segment(ctx, s, next != nil, f, opts, emit)
+			read, err := l.followSegment(ctx, s, next != nil, f, opts, emit)
 			if err != nil {
 				return err
 			}
@@ -180,20 +188,20 @@ func (l *Live) stream(ctx context.Context, s *liveStream, f Formatter, opts Merg
 		if next == nil {
 			return nil
 		}
-		if err := s.skipped(next); err != nil {
+		if err := s.gapBefore(next); err != nil {
 			if err := l.flush(emit); err != nil { // what was before
 				return err
 			}
 			opts.Warn(err)
 		}
-		s.segment, s.offset, s.told, s.before = next, next.first(), false, 0
+		s.segment, s.offset, s.reported, s.before = next, next.firstBlockOffset(), false, 0
 		next.Stream.Segments = append(next.Stream.Segments, next)
 	}
 }
 
-// skipped says which blocks before the next segment were deleted before they
+// gapBefore says which blocks before the next segment were deleted before they
 // were taken, or which segments are missing.
-func (s *liveStream) skipped(next *Segment) error {
+func (s *liveStream) gapBefore(next *Segment) error {
 	if s.segment == nil {
 		return nil
 	}
@@ -212,7 +220,7 @@ func (s *liveStream) skipped(next *Segment) error {
 		taken = s.segment.Header.FirstBlock - 1
 	}
 	if first := next.Header.FirstBlock; first > taken+1 {
-		return s.segment.disappeared(fmt.Sprintf("the content of blocks %d to %d", taken+1, first-1))
+		return s.segment.disappearance(fmt.Sprintf("the content of blocks %d to %d", taken+1, first-1))
 	}
 	return nil
 }
@@ -242,7 +250,7 @@ func (l *Live) next(s *liveStream, warn func(error)) *Segment {
 	}
 	now := time.Now()
 	entries, err := os.ReadDir(stream.Path)
-	if !l.available(stream.Path, err, warn) || err != nil {
+	if !l.checkAvailable(stream.Path, err, warn) || err != nil {
 		return nil
 	}
 	var best uint64
@@ -258,7 +266,8 @@ func (l *Live) next(s *liveStream, warn func(error)) *Segment {
 		return nil
 	}
 	// A folder that changes while it is listed may be listed without what was made first.
-	if path := filepath.Join(stream.Path, fmt.Sprintf("%010d%s", number+1, segmentSuffix)); number > 0 && best > number+1 {
+	if path := filepath.Join(stream.Path, fmt.Sprintf("%010d%s", number+1, segmentSuffix)); number > 0 &&
+		best > number+1 {
 		if _, err := os.Lstat(path); err == nil {
 			best = number + 1
 		}
@@ -271,13 +280,13 @@ func (l *Live) next(s *liveStream, warn func(error)) *Segment {
 func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string, warn func(error)) *Segment {
 	seg := openSegmentAgain(path, stream, true)
 	seg.Number = number
-	if !l.available(path, seg.Err, warn) {
+	if !l.checkAvailable(path, seg.Err, warn) {
 		return nil
 	}
 	if seg.damaged != nil {
-		seg.identify(&s.near)
+		seg.identify(&s.lastReadable)
 	} else if seg.Err == nil {
-		s.near = seg.Header
+		s.lastReadable = seg.Header
 	}
 	if isUnfinished(seg.Err) || IsGone(seg.Err) {
 		return nil
@@ -285,15 +294,17 @@ func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string, w
 	return seg
 }
 
-// segment takes all whole blocks from the current offset on. closed says that a
+// followSegment takes all whole blocks from the current offset on. closed says that a
 // segment follows, so that what is not whole now never will be. It returns false if the file
 // is there but cannot be opened, for lack of a permission or of file descriptors: it must not
 // be passed over.
-func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error) (read bool, err error) {
+func (l *Live) followSegment(
+	ctx context.Context, s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error,
+) (read bool, err error) {
 	seg := s.segment
 	if isUnavailable(seg.Err) || isUnfinished(seg.Err) { // since the beginning
 		again := openSegmentAgain(seg.Path, seg.Stream, true)
-		if !l.available(seg.Path, again.Err, opts.Warn) {
+		if !l.checkAvailable(seg.Path, again.Err, opts.Warn) {
 			return false, nil
 		}
 		if !closed && isUnfinished(again.Err) {
@@ -301,14 +312,14 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 		}
 		again.Number = seg.Number
 		if again.damaged != nil {
-			again.identify(&s.near)
+			again.identify(&s.lastReadable)
 		}
 		*seg = *again
-		s.offset = seg.first()
+		s.offset = seg.firstBlockOffset()
 	}
 	if seg.Err != nil {
-		if !s.told {
-			s.told = true
+		if !s.reported {
+			s.reported = true
 			opts.Warn(seg.problemWith(!closed))
 		}
 		if seg.damaged == nil {
@@ -317,16 +328,16 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 	}
 	file, err := OpenFile(seg.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if !closed && s.gone != seg && !l.waits[l.path] {
-			if s.gone = seg; !seg.deletedByPolicy() {
-				l.waits[seg.Path] = true
+		if !closed && s.missingFile != seg && !l.waiting[l.path] {
+			if s.missingFile = seg; !seg.deletedByPolicy() {
+				l.waiting[seg.Path] = true
 				opts.Warn(&WaitError{seg.Path, err})
 			}
 		}
 		return true, nil
 	}
-	s.gone = nil
-	if !l.available(seg.Path, err, opts.Warn) || err != nil {
+	s.missingFile = nil
+	if !l.checkAvailable(seg.Path, err, opts.Warn) || err != nil {
 		return false, nil
 	}
 	defer file.Close()
@@ -336,8 +347,9 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 	}
 	seg.Size = info.Size()
 	if seg.Size < s.offset {
-		opts.Warn(seg.problem(format.ProblemDamaged, seg.Size, "file became shorter: it was at least %d bytes long", s.offset))
-		s.offset = max(seg.Size, seg.first())
+		opts.Warn(seg.problem(format.ProblemDamaged, seg.Size,
+			"file became shorter: it was at least %d bytes long", s.offset))
+		s.offset = max(seg.Size, seg.firstBlockOffset())
 	}
 	walk := seg.Walk(file, s.offset, seg.Size, !closed)
 	walk.last = s.before
@@ -347,7 +359,7 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 	onceMore := func() bool {
 		if again = !again; again {
 			walk.offset, walk.last = s.offset, s.before
-			walk.w.discard()
+			walk.window.discard()
 		}
 		return again
 	}
@@ -362,17 +374,17 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 		if problem == nil {
 			switch err := l.files.Read(&ref, &l.block); {
 			case err == nil:
-				if err := l.take(ctx, s, &ref, f, opts, emit); err != nil {
+				if err := l.formatBlock(ctx, s, &ref, f, opts, emit); err != nil {
 					return false, err
 				}
 				s.block, again = ref.Number, false
 			case err == seg.KeyErr:
-				if s.locked != seg {
-					s.locked = seg
+				if s.lastEncrypted != seg {
+					s.lastEncrypted = seg
 					opts.Warn(err)
 				}
 				s.block = ref.Number
-			case !closed && walk.w.final(walk.offset):
+			case !closed && walk.window.isEnd(walk.offset):
 				return true, nil // not whole yet
 			case onceMore():
 				continue
@@ -380,7 +392,8 @@ func (l *Live) segment(ctx context.Context, s *liveStream, closed bool, f Format
 				opts.Warn(err)
 			}
 		} else {
-			if !closed && (problem.Class == format.ProblemTorn || walk.w.unwritten(problem.Start) || walk.w.final(walk.offset)) {
+			if !closed && (problem.Class == format.ProblemTorn || walk.window.isZeroHeader(problem.Start) ||
+				walk.window.isEnd(walk.offset)) {
 				return true, nil // not whole yet
 			}
 			if walk.offset < seg.Size && onceMore() {
@@ -400,17 +413,19 @@ func isUnfinished(err error) bool {
 	return p != nil && p.Unfinished
 }
 
-// first is where the first block is, or is to be searched from.
-func (seg *Segment) first() int64 {
+// firstBlockOffset is where the first block is, or is to be searched from.
+func (seg *Segment) firstBlockOffset() int64 {
 	if seg.damaged != nil {
 		return 0
 	}
 	return seg.Header.Length()
 }
 
-// take makes lines of the block that was just read.
-func (l *Live) take(ctx context.Context, s *liveStream, ref *BlockRef, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
-	l.index.Streams[s.index].take(ref)
+// formatBlock makes lines of the block that was just read.
+func (l *Live) formatBlock(
+	ctx context.Context, s *liveStream, ref *BlockRef, f Formatter, opts MergeOptions, emit func(line []byte) error,
+) error {
+	l.index.Streams[s.index].addLive(ref)
 	f.Start(ref)
 	size := 0
 	var failed error

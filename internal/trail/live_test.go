@@ -351,7 +351,7 @@ func TestFollowingTellsThatAnUnfinishedHeaderIsDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if p := only(told, format.ProblemDamaged); p == nil || !p.Unfinished || p.Behind != format.BehindUnread {
+	if p := only(told, format.ProblemDamaged); p == nil || !p.Unfinished || p.Rest != format.RestUnread {
 		t.Errorf("got %v", told)
 	}
 }

@@ -98,7 +98,7 @@ func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []b
 
 func (x *Index) merge(ctx context.Context, opts MergeOptions, emit func(line []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	m := &merger{ctx: ctx, opts: opts, files: &Files{}, told: map[*SegmentIndex]bool{}}
+	m := &merger{ctx: ctx, opts: opts, files: &Files{}, reported: map[*SegmentIndex]bool{}}
 	m.joiner = &joiner{ctx, x, m.files}
 	m.rollbacks = &rollbacks{index: x, files: m.files}
 	defer func() {
@@ -184,12 +184,12 @@ func (q *tasks) Pop() any {
 }
 
 type merger struct {
-	ctx    context.Context
-	opts   MergeOptions
-	files  *Files
-	joiner *joiner
-	wait   sync.WaitGroup
-	told   map[*SegmentIndex]bool // what is wrong with their blocks was told
+	ctx      context.Context
+	opts     MergeOptions
+	files    *Files
+	joiner   *joiner
+	wait     sync.WaitGroup
+	reported map[*SegmentIndex]bool // what is wrong with their blocks was told
 
 	rollbacks *rollbacks
 
@@ -234,8 +234,8 @@ type entry struct {
 	end    int
 }
 
-// lazyRecords are records whose lines are made when they are due, in pieces: a slice that grows would be copied again and
-// again, and a block can have many.
+// lazyRecords are records whose lines are made when they are due, in pieces: a slice that grows would be copied
+// again and again, and a block can have many.
 type lazyRecords struct {
 	pieces []*[lazyPiece]format.Record
 	n      int
@@ -287,7 +287,7 @@ func (m *merger) run(emit func(line []byte) error) error {
 		if len(m.upcoming) == 0 {
 			return nil
 		}
-		m.take()
+		m.awaitNext()
 	}
 }
 
@@ -336,11 +336,11 @@ func (m *merger) start() {
 // before the rest, only these, and the segment again.
 func (m *merger) expand(t *task) {
 	refs, errs := t.segment.refs()
-	if !m.told[t.segment] {
+	if !m.reported[t.segment] {
 		for _, err := range errs {
 			m.opts.Warn(err)
 		}
-		m.told[t.segment] = len(errs) > 0
+		m.reported[t.segment] = len(errs) > 0
 	}
 	refs = m.opts.skip(m.files, refs)
 	wanted := refs[:0]
@@ -348,7 +348,8 @@ func (m *merger) expand(t *task) {
 		if m.opts.Blocks != nil && !m.opts.Blocks(&ref) {
 			continue
 		}
-		if ref.Records > 0 && ref.LastEnd >= m.opts.Since && ref.FirstTime < m.opts.Until && ref.FirstTime >= t.from.time {
+		if ref.Records > 0 && ref.LastEnd >= m.opts.Since && ref.FirstTime < m.opts.Until &&
+			ref.FirstTime >= t.from.time {
 			wanted = append(wanted, ref)
 		}
 	}
@@ -359,7 +360,8 @@ func (m *merger) expand(t *task) {
 	if !slices.IsSortedFunc(wanted, byTime) {
 		slices.SortStableFunc(wanted, byTime)
 	}
-	if cut := wanted[max(1, len(wanted)/bulk)%len(wanted)].FirstTime; t.whole && max(cut, m.opts.Since)-max(wanted[0].FirstTime, m.opts.Since) > bulkOfSegment {
+	if cut := wanted[max(1, len(wanted)/bulk)%len(wanted)].FirstTime; t.whole &&
+		max(cut, m.opts.Since)-max(wanted[0].FirstTime, m.opts.Since) > bulkOfSegment {
 		heap.Push(&m.queue, task{segment: t.segment, due: startOf(cut), from: startOf(cut)})
 		wanted = slices.Clone(wanted[:slices.IndexFunc(wanted, func(r BlockRef) bool { return r.FirstTime >= cut })])
 	}
@@ -373,8 +375,8 @@ func (m *merger) expand(t *task) {
 	}
 }
 
-// take waits for the block that is due next.
-func (m *merger) take() {
+// awaitNext waits for the block that is due next.
+func (m *merger) awaitNext() {
 	j := m.upcoming[0]
 	m.upcoming = m.upcoming[1:]
 	<-j.done

@@ -9,9 +9,9 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// OtherTrail is what a server record of the event "other_trail" says: a run of the server did not stop, and its ring
-// file was recovered into this trail, but it had recorded in another one, or this one has lost its end. It names either
-// a stream of that trail, or a session.
+// OtherTrail is what a server record of the event "other_trail" says: a run of the server did not stop, and its
+// ring file was recovered into this trail, but it had recorded in another one, or this one has lost its end. It
+// names either a stream of that trail, or a session.
 type OtherTrail struct {
 	Time    int64
 	Since   string   // when that run began
@@ -24,7 +24,7 @@ type OtherTrail struct {
 
 // ParseOtherTrail reads such a record; ok says whether it is a whole one.
 func ParseOtherTrail(r *format.Record) (o OtherTrail, ok bool) {
-	text, ok := ofEvent(r, "other_trail")
+	text, ok := eventText(r, "other_trail")
 	if !ok {
 		return o, false
 	}

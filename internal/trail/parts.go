@@ -112,7 +112,7 @@ func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
 			r.Values, r.Nulls, r.Parts[format.PartValues] = nil, nil, 0
 			r.Fields &^= format.FieldValues | format.FieldNulls
 		} else {
-			r.TakeFurther()
+			r.ExtractFurther()
 		}
 	}
 	if j != nil && j.ctx.Err() != nil {
@@ -175,7 +175,9 @@ func mayKeep(f Formatter, r *format.Record) bool {
 // returns what was wrong. Records that have such parts, and of which want says that they
 // are not wanted, are left out. A record and its bytes may be kept for as long as the
 // block is not loaded again.
-func (j *joiner) records(b *format.Block, ref *BlockRef, want func(r *format.Record) bool, yield func(r *format.Record)) (errs []error) {
+func (j *joiner) records(
+	b *format.Block, ref *BlockRef, want func(r *format.Record) bool, yield func(r *format.Record),
+) (errs []error) {
 	var r format.Record
 	var here parts
 	for {
@@ -195,7 +197,7 @@ func (j *joiner) records(b *format.Block, ref *BlockRef, want func(r *format.Rec
 		if r.Parts != [3]uint64{} {
 			id := r.ID()
 			part := r
-			if b.Show(&part); !want(&part) {
+			if b.DecodeStrings(&part); !want(&part) {
 				delete(here, id)
 				continue
 			}
@@ -204,7 +206,7 @@ func (j *joiner) records(b *format.Block, ref *BlockRef, want func(r *format.Rec
 			}
 			delete(here, id)
 		}
-		b.Show(&r)
+		b.DecodeStrings(&r)
 		yield(&r)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// A prepared transaction is ended by COMMIT PREPARED or ROLLBACK PREPARED, much later perhaps, and by any session. The
-// record of that has its transaction ID. All of these records are collected, once, when the first statement of a prepared
-// transaction is met: from the blocks that may have them, by their indexes.
+// A prepared transaction is ended by COMMIT PREPARED or ROLLBACK PREPARED, much later perhaps, and by any
+// session. The record of that has its transaction ID. All of these records are collected, once, when the first
+// statement of a prepared transaction is met: from the blocks that may have them, by their indexes.
 
 // maxPreparedEnds bounds what is kept; what became of more transactions is not known. A server that does nothing else
 // keeps the last ones of some hours.
@@ -23,8 +23,8 @@ type preparedKey struct {
 	system, xid uint64
 }
 
-// preparedEnd is the end of a prepared transaction. A server that was restored to an earlier time gives transaction IDs
-// again: so an ID may have several.
+// preparedEnd is the end of a prepared transaction. A server that was restored to an earlier time gives
+// transaction IDs again: so an ID may have several.
 type preparedEnd struct {
 	time   int64
 	effect format.Effect
@@ -74,9 +74,9 @@ func (p *preparedEnds) collect(x *Index) {
 	}
 }
 
-// selectPreparedEnds selects the groups of an index that may have ends of prepared transactions. An index has the command
-// tags of statements. The record of the end follows that of the statement, and may be the first one of the next group, or
-// of the next index.
+// selectPreparedEnds selects the groups of an index that may have ends of prepared transactions. An index has
+// the command tags of statements. The record of the end follows that of the statement, and may be the first one
+// of the next group, or of the next index.
 func selectPreparedEnds(c *format.Contents) format.Groups {
 	g := c.Select(format.TermsCommands, func(v []byte) bool {
 		return slices.Contains([]string{"COMMIT PREPARED", "ROLLBACK PREPARED"}, string(v))

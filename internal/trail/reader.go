@@ -60,8 +60,8 @@ type Segment struct {
 	Header format.SegmentHeader
 	// Err is why the segment cannot be read, a *format.Problem. If it is unfinished, even the header is.
 	Err error
-	// KeyErr is why the payloads of an encrypted segment cannot be decrypted, a *format.Problem: the key was not given, as
-	// a rule.
+	// KeyErr is why the payloads of an encrypted segment cannot be decrypted, a *format.Problem: the key was
+	// not given, as a rule.
 	KeyErr error
 	key    *format.DataKey
 	// Last says that no segment of its stream follows.
@@ -133,7 +133,7 @@ func OpenEncrypted(path string, keys *format.Keys) (*Trail, error) {
 		return t, nil
 	}
 	for _, e := range entries {
-		if isServers(e) {
+		if isServerFile(e) {
 			t.Begun = true
 			continue
 		}
@@ -168,14 +168,14 @@ func isDir(path string, e fs.DirEntry) bool {
 // lostAndFound is a folder at the top of some file systems. A trail can have one for itself.
 const lostAndFound = "lost+found"
 
-// isServers tells a file that the server keeps for itself.
-func isServers(e fs.DirEntry) bool {
+// isServerFile tells a file that the server keeps for itself.
+func isServerFile(e fs.DirEntry) bool {
 	return e.Name() == ".lock" || e.Name() == ".restoring"
 }
 
 func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 	for _, e := range entries {
-		if isServers(e) {
+		if isServerFile(e) {
 			continue
 		}
 		p := filepath.Join(s.Path, e.Name())
@@ -200,10 +200,10 @@ func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 	t.Streams = append(t.Streams, s)
 }
 
-// Limit leaves out segments that were written before since or begun after until, so that an
-// index of the trail takes no longer the longer the trail is. Of each stream, the last two
-// stay, of which one may be empty yet, and one before the first for the parts of big records. Clocks that were set back can
-// make a segment look newer than its successor: it stays.
+// Limit leaves out segments that were written before since or begun after until, so that an index of the trail
+// takes no longer the longer the trail is. Of each stream, the last two stay, of which one may be empty yet,
+// and one before the first for the parts of big records. Clocks that were set back can make a segment look
+// newer than its successor: it stays.
 func (t *Trail) Limit(since, until int64) {
 	for _, s := range t.Streams {
 		n := len(s.Segments)
@@ -290,7 +290,7 @@ func (seg *Segment) Foreign() bool {
 	}
 	defer f.Close()
 	w := window{r: f, size: seg.Size}
-	b, err := w.at(0, len(format.SegmentMagic))
+	b, err := w.bytesAt(0, len(format.SegmentMagic))
 	return err == nil && string(b) != format.SegmentMagic && w.resync(0, 0, false) == seg.Size
 }
 
@@ -370,7 +370,7 @@ func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 	seg.Number, _ = parseSegmentName(filepath.Base(path))
 	f, size, err := openSized(path)
 	if err != nil {
-		seg.Err = seg.gone(err)
+		seg.Err = seg.openProblem(err)
 		return seg
 	}
 	defer f.Close()
@@ -381,10 +381,11 @@ func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 		seg.Err = seg.unreadable(err)
 		return seg
 	}
-	if begun := b[:min(n, len(format.SegmentMagic))]; seg.Size < format.SegmentHeaderSize && string(begun) == format.SegmentMagic[:len(begun)] ||
+	if begun := b[:min(n, len(format.SegmentMagic))]; seg.Size < format.SegmentHeaderSize &&
+		string(begun) == format.SegmentMagic[:len(begun)] ||
 		format.OnlyZeros(b[:n]) && fileIsZeros(f) {
 		p := seg.problem(format.ProblemTorn, 0, "unfinished segment header: the file is %d bytes long", seg.Size)
-		p.Unfinished, p.Skipped, p.Behind = true, seg.Size, format.BehindUnread
+		p.Unfinished, p.Skipped, p.Rest = true, seg.Size, format.RestUnread
 		seg.Err = p
 		return seg
 	}
@@ -392,9 +393,9 @@ func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 	if err == nil {
 		seg.Number = seg.Header.Number
 	} else if p := format.AsProblem(err); p != nil {
-		p.Behind = format.BehindUnread
+		p.Rest = format.RestUnread
 		seg.Err = p.At(path, s.Number, seg.Number, 0)
-		if p.Class == format.ProblemDamaged && n >= format.SegmentHeaderSize && !format.HeaderWhole(b[:n]) {
+		if p.Class == format.ProblemDamaged && n >= format.SegmentHeaderSize && !format.IsHeaderIntact(b[:n]) {
 			seg.damaged = bytes.Clone(b[:n])
 		}
 	}

@@ -175,7 +175,7 @@ func TestReadingGoesOnAfterADamagedHeader(t *testing.T) {
 	whole[offsets[1]+20] ^= 1
 	os.WriteFile(path, whole, 0o600)
 	x := trailtest.Open(t, dir).Index()
-	if corrupt := only(x.Errs, format.ProblemDamaged); corrupt == nil || corrupt.Behind != format.BehindFound || corrupt.Offset != offsets[1]+104 || corrupt.File != path {
+	if corrupt := only(x.Errs, format.ProblemDamaged); corrupt == nil || corrupt.Rest != format.RestSearched || corrupt.Offset != offsets[1]+104 || corrupt.File != path {
 		t.Errorf("got %v", x.Errs)
 	}
 	refs := x.Streams[0].Refs()

@@ -78,49 +78,49 @@ func (o *Overlap) Allows(from, end, size int64) bool {
 	return true
 }
 
-// behind finds the next block after one at offset that is not whole. When the length in
+// nextBlock finds the next block after one at offset that is not whole. When the length in
 // its header leads to the block that must follow, that is the next: its payload, which
 // clients have written, need not be searched. Otherwise bytes may be missing from it, so
 // that the next one begins before it seems to end.
-func (w *window) behind(offset int64, last uint64) int64 {
-	b, err := w.at(offset, format.BlockHeaderSize)
+func (w *window) nextBlock(offset int64, last uint64) int64 {
+	b, err := w.bytesAt(offset, format.BlockHeaderSize)
 	if err != nil || len(b) < format.BlockHeaderSize || string(b[:4]) != format.BlockMagic {
 		return w.resync(offset+1, last, false)
 	}
 	next := offset + format.BlockHeaderSize + int64(binary.LittleEndian.Uint32(b[8:]))
 	if h, err := format.ParseBlockHeader(b); err == nil {
-		if next < w.size && w.continues(next, h.Number+1, next-offset) {
+		if next < w.size && w.isNextBlock(next, h.Number+1, next-offset) {
 			return next
 		}
 		end := min(next, w.size)
-		return min(w.resync(offset+1, h.Number, w.final(end)), end)
+		return min(w.resync(offset+1, h.Number, w.isEnd(end)), end)
 	}
 	expected := uint64(0)
 	if last > 0 {
 		expected = last + 2
 	}
-	if next < w.size && w.continues(next, expected, next-offset) {
+	if next < w.size && w.isNextBlock(next, expected, next-offset) {
 		return next
 	}
 	return w.resync(offset+1, last, next == w.size)
 }
 
-// continues says whether the block with a number begins at offset, behind so many bytes;
+// isNextBlock says whether the block with a number begins at offset, behind so many bytes;
 // 0: any that can stand there.
-func (w *window) continues(offset int64, number uint64, between int64) bool {
-	h, err := w.distant(offset)
-	return err == nil && (h.Number == number || number == 0 && follows(&h, 0, between))
+func (w *window) isNextBlock(offset int64, number uint64, between int64) bool {
+	h, err := w.distantHeader(offset)
+	return err == nil && (h.Number == number || number == 0 && canFollow(&h, 0, between))
 }
 
-// final says whether no block begins at offset or behind it, because the file ends
+// isEnd says whether no block begins at offset or behind it, because the file ends
 // there, or has only room.
-func (w *window) final(offset int64) bool {
+func (w *window) isEnd(offset int64) bool {
 	if offset >= w.size {
 		return true
 	}
 	var b [format.MinZeros]byte
 	n, err := w.r.ReadAt(b[:min(format.MinZeros, w.size-offset)], offset)
-	return (err == nil || err == io.EOF) && format.OnlyZeros(b[:n]) && w.blank(offset)
+	return (err == nil || err == io.EOF) && format.OnlyZeros(b[:n]) && w.onlyZeros(offset)
 }
 
 // resync finds the next block at or after offset, or the end. Its header alone does
@@ -134,14 +134,14 @@ func (w *window) resync(offset int64, last uint64, sure bool) int64 {
 		if end > w.size {
 			return false
 		}
-		if !sure && follows(h, last, at-offset+1) {
+		if !sure && canFollow(h, last, at-offset+1) {
 			if end == w.size {
 				return true
 			}
-			_, err := w.distant(end)
-			return err == nil || w.payloadWhole(at, h)
+			_, err := w.distantHeader(end)
+			return err == nil || w.payloadIntact(at, h)
 		}
-		return (w.continues(end, h.Number+1, 0) || w.final(end)) && w.payloadWhole(at, h)
+		return (w.isNextBlock(end, h.Number+1, 0) || w.isEnd(end)) && w.payloadIntact(at, h)
 	})
 }
 
@@ -151,12 +151,13 @@ func (w *window) resync(offset int64, last uint64, sure bool) int64 {
 func (seg *Segment) shortened(w *window, offset int64, h *format.BlockHeader) bool {
 	next := offset + format.BlockHeaderSize + int64(h.Stored)
 	if next < w.size {
-		return !w.continues(next, h.Number+1, 0) && !w.payloadWhole(offset, h)
+		return !w.isNextBlock(next, h.Number+1, 0) && !w.payloadIntact(offset, h)
 	}
-	if following := seg.following(); following != nil && following.Err == nil && following.Header.FirstBlock == h.Number+1 {
+	if following := seg.following(); following != nil && following.Err == nil &&
+		following.Header.FirstBlock == h.Number+1 {
 		return false
 	}
-	return !w.payloadWhole(offset, h)
+	return !w.payloadIntact(offset, h)
 }
 
 // following is the segment after this one; nil when there is none, or not known.
@@ -165,22 +166,24 @@ func (seg *Segment) following() *Segment {
 		return nil
 	}
 	all := seg.Stream.Segments
-	i, ok := slices.BinarySearchFunc(all, seg.Number+1, func(s *Segment, n uint64) int { return cmp.Compare(s.Number, n) })
+	i, ok := slices.BinarySearchFunc(all, seg.Number+1, func(s *Segment, n uint64) int {
+		return cmp.Compare(s.Number, n)
+	})
 	if !ok {
 		return nil
 	}
 	return all[i]
 }
 
-// follows says whether a block can come after the one with the number last, with so
+// canFollow says whether a block can come after the one with the number last, with so
 // many bytes between them: each block that was there took a header at least.
-func follows(h *format.BlockHeader, last uint64, between int64) bool {
+func canFollow(h *format.BlockHeader, last uint64, between int64) bool {
 	return last == 0 || h.Number > last && h.Number-last-1 <= uint64(between)/format.BlockHeaderSize
 }
 
-// payloadWhole says whether the payload of the block at offset has its checksum. It
+// payloadIntact says whether the payload of the block at offset has its checksum. It
 // says no when the payload overlaps too many others.
-func (w *window) payloadWhole(offset int64, h *format.BlockHeader) bool {
+func (w *window) payloadIntact(offset int64, h *format.BlockHeader) bool {
 	if !w.hashed.Allows(offset, offset+format.BlockHeaderSize+int64(h.Stored), w.size) {
 		return false
 	}

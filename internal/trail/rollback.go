@@ -39,8 +39,8 @@ type ended struct {
 	fate
 }
 
-// fate is what became of a transaction, as far as its session's records say it: one that was prepared has an effect that
-// is not known to them.
+// fate is what became of a transaction, as far as its session's records say it: one that was prepared has an
+// effect that is not known to them.
 type fate struct {
 	effect   format.Effect
 	prepared bool
@@ -56,14 +56,14 @@ type lastEnd struct {
 type UndoneParts []format.UndonePart
 
 // add adds a part, which is the last one so far: those inside it ended before.
-func (p UndoneParts) add(one format.UndonePart) UndoneParts {
-	for len(p) > 0 && p[len(p)-1].First >= one.First {
+func (p UndoneParts) add(part format.UndonePart) UndoneParts {
+	for len(p) > 0 && p[len(p)-1].First >= part.First {
 		p = p[:len(p)-1]
 	}
-	return append(p, one)
+	return append(p, part)
 }
 
-func (p UndoneParts) have(r *format.Record) bool {
+func (p UndoneParts) contains(r *format.Record) bool {
 	i, found := slices.BinarySearchFunc(p, r.Seq, func(one format.UndonePart, seq uint64) int {
 		switch {
 		case one.Last < seq:
@@ -89,10 +89,14 @@ type summary struct {
 // transaction, or itself, behind the record with that number, the transaction is over: without a record of its own
 // there is none behind.
 func (s *summary) find(t transaction, number uint64) (f fate, settled bool) {
-	if i, found := slices.BinarySearchFunc(s.ended, t, func(e ended, t transaction) int { return e.compare(t) }); found {
+	if i, found := slices.BinarySearchFunc(s.ended, t, func(e ended, t transaction) int {
+		return e.compare(t)
+	}); found {
 		return s.ended[i].fate, true
 	}
-	i, found := slices.BinarySearchFunc(s.ends, t.session, func(e lastEnd, id format.SessionID) int { return e.session.Compare(id) })
+	i, found := slices.BinarySearchFunc(s.ends, t.session, func(e lastEnd, id format.SessionID) int {
+		return e.session.Compare(id)
+	})
 	return fate{effect: format.EffectUnknown}, found && s.ends[i].number > number
 }
 
@@ -146,8 +150,8 @@ type blockPlace struct {
 	offset  int64
 }
 
-// of returns the summary of a block, which is read for it unless it is at hand.
-func (x *rollbacks) of(ref *BlockRef, b *format.Block) *summary {
+// summaryOf returns the summary of a block, which is read for it unless it is at hand.
+func (x *rollbacks) summaryOf(ref *BlockRef, b *format.Block) *summary {
 	place := blockPlace{ref.Segment, ref.Offset}
 	x.mu.Lock()
 	s := x.kept[place]
@@ -205,7 +209,7 @@ func (x *rollbacks) behind(ref *BlockRef) func(yield func(*BlockRef) bool) {
 			if one.Blocks == 0 || one.last.Number <= ref.Number || one.Segment.KeyErr != nil {
 				continue
 			}
-			for _, next := range x.index.kept.of(one) {
+			for _, next := range x.index.kept.refsOf(one) {
 				if next.Number > ref.Number && !yield(&next) {
 					return
 				}
@@ -238,7 +242,7 @@ type answer struct {
 
 // start begins with a block that was read.
 func (l *lookup) start(all *rollbacks, ref *BlockRef, b *format.Block) {
-	*l = lookup{all: all, ref: ref, here: all.of(ref, b), last: l.last[:0], later: l.later}
+	*l = lookup{all: all, ref: ref, here: all.summaryOf(ref, b), last: l.last[:0], later: l.later}
 	clear(l.last[:cap(l.last)])
 	clear(l.later)
 }
@@ -259,7 +263,7 @@ func (l *lookup) mark(r *format.Record) {
 		}
 	}
 	switch {
-	case last.parts.have(r):
+	case last.parts.contains(r):
 		r.Effect = format.EffectRolledBack
 	case last.effect == format.EffectUnknown && r.Shape != nil && r.Shape.Class == format.ClassTransaction:
 		// COMMIT and the like do nothing of their own, and their records may follow that of the transaction.
@@ -289,7 +293,7 @@ func (l *lookup) search(t transaction, number uint64) outcome {
 	left := int64(maxLookAhead)
 	o := outcome{fate: fate{effect: format.EffectUnknown}, parts: slices.Clone(l.here.parts[t])}
 	for next := range l.all.behind(l.ref) {
-		s := l.all.of(next, nil)
+		s := l.all.summaryOf(next, nil)
 		for _, one := range s.parts[t] {
 			o.parts = o.parts.add(one)
 		}

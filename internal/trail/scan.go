@@ -84,13 +84,13 @@ func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
 	}
 	for i := range x.Streams {
 		for k := range x.Streams[i].Segments {
-			one := &x.Streams[i].Segments[k]
+			segment := &x.Streams[i].Segments[k]
 			switch {
-			case one.Segment.KeyErr != nil || one.Records == 0:
-			case one.LastEnd < opts.Since || one.FirstTime >= opts.Until && opts.Until != format.MaxTime:
-				s.stats.Outside += one.Blocks
+			case segment.Segment.KeyErr != nil || segment.Records == 0:
+			case segment.LastEnd < opts.Since || segment.FirstTime >= opts.Until && opts.Until != format.MaxTime:
+				s.stats.Outside += segment.Blocks
 			default:
-				s.segments = append(s.segments, one)
+				s.segments = append(s.segments, segment)
 			}
 		}
 	}
@@ -107,11 +107,12 @@ func (o *ScanOptions) outside(r *format.Record) bool {
 	return at < o.Since || at >= o.Until && o.Until != format.MaxTime
 }
 
-// Workers is how many goroutines read a trail: one for each processor. It stays the same, also if their number changes.
+// Workers is how many goroutines read a trail: one for each processor. It stays the same, also if their number
+// changes.
 var Workers = sync.OnceValue(func() int { return runtime.GOMAXPROCS(0) })
 
-// Read scans with as many goroutines as there are Workers. Each calls read, with its number, counted from 0, and a reader of
-// its own.
+// Read scans with as many goroutines as there are Workers. Each calls read, with its number, counted from 0,
+// and a reader of its own.
 func (x *Index) Read(ctx context.Context, opts ScanOptions, read func(worker int, r *ScanReader)) ScanStats {
 	s := x.Scan(ctx, opts)
 	defer s.Close()
@@ -133,9 +134,9 @@ func (s *Scan) Stats() ScanStats {
 	return s.stats
 }
 
-// take returns the next block that is to be read; nil at the end. The blocks read before had
+// nextRef returns the next block that is to be read; nil at the end. The blocks read before had
 // that many records.
-func (s *Scan) take(decoded int64) *BlockRef {
+func (s *Scan) nextRef(decoded int64) *BlockRef {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Records += decoded
@@ -201,11 +202,11 @@ type ScanReader struct {
 	// Ref is the block that it is in, a new one for each block.
 	Ref *BlockRef
 
-	scan    *Scan
-	block   format.Block
-	here    parts
-	lookup  lookup
-	decoded int64
+	scan       *Scan
+	block      format.Block
+	blockParts parts
+	lookup     lookup
+	decoded    int64
 }
 
 // Reader returns a new reader.
@@ -229,30 +230,30 @@ func (r *ScanReader) Next() bool {
 		rec := &r.Record
 		if rec.Kind == format.KindData {
 			if s.opts.Parts {
-				if r.here == nil {
-					r.here = parts{}
+				if r.blockParts == nil {
+					r.blockParts = parts{}
 				}
-				r.here.add(rec)
+				r.blockParts.add(rec)
 			}
 			continue
 		}
 		if s.opts.outside(rec) {
 			if s.opts.Parts && rec.Parts != [3]uint64{} {
-				delete(r.here, rec.ID())
+				delete(r.blockParts, rec.ID())
 			}
 			continue
 		}
 		if s.opts.Parts && rec.Parts != [3]uint64{} {
-			if err := s.joiner.join(rec, r.Ref, r.here); err != nil {
+			if err := s.joiner.join(rec, r.Ref, r.blockParts); err != nil {
 				s.warn(err)
 			}
-			delete(r.here, rec.ID())
+			delete(r.blockParts, rec.ID())
 		}
 		if s.opts.Rollbacks {
 			r.lookup.mark(rec)
 		}
 		if !s.opts.Raw {
-			r.block.Show(rec)
+			r.block.DecodeStrings(rec)
 		}
 		return true
 	}
@@ -265,10 +266,10 @@ func (r *ScanReader) nextBlock() bool {
 	if b := &r.block; b.Memory() > large {
 		r.block = format.Block{}
 	}
-	r.here = nil
+	r.blockParts = nil
 	r.block.Select(s.opts.Want)
 	for {
-		ref := s.take(r.decoded)
+		ref := s.nextRef(r.decoded)
 		r.decoded = 0
 		if ref == nil {
 			return false

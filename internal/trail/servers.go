@@ -18,9 +18,9 @@ type Server struct {
 	Cluster string // cluster_name
 }
 
-// Servers are those of one or more trails. It may be used by many goroutines. Where a clock was set back, so that a server
-// starts before the one before it, its times are those of the server that the trail has later. So the answer does not
-// depend on how much of the trail was asked about before.
+// Servers are those of one or more trails. It may be used by many goroutines. Where a clock was set back, so
+// that a server starts before the one before it, its times are those of the server that the trail has later. So
+// the answer does not depend on how much of the trail was asked about before.
 type Servers struct {
 	mu     sync.RWMutex
 	of     map[string][]Server // by the directory of the trail, in the order of their times
@@ -35,10 +35,10 @@ type startSearch struct {
 	since  int64 // the earliest start that was found
 }
 
-// Servers finds the records in which servers say where they start, when they are asked for. They are in stream 0, and
-// in streams that begin because their trail was copied. Headers of segments say which segment has the one before them;
-// where they do not, and a segment's index does not say which blocks have such records, each block's kinds of records
-// are looked at. What retention has deleted is not known.
+// Servers finds the records in which servers say where they start, when they are asked for. They are in stream
+// 0, and in streams that begin because their trail was copied. Headers of segments say which segment has the
+// one before them; where they do not, and a segment's index does not say which blocks have such records, each
+// block's kinds of records are looked at. What retention has deleted is not known.
 func (x *Index) Servers() *Servers {
 	s := &Servers{}
 	for i := range x.Streams {
@@ -46,7 +46,7 @@ func (x *Index) Servers() *Servers {
 		if stream.Stream.Number == 0 {
 			s.search = append(s.search, &startSearch{stream, len(stream.Segments) - 1, -1, math.MaxInt64})
 		} else if len(stream.Segments) > 0 { // other writers record no start
-			starts := s.look(&stream.Segments[0], 1)
+			starts := s.readStarts(&stream.Segments[0], 1)
 			for _, one := range starts {
 				s.add(stream.Stream.trail(), one)
 			}
@@ -60,15 +60,15 @@ var server = MergeOptions{Contents: func(c *format.Contents) format.Groups {
 	return c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindServer })
 }}
 
-// look returns the starts that the first blocks of a segment, or all of them, have, in their order.
-func (s *Servers) look(one *SegmentIndex, most int) (starts []Server) {
-	if one.Records == 0 || one.Segment.KeyErr != nil {
+// readStarts returns the starts that the first blocks of a segment, or all of them, have, in their order.
+func (s *Servers) readStarts(segment *SegmentIndex, most int) (starts []Server) {
+	if segment.Records == 0 || segment.Segment.KeyErr != nil {
 		return nil
 	}
 	files := &Files{}
 	defer files.Close()
 	var b format.Block
-	refs, _ := one.refs()
+	refs, _ := segment.refs()
 	refs = refs[:min(most, len(refs))]
 	for _, ref := range server.skip(files, refs) {
 		if ref.Records > 0 && files.Read(&ref, &b) == nil {
@@ -78,17 +78,17 @@ func (s *Servers) look(one *SegmentIndex, most int) (starts []Server) {
 	return starts
 }
 
-// lacks says whether the search may find the start that was in effect at a time in a trail.
-func (l *startSearch) lacks(trail string, time int64) bool {
+// mayFind says whether the search may find the start that was in effect at a time in a trail.
+func (l *startSearch) mayFind(trail string, time int64) bool {
 	return l.next >= 0 && l.since > time && l.stream.Stream.trail() == trail
 }
 
-// step looks into a segment, and follows its header to the one with the start before. If there is none, it goes on where
-// it left.
+// step looks into a segment, and follows its header to the one with the start before. If there is none, it goes
+// on where it left.
 func (l *startSearch) step(s *Servers) {
 	segments := l.stream.Segments
-	one := &segments[l.next]
-	starts := s.look(one, math.MaxInt)
+	segment := &segments[l.next]
+	starts := s.readStarts(segment, math.MaxInt)
 	for _, start := range slices.Backward(starts) {
 		if start.Since < l.since { // or the clock was set back before a later one, whose times these are now
 			s.add(l.stream.Stream.trail(), start)
@@ -101,8 +101,10 @@ func (l *startSearch) step(s *Servers) {
 	}
 	l.next--
 	l.left = -1
-	if last := one.Segment.Header.LastStart; one.Segment.Err == nil && last > 0 && last < one.Segment.Number {
-		i, ok := slices.BinarySearchFunc(segments[:l.next+1], last, func(one SegmentIndex, n uint64) int { return cmp.Compare(one.Segment.Number, n) })
+	if last := segment.Segment.Header.LastStart; segment.Segment.Err == nil && last > 0 && last < segment.Segment.Number {
+		i, ok := slices.BinarySearchFunc(segments[:l.next+1], last, func(segment SegmentIndex, n uint64) int {
+			return cmp.Compare(segment.Segment.Number, n)
+		})
 		if ok {
 			l.next, l.left = i, l.next
 		}
@@ -116,8 +118,8 @@ func startsIn(b *format.Block) (all []Server) {
 	}
 	var r format.Record
 	for b.Next(&r) == nil {
-		if one, ok := startOfServer(&r); ok {
-			all = append(all, one)
+		if start, ok := startOfServer(&r); ok {
+			all = append(all, start)
 		}
 	}
 	return all
@@ -125,7 +127,7 @@ func startsIn(b *format.Block) (all []Server) {
 
 // Note takes what a new record says of its server, if it does.
 func (s *Servers) Note(ref *BlockRef, r *format.Record) {
-	one, ok := startOfServer(r)
+	start, ok := startOfServer(r)
 	if !ok || s == nil {
 		return
 	}
@@ -133,14 +135,16 @@ func (s *Servers) Note(ref *BlockRef, r *format.Record) {
 	defer s.mu.Unlock()
 	trail := ref.Segment.Stream.trail()
 	if known := s.of[trail]; len(known) > 0 {
-		s.of[trail] = slices.DeleteFunc(slices.Clone(known), func(known Server) bool { return known.Since >= one.Since })
+		s.of[trail] = slices.DeleteFunc(slices.Clone(known), func(known Server) bool {
+			return known.Since >= start.Since
+		})
 	}
 	for _, search := range s.search {
 		if search.stream.Stream.trail() == trail {
-			search.since = min(search.since, one.Since)
+			search.since = min(search.since, start.Since)
 		}
 	}
-	s.add(trail, one)
+	s.add(trail, start)
 }
 
 // startOfServer is what a record says of its server, if it does.
@@ -189,7 +193,7 @@ func (s *Servers) find(trail string, time int64) []Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, search := range s.search {
-		for search.lacks(trail, time) {
+		for search.mayFind(trail, time) {
 			search.step(s)
 		}
 	}
@@ -205,7 +209,7 @@ func (s *Servers) Of(ref *BlockRef) []Server {
 	trail := ref.Segment.Stream.trail()
 	s.mu.RLock()
 	known := s.of[trail]
-	lacks := slices.ContainsFunc(s.search, func(l *startSearch) bool { return l.lacks(trail, ref.FirstTime) })
+	lacks := slices.ContainsFunc(s.search, func(l *startSearch) bool { return l.mayFind(trail, ref.FirstTime) })
 	s.mu.RUnlock()
 	if lacks {
 		known = s.find(trail, ref.FirstTime)

@@ -1,5 +1,5 @@
-// Package trail reads the trails of pg_steno servers: files, their order, and what is wrong with them. What their bytes
-// mean, package format knows.
+// Package trail reads the trails of pg_steno servers: files, their order, and what is wrong with them. What
+// their bytes mean, package format knows.
 //
 // From the disk to a block:
 //
@@ -23,6 +23,6 @@
 //	twice.go    blocks of trails that are read together with their copies
 //	deleted.go  what the server deleted by policy
 //
-// Nothing here trusts its input: a length is checked against the file before anything is allocated, and what is wrong is a
-// *format.Problem, after which reading goes on where it can.
+// Nothing here trusts its input: a length is checked against the file before anything is allocated, and what is
+// wrong is a *format.Problem, after which reading goes on where it can.
 package trail

@@ -10,8 +10,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// A block is the same wherever it is if the system identifier, the stream, its number and its chain hash are the same:
-// the hash covers all that precedes it. It counts once, in the stream that reaches furthest.
+// A block is the same wherever it is if the system identifier, the stream, its number and its chain hash are
+// the same: the hash covers all that precedes it. It counts once, in the stream that reaches furthest.
 
 // identity is what a stream and its copies have in common.
 type identity struct {
@@ -86,7 +86,8 @@ func markSegments(segments []*Segment) {
 	}
 }
 
-// markAs marks the blocks that another segment has, and says whether there are any. Both are in the order of the files.
+// markAs marks the blocks that another segment has, and says whether there are any. Both are in the order of
+// the files.
 func (seg *Segment) markAs(own, other []BlockRef) (found bool) {
 	type name struct {
 		number uint64

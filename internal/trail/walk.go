@@ -35,59 +35,60 @@ func (r *BlockRef) Length() int64 { return format.BlockHeaderSize + int64(r.Stor
 // refOf is the reference to a block with a header at an offset.
 func (seg *Segment) refOf(offset int64, h *format.BlockHeader) BlockRef {
 	return BlockRef{
-		Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd, LastEnd: h.LastEnd,
-		Stored: h.Stored, Raw: h.Raw, Records: h.Records, Chain: h.Chain,
+		Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
+		LastEnd: h.LastEnd,
+		Stored:  h.Stored, Raw: h.Raw, Records: h.Records, Chain: h.Chain,
 	}
 }
 
-// A Walk goes through the blocks of a segment's file, from the beginning to the end, as far as their headers tell. It is
-// the only one: those who read a finished trail, follow one that is written, verify and recover see the same blocks and the
-// same problems.
+// A Walk goes through the blocks of a segment's file, from the beginning to the end, as far as their headers
+// tell. It is the only one: those who read a finished trail, follow one that is written, verify and recover see
+// the same blocks and the same problems.
 //
-// What it hands out as a block has a header that is intact, and room in the file; whether its payload is intact, tells who
-// reads it. Behind a payload that is not, the walk goes on where the next block begins, which may be inside of what the
-// header says.
+// What it hands out as a block has a header that is intact, and room in the file; whether its payload is
+// intact, tells who reads it. Behind a payload that is not, the walk goes on where the next block begins, which
+// may be inside of what the header says.
 type Walk struct {
-	seg    *Segment
-	w      window
-	read   Overlap
-	open   bool // nothing follows in the stream: a server may be writing behind the last block
-	offset int64
-	last   uint64 // number of the block before; 0: not known
-	found  bool   // what stands before offset could not be read
+	seg         *Segment
+	window      window
+	overlap     Overlap
+	isLast      bool // nothing follows in the stream: a server may be writing behind the last block
+	offset      int64
+	last        uint64 // number of the block before; 0: not known
+	afterDamage bool   // what stands before offset could not be read
 }
 
-// Walk begins at an offset of the segment's file, which has a size. Open says that nothing follows in the stream, so that
-// what is unfinished may be being written.
+// Walk begins at an offset of the segment's file, which has a size. Open says that nothing follows in the
+// stream, so that what is unfinished may be being written.
 func (seg *Segment) Walk(r io.ReaderAt, from, size int64, open bool) *Walk {
-	return &Walk{seg: seg, w: window{r: r, size: size}, open: open, offset: from}
+	return &Walk{seg: seg, window: window{r: r, size: size}, isLast: open, offset: from}
 }
 
-// Offset is where the walk goes on. Behind the last block, it is where room begins that the server has allocated, or the
-// end of the file.
-func (k *Walk) Offset() int64 { return k.offset }
+// Offset is where the walk goes on. Behind the last block, it is where room begins that the server has
+// allocated, or the end of the file.
+func (walk *Walk) Offset() int64 { return walk.offset }
 
 // Next is the next block, or the problem with what stands in its place; ok is false at the end.
-func (k *Walk) Next() (ref BlockRef, p *format.Problem, ok bool) {
-	for k.offset < k.w.size {
-		offset := k.offset
-		h, err := k.w.header(offset)
+func (walk *Walk) Next() (ref BlockRef, p *format.Problem, ok bool) {
+	for walk.offset < walk.window.size {
+		offset := walk.offset
+		h, err := walk.window.header(offset)
 		length := format.BlockHeaderSize + int64(h.Stored)
-		fits := err == nil && length <= k.w.size-offset
-		if fits && k.read.Allows(offset, offset+length, k.w.size) {
-			ref = k.seg.refOf(offset, &h)
-			ref.AfterDamage = k.found
-			k.seg.begins(&h)
+		fits := err == nil && length <= walk.window.size-offset
+		if fits && walk.overlap.Allows(offset, offset+length, walk.window.size) {
+			ref = walk.seg.refOf(offset, &h)
+			ref.AfterDamage = walk.afterDamage
+			walk.seg.noteBlock(&h)
 			next := offset + length
-			if k.found = k.seg.shortened(&k.w, offset, &h); k.found {
-				next = k.w.behind(offset, k.last)
-				k.found = next < offset+length
+			if walk.afterDamage = walk.seg.shortened(&walk.window, offset, &h); walk.afterDamage {
+				next = walk.window.nextBlock(offset, walk.last)
+				walk.afterDamage = next < offset+length
 			}
-			k.last, k.offset = h.Number, next
+			walk.last, walk.offset = h.Number, next
 			return ref, nil, true
 		}
-		if err != nil && k.open {
-			room, written := k.w.room(offset)
+		if err != nil && walk.isLast {
+			room, written := walk.window.isPreallocated(offset)
 			if room {
 				return ref, nil, false
 			}
@@ -95,64 +96,66 @@ func (k *Walk) Next() (ref BlockRef, p *format.Problem, ok bool) {
 				continue
 			}
 		}
-		next := k.w.behind(offset, k.last)
-		if next == k.w.size && k.open && k.w.grown() {
+		next := walk.window.nextBlock(offset, walk.last)
+		if next == walk.window.size && walk.isLast && walk.window.hasGrown() {
 			return ref, nil, false // there was room for its beginning when the segment was opened
 		}
 		switch {
 		case err != nil:
-			p = k.damaged(offset, next, err)
+			p = walk.damaged(offset, next, err)
 		case fits:
-			p = k.seg.problem(format.ProblemDamaged, offset, "block %d overlaps with too many others", h.Number)
-			p.Skipped, p.Behind = next-offset, format.BehindFound
-		case next < k.w.size:
-			p = k.seg.problem(format.ProblemDamaged, offset, "block %d is incomplete: the next block begins after %d of %d bytes", h.Number, next-offset, length)
-			p.Skipped, p.Behind = next-offset, format.BehindFound
+			p = walk.seg.problem(format.ProblemDamaged, offset, "block %d overlaps with too many others", h.Number)
+			p.Skipped, p.Rest = next-offset, format.RestSearched
+		case next < walk.window.size:
+			p = walk.seg.problem(format.ProblemDamaged, offset,
+				"block %d is incomplete: the next block begins after %d of %d bytes", h.Number, next-offset, length)
+			p.Skipped, p.Rest = next-offset, format.RestSearched
 		default:
-			p = k.unfinished(offset, next-offset, fmt.Sprintf("unfinished block %d: %d of %d bytes", h.Number, next-offset, length))
+			p = walk.unfinished(offset, next-offset,
+				fmt.Sprintf("unfinished block %d: %d of %d bytes", h.Number, next-offset, length))
 		}
 		if err == nil {
-			k.last = h.Number
+			walk.last = h.Number
 		}
-		k.found, k.offset = true, next
+		walk.afterDamage, walk.offset = true, next
 		return ref, p, true
 	}
 	return ref, nil, false
 }
 
 // damaged is the problem that no header begins at an offset; err says why not, and next is where the next one does.
-func (k *Walk) damaged(offset, next int64, err error) *format.Problem {
-	if next == k.w.size {
-		if reason := k.w.torn(offset); reason != "" {
-			return k.unfinished(offset, k.w.unfinished(offset), reason)
+func (walk *Walk) damaged(offset, next int64, err error) *format.Problem {
+	if next == walk.window.size {
+		if reason := walk.window.tornReason(offset); reason != "" {
+			return walk.unfinished(offset, walk.window.unfinishedLength(offset), reason)
 		}
 	}
 	p := format.AsProblem(err)
 	switch {
 	case p != nil:
-		p = p.At(k.seg.Path, k.seg.stream(), k.seg.Number, offset)
+		p = p.At(walk.seg.Path, walk.seg.stream(), walk.seg.Number, offset)
 	case err == io.EOF:
-		p = k.seg.problem(format.ProblemDamaged, offset, "the file became shorter while it was read")
+		p = walk.seg.problem(format.ProblemDamaged, offset, "the file became shorter while it was read")
 	default:
-		p = k.seg.unreadable(err)
+		p = walk.seg.unreadable(err)
 		p.Offset, p.Start = offset, offset
 	}
-	p.Behind = format.BehindFound
-	if next == k.w.size {
-		p.Behind = format.BehindUnread
+	p.Rest = format.RestSearched
+	if next == walk.window.size {
+		p.Rest = format.RestUnread
 	}
-	return skipped(p, next-offset)
+	return withSkipped(p, next-offset)
 }
 
 // unfinished is the problem that a write of so many bytes was not finished.
-func (k *Walk) unfinished(offset, n int64, reason string) *format.Problem {
-	p := k.seg.problem(format.ProblemTorn, offset, "%s", reason)
-	p.Unfinished, p.Skipped, p.Behind = true, n, format.BehindUnread
-	return judged(p, k.open)
+func (walk *Walk) unfinished(offset, n int64, reason string) *format.Problem {
+	p := walk.seg.problem(format.ProblemTorn, offset, "%s", reason)
+	p.Unfinished, p.Skipped, p.Rest = true, n, format.RestUnread
+	return classifyUnfinished(p, walk.isLast)
 }
 
-// judged is the problem with an unfinished write: damage, if something follows it in its stream.
-func judged(p *format.Problem, open bool) *format.Problem {
+// classifyUnfinished is the problem with an unfinished write: damage, if something follows it in its stream.
+func classifyUnfinished(p *format.Problem, open bool) *format.Problem {
 	if p.Unfinished && !open {
 		p.Class = format.ProblemDamaged
 		p.Reason += ", although segments follow"
@@ -167,11 +170,11 @@ func (seg *Segment) problemWith(open bool) error {
 		return seg.Err
 	}
 	copied := *p
-	return judged(&copied, open)
+	return classifyUnfinished(&copied, open)
 }
 
-// skipped says of a problem how many bytes of the file are not read because of it.
-func skipped(p *format.Problem, n int64) *format.Problem {
+// withSkipped says of a problem how many bytes of the file are not read because of it.
+func withSkipped(p *format.Problem, n int64) *format.Problem {
 	p.Skipped = n
 	p.Reason += fmt.Sprintf("; %d bytes skipped", n)
 	return p
@@ -200,15 +203,15 @@ func (seg *Segment) unreadable(err error) *format.Problem {
 	return p
 }
 
-// Index reads the headers of the segment's blocks. What is wrong is in errs, and the index goes on with the next block that
-// can be found. Each error is a *format.Problem.
+// Index reads the headers of the segment's blocks. What is wrong is in errs, and the index goes on with the
+// next block that can be found. Each error is a *format.Problem.
 func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 	if seg.Err != nil && seg.damaged == nil {
 		return nil, []error{seg.problemWith(seg.Last)}
 	}
 	f, err := OpenFile(seg.Path)
 	if err != nil {
-		return nil, []error{seg.gone(err)}
+		return nil, []error{seg.openProblem(err)}
 	}
 	defer f.Close()
 	refs, errs = seg.index(f)
@@ -219,23 +222,23 @@ func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 }
 
 func (seg *Segment) index(r io.ReaderAt) (refs []BlockRef, errs []error) {
-	k := seg.Walk(r, seg.Header.Length(), seg.Size, seg.Last)
+	walk := seg.Walk(r, seg.Header.Length(), seg.Size, seg.Last)
 	buf := windows.Get().(*[]byte)
-	k.w.buf = (*buf)[:0]
+	walk.window.buf = (*buf)[:0]
 	defer func() {
-		*buf = k.w.buf
+		*buf = walk.window.buf
 		windows.Put(buf)
 	}()
 	if seg.damaged != nil {
-		if k.offset = k.w.resync(0, 0, false); k.offset == seg.Size {
+		if walk.offset = walk.window.resync(0, 0, false); walk.offset == seg.Size {
 			return nil, []error{seg.Err}
 		}
 		p := *format.AsProblem(seg.Err)
-		p.Behind = format.BehindFound
-		errs, k.found = append(errs, skipped(&p, k.offset)), true
+		p.Rest = format.RestSearched
+		errs, walk.afterDamage = append(errs, withSkipped(&p, walk.offset)), true
 	}
 	for {
-		ref, p, ok := k.Next()
+		ref, p, ok := walk.Next()
 		switch {
 		case !ok:
 			return refs, errs

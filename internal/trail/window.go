@@ -39,8 +39,8 @@ func (w *window) discard() {
 	w.buf, w.length = w.buf[:0], smallWindow
 }
 
-// at returns up to n bytes at offset, fewer only at the end of the file.
-func (w *window) at(offset int64, n int) ([]byte, error) {
+// bytesAt returns up to n bytes at offset, fewer only at the end of the file.
+func (w *window) bytesAt(offset int64, n int) ([]byte, error) {
 	n = int(min(int64(n), w.size-offset))
 	if offset >= w.base && offset+int64(n) <= w.base+int64(len(w.buf)) {
 		return w.buf[offset-w.base:][:n], nil
@@ -67,7 +67,7 @@ func (w *window) at(offset int64, n int) ([]byte, error) {
 }
 
 func (w *window) header(offset int64) (format.BlockHeader, error) {
-	b, err := w.at(offset, format.BlockHeaderSize)
+	b, err := w.bytesAt(offset, format.BlockHeaderSize)
 	w.last = offset
 	if err != nil {
 		return format.BlockHeader{}, err
@@ -75,8 +75,8 @@ func (w *window) header(offset int64) (format.BlockHeader, error) {
 	return format.ParseBlockHeader(b)
 }
 
-// distant reads a header that may be far away, and leaves the window where it is.
-func (w *window) distant(offset int64) (format.BlockHeader, error) {
+// distantHeader reads a header that may be far away, and leaves the window where it is.
+func (w *window) distantHeader(offset int64) (format.BlockHeader, error) {
 	if offset >= w.base && offset+format.BlockHeaderSize <= w.base+int64(len(w.buf)) {
 		return format.ParseBlockHeader(w.buf[offset-w.base:])
 	}
@@ -88,12 +88,12 @@ func (w *window) distant(offset int64) (format.BlockHeader, error) {
 	return format.ParseBlockHeader(b[:n])
 }
 
-// room says whether nothing but zeros is left from offset on, room for blocks to come,
+// isPreallocated says whether nothing but zeros is left from offset on, room for blocks to come,
 // or nothing at all any more. written says that a block begins there by now: the
 // window's bytes were older.
-func (w *window) room(offset int64) (room, written bool) {
+func (w *window) isPreallocated(offset int64) (room, written bool) {
 	w.discard()
-	b, err := w.at(offset, format.BlockHeaderSize)
+	b, err := w.bytesAt(offset, format.BlockHeaderSize)
 	if err == io.EOF {
 		return true, false // the segment was finished meanwhile
 	}
@@ -103,18 +103,18 @@ func (w *window) room(offset int64) (room, written bool) {
 		}
 		return false, err == nil
 	}
-	if w.blank(offset) {
+	if w.onlyZeros(offset) {
 		return true, false
 	}
 	// blocks are written in their order: one that stands behind was there later
 	w.discard()
-	b, err = w.at(offset, format.BlockHeaderSize)
+	b, err = w.bytesAt(offset, format.BlockHeaderSize)
 	return false, err == nil && !format.OnlyZeros(b)
 }
 
-// blank says whether there are only zeros from offset on. It reads no further than to
+// onlyZeros says whether there are only zeros from offset on. It reads no further than to
 // the first other byte.
-func (w *window) blank(offset int64) bool {
+func (w *window) onlyZeros(offset int64) bool {
 	b := make([]byte, smallWindow)
 	for at := NextData(w.r, offset); at < w.size; at = NextData(w.r, at) {
 		n, err := w.r.ReadAt(b[:min(int64(len(b)), w.size-at)], at)
@@ -131,8 +131,8 @@ func (w *window) blank(offset int64) bool {
 	return true
 }
 
-// content is how many bytes there are from offset on, but for zeros at the end.
-func (w *window) content(offset int64) int64 {
+// contentLength is how many bytes there are from offset on, but for zeros at the end.
+func (w *window) contentLength(offset int64) int64 {
 	b := make([]byte, windowSize)
 	end := offset
 	for at := NextData(w.r, offset); at < w.size; at = NextData(w.r, at) {
@@ -147,18 +147,18 @@ func (w *window) content(offset int64) int64 {
 	return end - offset
 }
 
-// unfinished is how long what is left from offset on is, without room.
-func (w *window) unfinished(offset int64) int64 {
-	n := w.content(offset)
+// unfinishedLength is how long what is left from offset on is, without room.
+func (w *window) unfinishedLength(offset int64) int64 {
+	n := w.contentLength(offset)
 	if left := w.size - offset; left-n < format.MinZeros {
 		return left
 	}
 	return n
 }
 
-// grown says whether the file is longer than when it was opened: it is being written,
+// hasGrown says whether the file is longer than when it was opened: it is being written,
 // and what it had room for may be a part of a block.
-func (w *window) grown() bool {
+func (w *window) hasGrown() bool {
 	f, ok := w.r.(*os.File)
 	if !ok {
 		return false
@@ -167,25 +167,26 @@ func (w *window) grown() bool {
 	return err == nil && info.Size() > w.size
 }
 
-// torn says whether what is left of the file from offset on, in which no block
+// tornReason says whether what is left of the file from offset on, in which no block
 // starts, is an unfinished write: less than a header, or a header that has a
 // part, or is followed by an end, of zeros, which file systems leave after a crash
 // for what was not written yet.
-func (w *window) torn(offset int64) string {
+func (w *window) tornReason(offset int64) string {
 	left := w.size - offset
 	if left < format.BlockHeaderSize {
 		return fmt.Sprintf("unfinished block header: %d of %d bytes", left, format.BlockHeaderSize)
 	}
-	if b, err := w.at(offset, format.BlockHeaderSize); err != nil || !format.HasHole(b, offset, 0) {
-		if b, err = w.at(w.size-format.MinZeros, format.MinZeros); err != nil || !format.EndsWithZeros(b) {
+	if b, err := w.bytesAt(offset, format.BlockHeaderSize); err != nil || !format.HasHole(b, offset, 0) {
+		if b, err = w.bytesAt(w.size-format.MinZeros, format.MinZeros); err != nil || !format.EndsWithZeros(b) {
 			return ""
 		}
 	}
-	return fmt.Sprintf("unfinished block: part of its header, or of the end of the file, was never written, %d bytes", w.unfinished(offset))
+	return fmt.Sprintf("unfinished block: part of its header, or of the end of the file, was never written, %d bytes",
+		w.unfinishedLength(offset))
 }
 
-// unwritten says whether there are zeros in the place of a block header.
-func (w *window) unwritten(offset int64) bool {
-	b, err := w.at(offset, format.BlockHeaderSize)
+// isZeroHeader says whether there are zeros in the place of a block header.
+func (w *window) isZeroHeader(offset int64) bool {
+	b, err := w.bytesAt(offset, format.BlockHeaderSize)
 	return err == nil && format.OnlyZeros(b)
 }

@@ -49,7 +49,8 @@ func PgbenchEncrypted(t testing.TB, dir string, n, sessions, streams int, key *[
 			pid := uint32(1000 + i*sessions + j)
 			s := NewSession(Epoch+int64(j), pid,
 				Fact{format.KeyBackendType, "client backend"}, Fact{format.KeyUser, "postgres"},
-				Fact{format.KeyDatabase, "bench"}, Fact{format.KeyApplication, "pgbench"}, Fact{format.KeyClient, fmt.Sprintf("127.0.0.1:%d", 40000+pid)})
+				Fact{format.KeyDatabase, "bench"}, Fact{format.KeyApplication, "pgbench"},
+				Fact{format.KeyClient, fmt.Sprintf("127.0.0.1:%d", 40000+pid)})
 			clients[i] = append(clients[i], &client{s, Epoch + int64(rng.IntN(1000))})
 		}
 	}
@@ -91,9 +92,9 @@ func PgbenchEncrypted(t testing.TB, dir string, n, sessions, streams int, key *[
 	}
 }
 
-// Minutes writes a trail of a stream with so many segments, of a minute each, with as many blocks and records in them, and
-// returns when it ends. The first segment has a start of the server, too, and so have those of starts, counted from
-// 0. Times are regular, and no record lasts longer than a millisecond.
+// Minutes writes a trail of a stream with so many segments, of a minute each, with as many blocks and records
+// in them, and returns when it ends. The first segment has a start of the server, too, and so have those of
+// starts, counted from 0. Times are regular, and no record lasts longer than a millisecond.
 func Minutes(t testing.TB, dir string, segments, blocks, records int, starts ...int) (end int64) {
 	t.Helper()
 	s := NewStream(t, dir, 0)
@@ -108,12 +109,18 @@ func Minutes(t testing.TB, dir string, segments, blocks, records int, starts ...
 			b := NewBuilder(at)
 			if i+k == 0 || k == 0 && slices.Contains(starts, i) {
 				s.LastStart = uint64(i + 1)
-				b.Add(&Record{Kind: format.KindServer, Session: NewSession(at, 1), Time: at, Extra: []string{"event", "start", "host", "db1", "cluster_name", "main"}})
+				b.Add(&Record{
+					Kind:    format.KindServer,
+					Session: NewSession(at, 1),
+					Time:    at,
+					Extra:   []string{"event", "start", "host", "db1", "cluster_name", "main"},
+				})
 			}
 			for range records {
 				seq++
 				b.Add(&Record{
-					Kind: format.KindStatement, Session: session, Seq: seq, Statement: seq, Time: at, Duration: 1000, Shape: shape,
+					Kind: format.KindStatement, Session: session, Seq: seq, Statement: seq, Time: at,
+					Duration: 1000, Shape: shape,
 					Text: fmt.Sprintf("SELECT name FROM staff WHERE id = %d", seq),
 				})
 				at += 60e6 / int64(blocks*records)
@@ -124,9 +131,10 @@ func Minutes(t testing.TB, dir string, segments, blocks, records int, starts ...
 	return at
 }
 
-// Varied writes a trail of so many short sessions in two streams, in which as much as possible is different: users, clients,
-// applications, tables, texts, errors. Each session has a connect record, ten statements and a disconnect record; one of a
-// hundred has no end. Readers that keep something of each name or session show it by the memory that they take.
+// Varied writes a trail of so many short sessions in two streams, in which as much as possible is different:
+// users, clients, applications, tables, texts, errors. Each session has a connect record, ten statements and a
+// disconnect record; one of a hundred has no end. Readers that keep something of each name or session show it
+// by the memory that they take.
 func Varied(t testing.TB, dir string, sessions int) {
 	t.Helper()
 	streams := []*Stream{NewStream(t, dir, 0), NewStream(t, dir, 1)}
@@ -141,7 +149,8 @@ func Varied(t testing.TB, dir string, sessions int) {
 		b, seq := builders[i], uint64(0)
 		session := NewSession(at, uint32(1000+n%30_000), Fact{format.KeyBackendType, "client backend"},
 			Fact{format.KeyUser, fmt.Sprintf("user_%d", n)}, Fact{format.KeyDatabase, fmt.Sprintf("db_%d", n%100)},
-			Fact{format.KeyApplication, fmt.Sprintf("application %d", n)}, Fact{format.KeyClient, fmt.Sprintf("10.%d.%d.%d:%d", n>>16&255, n>>8&255, n&255, 1024+n%60_000)})
+			Fact{format.KeyApplication, fmt.Sprintf("application %d", n)},
+			Fact{format.KeyClient, fmt.Sprintf("10.%d.%d.%d:%d", n>>16&255, n>>8&255, n&255, 1024+n%60_000)})
 		add := func(r Record) {
 			seq++
 			r.Session, r.Seq, r.Time = session, seq, at
@@ -152,11 +161,19 @@ func Varied(t testing.TB, dir string, sessions int) {
 		for k := range 10 {
 			shape := &Shape{
 				Class: format.ClassRead, Command: "SELECT", QueryID: uint64(n*10 + k + 1),
-				Relations: []Relation{{Type: format.RelationTypeTable, Access: format.AccessSelect, Name: fmt.Sprintf("schema_%d.table_%d", n%1000, n*10+k)}},
+				Relations: []Relation{{Type: format.RelationTypeTable, Access: format.AccessSelect,
+					Name: fmt.Sprintf("schema_%d.table_%d", n%1000, n*10+k)}},
 			}
-			r := Record{Kind: format.KindStatement, Shape: shape, Duration: uint64(50 + k), Rows: 1, Text: fmt.Sprintf("SELECT column_%d FROM table_%d WHERE id = %d", k, n*10+k, n)}
+			r := Record{
+				Kind:     format.KindStatement,
+				Shape:    shape,
+				Duration: uint64(50 + k),
+				Rows:     1,
+				Text:     fmt.Sprintf("SELECT column_%d FROM table_%d WHERE id = %d", k, n*10+k, n),
+			}
 			if k == 9 {
-				r.Outcome, r.SQLState, r.Message = format.OutcomeError, fmt.Sprintf("%05d", n%90_000), fmt.Sprintf("error %d", n)
+				r.Outcome, r.SQLState, r.Message = format.OutcomeError, fmt.Sprintf("%05d", n%90_000),
+					fmt.Sprintf("error %d", n)
 			}
 			add(r)
 		}

@@ -52,7 +52,9 @@ func BytesRead(t testing.TB, read func()) int64 {
 		if err != nil {
 			t.Skip(err)
 		}
-		n, err := strconv.ParseInt(string(bytes.TrimPrefix(regexp.MustCompile(`rchar: \d+`).Find(text), []byte("rchar: "))), 10, 64)
+		n,
+			err := strconv.ParseInt(string(bytes.TrimPrefix(regexp.MustCompile(`rchar: \d+`).Find(text),
+			[]byte("rchar: "))), 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,9 +118,12 @@ func (s *Stream) WriteDeletion(t testing.TB, writer *Session, d *trail.Deletion)
 		t.Fatal(err)
 	}
 	zeros := hex.EncodeToString(make([]byte, 32))
-	state := fmt.Sprintf("pg_steno retention 1\nstream %d since %d segments %d %d blocks %d %d records %d %d bytes %d total %d %d missing %d at %d %d %d %d chain %x block %s reason %s\n",
-		d.Stream, d.SinceSegment, d.FirstSegment, d.LastSegment, d.FirstBlock, d.LastBlock, d.LastRecord+1-d.Records, d.LastRecord,
-		d.Bytes, d.TotalRecords, d.TotalBytes, d.Missing, s.Number, s.segment, info.Size(), s.block, d.Chain, zeros, d.Reason)
+	state := fmt.Sprintf("pg_steno retention 1\nstream %d since %d segments %d %d blocks %d %d records %d %d "+
+		"bytes %d total %d %d missing %d at %d %d %d %d chain %x block %s reason %s\n",
+		d.Stream, d.SinceSegment, d.FirstSegment, d.LastSegment, d.FirstBlock, d.LastBlock,
+		d.LastRecord+1-d.Records, d.LastRecord,
+		d.Bytes, d.TotalRecords, d.TotalBytes, d.Missing, s.Number, s.segment, info.Size(), s.block,
+		d.Chain, zeros, d.Reason)
 	b := NewBuilder(Epoch)
 	b.Add(&Record{Kind: format.KindServer, Session: writer, Time: d.Time, Extra: DeletionExtra(d)})
 	s.Write(t, b)

@@ -17,8 +17,10 @@ func Office(t testing.TB, dir string) {
 	start := at("2026-11-19 09:00:00")
 	fact := func(k format.Key, v string) Fact { return Fact{k, v} }
 	person := func(pid uint32, user, database, client, application string) *Session {
-		return NewSession(start+int64(pid)*1e6, pid, fact(format.KeyBackendType, "client backend"), fact(format.KeyUser, user),
-			fact(format.KeyDatabase, database), fact(format.KeyClient, client), fact(format.KeyApplication, application))
+		return NewSession(start+int64(pid)*1e6, pid, fact(format.KeyBackendType, "client backend"),
+			fact(format.KeyUser, user),
+			fact(format.KeyDatabase, database), fact(format.KeyClient, client),
+			fact(format.KeyApplication, application))
 	}
 	alice := person(4001, "alice", "shop", "10.1.2.3:50022", "psql")
 	bob := person(4002, "bob", "shop", "[2001:db8::7]:40000", "crm, \"new\"")
@@ -27,7 +29,11 @@ func Office(t testing.TB, dir string) {
 	server := NewSession(start, 3999, fact(format.KeyBackendType, format.WriterBackendType))
 
 	use := func(class format.Class, command, relation string, access format.Access) *Shape {
-		return &Shape{Class: class, Command: command, Relations: []Relation{{Type: format.RelationTypeTable, Access: access, Name: relation}}}
+		return &Shape{
+			Class:     class,
+			Command:   command,
+			Relations: []Relation{{Type: format.RelationTypeTable, Access: access, Name: relation}},
+		}
 	}
 	read := func(relation string) *Shape { return use(format.ClassRead, "SELECT", relation, format.AccessSelect) }
 	orders, salary := read("public.orders"), read("hr.salary")
@@ -47,45 +53,116 @@ func Office(t testing.TB, dir string) {
 		add(when, Record{Kind: format.KindStatement, Session: who, Shape: shape, Text: text, Duration: 1500, Rows: 2})
 	}
 	failed := func(when string, who *Session, shape *Shape, text, sqlstate, message string) {
-		add(when, Record{Kind: format.KindStatement, Session: who, Shape: shape, Text: text, Outcome: format.OutcomeError, SQLState: sqlstate, Message: message})
+		add(when, Record{
+			Kind:     format.KindStatement,
+			Session:  who,
+			Shape:    shape,
+			Text:     text,
+			Outcome:  format.OutcomeError,
+			SQLState: sqlstate,
+			Message:  message,
+		})
 	}
 
 	begin("2026-11-19 09:00:00")
-	add("2026-11-19 09:00:00", Record{Kind: format.KindServer, Session: server, Extra: []string{"event", "start", "version", "1.0", "host", "db1"}})
+	add("2026-11-19 09:00:00", Record{
+		Kind:    format.KindServer,
+		Session: server,
+		Extra:   []string{"event", "start", "version", "1.0", "host", "db1"},
+	})
 	statement("2026-11-19 10:00:00", alice, orders, "SELECT * FROM orders WHERE id = 1")
 	statement("2026-11-19 10:00:01", bob, orders, "SELECT * FROM orders WHERE id = 2")
 	s.Write(t, b)
 
 	begin("2026-11-20 05:00:00")
 	for _, who := range []*Session{alice, bob, evil} {
-		add("2026-11-20 05:00:00", Record{Kind: format.KindConnect, Session: who, Shape: named(format.ClassConnect, "")})
+		add("2026-11-20 05:00:00", Record{
+			Kind:    format.KindConnect,
+			Session: who,
+			Shape:   named(format.ClassConnect, ""),
+		})
 	}
 	statement("2026-11-20 06:59:59.999999", alice, orders, "SELECT * FROM orders WHERE id = 3")
 	statement("2026-11-20 07:00:00", alice, salary, "SELECT * FROM hr.salary WHERE name = 'a'")
-	add("2026-11-20 07:00:00.5", Record{Kind: format.KindStatement, Session: alice, Depth: 1, Substatement: 1, Shape: read("hr.grades"), Text: "SELECT 1 FROM grades"})
+	add("2026-11-20 07:00:00.5", Record{
+		Kind:         format.KindStatement,
+		Session:      alice,
+		Depth:        1,
+		Substatement: 1,
+		Shape:        read("hr.grades"),
+		Text:         "SELECT 1 FROM grades",
+	})
 	statement("2026-11-20 18:59:59.999999", bob, update, "UPDATE orders SET note = 'x'")
 	statement("2026-11-20 19:00:00", bob, salary, "SELECT * FROM hr.salary WHERE name = 'b'")
-	add("2026-11-20 19:00:00.5", Record{Kind: format.KindStatement, Session: bob, Depth: 1, Substatement: 1, Shape: orders, Text: "SELECT * FROM orders WHERE id = 77"})
-	failed("2026-11-20 19:30:00", bob, read("hr.salary"), "SELECT * FROM hr.salary WHERE name = 'c'", "42501", "permission denied for table salary")
-	add("2026-11-20 19:31:00", Record{Kind: format.KindStatement, Session: bob, Shape: orders, Text: "SELECT * FROM orders WHERE id = 4", Outcome: format.OutcomeInterrupted})
+	add("2026-11-20 19:00:00.5", Record{
+		Kind:         format.KindStatement,
+		Session:      bob,
+		Depth:        1,
+		Substatement: 1,
+		Shape:        orders,
+		Text:         "SELECT * FROM orders WHERE id = 77",
+	})
+	failed("2026-11-20 19:30:00", bob, read("hr.salary"), "SELECT * FROM hr.salary WHERE name = 'c'", "42501",
+		"permission denied for table salary")
+	add("2026-11-20 19:31:00", Record{
+		Kind:    format.KindStatement,
+		Session: bob,
+		Shape:   orders,
+		Text:    "SELECT * FROM orders WHERE id = 4",
+		Outcome: format.OutcomeInterrupted,
+	})
 	for range 2 {
-		add("2026-11-20 20:00:00", Record{Kind: format.KindAuthFailed, Session: mallory, Shape: named(format.ClassConnect, ""), Outcome: format.OutcomeError, SQLState: "28P01", Message: `password authentication failed for user "mallory"`})
+		add("2026-11-20 20:00:00", Record{
+			Kind:     format.KindAuthFailed,
+			Session:  mallory,
+			Shape:    named(format.ClassConnect, ""),
+			Outcome:  format.OutcomeError,
+			SQLState: "28P01",
+			Message:  `password authentication failed for user "mallory"`,
+		})
 	}
 	s.Write(t, b)
 
 	begin("2026-11-21 12:00:00")
-	statement("2026-11-21 12:00:00", alice, named(format.ClassDDL, "ALTER TABLE", Object{Action: format.ActionRename, Type: "table", Name: "public.orders", To: "public.orders_old"}), "ALTER TABLE orders RENAME TO orders_old")
+	statement("2026-11-21 12:00:00", alice, named(format.ClassDDL, "ALTER TABLE", Object{
+		Action: format.ActionRename,
+		Type:   "table",
+		Name:   "public.orders",
+		To:     "public.orders_old",
+	}), "ALTER TABLE orders RENAME TO orders_old")
 	statement("2026-11-21 12:00:01", alice, named(format.ClassRole, "GRANT"), "GRANT SELECT ON orders_old TO bob")
 	statement("2026-11-21 12:00:02", alice, named(format.ClassRole, "GRANT ROLE"), "GRANT staff TO bob")
-	statement("2026-11-21 12:00:03", alice, named(format.ClassDDL, "ALTER SYSTEM"), "ALTER SYSTEM SET work_mem = '1GB'")
+	statement("2026-11-21 12:00:03", alice, named(format.ClassDDL, "ALTER SYSTEM"),
+		"ALTER SYSTEM SET work_mem = '1GB'")
 	statement("2026-11-21 12:00:04", alice, named(format.ClassMiscSet, "SET"), "SET role = bob")
-	add("2026-11-21 12:00:05", Record{Kind: format.KindSetting, Session: server, Shape: named(format.ClassSetting, ""), Extra: []string{"name", "steno.log", "old", "all", "new", "all, -read"}})
-	add("2026-11-21 12:00:06", Record{Kind: format.KindGap, Session: evil, Seq: 5, Extra: []string{"count", "3", "first_seq", "2", "last_seq", "4", "reason", "ring full"}})
+	add("2026-11-21 12:00:05", Record{
+		Kind:    format.KindSetting,
+		Session: server,
+		Shape:   named(format.ClassSetting, ""),
+		Extra:   []string{"name", "steno.log", "old", "all", "new", "all, -read"},
+	})
+	add("2026-11-21 12:00:06", Record{
+		Kind:    format.KindGap,
+		Session: evil,
+		Seq:     5,
+		Extra:   []string{"count", "3", "first_seq", "2", "last_seq", "4", "reason", "ring full"},
+	})
 	statement("2026-11-23 08:00:00", evil, read(OfficeEvilTable), OfficeEvilText)
-	failed("2026-11-23 08:00:01", evil, named(format.ClassError, ""), "SELEC '</script><script>alert(2)</script>'", "42601", "syntax error at or near \"<script>alert(3)</script>\"")
+	failed("2026-11-23 08:00:01", evil, named(format.ClassError, ""), "SELEC '</script><script>alert(2)</script>'",
+		"42601", "syntax error at or near \"<script>alert(3)</script>\"")
 	statement("2026-11-23 08:00:02", bob, orders, "SELECT * FROM orders WHERE id = 5")
-	add("2026-11-23 08:00:03", Record{Kind: format.KindDisconnect, Session: alice, Shape: named(format.ClassConnect, ""), Duration: 1000})
-	add("2026-11-23 08:00:03", Record{Kind: format.KindDisconnect, Session: bob, Shape: named(format.ClassConnect, ""), Duration: 1000})
+	add("2026-11-23 08:00:03", Record{
+		Kind:     format.KindDisconnect,
+		Session:  alice,
+		Shape:    named(format.ClassConnect, ""),
+		Duration: 1000,
+	})
+	add("2026-11-23 08:00:03", Record{
+		Kind:     format.KindDisconnect,
+		Session:  bob,
+		Shape:    named(format.ClassConnect, ""),
+		Duration: 1000,
+	})
 	s.Write(t, b)
 }
 
@@ -93,7 +170,8 @@ func Office(t testing.TB, dir string) {
 const (
 	OfficeEvil      = "o'neill, <script>\"x\"\n\x1b[31m|*_"
 	OfficeEvilTable = `public."<b onmouseover=alert(4)>t</b>"`
-	OfficeEvilText  = "SELECT '<script src=\"https://example.org/x.js\"></script><img src=x onerror=alert(5)>' \x1b[31m`|` FROM t"
+	OfficeEvilText  = "SELECT '<script src=\"https://example.org/x.js\"></script><img src=x onerror=alert(5)>' " +
+		"\x1b[31m`|` FROM t"
 )
 
 // OfficeNewAccess is the answer of new_access since the beginning of 2026-11-20 (UTC), as user,
@@ -101,16 +179,21 @@ const (
 // and OfficeOffHoursBerlin the same in Europe/Berlin. All in UTC, in the order of time.
 var (
 	OfficeNewAccess = []string{
-		"alice hr.salary 2026-11-20 07:00:00", "alice hr.grades 2026-11-20 07:00:00.5", "bob hr.salary 2026-11-20 19:00:00",
+		"alice hr.salary 2026-11-20 07:00:00", "alice hr.grades 2026-11-20 07:00:00.5",
+		"bob hr.salary 2026-11-20 19:00:00",
 		OfficeEvil + " " + OfficeEvilTable + " 2026-11-23 08:00:00",
 	}
 	OfficeOffHours = []string{
-		"alice 2026-11-20 06:59:59.999999", "bob 2026-11-20 19:00:00", "bob 2026-11-20 19:30:00", "bob 2026-11-20 19:31:00",
-		"alice 2026-11-21 12:00:00", "alice 2026-11-21 12:00:01", "alice 2026-11-21 12:00:02", "alice 2026-11-21 12:00:03", "alice 2026-11-21 12:00:04",
+		"alice 2026-11-20 06:59:59.999999", "bob 2026-11-20 19:00:00", "bob 2026-11-20 19:30:00",
+		"bob 2026-11-20 19:31:00",
+		"alice 2026-11-21 12:00:00", "alice 2026-11-21 12:00:01", "alice 2026-11-21 12:00:02",
+		"alice 2026-11-21 12:00:03", "alice 2026-11-21 12:00:04",
 	}
 	OfficeOffHoursBerlin = []string{
-		"bob 2026-11-20 18:59:59.999999", "bob 2026-11-20 19:00:00", "bob 2026-11-20 19:30:00", "bob 2026-11-20 19:31:00",
-		"alice 2026-11-21 12:00:00", "alice 2026-11-21 12:00:01", "alice 2026-11-21 12:00:02", "alice 2026-11-21 12:00:03", "alice 2026-11-21 12:00:04",
+		"bob 2026-11-20 18:59:59.999999", "bob 2026-11-20 19:00:00", "bob 2026-11-20 19:30:00",
+		"bob 2026-11-20 19:31:00",
+		"alice 2026-11-21 12:00:00", "alice 2026-11-21 12:00:01", "alice 2026-11-21 12:00:02",
+		"alice 2026-11-21 12:00:03", "alice 2026-11-21 12:00:04",
 	}
 )
 

@@ -26,11 +26,13 @@ func Runs(r *rand.Rand) []byte {
 			body = binary.AppendUvarint(nil, -uint64(r.IntN(9)))
 		}
 		body = number(body, 300)
-		b.Item(format.KindDefSession, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(body, uint64(Epoch)), uint32(i)))
+		b.Item(format.KindDefSession,
+			binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(body, uint64(Epoch)), uint32(i)))
 	}
 	b.Item(format.KindDefText, []byte("SELECT $1"))
 	b.shape(&Shape{Command: "SELECT", Params: []format.ParamType{{OID: 23, Repr: format.ReprInt4}}})
-	b.shape(&Shape{Command: "UPDATE", Params: []format.ParamType{{OID: 25, Repr: format.ReprText}, {OID: 16, Repr: format.ReprBool}}})
+	b.shape(&Shape{Command: "UPDATE",
+		Params: []format.ParamType{{OID: 25, Repr: format.ReprText}, {OID: 16, Repr: format.ReprBool}}})
 	type form struct {
 		fields       format.Field
 		rows, values int
@@ -38,7 +40,8 @@ func Runs(r *rand.Rand) []byte {
 	var forms []form
 	for range 1 + r.IntN(6) {
 		const optional = format.FieldRows | format.FieldXID | format.FieldText
-		f := form{fields: format.FieldTime | format.FieldDuration | format.Field(r.Uint64())&optional, rows: r.IntN(2)}
+		f := form{fields: format.FieldTime | format.FieldDuration | format.Field(r.Uint64())&optional,
+			rows: r.IntN(2)}
 		if r.IntN(8) == 0 {
 			f.fields = format.Field(r.Uint64()) & (optional | format.FieldTime | format.FieldDuration)
 		}
@@ -65,7 +68,9 @@ func Runs(r *rand.Rand) []byte {
 	}
 	for range 1 + r.IntN(6) {
 		if r.IntN(2) == 0 {
-			b.Item(format.KindStatement, append(binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(format.FieldTime)), 2*byte(r.IntN(60))))
+			b.Item(format.KindStatement,
+				append(binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(format.FieldTime)),
+					2*byte(r.IntN(60))))
 		}
 		for range r.IntN(3) {
 			fields := format.Field(r.Uint64()) & (format.FieldShape | format.FieldTime | format.FieldDuration | format.FieldXID | format.FieldEvent | format.FieldStatements | format.FieldCommit)

@@ -449,7 +449,14 @@ func NewStream(t testing.TB, dir string, number uint32) *Stream {
 // NewEncryptedStream does the same, and has all segments encrypted with a key; nil: none is.
 func NewEncryptedStream(t testing.TB, dir string, number uint32, key *[32]byte) *Stream {
 	t.Helper()
-	s := &Stream{Dir: filepath.Join(dir, fmt.Sprint(number)), Number: number, Codec: format.CodecLz4, Key: key, block: 1, record: 1}
+	s := &Stream{
+		Dir:    filepath.Join(dir, fmt.Sprint(number)),
+		Number: number,
+		Codec:  format.CodecLz4,
+		Key:    key,
+		block:  1,
+		record: 1,
+	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}

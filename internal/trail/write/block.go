@@ -402,7 +402,8 @@ func Image(h format.BlockHeader, stored []byte, previous [32]byte) (image []byte
 	b = le.AppendUint32(b, h.Raw)
 	b = le.AppendUint32(b, h.Records)
 	b = le.AppendUint32(b, 0)
-	for _, v := range []uint64{h.Number, h.FirstRecord, uint64(h.FirstTime), uint64(h.FirstEnd), uint64(h.LastEnd), xxhash.Sum64(stored)} {
+	for _, v := range []uint64{h.Number, h.FirstRecord, uint64(h.FirstTime), uint64(h.FirstEnd), uint64(h.LastEnd),
+		xxhash.Sum64(stored)} {
 		b = le.AppendUint64(b, v)
 	}
 	sum := sha256.New()
@@ -421,7 +422,8 @@ const longest = format.MaxRaw - 4096
 // Check says what a reader would find wrong with a record of the source, nil when
 // nothing.
 func Check(s *Source, r *Record) error {
-	if n := len(s.Body) + len(r.Shape) + len(r.Text) + len(r.Nulls) + len(r.Values) + len(r.Message) + len(r.Extra); n > longest {
+	if n := len(s.Body) + len(r.Shape) + len(r.Text) + len(r.Nulls) + len(r.Values) + len(r.Message) +
+		len(r.Extra); n > longest {
 		return fmt.Errorf("%d bytes are too many for a block", n)
 	}
 	copied := *s
@@ -435,7 +437,8 @@ func Check(s *Source, r *Record) error {
 	switch {
 	case err != nil:
 		return reason(err)
-	case got.Shape != nil && len(got.Shape.Params) > 0 && got.Parts[format.PartValues] == 0 && !got.Params(func(format.ParamType, []byte, bool) bool { return true }):
+	case got.Shape != nil && len(got.Shape.Params) > 0 && got.Parts[format.PartValues] == 0 &&
+		!got.Params(func(format.ParamType, []byte, bool) bool { return true }):
 		return errors.New("parameters do not match their types")
 	case r.Kind == format.KindStatement && (r.Duration != None && int64(r.Duration) < 0 || got.End() < got.Time):
 		return errors.New("its duration cannot be")

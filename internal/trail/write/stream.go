@@ -41,7 +41,9 @@ type Stream struct {
 }
 
 // NewStream makes the stream's folder in a trail, which must not have it.
-func NewStream(dir *private.Dir, number uint32, systemID uint64, serverVersion uint32, now func() int64) (*Stream, error) {
+func NewStream(
+	dir *private.Dir, number uint32, systemID uint64, serverVersion uint32, now func() int64,
+) (*Stream, error) {
 	s := &Stream{
 		Number: number, SystemID: systemID, ServerVersion: serverVersion, Now: now,
 		block: NewBlock(), next: 1, record: 1,
