@@ -32,13 +32,13 @@ func parseEndpoint(s string) (endpoint, bool) {
 	return endpoint{addr: addr.Unmap(), any: true}, err == nil
 }
 
-// is says whether a client has the address and port that are asked for. Without a zone in
+// matches says whether a client has the address and port that are asked for. Without a zone in
 // the question, any is right.
-func (asked endpoint) is(client endpoint) bool {
-	if asked.addr.Zone() == "" {
+func (wanted endpoint) matches(client endpoint) bool {
+	if wanted.addr.Zone() == "" {
 		client.addr = client.addr.WithZone("")
 	}
-	return asked.addr == client.addr && (asked.any || !client.any && asked.port == client.port)
+	return wanted.addr == client.addr && (wanted.any || !client.any && wanted.port == client.port)
 }
 
 // parseNetwork reads a network. One of IPv4 addresses in IPv6 is that of the IPv4 addresses.
@@ -77,7 +77,9 @@ func ParseClient(s string) (Client, error) {
 		}
 	default:
 		if c.end, ok = parseEndpoint(s); !ok {
-			return Client{}, fmt.Errorf("%q is not an address, such as 10.0.0.1, 10.0.0.1:50022, [2001:db8::7]:40000 or [local]", s)
+			return Client{},
+				fmt.Errorf("%q is not an address, such as 10.0.0.1, 10.0.0.1:50022, [2001:db8::7]:40000 or [local]",
+					s)
 		}
 	}
 	return c, nil
@@ -95,6 +97,6 @@ func isClient(clients []Client, client string) bool {
 		case c.IsNetwork():
 			return c.net.Contains(e.addr.WithZone(""))
 		}
-		return c.end.is(e)
+		return c.end.matches(e)
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/statement"
 )
 
-// nameTest is what a filter asks of the relations and objects of a shape, which may be nil. Names of relations that are
-// written without a schema were looked for in those of the path; nil: in any.
+// nameTest is what a filter asks of the relations and objects of a shape, which may be nil. Names of relations
+// that are written without a schema were looked for in those of the path; nil: in any.
 type nameTest func(s *format.Shape, path []string) bool
 
 // condition is what a filter asks of a session, a shape, which may be nil, or a record.
@@ -29,12 +29,13 @@ type condition struct {
 	// contents selects what of an index may have records for which it holds; nil: all.
 	contents func(*format.Contents) format.Groups
 
-	// lacks says why a record for which it does not hold may be one of those that are asked for, because the record does
-	// not say enough, in words that follow "it"; empty: it is none. Nil: all records say enough.
-	lacks func(*format.Record) string
-	// unsure selects what of an index may have such records; maybe says of a session that its records may be such ones.
-	unsure func(*format.Contents) format.Groups
-	maybe  func(*format.Session) bool
+	// whyUncertain says why a record for which it does not hold may be one of those that are asked for, because the
+	// record does not say enough, in words that follow "it"; empty: it is none. Nil: all records say enough.
+	whyUncertain func(*format.Record) string
+	// uncertainGroups selects what of an index may have such records; maybe says of a session that its records may be
+	// such ones.
+	uncertainGroups func(*format.Contents) format.Groups
+	maybeUncertain  func(*format.Session) bool
 }
 
 // textTest is what a filter asks of text, message and parameters. It keeps verdicts about the texts of a block.
@@ -50,7 +51,7 @@ func (c *condition) holds(m *Matcher, r *format.Record) bool {
 	case c.names != nil:
 		return c.names(r.Shape, searchPath(r))
 	case c.text != nil:
-		return m.Apart && r.Parts != [3]uint64{} || c.text(m, r, m.kept(c.at))
+		return m.Apart && r.Parts != [3]uint64{} || c.text(m, r, m.textVerdicts(c.at))
 	}
 	return c.record(r)
 }
@@ -58,8 +59,8 @@ func (c *condition) holds(m *Matcher, r *format.Record) bool {
 // groups selects the groups of an index that may have records for which it holds, or which do not say enough.
 func (c *condition) groups(x *format.Contents) format.Groups {
 	g := c.contents(x)
-	if c.unsure != nil {
-		g.Or(c.unsure(x))
+	if c.uncertainGroups != nil {
+		g.Or(c.uncertainGroups(x))
 	}
 	return g
 }
@@ -91,8 +92,8 @@ func selectUncertain(lists ...format.Terms) func(*format.Contents) format.Groups
 	}
 }
 
-// ofSession is why the records of some sessions do not say enough.
-func ofSession(maybe func(*format.Session) bool, why string) func(*format.Record) string {
+// uncertainSession is why the records of some sessions do not say enough.
+func uncertainSession(maybe func(*format.Session) bool, why string) func(*format.Record) string {
 	return func(r *format.Record) string {
 		if maybe(r.Session) {
 			return why
@@ -204,7 +205,7 @@ func (c condition) negated() condition {
 
 // lastsFor is the condition of the least duration, in microseconds.
 func lastsFor(least uint64) condition {
-	return condition{record: func(r *format.Record) bool { return r.Has(format.FieldDuration) && r.Duration >= least }, lacks: lacksDuration}
+	return condition{record: func(r *format.Record) bool { return r.Has(format.FieldDuration) && r.Duration >= least }, whyUncertain: lacksDuration}
 }
 
 // offHours is the condition that a record is not of working hours of a zone.
@@ -214,8 +215,8 @@ func offHours(zone *time.Location) condition {
 	}}
 }
 
-// selects selects the groups that may have a term of a list that matches.
-func selects(list format.Terms, match func([]byte) bool) func(*format.Contents) format.Groups {
+// selectTerm selects the groups that may have a term of a list that matches.
+func selectTerm(list format.Terms, match func([]byte) bool) func(*format.Contents) format.Groups {
 	return func(c *format.Contents) format.Groups { return c.Select(list, match) }
 }
 
@@ -238,11 +239,11 @@ func isOfKind(kinds []format.Kind) condition {
 func isOfClass(classes []format.Class) condition {
 	return condition{
 		shape: func(s *format.Shape) bool { return s != nil && slices.Contains(classes, s.Class) },
-		contents: selects(format.TermsClasses, func(v []byte) bool {
+		contents: selectTerm(format.TermsClasses, func(v []byte) bool {
 			class, n := binary.Uvarint(v)
 			return n != len(v) || slices.Contains(classes, format.Class(class))
 		}),
-		lacks: lacksShape, unsure: selectUnfinished,
+		whyUncertain: lacksShape, uncertainGroups: selectUnfinished,
 	}
 }
 
@@ -252,9 +253,9 @@ func isCommand(words []string) condition {
 		wanted[i] = strings.Join(strings.Fields(w), " ")
 	}
 	return condition{
-		shape:    func(s *format.Shape) bool { return s != nil && hasCommand(wanted, string(s.Command)) },
-		contents: selects(format.TermsCommands, func(v []byte) bool { return hasCommand(wanted, string(v)) }),
-		lacks:    lacksShape, unsure: selectUnfinished,
+		shape:        func(s *format.Shape) bool { return s != nil && hasCommand(wanted, string(s.Command)) },
+		contents:     selectTerm(format.TermsCommands, func(v []byte) bool { return hasCommand(wanted, string(v)) }),
+		whyUncertain: lacksShape, uncertainGroups: selectUnfinished,
 	}
 }
 
@@ -274,13 +275,13 @@ func usesObjects(names []string) condition {
 		contents: func(c *format.Contents) format.Groups {
 			return c.SelectShape(func(s *format.Shape) bool { return uses(s, nil) })
 		},
-		lacks: func(r *format.Record) string {
+		whyUncertain: func(r *format.Record) string {
 			if why := lacksNames(r); why != "" || !r.RefusedUnnamed() || !mayMention(r, names) {
 				return why
 			}
 			return unresolved
 		},
-		unsure: func(c *format.Contents) format.Groups {
+		uncertainGroups: func(c *format.Contents) format.Groups {
 			g := c.SelectOmissions("relations", "objects")
 			g.Or(selectUnfinished(c))
 			g.Or(selectRefused(c))
@@ -302,7 +303,7 @@ func hasFact(key format.Key, list format.Terms) func(values []string) condition 
 	return func(values []string) condition {
 		c := hasUnindexedFact(key)(values)
 		if !slices.Contains(values, "") { // of absent facts, an index says nothing
-			c.contents = selects(list, func(v []byte) bool { return slices.Contains(values, string(v)) })
+			c.contents = selectTerm(list, func(v []byte) bool { return slices.Contains(values, string(v)) })
 		}
 		return c
 	}
@@ -317,8 +318,8 @@ func hasUnindexedFact(key format.Key) func(values []string) condition {
 
 func hasUser(users []string) condition {
 	c := hasFact(format.KeyUser, format.TermsUsers)(users)
-	c.maybe = func(s *format.Session) bool { return isUncertain(s.Fact(format.KeyUser)) }
-	c.lacks, c.unsure = ofSession(c.maybe, nameless), selectUncertain(format.TermsUsers)
+	c.maybeUncertain = func(s *format.Session) bool { return isUncertain(s.Fact(format.KeyUser)) }
+	c.whyUncertain, c.uncertainGroups = uncertainSession(c.maybeUncertain, nameless), selectUncertain(format.TermsUsers)
 	return c
 }
 
@@ -333,8 +334,8 @@ func hasRole(roles []string) condition {
 	}
 	maybe := func(s *format.Session) bool { return isUncertain(current(s)) }
 	c := condition{
-		session: func(s *format.Session) bool { return slices.Contains(roles, string(current(s))) },
-		lacks:   ofSession(maybe, nameless), unsure: selectUncertain(format.TermsRoles, format.TermsUsers), maybe: maybe,
+		session:      func(s *format.Session) bool { return slices.Contains(roles, string(current(s))) },
+		whyUncertain: uncertainSession(maybe, nameless), uncertainGroups: selectUncertain(format.TermsRoles, format.TermsUsers), maybeUncertain: maybe,
 	}
 	if !slices.Contains(roles, "") {
 		is := func(v []byte) bool { return slices.Contains(roles, string(v)) }
@@ -373,14 +374,14 @@ func hasSQLState(states []SQLState) condition {
 	}
 	return condition{
 		record:   func(r *format.Record) bool { return r.SQLState != nil && is(r.SQLState) },
-		contents: selects(format.TermsSqlstates, is),
+		contents: selectTerm(format.TermsSqlstates, is),
 	}
 }
 
 func hasText(patterns []*regexp.Regexp) condition {
 	return condition{
 		text:     func(m *Matcher, r *format.Record, kept *[]verdict) bool { return m.contains(r, patterns, kept) },
-		contents: grepContents(patterns), lacks: lacksText, unsure: selectCut,
+		contents: grepContents(patterns), whyUncertain: lacksText, uncertainGroups: selectCut,
 	}
 }
 

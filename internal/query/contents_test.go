@@ -215,8 +215,8 @@ func TestIndexHidesNoName(t *testing.T) {
 func indexOf(t *testing.T, block *format.Block, r *format.Record) *format.Contents {
 	t.Helper()
 	has := &format.BlockContents{}
-	has.Record(r)
-	has.Definitions(block)
+	has.AddRecord(r)
+	has.AddDefinitions(block)
 	body := []byte{1, 1, 1} // of block 1 alone
 	for list := range format.TermsOmissions + 1 {
 		if list == format.TermsTrigrams {

@@ -1,7 +1,7 @@
 // What is asked of records: values of types, and the one list of the filters that have some.
 //
-// A new filter is a field of Criteria, a line of lists, and its condition in condition.go; internal/command/flags gives
-// it a flag.
+// A new filter is a field of Criteria, a line of lists, and its condition in condition.go;
+// internal/command/flags gives it a flag.
 
 package query
 
@@ -16,8 +16,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/statement"
 )
 
-// Criteria choose records. All that are set must hold; of a list, one value must match. The values are valid because the
-// functions that read them from texts refuse all others.
+// Criteria choose records. All that are set must hold; of a list, one value must match. The values are valid
+// because the functions that read them from texts refuse all others.
 type Criteria struct {
 	// Names and texts are compared as they are; an empty one means that a record has none.
 	Users, Roles, AppUsers, Identities, AppContexts, Databases, Applications []string
@@ -53,8 +53,8 @@ type Criteria struct {
 
 // List is a filter with a list of values.
 type List struct {
-	// Name is that of a value in questions and on command lines, and Field that of the list in files, such as proofs. Without
-	// a Field, it is no part of questions that are proved.
+	// Name is that of a value in questions and on command lines, and Field that of the list in files, such as
+	// proofs. Without a Field, it is no part of questions that are proved.
 	Name, Field string
 
 	add       func(c *Criteria, value string) error
@@ -64,7 +64,10 @@ type List struct {
 }
 
 // list makes a List of a field: how a value is read from a text, how it is written, and the condition of some.
-func list[T any](name, field string, of func(*Criteria) *[]T, read func(string) (T, error), write func(T) string, ask func([]T) condition) List {
+func list[T any](
+	name, field string, of func(*Criteria) *[]T, read func(string) (T, error), write func(T) string,
+	ask func([]T) condition,
+) List {
 	return List{
 		Name: name, Field: field,
 		add: func(c *Criteria, value string) error {
@@ -93,24 +96,50 @@ func words(name, field string, of func(*Criteria) *[]string, ask func([]string) 
 
 // lists are all filters with lists of values. What is cheap to ask, and excludes much, comes first.
 var lists = []List{
-	list("kind", "Kinds", func(c *Criteria) *[]format.Kind { return &c.Kinds }, ParseKind, format.Kind.String, isOfKind),
-	list("class", "Classes", func(c *Criteria) *[]format.Class { return &c.Classes }, ParseClass, format.Class.String, isOfClass),
+	list("kind", "Kinds", func(c *Criteria) *[]format.Kind {
+		return &c.Kinds
+	}, ParseKind, format.Kind.String, isOfKind),
+	list("class", "Classes", func(c *Criteria) *[]format.Class {
+		return &c.Classes
+	}, ParseClass, format.Class.String, isOfClass),
 	words("command", "Commands", func(c *Criteria) *[]string { return &c.Commands }, isCommand),
 	words("object", "Objects", func(c *Criteria) *[]string { return &c.Objects }, usesObjects),
-	list("audited", "Audited", func(c *Criteria) *[]format.Audited { return &c.Audited }, ParseReason, nameOfReason, isAudited),
+	list("audited", "Audited", func(c *Criteria) *[]format.Audited {
+		return &c.Audited
+	}, ParseReason, nameOfReason, isAudited),
 	words("user", "Users", func(c *Criteria) *[]string { return &c.Users }, hasUser),
-	words("app-user", "AppUsers", func(c *Criteria) *[]string { return &c.AppUsers }, hasFact(format.KeyAppUser, format.TermsAppUsers)),
-	words("identity", "Identities", func(c *Criteria) *[]string { return &c.Identities }, hasUnindexedFact(format.KeyIdentity)),
-	words("app-context", "AppContexts", func(c *Criteria) *[]string { return &c.AppContexts }, hasUnindexedFact(format.KeyAppContext)),
-	words("database", "Databases", func(c *Criteria) *[]string { return &c.Databases }, hasFact(format.KeyDatabase, format.TermsDatabases)),
-	words("application", "Applications", func(c *Criteria) *[]string { return &c.Applications }, hasFact(format.KeyApplication, format.TermsApplications)),
+	words("app-user", "AppUsers", func(c *Criteria) *[]string {
+		return &c.AppUsers
+	}, hasFact(format.KeyAppUser, format.TermsAppUsers)),
+	words("identity", "Identities", func(c *Criteria) *[]string {
+		return &c.Identities
+	}, hasUnindexedFact(format.KeyIdentity)),
+	words("app-context", "AppContexts", func(c *Criteria) *[]string {
+		return &c.AppContexts
+	}, hasUnindexedFact(format.KeyAppContext)),
+	words("database", "Databases", func(c *Criteria) *[]string {
+		return &c.Databases
+	}, hasFact(format.KeyDatabase, format.TermsDatabases)),
+	words("application", "Applications", func(c *Criteria) *[]string {
+		return &c.Applications
+	}, hasFact(format.KeyApplication, format.TermsApplications)),
 	words("role", "Roles", func(c *Criteria) *[]string { return &c.Roles }, hasRole),
-	list("session", "Sessions", func(c *Criteria) *[]format.SessionID { return &c.Sessions }, ParseSession, format.SessionID.String, isOfSession),
-	list("client", "Clients", func(c *Criteria) *[]Client { return &c.Clients }, ParseClient, Client.String, isOfClient),
+	list("session", "Sessions", func(c *Criteria) *[]format.SessionID {
+		return &c.Sessions
+	}, ParseSession, format.SessionID.String, isOfSession),
+	list("client", "Clients", func(c *Criteria) *[]Client {
+		return &c.Clients
+	}, ParseClient, Client.String, isOfClient),
 	list("xid", "XIDs", func(c *Criteria) *[]uint64 { return &c.XIDs }, ParseXID, decimal, hasXID),
-	list("sqlstate", "SQLStates", func(c *Criteria) *[]SQLState { return &c.SQLStates }, ParseSQLState, SQLState.String, hasSQLState),
-	list("grep", "Grep", func(c *Criteria) *[]*regexp.Regexp { return &c.Grep }, regexp.Compile, (*regexp.Regexp).String, hasText),
-	list("fingerprint", "", func(c *Criteria) *[]uint64 { return &c.Fingerprints }, statement.ParseFingerprint, fingerprint, hasFingerprint),
+	list("sqlstate", "SQLStates", func(c *Criteria) *[]SQLState {
+		return &c.SQLStates
+	}, ParseSQLState, SQLState.String, hasSQLState),
+	list("grep", "Grep", func(c *Criteria) *[]*regexp.Regexp {
+		return &c.Grep
+	}, regexp.Compile, (*regexp.Regexp).String, hasText),
+	list("fingerprint", "", func(c *Criteria) *[]uint64 {
+		return &c.Fingerprints
+	}, statement.ParseFingerprint, fingerprint, hasFingerprint),
 }
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }

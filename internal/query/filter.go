@@ -1,8 +1,9 @@
 // Package query chooses what of a trail is read: which records, by filters; which blocks,
 // by positions; when, in the words of people; and with which keys.
 //
-// What is asked for is values of types (Criteria, Range, Position). Each has a function that reads it from a text, whose
-// error quotes the text. Where the text comes from, such as a flag, is not known here: internal/command/flags adds it.
+// What is asked for is values of types (Criteria, Range, Position). Each has a function that reads it from a
+// text, whose error quotes the text. Where the text comes from, such as a flag, is not known here:
+// internal/command/flags adds it.
 package query
 
 import (
@@ -45,7 +46,7 @@ func (f *Filter) add(c condition) {
 		c.at = len(f.texts)
 		f.texts = append(f.texts, c.text)
 	}
-	if c.lacks != nil {
+	if c.whyUncertain != nil {
 		f.doubtful = append(f.doubtful, c)
 	}
 	f.conditions = append(f.conditions, c)
@@ -107,7 +108,7 @@ const (
 	unknown verdict = iota
 	yes
 	no
-	depends // on the record, which has the schemas in which names were looked for
+	dependsOnPath // on the record, which has the schemas in which names were looked for
 )
 
 // Matcher applies a filter to the records of one block after the other. Each
@@ -131,16 +132,16 @@ func (m *Matcher) Reset() {
 	}
 }
 
-// kept are the verdicts about texts of one of the filter's tests.
-func (m *Matcher) kept(test int) *[]verdict {
+// textVerdicts are the verdicts about texts of one of the filter's tests.
+func (m *Matcher) textVerdicts(test int) *[]verdict {
 	for len(m.textsOK) <= test {
 		m.textsOK = append(m.textsOK, nil)
 	}
 	return &m.textsOK[test]
 }
 
-// judged returns the verdict at an index, which is judged the first time.
-func judged(list *[]verdict, i int, judge func() verdict) verdict {
+// judgeOnce returns the verdict at an index, which is judged the first time.
+func judgeOnce(list *[]verdict, i int, judge func() verdict) verdict {
 	if i < 0 {
 		return judge()
 	}
@@ -153,9 +154,9 @@ func judged(list *[]verdict, i int, judge func() verdict) verdict {
 	return (*list)[i]
 }
 
-// once is the same for what is either so or not.
-func once(list *[]verdict, i int, judge func() bool) bool {
-	return yes == judged(list, i, func() verdict {
+// testOnce is the same for what is either so or not.
+func testOnce(list *[]verdict, i int, judge func() bool) bool {
+	return yes == judgeOnce(list, i, func() verdict {
 		if judge() {
 			return yes
 		}
@@ -183,7 +184,7 @@ func (m *Matcher) Hides(r *format.Record) (why string) {
 	if r.Kind != format.KindStatement && r.Kind != format.KindStart {
 		return ""
 	}
-	if !slices.ContainsFunc(m.doubtful, func(c condition) bool { return c.lacks(r) != "" }) {
+	if !slices.ContainsFunc(m.doubtful, func(c condition) bool { return c.whyUncertain(r) != "" }) {
 		return "" // as almost all
 	}
 	for i := range m.conditions {
@@ -192,8 +193,8 @@ func (m *Matcher) Hides(r *format.Record) (why string) {
 			continue
 		}
 		reason := ""
-		if c.lacks != nil {
-			reason = c.lacks(r)
+		if c.whyUncertain != nil {
+			reason = c.whyUncertain(r)
 		}
 		if reason == "" {
 			return ""
@@ -208,7 +209,7 @@ func (m *Matcher) Hides(r *format.Record) (why string) {
 // hasTexts says whether text, message, parameters and fingerprint are as asked for.
 func (m *Matcher) hasTexts(r *format.Record) bool {
 	for i, test := range m.texts {
-		if !test(m, r, m.kept(i)) {
+		if !test(m, r, m.textVerdicts(i)) {
 			return false
 		}
 	}
@@ -224,7 +225,7 @@ func (m *Matcher) hasFingerprint(r *format.Record, wanted []uint64, texts *[]ver
 	if r.Text == nil || r.Shape != nil && r.Shape.QueryID != 0 {
 		return judge()
 	}
-	return once(texts, r.TextIndex, judge)
+	return testOnce(texts, r.TextIndex, judge)
 }
 
 // hasNames says whether the relations and objects that the record has are as asked for.
@@ -232,16 +233,16 @@ func (m *Matcher) hasNames(r *format.Record) bool {
 	if len(m.names) == 0 {
 		return true
 	}
-	v := judged(&m.namesOK, r.ShapeIndex, func() verdict {
+	v := judgeOnce(&m.namesOK, r.ShapeIndex, func() verdict {
 		switch {
 		case hasBareNames(r.Shape):
-			return depends
+			return dependsOnPath
 		case m.allNames(r.Shape, nil):
 			return yes
 		}
 		return no
 	})
-	return v == yes || v == depends && m.allNames(r.Shape, searchPath(r))
+	return v == yes || v == dependsOnPath && m.allNames(r.Shape, searchPath(r))
 }
 
 // allNames says whether names are as asked for, if those without a schema were looked for in a path.
@@ -252,13 +253,13 @@ func (f *Filter) allNames(s *format.Shape, path []string) bool {
 // Guess is what of Keep does not look at text, message and parameters, and relations and objects
 // that are in data parts.
 func (m *Matcher) Guess(r *format.Record) bool {
-	return m.guess(r) && (m.hasNames(r) || r.GoesOn())
+	return m.guess(r) && (m.hasNames(r) || r.HasFurther())
 }
 
 func (m *Matcher) guess(r *format.Record) bool { return m.guessRest(r) && m.guessShape(r) }
 
 func (m *Matcher) guessShape(r *format.Record) bool {
-	return len(m.shapes) == 0 || once(&m.shapeOK, r.ShapeIndex, func() bool { return all(m.shapes, r.Shape) })
+	return len(m.shapes) == 0 || testOnce(&m.shapeOK, r.ShapeIndex, func() bool { return all(m.shapes, r.Shape) })
 }
 
 func (m *Matcher) guessRest(r *format.Record) bool {
@@ -267,7 +268,9 @@ func (m *Matcher) guessRest(r *format.Record) bool {
 			return false
 		}
 	}
-	return len(m.sessions) == 0 || once(&m.sessionOK, r.SessionIndex, func() bool { return all(m.sessions, r.Session) })
+	return len(m.sessions) == 0 || testOnce(&m.sessionOK, r.SessionIndex, func() bool {
+		return all(m.sessions, r.Session)
+	})
 }
 
 // Want is what of Keep can be said of a session or a shape alone.
@@ -275,12 +278,12 @@ func (f *Filter) Want() (w format.Want) {
 	if len(f.sessions) > 0 {
 		w.Session = func(s *format.Session) bool {
 			return !slices.ContainsFunc(f.conditions, func(c condition) bool {
-				return c.session != nil && !c.session(s) && (c.maybe == nil || !c.maybe(s))
+				return c.session != nil && !c.session(s) && (c.maybeUncertain == nil || !c.maybeUncertain(s))
 			})
 		}
 	}
 	if f.watched != nil {
-		w.Always = f.renaming
+		w.Always = f.isRename
 	}
 	if len(f.shapes)+len(f.names) > 0 {
 		w.Shape = func(s *format.Shape) bool { return all(f.shapes, s) && (hasBareNames(s) || f.allNames(s, nil)) }
@@ -291,7 +294,7 @@ func (f *Filter) Want() (w format.Want) {
 // contains says whether text, message or one of the parameters matches one of the patterns.
 func (m *Matcher) contains(r *format.Record, patterns []*regexp.Regexp, texts *[]verdict) bool {
 	text := func() bool { return matches(patterns, r.Text) }
-	if r.Text != nil && r.TextIndex >= 0 && once(texts, r.TextIndex, text) || r.TextIndex < 0 && text() {
+	if r.Text != nil && r.TextIndex >= 0 && testOnce(texts, r.TextIndex, text) || r.TextIndex < 0 && text() {
 		return true
 	}
 	return matches(patterns, r.Message) || m.paramMatches(r, patterns)

@@ -1,5 +1,5 @@
-// What an answer may lack: records that do not say enough to know whether they are asked for, and those that have other
-// names than the ones that are.
+// What an answer may lack: records that do not say enough to know whether they are asked for, and those that
+// have other names than the ones that are.
 
 package query
 
@@ -27,12 +27,12 @@ const (
 // Hidden collects the records that a filter may miss: see Matcher.Hides and Filter.Renames. It may be used by many
 // goroutines.
 type Hidden struct {
-	mu      sync.Mutex
-	seen    map[format.RecordID]bool
-	first   format.RecordID
-	why     string
-	started map[statementID]start // of which only start records are known, so far
-	renamed map[format.RecordID][]Renamed
+	mu        sync.Mutex
+	seen      map[format.RecordID]bool
+	first     format.RecordID
+	why       string
+	unsettled map[statementID]start // of which only start records are known, so far
+	renamed   map[format.RecordID][]Renamed
 }
 
 // statementID identifies a statement of a session.
@@ -55,7 +55,7 @@ type start struct {
 
 // Note looks at a record, whether the filter has chosen it or not. It may be told of a record more than once.
 func (h *Hidden) Note(m *Matcher, r *format.Record) {
-	h.rename(r, slices.Collect(m.Renames(r)))
+	h.noteRenamed(r, slices.Collect(m.Renames(r)))
 	why := m.Hides(r)
 	if why == "" || why == Untimed { // of statements that are running, which start records are about
 		return
@@ -73,24 +73,24 @@ func (h *Hidden) note(r *format.Record, why string) {
 	switch {
 	case r.Kind != format.KindStart:
 		h.add(id, why)
-	case len(h.started) < mostHidden:
-		if h.started == nil {
-			h.started = map[statementID]start{}
+	case len(h.unsettled) < mostHidden:
+		if h.unsettled == nil {
+			h.unsettled = map[statementID]start{}
 		}
-		one := start{id: id, time: r.Time, why: why}
+		pending := start{id: id, time: r.Time, why: why}
 		if r.Shape != nil {
-			one.command = string(r.Shape.Command)
+			pending.command = string(r.Shape.Command)
 		}
-		h.started[statementOf(r)] = one
+		h.unsettled[statementOf(r)] = pending
 	}
 }
 
 // NoteRenames notes only what a record has renamed, also by a change of a catalog.
 func (h *Hidden) NoteRenames(f *Filter, r *format.Record) {
-	h.rename(r, f.AllRenames(r))
+	h.noteRenamed(r, f.AllRenames(r))
 }
 
-func (h *Hidden) rename(r *format.Record, renamed []Renamed) {
+func (h *Hidden) noteRenamed(r *format.Record, renamed []Renamed) {
 	if renamed == nil {
 		return
 	}
@@ -133,7 +133,7 @@ func (h *Hidden) add(id format.RecordID, why string) {
 func (h *Hidden) Settle(ctx context.Context, index *trail.Index) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	byTime := slices.Collect(maps.Values(h.started))
+	byTime := slices.Collect(maps.Values(h.unsettled))
 	slices.SortFunc(byTime, func(a, b start) int { return cmp.Compare(a.time, b.time) })
 	for len(byTime) > 0 && ctx.Err() == nil {
 		n := 1
@@ -143,17 +143,17 @@ func (h *Hidden) Settle(ctx context.Context, index *trail.Index) {
 		h.settle(ctx, index, byTime[:n])
 		byTime = byTime[n:]
 	}
-	for _, one := range h.started {
-		h.add(one.id, one.why)
+	for _, pending := range h.unsettled {
+		h.add(pending.id, pending.why)
 	}
-	h.started = nil
+	h.unsettled = nil
 }
 
 // settle does this for start records that follow each other closely: those of their statements have the same times.
 func (h *Hidden) settle(ctx context.Context, index *trail.Index, starts []start) {
 	sessions, commands := map[format.SessionID]bool{}, map[string]bool{}
-	for _, one := range starts {
-		sessions[one.id.Session], commands[one.command] = true, true
+	for _, pending := range starts {
+		sessions[pending.id.Session], commands[pending.command] = true, true
 	}
 	options := trail.ScanOptions{
 		Since: starts[0].time, Until: starts[len(starts)-1].time + 1, Raw: true,
@@ -169,7 +169,7 @@ func (h *Hidden) settle(ctx context.Context, index *trail.Index, starts []start)
 	defer scan.Close()
 	for r := scan.Reader(); r.Next(); {
 		if r.Record.Kind == format.KindStatement {
-			delete(h.started, statementOf(&r.Record))
+			delete(h.unsettled, statementOf(&r.Record))
 		}
 	}
 }
@@ -198,7 +198,8 @@ func IsIncomplete(err error) bool {
 	var renamed *RenamedError
 	var name *NameError
 	var leftOut *LeftOutError
-	return errors.As(err, &leftOut) || isIncomplete(err) || errors.As(err, &omitted) || errors.As(err, &renamed) || errors.As(err, &name)
+	return errors.As(err, &leftOut) || isIncomplete(err) || errors.As(err, &omitted) || errors.As(err, &renamed) ||
+		errors.As(err, &name)
 }
 
 // LeftOutError says that an answer may lack records, because a setting has left out what is asked for.
@@ -210,8 +211,8 @@ func (e *LeftOutError) Error() string { return e.What }
 type RenamedError struct {
 	Renamed
 	Left int // how many more there are; Renamed is none then
-	// Outside says that it was renamed before the time that is asked for, or after; empty: in it. Then are the names that it
-	// may have had in this time.
+	// Outside says that it was renamed before the time that is asked for, or after; empty: in it. Then are the
+	// names that it may have had in this time.
 	Outside string
 	Then    []string
 }
@@ -227,12 +228,14 @@ func (e *RenamedError) Error() string {
 	for _, name := range e.Then {
 		then = append(then, render.Quoted(name))
 	}
-	return fmt.Sprintf("%s was renamed to %s at %s%s, %s the time that is asked for: in it, its records have the name %s",
-		e.Type+" "+render.Quoted(e.Name), render.Quoted(e.To), render.Time(e.Time), e.by(), e.Outside, strings.Join(then, " or "))
+	return fmt.Sprintf("%s was renamed to %s at %s%s, %s the time that is asked for: in it, its records have the "+
+		"name %s",
+		e.Type+" "+render.Quoted(e.Name), render.Quoted(e.To), render.Time(e.Time), e.by(), e.Outside,
+		strings.Join(then, " or "))
 }
 
-// OmittedError says that an answer may lack records, because they do not say enough: they leave out names of relations
-// and objects, parameters, or parts of texts, or have no certain user.
+// OmittedError says that an answer may lack records, because they do not say enough: they leave out names of
+// relations and objects, parameters, or parts of texts, or have no certain user.
 type OmittedError struct {
 	Count int // 0: it is not known how many
 	First format.RecordID
@@ -243,7 +246,8 @@ func (e *OmittedError) Error() string {
 	first := fmt.Sprintf("record %d of session %s", e.First.Seq, e.First.Session)
 	switch e.Count {
 	case 0:
-		return fmt.Sprintf("not all relations and objects of statements are known, such as those of %s, which %s", first, e.Why)
+		return fmt.Sprintf("not all relations and objects of statements are known, such as those of %s, which %s",
+			first, e.Why)
 	case 1:
 		return fmt.Sprintf("%s may be asked for, too: it %s", first, e.Why)
 	case mostHidden:

@@ -13,8 +13,8 @@ import (
 // mostLookalikes is of how many names a Lookalikes tells.
 const mostLookalikes = 20
 
-// Lookalikes collects names whose words mix scripts, such as a Latin name with a Cyrillic letter. The zero value is ready;
-// nil collects nothing. It may be used by many goroutines.
+// Lookalikes collects names whose words mix scripts, such as a Latin name with a Cyrillic letter. The zero
+// value is ready; nil collects nothing. It may be used by many goroutines.
 type Lookalikes struct {
 	mu  sync.Mutex
 	all []error
@@ -35,7 +35,7 @@ func (l *Lookalikes) See(what string, name []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, known := range l.all {
-		if one := known.(*LookalikeError); one.Name == string(name) && one.What == what {
+		if k := known.(*LookalikeError); k.Name == string(name) && k.What == what {
 			return
 		}
 	}

@@ -49,32 +49,62 @@ func ofKeys(keys ...format.Key) func(*format.Session, func([]byte)) {
 }
 
 var (
-	userFact = fact{what: "user", isNamed: true, session: ofKeys(format.KeyUser), lists: []format.Terms{format.TermsUsers}, shared: "role"}
-	roleFact = fact{
-		what: "role", isNamed: true, session: ofKeys(format.KeyRole, format.KeyUser), lists: []format.Terms{format.TermsRoles, format.TermsUsers}, shared: "role",
+	userFact = fact{
+		what:    "user",
+		isNamed: true,
+		session: ofKeys(format.KeyUser),
+		lists:   []format.Terms{format.TermsUsers},
+		shared:  "role",
 	}
-	appUserFact     = fact{what: "application user", isNamed: true, session: ofKeys(format.KeyAppUser), lists: []format.Terms{format.TermsAppUsers}}
-	databaseFact    = fact{what: "database", isNamed: true, session: ofKeys(format.KeyDatabase), lists: []format.Terms{format.TermsDatabases}, shared: "database"}
-	applicationFact = fact{what: "application", isNamed: true, session: ofKeys(format.KeyApplication), lists: []format.Terms{format.TermsApplications}}
-	identityFact    = fact{what: "identity", session: ofKeys(format.KeyIdentity)}
-	contextFact     = fact{what: "application context", session: ofKeys(format.KeyAppContext)}
-	clientFact      = fact{what: "client", session: ofKeys(format.KeyClient)}
-	addressFact     = fact{what: "address", session: func(s *format.Session, see func([]byte)) { see(statement.Host(s.Fact(format.KeyClient))) }}
-	sessionFact     = fact{what: "session", session: func(s *format.Session, see func([]byte)) {
+	roleFact = fact{
+		what: "role", isNamed: true, session: ofKeys(format.KeyRole, format.KeyUser),
+		lists: []format.Terms{format.TermsRoles, format.TermsUsers}, shared: "role",
+	}
+	appUserFact = fact{
+		what:    "application user",
+		isNamed: true,
+		session: ofKeys(format.KeyAppUser),
+		lists:   []format.Terms{format.TermsAppUsers},
+	}
+	databaseFact = fact{
+		what:    "database",
+		isNamed: true,
+		session: ofKeys(format.KeyDatabase),
+		lists:   []format.Terms{format.TermsDatabases},
+		shared:  "database",
+	}
+	applicationFact = fact{
+		what:    "application",
+		isNamed: true,
+		session: ofKeys(format.KeyApplication),
+		lists:   []format.Terms{format.TermsApplications},
+	}
+	identityFact = fact{what: "identity", session: ofKeys(format.KeyIdentity)}
+	contextFact  = fact{what: "application context", session: ofKeys(format.KeyAppContext)}
+	clientFact   = fact{what: "client", session: ofKeys(format.KeyClient)}
+	addressFact  = fact{what: "address", session: func(s *format.Session, see func([]byte)) {
+		see(statement.Host(s.Fact(format.KeyClient)))
+	}}
+	sessionFact = fact{what: "session", session: func(s *format.Session, see func([]byte)) {
 		see(s.ID().Append(nil))
 		if client := s.ClientID(); client != s.ID() {
 			see(client.Append(nil))
 		}
 	}}
 	commandFact = fact{
-		what: "command", shape: func(s *format.Shape, see func([]byte)) { see(s.Command) }, lists: []format.Terms{format.TermsCommands},
+		what: "command", shape: func(s *format.Shape, see func([]byte)) {
+			see(s.Command)
+		}, lists: []format.Terms{format.TermsCommands},
 	}
-	sqlstateFact = fact{what: "SQLSTATE", record: func(r *format.Record) []byte { return r.SQLState }, lists: []format.Terms{format.TermsSqlstates}}
-	relationFact = fact{what: "relation", isNamed: true, shapes: true, shape: func(s *format.Shape, see func([]byte)) {
-		for i := range s.Relations {
-			see(s.Relations[i].Name)
-		}
-	}}
+	sqlstateFact = fact{what: "SQLSTATE", record: func(r *format.Record) []byte {
+		return r.SQLState
+	}, lists: []format.Terms{format.TermsSqlstates}}
+	relationFact = fact{what: "relation", isNamed: true, shapes: true,
+		shape: func(s *format.Shape, see func([]byte)) {
+			for i := range s.Relations {
+				see(s.Relations[i].Name)
+			}
+		}}
 	columnFact = fact{what: "column", isNamed: true, shapes: true, shape: func(s *format.Shape, see func([]byte)) {
 		for i := range s.Relations {
 			for k := range s.Relations[i].Columns {
@@ -96,8 +126,8 @@ type askedName struct {
 	NameError
 	found   bool
 	objects []objectPattern // how an object's name is matched
-	// is says whether a value is one that is asked for; nil: if it is the name.
-	is       func(value string) bool
+	// pattern says whether a value is one that is asked for; nil: if it is the name.
+	pattern  func(value string) bool
 	alike    func(value string) []likeness // nil: the value itself
 	distance int
 }
@@ -156,7 +186,7 @@ func NewNames(c *Criteria) *Names {
 	if c.Not != nil {
 		n.addFilter(c.Not)
 	}
-	return n.made()
+	return n.orNil()
 }
 
 // NewUnindexedNames is NewNames for those names of which indexes cannot tell whether they occur, such as clients.
@@ -167,7 +197,7 @@ func NewUnindexedNames(c *Criteria) *Names {
 	}
 	n.object, n.unknown = nil, nil
 	n.facts = slices.DeleteFunc(n.facts, func(f *askedFact) bool { return !f.unindexed() })
-	return n.made()
+	return n.orNil()
 }
 
 // Left is how many names have not been found.
@@ -178,8 +208,8 @@ func (n *Names) Left() int {
 	return int(n.left.Load())
 }
 
-// made returns nil if there is nothing to look for.
-func (n *Names) made() *Names {
+// orNil returns nil if there is nothing to look for.
+func (n *Names) orNil() *Names {
 	n.left.Store(int32(len(n.names())))
 	if n.left.Load() == 0 && len(n.unknown) == 0 {
 		return nil
@@ -218,7 +248,7 @@ func (n *Names) addFilter(c *Criteria) {
 	each(&sessionFact, texts(c.Sessions), nil)
 	each(&clientFact, texts(c.Clients), func(i int, a *askedName) bool {
 		asked := c.Clients[i : i+1]
-		a.is = func(client string) bool { return isClient(asked, client) }
+		a.pattern = func(client string) bool { return isClient(asked, client) }
 		a.isPattern, a.alike = asked[0].IsNetwork(), func(client string) []likeness {
 			host := string(statement.Host([]byte(client)))
 			return []likeness{{client, client}, {host, host}}
@@ -228,7 +258,7 @@ func (n *Names) addFilter(c *Criteria) {
 	each(&commandFact, c.Commands, func(i int, a *askedName) bool {
 		words := strings.Fields(c.Commands[i])
 		a.Name = strings.Join(words, " ")
-		a.is = func(tag string) bool { return hasCommand([]string{a.Name}, tag) }
+		a.pattern = func(tag string) bool { return hasCommand([]string{a.Name}, tag) }
 		a.alike = func(tag string) []likeness {
 			all := strings.Fields(tag)
 			begin := strings.Join(all[:min(len(all), len(words))], " ")
@@ -238,16 +268,21 @@ func (n *Names) addFilter(c *Criteria) {
 	})
 	each(&sqlstateFact, texts(c.SQLStates), func(i int, a *askedName) bool {
 		asked := c.SQLStates[i].String()
-		a.is = func(state string) bool { return strings.HasPrefix(state, asked) }
+		a.pattern = func(state string) bool { return strings.HasPrefix(state, asked) }
 		a.alike = func(state string) []likeness {
 			begin := state[:min(len(state), len(asked))]
 			return []likeness{{begin, begin}}
 		}
-		return !slices.ContainsFunc(statement.SQLStates(), a.is)
+		return !slices.ContainsFunc(statement.SQLStates(), a.pattern)
 	})
 	for _, name := range c.Objects {
 		n.object = append(n.object, &askedName{
-			NameError: NameError{What: "object", Name: name, isNamed: true, isPattern: strings.Contains(name, "*")}, objects: objectPatterns([]string{name}),
+			NameError: NameError{
+				What:      "object",
+				Name:      name,
+				isNamed:   true,
+				isPattern: strings.Contains(name, "*"),
+			}, objects: objectPatterns([]string{name}),
 		})
 	}
 }
@@ -271,8 +306,8 @@ func inList(value string) []likeness {
 	return all
 }
 
-// addCommand says whether a command tag must be looked for: those that PostgreSQL has are no mistakes. The nearest one
-// may also be one that does not occur.
+// addCommand says whether a command tag must be looked for: those that PostgreSQL has are no mistakes. The
+// nearest one may also be one that does not occur.
 func (n *Names) addCommand(a *askedName) bool {
 	if slices.ContainsFunc(statement.Commands(), a.matches) {
 		return false
@@ -293,14 +328,16 @@ type Asked struct {
 
 // ofColumns are the facts in columns of SQL.
 var ofColumns = map[string]*fact{
-	"user": &userFact, "role": {what: "role", isNamed: true, session: ofKeys(format.KeyRole), lists: []format.Terms{format.TermsRoles}, shared: "role"},
+	"user": &userFact, "role": {what: "role", isNamed: true, session: ofKeys(format.KeyRole),
+		lists: []format.Terms{format.TermsRoles}, shared: "role"},
 	"app_user": &appUserFact, "database": &databaseFact, "application": &applicationFact,
-	"identity": &identityFact, "app_context": &contextFact, "client": &clientFact, "address": &addressFact, "session": &sessionFact,
+	"identity": &identityFact, "app_context": &contextFact, "client": &clientFact, "address": &addressFact,
+	"session": &sessionFact,
 	"command": &commandFact, "sqlstate": &sqlstateFact, "relation": &relationFact, "column_name": &columnFact,
 }
 
-// closed are the columns of SQL that have only certain values.
-func closed(column string) []string {
+// closedValues are the columns of SQL that have only certain values.
+func closedValues(column string) []string {
 	kinds, classes, outcomes := format.Names()
 	switch column {
 	case "kind":
@@ -316,19 +353,19 @@ func closed(column string) []string {
 }
 
 // HasNames says whether a column of SQL has names, or one of certain values.
-func HasNames(column string) bool { return ofColumns[column] != nil || closed(column) != nil }
+func HasNames(column string) bool { return ofColumns[column] != nil || closedValues(column) != nil }
 
 // NewNamesOf is NewNames for a statement.
 func NewNamesOf(asked []Asked) *Names {
 	n := &Names{seen: map[string]bool{}}
-	for _, one := range asked {
-		a := &askedName{NameError: NameError{What: one.Column, Name: one.Value, isPattern: one.Is != nil}, is: one.Is}
-		if list := closed(one.Column); list != nil {
+	for _, name := range asked {
+		a := &askedName{NameError: NameError{What: name.Column, Name: name.Value, isPattern: name.Is != nil}, pattern: name.Is}
+		if list := closedValues(name.Column); list != nil {
 			n.addClosed(a, list)
 			continue
 		}
-		of := ofColumns[one.Column]
-		if of == nil || one.Value == "" {
+		of := ofColumns[name.Column]
+		if of == nil || name.Value == "" {
 			continue
 		}
 		a.What, a.isNamed = of.what, of.isNamed
@@ -342,7 +379,7 @@ func NewNamesOf(asked []Asked) *Names {
 				continue
 			}
 		case &columnFact:
-			if one.Value == "*" { // the row as a whole: no mistake
+			if name.Value == "*" { // the row as a whole: no mistake
 				continue
 			}
 		case &relationFact: // a name without its schema is none in SQL
@@ -352,17 +389,17 @@ func NewNamesOf(asked []Asked) *Names {
 		}
 		n.add(of, a)
 	}
-	return n.made()
+	return n.orNil()
 }
 
 // addClosed notes a value that is none of a list.
 func (n *Names) addClosed(a *askedName, list []string) {
 	for _, value := range list {
-		n.see(a, value)
+		n.compareSeen(a, value)
 	}
 	if !a.found {
 		a.isClosed = true
-		n.unknown = append(n.unknown, a.told())
+		n.unknown = append(n.unknown, a.asError())
 	}
 }
 
@@ -384,14 +421,14 @@ func (n *Names) occurs(a *askedName) {
 
 // matches says whether a value is one that is asked for.
 func (a *askedName) matches(value string) bool {
-	if a.is != nil {
-		return a.is(value)
+	if a.pattern != nil {
+		return a.pattern(value)
 	}
 	return value == a.Name
 }
 
-// see compares a name that occurs with one that is asked for.
-func (n *Names) see(a *askedName, other string) {
+// compareSeen compares a name that occurs with one that is asked for.
+func (n *Names) compareSeen(a *askedName, other string) {
 	switch {
 	case a.found:
 	case a.matches(other):
@@ -415,8 +452,8 @@ func (n *Names) compareWith(a *askedName, other string) {
 	}
 }
 
-// told is what is to be told of a name that does not occur.
-func (a *askedName) told() *NameError {
+// asError is what is to be told of a name that does not occur.
+func (a *askedName) asError() *NameError {
 	e := a.NameError
 	if a.distance > max(2, len(a.Name)/2) {
 		e.Nearest = ""
@@ -431,7 +468,7 @@ func (f *askedFact) value(n *Names, value []byte) {
 	}
 	f.others[string(value)] = true
 	for _, a := range f.names {
-		n.see(a, string(value))
+		n.compareSeen(a, string(value))
 	}
 }
 
@@ -493,8 +530,8 @@ func (n *Names) shape(s *format.Shape) {
 	}
 }
 
-// shared looks at what statements say of roles and databases themselves. Names with a schema are of something else; an
-// index does not have the type of an object.
+// shared looks at what statements say of roles and databases themselves. Names with a schema are of something
+// else; an index does not have the type of an object.
 func (n *Names) shared(s *format.Shape) {
 	for i := range s.Objects {
 		o := &s.Objects[i]
@@ -525,14 +562,16 @@ func (n *Names) compare(name string) {
 			continue
 		}
 		short := string(unqualified([]byte(name)))
-		d := min(render.Distance(strings.ToLower(a.Name), strings.ToLower(name)), render.Distance(strings.ToLower(a.Name), strings.ToLower(short)))
+		d := min(render.Distance(strings.ToLower(a.Name), strings.ToLower(name)),
+			render.Distance(strings.ToLower(a.Name), strings.ToLower(short)))
 		if a.Nearest == "" || d < a.distance || d == a.distance && name < a.Nearest {
 			a.Nearest, a.distance = name, d
 		}
 	}
 }
 
-// NamesReader tells Names of the records of blocks, one after the other: of each session and each shape of a block once.
+// NamesReader tells Names of the records of blocks, one after the other: of each session and each shape of a
+// block once.
 type NamesReader struct {
 	names            *Names
 	sessions, shapes map[int]bool // by their indexes in the block
@@ -568,7 +607,8 @@ func (r *NamesReader) Record(rec *format.Record) {
 	r.names.record(rec)
 }
 
-// Index looks at an index, and returns the groups whose blocks must be read in addition, because it does not have all.
+// Index looks at an index, and returns the groups whose blocks must be read in addition, because it does not
+// have all.
 func (n *Names) Index(c *format.Contents) format.Groups {
 	g := c.All()
 	clear(g)
@@ -621,7 +661,7 @@ func (n *Names) Missing() (all []*NameError) {
 	all = slices.Clone(n.unknown)
 	for _, a := range n.names() {
 		if !a.found {
-			all = append(all, a.told())
+			all = append(all, a.asError())
 		}
 	}
 	return all
@@ -632,8 +672,9 @@ func (n *Names) InIndexes() bool {
 	return n == nil || !slices.ContainsFunc(n.facts, func(f *askedFact) bool { return f.unindexed() && f.isSought() })
 }
 
-// Look reads the indexes of a trail, and the blocks that none covers, for the names that have not been seen, and returns
-// the ones that occur nowhere. It reads all blocks for what no index has, such as clients, until all have been seen.
+// Look reads the indexes of a trail, and the blocks that none covers, for the names that have not been seen,
+// and returns the ones that occur nowhere. It reads all blocks for what no index has, such as clients, until
+// all have been seen.
 func (n *Names) Look(ctx context.Context, index *trail.Index) []*NameError {
 	if n == nil || n.left.Load() == 0 {
 		return n.Missing()

@@ -12,7 +12,8 @@ import (
 func Nearest(name string, names []string) (nearest string) {
 	least := 0
 	for _, other := range names {
-		if d := render.Distance(strings.ToLower(name), strings.ToLower(other)); nearest == "" || d < least || d == least && other < nearest {
+		if d := render.Distance(strings.ToLower(name), strings.ToLower(other)); nearest == "" || d < least ||
+			d == least && other < nearest {
 			nearest, least = other, d
 		}
 	}

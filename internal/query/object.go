@@ -20,8 +20,8 @@ func isBare(r *format.Relation) bool {
 	return r.Access&format.AccessWritten != 0 && lastDot(string(r.Name)) < 0
 }
 
-// searchPath is the schemas in which the names of a record were looked for that are written without one, nil if that is
-// not known. Those that the server searches without being told are among them.
+// searchPath is the schemas in which the names of a record were looked for that are written without one, nil if
+// that is not known. Those that the server searches without being told are among them.
 func searchPath(r *format.Record) []string {
 	value, ok := r.SearchPath()
 	if !ok {
@@ -77,9 +77,9 @@ func objectPatterns(names []string) []objectPattern {
 
 var plainQuoted = regexp.MustCompile(`"([a-z_][a-z0-9_$]*)"`)
 
-// spellings are a name as it is written, and as the server may spell it: without quotes it is in lower case, quotes that
-// are not necessary are omitted, and those that a record has, though SQL does not need them everywhere (after a dot, or for
-// letters that are not ASCII), are added.
+// spellings are a name as it is written, and as the server may spell it: without quotes it is in lower case,
+// quotes that are not necessary are omitted, and those that a record has, though SQL does not need them
+// everywhere (after a dot, or for letters that are not ASCII), are added.
 func spellings(name string) []string {
 	folded, quoted := []byte(name), false
 	for i, c := range folded {
@@ -96,8 +96,8 @@ func spellings(name string) []string {
 	return slices.Compact(all)
 }
 
-// mostParts is how many parts a name has at most: a database, a schema, a table, a column. There are two names for each of
-// them, so of one in a trail that has more, what is before the last ones is as it is.
+// mostParts is how many parts a name has at most: a database, a schema, a table, a column. There are two names
+// for each of them, so of one in a trail that has more, what is before the last ones is as it is.
 const mostParts = 4
 
 // quotedParts are a name with quotes around some of its parts, of the last so many, that have none.
@@ -123,8 +123,8 @@ func quotedParts(name string, parts int) []string {
 	return both
 }
 
-// withoutSchema is a pattern for what another one finds if the schema before it may be any. Without a dot, a wildcard may
-// stand for the schema and for the beginning of the name.
+// withoutSchema is a pattern for what another one finds if the schema before it may be any. Without a dot, a
+// wildcard may stand for the schema and for the beginning of the name.
 func withoutSchema(pattern string) string {
 	if dot := lastDot(pattern); dot >= 0 {
 		return pattern[dot+1:]

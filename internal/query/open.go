@@ -23,7 +23,8 @@ import (
 )
 
 // usualTrails are where the packages of distributions have the trails of their clusters.
-var usualTrails = []string{"/var/lib/postgresql/*/*/pg_steno", "/var/lib/pgsql/*/data/pg_steno", "/var/lib/pgsql/data/pg_steno"}
+var usualTrails = []string{"/var/lib/postgresql/*/*/pg_steno", "/var/lib/pgsql/*/data/pg_steno",
+	"/var/lib/pgsql/data/pg_steno"}
 
 // EnvironmentTrail is the trail of the environment: $STENO_DIRECTORY, else pg_steno in $PGDATA; empty: there is none.
 func EnvironmentTrail() string {
@@ -197,8 +198,11 @@ func readKeyFile(path string) ([][format.KeySize]byte, error) {
 	if err != nil {
 		return nil, OpenError(err)
 	}
-	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 { // modes say nothing there
-		return nil, fmt.Errorf("%s: this key file is accessible by others than its owner: its mode is %04o, change it to 0600 or less", path, info.Mode().Perm())
+	// modes say nothing there
+	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		return nil,
+			fmt.Errorf("%s: this key file is accessible by others than its owner: its mode is %04o, change it to "+
+				"0600 or less", path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -215,7 +219,7 @@ func readKeyFile(path string) ([][format.KeySize]byte, error) {
 // error is for the user.
 func runKeyCommand(command string) ([][format.KeySize]byte, error) {
 	var out, said bytes.Buffer
-	c := shell(command)
+	c := shellCommand(command)
 	c.Stdout, c.Stderr = &out, &said
 	err := c.Run()
 	if err == nil {
@@ -260,8 +264,8 @@ func (o *KeyOptions) OpenEncrypted(args []string) (*trail.Trail, error) {
 	return OpenTrail(args, o.Keys())
 }
 
-// shell is a command that the system's shell runs.
-func shell(command string) *exec.Cmd {
+// shellCommand is a command that the system's shell runs.
+func shellCommand(command string) *exec.Cmd {
 	if runtime.GOOS == "windows" {
 		return exec.Command("cmd", "/C", command)
 	}

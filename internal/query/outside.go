@@ -1,5 +1,6 @@
-// Renames outside of the time that is asked for, and in that of statements in SQL. Records have the names of their time: what had a name that is asked for
-// before this time, or got it after, has records in it that are not found, although nothing was renamed in it.
+// Renames outside of the time that is asked for, and in that of statements in SQL. Records have the names of
+// their time: what had a name that is asked for before this time, or got it after, has records in it that are
+// not found, although nothing was renamed in it.
 
 package query
 
@@ -16,8 +17,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// mostEvents is how many events are kept to follow names. If there are more, they are not followed, and every rename of a
-// name that is asked for is told of.
+// mostEvents is how many events are kept to follow names. If there are more, they are not followed, and every
+// rename of a name that is asked for is told of.
 const mostEvents = 100_000
 
 // RenamedOutside is AllRenamedOutside for whoever reads an answer: the last ones.
@@ -32,16 +33,17 @@ func (f *Filter) RenamedOutside(ctx context.Context, x *trail.Index, since, unti
 	return all
 }
 
-// AllRenamedOutside tells of what had a name that the filter asks for before the time from since until before until, or
-// has had it afterwards, and another name in this time. What got its name back, or did not exist in this time, is not told
-// of, nor is what was rolled back. Indexes are read, and the blocks that have renames or have no index.
+// AllRenamedOutside tells of what had a name that the filter asks for before the time from since until before
+// until, or has had it afterwards, and another name in this time. What got its name back, or did not exist in
+// this time, is not told of, nor is what was rolled back. Indexes are read, and the blocks that have renames or
+// have no index.
 func (f *Filter) AllRenamedOutside(ctx context.Context, x *trail.Index, since, until int64) (all []*RenamedError) {
 	if f.watched == nil || since == format.MinTime && until == format.MaxTime {
 		return nil
 	}
-	events := &happenings{filter: f, since: since, until: until}
+	events := &nameEvents{filter: f, since: since, until: until}
 	events.scan(ctx, x, func(action format.Action, _ []byte) bool { return action == format.ActionRename })
-	if !events.told() {
+	if !events.anyReported() {
 		return nil
 	}
 	if names := events.names(); len(names) > 0 {
@@ -49,7 +51,7 @@ func (f *Filter) AllRenamedOutside(ctx context.Context, x *trail.Index, since, u
 			return (action == format.ActionCreate || action == format.ActionDrop) && names[string(name)]
 		})
 	}
-	return events.tell()
+	return events.errors()
 }
 
 // RenamedWithin tells of the renames of a time, for answers whose records no Hidden sees.
@@ -60,37 +62,39 @@ func (f *Filter) RenamedWithin(ctx context.Context, x *trail.Index, since, until
 	var hidden Hidden
 	x.Read(ctx, trail.ScanOptions{
 		Since: since, Until: until, Parts: true, Contents: f.watched.selectRenames,
-		Want: format.Want{Shape: func(s *format.Shape) bool { return s != nil && len(s.Objects) > 0 }, Always: f.renaming},
+		Want: format.Want{Shape: func(s *format.Shape) bool {
+			return s != nil && len(s.Objects) > 0
+		}, Always: f.isRename},
 		Warn: func(error) {}, // of which whoever reads the answer is told
 	}, func(_ int, r *trail.ScanReader) {
 		for r.Next() {
-			hidden.rename(&r.Record, slices.Collect(f.Renames(&r.Record)))
+			hidden.noteRenamed(&r.Record, slices.Collect(f.Renames(&r.Record)))
 		}
 	})
 	return hidden.Errs()
 }
 
-// happening is what became of a name: a rename, the end of what had it, or the beginning.
-type happening struct {
-	action   format.Action
-	kind     string // of objects that cannot have the same name
-	database string // and its server; empty for what all databases share
-	from, to string
-	sure     bool // it has taken effect
-	asked    bool // by one of its names, the filter finds it; not by the other
-	loses    bool // the one before
-	renamed  Renamed
-	at       int64 // when it ended
-	seq      uint64
+// nameEvent is what became of a name: a rename, the end of what had it, or the beginning.
+type nameEvent struct {
+	action    format.Action
+	kind      string // of objects that cannot have the same name
+	database  string // and its server; empty for what all databases share
+	from, to  string
+	certain   bool // it has taken effect
+	wanted    bool // by one of its names, the filter finds it; not by the other
+	losesName bool // the one before
+	renamed   Renamed
+	endTime   int64 // when it ended
+	seq       uint64
 }
 
-// happenings are those of a trail outside of a time. Its methods but scan are for one goroutine.
-type happenings struct {
+// nameEvents are those of a trail outside of a time. Its methods but scan are for one goroutine.
+type nameEvents struct {
 	filter       *Filter
 	since, until int64
 
 	mu            sync.Mutex
-	before, after []happening
+	before, after []nameEvent
 	full          bool // there are more
 }
 
@@ -109,7 +113,7 @@ func nameKind(objectType string) string {
 }
 
 // scan collects what happened to names.
-func (h *happenings) scan(ctx context.Context, x *trail.Index, wanted func(format.Action, []byte) bool) {
+func (h *nameEvents) scan(ctx context.Context, x *trail.Index, wanted func(format.Action, []byte) bool) {
 	shape := func(s *format.Shape) bool {
 		return slices.ContainsFunc(s.Objects, func(o format.Object) bool { return wanted(o.Action, o.Name) })
 	}
@@ -120,9 +124,13 @@ func (h *happenings) scan(ctx context.Context, x *trail.Index, wanted func(forma
 		x.Read(ctx, trail.ScanOptions{
 			Since: span[0], Until: span[1], Parts: true, Rollbacks: true,
 			Contents: func(c *format.Contents) format.Groups {
-				return c.Select(format.TermsObjects, func(v []byte) bool { return len(v) == 0 || wanted(format.Action(v[0]), v[1:]) })
+				return c.Select(format.TermsObjects, func(v []byte) bool {
+					return len(v) == 0 || wanted(format.Action(v[0]), v[1:])
+				})
 			},
-			Want: format.Want{Shape: func(s *format.Shape) bool { return s != nil && len(s.Objects) > 0 }, Always: shape},
+			Want: format.Want{Shape: func(s *format.Shape) bool {
+				return s != nil && len(s.Objects) > 0
+			}, Always: shape},
 			Warn: func(error) {}, // of which whoever reads the answer is told
 		}, func(_ int, r *trail.ScanReader) {
 			for r.Next() {
@@ -132,14 +140,15 @@ func (h *happenings) scan(ctx context.Context, x *trail.Index, wanted func(forma
 			}
 		})
 	}
-	order := func(a, b happening) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) }
+	order := func(a, b nameEvent) int { return cmp.Or(cmp.Compare(a.endTime, b.endTime), cmp.Compare(a.seq, b.seq)) }
 	slices.SortStableFunc(h.before, order)
 	slices.SortStableFunc(h.after, order)
 }
 
 // record takes a record.
-func (h *happenings) record(r *format.Record, ref *trail.BlockRef, wanted func(format.Action, []byte) bool) {
-	if r.Kind != format.KindStatement || r.Outcome == format.OutcomeError || r.Undone() || r.Time >= h.since && r.Time < h.until {
+func (h *nameEvents) record(r *format.Record, ref *trail.BlockRef, wanted func(format.Action, []byte) bool) {
+	if r.Kind != format.KindStatement || r.Outcome == format.OutcomeError || r.Undone() ||
+		r.Time >= h.since && r.Time < h.until {
 		return
 	}
 	h.mu.Lock()
@@ -153,19 +162,27 @@ func (h *happenings) record(r *format.Record, ref *trail.BlockRef, wanted func(f
 		if !wanted(o.Action, o.Name) {
 			continue
 		}
-		one := happening{
-			action: o.Action, kind: nameKind(string(o.Type)), database: databaseOf(r, ref, string(o.Type)), from: string(o.Name), to: string(o.To),
-			sure: r.Outcome == format.OutcomeOk && r.Effect == format.EffectCommitted, at: r.End(), seq: r.Seq,
+		event := nameEvent{
+			action: o.Action, kind: nameKind(string(o.Type)), database: databaseOf(r, ref, string(o.Type)),
+			from: string(o.Name), to: string(o.To),
+			certain: r.Outcome == format.OutcomeOk && r.Effect == format.EffectCommitted, endTime: r.End(), seq: r.Seq,
 		}
-		if o.Action == format.ActionRename && h.filter.watched.differ(o, r.Session) {
-			one.asked, one.loses = true, h.filter.watched.loses(o)
-			one.renamed = Renamed{Type: string(o.Type), Name: one.from, To: one.to, Time: r.Time, User: string(r.Session.Fact(format.KeyUser)), Lost: one.loses}
+		if o.Action == format.ActionRename && h.filter.watched.matchesOneName(o, r.Session) {
+			event.wanted, event.losesName = true, h.filter.watched.losesName(o)
+			event.renamed = Renamed{
+				Type: string(o.Type),
+				Name: event.from,
+				To:   event.to,
+				Time: r.Time,
+				User: string(r.Session.Fact(format.KeyUser)),
+				Lost: event.losesName,
+			}
 		}
-		if len(h.before)+len(h.after) >= mostEvents && !one.asked {
+		if len(h.before)+len(h.after) >= mostEvents && !event.wanted {
 			h.full = true
 			continue
 		}
-		*to = append(*to, one)
+		*to = append(*to, event)
 	}
 }
 
@@ -177,16 +194,18 @@ func databaseOf(r *format.Record, ref *trail.BlockRef, objectType string) string
 	return strconv.FormatUint(ref.Segment.Header.SystemID, 10) + " " + string(r.Session.Fact(format.KeyDatabase))
 }
 
-// outside says whether a rename may be one to tell of: before the time, its name was lost; after, it was got.
-func (one *happening) outside(before bool) bool { return one.asked && one.loses == before }
-
-func (h *happenings) told() bool {
-	return slices.ContainsFunc(h.before, func(one happening) bool { return one.outside(true) }) ||
-		slices.ContainsFunc(h.after, func(one happening) bool { return one.outside(false) })
+// isReported says whether a rename may be one to tell of: before the time, its name was lost; after, it was got.
+func (event *nameEvent) isReported(before bool) bool {
+	return event.wanted && event.losesName == before
 }
 
-// way is what follows a rename: after it, if it was before the time, and before it, if it was after.
-func (h *happenings) way(i int, before bool) (start happening, rest []happening) {
+func (h *nameEvents) anyReported() bool {
+	return slices.ContainsFunc(h.before, func(one nameEvent) bool { return one.isReported(true) }) ||
+		slices.ContainsFunc(h.after, func(one nameEvent) bool { return one.isReported(false) })
+}
+
+// eventsAfter is what follows a rename: after it, if it was before the time, and before it, if it was after.
+func (h *nameEvents) eventsAfter(i int, before bool) (start nameEvent, rest []nameEvent) {
 	if before {
 		return h.before[i], h.before[i+1:]
 	}
@@ -199,26 +218,26 @@ func (h *happenings) way(i int, before bool) (start happening, rest []happening)
 }
 
 // reversed is what happened as it looks when time runs backwards.
-func (one happening) reversed() happening {
-	switch one.action {
+func (event nameEvent) reversed() nameEvent {
+	switch event.action {
 	case format.ActionRename:
-		one.from, one.to = one.to, one.from
+		event.from, event.to = event.to, event.from
 	case format.ActionCreate:
-		one.action = format.ActionDrop
+		event.action = format.ActionDrop
 	case format.ActionDrop:
-		one.action = format.ActionCreate
+		event.action = format.ActionCreate
 	}
-	return one
+	return event
 }
 
 // followed is something that was renamed, or is in what was: the name that it had, and the one that it may have now.
 type followed struct{ kind, was, name string }
 
-// follow returns what something that was renamed, and all in it that was renamed on the way, may be called in the time, and
-// all names that it had on the way there. There is nothing that does not exist in the time.
-func follow(start *happening, rest []happening) (all map[followed]bool, passed map[string]bool) {
+// followRename returns what something that was renamed, and all in it that was renamed on the way, may be called in
+// the time, and all names that it had on the way there. There is nothing that does not exist in the time.
+func followRename(start *nameEvent, rest []nameEvent) (all map[followed]bool, passed map[string]bool) {
 	all, passed = map[followed]bool{{start.kind, start.from, start.to}: true}, map[string]bool{start.to: true}
-	if !start.sure {
+	if !start.certain {
 		all[followed{start.kind, start.from, start.from}], passed[start.from] = true, true
 	}
 	for i := range rest {
@@ -231,7 +250,7 @@ func follow(start *happening, rest []happening) (all map[followed]bool, passed m
 			if !changes {
 				continue
 			}
-			if one.sure && to.kind == of.kind {
+			if one.certain && to.kind == of.kind {
 				delete(all, of)
 			}
 			if one.action == format.ActionRename {
@@ -246,43 +265,47 @@ func follow(start *happening, rest []happening) (all map[followed]bool, passed m
 func contains(kind string) bool { return kind == "schema" || kind == "relation" }
 
 // applies says whether something, or something in it, has another name afterwards, or has ended.
-func (one *happening) applies(of followed) (to followed, changes bool) {
+func (event *nameEvent) applies(of followed) (to followed, changes bool) {
 	switch {
-	case one.kind == of.kind:
-		return followed{of.kind, of.was, one.to}, one.from == of.name
-	case one.action != format.ActionRename:
+	case event.kind == of.kind:
+		return followed{of.kind, of.was, event.to}, event.from == of.name
+	case event.action != format.ActionRename:
 		return to, false
 	}
-	if rest, inside := strings.CutPrefix(of.name, one.from+"."); inside && contains(one.kind) {
-		return followed{of.kind, of.was, one.to + "." + rest}, true
+	if rest, inside := strings.CutPrefix(of.name, event.from+"."); inside && contains(event.kind) {
+		return followed{of.kind, of.was, event.to + "." + rest}, true
 	}
-	if rest, inside := strings.CutPrefix(one.from, of.name+"."); inside && contains(of.kind) {
-		return followed{one.kind, of.was + "." + rest, one.to}, true
+	if rest, inside := strings.CutPrefix(event.from, of.name+"."); inside && contains(of.kind) {
+		return followed{event.kind, of.was + "." + rest, event.to}, true
 	}
 	return to, false
 }
 
-// each calls a function with each rename to tell of, and with the names that what was renamed may have in the time, and on
-// the way there.
-func (h *happenings) each(visit func(one *happening, before bool, names, passed map[string]bool)) {
+// eachReported calls a function with each rename to tell of, and with the names that what was renamed may have in the
+// time, and on the way there.
+func (h *nameEvents) eachReported(visit func(event *nameEvent, before bool, names, passed map[string]bool)) {
 	for _, before := range []bool{true, false} {
 		all := h.after
 		if before {
 			all = h.before
 		}
 		for i := range all {
-			if !all[i].outside(before) {
+			if !all[i].isReported(before) {
 				continue
 			}
-			start, rest := h.way(i, before)
+			start, rest := h.eventsAfter(i, before)
 			if h.full {
 				rest = nil
 			}
-			found, passed := follow(&start, rest)
+			found, passed := followRename(&start, rest)
 			names := map[string]bool{}
-			for one := range found {
-				if h.filter.watched.tellsApart(&format.Object{Type: []byte(one.kind), Name: []byte(one.was), To: []byte(one.name)}) {
-					names[one.name] = true
+			for event := range found {
+				if h.filter.watched.distinguishes(&format.Object{
+					Type: []byte(event.kind),
+					Name: []byte(event.was),
+					To:   []byte(event.name),
+				}) {
+					names[event.name] = true
 				}
 			}
 			visit(&all[i], before, names, passed)
@@ -291,9 +314,9 @@ func (h *happenings) each(visit func(one *happening, before bool, names, passed 
 }
 
 // names are all that something to tell of had.
-func (h *happenings) names() map[string]bool {
+func (h *nameEvents) names() map[string]bool {
 	all := map[string]bool{}
-	h.each(func(_ *happening, _ bool, names, passed map[string]bool) {
+	h.eachReported(func(_ *nameEvent, _ bool, names, passed map[string]bool) {
 		if len(names) > 0 {
 			maps.Copy(all, passed)
 		}
@@ -301,9 +324,9 @@ func (h *happenings) names() map[string]bool {
 	return all
 }
 
-// tell returns what is to be told, in the order of the times.
-func (h *happenings) tell() (all []*RenamedError) {
-	h.each(func(one *happening, before bool, names, _ map[string]bool) {
+// errors returns what is to be told, in the order of the times.
+func (h *nameEvents) errors() (all []*RenamedError) {
+	h.eachReported(func(one *nameEvent, before bool, names, _ map[string]bool) {
 		if len(names) == 0 {
 			return
 		}

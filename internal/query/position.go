@@ -64,7 +64,9 @@ func (p Position) Locate(t *trail.Trail) (Position, error) {
 	}
 	i := slices.IndexFunc(s.Segments, func(seg *trail.Segment) bool { return seg.Number == p.Segment })
 	if i < 0 {
-		return p, missingPosition(fmt.Sprintf("segment %d of stream %d does not exist: there are segments %d to %d", p.Segment, p.Stream, s.Segments[0].Number, s.Segments[len(s.Segments)-1].Number))
+		return p,
+			missingPosition(fmt.Sprintf("segment %d of stream %d does not exist: there are segments %d to %d",
+				p.Segment, p.Stream, s.Segments[0].Number, s.Segments[len(s.Segments)-1].Number))
 	}
 	seg := s.Segments[i]
 	if seg.Err != nil {
@@ -79,7 +81,9 @@ func (p Position) Locate(t *trail.Trail) (Position, error) {
 		p.Block = first
 	}
 	if p.Block < first || p.Block > next {
-		return p, missingPosition(fmt.Sprintf("block %d is not in segment %d of stream %d, which has the blocks from %d up to %d", p.Block, p.Segment, p.Stream, first, next-1))
+		return p,
+			missingPosition(fmt.Sprintf("block %d is not in segment %d of stream %d, which has the blocks from %d "+
+				"up to %d", p.Block, p.Segment, p.Stream, first, next-1))
 	}
 	return p, nil
 }

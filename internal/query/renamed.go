@@ -30,16 +30,16 @@ func (c *Criteria) renames() *renames {
 			*to = append(*to, names)
 		}
 	}
-	for _, one := range []*Criteria{c, c.Not} {
-		if one == nil {
+	for _, criteria := range []*Criteria{c, c.Not} {
+		if criteria == nil {
 			continue
 		}
-		if globs := globsOf(one.Objects); len(globs) > 0 {
+		if globs := globsOf(criteria.Objects); len(globs) > 0 {
 			r.objects = append(r.objects, globs)
 		}
-		add(&r.roles, one.Users)
-		add(&r.roles, one.Roles)
-		add(&r.databases, one.Databases)
+		add(&r.roles, criteria.Users)
+		add(&r.roles, criteria.Roles)
+		add(&r.databases, criteria.Databases)
 	}
 	if len(r.objects)+len(r.roles)+len(r.databases) == 0 {
 		return nil
@@ -54,7 +54,8 @@ func (c *Criteria) renames() *renames {
 
 // Renamed is what a record has renamed.
 type Renamed struct {
-	// To is empty if it is not known: catalogs were changed directly, and Name is that of one, or objects are left out.
+	// To is empty if it is not known: catalogs were changed directly, and Name is that of one, or objects are
+	// left out.
 	Type, Name, To string
 	Time           int64
 	User           string
@@ -73,11 +74,14 @@ func (r *Renamed) String() string {
 	by := r.by()
 	switch {
 	case r.Name == "":
-		return fmt.Sprintf("a statement at %s%s leaves out objects, and may have renamed what the filter asks for", render.Time(r.Time), by)
+		return fmt.Sprintf("a statement at %s%s leaves out objects, and may have renamed what the filter asks for",
+			render.Time(r.Time), by)
 	case r.To == "":
-		return fmt.Sprintf("%s was changed directly at %s%s, which may have renamed what the filter asks for", r.Name, render.Time(r.Time), by)
+		return fmt.Sprintf("%s was changed directly at %s%s, which may have renamed what the filter asks for", r.Name,
+			render.Time(r.Time), by)
 	}
-	return fmt.Sprintf("%s %s was renamed to %s at %s%s: records have the names of their time", r.Type, render.Quoted(r.Name), render.Quoted(r.To), render.Time(r.Time), by)
+	return fmt.Sprintf("%s %s was renamed to %s at %s%s: records have the names of their time", r.Type,
+		render.Quoted(r.Name), render.Quoted(r.To), render.Time(r.Time), by)
 }
 
 // AsksNames says whether the filter asks for names that objects, or roles, can lose and get.
@@ -95,14 +99,14 @@ func (f *Filter) Renames(r *format.Record) func(yield func(Renamed) bool) {
 		if f.watched == nil || r.Shape == nil || r.Kind != format.KindStatement {
 			return
 		}
-		one := Renamed{Time: r.Time, User: string(r.Session.Fact(format.KeyUser))}
+		renamed := Renamed{Time: r.Time, User: string(r.Session.Fact(format.KeyUser))}
 		for i := range r.Shape.Objects {
 			o := &r.Shape.Objects[i]
-			if o.Action != format.ActionRename || !f.watched.differ(o, r.Session) {
+			if o.Action != format.ActionRename || !f.watched.matchesOneName(o, r.Session) {
 				continue
 			}
-			one.Type, one.Name, one.To, one.Lost = string(o.Type), string(o.Name), string(o.To), f.watched.loses(o)
-			if !yield(one) {
+			renamed.Type, renamed.Name, renamed.To, renamed.Lost = string(o.Type), string(o.Name), string(o.To), f.watched.losesName(o)
+			if !yield(renamed) {
 				return
 			}
 		}
@@ -115,40 +119,46 @@ func (f *Filter) AllRenames(r *format.Record) []Renamed {
 		return nil
 	}
 	all := slices.Collect(f.Renames(r))
-	if one, ok := f.rewritten(r); ok {
-		all = append(all, one)
+	if renamed, ok := f.changedCatalog(r); ok {
+		all = append(all, renamed)
 	}
-	if _, omits := r.ExtraValue("objects_omitted"); (omits || r.GoesOn()) && hasCommand([]string{"ALTER"}, string(r.Shape.Command)) && !f.watched.elsewhere(r.Session) {
+	if _, omits := r.ExtraValue("objects_omitted"); (omits || r.HasFurther()) &&
+		hasCommand([]string{"ALTER"}, string(r.Shape.Command)) && !f.watched.elsewhere(r.Session) {
 		all = append(all, Renamed{Time: r.Time, User: string(r.Session.Fact(format.KeyUser)), Lost: true})
 	}
 	return all
 }
 
-// rewritten is a catalog that a statement has changed, and with it perhaps a name that the filter asks for. One that has
-// failed, or has no transaction ID, has changed nothing.
-func (f *Filter) rewritten(r *format.Record) (one Renamed, ok bool) {
+// changedCatalog is a catalog that a statement has changed, and with it perhaps a name that the filter asks for. One
+// that has failed, or has no transaction ID, has changed nothing.
+func (f *Filter) changedCatalog(r *format.Record) (renamed Renamed, ok bool) {
 	if r.Outcome == format.OutcomeError || r.Outcome == format.OutcomeOk && r.XID == 0 {
-		return one, false
+		return renamed, false
 	}
 	i := slices.IndexFunc(r.Shape.Relations, func(rel format.Relation) bool {
-		return f.watched.rewrites(&rel) && !(isOfDatabase(&rel) && f.watched.elsewhere(r.Session))
+		return f.watched.mayRename(&rel) && !(isOfDatabase(&rel) && f.watched.elsewhere(r.Session))
 	})
 	if i < 0 {
-		return one, false
+		return renamed, false
 	}
-	return Renamed{Time: r.Time, User: string(r.Session.Fact(format.KeyUser)), Name: string(r.Shape.Relations[i].Name), Lost: true}, true
+	return Renamed{
+		Time: r.Time,
+		User: string(r.Session.Fact(format.KeyUser)),
+		Name: string(r.Shape.Relations[i].Name),
+		Lost: true,
+	}, true
 }
 
 // MayRename says of a record whose data parts are not there yet whether it may have renamed something.
 func (f *Filter) MayRename(r *format.Record) bool {
-	return f.watched != nil && r.Kind == format.KindStatement && r.GoesOn() && r.Shape != nil &&
+	return f.watched != nil && r.Kind == format.KindStatement && r.HasFurther() && r.Shape != nil &&
 		(r.Shape.Class == format.ClassDDL || r.Shape.Class == format.ClassRole)
 }
 
 // selectRenames selects the groups of an index that may have statements that rename something of these names.
 func (w *renames) selectRenames(c *format.Contents) format.Groups {
 	g := c.Select(format.TermsObjects, func(v []byte) bool {
-		return len(v) == 0 || format.Action(v[0]) == format.ActionRename && w.has(v[1:])
+		return len(v) == 0 || format.Action(v[0]) == format.ActionRename && w.mayName(v[1:])
 	})
 	g.And(c.Select(format.TermsClasses, func(v []byte) bool { // of which an index always has all
 		class, n := binary.Uvarint(v)
@@ -157,27 +167,27 @@ func (w *renames) selectRenames(c *format.Contents) format.Groups {
 	return g
 }
 
-// SelectRenames selects the groups of an index that may have statements that rename what the filter asks for, or change
-// a catalog: those that Hidden.NoteRenames notes. Contents does not select the latter, because a list of relations often
-// has too many terms for an index.
+// SelectRenames selects the groups of an index that may have statements that rename what the filter asks for,
+// or change a catalog: those that Hidden.NoteRenames notes. Contents does not select the latter, because a list
+// of relations often has too many terms for an index.
 func (f *Filter) SelectRenames(c *format.Contents) format.Groups {
 	g := c.SelectOmissions("objects")
 	g.Or(f.watched.selectRenames(c))
 	g.Or(c.SelectShape(func(s *format.Shape) bool {
-		return slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return f.watched.rewrites(&r) })
+		return slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return f.watched.mayRename(&r) })
 	}))
 	return g
 }
 
-// renaming says whether a shape is one of statements of Renames.
-func (f *Filter) renaming(s *format.Shape) bool {
+// isRename says whether a shape is one of statements of Renames.
+func (f *Filter) isRename(s *format.Shape) bool {
 	return slices.ContainsFunc(s.Objects, func(o format.Object) bool {
-		return o.Action == format.ActionRename && (f.watched.has(o.Name) || f.watched.has(o.To))
+		return o.Action == format.ActionRename && (f.watched.mayName(o.Name) || f.watched.mayName(o.To))
 	})
 }
 
-// has says whether a name, of anything, may be one that the filter asks for, or the beginning of one.
-func (w *renames) has(name []byte) bool {
+// mayName says whether a name, of anything, may be one that the filter asks for, or the beginning of one.
+func (w *renames) mayName(name []byte) bool {
 	plain := unquoted(name)
 	lists := func(names []string) bool { return slices.Contains(names, plain) }
 	return slices.ContainsFunc(w.roles, lists) || slices.ContainsFunc(w.databases, lists) ||
@@ -187,9 +197,9 @@ func (w *renames) has(name []byte) bool {
 		})
 }
 
-// differ says whether something that was renamed matches under one of its names, and not under the other.
-func (w *renames) differ(o *format.Object, s *format.Session) bool {
-	return (isShared(string(o.Type)) || !w.elsewhere(s)) && w.tellsApart(o)
+// matchesOneName says whether something that was renamed matches under one of its names, and not under the other.
+func (w *renames) matchesOneName(o *format.Object, s *format.Session) bool {
+	return (isShared(string(o.Type)) || !w.elsewhere(s)) && w.distinguishes(o)
 }
 
 // isShared says whether all databases share the names of a type of objects.
@@ -197,11 +207,12 @@ func isShared(objectType string) bool {
 	return objectType == "role" || objectType == "database" || objectType == "tablespace"
 }
 
-// tellsApart is differ for an object of a database that the filter is about.
-func (w *renames) tellsApart(o *format.Object) bool {
+// distinguishes is differ for an object of a database that the filter is about.
+func (w *renames) distinguishes(o *format.Object) bool {
 	was, is := unquoted(o.Name), unquoted(o.To)
-	one := func(names []string) bool { return slices.Contains(names, was) != slices.Contains(names, is) }
-	if string(o.Type) == "role" && slices.ContainsFunc(w.roles, one) || string(o.Type) == "database" && slices.ContainsFunc(w.databases, one) {
+	changes := func(names []string) bool { return slices.Contains(names, was) != slices.Contains(names, is) }
+	if string(o.Type) == "role" && slices.ContainsFunc(w.roles, changes) ||
+		string(o.Type) == "database" && slices.ContainsFunc(w.databases, changes) {
 		return true
 	}
 	return slices.ContainsFunc(w.objects, func(globs []glob) bool {
@@ -212,17 +223,17 @@ func (w *renames) tellsApart(o *format.Object) bool {
 	})
 }
 
-// loses says whether something that was renamed matches under the name that it had, or what is in it does.
-func (w *renames) loses(o *format.Object) bool {
+// losesName says whether something that was renamed matches under the name that it had, or what is in it does.
+func (w *renames) losesName(o *format.Object) bool {
 	was := unquoted(o.Name)
-	one := func(names []string) bool { return slices.Contains(names, was) }
+	wasNamed := func(names []string) bool { return slices.Contains(names, was) }
 	switch string(o.Type) {
 	case "role":
-		if slices.ContainsFunc(w.roles, one) {
+		if slices.ContainsFunc(w.roles, wasNamed) {
 			return true
 		}
 	case "database":
-		if slices.ContainsFunc(w.databases, one) {
+		if slices.ContainsFunc(w.databases, wasNamed) {
 			return true
 		}
 	}
@@ -234,21 +245,28 @@ func (w *renames) loses(o *format.Object) bool {
 
 // catalogs are those that have names, and whether each database has its own.
 var catalogs = map[string]bool{
-	"pg_catalog.pg_authid": false, "pg_catalog.pg_database": false, "pg_catalog.pg_subscription": false, "pg_catalog.pg_tablespace": false,
-	"pg_catalog.pg_am": true, "pg_catalog.pg_attribute": true, "pg_catalog.pg_class": true, "pg_catalog.pg_collation": true,
-	"pg_catalog.pg_constraint": true, "pg_catalog.pg_conversion": true, "pg_catalog.pg_event_trigger": true, "pg_catalog.pg_extension": true,
-	"pg_catalog.pg_foreign_data_wrapper": true, "pg_catalog.pg_foreign_server": true, "pg_catalog.pg_language": true, "pg_catalog.pg_namespace": true,
-	"pg_catalog.pg_opclass": true, "pg_catalog.pg_operator": true, "pg_catalog.pg_opfamily": true, "pg_catalog.pg_policy": true,
-	"pg_catalog.pg_proc": true, "pg_catalog.pg_propgraph_element": true, "pg_catalog.pg_publication": true, "pg_catalog.pg_rewrite": true,
-	"pg_catalog.pg_statistic_ext": true, "pg_catalog.pg_trigger": true, "pg_catalog.pg_ts_config": true, "pg_catalog.pg_ts_dict": true,
+	"pg_catalog.pg_authid": false, "pg_catalog.pg_database": false, "pg_catalog.pg_subscription": false,
+	"pg_catalog.pg_tablespace": false,
+	"pg_catalog.pg_am":         true, "pg_catalog.pg_attribute": true, "pg_catalog.pg_class": true,
+	"pg_catalog.pg_collation":  true,
+	"pg_catalog.pg_constraint": true, "pg_catalog.pg_conversion": true, "pg_catalog.pg_event_trigger": true,
+	"pg_catalog.pg_extension":            true,
+	"pg_catalog.pg_foreign_data_wrapper": true, "pg_catalog.pg_foreign_server": true, "pg_catalog.pg_language": true,
+	"pg_catalog.pg_namespace": true,
+	"pg_catalog.pg_opclass":   true, "pg_catalog.pg_operator": true, "pg_catalog.pg_opfamily": true,
+	"pg_catalog.pg_policy": true,
+	"pg_catalog.pg_proc":   true, "pg_catalog.pg_propgraph_element": true, "pg_catalog.pg_publication": true,
+	"pg_catalog.pg_rewrite":       true,
+	"pg_catalog.pg_statistic_ext": true, "pg_catalog.pg_trigger": true, "pg_catalog.pg_ts_config": true,
+	"pg_catalog.pg_ts_dict":   true,
 	"pg_catalog.pg_ts_parser": true, "pg_catalog.pg_ts_template": true, "pg_catalog.pg_type": true,
 }
 
 func isOfDatabase(r *format.Relation) bool { return catalogs[string(r.Name)] }
 
-// rewrites says whether a statement that uses a relation so may have renamed something, as superusers can with
+// mayRename says whether a statement that uses a relation so may have renamed something, as superusers can with
 // allow_system_table_mods.
-func (w *renames) rewrites(r *format.Relation) bool {
+func (w *renames) mayRename(r *format.Relation) bool {
 	if r.Access&(format.AccessInsert|format.AccessUpdate|format.AccessDelete) == 0 || onlyLocks(r) {
 		return false
 	}
@@ -262,10 +280,11 @@ func (w *renames) rewrites(r *format.Relation) bool {
 	return named && len(w.objects) > 0
 }
 
-// onlyLocks says whether a relation is used by SELECT ... FOR UPDATE or FOR SHARE, which need the privilege to update, and
-// update no column.
+// onlyLocks says whether a relation is used by SELECT ... FOR UPDATE or FOR SHARE, which need the privilege to
+// update, and update no column.
 func onlyLocks(r *format.Relation) bool {
-	return r.Access&(format.AccessInsert|format.AccessUpdate|format.AccessDelete) == format.AccessUpdate && r.HasColumns && r.Omitted&format.AccessUpdate == 0 &&
+	return r.Access&(format.AccessInsert|format.AccessUpdate|format.AccessDelete) == format.AccessUpdate &&
+		r.HasColumns && r.Omitted&format.AccessUpdate == 0 &&
 		!slices.ContainsFunc(r.Columns, func(c format.Column) bool { return c.Access&format.AccessUpdate != 0 })
 }
 
@@ -292,9 +311,9 @@ func globsOf(names []string) (all []glob) {
 	return all
 }
 
-// restsAfter says whether one of the patterns matches a name, and which patterns are left for what may follow the name
-// and a dot. The name is also matched without its schema, unless it is that of a schema: what is in one is found without
-// it, whatever its name.
+// restsAfter says whether one of the patterns matches a name, and which patterns are left for what may follow
+// the name and a dot. The name is also matched without its schema, unless it is that of a schema: what is in
+// one is found without it, whatever its name.
 func restsAfter(globs []glob, name []byte, schema bool) (whole bool, parts map[glob]bool) {
 	parts = map[glob]bool{}
 	for _, g := range globs {

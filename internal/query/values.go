@@ -1,5 +1,5 @@
-// The values of filters as people write them. Each function refuses what is none of its values with an error that quotes
-// it.
+// The values of filters as people write them. Each function refuses what is none of its values with an error
+// that quotes it.
 
 package query
 

@@ -74,7 +74,9 @@ func parseWhen(s string, now time.Time, zone *time.Location) (time.Time, error) 
 	}
 	t, ok := parseWall(wall, now.In(zone))
 	if !ok {
-		return time.Time{}, fmt.Errorf("invalid time %q: use for example 2026-11-21T20:45:13Z, \"2026-11-21 20:45 Europe/Berlin\", 22:00, yesterday, 10m or \"2h ago\"", s)
+		return time.Time{},
+			fmt.Errorf("invalid time %q: use for example 2026-11-21T20:45:13Z, \"2026-11-21 20:45 "+
+				"Europe/Berlin\", 22:00, yesterday, 10m or \"2h ago\"", s)
 	}
 	return inZone(s, t, zone)
 }
@@ -111,7 +113,9 @@ func cutZone(s string, otherwise *time.Location) (wall string, zone *time.Locati
 			return m[1], zone, nil
 		}
 	}
-	return "", nil, fmt.Errorf("invalid time %q: unknown time zone %q; use an offset, such as +09:00, or a name of the IANA time zone database, such as Asia/Tokyo", s, m[2])
+	return "", nil,
+		fmt.Errorf("invalid time %q: unknown time zone %q; use an offset, such as +09:00, or a name of the IANA "+
+			"time zone database, such as Asia/Tokyo", s, m[2])
 }
 
 // parseWall reads date and time of day, without a zone: the result is in UTC. today
@@ -165,7 +169,9 @@ func inZone(s string, wall time.Time, zone *time.Location) (time.Time, error) {
 	case 1:
 		return found[0], nil
 	default:
-		return time.Time{}, fmt.Errorf("ambiguous time %q: it was repeated when clocks in %s were set back; use an offset, such as %s or %s", s, zone, found[0].Format("-07:00"), found[1].Format("-07:00"))
+		return time.Time{},
+			fmt.Errorf("ambiguous time %q: it was repeated when clocks in %s were set back; use an offset, such "+
+				"as %s or %s", s, zone, found[0].Format("-07:00"), found[1].Format("-07:00"))
 	}
 }
 
@@ -175,8 +181,8 @@ type age struct {
 	time.Duration
 }
 
-// before is the moment that is so much before another one, in UTC: first the same day and time of day some months ago, or
-// the last day of the month if it has no such day, and then as much earlier as the rest says.
+// before is the moment that is so much before another one, in UTC: first the same day and time of day some
+// months ago, or the last day of the month if it has no such day, and then as much earlier as the rest says.
 func (a age) before(now time.Time) time.Time {
 	now = now.UTC()
 	t := now.AddDate(0, -a.months, 0)
@@ -199,7 +205,8 @@ var (
 		"d": 24 * time.Hour, "day": 24 * time.Hour, "days": 24 * time.Hour,
 		"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour, "weeks": 7 * 24 * time.Hour,
 	}
-	monthUnits = map[string]int{"mo": 1, "mon": 1, "mons": 1, "month": 1, "months": 1, "y": 12, "yr": 12, "yrs": 12, "year": 12, "years": 12}
+	monthUnits = map[string]int{"mo": 1, "mon": 1, "mons": 1, "month": 1, "months": 1, "y": 12, "yr": 12, "yrs": 12,
+		"year": 12, "years": 12}
 )
 
 // mostMonths bounds the months of an age: a year before the first one is no time that anybody means.
@@ -289,7 +296,9 @@ func ParseZone(s string) (*time.Location, error) {
 			return zone, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown time zone %q; use a name of the IANA time zone database, such as Asia/Tokyo, an offset, such as +09:00, UTC or local", s)
+	return nil,
+		fmt.Errorf("unknown time zone %q; use a name of the IANA time zone database, such as Asia/Tokyo, an "+
+			"offset, such as +09:00, UTC or local", s)
 }
 
 // ParseDuration reads a duration, such as 250ms or 1m30s. Without a unit, it is in milliseconds, like that of
