@@ -15,8 +15,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Acknowledge gives the problems of the trails their IDs, and takes those out that were acknowledged and are as they were
-// then. What is wrong with a file of acknowledgments is a problem itself.
+// Acknowledge gives the problems of the trails their IDs, and takes those out that were acknowledged and are as
+// they were then. What is wrong with a file of acknowledgments is a problem itself.
 func (r *Report) Acknowledge(t *trail.Trail, keys seal.Keys) error {
 	var homes []string
 	for _, s := range t.Streams {
@@ -37,14 +37,18 @@ func (r *Report) Acknowledge(t *trail.Trail, keys seal.Keys) error {
 		if err != nil {
 			return err
 		}
-		if err := r.take(home, list.Entries, len(keys) > 0); err != nil {
+		if err := r.applyAcknowledgments(home, list.Entries, len(keys) > 0); err != nil {
 			return err
 		}
 		for _, wrong := range list.Problems {
-			r.Problems = append(r.Problems, Problem{Class: format.ProblemAcknowledgment.String(), File: path, What: "line " + fmt.Sprint(wrong.Line) + ": " + wrong.What})
+			r.Problems = append(r.Problems, Problem{
+				Class: format.ProblemAcknowledgment.String(),
+				File:  path,
+				What:  "line " + fmt.Sprint(wrong.Line) + ": " + wrong.What,
+			})
 		}
 	}
-	r.judge()
+	r.setVerdict()
 	return nil
 }
 
@@ -67,9 +71,10 @@ func InTrail(home, file string) string {
 	return filepath.ToSlash(rest)
 }
 
-// take takes the problems of a trail out that its acknowledgments are about, unless they are not as they were. Of several
-// acknowledgments of a problem, the last one counts, but a signed one before one without a signature.
-func (r *Report) take(home string, entries []*acknowledge.Entry, checked bool) error {
+// applyAcknowledgments takes the problems of a trail out that its acknowledgments are about, unless they are not as they were.
+// Of several acknowledgments of a problem, the last one counts, but a signed one before one without a
+// signature.
+func (r *Report) applyAcknowledgments(home string, entries []*acknowledge.Entry, checked bool) error {
 	var left []Problem
 	for _, p := range r.Problems {
 		var counts *acknowledge.Entry
@@ -77,7 +82,7 @@ func (r *Report) take(home string, entries []*acknowledge.Entry, checked bool) e
 			if p.ID != e.Problem || p.File != "" && p.inTrail([]string{home}) != e.File {
 				continue
 			}
-			why, err := r.outdates(home, e, &p)
+			why, err := r.whyOutdated(home, e, &p)
 			switch {
 			case err != nil:
 				return err
@@ -100,8 +105,8 @@ func (r *Report) take(home string, entries []*acknowledge.Entry, checked bool) e
 	return nil
 }
 
-// outdates says why an acknowledgment of a problem does not count any more; empty: it does.
-func (r *Report) outdates(home string, e *acknowledge.Entry, p *Problem) (string, error) {
+// whyOutdated says why an acknowledgment of a problem does not count any more; empty: it does.
+func (r *Report) whyOutdated(home string, e *acknowledge.Entry, p *Problem) (string, error) {
 	if system := fmt.Sprint(p.System); e.System != system {
 		return "in the trail of another server: its system identifier was " + e.System + ", and is " + system, nil
 	}
@@ -114,11 +119,11 @@ func (r *Report) outdates(home string, e *acknowledge.Entry, p *Problem) (string
 	case n > 0:
 		return "", nil
 	}
-	return r.recedes(home, e.Ends), nil
+	return r.shortenedStream(home, e.Ends), nil
 }
 
-// recedes says which stream of a trail does not go as far as it did; empty: none.
-func (r *Report) recedes(home string, ends []acknowledge.End) string {
+// shortenedStream says which stream of a trail does not go as far as it did; empty: none.
+func (r *Report) shortenedStream(home string, ends []acknowledge.End) string {
 	now := map[uint32]acknowledge.End{}
 	for _, end := range r.endsOf(home) {
 		now[end.Stream] = end
@@ -126,7 +131,8 @@ func (r *Report) recedes(home string, ends []acknowledge.End) string {
 	for _, then := range ends {
 		switch end := now[then.Stream]; {
 		case end.Block < then.Block:
-			return fmt.Sprintf("stream %d ended with block %d then, and ends with block %d", then.Stream, then.Block, end.Block)
+			return fmt.Sprintf("stream %d ended with block %d then, and ends with block %d", then.Stream,
+				then.Block, end.Block)
 		case end.Block == then.Block && end.Hash != then.Hash:
 			return fmt.Sprintf("block %d of stream %d was changed since", then.Block, then.Stream)
 		}
@@ -138,7 +144,11 @@ func (r *Report) recedes(home string, ends []acknowledge.End) string {
 func (r *Report) endsOf(home string) (ends []acknowledge.End) {
 	for _, last := range r.ends {
 		if last.Trail == home && last.Block > 0 {
-			ends = append(ends, acknowledge.End{Stream: last.Stream, Block: last.Block, Hash: hex.EncodeToString(last.Hash[:])})
+			ends = append(ends, acknowledge.End{
+				Stream: last.Stream,
+				Block:  last.Block,
+				Hash:   hex.EncodeToString(last.Hash[:]),
+			})
 		}
 	}
 	return ends
@@ -146,7 +156,13 @@ func (r *Report) endsOf(home string) (ends []acknowledge.End) {
 
 // Bind is the beginning of an acknowledgment of a problem of a trail: what it is about.
 func (r *Report) Bind(home string, p *Problem) (*acknowledge.Entry, error) {
-	e := &acknowledge.Entry{System: fmt.Sprint(p.System), Problem: p.ID, File: InTrail(home, p.File), Offset: p.Offset, What: p.What}
+	e := &acknowledge.Entry{
+		System:  fmt.Sprint(p.System),
+		Problem: p.ID,
+		File:    InTrail(home, p.File),
+		Offset:  p.Offset,
+		What:    p.What,
+	}
 	var err error
 	if e.SHA256, e.Size, err = acknowledge.Hash(p.File, -1); e.Size == 0 {
 		e.Ends = r.endsOf(home)

@@ -130,7 +130,7 @@ func TestSignedAcknowledgmentsCountFirst(t *testing.T) {
 			}
 			entries = append(entries, e)
 		}
-		if err := r.take(dir, entries, false); err != nil || len(r.Acknowledged) != 1 || r.Acknowledged[0].Reason != want {
+		if err := r.applyAcknowledgments(dir, entries, false); err != nil || len(r.Acknowledged) != 1 || r.Acknowledged[0].Reason != want {
 			t.Errorf("%s: %v, %+v", reasons, err, r.Acknowledged)
 		}
 	}

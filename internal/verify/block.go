@@ -61,8 +61,8 @@ type start struct {
 	HasKey bool
 }
 
-// startOf reads the record of a start; ok says whether it is one that has the server's settings.
-func startOf(r *format.Record) (one start, ok bool) {
+// parseStart reads the record of a start; ok says whether it is one that has the server's settings.
+func parseStart(r *format.Record) (one start, ok bool) {
 	event, _ := r.ExtraValue("event")
 	_, ok = r.ExtraValue("run")
 	key, _ := r.ExtraValue("steno.signing_key_file")
@@ -78,14 +78,14 @@ const (
 
 // checker reads blocks; each worker has one.
 type checker struct {
-	files   *trail.Files
-	segment *format.SegmentHeader // segment that contains the block
-	block   format.Block
-	indexes []*format.Contents // of the segment that contains the block
-	tally   format.Tally
-	all     bool // plain records are looked at, too, for tests
-	record  format.Record
-	has     format.BlockContents // what of the block's contents no index has
+	files      *trail.Files
+	segment    *format.SegmentHeader // segment that contains the block
+	block      format.Block
+	indexes    []*format.Contents // of the segment that contains the block
+	tally      format.Tally
+	allRecords bool // plain records are looked at, too, for tests
+	record     format.Record
+	unindexed  format.BlockContents // what of the block's contents no index has
 }
 
 // check reads and checks one block. before is the previous one in its segment, nil for the first.
@@ -110,7 +110,8 @@ func (c *checker) check(ref, before *trail.BlockRef, indexes []*format.Contents,
 		f.torn = last && b.HasHole()
 	}
 	if known && f.ok && !f.torn && b.ChainHash(chained) != b.Header.Chain {
-		f.errs = append(f.errs, b.Problem(format.ProblemChain, 72, "chain is broken: block %d does not follow from what precedes it", ref.Number))
+		f.errs = append(f.errs, b.Problem(format.ProblemChain, 72,
+			"chain is broken: block %d does not follow from what precedes it", ref.Number))
 	}
 	if err == nil {
 		c.items(f)
@@ -118,9 +119,9 @@ func (c *checker) check(ref, before *trail.BlockRef, indexes []*format.Contents,
 	return f
 }
 
-// previous is the hash that a block is chained to; known is false if what precedes it could not be read. It is the one
-// that the previous block states, so that each link is checked separately, and a broken one does not make all that follow
-// appear broken.
+// previous is the hash that a block is chained to; known is false if what precedes it could not be read. It is
+// the one that the previous block states, so that each link is checked separately, and a broken one does not
+// make all that follow appear broken.
 func previous(ref, before *trail.BlockRef) (hash [32]byte, known bool) {
 	switch {
 	case ref.AfterDamage:
@@ -138,11 +139,11 @@ func (c *checker) items(f *finding) {
 	others := false
 	t := &c.tally
 	t.Reset()
-	if b.Select(format.Want{Tally: t}); c.all {
+	if b.Select(format.Want{Tally: t}); c.allRecords {
 		b.Select(format.Want{})
 	}
-	r, has := &c.record, &c.has
-	*has = format.BlockContents{Known: c.known}
+	r, has := &c.record, &c.unindexed
+	*has = format.BlockContents{Known: c.isIndexed}
 	covers := func(x *format.Contents) bool { _, ok := x.GroupOf(h.Number); return ok }
 	indexed := slices.ContainsFunc(c.indexes, covers)
 	has.NoTexts = !slices.ContainsFunc(c.indexes, func(x *format.Contents) bool { return x.HasTexts(h.Number) })
@@ -156,11 +157,13 @@ func (c *checker) items(f *finding) {
 			break
 		}
 		if len(f.errs) >= maxErrors || len(f.spans) >= maxSpans {
-			f.errs = append(f.errs, b.Problem(format.ProblemContent, 0, "block %d: the records from byte %d of its payload on are not checked: there are too many errors before", h.Number, b.Position()))
+			f.errs = append(f.errs, b.Problem(format.ProblemContent, 0,
+				"block %d: the records from byte %d of its payload on are not checked: there are too many errors "+
+					"before", h.Number, b.Position()))
 			break
 		}
 		if indexed {
-			has.Record(r)
+			has.AddRecord(r)
 		}
 		if r.Kind == format.KindData {
 			if f.parts == nil {
@@ -173,7 +176,8 @@ func (c *checker) items(f *finding) {
 		if o := t.OpenOf(r.SessionIndex); r.Seq == 0 {
 			f.unnumbered++
 			if r.Kind != format.KindStart {
-				f.errs = append(f.errs, b.Problem(format.ProblemContent, 0, "block %d: session %s: %s record without a sequence number", h.Number, r.Session.ID(), r.Kind))
+				f.errs = append(f.errs, b.Problem(format.ProblemContent, 0,
+					"block %d: session %s: %s record without a sequence number", h.Number, r.Session.ID(), r.Kind))
 			}
 		} else if o.Last != 0 && r.Seq == o.Last+1 {
 			o.Last++
@@ -185,7 +189,7 @@ func (c *checker) items(f *finding) {
 		}
 		t.AddTimes(r.Time, r.End())
 		if r.Kind == format.KindSeal {
-			c.seal(f, r)
+			c.checkSeal(f, r)
 		} else {
 			others = true
 		}
@@ -193,7 +197,9 @@ func (c *checker) items(f *finding) {
 			c.noteRareRecord(f, r)
 		}
 		if r.Parts[format.PartValues] == 0 && !r.ParamsFit() {
-			f.errs = append(f.errs, b.Problem(format.ProblemContent, 0, "block %d: session %s: record %d: parameters do not match their types", h.Number, r.Session.ID(), r.Seq))
+			f.errs = append(f.errs, b.Problem(format.ProblemContent, 0,
+				"block %d: session %s: record %d: parameters do not match their types", h.Number,
+				r.Session.ID(), r.Seq))
 		}
 	}
 	c.countOpen(f)
@@ -203,7 +209,7 @@ func (c *checker) items(f *finding) {
 	c.checkIndex(f)
 	if indexed {
 		if t.Transactions > 0 {
-			has.Record(&format.Record{Kind: format.KindTransaction})
+			has.AddRecord(&format.Record{Kind: format.KindTransaction})
 		}
 		c.checkIndexes(f, has)
 	}
@@ -213,7 +219,8 @@ func (c *checker) items(f *finding) {
 	}
 	f.first, f.last = t.FirstTime, t.LastEnd
 	if t.FirstTime != h.FirstTime || t.FirstEnd != h.FirstEnd || t.LastEnd != h.LastEnd {
-		f.errs = append(f.errs, b.Problem(format.ProblemContent, 40, "block %d: times in the header do not match its records", h.Number))
+		f.errs = append(f.errs, b.Problem(format.ProblemContent, 40,
+			"block %d: times in the header do not match its records", h.Number))
 	}
 }
 
@@ -240,8 +247,8 @@ func (c *checker) checkIndex(f *finding) {
 	}
 }
 
-// known says whether no index hides a term of the block.
-func (c *checker) known(list format.Terms, value []byte) bool {
+// isIndexed says whether no index hides a term of the block.
+func (c *checker) isIndexed(list format.Terms, value []byte) bool {
 	for _, index := range c.indexes {
 		if !index.Has(c.block.Header.Number, list, value) {
 			return false
@@ -253,10 +260,11 @@ func (c *checker) known(list format.Terms, value []byte) bool {
 // checkIndexes checks that no index of the segment hides what the block contains.
 func (c *checker) checkIndexes(f *finding, has *format.BlockContents) {
 	b := &c.block
-	has.Definitions(b)
+	has.AddDefinitions(b)
 	for _, index := range c.indexes {
 		if what := index.Hides(b.Header.Number, has); what != "" {
-			f.errs = append(f.errs, b.Problem(format.ProblemIndex, 0, "block %d: the index of its segment lacks %s", b.Header.Number, what))
+			f.errs = append(f.errs, b.Problem(format.ProblemIndex, 0, "block %d: the index of its segment lacks %s",
+				b.Header.Number, what))
 		}
 	}
 }
@@ -267,14 +275,15 @@ func disconnects(backendType string) bool {
 	return backendType == "" || backendType == "client backend" || backendType == "walsender"
 }
 
-// seal checks a record that is a seal.
-func (c *checker) seal(f *finding, r *format.Record) {
-	one, err := seal.Parse(r, c.segment)
+// checkSeal checks a record that is a seal.
+func (c *checker) checkSeal(f *finding, r *format.Record) {
+	parsed, err := seal.Parse(r, c.segment)
 	if err != nil {
-		f.errs = append(f.errs, c.block.Problem(format.ProblemSeal, 0, "block %d: seal does not have the specified format: %s", c.block.Header.Number, err))
+		f.errs = append(f.errs, c.block.Problem(format.ProblemSeal, 0,
+			"block %d: seal does not have the specified format: %s", c.block.Header.Number, err))
 		return
 	}
-	f.seals = append(f.seals, one)
+	f.seals = append(f.seals, parsed)
 }
 
 // noteRareRecord keeps the records that are needed by the checks of all blocks.
@@ -297,7 +306,7 @@ func (c *checker) noteRareRecord(f *finding, r *format.Record) {
 		if b, ok := trail.ParseBranch(r); ok {
 			f.branches = append(f.branches, b)
 		}
-		if one, ok := startOf(r); ok {
+		if one, ok := parseStart(r); ok {
 			f.starts = append(f.starts, one)
 		}
 	case format.KindDisconnect, format.KindAuthFailed:
@@ -322,12 +331,16 @@ func (c *checker) noteRareRecord(f *finding, r *format.Record) {
 			if n := number("bytes"); n > 0 {
 				what = fmt.Sprintf("%d bytes of records, of unknown number,", n)
 			}
-			f.unread = append(f.unread, fmt.Sprintf("session %s: record %d stands for %s that could not be read from a damaged ring file", id.Session, r.Seq, what))
+			f.unread = append(f.unread,
+				fmt.Sprintf("session %s: record %d stands for %s that could not be read from a damaged ring file",
+					id.Session, r.Seq, what))
 		}
 		if first > 0 && last >= first {
 			f.explained = append(f.explained, span{id.Session, format.Span{First: first, Last: last}})
 			if r.Seq != last+1 {
-				f.errs = append(f.errs, c.block.Problem(format.ProblemContent, 0, "block %d: session %s: gap record has number %d, not %d, the one after the lost records", c.block.Header.Number, id.Session, r.Seq, last+1))
+				f.errs = append(f.errs, c.block.Problem(format.ProblemContent, 0,
+					"block %d: session %s: gap record has number %d, not %d, the one after the lost records",
+					c.block.Header.Number, id.Session, r.Seq, last+1))
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func findings(t *testing.T, payload []byte, records uint32, all bool) string {
 	image := b.Finish(format.CodecNone, 1, 1, &chain)
 	image[16], image[17] = byte(records), byte(records>>8)
 	trailtest.SealHeader(image)
-	c := &checker{all: all, segment: &format.SegmentHeader{}}
+	c := &checker{allRecords: all, segment: &format.SegmentHeader{}}
 	c.block.Image = image
 	if err := c.block.Load(); err != nil {
 		t.Fatal(err)

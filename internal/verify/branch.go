@@ -13,8 +13,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Branch is a stream that was begun because another one differed from what the server had written. If Unused is set, it
-// only contains the record about another stream, which was no longer used by a writer.
+// Branch is a stream that was begun because another one differed from what the server had written. If Unused is
+// set, it only contains the record about another stream, which was no longer used by a writer.
 type Branch struct {
 	Stream uint32 `json:"stream"`
 	From   uint32 `json:"from_stream"`
@@ -31,12 +31,15 @@ type Branch struct {
 
 // line is a branch's row of the report for people.
 func (b *Branch) line() string {
-	line := fmt.Sprintf("stream %d continues beside stream %d from its block %s, since %s", b.Stream, b.From, humanize.Comma(int64(b.Block)), b.Time)
+	line := fmt.Sprintf("stream %d continues beside stream %d from its block %s, since %s", b.Stream, b.From,
+		humanize.Comma(int64(b.Block)), b.Time)
 	if b.Stream == b.From && !b.Unused {
-		line = fmt.Sprintf("stream %d was begun anew at %s, without what the server had written before, up to block %s", b.Stream, b.Time, humanize.Comma(int64(b.Block)))
+		line = fmt.Sprintf("stream %d was begun anew at %s, without what the server had written before, up to "+
+			"block %s", b.Stream, b.Time, humanize.Comma(int64(b.Block)))
 	}
 	if b.Unused {
-		line = fmt.Sprintf("stream %d, which is no longer used by any writer, counts up to block %s, as stream %d says since %s", b.From, humanize.Comma(int64(b.Block)), b.Stream, b.Time)
+		line = fmt.Sprintf("stream %d, which is no longer used by any writer, counts up to block %s, as stream %d "+
+			"says since %s", b.From, humanize.Comma(int64(b.Block)), b.Stream, b.Time)
 	}
 	if b.Host != "" {
 		line += ", on host " + b.Host
@@ -50,36 +53,41 @@ func (b *Branch) line() string {
 // branched is the record of a branch and its position.
 type branched struct {
 	trail.Branch
-	in home
+	in streamID
 }
 
-// settleBranches compares each replaced stream with the branch record: it must have all blocks up to the recorded one,
-// and none after it.
+// settleBranches compares each replaced stream with the branch record: it must have all blocks up to the
+// recorded one, and none after it.
 func (v *verifier) settleBranches() {
 	for _, b := range v.branches {
-		from := home{b.in.trail, b.Stream}
-		one := Branch{
-			Stream: b.in.stream, From: b.Stream, Block: b.Block, Reason: b.Reason, Time: render.Time(b.Time), Run: b.Run, Host: b.Host, Unused: b.Unused,
+		from := streamID{b.in.trail, b.Stream}
+		branch := Branch{
+			Stream: b.in.stream, From: b.Stream, Block: b.Block, Reason: b.Reason, Time: render.Time(b.Time),
+			Run: b.Run, Host: b.Host, Unused: b.Unused,
 			FromRun: b.FromRun, FromHost: b.FromHost,
 		}
-		if !slices.Contains(v.report.Branches, one) { // a copy of the trail has it, too
-			v.report.Branches = append(v.report.Branches, one)
+		if !slices.Contains(v.report.Branches, branch) { // a copy of the trail has it, too
+			v.report.Branches = append(v.report.Branches, branch)
 		}
-		i := slices.IndexFunc(v.trail.Streams, func(s *trail.Stream) bool { return homeOf(s) == from })
+		i := slices.IndexFunc(v.trail.Streams, func(s *trail.Stream) bool { return streamIDOf(s) == from })
 		switch {
 		case i < 0 && !v.trail.Whole:
 		case i < 0 && b.Unused && !v.beganAnew(&b):
-			v.noStream(b.in.trail, b.Stream, "stream %d is missing: the server had written it up to block %d, and at its start at %s found it changed or missing (%s)", b.Stream, b.Block, render.Time(b.Time), b.Reason)
+			v.reportMissingStream(b.in.trail, b.Stream,
+				"stream %d is missing: the server had written it up to block %d, and at its start at %s found it "+
+					"changed or missing (%s)", b.Stream, b.Block, render.Time(b.Time), b.Reason)
 		case i < 0 || from == b.in:
-			v.warning(b.in.trail, nil, "stream %d began at %s without what the server had written before: stream %d up to block %d", b.in.stream, render.Time(b.Time), b.Stream, b.Block)
+			v.warn(b.in.trail, nil,
+				"stream %d began at %s without what the server had written before: stream %d up to block %d",
+				b.in.stream, render.Time(b.Time), b.Stream, b.Block)
 		default:
 			v.settleBranch(&b, v.trail.Streams[i])
 		}
 	}
 }
 
-// beganAnew reports whether the start that wrote a record did not find its own stream either: it began a new trail, for
-// example because steno.directory was changed.
+// beganAnew reports whether the start that wrote a record did not find its own stream either: it began a new
+// trail, for example because steno.directory was changed.
 func (v *verifier) beganAnew(b *branched) bool {
 	return slices.ContainsFunc(v.branches, func(own branched) bool {
 		return own.in == b.in && own.Run == b.Run && own.Reason == trail.ReasonGone && !own.Unused
@@ -87,18 +95,23 @@ func (v *verifier) beganAnew(b *branched) bool {
 }
 
 func (v *verifier) settleBranch(b *branched, s *trail.Stream) {
-	last := v.lastBlock[homeOf(s)]
+	last := v.lastBlock[streamIDOf(s)]
 	at := render.Time(b.Time)
-	when, after := fmt.Sprintf("when it began stream %d", b.in.stream), fmt.Sprintf(", did not seal them, and continued in stream %d", b.in.stream)
+	when, after := fmt.Sprintf("when it began stream %d", b.in.stream),
+		fmt.Sprintf(", did not seal them, and continued in stream %d", b.in.stream)
 	begun := fmt.Sprintf("when stream %d was begun beside it at %s", b.in.stream, at)
 	if b.Unused {
-		when, after, begun = "when the stream was no longer used by any writer", ", and did not seal them", "when it was no longer used by any writer, at "+at
+		when, after, begun = "when the stream was no longer used by any writer", ", and did not seal them",
+			"when it was no longer used by any writer, at "+at
 	}
 	switch there, right := v.hasBlock(s, b.Block, b.Hash); {
 	case there && !right:
-		v.damage(format.ProblemBranch, s.Path, nil, "block %d of stream %d is not the one that the server had written, or found at %s, %s", b.Block, b.Stream, at, when)
+		v.reportDamage(format.ProblemBranch, s.Path, nil,
+			"block %d of stream %d is not the one that the server had written, or found at %s, %s", b.Block,
+			b.Stream, at, when)
 	case !there && b.Block > last:
-		v.damage(format.ProblemBranch, s.Path, nil, "stream %d ends with block %d, but had %d blocks %s: its end was cut off", b.Stream, last, b.Block, begun)
+		v.reportDamage(format.ProblemBranch, s.Path, nil,
+			"stream %d ends with block %d, but had %d blocks %s: its end was cut off", b.Stream, last, b.Block, begun)
 	}
 	if last <= b.Block {
 		return
@@ -108,10 +121,13 @@ func (v *verifier) settleBranch(b *branched, s *trail.Stream) {
 		which = fmt.Sprintf("block %d of stream %d was", last, b.Stream)
 	}
 	if b.Reason == trail.ReasonCopy || b.Reason == trail.ReasonUnknown {
-		v.damage(format.ProblemBranch, s.Path, nil, "%s not written by the server: it found the stream without them at %s, and has been writing stream %d since", which, at, b.in.stream)
+		v.reportDamage(format.ProblemBranch, s.Path, nil,
+			"%s not written by the server: it found the stream without them at %s, and has been writing stream %d "+
+				"since", which, at, b.in.stream)
 		return
 	}
-	v.damage(format.ProblemBranch, s.Path, nil, "%s not written by the server: its start at %s found them after its last one%s", which, at, after)
+	v.reportDamage(format.ProblemBranch, s.Path, nil,
+		"%s not written by the server: its start at %s found them after its last one%s", which, at, after)
 }
 
 // hasBlock reports whether a stream has a block, and whether its hash is this one. Blocks that were deleted by policy

@@ -14,13 +14,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// home identifies a stream among trails that are verified together, where its number alone is not unique.
-type home struct {
+// streamID identifies a stream among trails that are verified together, where its number alone is not unique.
+type streamID struct {
 	trail  string
 	stream uint32
 }
 
-func homeOf(s *trail.Stream) home { return home{filepath.Dir(s.Path), s.Number} }
+func streamIDOf(s *trail.Stream) streamID { return streamID{filepath.Dir(s.Path), s.Number} }
 
 // hole is a range of segments that a stream does not have.
 type hole struct {
@@ -43,7 +43,7 @@ func (v *verifier) findHoles() {
 
 // deletionRecord is a deletion record, with the stream it is about and its position.
 type deletionRecord struct {
-	of    home
+	of    streamID
 	what  trail.Deletion
 	seals *sealState
 	block uint64
@@ -51,7 +51,7 @@ type deletionRecord struct {
 
 // sealedDeletions returns the deletions from a stream whose records are covered by a valid seal. Other records could
 // have been written by anybody who can write the files.
-func (v *verifier) sealedDeletions(of home) (all []trail.Deletion) {
+func (v *verifier) sealedDeletions(of streamID) (all []trail.Deletion) {
 	for i := range v.records {
 		if r := &v.records[i]; r.of == of && r.seals.Last != nil && r.seals.Last.Block >= r.block {
 			all = append(all, r.what)
@@ -77,7 +77,8 @@ func (d *Deleted) String() string {
 	if d.FirstSegment == d.LastSegment {
 		which = fmt.Sprintf("segment %d", d.FirstSegment)
 	}
-	return fmt.Sprintf("%s of stream %d, %s records, by retention (%s)", which, d.Stream, humanize.Comma(int64(d.Records)), d.Reason)
+	return fmt.Sprintf("%s of stream %d, %s records, by retention (%s)", which, d.Stream,
+		humanize.Comma(int64(d.Records)), d.Reason)
 }
 
 // DeletedOf sums up a deletion record and the earlier ones that it includes.
@@ -92,7 +93,7 @@ func DeletedOf(d *trail.Deletion) Deleted {
 // because the record of a deletion follows the segments that it is about.
 func (v *verifier) settleDeletions() {
 	for _, h := range v.holes {
-		at := homeOf(h.stream)
+		at := streamIDOf(h.stream)
 		left := uncovered(h.first, h.last, v.deletions[at])
 		if len(left) > 0 {
 			// The record may be in a stream that is not verified, or have been written since the trail was opened.
@@ -109,14 +110,16 @@ func (v *verifier) settleDeletions() {
 				policy = ", and was not deleted by retention"
 			}
 			if v.report.UnreadBlocks > 0 {
-				policy = "; if they were deleted by retention, the record of it is in blocks that were not decrypted: give the encryption keys"
+				policy = "; if they were deleted by retention, the record of it is in blocks that were not " +
+					"decrypted: give the encryption keys"
 			}
 			what := fmt.Sprintf("segments %d to %d are", m.First, m.Last)
 			if m.First == m.Last {
 				what = fmt.Sprintf("segment %d is", m.First)
 			}
-			v.tell(&format.Problem{
-				Class: format.ProblemMissing, File: h.stream.Path, Offset: format.NoOffset, Stream: h.stream.Number, Segment: m.First, Numbers: m,
+			v.reportProblem(&format.Problem{
+				Class: format.ProblemMissing, File: h.stream.Path, Offset: format.NoOffset, Stream: h.stream.Number,
+				Segment: m.First, Numbers: m,
 				Reason: what + " missing" + policy,
 			})
 		}
@@ -128,14 +131,14 @@ func (v *verifier) settleDeletions() {
 		v.unanchoredDeletions()
 	}
 	for _, s := range v.trail.Streams {
-		all := v.deletions[homeOf(s)]
+		all := v.deletions[streamIDOf(s)]
 		if len(all) == 0 {
 			continue
 		}
 		latest, missing := &all[0], &all[0]
 		for i := range all {
 			d := &all[i]
-			v.follows(s, d)
+			v.checkContinues(s, d)
 			if d.LastSegment >= latest.LastSegment {
 				latest = d
 			}
@@ -143,15 +146,20 @@ func (v *verifier) settleDeletions() {
 				missing = d
 			}
 		}
-		if one := DeletedOf(latest); !slices.Contains(v.report.Deleted, one) { // a copy of the trail has the record, too
-			v.report.Deleted = append(v.report.Deleted, one)
+		// a copy of the trail has the record, too
+		if deleted := DeletedOf(latest); !slices.Contains(v.report.Deleted, deleted) {
+			v.report.Deleted = append(v.report.Deleted, deleted)
 		}
 		if latest.Unread {
-			v.warning(s.Path, nil, "segments %d to %d were deleted by retention, according to the file \"retention\"; the record of it is encrypted: give the encryption keys to check it",
+			v.warn(s.Path, nil,
+				"segments %d to %d were deleted by retention, according to the file \"retention\"; the record of "+
+					"it is encrypted: give the encryption keys to check it",
 				latest.SinceSegment, latest.LastSegment)
 		}
 		if missing.Missing > 0 {
-			v.damage(format.ProblemMissing, s.Path, nil, "%d of the segments %d to %d had disappeared before the server deleted them by retention", missing.Missing, missing.SinceSegment, missing.LastSegment)
+			v.reportDamage(format.ProblemMissing, s.Path, nil,
+				"%d of the segments %d to %d had disappeared before the server deleted them by retention",
+				missing.Missing, missing.SinceSegment, missing.LastSegment)
 		}
 	}
 }
@@ -159,20 +167,22 @@ func (v *verifier) settleDeletions() {
 // unsealedDeletions reports segments whose deletion is recorded only in records that no seal covers.
 func (v *verifier) unsealedDeletions() {
 	for _, h := range v.holes {
-		at := homeOf(h.stream)
-		told := uncovered(h.first, h.last, v.deletions[at])
+		at := streamIDOf(h.stream)
+		unreported := uncovered(h.first, h.last, v.deletions[at])
 		for _, m := range uncovered(h.first, h.last, v.sealedDeletions(at)) {
-			if slices.Contains(told, m) {
+			if slices.Contains(unreported, m) {
 				continue // it is reported as damage
 			}
-			v.unreadable(h.stream.Path, "segments %d to %d are missing, and the record of their deletion by retention is not sealed: if the server is running, verify again after its next seal",
+			v.reportUnreadable(h.stream.Path,
+				"segments %d to %d are missing, and the record of their deletion by retention is not sealed: if "+
+					"the server is running, verify again after its next seal",
 				m.First, m.Last)
 		}
 	}
 }
 
-// unanchoredDeletions reports segments whose deletion is recorded only after the blocks that the anchors name, so that
-// the anchors do not prove these records.
+// unanchoredDeletions reports segments whose deletion is recorded only after the blocks that the anchors name,
+// so that the anchors do not prove these records.
 func (v *verifier) unanchoredDeletions() {
 	covered := func(r *deletionRecord) bool {
 		return slices.ContainsFunc(v.anchors, func(a *anchorState) bool {
@@ -180,48 +190,58 @@ func (v *verifier) unanchoredDeletions() {
 		})
 	}
 	for _, h := range v.holes {
-		at := homeOf(h.stream)
+		at := streamIDOf(h.stream)
 		var anchored []trail.Deletion
 		for i := range v.records {
 			if r := &v.records[i]; r.of == at && covered(r) {
 				anchored = append(anchored, r.what)
 			}
 		}
-		told := uncovered(h.first, h.last, v.deletions[at])
+		unreported := uncovered(h.first, h.last, v.deletions[at])
 		for _, m := range uncovered(h.first, h.last, anchored) {
-			if !slices.Contains(told, m) {
-				v.warning(h.stream.Path, nil, "segments %d to %d are missing, and the record of their deletion by retention comes after the anchors, so they do not prove it; the public key would, or an anchor from after the deletion",
+			if !slices.Contains(unreported, m) {
+				v.warn(h.stream.Path, nil,
+					"segments %d to %d are missing, and the record of their deletion by retention comes after the "+
+						"anchors, so they do not prove it; the public key would, or an anchor from after the deletion",
 					m.First, m.Last)
 			}
 		}
 	}
 }
 
-// follows checks that the stream continues from what was deleted.
-func (v *verifier) follows(s *trail.Stream, d *trail.Deletion) {
-	i, there := slices.BinarySearchFunc(s.Segments, d.LastSegment+1, func(seg *trail.Segment, n uint64) int { return cmp.Compare(seg.Number, n) })
+// checkContinues checks that the stream continues from what was deleted.
+func (v *verifier) checkContinues(s *trail.Stream, d *trail.Deletion) {
+	i, there := slices.BinarySearchFunc(s.Segments, d.LastSegment+1, func(seg *trail.Segment, n uint64) int {
+		return cmp.Compare(seg.Number, n)
+	})
 	if !there || s.Segments[i].Err != nil {
 		return
 	}
 	seg := s.Segments[i]
 	switch h := &seg.Header; {
 	case h.PreviousHash != d.Chain:
-		v.broken(format.ProblemChain, seg, 64, "chain is broken: the segment does not follow from segment %d, according to the record of its deletion", d.LastSegment)
+		v.reportOnce(format.ProblemChain, seg, 64,
+			"chain is broken: the segment does not follow from segment %d, according to the record of its deletion",
+			d.LastSegment)
 	case h.FirstBlock != d.LastBlock+1:
-		v.broken(format.ProblemNumber, seg, 48, "segment begins with block %d instead of %d, according to the record of the deletion before it", h.FirstBlock, d.LastBlock+1)
+		v.reportOnce(format.ProblemNumber, seg, 48,
+			"segment begins with block %d instead of %d, according to the record of the deletion before it",
+			h.FirstBlock, d.LastBlock+1)
 	case h.FirstRecord != d.LastRecord+1:
-		v.broken(format.ProblemNumber, seg, 56, "segment begins with record %d instead of %d, according to the record of the deletion before it", h.FirstRecord, d.LastRecord+1)
+		v.reportOnce(format.ProblemNumber, seg, 56,
+			"segment begins with record %d instead of %d, according to the record of the deletion before it",
+			h.FirstRecord, d.LastRecord+1)
 	}
 }
 
-// broken reports damage once, although several records of one deletion show it.
-func (v *verifier) broken(class format.ProblemClass, seg *trail.Segment, at int64, text string, args ...any) {
+// reportOnce reports damage once, although several records of one deletion show it.
+func (v *verifier) reportOnce(class format.ProblemClass, seg *trail.Segment, at int64, text string, args ...any) {
 	if v.told == nil {
 		v.told = map[*trail.Segment]bool{}
 	}
 	if !v.told[seg] {
 		v.told[seg] = true
-		v.damageAt(class, seg, 0, at, text, args...)
+		v.reportDamageAt(class, seg, 0, at, text, args...)
 	}
 }
 

@@ -18,11 +18,12 @@ type Demands struct {
 	Now    time.Time
 }
 
-// demand checks what is demanded of the trails of one server.
-func (v *verifier) demand(d *Demands) {
+// checkDemands checks what is demanded of the trails of one server.
+func (v *verifier) checkDemands(d *Demands) {
 	r := v.report
 	if d.NoLoss && r.GapRecords > 0 {
-		r.Fail("%s lost, according to %s", plural(int(r.LostRecords), "record"), plural(int(r.GapRecords), "gap record"))
+		r.Fail("%s lost, according to %s", plural(int(r.LostRecords), "record"),
+			plural(int(r.GapRecords), "gap record"))
 	}
 	if d.MaxAge == 0 {
 		return
@@ -31,7 +32,8 @@ func (v *verifier) demand(d *Demands) {
 	case r.Records == 0:
 		r.Fail("there is no block that could be as young as %s", age(d.MaxAge))
 	case d.Now.Sub(last) > d.MaxAge:
-		r.Fail("the last block ended at %s, %s ago, which is more than %s", render.Time(v.last), age(d.Now.Sub(last)), age(d.MaxAge))
+		r.Fail("the last block ended at %s, %s ago, which is more than %s", render.Time(v.last),
+			age(d.Now.Sub(last)), age(d.MaxAge))
 	}
 }
 

@@ -84,8 +84,8 @@ type branchMemory struct {
 	What trail.Branch
 }
 
-// Following is the memory of a verifier that follows streams from these segments on, and has not read the ones before.
-// They need not exist.
+// Following is the memory of a verifier that follows streams from these segments on, and has not read the ones
+// before. They need not exist.
 func Following(since map[uint32]uint64) *Memory {
 	m := &Memory{Streams: map[uint32]*streamMemory{}}
 	for stream, n := range since {
@@ -94,8 +94,8 @@ func Following(since map[uint32]uint64) *Memory {
 	return m
 }
 
-// files replaces the names of files.
-func (m *Memory) files(name func(string) string) {
+// renameFiles replaces the names of files.
+func (m *Memory) renameFiles(name func(string) string) {
 	for _, list := range [][]Problem{m.Problems, m.Unreadable} {
 		for i := range list {
 			list[i].File = name(list[i].File)
@@ -125,10 +125,11 @@ func (v *verifier) memory() *Memory {
 	m := &Memory{
 		Began: v.began, Streams: map[uint32]*streamMemory{}, Partial: v.partial, FinishedCount: v.finished.count,
 		Sealed: v.sealed, Unread: v.report.UnreadBlocks, GapRecords: v.report.GapRecords, Lost: v.report.LostRecords,
-		Problems: slices.Clone(v.report.Problems), MoreProblems: v.report.MoreProblems, Unreadable: slices.Clone(v.report.Unreadable),
-		CutShort: slices.SortedFunc(maps.Keys(v.cutShort), format.RecordID.Compare),
-		Dropped:  slices.SortedFunc(maps.Keys(v.dropped), format.RecordID.Compare),
-		Parts:    parts(v.parts), Wants: parts(v.wants),
+		Problems: slices.Clone(v.report.Problems), MoreProblems: v.report.MoreProblems,
+		Unreadable: slices.Clone(v.report.Unreadable),
+		CutShort:   slices.SortedFunc(maps.Keys(v.cutShort), format.RecordID.Compare),
+		Dropped:    slices.SortedFunc(maps.Keys(v.dropped), format.RecordID.Compare),
+		Parts:      parts(v.parts), Wants: parts(v.wants),
 		Elsewhere: slices.AppendSeq(slices.Clone(v.elsewhere.streams), maps.Values(v.elsewhere.sessions)),
 	}
 	maps.Copy(m.Streams, v.absent)
@@ -153,7 +154,7 @@ func (v *verifier) memory() *Memory {
 	for _, b := range v.branches {
 		m.Branches = append(m.Branches, branchMemory{b.in.stream, b.Branch})
 	}
-	m.files(func(file string) string { return InTrail(v.trail.Path, file) })
+	m.renameFiles(func(file string) string { return InTrail(v.trail.Path, file) })
 	return m
 }
 
@@ -260,7 +261,7 @@ func (m *Memory) check() error {
 
 // restore begins with what was read earlier.
 func (v *verifier) restore(m *Memory) {
-	m.files(func(file string) string {
+	m.renameFiles(func(file string) string {
 		if file == "" || filepath.IsAbs(file) {
 			return file
 		}
@@ -273,7 +274,7 @@ func (v *verifier) restore(m *Memory) {
 	r.Unreadable = append(r.Unreadable, m.Unreadable...)
 	maps.Copy(v.sealed, m.Sealed)
 	v.absent = maps.Clone(m.Streams)
-	homes, seals := map[uint32]home{}, map[uint32]*sealState{}
+	homes, seals := map[uint32]streamID{}, map[uint32]*sealState{}
 	for _, st := range v.states {
 		homes[st.stream.Number], seals[st.stream.Number] = st.home, st.seals
 		delete(v.absent, st.stream.Number)
@@ -284,11 +285,11 @@ func (v *verifier) restore(m *Memory) {
 			v.starts[st.home.trail] = m.Starts
 		}
 	}
-	homeOf := func(stream uint32) home { // also of one that does not exist any more
+	homeOf := func(stream uint32) streamID { // also of one that does not exist any more
 		if h, ok := homes[stream]; ok {
 			return h
 		}
-		return home{v.trail.Path, stream}
+		return streamID{v.trail.Path, stream}
 	}
 	v.restoreSessions(m)
 	for _, p := range m.Parts {
@@ -304,7 +305,7 @@ func (v *verifier) restore(m *Memory) {
 		v.dropped[id] = true
 	}
 	for _, d := range m.Deletions {
-		of := home{homeOf(d.In).trail, d.What.Stream}
+		of := streamID{homeOf(d.In).trail, d.What.Stream}
 		if seals[d.In] == nil {
 			seals[d.In] = v.newSealState(homeOf(d.In))
 		}
@@ -320,12 +321,13 @@ func (v *verifier) restore(m *Memory) {
 }
 
 func (v *verifier) restoreStream(st *state, m *streamMemory) {
-	st.since, st.next, st.begun, st.position, st.before = max(1, m.Since), max(1, m.Next), m.Begun, m.position, m.Before
+	st.since, st.next, st.begun, st.position, st.before = max(1, m.Since), max(1, m.Next), m.Begun,
+		m.position, m.Before
 	st.seals.follows = m.Since > 1
 	if m.FirstBlock > 0 {
 		v.firstBlock[st.stream.Number] = m.FirstBlock
 	}
-	for _, seg := range st.stream.Segments[:st.place()] {
+	for _, seg := range st.stream.Segments[:st.nextSegment()] {
 		if seg.Err != nil {
 			continue
 		}

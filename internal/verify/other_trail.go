@@ -9,17 +9,17 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// elsewhere is what records of the event "other_trail" say: first records of sessions are in another trail. That they
-// are not in this one is no sign that it was altered; the second verdict says what it lacks. If the other trail is read,
-// too, they have to be there.
-type elsewhere struct {
+// otherTrails is what records of the event "other_trail" say: first records of sessions are in another trail.
+// That they are not in this one is no sign that it was altered; the second verdict says what it lacks. If the
+// other trail is read, too, they have to be there.
+type otherTrails struct {
 	streams  []trail.OtherTrail
 	sessions map[string]trail.OtherTrail // by the session's id
 	read     map[string]bool             // by Since: whose other trail is read, too
 }
 
-// last is the number of the last record of a session that is in another trail, 0 for most.
-func (e *elsewhere) last(id format.SessionID) uint64 {
+// lastElsewhere is the number of the last record of a session that is in another trail, 0 for most.
+func (e *otherTrails) lastElsewhere(id format.SessionID) uint64 {
 	if len(e.sessions) == 0 {
 		return 0
 	}
@@ -30,7 +30,7 @@ func (e *elsewhere) last(id format.SessionID) uint64 {
 	return o.Last
 }
 
-func (e *elsewhere) note(o trail.OtherTrail) {
+func (e *otherTrails) note(o trail.OtherTrail) {
 	if o.Last == 0 {
 		e.streams = append(e.streams, o)
 		return
@@ -60,7 +60,7 @@ func (v *verifier) settleElsewhere() {
 	}
 }
 
-func (e *elsewhere) tell(v *verifier) {
+func (e *otherTrails) report(v *verifier) {
 	said := map[trail.OtherTrail]bool{}
 	for _, o := range e.streams {
 		o.Time = 0 // a recovery that was interrupted has recorded it twice
@@ -68,7 +68,9 @@ func (e *elsewhere) tell(v *verifier) {
 			continue
 		}
 		said[o] = true
-		v.warning("", nil, "the run of the server that began at %s had recorded in another trail, whose stream %d had at least %s; what that run left in its ring file was recovered into this one",
+		v.warn("", nil,
+			"the run of the server that began at %s had recorded in another trail, whose stream %d had at least "+
+				"%s; what that run left in its ring file was recovered into this one",
 			o.Since, o.Stream, plural(int(o.Block), "block"))
 	}
 }

@@ -1,11 +1,11 @@
 // Verifications that go on from each other.
 //
-// A run reads the segments that were finished since the one before, and the last segment of each stream, to which the
-// server was still writing then: so it begins at the beginning of a segment, and checks again the blocks that had no
-// index yet. It comes to what a run over the whole trail would come to, as long as what was read earlier is as it was.
-// Of that, it looks at the names and the headers of the segments, and whether the last block of each stream is still
-// there. What else may have been changed in them, a full pass finds, which may take many runs. When it is complete,
-// what it knows replaces what was known.
+// A run reads the segments that were finished since the one before, and the last segment of each stream, to
+// which the server was still writing then: so it begins at the beginning of a segment, and checks again the
+// blocks that had no index yet. It comes to what a run over the whole trail would come to, as long as what was
+// read earlier is as it was. Of that, it looks at the names and the headers of the segments, and whether the
+// last block of each stream is still there. What else may have been changed in them, a full pass finds, which
+// may take many runs. When it is complete, what it knows replaces what was known.
 
 package verify
 
@@ -47,8 +47,8 @@ type Remembering struct {
 	Begin bool
 	// Look makes a report, and leaves the state as it is.
 	Look bool
-	// Within is a range of times whose segments are verified, too, whatever is remembered of them: somebody is about to
-	// read them. nil: none.
+	// Within is a range of times whose segments are verified, too, whatever is remembered of them: somebody is
+	// about to read them. nil: none.
 	Within *query.Range
 	// By are the keys one of which must have signed a state that is only looked at; nil: whoever has signed it.
 	By  seal.Keys
@@ -63,7 +63,9 @@ type Remembering struct {
 const tries = 3
 
 // Run verifies a trail, and remembers what it has read. open opens it, as it is now.
-func (o *Remembering) Run(ctx context.Context, open func() (*trail.Trail, error), checks Checks) (*Report, *trail.Trail, error) {
+func (o *Remembering) Run(
+	ctx context.Context, open func() (*trail.Trail, error), checks Checks,
+) (*Report, *trail.Trail, error) {
 	o.Now, o.started = o.Now.UTC().Truncate(time.Millisecond), time.Now()
 	var file *statefile.File
 	var err error
@@ -73,9 +75,9 @@ func (o *Remembering) Run(ctx context.Context, open func() (*trail.Trail, error)
 		}
 		defer file.Close()
 	}
-	check := o.checkOwn
+	check := o.checkOwnSignature
 	if o.Look {
-		check = o.checkOthers
+		check = o.checkForeignSignature
 	}
 	before, err := loadState(o.File, check)
 	if err != nil {
@@ -85,9 +87,11 @@ func (o *Remembering) Run(ctx context.Context, open func() (*trail.Trail, error)
 	case before == nil && o.Look:
 		return nil, nil, &StateError{Path: o.File, Reason: "there is none"}
 	case before == nil && !o.Begin:
-		return nil, nil, &StateError{o.File, "there is none. If there was one, somebody has removed it, and what it knew is lost", BeginState}
+		return nil, nil, &StateError{o.File,
+			"there is none. If there was one, somebody has removed it, and what it knew is lost", BeginState}
 	case before != nil && o.Begin:
-		return nil, nil, &StateError{Path: o.File, Reason: "there is one already, of run " + strconv.Itoa(before.Run) + ": it is not begun anew"}
+		return nil, nil, &StateError{Path: o.File, Reason: "there is one already, of run " +
+			strconv.Itoa(before.Run) + ": it is not begun anew"}
 	}
 	if before != nil && !o.Now.After(before.Last) {
 		o.Now = before.Last.Add(time.Millisecond) // the clock was set back: what came later has a later time
@@ -97,7 +101,7 @@ func (o *Remembering) Run(ctx context.Context, open func() (*trail.Trail, error)
 		if r, err = o.begin(open, before, &checks); err != nil {
 			return nil, nil, err
 		}
-		if err := r.tail(ctx); err != nil {
+		if err := r.readNew(ctx); err != nil {
 			return nil, nil, err
 		}
 		if !r.report.outdated || try == tries {
@@ -106,29 +110,29 @@ func (o *Remembering) Run(ctx context.Context, open func() (*trail.Trail, error)
 	}
 	r.previous = r.state.Last
 	if o.Look {
-		if err := r.within(ctx); err != nil {
+		if err := r.verifyRange(ctx); err != nil {
 			return nil, nil, err
 		}
-		r.sumUp()
+		r.reportState()
 		return r.report, r.trail, nil
 	}
 	if r.state.System == 0 {
-		r.sumUp()
+		r.reportState()
 		return r.report, r.trail, nil // there is nothing to remember
 	}
-	r.keep()
+	r.saveState()
 	if o.For > 0 && !r.report.outdated {
 		if err := r.state.write(file, o.Sign); err != nil { // whatever happens to the full pass
-			r.unwritten(err)
+			r.warnUnwritten(err)
 			return r.report, r.trail, nil
 		}
-		if err := r.goOn(ctx); err != nil {
+		if err := r.continuePass(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	r.sumUp()
+	r.reportState()
 	if err := r.state.write(file, o.Sign); err != nil {
-		r.unwritten(err)
+		r.warnUnwritten(err)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -136,13 +140,14 @@ func (o *Remembering) Run(ctx context.Context, open func() (*trail.Trail, error)
 	return r.report, r.trail, nil
 }
 
-// unwritten says that the state could not be written. What was found counts nevertheless.
-func (r *run) unwritten(err error) {
+// warnUnwritten says that the state could not be written. What was found counts nevertheless.
+func (r *run) warnUnwritten(err error) {
 	if r.report.State == nil {
-		r.sumUp()
+		r.reportState()
 	}
-	r.report.Unreadable = append(r.report.Unreadable, Problem{What: err.Error() + ": the next run goes on from the run before"})
-	r.report.judge()
+	r.report.Unreadable = append(r.report.Unreadable,
+		Problem{What: err.Error() + ": the next run goes on from the run before"})
+	r.report.setVerdict()
 }
 
 // run is one of them.
@@ -188,39 +193,44 @@ func (o *Remembering) begin(open func() (*trail.Trail, error), before *runs, che
 	}
 	for _, key := range r.state.Keys {
 		if checks.Keys[key] == nil {
-			return nil, exit.Usagef("state %s: the runs before were given public key %s, and this one is not: it could not check what follows; give the key, too, or begin another state", o.File, key)
+			return nil,
+				exit.Usagef("state %s: the runs before were given public key %s, and this one is not: it could "+
+					"not check what follows; give the key, too, or begin another state", o.File, key)
 		}
 	}
 	if all := serversOf(t); len(all) > 0 && all[0].system != 0 {
 		if r.state.System != 0 && r.state.System != all[0].system {
-			return nil, &StateError{Path: o.File, Reason: fmt.Sprintf("it is of the trail of another server: its system identifier is %d, that of %s is %d", r.state.System, t.Path, all[0].system)}
+			return nil, &StateError{Path: o.File,
+				Reason: fmt.Sprintf("it is of the trail of another server: its system identifier is %d, that of "+
+					"%s is %d", r.state.System, t.Path, all[0].system)}
 		}
 		r.state.System = all[0].system
 	}
 	return r, nil
 }
 
-// gone says which segments were deleted that should be read next, of a stream of which segments were read.
-func (m *Memory) gone(t *trail.Trail) string {
+// deletedNext says which segments were deleted that should be read next, of a stream of which segments were read.
+func (m *Memory) deletedNext(t *trail.Trail) string {
 	for _, s := range t.Streams {
 		one := m.Streams[s.Number]
 		if one == nil || !one.Begun || len(s.Segments) == 0 || s.Segments[0].Number <= one.Next {
 			continue
 		}
-		return fmt.Sprintf("segments %d to %d of stream %d are not there any more, and no run has read them", one.Next, s.Segments[0].Number-1, s.Number)
+		return fmt.Sprintf("segments %d to %d of stream %d are not there any more, and no run has read them",
+			one.Next, s.Segments[0].Number-1, s.Number)
 	}
 	return ""
 }
 
-// tail reads what is new.
-func (r *run) tail(ctx context.Context) error {
+// readNew reads what is new.
+func (r *run) readNew(ctx context.Context) error {
 	memory, err := decodeMemory(r.state.Tail)
 	if err != nil {
 		return err
 	}
 	lost := ""
 	if memory != nil {
-		if lost = memory.gone(r.trail); lost != "" {
+		if lost = memory.deletedNext(r.trail); lost != "" {
 			memory = nil
 		}
 	}
@@ -243,7 +253,7 @@ func (r *run) tail(ctx context.Context) error {
 		defer v.bar.Done()
 	}
 	// What is found up to here is remembered; all else is looked at again by the next run.
-	if _, err := v.read(ctx, func(st *state) (int, int) { return st.place(), st.finished }, nil); err != nil {
+	if _, err := v.read(ctx, func(st *state) (int, int) { return st.nextSegment(), st.finished }, nil); err != nil {
 		return err
 	}
 	r.advance = len(v.report.Unreadable) == 0 && !v.report.outdated // else it is read again
@@ -251,16 +261,16 @@ func (r *run) tail(ctx context.Context) error {
 		return err
 	}
 	if lost != "" {
-		v.warning(r.trail.Path, nil, "%s: this run begins anew, and reads everything", lost)
+		v.warn(r.trail.Path, nil, "%s: this run begins anew, and reads everything", lost)
 	}
 	for i := range r.state.Ends {
 		v.anchors = append(v.anchors, &anchorState{Anchor: r.state.Ends[i].anchor()})
 	}
 	v.setAnchors(checks.Anchors)
 	v.files()
-	v.standing()
+	v.checkEarlierSegments()
 	v.compareGroups(r.state.Groups)
-	v.lookUp()
+	v.checkUnreadAnchors()
 	if _, err := v.read(ctx, (*state).rest, nil); err != nil {
 		return err
 	}
@@ -273,9 +283,10 @@ func (r *run) tail(ctx context.Context) error {
 	return nil
 }
 
-// within verifies the segments with records of a range of times, and those behind them, whose headers close the chain. What
-// is known of sessions and of seals up to there is not, so only what is wrong in these segments counts.
-func (r *run) within(ctx context.Context) error {
+// verifyRange verifies the segments with records of a range of times, and those behind them, whose headers close the
+// chain. What is known of sessions and of seals up to there is not, so only what is wrong in these segments
+// counts.
+func (r *run) verifyRange(ctx context.Context) error {
 	if r.Within == nil {
 		return nil
 	}
@@ -286,7 +297,8 @@ func (r *run) within(ctx context.Context) error {
 		all := x.Streams[i].Segments
 		from, to = len(all), 0
 		for k := range all {
-			if one := &all[k]; one.Records > 0 && one.LastEnd >= r.Within.Since && (one.FirstTime < r.Within.Until || r.Within.Until == format.MaxTime) {
+			if segment := &all[k]; segment.Records > 0 && segment.LastEnd >= r.Within.Since &&
+				(segment.FirstTime < r.Within.Until || r.Within.Until == format.MaxTime) {
 				from, to = min(from, k), min(k+2, len(all))
 			}
 		}
@@ -323,13 +335,13 @@ func (r *run) within(ctx context.Context) error {
 // addProblems adds those of another report that are not known.
 func (r *Report) addProblems(o *Report) {
 	for _, p := range o.Problems {
-		if !slices.ContainsFunc(r.Problems, func(known Problem) bool { return p.same(&known) }) {
+		if !slices.ContainsFunc(r.Problems, func(known Problem) bool { return p.isSame(&known) }) {
 			r.Problems = append(r.Problems, p)
 		}
 	}
 	r.MoreProblems = max(r.MoreProblems, o.MoreProblems)
 	for _, p := range o.Unreadable {
-		if !slices.ContainsFunc(r.Unreadable, func(known Problem) bool { return p.same(&known) }) {
+		if !slices.ContainsFunc(r.Unreadable, func(known Problem) bool { return p.isSame(&known) }) {
 			r.Unreadable = append(r.Unreadable, p)
 		}
 	}
@@ -339,8 +351,8 @@ func (r *Report) addProblems(o *Report) {
 // findFinished finds the segments that a server does not write to any more, and the size of those that were not read.
 func (v *verifier) findFinished() (size int64) {
 	for _, st := range v.states {
-		from := st.place()
-		st.finished = st.open()
+		from := st.nextSegment()
+		st.finished = st.openSegment()
 		for _, seg := range st.stream.Segments[from:st.finished] {
 			size += seg.Size
 		}
@@ -350,11 +362,13 @@ func (v *verifier) findFinished() (size int64) {
 
 // isOf says whether a file is that of a stream's segment.
 func (v *verifier) isOf(file string, stream uint32) bool {
-	return slices.ContainsFunc(v.trail.Streams, func(s *trail.Stream) bool { return s.Number == stream && s.Path == filepath.Dir(file) })
+	return slices.ContainsFunc(v.trail.Streams, func(s *trail.Stream) bool {
+		return s.Number == stream && s.Path == filepath.Dir(file)
+	})
 }
 
-// open is the place of the last segment with a block: the server may still write to it.
-func (st *state) open() int {
+// openSegment is the place of the last segment with a block: the server may still write to it.
+func (st *state) openSegment() int {
 	from, to := st.rest()
 	for to--; to > from; to-- {
 		if refs, _ := st.stream.Segments[to].Index(); len(refs) > 0 {
@@ -364,37 +378,43 @@ func (st *state) open() int {
 	return max(from, to)
 }
 
-// place is that of the first segment that was not read.
-func (st *state) place() int {
+// nextSegment is that of the first segment that was not read.
+func (st *state) nextSegment() int {
 	from, _ := st.rest()
 	return from
 }
 
-// standing checks the segments that were read earlier: their headers, and that they are those of their places.
-func (v *verifier) standing() {
+// checkEarlierSegments checks the segments that were read earlier: their headers, and that they are those of their places.
+func (v *verifier) checkEarlierSegments() {
 	for _, st := range v.states {
 		var before *trail.Segment
-		for _, seg := range st.stream.Segments[:st.place()] {
+		for _, seg := range st.stream.Segments[:st.nextSegment()] {
 			n := len(v.report.Problems)
 			h := &seg.Header
 			switch {
 			case seg.Err != nil:
-				v.fail(seg.Err)
+				v.reportError(seg.Err)
 			case h.Number != seg.Number:
-				v.damageAt(format.ProblemNumber, seg, 0, 32, "header says that this is segment %d", h.Number)
+				v.reportDamageAt(format.ProblemNumber, seg, 0, 32, "header says that this is segment %d", h.Number)
 			case h.Stream != st.stream.Number:
-				v.damageAt(format.ProblemNumber, seg, 0, 24, "header says that this is stream %d", h.Stream)
+				v.reportDamageAt(format.ProblemNumber, seg, 0, 24, "header says that this is stream %d", h.Stream)
 			case v.systemID != nil && v.systemID.Header.SystemID != h.SystemID:
-				v.damageAt(format.ProblemForeign, seg, 0, 16, "system identifier is %d, that of %s is %d: it belongs to another server", h.SystemID, v.systemID.Path, v.systemID.Header.SystemID)
-			case before != nil && before.Number+1 == seg.Number && (h.FirstBlock < before.Header.FirstBlock || h.FirstRecord < before.Header.FirstRecord),
+				v.reportDamageAt(format.ProblemForeign, seg, 0, 16,
+					"system identifier is %d, that of %s is %d: it belongs to another server", h.SystemID,
+					v.systemID.Path, v.systemID.Header.SystemID)
+			case before != nil && before.Number+1 == seg.Number &&
+				(h.FirstBlock < before.Header.FirstBlock || h.FirstRecord < before.Header.FirstRecord),
 				h.FirstBlock > st.NextBlock && st.Known:
-				v.damageAt(format.ProblemNumber, seg, 0, 48, "segment begins with block %d, which is not between those of the segments beside it", h.FirstBlock)
+				v.reportDamageAt(format.ProblemNumber, seg, 0, 48,
+					"segment begins with block %d, which is not between those of the segments beside it",
+					h.FirstBlock)
 			}
 			if seg.Err == nil {
 				before = seg
 			}
 			// A run that has read the segment may have said it in other words.
-			if known := v.report.Problems[:n]; len(v.report.Problems) > n && slices.ContainsFunc(known, func(p Problem) bool { return p.File == seg.Path }) {
+			if known := v.report.Problems[:n]; len(v.report.Problems) > n &&
+				slices.ContainsFunc(known, func(p Problem) bool { return p.File == seg.Path }) {
 				v.report.Problems = known
 			}
 		}
@@ -413,8 +433,8 @@ const groupSize = 64
 // groups are those of streams, by their numbers.
 type groups map[uint32]map[uint64]groupMemory
 
-// sum is the one of a group's segments; there says that they all are, and can be read.
-func (st *state) sum(group, last uint64) (sum string, there bool) {
+// groupSum is the one of a group's segments; there says that they all are, and can be read.
+func (st *state) groupSum(group, last uint64) (sum string, there bool) {
 	h := sha256.New()
 	first := max(1, group*groupSize)
 	for _, seg := range st.stream.Segments {
@@ -430,8 +450,8 @@ func (st *state) sum(group, last uint64) (sum string, there bool) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), first == last+1
 }
 
-// grouped sums up the segments that were read. Sums that are known, and are not those of the segments any more, stay.
-func (v *verifier) grouped(known groups) groups {
+// sumGroups sums up the segments that were read. Sums that are known, and are not those of the segments any more, stay.
+func (v *verifier) sumGroups(known groups) groups {
 	all := groups{}
 	for _, st := range v.states {
 		of := map[uint64]groupMemory{}
@@ -440,19 +460,19 @@ func (v *verifier) grouped(known groups) groups {
 			g := seg.Number / groupSize
 			of[g] = groupMemory{Last: max(of[g].Last, seg.Number)}
 		}
-		for g, one := range of {
+		for g, group := range of {
 			if was, ok := known[st.stream.Number][g]; ok {
-				if sum, there := st.sum(g, was.Last); there && sum != was.Sum {
+				if sum, there := st.groupSum(g, was.Last); there && sum != was.Sum {
 					of[g] = was
 					continue
 				}
 			}
 			var there bool
-			if one.Sum, there = st.sum(g, one.Last); !there {
+			if group.Sum, there = st.groupSum(g, group.Last); !there {
 				delete(of, g) // its first segments were deleted
 				continue
 			}
-			of[g] = one
+			of[g] = group
 		}
 	}
 	return all
@@ -463,20 +483,22 @@ func (v *verifier) compareGroups(known groups) {
 	for _, st := range v.states {
 		of := known[st.stream.Number]
 		for _, g := range slices.Sorted(maps.Keys(of)) {
-			if sum, there := st.sum(g, of[g].Last); there && sum != of[g].Sum {
-				v.damage(format.ProblemAnchor, st.stream.Path, nil, "a header, or the size, of one of the segments %d to %d is not what it was when they were verified", max(1, g*groupSize), of[g].Last)
+			if sum, there := st.groupSum(g, of[g].Last); there && sum != of[g].Sum {
+				v.reportDamage(format.ProblemAnchor, st.stream.Path, nil,
+					"a header, or the size, of one of the segments %d to %d is not what it was when they were "+
+						"verified", max(1, g*groupSize), of[g].Last)
 			}
 		}
 	}
 }
 
-// lookUp checks anchors of blocks that are not read: their blocks, and the two behind, are.
-func (v *verifier) lookUp() {
+// checkUnreadAnchors checks anchors of blocks that are not read: their blocks, and the two behind, are.
+func (v *verifier) checkUnreadAnchors() {
 	files := &trail.Files{Alone: true}
 	defer files.Close()
 	c := &checker{files: files}
 	for _, st := range v.states {
-		for i, seg := range st.stream.Segments[:st.place()] {
+		for i, seg := range st.stream.Segments[:st.nextSegment()] {
 			if seg.Err != nil || !slices.ContainsFunc(v.anchors, func(a *anchorState) bool {
 				// the segment may also begin with the block behind
 				return a.Stream == st.stream.Number && a.Block+2 >= seg.Header.FirstBlock && a.Block < st.nextFirst(i)
@@ -524,17 +546,19 @@ func (r *run) dropDeleted() {
 		if i < 0 {
 			return false
 		}
-		of := homeOf(r.trail.Streams[i])
+		of := streamIDOf(r.trail.Streams[i])
 		deletions := r.v.deletions[of]
 		if len(r.checks.Keys) > 0 {
 			deletions = r.v.sealedDeletions(of)
 		}
-		return slices.ContainsFunc(deletions, func(d trail.Deletion) bool { return d.Stream == of.stream && d.Covers(number) })
+		return slices.ContainsFunc(deletions, func(d trail.Deletion) bool {
+			return d.Stream == of.stream && d.Covers(number)
+		})
 	})
 }
 
-// keep takes what was read into the state.
-func (r *run) keep() {
+// saveState takes what was read into the state.
+func (r *run) saveState() {
 	s := &r.state
 	now := map[uint32]uint64{}
 	for _, last := range r.report.ends {
@@ -552,15 +576,23 @@ func (r *run) keep() {
 			e.Failed = r.Now
 			other = true
 		}
-		e.Replaced = e.Replaced || !e.Failed.IsZero() && !r.v.goesOn(e.Stream)
-		if r.doubts(&e) {
+		e.Replaced = e.Replaced || !e.Failed.IsZero() && !r.v.isContinued(e.Stream)
+		if r.isDoubtful(&e) {
 			r.advance, doubted[e.Stream] = false, true
 		}
 		ends = append(ends, e)
 	}
 	for _, last := range r.report.ends {
 		if last.Block > 0 && !doubted[last.Stream] {
-			ends = append(ends, endMemory{System: last.system, Stream: last.Stream, Segment: last.Segment, Block: last.Block, Record: last.Record, Hash: hex.EncodeToString(last.Hash[:]), Time: r.Now})
+			ends = append(ends, endMemory{
+				System:  last.system,
+				Stream:  last.Stream,
+				Segment: last.Segment,
+				Block:   last.Block,
+				Record:  last.Record,
+				Hash:    hex.EncodeToString(last.Hash[:]),
+				Time:    r.Now,
+			})
 		}
 	}
 	s.Ends = ends
@@ -569,7 +601,7 @@ func (r *run) keep() {
 		if r.since.Equal(r.Now) {
 			s.Full, s.Pass, s.Groups = fullPass{r.Now, r.Now}, nil, nil
 		}
-		s.Groups = r.v.grouped(s.Groups)
+		s.Groups = r.v.sumGroups(s.Groups)
 	}
 	if other { // the pass has read another trail
 		r.dropPass(nil)
@@ -590,7 +622,7 @@ func (r *run) dropPass(known *Memory) {
 		return
 	}
 	for _, p := range known.Problems {
-		if !slices.ContainsFunc(tail.Problems, func(o Problem) bool { return p.same(&o) }) {
+		if !slices.ContainsFunc(tail.Problems, func(o Problem) bool { return p.isSame(&o) }) {
 			tail.Problems = append(tail.Problems, p)
 		}
 	}
@@ -600,26 +632,27 @@ func (r *run) dropPass(known *Memory) {
 	}
 }
 
-// reportPass makes the report of the full pass what earlier runs have found for it, unless this run has gone on with it.
+// reportPass makes the report of the full pass what earlier runs have found for it, unless this run has gone on
+// with it.
 func (r *run) reportPass() {
 	if known, _ := decodeMemory(r.state.Pass); known != nil && r.pass == nil {
 		r.pass = newVerifier(r.trail, nil, 0, &Checks{Keys: r.checks.Keys, Memory: known}).report
 	}
 }
 
-// goesOn says whether a stream goes on from what was read of it, as the header of the segment behind that says.
-func (v *verifier) goesOn(stream uint32) bool {
+// isContinued says whether a stream goes on from what was read of it, as the header of the segment behind that says.
+func (v *verifier) isContinued(stream uint32) bool {
 	return slices.ContainsFunc(v.states, func(st *state) bool { return st.stream.Number == stream && st.goesOn })
 }
 
-// doubts says whether what was verified of a stream is not what is there now, and was not read again since.
-func (r *run) doubts(e *endMemory) bool {
+// isDoubtful says whether what was verified of a stream is not what is there now, and was not read again since.
+func (r *run) isDoubtful(e *endMemory) bool {
 	return e.Replaced && !e.Failed.Before(r.since) && !r.since.Equal(r.Now)
 }
 
-// goOn goes on with the full pass, or begins one, until the time is over. If it becomes complete, what it knows is
+// continuePass goes on with the full pass, or begins one, until the time is over. If it becomes complete, what it knows is
 // what is known of the trail.
-func (r *run) goOn(ctx context.Context) error {
+func (r *run) continuePass(ctx context.Context) error {
 	missing := slices.ContainsFunc(r.state.Ends, func(e endMemory) bool { return e.Failed.Equal(r.Now) })
 	if r.since.Equal(r.Now) || missing {
 		return nil // everything was read just now, or the trail may be there again tomorrow
@@ -628,7 +661,7 @@ func (r *run) goOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if memory != nil && memory.gone(r.trail) != "" {
+	if memory != nil && memory.deletedNext(r.trail) != "" {
 		r.dropPass(nil)
 		memory = nil
 	}
@@ -643,7 +676,9 @@ func (r *run) goOn(ctx context.Context) error {
 		defer v.bar.Done()
 	}
 	begun := 0
-	all, err := v.read(context.WithoutCancel(ctx), func(st *state) (int, int) { return st.place(), st.finished }, func() bool {
+	all, err := v.read(context.WithoutCancel(ctx), func(st *state) (int, int) {
+		return st.nextSegment(), st.finished
+	}, func() bool {
 		begun++ // one segment is read in any case
 		return begun > 1 && time.Since(r.started) >= r.For || ctx.Err() != nil
 	})
@@ -671,11 +706,11 @@ func (r *run) goOn(ctx context.Context) error {
 		r.state.Pass = nil
 		r.state.Tail, r.state.Full, r.state.Groups = known, fullPass{began, r.Now}, nil
 		before := r.report
-		if err := r.tail(context.WithoutCancel(ctx)); err != nil {
+		if err := r.readNew(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 		r.report.addRead(before)
-		r.state.Groups = r.v.grouped(nil)
+		r.state.Groups = r.v.sumGroups(nil)
 	}
 	for path := range v.paths {
 		r.read[path] = true
@@ -688,29 +723,37 @@ func (r *Report) addRead(o *Report) {
 	r.Segments, r.Blocks, r.Records, r.Bytes = o.Segments, o.Blocks, o.Records, o.Bytes
 	r.First, r.Last, r.EncryptedBlocks = o.First, o.Last, o.EncryptedBlocks
 	for _, w := range o.Warnings {
-		if !slices.ContainsFunc(r.Warnings, func(p Problem) bool { return p.same(&w) }) {
+		if !slices.ContainsFunc(r.Warnings, func(p Problem) bool { return p.isSame(&w) }) {
 			r.Warnings = append(r.Warnings, w)
 		}
 	}
 }
 
-// same says whether two problems are the same one.
-func (p *Problem) same(o *Problem) bool {
-	return p.File == o.File && p.What == o.What && (p.Offset == nil) == (o.Offset == nil) && (p.Offset == nil || *p.Offset == *o.Offset)
+// isSame says whether two problems are the same one.
+func (p *Problem) isSame(o *Problem) bool {
+	return p.File == o.File && p.What == o.What && (p.Offset == nil) == (o.Offset == nil) &&
+		(p.Offset == nil || *p.Offset == *o.Offset)
 }
 
-// sumUp says in the report what was read by which run.
-func (r *run) sumUp() {
+// reportState says in the report what was read by which run.
+func (r *run) reportState() {
 	report, s := r.report, &r.state
 	r.reportPass()
 	if r.pass != nil {
 		report.addProblems(r.pass)
 	}
-	state := &StateReport{File: r.File, Run: s.Run, First: r.first, Again: r.again, Key: r.signer, Unchecked: r.unchecked}
+	state := &StateReport{
+		File:      r.File,
+		Run:       s.Run,
+		First:     r.first,
+		Again:     r.again,
+		Key:       r.signer,
+		Unchecked: r.unchecked,
+	}
 	if r.Sign != nil {
 		state.Key = seal.KeyID(r.Sign.Public().(ed25519.PublicKey))
 	}
-	state.NotRead = r.notRead()
+	state.NotRead = r.unreadSegments()
 	if state.NotRead.Segments > 0 {
 		state.Since, state.Until = moment(r.since), moment(r.previous)
 	}
@@ -719,20 +762,22 @@ func (r *run) sumUp() {
 	}
 	r.progress(state)
 	for _, e := range s.Ends {
-		if r.doubts(&e) && r.unread[e.Stream] {
-			report.Unreadable = append(report.Unreadable, Problem{Class: format.ProblemUnreadable.String(), File: r.trail.Path, What: fmt.Sprintf(
-				"the blocks of stream %d up to %d, which earlier runs have verified, are not those that are there now, and were not read again: a full pass reads them", e.Stream, e.Block)})
+		if r.isDoubtful(&e) && r.unread[e.Stream] {
+			report.Unreadable = append(report.Unreadable,
+				Problem{Class: format.ProblemUnreadable.String(), File: r.trail.Path, What: fmt.Sprintf(
+					"the blocks of stream %d up to %d, which earlier runs have verified, are not those that are there "+
+						"now, and were not read again: a full pass reads them", e.Stream, e.Block)})
 		}
 	}
 	report.State = state
-	r.compare()
-	report.judge()
+	r.compareProblems()
+	report.setVerdict()
 }
 
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// notRead are the segments that only earlier runs have read.
-func (r *run) notRead() (n Amount) {
+// unreadSegments are the segments that only earlier runs have read.
+func (r *run) unreadSegments() (n Amount) {
 	r.unread = map[uint32]bool{}
 	for _, st := range r.v.states {
 		for i, seg := range st.stream.Segments {
@@ -768,22 +813,23 @@ func (r *run) progress(state *StateReport) {
 	}
 }
 
-// compare says which problems were found by earlier runs, and which of them are not found any more.
-func (r *run) compare() {
+// compareProblems says which problems were found by earlier runs, and which of them are not found any more.
+func (r *run) compareProblems() {
 	var found []foundProblem
 	for i := range r.report.Problems {
 		p := &r.report.Problems[i]
-		one := foundProblem{InTrail(r.trail.Path, p.File), p.Offset, p.What, r.Now}
-		if k := slices.IndexFunc(r.state.Found, func(o foundProblem) bool { return o.is(&one) }); k >= 0 {
-			one.Time = r.state.Found[k].Time
-			p.Found = moment(one.Time)
+		problem := foundProblem{InTrail(r.trail.Path, p.File), p.Offset, p.What, r.Now}
+		if k := slices.IndexFunc(r.state.Found, func(o foundProblem) bool { return o.isSame(&problem) }); k >= 0 {
+			problem.Time = r.state.Found[k].Time
+			p.Found = moment(problem.Time)
 		}
-		found = append(found, one)
+		found = append(found, problem)
 	}
 	for _, old := range r.state.Found {
-		if !slices.ContainsFunc(found, func(o foundProblem) bool { return o.is(&old) }) {
+		if !slices.ContainsFunc(found, func(o foundProblem) bool { return o.isSame(&old) }) {
 			p := Problem{File: old.File, Offset: old.Offset, What: old.What}
-			r.report.Warn("found by the run of %s, and not any more, because it was repaired, or its segment was deleted by retention: %s", moment(old.Time), p.String())
+			r.report.Warn("found by the run of %s, and not any more, because it was repaired, or its segment was "+
+				"deleted by retention: %s", moment(old.Time), p.String())
 		}
 	}
 	r.state.Found = found

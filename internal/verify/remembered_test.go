@@ -93,7 +93,7 @@ func (r *runner) full() *Report {
 // wrongIn is what a report says is wrong, without what only a state can tell.
 func wrongIn(dir string, r *Report) (all []string) {
 	for _, p := range slices.Concat(r.Problems, r.Unreadable) {
-		if strings.Contains(p.What, fromState) || strings.Contains(p.What, "when they were verified") || strings.Contains(p.What, "which earlier runs have verified") {
+		if strings.Contains(p.What, stateAnchors) || strings.Contains(p.What, "when they were verified") || strings.Contains(p.What, "which earlier runs have verified") {
 			continue
 		}
 		at := int64(-1)

@@ -17,7 +17,8 @@ import (
 
 // Problem is an error or a warning.
 type Problem struct {
-	// Class is what kind of thing is wrong, as FORMAT.md calls it; empty: a warning about what is no problem of the trail.
+	// Class is what kind of thing is wrong, as FORMAT.md calls it; empty: a warning about what is no problem of
+	// the trail.
 	Class  string `json:"class,omitempty"`
 	File   string `json:"file,omitempty"`
 	Offset *int64 `json:"offset,omitempty"`
@@ -62,7 +63,8 @@ func (a *Acknowledged) line(zone render.Zone) string {
 	case a.Key != "":
 		signed = "its signature by key " + a.Key + " was not checked"
 	}
-	return fmt.Sprintf("%s; %s", a.Problem.line(zone), render.Safe(fmt.Sprintf("by %s at %s, %s: %s", a.By, zone.Times(a.Time), signed, a.Reason)))
+	return fmt.Sprintf("%s; %s", a.Problem.line(zone),
+		render.Safe(fmt.Sprintf("by %s at %s, %s: %s", a.By, zone.Times(a.Time), signed, a.Reason)))
 }
 
 func (p Problem) String() string { return p.line(render.Zone{}) }
@@ -140,8 +142,8 @@ type Report struct {
 	// State is what earlier runs have verified, if a state is kept.
 	State *StateReport `json:"state,omitempty"`
 
-	// SealKeys are the IDs of public keys, and EncryptionKeys those of encryption keys, that were not given, and with which
-	// more could be checked.
+	// SealKeys are the IDs of public keys, and EncryptionKeys those of encryption keys, that were not given,
+	// and with which more could be checked.
 	SealKeys, EncryptionKeys []string `json:"-"`
 
 	outdated bool // segments were deleted by policy during the verification
@@ -204,10 +206,13 @@ func (s *StateReport) rows() (rows [][2]string) {
 	}
 	row("state", "%s", s.Line())
 	if s.Again.Segments > 0 {
-		row("again", "%s with %s (%s), for the full pass", plural(s.Again.Segments, "segment"), plural(int(s.Again.Blocks), "block"), humanize.Bytes(uint64(s.Again.Bytes)))
+		row("again", "%s with %s (%s), for the full pass", plural(s.Again.Segments, "segment"),
+			plural(int(s.Again.Blocks), "block"), humanize.Bytes(uint64(s.Again.Bytes)))
 	}
 	if s.NotRead.Segments > 0 {
-		row("not read", "%s with %s (%s): earlier runs verified them, between %s and %s", plural(s.NotRead.Segments, "segment"), plural(int(s.NotRead.Blocks), "block"), humanize.Bytes(uint64(s.NotRead.Bytes)), s.Since, s.Until)
+		row("not read", "%s with %s (%s): earlier runs verified them, between %s and %s",
+			plural(s.NotRead.Segments, "segment"), plural(int(s.NotRead.Blocks), "block"),
+			humanize.Bytes(uint64(s.NotRead.Bytes)), s.Since, s.Until)
 	}
 	full := "never completed"
 	if s.Full.Completed != "" {
@@ -217,7 +222,8 @@ func (s *StateReport) rows() (rows [][2]string) {
 		}
 	}
 	if s.Full.NextBegan != "" {
-		full += fmt.Sprintf("; the next one has read %s of %s since %s", humanize.Comma(int64(s.Full.Read)), plural(s.Full.Segments, "segment"), s.Full.NextBegan)
+		full += fmt.Sprintf("; the next one has read %s of %s since %s", humanize.Comma(int64(s.Full.Read)),
+			plural(s.Full.Segments, "segment"), s.Full.NextBegan)
 	}
 	row("full pass", "%s", full)
 	return rows
@@ -227,7 +233,8 @@ func (s *StateReport) rows() (rows [][2]string) {
 func (s *StateReport) limits() string {
 	what := ""
 	if s.NotRead.Segments > 0 {
-		what = fmt.Sprintf("; NOT READ NOW: %s of %s, which earlier runs verified between %s and %s", plural(int(s.NotRead.Blocks), "block"), plural(s.NotRead.Segments, "segment"), s.Since, s.Until)
+		what = fmt.Sprintf("; NOT READ NOW: %s of %s, which earlier runs verified between %s and %s",
+			plural(int(s.NotRead.Blocks), "block"), plural(s.NotRead.Segments, "segment"), s.Since, s.Until)
 	}
 	if s.First {
 		what += "; first run with this state"
@@ -244,8 +251,8 @@ func (s *StateReport) limits() string {
 // Damaged reports whether there are problems that were not acknowledged.
 func (r *Report) Damaged() bool { return len(r.Problems)+r.MoreProblems > 0 }
 
-// judge sets what the report comes to.
-func (r *Report) judge() {
+// setVerdict sets what the report comes to.
+func (r *Report) setVerdict() {
 	r.NothingNew = !r.Damaged() && len(r.Unreadable)+r.MoreUnreadable == 0
 	r.Whole = r.NothingNew && len(r.Acknowledged) == 0 && (r.State == nil || r.State.NotRead.Segments == 0)
 }
@@ -297,10 +304,12 @@ func (r *Report) WriteText(out io.Writer, color bool, zone render.Zone) error {
 		row("time", "%s to %s%s", zone.Times(r.First), zone.Times(r.Last), now)
 	}
 	if r.EncryptedBlocks > 0 {
-		row("encrypted", "%s blocks, %s of them not decrypted", humanize.Comma(r.EncryptedBlocks), humanize.Comma(r.UnreadBlocks))
+		row("encrypted", "%s blocks, %s of them not decrypted", humanize.Comma(r.EncryptedBlocks),
+			humanize.Comma(r.UnreadBlocks))
 	}
 	if r.GapRecords > 0 {
-		row("dropped", "%s records, counted by gap records: %s", humanize.Comma(int64(r.LostRecords)), humanize.Comma(int64(r.GapRecords)))
+		row("dropped", "%s records, counted by gap records: %s", humanize.Comma(int64(r.LostRecords)),
+			humanize.Comma(int64(r.GapRecords)))
 	}
 	for i := range r.Deleted {
 		row("deleted", "%s", zone.Times(r.Deleted[i].String()))
@@ -385,7 +394,8 @@ func (r *Report) verdict() string {
 			verdict += "; and " + plural(unreadable, "place") + " could not be checked"
 		}
 	case unreadable > 0:
-		verdict = "NOT CHECKED: " + plural(unreadable, "place") + " could not be read; nothing that was read is damaged"
+		verdict = "NOT CHECKED: " + plural(unreadable, "place") +
+			" could not be read; nothing that was read is damaged"
 	}
 	return verdict
 }

@@ -17,8 +17,9 @@ type server struct {
 	streams []*trail.Stream
 }
 
-// serversOf tells trails of different servers apart, by the system identifier of the first segment of each trail whose
-// header can be read. A stream of another server in the folder of a trail belongs to that trail: it is damage.
+// serversOf tells trails of different servers apart, by the system identifier of the first segment of each
+// trail whose header can be read. A stream of another server in the folder of a trail belongs to that trail: it
+// is damage.
 func serversOf(t *trail.Trail) (all []*server) {
 	systems := map[string]uint64{}
 	for _, s := range t.Streams {
@@ -31,7 +32,7 @@ func serversOf(t *trail.Trail) (all []*server) {
 	}
 	for _, s := range t.Streams {
 		system := systems[filepath.Dir(s.Path)]
-		i := slices.IndexFunc(all, func(one *server) bool { return one.system == system })
+		i := slices.IndexFunc(all, func(s *server) bool { return s.system == system })
 		if i < 0 {
 			i = len(all)
 			all = append(all, &server{system: system})
@@ -41,30 +42,33 @@ func serversOf(t *trail.Trail) (all []*server) {
 	return all
 }
 
-// part is the part of a trail, and of the checks, that is about one of the servers. The first one has what belongs to none.
-func part(t *trail.Trail, checks Checks, all []*server, i int) (trail.Trail, Checks) {
-	one := *t
-	one.Streams = all[i].streams
+// partOf is the part of a trail, and of the checks, that is about one of the servers. The first one has what
+// belongs to none.
+func partOf(t *trail.Trail, checks Checks, all []*server, i int) (trail.Trail, Checks) {
+	partial := *t
+	partial.Streams = all[i].streams
 	if i > 0 {
-		one.Errors, one.Foreign = nil, nil
+		partial.Errors, partial.Foreign = nil, nil
 	}
 	anchors := checks.Anchors
 	checks.Anchors = slices.DeleteFunc(slices.Clone(anchors), func(a *seal.Anchor) bool {
 		k := slices.IndexFunc(all, func(s *server) bool { return s.system == a.SystemID })
 		return max(k, 0) != i
 	})
-	return one, checks
+	return partial, checks
 }
 
 // join adds the report on the trails of another server.
 func (r *Report) join(o *Report, system uint64) {
 	r.Servers = append(r.Servers, fmt.Sprint(system))
-	r.Streams, r.Segments, r.Blocks, r.Records = r.Streams+o.Streams, r.Segments+o.Segments, r.Blocks+o.Blocks, r.Records+o.Records
+	r.Streams, r.Segments, r.Blocks, r.Records = r.Streams+o.Streams, r.Segments+o.Segments, r.Blocks+o.Blocks,
+		r.Records+o.Records
 	r.Sessions, r.OpenSessions, r.Bytes = r.Sessions+o.Sessions, r.OpenSessions+o.OpenSessions, r.Bytes+o.Bytes
 	r.EncryptedBlocks, r.UnreadBlocks = r.EncryptedBlocks+o.EncryptedBlocks, r.UnreadBlocks+o.UnreadBlocks
 	r.Copies += o.Copies
 	r.Failed = append(r.Failed, o.Failed...)
-	r.GapRecords, r.LostRecords, r.Anchors = r.GapRecords+o.GapRecords, r.LostRecords+o.LostRecords, r.Anchors+o.Anchors
+	r.GapRecords, r.LostRecords, r.Anchors = r.GapRecords+o.GapRecords, r.LostRecords+o.LostRecords,
+		r.Anchors+o.Anchors
 	if r.First == "" || o.First != "" && o.First < r.First {
 		r.First = o.First
 	}
@@ -85,5 +89,5 @@ func (r *Report) join(o *Report, system uint64) {
 	for _, id := range o.EncryptionKeys {
 		r.EncryptionKeys = addKey(r.EncryptionKeys, id)
 	}
-	r.judge()
+	r.setVerdict()
 }

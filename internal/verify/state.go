@@ -18,15 +18,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/statefile"
 )
 
-// The file has two lines of JSON: the state, and the SHA-256 of that line with a signature over it. So a file that was
-// cut off or altered is an error also without a key.
+// The file has two lines of JSON: the state, and the SHA-256 of that line with a signature over it. So a file
+// that was cut off or altered is an error also without a key.
 //
-// Who can write the file can have blocks passed over. With a key, only who has that can write it: a state that is
-// signed is only taken by runs with its key, and one that is not signed only by runs without a key, so that nobody can
-// put one of the other kind in its place. Without a key, a state is allowed, because a file that the accounts which
-// are audited cannot write needs none, and each verdict says so. What a signature cannot prevent is that the file is
-// removed, which makes the next run read everything and say that it is the first one, or replaced by an older one,
-// which the number of the run shows.
+// Who can write the file can have blocks passed over. With a key, only who has that can write it: a state that
+// is signed is only taken by runs with its key, and one that is not signed only by runs without a key, so that
+// nobody can put one of the other kind in its place. Without a key, a state is allowed, because a file that the
+// accounts which are audited cannot write needs none, and each verdict says so. What a signature cannot prevent
+// is that the file is removed, which makes the next run read everything and say that it is the first one, or
+// replaced by an older one, which the number of the run shows.
 
 const (
 	stateVersion = 1
@@ -50,8 +50,8 @@ type runs struct {
 	Full  fullPass       `json:"full_pass"`
 	// Groups say what the segments were like.
 	Groups groups `json:"groups,omitempty"`
-	// Tail is what is known of all segments that were read, and Pass what is known of those that the current full pass
-	// has read. They are memories.
+	// Tail is what is known of all segments that were read, and Pass what is known of those that the current
+	// full pass has read. They are memories.
 	Tail json.RawMessage `json:"tail,omitempty"`
 	Pass json.RawMessage `json:"pass,omitempty"`
 }
@@ -77,13 +77,14 @@ type endMemory struct {
 	Replaced bool `json:"replaced,omitempty"`
 }
 
-// fromState is where the anchors of a state are from.
-const fromState = "of the state"
+// stateAnchors is where the anchors of a state are from.
+const stateAnchors = "of the state"
 
 // anchor is the end as an anchor.
 func (e *endMemory) anchor() *seal.Anchor {
-	a := &seal.Anchor{From: fromState, Seal: seal.Seal{
-		SystemID: e.System, Stream: e.Stream, Segment: e.Segment, Block: e.Block, Record: e.Record, Time: query.Micros(e.Time),
+	a := &seal.Anchor{From: stateAnchors, Seal: seal.Seal{
+		SystemID: e.System, Stream: e.Stream, Segment: e.Segment, Block: e.Block, Record: e.Record,
+		Time: query.Micros(e.Time),
 	}}
 	hash, _ := hex.DecodeString(e.Hash)
 	copy(a.Hash[:], hash)
@@ -98,8 +99,9 @@ type foundProblem struct {
 	Time   time.Time `json:"time"`
 }
 
-func (f *foundProblem) is(o *foundProblem) bool {
-	return f.File == o.File && f.What == o.What && (f.Offset == nil) == (o.Offset == nil) && (f.Offset == nil || *f.Offset == *o.Offset)
+func (f *foundProblem) isSame(o *foundProblem) bool {
+	return f.File == o.File && f.What == o.What && (f.Offset == nil) == (o.Offset == nil) &&
+		(f.Offset == nil || *f.Offset == *o.Offset)
 }
 
 // signature is the second line of the file.
@@ -138,7 +140,8 @@ func loadState(path string, check func(path string, line []byte, signed *signatu
 	}
 	line, second, _ := bytes.Cut(text, []byte("\n"))
 	var signed signature
-	if !bytes.HasSuffix(second, []byte("\n")) || bytes.Count(second, []byte("\n")) != 1 || json.Unmarshal(second, &signed) != nil {
+	if !bytes.HasSuffix(second, []byte("\n")) || bytes.Count(second, []byte("\n")) != 1 ||
+		json.Unmarshal(second, &signed) != nil {
 		return refuse("it is not a state of steno verify, or was cut off")
 	}
 	if sum := sha256.Sum256(line); signed.SHA256 != hex.EncodeToString(sum[:]) {
@@ -152,7 +155,8 @@ func loadState(path string, check func(path string, line []byte, signed *signatu
 		return refuse("%s", err)
 	}
 	if s.Version != stateVersion {
-		return refuse("it has version %d, and this program reads version %d; remove it, and the next run reads everything", s.Version, stateVersion)
+		return refuse("it has version %d, and this program reads version %d; remove it, and the next run reads "+
+			"everything", s.Version, stateVersion)
 	}
 	for _, one := range []json.RawMessage{s.Tail, s.Pass} {
 		if _, err := decodeMemory(one); err != nil {
@@ -162,15 +166,15 @@ func loadState(path string, check func(path string, line []byte, signed *signatu
 	return s, nil
 }
 
-// by says whether the signature is that of a key over the state.
-func (s *signature) by(key ed25519.PublicKey, line []byte) bool {
+// isBy says whether the signature is that of a key over the state.
+func (s *signature) isBy(key ed25519.PublicKey, line []byte) bool {
 	given, err := hex.DecodeString(s.Signature)
 	return err == nil && ed25519.Verify(key, append([]byte(stateDomain), line...), given)
 }
 
-// checkOwn checks the signature for a run that goes on: with a key, it must be that of the key, and without one, there may
-// be none.
-func (o *Remembering) checkOwn(path string, line []byte, signed *signature) error {
+// checkOwnSignature checks the signature for a run that goes on: with a key, it must be that of the key, and without
+// one, there may be none.
+func (o *Remembering) checkOwnSignature(path string, line []byte, signed *signature) error {
 	refuse := func(format string, args ...any) error {
 		return &StateError{Path: path, Reason: fmt.Sprintf(format, args...)}
 	}
@@ -182,18 +186,19 @@ func (o *Remembering) checkOwn(path string, line []byte, signed *signature) erro
 	}
 	switch public := o.Sign.Public().(ed25519.PublicKey); {
 	case signed.Key == "":
-		return refuse("it is not signed, and a key to sign with was given: somebody else wrote it, or the runs before had no key; remove it, and the next run reads everything")
+		return refuse("it is not signed, and a key to sign with was given: somebody else wrote it, or the runs " +
+			"before had no key; remove it, and the next run reads everything")
 	case signed.Key != seal.KeyID(public):
 		return refuse("it is signed by key %s, and not by the one that was given", signed.Key)
-	case !signed.by(public, line):
+	case !signed.isBy(public, line):
 		return refuse("it was altered or forged: its signature is not that of key %s", signed.Key)
 	}
 	o.signer = signed.Key
 	return nil
 }
 
-// checkOthers checks the signature for a run that only looks: with keys, it must be that of one of them.
-func (o *Remembering) checkOthers(path string, line []byte, signed *signature) error {
+// checkForeignSignature checks the signature for a run that only looks: with keys, it must be that of one of them.
+func (o *Remembering) checkForeignSignature(path string, line []byte, signed *signature) error {
 	if o.By == nil {
 		o.unchecked = signed.Key
 		return nil
@@ -202,9 +207,11 @@ func (o *Remembering) checkOthers(path string, line []byte, signed *signature) e
 	case signed.Key == "":
 		return &StateError{Path: path, Reason: "it is not signed, and the key of its signature was given"}
 	case key == nil:
-		return &StateError{Path: path, Reason: fmt.Sprintf("it is signed by key %s, and not by the one that was given", signed.Key)}
-	case !signed.by(key, line):
-		return &StateError{Path: path, Reason: fmt.Sprintf("it was altered or forged: its signature is not that of key %s", signed.Key)}
+		return &StateError{Path: path,
+			Reason: fmt.Sprintf("it is signed by key %s, and not by the one that was given", signed.Key)}
+	case !signed.isBy(key, line):
+		return &StateError{Path: path,
+			Reason: fmt.Sprintf("it was altered or forged: its signature is not that of key %s", signed.Key)}
 	}
 	o.signer = signed.Key
 	return nil

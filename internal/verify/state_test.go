@@ -843,7 +843,7 @@ func FuzzMemory(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.gone(tr)
+		m.deletedNext(tr)
 		if _, err := Trail(context.Background(), tr, nil, Checks{Memory: m, Keys: keysOf(someKey(3))}); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
-// Package verify checks that a trail is intact: all checksums, the hash chain of each stream, the numbers of blocks and
-// records, and the sequence numbers of each session.
+// Package verify checks that a trail is intact: all checksums, the hash chain of each stream, the numbers of
+// blocks and records, and the sequence numbers of each session.
 package verify
 
 import (
@@ -50,8 +50,8 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks
 	}
 	total := &Report{Problems: []Problem{}, Warnings: []Problem{}}
 	for i, s := range servers {
-		one, its := part(t, checks, servers, i)
-		r, err := ofServer(ctx, &one, bar, total.Bytes, its)
+		report, its := partOf(t, checks, servers, i)
+		r, err := ofServer(ctx, &report, bar, total.Bytes, its)
 		if err != nil {
 			return nil, err
 		}
@@ -90,15 +90,22 @@ func newVerifier(t *trail.Trail, bar *progress.Bar, done int64, checks *Checks) 
 		cutShort:  map[format.RecordID]bool{},
 		dropped:   map[format.RecordID]bool{},
 		sealed:    map[string]int{},
-		deletions: map[home][]trail.Deletion{},
+		deletions: map[streamID][]trail.Deletion{},
 		starts:    map[string][]start{},
 		paths:     map[string]int64{},
 
-		keys: checks.Keys, firstBlock: map[uint32]uint64{}, lastBlock: map[home]uint64{},
+		keys: checks.Keys, firstBlock: map[uint32]uint64{}, lastBlock: map[streamID]uint64{},
 	}
 	v.report.Keyed = len(checks.Keys) > 0
 	for _, s := range t.Streams {
-		v.states = append(v.states, &state{v: v, stream: s, home: homeOf(s), since: 1, next: 1, seals: v.newSealState(homeOf(s))})
+		v.states = append(v.states, &state{
+			v:      v,
+			stream: s,
+			home:   streamIDOf(s),
+			since:  1,
+			next:   1,
+			seals:  v.newSealState(streamIDOf(s)),
+		})
 	}
 	if checks.Memory != nil {
 		v.restore(checks.Memory)
@@ -113,16 +120,16 @@ func (v *verifier) settle(checks *Checks) *Report {
 		v.report.ends = append(v.report.ends, st.end())
 	}
 	v.findHoles()
-	v.tellTwice()
+	v.warnOfCopies()
 	v.settleDeletions()
 	v.settleBranches()
 	v.settleElsewhere()
-	v.elsewhere.tell(v)
+	v.elsewhere.report(v)
 	v.sequences()
 	v.dataParts()
 	v.finishAnchors()
 	v.finish()
-	v.demand(&checks.Demands)
+	v.checkDemands(&checks.Demands)
 	return v.report
 }
 
@@ -142,7 +149,7 @@ type verifier struct {
 	partial   bool
 	began     time.Time // when the first segment was read
 	holes     []hole
-	deletions map[home][]trail.Deletion
+	deletions map[streamID][]trail.Deletion
 	records   []deletionRecord
 	told      map[*trail.Segment]bool
 	gone      map[string]bool // files of segments
@@ -157,11 +164,11 @@ type verifier struct {
 	absent     map[uint32]*streamMemory // streams that were read, and do not exist
 	anchors    []*anchorState
 	firstBlock map[uint32]uint64 // of each stream
-	lastBlock  map[home]uint64
+	lastBlock  map[streamID]uint64
 	branches   []branched
-	elsewhere  elsewhere
+	elsewhere  otherTrails
 	starts     map[string][]start // of each trail's server
-	twice      twice
+	twice      copiedBlocks
 }
 
 // session is what is known about a session's sequence numbers.
@@ -172,8 +179,8 @@ type session struct {
 	end       uint64 // number of the disconnect record; 0: there is none
 }
 
-// damage reports what speaks against the trail.
-func (v *verifier) damage(class format.ProblemClass, file string, offset *int64, text string, args ...any) {
+// reportDamage reports what speaks against the trail.
+func (v *verifier) reportDamage(class format.ProblemClass, file string, offset *int64, text string, args ...any) {
 	p := &format.Problem{Class: class, File: file, Offset: format.NoOffset, Reason: fmt.Sprintf(text, args...)}
 	if offset != nil {
 		p.Offset, p.Start = *offset, *offset
@@ -186,50 +193,66 @@ func (v *verifier) damage(class format.ProblemClass, file string, offset *int64,
 			}
 		}
 	}
-	v.tell(p)
+	v.reportProblem(p)
 }
 
-// noStream reports a stream that is not there.
-func (v *verifier) noStream(home string, number uint32, text string, args ...any) {
-	v.tell(&format.Problem{
-		Class: format.ProblemMissing, File: home, Offset: format.NoOffset, Stream: number, Reason: fmt.Sprintf(text, args...),
+// reportMissingStream reports a stream that is not there.
+func (v *verifier) reportMissingStream(home string, number uint32, text string, args ...any) {
+	v.reportProblem(&format.Problem{
+		Class: format.ProblemMissing, File: home, Offset: format.NoOffset, Stream: number,
+		Reason: fmt.Sprintf(text, args...),
 	})
 }
 
-// damageAt does so of a block, or a segment header: at is where in it.
-func (v *verifier) damageAt(class format.ProblemClass, seg *trail.Segment, start, at int64, text string, args ...any) {
-	v.tell((&format.Problem{Class: class, Offset: at, Reason: fmt.Sprintf(text, args...)}).At(seg.Path, seg.Stream.Number, seg.Number, start))
+// reportDamageAt does so of a block, or a segment header: at is where in it.
+func (v *verifier) reportDamageAt(
+	class format.ProblemClass, seg *trail.Segment, start, at int64, text string, args ...any,
+) {
+	v.reportProblem((&format.Problem{
+		Class:  class,
+		Offset: at,
+		Reason: fmt.Sprintf(text, args...),
+	}).At(seg.Path, seg.Stream.Number, seg.Number, start))
 }
 
-// tell reports a problem.
-func (v *verifier) tell(p *format.Problem) {
+// reportProblem reports a problem.
+func (v *verifier) reportProblem(p *format.Problem) {
 	v.report.Problems, v.report.MoreProblems = list(v.report.Problems, v.report.MoreProblems, p)
 }
 
-func (v *verifier) warning(file string, offset *int64, text string, args ...any) {
+func (v *verifier) warn(file string, offset *int64, text string, args ...any) {
 	if len(v.report.Warnings) == maxListed {
 		v.report.MoreWarnings++
 		return
 	}
-	v.report.Warnings = append(v.report.Warnings, Problem{File: file, Offset: offset, What: fmt.Sprintf(text, args...)})
+	v.report.Warnings = append(v.report.Warnings, Problem{
+		File:   file,
+		Offset: offset,
+		What:   fmt.Sprintf(text, args...),
+	})
 }
 
-// unreadable reports what could not be checked.
-func (v *verifier) unreadable(file string, text string, args ...any) {
-	v.cannotRead(&format.Problem{Class: format.ProblemUnreadable, File: file, Offset: format.NoOffset, Reason: fmt.Sprintf(text, args...)})
+// reportUnreadable reports what could not be checked.
+func (v *verifier) reportUnreadable(file string, text string, args ...any) {
+	v.reportUnreadProblem(&format.Problem{
+		Class:  format.ProblemUnreadable,
+		File:   file,
+		Offset: format.NoOffset,
+		Reason: fmt.Sprintf(text, args...),
+	})
 }
 
-func (v *verifier) cannotRead(p *format.Problem) {
+func (v *verifier) reportUnreadProblem(p *format.Problem) {
 	v.report.Unreadable, v.report.MoreUnreadable = list(v.report.Unreadable, v.report.MoreUnreadable, p)
 }
 
-// fail reports an error of the reader.
-func (v *verifier) fail(err error) {
+// reportError reports an error of the reader.
+func (v *verifier) reportError(err error) {
 	p := format.AsProblem(err)
 	if p == nil {
 		var of *fs.PathError
 		if !errors.As(err, &of) {
-			v.damage(format.ProblemDamaged, "", nil, "%s", err)
+			v.reportDamage(format.ProblemDamaged, "", nil, "%s", err)
 			return
 		}
 		if p = format.Unreadable(of.Path, err); !exit.IsUnreadable(err) { // it has disappeared
@@ -245,17 +268,17 @@ func (v *verifier) fail(err error) {
 		if p.Err != nil {
 			told.Reason = "cannot be read: " + told.Reason
 		}
-		v.cannotRead(&told)
+		v.reportUnreadProblem(&told)
 	case trail.IsGone(err) && p.Segment > 0:
-		v.goes(p)
+		v.handleDeleted(p)
 	default:
-		v.tell(p)
+		v.reportProblem(p)
 	}
 }
 
-// goes handles a segment that was deleted while the trail was read. If it was deleted by policy after earlier segments
-// had been read, the report mixes two states of the trail, and sessions seem to have gaps.
-func (v *verifier) goes(gone *format.Problem) {
+// handleDeleted handles a segment that was deleted while the trail was read. If it was deleted by policy after earlier
+// segments had been read, the report mixes two states of the trail, and sessions seem to have gaps.
+func (v *verifier) handleDeleted(gone *format.Problem) {
 	if v.gone == nil {
 		v.gone = map[string]bool{}
 	}
@@ -264,9 +287,9 @@ func (v *verifier) goes(gone *format.Problem) {
 	}
 	v.gone[gone.File] = true
 	if gone.Class != format.ProblemDeleted {
-		told := *gone
-		told.Reason = "segment has disappeared since it was listed, and was not deleted by retention"
-		v.tell(&told)
+		reported := *gone
+		reported.Reason = "segment has disappeared since it was listed, and was not deleted by retention"
+		v.reportProblem(&reported)
 		return
 	}
 	v.partial = true
@@ -280,16 +303,16 @@ func (v *verifier) goes(gone *format.Problem) {
 			}
 		}
 	}
-	v.warning(gone.File, nil, "segment was deleted by retention while the trail was being verified")
+	v.warn(gone.File, nil, "segment was deleted by retention while the trail was being verified")
 }
 
 // files checks the files in the directories.
 func (v *verifier) files() {
 	for _, err := range v.trail.Errors {
-		v.fail(err)
+		v.reportError(err)
 	}
 	for _, path := range v.trail.Foreign {
-		v.warning(path, nil, "does not belong to a trail")
+		v.warn(path, nil, "does not belong to a trail")
 	}
 	next := map[string]uint32{} // next expected stream of each trail
 	for _, s := range v.trail.Streams {
@@ -297,9 +320,9 @@ func (v *verifier) files() {
 			// The server creates the folders of all its writers, so none may be missing.
 			switch next := next[s.Trail]; {
 			case s.Number == next+1:
-				v.noStream(s.Trail, next, "stream %d is missing", next)
+				v.reportMissingStream(s.Trail, next, "stream %d is missing", next)
 			case s.Number > next:
-				v.noStream(s.Trail, next, "streams %d to %d are missing", next, s.Number-1)
+				v.reportMissingStream(s.Trail, next, "streams %d to %d are missing", next, s.Number-1)
 			}
 			next[s.Trail] = s.Number + 1
 		}
@@ -307,11 +330,12 @@ func (v *verifier) files() {
 		v.report.Segments += len(s.Segments)
 	}
 	if v.report.Segments == 0 {
-		v.damage(format.ProblemMissing, v.trail.Path, nil, "there is no segment of a trail in this directory")
+		v.reportDamage(format.ProblemMissing, v.trail.Path, nil, "there is no segment of a trail in this directory")
 	}
 }
 
-// job is a block on its way through the workers, or something else to do when all blocks before it have been processed.
+// job is a block on its way through the workers, or something else to do when all blocks before it have been
+// processed.
 type job struct {
 	state   *state
 	ref     *trail.BlockRef
@@ -323,10 +347,13 @@ type job struct {
 	then    func() // instead of a block
 }
 
-// read has the blocks of segments checked by the workers, and processes their findings in the order of the streams. While
-// the last blocks of a segment are being checked, the next one's are begun. which says which segments of a stream are
-// read, by their places. It ends early before a segment when stop says so; all says that it did not.
-func (v *verifier) read(ctx context.Context, which func(*state) (from, to int), stop func() bool) (all bool, err error) {
+// read has the blocks of segments checked by the workers, and processes their findings in the order of the
+// streams. While the last blocks of a segment are being checked, the next one's are begun. which says which
+// segments of a stream are read, by their places. It ends early before a segment when stop says so; all says
+// that it did not.
+func (v *verifier) read(
+	ctx context.Context, segmentsOf func(*state) (from, to int), stop func() bool,
+) (all bool, err error) {
 	workers := runtime.GOMAXPROCS(0)
 	jobs := make(chan *job, workers)
 	var pending []*job
@@ -355,20 +382,20 @@ func (v *verifier) read(ctx context.Context, which func(*state) (from, to int), 
 			}
 		}
 		for len(pending) > 8*workers {
-			take(pending[0])
+			processJob(pending[0])
 			pending = pending[1:]
 		}
 		return nil
 	}
 	for _, st := range v.states {
-		from, to := which(st)
+		from, to := segmentsOf(st)
 		for _, seg := range st.stream.Segments[from:to] {
 			if err := ctx.Err(); err != nil {
 				return false, err
 			}
 			if stop != nil && stop() {
 				for _, j := range pending {
-					take(j)
+					processJob(j)
 				}
 				return false, nil
 			}
@@ -380,7 +407,13 @@ func (v *verifier) read(ctx context.Context, which func(*state) (from, to int), 
 			indexes := sync.OnceValue(func() []*format.Contents { return files.Contents(refs) })
 			open := seg.Last && !endsBehind(refs, errs) // its last block may be one that is being written
 			for k := range refs {
-				j := &job{state: st, ref: &refs[k], indexes: indexes, done: make(chan struct{}), last: open && k == len(refs)-1}
+				j := &job{
+					state:   st,
+					ref:     &refs[k],
+					indexes: indexes,
+					done:    make(chan struct{}),
+					last:    open && k == len(refs)-1,
+				}
 				if k > 0 {
 					j.before = &refs[k-1]
 				}
@@ -391,7 +424,7 @@ func (v *verifier) read(ctx context.Context, which func(*state) (from, to int), 
 			// Errors between blocks are reported after all blocks of the segment.
 			if err := put(&job{then: func() {
 				for _, err := range errs {
-					v.fail(err)
+					v.reportError(err)
 				}
 				st.leave(seg, refs, errs)
 			}}); err != nil {
@@ -399,28 +432,28 @@ func (v *verifier) read(ctx context.Context, which func(*state) (from, to int), 
 			}
 		}
 		for _, j := range pending {
-			take(j)
+			processJob(j)
 		}
 		pending = nil
 	}
 	return true, nil
 }
 
-// take processes a job.
-func take(j *job) {
+// processJob processes a job.
+func processJob(j *job) {
 	if j.then != nil {
 		j.then()
 		return
 	}
 	<-j.done
-	j.state.take(j)
+	j.state.processBlock(j)
 }
 
 // state follows one stream.
 type state struct {
 	v      *verifier
 	stream *trail.Stream
-	home   home
+	home   streamID
 
 	since uint64 // the first segment that is ever read: 1, unless the stream is only followed from somewhere on
 	next  uint64 // the first segment that was not read
@@ -455,7 +488,9 @@ type summary struct {
 // rest are the segments that were not read.
 func (st *state) rest() (from, to int) {
 	all := st.stream.Segments
-	from, _ = slices.BinarySearchFunc(all, st.next, func(seg *trail.Segment, n uint64) int { return cmp.Compare(seg.Number, n) })
+	from, _ = slices.BinarySearchFunc(all, st.next, func(seg *trail.Segment, n uint64) int {
+		return cmp.Compare(seg.Number, n)
+	})
 	if !st.stream.Whole {
 		from = 0
 	}
@@ -486,7 +521,8 @@ func (st *state) end() Last {
 		last = *st.last
 	}
 	last.Trail = st.stream.Trail
-	last.Stream, last.Sealed, last.Unsealed, last.Since, last.Trusted = st.stream.Number, st.seals.Last, st.seals.Unsealed, st.seals.Since, st.seals.Keys
+	last.Stream, last.Sealed, last.Unsealed, last.Since, last.Trusted = st.stream.Number, st.seals.Last,
+		st.seals.Unsealed, st.seals.Since, st.seals.Keys
 	return last
 }
 
@@ -508,7 +544,10 @@ func (st *state) enter(seg *trail.Segment, refs []trail.BlockRef, errs []error) 
 	}
 	st.begun, st.next = true, seg.Number+1
 	st.seals.Segment = seg.Number
-	if len(refs) > 0 || slices.ContainsFunc(errs, func(err error) bool { p := format.AsProblem(err); return p == nil || !p.Unfinished }) {
+	if len(refs) > 0 || slices.ContainsFunc(errs, func(err error) bool {
+		p := format.AsProblem(err)
+		return p == nil || !p.Unfinished
+	}) {
 		st.seals.Filled = seg.Number
 	}
 	if seg.Err != nil {
@@ -521,38 +560,43 @@ func (st *state) enter(seg *trail.Segment, refs []trail.BlockRef, errs []error) 
 	h := &seg.Header
 	v.key(seg)
 	if h.Number != seg.Number {
-		v.damageAt(format.ProblemNumber, seg, 0, 32, "header says that this is segment %d", h.Number)
+		v.reportDamageAt(format.ProblemNumber, seg, 0, 32, "header says that this is segment %d", h.Number)
 	}
 	if st.stream.Whole && h.Stream != st.stream.Number {
-		v.damageAt(format.ProblemNumber, seg, 0, 24, "header says that this is stream %d", h.Stream)
+		v.reportDamageAt(format.ProblemNumber, seg, 0, 24, "header says that this is stream %d", h.Stream)
 	}
 	if v.systemID == nil {
 		v.systemID = seg
 	} else if id := v.systemID.Header.SystemID; id != h.SystemID {
-		v.damageAt(format.ProblemForeign, seg, 0, 16, "system identifier is %d, that of %s is %d: it belongs to another server", h.SystemID, v.systemID.Path, id)
+		v.reportDamageAt(format.ProblemForeign, seg, 0, 16,
+			"system identifier is %d, that of %s is %d: it belongs to another server", h.SystemID,
+			v.systemID.Path, id)
 	}
 	if h.Number == 1 && h.PreviousHash != [32]byte{} {
-		v.damageAt(format.ProblemChain, seg, 0, 64, "the first segment says that blocks precede it")
+		v.reportDamageAt(format.ProblemChain, seg, 0, 64, "the first segment says that blocks precede it")
 	}
 	if st.Known || h.Number == 1 {
 		if h.Number == 1 {
 			st.NextBlock, st.NextRecord, st.Hash = 1, 1, [32]byte{}
 		}
 		if h.FirstBlock != st.NextBlock {
-			v.damageAt(format.ProblemNumber, seg, 0, 48, "segment begins with block %d instead of %d", h.FirstBlock, st.NextBlock)
+			v.reportDamageAt(format.ProblemNumber, seg, 0, 48, "segment begins with block %d instead of %d",
+				h.FirstBlock, st.NextBlock)
 		}
 		if h.FirstRecord != st.NextRecord {
-			v.damageAt(format.ProblemNumber, seg, 0, 56, "segment begins with record %d instead of %d", h.FirstRecord, st.NextRecord)
+			v.reportDamageAt(format.ProblemNumber, seg, 0, 56, "segment begins with record %d instead of %d",
+				h.FirstRecord, st.NextRecord)
 		}
 		if h.PreviousHash != st.Hash {
-			v.damageAt(format.ProblemChain, seg, 0, 64, "chain is broken: the segment does not follow from the previous one")
+			v.reportDamageAt(format.ProblemChain, seg, 0, 64,
+				"chain is broken: the segment does not follow from the previous one")
 		}
 	}
 	st.Known, st.NextBlock, st.NextRecord, st.Hash = true, h.FirstBlock, h.FirstRecord, h.PreviousHash
 }
 
-// checkTimes checks what a segment's header says of the times in the segment before: readers leave that unread because
-// of it. If a part of it is damaged, the times of what is left must be in the range.
+// checkTimes checks what a segment's header says of the times in the segment before: readers leave that unread
+// because of it. If a part of it is damaged, the times of what is left must be in the range.
 func (st *state) checkTimes(seg *trail.Segment) {
 	said, b := seg.Header.Before, &st.before
 	if b.Blocks > 0 && b.Highest >= seg.Header.FirstBlock {
@@ -562,12 +606,18 @@ func (st *state) checkTimes(seg *trail.Segment) {
 	if !said.Known() || said == b.Times || !whole && said.First <= b.Times.First && said.LastEnd >= b.Times.LastEnd {
 		return
 	}
-	st.v.damageAt(format.ProblemContent, seg, 0, 96, "header says that the records of the segment before are %s, but they are %s", between(said), between(b.Times))
+	st.v.reportDamageAt(format.ProblemContent, seg, 0, 96,
+		"header says that the records of the segment before are %s, but they are %s", between(said), between(b.Times))
 }
 
 // summarize sums up the blocks of a segment.
 func summarize(seg *trail.Segment, refs []trail.BlockRef, undamaged bool) summary {
-	s := summary{First: seg.Header.FirstBlock, Times: format.NoTimes(), Undamaged: undamaged, Blocks: uint64(len(refs))}
+	s := summary{
+		First:     seg.Header.FirstBlock,
+		Times:     format.NoTimes(),
+		Undamaged: undamaged,
+		Blocks:    uint64(len(refs)),
+	}
 	for i := range refs {
 		b := &refs[i]
 		s.Highest = max(s.Highest, b.Number)
@@ -589,20 +639,26 @@ func (v *verifier) key(seg *trail.Segment) {
 	if p := format.AsProblem(seg.KeyErr); p != nil && p.Key != nil {
 		v.sealed[p.Key.String()]++
 	} else if seg.KeyErr != nil {
-		v.fail(seg.KeyErr)
+		v.reportError(seg.KeyErr)
 	}
 }
 
-// take processes the findings of a block.
-func (st *state) take(j *job) {
+// processBlock processes the findings of a block.
+func (st *state) processBlock(j *job) {
 	v, f := st.v, j.found
 	if f.torn {
-		p := &format.Problem{Class: format.ProblemTorn, Unfinished: true, Reason: fmt.Sprintf("unfinished block %d: part of it was never written; everything before it counts", j.ref.Number)}
-		v.report.Warnings, v.report.MoreWarnings = list(v.report.Warnings, v.report.MoreWarnings, p.At(j.ref.Segment.Path, j.ref.Segment.Stream.Number, j.ref.Segment.Number, j.ref.Offset))
+		p := &format.Problem{
+			Class:      format.ProblemTorn,
+			Unfinished: true,
+			Reason: fmt.Sprintf("unfinished block %d: part of it was never written; everything before it counts",
+				j.ref.Number),
+		}
+		v.report.Warnings, v.report.MoreWarnings = list(v.report.Warnings, v.report.MoreWarnings,
+			p.At(j.ref.Segment.Path, j.ref.Segment.Stream.Number, j.ref.Segment.Number, j.ref.Offset))
 		return
 	}
 	for _, err := range f.errs {
-		v.fail(err)
+		v.reportError(err)
 	}
 	if f.ok {
 		place := blockPlace{Number: f.header.Number, File: j.ref.Segment.Path, Offset: j.ref.Offset}
@@ -624,12 +680,21 @@ func (st *state) take(j *job) {
 		st.Known = false
 	}
 	if st.Known && h.Number != st.NextBlock {
-		v.damageAt(format.ProblemNumber, j.ref.Segment, j.ref.Offset, 24, "found block %d where block %d is expected", h.Number, st.NextBlock)
+		v.reportDamageAt(format.ProblemNumber, j.ref.Segment, j.ref.Offset, 24, "found block %d where block %d is expected",
+			h.Number, st.NextBlock)
 	} else if st.Known && h.FirstRecord != st.NextRecord {
-		v.damageAt(format.ProblemNumber, j.ref.Segment, j.ref.Offset, 32, "block %d begins with record %d instead of %d", h.Number, h.FirstRecord, st.NextRecord)
+		v.reportDamageAt(format.ProblemNumber, j.ref.Segment, j.ref.Offset, 32,
+			"block %d begins with record %d instead of %d", h.Number, h.FirstRecord, st.NextRecord)
 	}
 	st.Known, st.NextBlock, st.NextRecord, st.Hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
-	st.last = &Last{Segment: j.ref.Segment.Number, Block: h.Number, Record: st.NextRecord - 1, Hash: h.Chain, End: h.LastEnd, system: j.ref.Segment.Header.SystemID}
+	st.last = &Last{
+		Segment: j.ref.Segment.Number,
+		Block:   h.Number,
+		Record:  st.NextRecord - 1,
+		Hash:    h.Chain,
+		End:     h.LastEnd,
+		system:  j.ref.Segment.Header.SystemID,
+	}
 	v.lastBlock[st.home] = max(v.lastBlock[st.home], h.Number)
 	for _, b := range f.branches {
 		v.branches = append(v.branches, branched{b, st.home})
@@ -639,7 +704,7 @@ func (st *state) take(j *job) {
 	}
 	v.starts[st.home.trail] = append(v.starts[st.home.trail], f.starts...)
 	for _, d := range f.deletions {
-		of := home{st.home.trail, d.Stream}
+		of := streamID{st.home.trail, d.Stream}
 		v.deletions[of] = append(v.deletions[of], d)
 		v.records = append(v.records, deletionRecord{of, d, st.seals, h.Number})
 	}
@@ -648,8 +713,8 @@ func (st *state) take(j *job) {
 	}
 }
 
-// endsBehind says whether something that is not a block stands behind the last one. Of what a crash left, only what is
-// at the very end counts as unfinished.
+// endsBehind says whether something that is not a block stands behind the last one. Of what a crash left, only
+// what is at the very end counts as unfinished.
 func endsBehind(refs []trail.BlockRef, errs []error) bool {
 	if len(refs) == 0 {
 		return false
@@ -674,7 +739,7 @@ func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) 
 		}
 	}
 	if !seg.Last && len(errs) == 0 {
-		st.seals.leave(seg)
+		st.seals.endSegment(seg)
 	}
 }
 
@@ -720,7 +785,7 @@ func (v *verifier) add(f *finding) {
 	r.GapRecords += f.gaps
 	r.LostRecords += f.lost
 	for _, what := range f.unread {
-		v.warning("", nil, "%s", what)
+		v.warn("", nil, "%s", what)
 	}
 	for _, id := range f.closed {
 		v.retire(id)
@@ -777,9 +842,10 @@ func (v *verifier) session(id format.SessionID) *session {
 	return s
 }
 
-// retire removes a session that has ended when all its numbers have been seen or are explained, so that memory grows
-// with the number of sessions that are open or have gaps, and not with the trail. The last numbers of recently removed
-// sessions are kept, to detect duplicates of their records: these can occur only soon afterwards, after a crash.
+// retire removes a session that has ended when all its numbers have been seen or are explained, so that memory
+// grows with the number of sessions that are open or have gaps, and not with the trail. The last numbers of
+// recently removed sessions are kept, to detect duplicates of their records: these can occur only soon
+// afterwards, after a crash.
 func (v *verifier) retire(id format.SessionID) {
 	s := v.sessions[id]
 	if s == nil || len(s.seen) == 0 {
@@ -837,7 +903,7 @@ func (f *finished) forget(id format.SessionID) (last uint64, ok bool) {
 
 // ofSession reports a problem of a session's records; n are the numbers that are missing, if any are.
 func (v *verifier) ofSession(id format.SessionID, n format.Span, text string, args ...any) {
-	v.tell(&format.Problem{
+	v.reportProblem(&format.Problem{
 		Class: format.ProblemSession, Offset: format.NoOffset, Session: id, Numbers: n,
 		Reason: fmt.Sprintf("session %s: ", id) + fmt.Sprintf(text, args...),
 	})
@@ -862,7 +928,7 @@ func (v *verifier) sequences() {
 		slices.SortFunc(s.seen, format.Span.Compare)
 		slices.SortFunc(s.explained, format.Span.Compare)
 		explained := s.explained
-		if last := v.elsewhere.last(id); last > 0 {
+		if last := v.elsewhere.lastElsewhere(id); last > 0 {
 			explained = append(slices.Clone(explained), format.Span{First: 1, Last: last})
 			slices.SortFunc(explained, format.Span.Compare)
 		}
@@ -882,7 +948,7 @@ func (v *verifier) sequences() {
 			}
 			for _, hole := range format.Uncovered(explained, next, span.First) {
 				if v.report.outdated || len(v.report.Unreadable) > 0 {
-					v.warning("", nil, "session %s: %s missing", id, numbers(hole.First, hole.Last))
+					v.warn("", nil, "session %s: %s missing", id, numbers(hole.First, hole.Last))
 					continue
 				}
 				v.ofSession(id, hole, "%s missing", numbers(hole.First, hole.Last))
@@ -893,17 +959,18 @@ func (v *verifier) sequences() {
 			v.ofSession(id, format.Span{}, "%s in the trail more than once", numbers(span.First, span.Last))
 		}
 		if s.end != 0 && next > s.end+1 {
-			v.ofSession(id, format.Span{}, "%s in the trail, although it ended with record %d", numbers(s.end+1, next-1), s.end)
+			v.ofSession(id, format.Span{}, "%s in the trail, although it ended with record %d",
+				numbers(s.end+1, next-1), s.end)
 		}
 		v.contradictions(id, s)
 	}
 	if middle > 0 {
-		v.warning("", nil, "%d sessions begin before the first existing segment", middle)
+		v.warn("", nil, "%d sessions begin before the first existing segment", middle)
 	}
 }
 
-// addSpan adds a span to those before it, of which it may continue the last one: how blocks divide the records does not
-// matter.
+// addSpan adds a span to those before it, of which it may continue the last one: how blocks divide the records
+// does not matter.
 func addSpan(all []format.Span, s format.Span) []format.Span {
 	if n := len(all); n > 0 && s.First <= all[n-1].Last+1 {
 		all[n-1].Last = max(all[n-1].Last, s.Last)
@@ -929,7 +996,8 @@ func (v *verifier) contradictions(id format.SessionID, s *session) {
 			i++
 		}
 		if i < len(s.seen) && s.seen[i].First <= e.Last {
-			v.ofSession(id, format.Span{}, "a gap record says that records %d to %d were lost, but %s there", e.First, e.Last,
+			v.ofSession(id, format.Span{},
+				"a gap record says that records %d to %d were lost, but %s there", e.First, e.Last,
 				numbers(max(e.First, s.seen[i].First), min(e.Last, s.seen[i].Last)))
 		}
 	}
@@ -963,17 +1031,25 @@ func (v *verifier) dataParts() {
 		have := v.parts[id]
 		switch {
 		case !wanted && v.dropped[id]:
-			v.warning("", nil, "session %s: %d bytes of record %d exist, but not the record: it was dropped, according to a gap record", id.Session, have, id.Seq)
+			v.warn("", nil,
+				"session %s: %d bytes of record %d exist, but not the record: it was dropped, according to a gap "+
+					"record", id.Session, have, id.Seq)
 		case !wanted:
-			v.warning("", nil, "session %s: %d bytes of record %d exist, but not the record: its statement was interrupted", id.Session, have, id.Seq)
-		case have < want && id.Seq <= v.elsewhere.last(id.Session)+1 && v.elsewhere.last(id.Session) > 0:
-			v.warning("", nil, "session %s: %d of %d bytes of the data parts of record %d are in another trail", id.Session, want-have, want, id.Seq)
+			v.warn("", nil,
+				"session %s: %d bytes of record %d exist, but not the record: its statement was interrupted",
+				id.Session, have, id.Seq)
+		case have < want && id.Seq <= v.elsewhere.lastElsewhere(id.Session)+1 && v.elsewhere.lastElsewhere(id.Session) > 0:
+			v.warn("", nil, "session %s: %d of %d bytes of the data parts of record %d are in another trail",
+				id.Session, want-have, want, id.Seq)
 		case have < want && v.partial:
-			v.warning("", nil, "session %s: record %d lacks %d of %d bytes of its data parts", id.Session, id.Seq, want-have, want)
+			v.warn("", nil, "session %s: record %d lacks %d of %d bytes of its data parts", id.Session,
+				id.Seq, want-have, want)
 		case have != want:
-			v.tell(&format.Problem{
-				Class: format.ProblemParts, Offset: format.NoOffset, Session: id.Session, Numbers: format.Span{First: id.Seq, Last: id.Seq},
-				Reason: fmt.Sprintf("session %s: record %d has %d bytes of data parts instead of %d", id.Session, id.Seq, have, want),
+			v.reportProblem(&format.Problem{
+				Class: format.ProblemParts, Offset: format.NoOffset, Session: id.Session,
+				Numbers: format.Span{First: id.Seq, Last: id.Seq},
+				Reason: fmt.Sprintf("session %s: record %d has %d bytes of data parts instead of %d", id.Session,
+					id.Seq, have, want),
 			})
 		}
 	}
@@ -990,10 +1066,12 @@ func addKey(ids []string, id string) []string {
 func (v *verifier) finish() {
 	r := v.report
 	r.Sessions = len(v.sessions) + v.finished.count
-	r.judge()
+	r.setVerdict()
 	for _, id := range slices.Sorted(maps.Keys(v.sealed)) {
 		r.EncryptionKeys = addKey(r.EncryptionKeys, id)
-		v.warning("", nil, "segments encrypted with key %s, which was not given: %d; only their checksums and chain were checked, not their records", id, v.sealed[id])
+		v.warn("", nil,
+			"segments encrypted with key %s, which was not given: %d; only their checksums and chain were "+
+				"checked, not their records", id, v.sealed[id])
 	}
 	if r.Records > 0 {
 		r.First, r.Last = render.Time(v.first), render.Time(v.last)
