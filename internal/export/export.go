@@ -90,9 +90,9 @@ type run struct {
 	db      *sql.DB
 	servers func() *trail.Servers
 
-	seen   map[string]bool
-	found  []Problem // since the last line of the journal
-	unread error
+	seen     map[string]bool
+	problems []Problem // since the last line of the journal
+	unread   error
 }
 
 // ErrNotOneTrail says that an export from a slot is not of a single trail.
@@ -177,7 +177,7 @@ func (r *run) begin(ctx context.Context) (err error) {
 		if err == nil {
 			return
 		}
-		if r.journal.plan() == nil { // nothing was begun
+		if r.journal.currentPlan() == nil { // nothing was begun
 			r.journal.remove()
 			if made {
 				os.Remove(r.dir)
@@ -190,7 +190,7 @@ func (r *run) begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if r.plan = r.journal.plan(); r.plan != nil {
+	if r.plan = r.journal.currentPlan(); r.plan != nil {
 		if err = r.resume(ctx); err != nil {
 			return err
 		}
@@ -215,7 +215,13 @@ func (r *run) newPlan(ctx context.Context) error {
 	if r.base != "" && r.Slot != "" {
 		n = 0
 	}
-	p := &plan{Request: r.Request, Created: r.Now.UTC().Format(time.RFC3339), Number: n, Since: r.within.Since, Until: r.within.Until}
+	p := &plan{
+		Request: r.Request,
+		Created: r.Now.UTC().Format(time.RFC3339),
+		Number:  n,
+		Since:   r.within.Since,
+		Until:   r.within.Until,
+	}
 	var wanted func(*trail.BlockRef) bool
 	if r.feed != nil {
 		wanted = func(b *trail.BlockRef) bool { return b.Number >= r.feed.From(b.Segment.Stream.Number) }
@@ -247,10 +253,12 @@ func (r *run) resume(ctx context.Context) error {
 	asked, _ := json.Marshal(r.Request)
 	begun, _ := json.Marshal(p.Request)
 	if string(asked) != string(begun) {
-		return &UnfinishedError{true, fmt.Sprintf("%s has an unfinished export with other options: %s", r.path, begun)}
+		return &UnfinishedError{true,
+			fmt.Sprintf("%s has an unfinished export with other options: %s", r.path, begun)}
 	}
 	if slices.ContainsFunc(r.journal.lines, func(e entry) bool { return e.Moved }) {
-		return unfinished("slot %q was moved while this export was written: somebody else may have exported the same records", r.Slot)
+		return unfinished("slot %q was moved while this export was written: somebody else may have exported the "+
+			"same records", r.Slot)
 	}
 	advanced := slices.ContainsFunc(r.journal.lines, func(e entry) bool { return e.Advanced })
 	if r.feed != nil && !advanced && !reflect.DeepEqual(r.feed.Positions(), p.SlotFrom) &&
@@ -258,7 +266,8 @@ func (r *run) resume(ctx context.Context) error {
 		return unfinished("slot %q is not where the unfinished export in %s began", r.Slot, r.path)
 	}
 	r.within = query.Range{Since: p.Since, Until: p.Until}
-	r.Say(fmt.Sprintf("resuming the export of %s: %d of %d files were written", p.Created, len(r.done()), max(1, len(p.Days))))
+	r.Say(fmt.Sprintf("resuming the export of %s: %d of %d files were written", p.Created, len(r.done()),
+		max(1, len(p.Days))))
 	if r.complete() {
 		return nil
 	}
@@ -274,14 +283,14 @@ func (r *run) resume(ctx context.Context) error {
 
 // discard gives up an unfinished export.
 func (r *run) discard() error {
-	p := r.journal.plan()
+	p := r.journal.currentPlan()
 	if p == nil {
 		return nil
 	}
 	if p.Request.Format != r.Format {
 		return misplaced("%s has an unfinished export in format %s", r.path, p.Request.Format)
 	}
-	if _, err := os.Lstat(r.join(r.manifest(p.Number))); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Lstat(r.pathOf(r.manifest(p.Number))); errors.Is(err, os.ErrNotExist) {
 		if err := r.sweep(p.Number, nil); err != nil {
 			return err
 		}
@@ -322,14 +331,14 @@ func (r *run) files(ctx context.Context) error {
 		}
 	}()
 	for _, p := range r.plan.ChainDamage {
-		r.note(p)
+		r.noteProblem(p)
 	}
 	for _, e := range r.journal.lines {
 		for _, p := range e.Problems {
-			r.note(p)
+			r.noteProblem(p)
 		}
 	}
-	r.found = nil
+	r.problems = nil
 	done := r.done()
 	for _, d := range r.days() {
 		name := r.file(r.plan.Number, d)
@@ -340,28 +349,28 @@ func (r *run) files(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.journal.add(entry{File: f, Problems: r.found}); err != nil {
+		if err := r.journal.add(entry{File: f, Problems: r.problems}); err != nil {
 			return err
 		}
-		r.found = nil
+		r.problems = nil
 		r.step("noted " + name)
 	}
-	return r.names(ctx)
+	return r.warnOfNames(ctx)
 }
 
-// names tells of names that the filters ask for and that occur nowhere, or that something has at another time only.
-func (r *run) names(ctx context.Context) error {
-	for _, lacks := range r.filter.RenamedOutside(ctx, r.index, r.plan.Since, r.plan.Until) {
-		r.warn(lacks)
+// warnOfNames tells of names that the filters ask for and that occur nowhere, or that something has at another time only.
+func (r *run) warnOfNames(ctx context.Context) error {
+	for _, warning := range r.filter.RenamedOutside(ctx, r.index, r.plan.Since, r.plan.Until) {
+		r.warn(warning)
 	}
 	for _, missing := range query.NewNames(&r.Criteria).Look(ctx, r.index) {
 		r.warn(missing)
 	}
-	if len(r.found) == 0 {
+	if len(r.problems) == 0 {
 		return nil
 	}
-	defer func() { r.found = nil }()
-	return r.journal.add(entry{Problems: r.found})
+	defer func() { r.problems = nil }()
+	return r.journal.add(entry{Problems: r.problems})
 }
 
 // writeFile writes the file of a day, unless it would have no record.
@@ -372,7 +381,7 @@ func (r *run) writeFile(ctx context.Context, name string, d int64) (*File, error
 		begin := (d - epochDay) * day
 		since, until = max(since, begin), min(until, begin+day)
 		f.Day = dayText(d)
-		if err := os.Mkdir(filepath.Dir(r.join(name)), 0o700); err == nil {
+		if err := os.Mkdir(filepath.Dir(r.pathOf(name)), 0o700); err == nil {
 			err = syncDir(r.dir)
 			if err != nil {
 				return nil, err
@@ -381,7 +390,7 @@ func (r *run) writeFile(ctx context.Context, name string, d int64) (*File, error
 			return nil, err
 		}
 	}
-	final := r.join(name)
+	final := r.pathOf(name)
 	temporary, err := r.create(final)
 	if err != nil {
 		return nil, err
@@ -457,7 +466,7 @@ func (r *run) finish() (*Manifest, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	name := r.join(r.manifest(r.plan.Number))
+	name := r.pathOf(r.manifest(r.plan.Number))
 	if err := os.Remove(name + partial); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, "", err
 	}
@@ -479,7 +488,8 @@ func (r *run) finish() (*Manifest, string, error) {
 
 func (r *run) makeManifest() *Manifest {
 	p := r.plan
-	m := &Manifest{Version: ManifestVersion, Schema: sql.SchemaVersion, Program: r.Program, Created: p.Created, Export: p.Request,
+	m := &Manifest{Version: ManifestVersion, Schema: sql.SchemaVersion, Program: r.Program,
+		Created: p.Created, Export: p.Request,
 		Verdict: VerdictComplete, Problems: []Problem{}, Gaps: p.Gaps, Streams: p.Streams, Files: []File{}}
 	m.Range.Since, m.Range.Until = timeText(p.Since), timeText(p.Until)
 	problems := p.ChainDamage
@@ -490,7 +500,7 @@ func (r *run) makeManifest() *Manifest {
 			m.Rows += e.File.Rows
 		}
 	}
-	m.Files = sorted(m.Files)
+	m.Files = sortedFiles(m.Files)
 	for _, x := range problems {
 		if !slices.Contains(m.Problems, x) {
 			m.Problems = append(m.Problems, x)
@@ -523,15 +533,15 @@ func (r *run) warn(err error) {
 		return
 	}
 	p := Problem{level, query.OpenError(err).Error()}
-	r.note(p)
+	r.noteProblem(p)
 }
 
-// note tells of a problem once.
-func (r *run) note(p Problem) {
+// noteProblem tells of a problem once.
+func (r *run) noteProblem(p Problem) {
 	if r.seen[p.Message] {
 		return
 	}
 	r.seen[p.Message] = true
-	r.found = append(r.found, p)
+	r.problems = append(r.problems, p)
 	r.Warn(p)
 }

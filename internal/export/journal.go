@@ -123,8 +123,8 @@ func (j *journal) add(e entry) error {
 	return nil
 }
 
-// plan is that of the journal; nil if it has none yet.
-func (j *journal) plan() *plan {
+// currentPlan is that of the journal; nil if it has none yet.
+func (j *journal) currentPlan() *plan {
 	if len(j.lines) == 0 {
 		return nil
 	}

@@ -173,7 +173,8 @@ func CheckManifest(path string, keys seal.Keys) (*Check, error) {
 		return nil, ErrNoManifest
 	}
 	if head.Version != ManifestVersion {
-		return nil, fmt.Errorf("the manifest has version %d, but this program reads version %d", head.Version, ManifestVersion)
+		return nil, fmt.Errorf("the manifest has version %d, but this program reads version %d",
+			head.Version, ManifestVersion)
 	}
 	c := &Check{Manifest: &Manifest{}}
 	d := json.NewDecoder(bytes.NewReader(s.Manifest))
@@ -205,7 +206,7 @@ func CheckManifest(path string, keys seal.Keys) (*Check, error) {
 		c.problem("the manifest counts %d records, its files %d", c.Manifest.Rows, rows)
 	}
 	if isDirectory(c.Manifest.Export.Format) {
-		c.others(dir, filepath.Base(path), names)
+		c.checkOthers(dir, filepath.Base(path), names)
 	}
 	return c, nil
 }
@@ -261,9 +262,9 @@ func (f *File) check(dir string) error {
 	return nil
 }
 
-// others looks for files among those of the export that no manifest names: who reads the
+// checkOthers looks for files among those of the export that no manifest names: who reads the
 // directory would read them, too.
-func (c *Check) others(dir, manifest string, named map[string]bool) {
+func (c *Check) checkOthers(dir, manifest string, named map[string]bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		c.problem("%s", err)
@@ -276,14 +277,16 @@ func (c *Check) others(dir, manifest string, named map[string]bool) {
 		var other struct {
 			Manifest Manifest `json:"manifest"`
 		}
-		if text, err := readRegular(filepath.Join(dir, e.Name()), maxManifest); err == nil && json.Unmarshal(text, &other) == nil {
+		if text, err := readRegular(filepath.Join(dir, e.Name()), maxManifest); err == nil &&
+			json.Unmarshal(text, &other) == nil {
 			for _, f := range other.Manifest.Files {
 				named[f.Name] = true
 			}
 		}
 	}
 	for _, e := range entries {
-		if hidden := e.Name()[0] == '_' || e.Name()[0] == '.'; e.Name() == manifest || hidden && e.Type().IsRegular() {
+		if hidden := e.Name()[0] == '_' || e.Name()[0] == '.'; e.Name() == manifest ||
+			hidden && e.Type().IsRegular() {
 			continue
 		}
 		if !dayName.MatchString(e.Name()) || !e.IsDir() {
@@ -343,8 +346,8 @@ func unwrapped(err error) error {
 	return err
 }
 
-// sorted are the files by name.
-func sorted(files []File) []File {
+// sortedFiles are the files by name.
+func sortedFiles(files []File) []File {
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	return files
 }

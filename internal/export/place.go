@@ -73,7 +73,8 @@ func newPlace(format, path string, trails []string) (*place, error) {
 	}
 	real := realPath(above)
 	for _, t := range trails {
-		if isIn(filepath.Join(real, filepath.Base(filepath.Clean(path))), realPath(t)) || isIn(realPath(path), realPath(t)) {
+		if isIn(filepath.Join(real, filepath.Base(filepath.Clean(path))), realPath(t)) ||
+			isIn(realPath(path), realPath(t)) {
 			return nil, misplaced("%s is inside of the trail %s", path, t)
 		}
 	}
@@ -127,15 +128,15 @@ func (p *place) file(n int, d int64) string {
 
 func dayText(d int64) string { return time.Unix(d*86400, 0).UTC().Format(time.DateOnly) }
 
-// join is the path of a name in the export.
-func (p *place) join(name string) string { return filepath.Join(p.dir, filepath.FromSlash(name)) }
+// pathOf is the path of a name in the export.
+func (p *place) pathOf(name string) string { return filepath.Join(p.dir, filepath.FromSlash(name)) }
 
 // inspect refuses a place that has anything else than exports from slots, or anything at all if
 // this is not one of these, and returns the number that an export from a slot has.
 func (p *place) inspect(fromSlot bool) (next int, err error) {
 	if p.base != "" {
 		for _, name := range []string{p.base, p.manifest(0)} {
-			if _, err := os.Lstat(p.join(name)); err == nil {
+			if _, err := os.Lstat(p.pathOf(name)); err == nil {
 				return 0, misplaced("%s: %s exists, and is never overwritten", p.path, name)
 			}
 		}
@@ -156,12 +157,14 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 		case dayName.MatchString(e.Name()) && !fromSlot:
 			return 0, misplaced("%s has files of an export without a manifest: %s", p.path, e.Name())
 		case dayName.MatchString(e.Name()) && e.IsDir():
-			n, err := p.last(e.Name())
+			n, err := p.lastNumber(e.Name())
 			if err != nil {
 				return 0, err
 			}
 			next = max(next, n)
-		case filepath.Join(p.dir, e.Name()) == p.journal() || strings.HasSuffix(e.Name(), ".json"+partial) && manifestName.MatchString(strings.TrimSuffix(e.Name(), partial)):
+		case filepath.Join(p.dir, e.Name()) == p.journal() ||
+			strings.HasSuffix(e.Name(), ".json"+partial) &&
+				manifestName.MatchString(strings.TrimSuffix(e.Name(), partial)):
 		default:
 			return 0, misplaced("%s: %s does not belong to an export", p.path, e.Name())
 		}
@@ -172,11 +175,11 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 	return next + 1, nil
 }
 
-// last is the greatest number of the files of a day: one whose manifest is gone keeps its name.
-func (p *place) last(name string) (last int, err error) {
-	files, err := os.ReadDir(p.join(name))
+// lastNumber is the greatest number of the files of a day: one whose manifest is gone keeps its name.
+func (p *place) lastNumber(name string) (last int, err error) {
+	files, err := os.ReadDir(p.pathOf(name))
 	for _, f := range files {
-		m := fileName.FindStringSubmatch(whole(f.Name()))
+		m := fileName.FindStringSubmatch(finalName(f.Name()))
 		if m == nil || m[1] == "" || !f.Type().IsRegular() {
 			return 0, misplaced("%s: %s/%s does not belong to an export from a slot", p.path, name, f.Name())
 		}
@@ -195,7 +198,7 @@ func (p *place) sweep(n int, keep []string) error {
 			leftovers = append(leftovers, p.base)
 		}
 		for _, name := range leftovers {
-			if err := os.RemoveAll(p.join(name)); err != nil {
+			if err := os.RemoveAll(p.pathOf(name)); err != nil {
 				return err
 			}
 		}
@@ -207,32 +210,32 @@ func (p *place) sweep(n int, keep []string) error {
 	}
 	for _, d := range days {
 		if manifestName.MatchString(strings.TrimSuffix(d.Name(), partial)) && strings.HasSuffix(d.Name(), partial) {
-			err = errors.Join(err, os.Remove(p.join(d.Name())))
+			err = errors.Join(err, os.Remove(p.pathOf(d.Name())))
 		}
 		if !dayName.MatchString(d.Name()) || !d.IsDir() {
 			continue
 		}
-		files, err := os.ReadDir(p.join(d.Name()))
+		files, err := os.ReadDir(p.pathOf(d.Name()))
 		if err != nil {
 			return err
 		}
 		left := len(files)
 		for _, f := range files {
 			name := d.Name() + "/" + f.Name()
-			final := whole(f.Name())
+			final := finalName(f.Name())
 			switch {
 			case !fileName.MatchString(final) || !f.Type().IsRegular():
 				return misplaced("%s: %s does not belong to an export", p.path, name)
 			case slices.Contains(keep, name):
 			case final != f.Name(), final == "trail"+number(n)+extensions[p.format]:
-				if err := os.Remove(p.join(name)); err != nil {
+				if err := os.Remove(p.pathOf(name)); err != nil {
 					return err
 				}
 				left--
 			}
 		}
 		if left == 0 {
-			if err := os.Remove(p.join(d.Name())); err != nil {
+			if err := os.Remove(p.pathOf(d.Name())); err != nil {
 				return err
 			}
 		}
@@ -240,8 +243,8 @@ func (p *place) sweep(n int, keep []string) error {
 	return err
 }
 
-// temporary is the path of a file that is not complete. Programs that read the directory of a day leave out names that
-// begin with an underscore, as they do for the manifest.
+// temporary is the path of a file that is not complete. Programs that read the directory of a day leave out
+// names that begin with an underscore, as they do for the manifest.
 func (p *place) temporary(final string) string {
 	if p.base != "" {
 		return final + partial
@@ -249,8 +252,8 @@ func (p *place) temporary(final string) string {
 	return filepath.Join(filepath.Dir(final), "_"+filepath.Base(final)+partial)
 }
 
-// whole is the name that a file of a day has when it is complete.
-func whole(name string) string {
+// finalName is the name that a file of a day has when it is complete.
+func finalName(name string) string {
 	if strings.HasPrefix(name, "_") && strings.HasSuffix(name, partial) {
 		return name[1 : len(name)-len(partial)]
 	}

@@ -54,7 +54,9 @@ func streamKey(s *trail.Stream) string {
 
 // measure finds out what an export reads. Blocks outside from and to are of no interest; nil:
 // all are.
-func measure(ctx context.Context, x *trail.Index, filter *query.Filter, within query.Range, wanted func(*trail.BlockRef) bool) (*extent, error) {
+func measure(
+	ctx context.Context, x *trail.Index, filter *query.Filter, within query.Range, wanted func(*trail.BlockRef) bool,
+) (*extent, error) {
 	e := &extent{}
 	files := &trail.Files{}
 	defer files.Close()
@@ -66,7 +68,8 @@ func measure(ctx context.Context, x *trail.Index, filter *query.Filter, within q
 		first, last := -1, -1
 		for k := range refs {
 			ref := &refs[k]
-			if ref.Records == 0 || ref.LastEnd < within.Since || ref.FirstTime >= within.Until && within.Until != format.MaxTime || wanted != nil && !wanted(ref) {
+			if ref.Records == 0 || ref.LastEnd < within.Since ||
+				ref.FirstTime >= within.Until && within.Until != format.MaxTime || wanted != nil && !wanted(ref) {
 				continue
 			}
 			if first < 0 {
@@ -85,20 +88,26 @@ func measure(ctx context.Context, x *trail.Index, filter *query.Filter, within q
 		if first < 0 {
 			continue
 		}
-		one, err := e.chain(ctx, files, s.Stream, refs, first, last)
+		chain, err := e.chainOf(ctx, files, s.Stream, refs, first, last)
 		if err != nil {
 			return nil, err
 		}
-		e.streams = append(e.streams, *one)
+		e.streams = append(e.streams, *chain)
 	}
-	e.look(ctx, x, filter, within, wide, days)
+	e.readDays(ctx, x, filter, within, wide, days)
 	e.days = slices.Sorted(maps.Keys(days))
 	return e, ctx.Err()
 }
 
-// chain follows the chain of a stream over some of its blocks.
-func (e *extent) chain(ctx context.Context, files *trail.Files, of *trail.Stream, refs []trail.BlockRef, first, last int) (*Stream, error) {
-	s := &Stream{Path: streamKey(of), SystemID: strconv.FormatUint(refs[first].Segment.Header.SystemID, 10), Number: of.Number}
+// chainOf follows the chain of a stream over some of its blocks.
+func (e *extent) chainOf(
+	ctx context.Context, files *trail.Files, of *trail.Stream, refs []trail.BlockRef, first, last int,
+) (*Stream, error) {
+	s := &Stream{
+		Path:     streamKey(of),
+		SystemID: strconv.FormatUint(refs[first].Segment.Header.SystemID, 10),
+		Number:   of.Number,
+	}
 	s.First = Point{Segment: refs[first].Segment.Number, Block: refs[first].Number}
 	s.Last = Point{Segment: refs[last].Segment.Number, Block: refs[last].Number}
 	var b format.Block
@@ -116,10 +125,14 @@ func (e *extent) chain(ctx context.Context, files *trail.Files, of *trail.Stream
 		}
 		ref := &refs[k]
 		begins := k == 0 || refs[k-1].Segment != ref.Segment
-		if k > first && begins && known && ref.Number == refs[k-1].Number+1 && ref.Segment.Header.PreviousHash != previous && !ref.AfterDamage {
-			e.damaged(of, ref, "chain is broken: segment %d does not follow from what precedes it", ref.Segment.Number)
+		if k > first && begins && known && ref.Number == refs[k-1].Number+1 &&
+			ref.Segment.Header.PreviousHash != previous && !ref.AfterDamage {
+			e.damaged(of, ref, "chain is broken: segment %d does not follow from what precedes it",
+				ref.Segment.Number)
 		}
-		if k > first && ref.Number != refs[k-1].Number+1 && (!begins || ref.Segment.Number == refs[k-1].Segment.Number+1) { // else the reader tells
+		// else the reader tells
+		if k > first && ref.Number != refs[k-1].Number+1 &&
+			(!begins || ref.Segment.Number == refs[k-1].Segment.Number+1) {
 			e.damaged(of, ref, "blocks %d to %d are missing", refs[k-1].Number+1, ref.Number-1)
 		}
 		if begins {
@@ -130,7 +143,8 @@ func (e *extent) chain(ctx context.Context, files *trail.Files, of *trail.Stream
 			known = false // what the records are read for says why
 			continue
 		}
-		if (known || begins) && !ref.AfterDamage && (err == nil || err == ref.Segment.KeyErr) && b.ChainHash(previous) != b.Header.Chain {
+		if (known || begins) && !ref.AfterDamage && (err == nil || err == ref.Segment.KeyErr) &&
+			b.ChainHash(previous) != b.Header.Chain {
 			e.damaged(of, ref, "chain is broken: block %d does not follow from what precedes it", ref.Number)
 		}
 		previous, known = b.Header.Chain, true
@@ -146,12 +160,16 @@ func (e *extent) chain(ctx context.Context, files *trail.Files, of *trail.Stream
 }
 
 func (e *extent) damaged(of *trail.Stream, ref *trail.BlockRef, format string, args ...any) {
-	e.damage = append(e.damage, Problem{"damaged", fmt.Sprintf("%s: offset %d: ", ref.Segment.Path, ref.Offset) + fmt.Sprintf(format, args...)})
+	e.damage = append(e.damage, Problem{"damaged", fmt.Sprintf("%s: offset %d: ", ref.Segment.Path, ref.Offset) +
+		fmt.Sprintf(format, args...)})
 }
 
-// look reads blocks that have records of several days, and those that have gap records. What
+// readDays reads blocks that have records of several days, and those that have gap records. What
 // cannot be read is told when the records are exported.
-func (e *extent) look(ctx context.Context, x *trail.Index, filter *query.Filter, within query.Range, wide map[*trail.Segment]map[uint64]bool, days map[int64]bool) {
+func (e *extent) readDays(
+	ctx context.Context, x *trail.Index, filter *query.Filter, within query.Range,
+	wide map[*trail.Segment]map[uint64]bool, days map[int64]bool,
+) {
 	read := func(o trail.ScanOptions, see func(*format.Record)) {
 		o.Since, o.Until, o.Warn = within.Since, within.Until, func(error) {}
 		scan := x.Scan(ctx, o)
@@ -162,7 +180,9 @@ func (e *extent) look(ctx context.Context, x *trail.Index, filter *query.Filter,
 	}
 	inside := e.blocks()
 	if len(wide) > 0 {
-		read(trail.ScanOptions{Raw: true, Blocks: func(r *trail.BlockRef) bool { return wide[r.Segment][r.Number] }}, func(r *format.Record) {
+		read(trail.ScanOptions{Raw: true, Blocks: func(r *trail.BlockRef) bool {
+			return wide[r.Segment][r.Number]
+		}}, func(r *format.Record) {
 			days[dayOf(r.Time)] = true
 		})
 	}
