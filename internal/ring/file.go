@@ -77,7 +77,8 @@ func (e *VersionError) Error() string {
 	for _, v := range slices.Sorted(maps.Keys(layouts)) {
 		known = append(known, fmt.Sprint(v))
 	}
-	return fmt.Sprintf("%s: ring file has version %d, but this program reads %s: use the steno of the server's version, or start that server", e.Path, e.Version, strings.Join(known, ", "))
+	return fmt.Sprintf("%s: ring file has version %d, but this program reads %s: use the steno of the server's "+
+		"version, or start that server", e.Path, e.Version, strings.Join(known, ", "))
 }
 
 // ErrNoRingFile is what a file is that is no ring file.
@@ -146,7 +147,8 @@ func Read(path string, r io.ReaderAt, size int64) (*File, error) {
 	f := &File{
 		Path: path, Version: version, r: r, layout: l,
 		Rings: int(s.uint("nrings")), Size: uint32(s.uint("size")), Writers: int(s.uint("nwriters")),
-		Postmaster: uint32(s.uint("postmaster")), SystemID: s.uint("system_identifier"), Created: int64(s.uint("created")),
+		Postmaster: uint32(s.uint("postmaster")), SystemID: s.uint("system_identifier"),
+		Created: int64(s.uint("created")),
 	}
 	f.ringsAt = roundUp(int64(l.fileSize))
 	f.templatesAt = f.ringsAt + int64(f.Rings)*int64(l.ringSize)
@@ -157,13 +159,18 @@ func Read(path string, r io.ReaderAt, size int64) (*File, error) {
 		f.chunks = uint32(s.uint("chunks"))
 		f.chunksAt = roundUp(roundUp(total) + 8*int64(f.chunks))
 		total = f.chunksAt + int64(f.chunks)*chunkSize
-		chunksAreWrong = f.chunks > maxChunks || s.uint("chunk_size") != chunkSize || s.uint("chunks_offset") != uint64(f.chunksAt)
+		chunksAreWrong = f.chunks > maxChunks || s.uint("chunk_size") != chunkSize ||
+			s.uint("chunks_offset") != uint64(f.chunksAt)
 	}
 	switch {
 	case s.uint("ring_stride") != uint64(l.ringSize):
-		return nil, fmt.Errorf("%s: ring file of version %d whose rings are %d bytes apart instead of %d: it was created by a different build", path, version, s.uint("ring_stride"), l.ringSize)
-	case f.Rings == 0, f.Size < minSize, f.Size > maxSize, f.Size&(f.Size-1) != 0, f.Writers == 0, f.Writers > maxWriters,
-		s.uint("rings_offset") != uint64(f.ringsAt), l.template != nil && s.uint("templates_offset") != uint64(f.templatesAt),
+		return nil,
+			fmt.Errorf("%s: ring file of version %d whose rings are %d bytes apart instead of %d: it was created "+
+				"by a different build", path, version, s.uint("ring_stride"), l.ringSize)
+	case f.Rings == 0, f.Size < minSize, f.Size > maxSize, f.Size&(f.Size-1) != 0, f.Writers == 0,
+		f.Writers > maxWriters,
+		s.uint("rings_offset") != uint64(f.ringsAt), l.template != nil &&
+			s.uint("templates_offset") != uint64(f.templatesAt),
 		s.uint("data_offset") != uint64(f.dataAt), chunksAreWrong, s.uint("total") != uint64(total):
 		return nil, fmt.Errorf("%s: ring file is damaged: its header is invalid", path)
 	case total != size:
@@ -191,13 +198,15 @@ func (f *File) readIntents(b []byte) {
 
 // Ring is one ring, and what its header says.
 type Ring struct {
-	Head, Tail                              uint64
-	Drops                                   uint64 // all records that were dropped
-	Pending                                 uint64
-	OrphanDropsNext                         uint64 // what OrphanDrops is once the own gap is part of it
-	OrphanDrops                             uint64 // records dropped by sessions that ended, and that Left does not count
-	OrphanDropsReason                       uint64 // as that of a gap
-	OrphanDropsRecorded, OrphanDropsPending uint64 // how many of OrphanDrops are counted in the trail, and how many if pending is free
+	Head, Tail      uint64
+	Drops           uint64 // all records that were dropped
+	Pending         uint64
+	OrphanDropsNext uint64 // what OrphanDrops is once the own gap is part of it
+	// records dropped by sessions that ended, and that Left does not count
+	OrphanDrops       uint64
+	OrphanDropsReason uint64 // as that of a gap
+	// how many of OrphanDrops are counted in the trail, and how many if pending is free
+	OrphanDropsRecorded, OrphanDropsPending uint64
 	Left                                    Gap    // of a session that ended
 	Own                                     Gap    // of the present one
 	OwnerEnded                              bool   // the end of the owner's session is, or was, that of Left
@@ -275,14 +284,22 @@ func (f *File) Ring(i int) (*Ring, error) {
 	r := &Ring{
 		Head: s.uint("head"), Tail: s.uint("tail"), Pending: s.uint("pending"),
 		Left:  Gap{Count: s.uint("gap"), First: s.uint("gap_first"), Last: s.uint("gap_last")},
-		Owner: uint32(s.uint("owner")), SessionSeq: s.uint("session_seq"), SessionStatement: s.uint("session_statement"),
-		size: uint64(f.Size), file: f,
+		Owner: uint32(s.uint("owner")), SessionSeq: s.uint("session_seq"),
+		SessionStatement: s.uint("session_statement"),
+		size:             uint64(f.Size), file: f,
 	}
 	if f.Version >= 3 {
-		r.Left.Reason, r.Left.Start, r.Left.PID = s.uint("gap_reason"), int64(s.uint("gap_start")), uint32(s.uint("gap_pid"))
-		r.Own = Gap{Count: s.uint("own_gap"), First: s.uint("own_first"), Last: s.uint("own_last"), Reason: s.uint("gap_reason")}
+		r.Left.Reason, r.Left.Start, r.Left.PID = s.uint("gap_reason"), int64(s.uint("gap_start")),
+			uint32(s.uint("gap_pid"))
+		r.Own = Gap{
+			Count:  s.uint("own_gap"),
+			First:  s.uint("own_first"),
+			Last:   s.uint("own_last"),
+			Reason: s.uint("gap_reason"),
+		}
 		r.OwnerStart = int64(s.uint("owner_start"))
-		r.OrphanDrops, r.OrphanDropsRecorded, r.OrphanDropsPending, r.OrphanDropsNext = s.uint("orphan_drops"), s.uint("orphan_drops_recorded"), s.uint("orphan_drops_pending"), s.uint("orphan_drops_next")
+		r.OrphanDrops, r.OrphanDropsRecorded, r.OrphanDropsPending, r.OrphanDropsNext = s.uint("orphan_drops"),
+			s.uint("orphan_drops_recorded"), s.uint("orphan_drops_pending"), s.uint("orphan_drops_next")
 		r.OrphanDropsReason = s.uint("orphan_drops_reason")
 	}
 	r.ownIsLeft = r.Left.Count != 0
@@ -302,11 +319,13 @@ func (f *File) Ring(i int) (*Ring, error) {
 	} else {
 		r.Session = r.Session[:write.SessionFacts] // whose it is, at least
 	}
-	r.longXIDs, r.shortBriefs, r.nestedBriefs, r.times = f.Version >= 6, f.Version >= 7, f.Version >= 8, f.Version >= 10
+	r.longXIDs, r.shortBriefs, r.nestedBriefs, r.times = f.Version >= 6, f.Version >= 7,
+		f.Version >= 8, f.Version >= 10
 	s = bytesOf{s.bytes("inflight"), f.layout.inFlight}
 	text := s.bytes("text")
 	r.InFlight = InFlight{
-		Active: s.uint("active") != 0, Idle: s.uint("active") >= idle, Counted: s.uint("active") == idleCounted, Done: s.uint("done"), Statement: s.uint("statement"), Time: int64(s.uint("time")),
+		Active: s.uint("active") != 0, Idle: s.uint("active") >= idle, Counted: s.uint("active") == idleCounted,
+		Done: s.uint("done"), Statement: s.uint("statement"), Time: int64(s.uint("time")),
 		TextLen: uint32(s.uint("text_len")), Staged: s.uint("staged") != 0, Position: s.uint("position"),
 		Text: text[:min(s.uint("text_kept"), uint64(len(text)))],
 	}

@@ -63,13 +63,15 @@ var version2 = layout{
 	ring: map[string]field{
 		"head": {0, 8}, "records": {8, 8}, "waits": {16, 8}, "drops": {24, 8}, "wait_us": {32, 8}, "asleep": {40, 4},
 		"gap": {48, 8}, "gap_first": {56, 8}, "gap_last": {64, 8},
-		"tail": {128, 8}, "pending": {136, 8}, "session_len": {144, 4}, "session_seq": {152, 8}, "session_statement": {160, 8},
-		"owner": {192, 4}, "owner_flags": {196, 4},
+		"tail": {128, 8}, "pending": {136, 8}, "session_len": {144, 4}, "session_seq": {152, 8},
+		"session_statement": {160, 8},
+		"owner":             {192, 4}, "owner_flags": {196, 4},
 		"inflight": {256, 296}, "session": {576, 1000}, "own": {1600, 2496},
 	},
 	inFlight: map[string]field{
 		"version": {0, 4}, "active": {4, 4}, "done": {8, 8}, "statement": {16, 8}, "time": {24, 8},
-		"text_len": {32, 4}, "text_kept": {36, 4}, "staged": {40, 4}, "position": {48, 8}, "announced": {56, 8}, "text": {64, 232},
+		"text_len": {32, 4}, "text_kept": {36, 4}, "staged": {40, 4}, "position": {48, 8},
+		"announced": {56, 8}, "text": {64, 232},
 	},
 }
 
@@ -144,7 +146,8 @@ var version9 = func() layout {
 	return l
 }()
 
-// version10 has StenoTimes, in-flight entries of portals that wait for their client, the ends of sessions that found no room for them, and says which gaps are in the trail.
+// version10 has StenoTimes, in-flight entries of portals that wait for their client, the ends of sessions that
+// found no room for them, and says which gaps are in the trail.
 var version10 = func() layout {
 	l := version9
 	l.ring = maps.Clone(l.ring)
@@ -157,4 +160,14 @@ var version10 = func() layout {
 }()
 
 // layouts are the versions that can be read.
-var layouts = map[uint32]*layout{2: &version2, 3: &version3, 4: &version4, 5: &version5, 6: &version6, 7: &version6, 8: &version8, 9: &version9, 10: &version10}
+var layouts = map[uint32]*layout{
+	2:  &version2,
+	3:  &version3,
+	4:  &version4,
+	5:  &version5,
+	6:  &version6,
+	7:  &version6,
+	8:  &version8,
+	9:  &version9,
+	10: &version10,
+}

@@ -55,7 +55,14 @@ func (f *File) Live(i int) (*Live, error) {
 		if l.Owner == 0 && l.Used() == 0 {
 			return l, nil
 		}
-		r := &Ring{size: uint64(f.Size), file: f, longXIDs: f.Version >= 6, shortBriefs: f.Version >= 7, nestedBriefs: f.Version >= 8, times: f.Version >= 10}
+		r := &Ring{
+			size:         uint64(f.Size),
+			file:         f,
+			longXIDs:     f.Version >= 6,
+			shortBriefs:  f.Version >= 7,
+			nestedBriefs: f.Version >= 8,
+			times:        f.Version >= 10,
+		}
 		if err := f.readTemplates(r, i); err != nil {
 			return nil, err
 		}

@@ -235,7 +235,8 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 		return write.None
 	}
 	m.Record = write.Record{
-		Kind: m.Kind, Seq: seq, Time: int64(le.Uint64(b[8:])), Duration: short(b[16:]), Rows: short(b[20:]), Statement: statement,
+		Kind: m.Kind, Seq: seq, Time: int64(le.Uint64(b[8:])), Duration: short(b[16:]), Rows: short(b[20:]),
+		Statement: statement,
 	}
 	m.Seq = seq
 	if flags&flagXID != 0 {
@@ -249,7 +250,8 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 		if len(b) < rest+numbersFixed {
 			return false
 		}
-		m.Record.Statement, m.Record.Duration, m.Record.Rows = le.Uint64(b[rest:]), le.Uint64(b[rest+8:]), le.Uint64(b[rest+16:])
+		m.Record.Statement, m.Record.Duration, m.Record.Rows = le.Uint64(b[rest:]), le.Uint64(b[rest+8:]),
+			le.Uint64(b[rest+16:])
 		rest += numbersFixed
 	}
 	nulls := uint64(0)
@@ -263,7 +265,8 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 		}
 	}
 	if control {
-		m.Record.Shape = slices.Concat([]byte{byte(format.ClassTransaction), 0, byte(len(command))}, []byte(command), []byte{0, 0})
+		m.Record.Shape = slices.Concat([]byte{byte(format.ClassTransaction), 0, byte(len(command))},
+			[]byte(command), []byte{0, 0})
 		m.Record.Text = b[briefFixed : briefFixed+values]
 	} else {
 		return m.expand(&templates[number], le.Uint16(b[24:]), flags, nulls, b[briefFixed:briefFixed+values])
@@ -283,10 +286,13 @@ func (m *Message) parseCommit(b []byte, seq uint64) bool {
 	lsn := le.Uint64(b[24:])
 	m.Seq = seq
 	m.Record = write.Record{
-		Kind: m.Kind, Seq: seq, Time: int64(le.Uint64(b[8:])), Duration: uint64(le.Uint32(b[40:])), Rows: write.None, XID: le.Uint64(b[16:]),
-		Shape: []byte{byte(format.ClassTransaction), 0, 0, 0, 0}, EndingFields: format.FieldEvent | format.FieldStatements,
+		Kind: m.Kind, Seq: seq, Time: int64(le.Uint64(b[8:])), Duration: uint64(le.Uint32(b[40:])), Rows: write.None,
+		XID:          le.Uint64(b[16:]),
+		Shape:        []byte{byte(format.ClassTransaction), 0, 0, 0, 0},
+		EndingFields: format.FieldEvent | format.FieldStatements,
 		Ending: format.Ending{
-			Event: format.EventCommit, Statements: uint64(le.Uint32(b[44:])), LSN: lsn, End: lsn + uint64(le.Uint32(b[32:])), Timeline: uint64(le.Uint32(b[36:])),
+			Event: format.EventCommit, Statements: uint64(le.Uint32(b[44:])), LSN: lsn,
+			End: lsn + uint64(le.Uint32(b[32:])), Timeline: uint64(le.Uint32(b[36:])),
 		},
 	}
 	if lsn != 0 {
@@ -299,7 +305,8 @@ func (m *Message) parseCommit(b []byte, seq uint64) bool {
 func parseEnding(b []byte, r *write.Record) {
 	le := binary.LittleEndian
 	r.Ending = format.Ending{
-		LSN: le.Uint64(b), End: le.Uint64(b[8:]), Statements: le.Uint64(b[16:]), Timeline: uint64(le.Uint32(b[24:])), Event: format.Event(b[28]),
+		LSN: le.Uint64(b), End: le.Uint64(b[8:]), Statements: le.Uint64(b[16:]), Timeline: uint64(le.Uint32(b[24:])),
+		Event: format.Event(b[28]),
 	}
 	if r.Ending.Event != 0 {
 		r.EndingFields |= format.FieldEvent
@@ -315,7 +322,12 @@ func parseEnding(b []byte, r *write.Record) {
 // parseTimes reads StenoTimes.
 func parseTimes(b []byte, t *format.Times) {
 	le := binary.LittleEndian
-	*t = format.Times{Analysis: le.Uint64(b), Plan: le.Uint64(b[8:]), Commit: le.Uint64(b[16:]), Elapsed: le.Uint64(b[24:])}
+	*t = format.Times{
+		Analysis: le.Uint64(b),
+		Plan:     le.Uint64(b[8:]),
+		Commit:   le.Uint64(b[16:]),
+		Elapsed:  le.Uint64(b[24:]),
+	}
 	for i, is := range [...]bool{t.Analysis != 0, t.Plan != 0, t.Commit != 0, t.Elapsed != write.None} {
 		if is {
 			t.Known |= 1 << i
@@ -357,7 +369,8 @@ func (m *Message) parseLongBrief(b []byte, flags uint16, templates []template, l
 		return false
 	}
 	m.Record = write.Record{
-		Kind: m.Kind, Seq: le.Uint64(b[8:]), Time: int64(le.Uint64(b[16:])), Duration: le.Uint64(b[24:]), Rows: le.Uint64(b[32:]),
+		Kind: m.Kind, Seq: le.Uint64(b[8:]), Time: int64(le.Uint64(b[16:])), Duration: le.Uint64(b[24:]),
+		Rows:      le.Uint64(b[32:]),
 		Statement: le.Uint64(b[40:]), XID: uint64(le.Uint32(b[56:])),
 	}
 	if longXIDs {
@@ -374,9 +387,11 @@ func (m *Message) parseRecord(b []byte, flags uint16, longXIDs bool) bool {
 	}
 	r := &m.Record
 	*r = write.Record{
-		Kind: m.Kind, Seq: le.Uint64(b[8:]), Time: int64(le.Uint64(b[16:])), Duration: le.Uint64(b[24:]), Rows: le.Uint64(b[32:]),
+		Kind: m.Kind, Seq: le.Uint64(b[8:]), Time: int64(le.Uint64(b[16:])), Duration: le.Uint64(b[24:]),
+		Rows:      le.Uint64(b[32:]),
 		Statement: le.Uint64(b[40:]), Substatement: uint64(le.Uint32(b[48:])), Depth: uint64(le.Uint16(b[52:])),
-		Outcome: format.Outcome(b[54]), ExtraCount: int(b[55]), XID: uint64(le.Uint32(b[56:])), Audited: format.Audited(b[92]),
+		Outcome: format.Outcome(b[54]), ExtraCount: int(b[55]), XID: uint64(le.Uint32(b[56:])),
+		Audited:  format.Audited(b[92]),
 		HasParts: flags&flagParts != 0, HasCut: flags&flagCut != 0, HasValues: flags&flagValues != 0,
 	}
 	if longXIDs {

@@ -407,7 +407,8 @@ func (r *Record) Bytes() []byte {
 	if r.NoText {
 		text = ^uint32(0)
 	}
-	for i, n := range []uint32{or(r.ShapeLength, uint32(len(r.Shape))), or(r.TextLength, text), uint32(len(r.Nulls)), uint32(len(r.Values)), uint32(len(r.Message)), uint32(len(r.Extra))} {
+	for i, n := range []uint32{or(r.ShapeLength, uint32(len(r.Shape))), or(r.TextLength, text), uint32(len(r.Nulls)),
+		uint32(len(r.Values)), uint32(len(r.Message)), uint32(len(r.Extra))} {
 		at(b, 60+4*i, n)
 	}
 	if r.XIDEpoch == 0 {
