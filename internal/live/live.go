@@ -1,5 +1,5 @@
-// Package live finds the ring file of the server that writes a trail, while that server runs on this machine, and what
-// it knows of that the trail does not.
+// Package live finds the ring file of the server that writes a trail, while that server runs on this machine,
+// and what it knows of that the trail does not.
 package live
 
 import (
@@ -48,7 +48,7 @@ func New(t *trail.Trail, paths []string) *Finder {
 			r.owners = append(r.owners, owner.UID)
 		}
 	}
-	if dir := filepath.Dir(real(t.Path)); isFile(filepath.Join(dir, "PG_VERSION")) {
+	if dir := filepath.Dir(realPath(t.Path)); isFile(filepath.Join(dir, "PG_VERSION")) {
 		r.data = dir
 	}
 	return r
@@ -59,7 +59,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-func real(path string) string {
+func realPath(path string) string {
 	if p, err := filepath.EvalSymlinks(path); err == nil {
 		path = p
 	}
@@ -85,8 +85,8 @@ func (r *Finder) postmaster() (pid uint32, none bool) {
 	return uint32(n), false
 }
 
-// Postmaster is the process of the server in whose data directory the trail is, if it runs; 0: it does not, or that is
-// not known.
+// Postmaster is the process of the server in whose data directory the trail is, if it runs; 0: it does not, or
+// that is not known.
 func (r *Finder) Postmaster() int {
 	pid, _ := r.postmaster()
 	const processes = "/proc/self"
@@ -121,7 +121,7 @@ func (r *Finder) Find() string {
 	found := 0
 	for _, path := range r.paths {
 		for _, p := range candidates(path) {
-			switch err := r.try(p, pid); {
+			switch err := r.open(p, pid); {
 			case err == nil:
 				found++
 			case errors.Is(err, errOther), errors.Is(err, fs.ErrNotExist):
@@ -177,8 +177,8 @@ func (r *Finder) isForeign(info fs.FileInfo) bool {
 	return ok && !slices.Contains(r.owners, owner.UID)
 }
 
-// try takes a file if the server uses it; pid is that of its postmaster, if that is known.
-func (r *Finder) try(path string, pid uint32) error {
+// open takes a file if the server uses it; pid is that of its postmaster, if that is known.
+func (r *Finder) open(path string, pid uint32) error {
 	if info, err := os.Lstat(path); err == nil && r.isForeign(info) {
 		return errOther
 	}
@@ -201,7 +201,8 @@ func (r *Finder) try(path string, pid uint32) error {
 	if err == nil {
 		f, err = ring.Read(path, file, info.Size())
 	}
-	if err == nil && (f.SystemID != r.id || pid != 0 && f.Postmaster != pid || !recovery.InUse(path, info, f.Postmaster)) {
+	if err == nil && (f.SystemID != r.id || pid != 0 && f.Postmaster != pid ||
+		!recovery.InUse(path, info, f.Postmaster)) {
 		err = errOther
 	}
 	// a postmaster that has restarted its processes has made a new one
@@ -226,16 +227,16 @@ func (r *Finder) try(path string, pid uint32) error {
 // Unrecorded is how many records the server has dropped of which the trail does not know yet.
 func (r *Finder) Unrecorded() (n uint64, err error) {
 	for i := range r.Ring.Rings {
-		one, err := r.Ring.Ring(i)
+		ringState, err := r.Ring.Ring(i)
 		if err != nil {
 			return 0, err
 		}
-		if orphans, ok := one.Orphans(one.OrphanDropsRecorded); ok {
+		if orphans, ok := ringState.Orphans(ringState.OrphanDropsRecorded); ok {
 			n += orphans
 		}
-		n += one.Left.Count
-		if one.Owner != 0 {
-			n += one.Own.Count
+		n += ringState.Left.Count
+		if ringState.Owner != 0 {
+			n += ringState.Own.Count
 		}
 	}
 	return n, nil
