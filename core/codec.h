@@ -51,6 +51,13 @@ steno_put_string(uint8_t *p, const char *s)
 	return p + len;
 }
 
+/* Write a name and a value, as they are in the extra string of a record. */
+static inline uint8_t *
+steno_put_pair(uint8_t *p, const char *name, const char *value)
+{
+	return steno_put_string(steno_put_string(p, name), value);
+}
+
 /* Number of bytes that steno_put_varint(v) writes. */
 static inline uint32_t
 steno_varint_size(uint64_t v)

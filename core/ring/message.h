@@ -101,6 +101,45 @@ typedef struct StenoRecordMessage
 } StenoRecordMessage;
 
 /*
+ * Make a record that has nothing but a kind, a number and a time.  What else it has is filled in; its strings
+ * follow, and steno_message_end is told where they end.
+ */
+static inline void
+steno_message_init(StenoRecordMessage *m, uint16_t kind, uint64_t seq, int64_t time)
+{
+	memset(m, 0, sizeof(*m));
+	m->m.kind = kind;
+	m->seq = seq;
+	m->time = time;
+	m->duration = STENO_NONE64;
+	m->rows = STENO_NONE64;
+	m->text_len = STENO_NONE32;
+}
+
+/* Put a shape that has nothing but a class; p is where the shape goes. */
+static inline uint8_t *
+steno_message_put_class(StenoRecordMessage *m, uint8_t *p, int class)
+{
+	m->shape_len = STENO_BARE_SHAPE;
+	memcpy(p, steno_bare_shapes[class], STENO_BARE_SHAPE);
+	return p + STENO_BARE_SHAPE;
+}
+
+static inline void
+steno_message_set_xid(StenoRecordMessage *m, uint64_t xid)
+{
+	m->xid = (uint32_t) xid;
+	m->xid_epoch = (uint32_t) (xid >> 32);
+}
+
+/* The record ends before p.  Its length is a multiple of 8, for which there must be space. */
+static inline void
+steno_message_end(StenoRecordMessage *m, const uint8_t *p)
+{
+	m->m.len = ((uint32_t) (p - (const uint8_t *) m) + 7) & ~7u;
+}
+
+/*
  * The record of a statement that succeeded and is executed again and again: a client's,
  * or one of a function.  It differs from the statement's other records only in its
  * numbers, its parameter values, and perhaps a part of its text, such as a constant: shape
@@ -478,21 +517,12 @@ steno_commit_whole(const StenoCommitMessage *c, uint64_t seq, StenoWhole *room)
 		.event = STENO_EVENT_COMMIT
 	};
 
-	memset(r, 0, sizeof(*r));
-	r->m.kind = c->m.kind;
+	steno_message_init(r, c->m.kind, seq, c->time);
 	r->m.flags = STENO_MESSAGE_ENDING;
-	r->seq = seq;
-	r->time = c->time;
 	r->duration = c->duration;
-	r->rows = STENO_NONE64;
-	r->xid = (uint32_t) c->xid;
-	r->xid_epoch = (uint32_t) (c->xid >> 32);
-	r->text_len = STENO_NONE32;
+	steno_message_set_xid(r, c->xid);
 	memcpy(p, &ending, sizeof(ending));
-	p += sizeof(ending);
-	r->shape_len = STENO_BARE_SHAPE;
-	memcpy(p, steno_bare_shapes[STENO_CLASS_TRANSACTION], STENO_BARE_SHAPE);
-	r->m.len = (uint32_t) (sizeof(*r) + sizeof(ending) + STENO_BARE_SHAPE + 7) & ~7u;
+	steno_message_end(r, steno_message_put_class(r, p + sizeof(ending), STENO_CLASS_TRANSACTION));
 	return r;
 }
 
@@ -522,18 +552,14 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 	n = steno_brief_numbers(b, statement);
 	nesting = steno_brief_nesting(b);
 	xid = steno_brief_xid(b);
-	memset(r, 0, sizeof(*r));
-	r->m.kind = m->kind;
+	steno_message_init(r, m->kind, seq, b->time);
 	r->m.flags = m->flags & STENO_MESSAGE_VALUES;
-	r->seq = seq;
-	r->time = b->time;
 	r->duration = n.duration;
 	r->rows = n.rows;
 	r->statement = n.statement;
 	r->substatement = nesting.substatement;
 	r->depth = nesting.depth;
-	r->xid = (uint32_t) xid;
-	r->xid_epoch = (uint32_t) (xid >> 32);
+	steno_message_set_xid(r, xid);
 	if (b->template >= STENO_BRIEF_BEGIN)
 	{
 		r->shape_len = steno_control_shape(b->template, p);
@@ -555,12 +581,8 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 		p += v.values_len;
 	}
 	else
-	{
-		/* values cannot be interpreted without their types, which are in the shape */
-		r->text_len = STENO_NONE32;
-		r->m.flags &= ~STENO_MESSAGE_VALUES;
-	}
-	r->m.len = ((uint32_t) (p - room->bytes) + 7) & ~7u;
+		r->m.flags &= ~STENO_MESSAGE_VALUES;	/* they cannot be interpreted without their types, which are in the shape */
+	steno_message_end(r, p);
 	if (m->flags & STENO_MESSAGE_TIMES)
 	{
 		const StenoTimes times = steno_message_times(m);

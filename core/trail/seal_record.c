@@ -11,15 +11,8 @@
 static uint8_t *
 put_pair(uint8_t *p, StenoRecordMessage *r, const char *name, const char *value)
 {
-	size_t		name_len = strlen(name);
-	size_t		value_len = strlen(value);
-
-	p = steno_put_varint(p, name_len);
-	memcpy(p, name, name_len);
-	p = steno_put_varint(p + name_len, value_len);
-	memcpy(p, value, value_len);
 	r->extra_count++;
-	return p + value_len;
+	return steno_put_pair(p, name, value);
 }
 
 static uint8_t *
@@ -56,12 +49,7 @@ steno_seal_message(uint8_t buffer[STENO_SEAL_ROOM], const StenoSeal *seal,
 		return NULL;
 	steno_seal_key_id(public_key, id);
 	memset(buffer, 0, STENO_SEAL_ROOM);
-	r->m.kind = STENO_KIND_SEAL;
-	r->seq = seq;
-	r->time = seal->time;
-	r->duration = STENO_NONE64;
-	r->rows = STENO_NONE64;
-	r->text_len = STENO_NONE32;
+	steno_message_init(r, STENO_KIND_SEAL, seq, seal->time);
 	p = put_pair(p, r, "reason", seal->reason);
 	p = put_pair_number(p, r, "block", seal->block);
 	p = put_pair_number(p, r, "record", seal->record);
@@ -73,6 +61,6 @@ steno_seal_message(uint8_t buffer[STENO_SEAL_ROOM], const StenoSeal *seal,
 		p = put_hex(p, r, "next_key", seal->next_key, STENO_SEAL_KEY_SIZE);
 	p = put_hex(p, r, "signature", signature, STENO_SIGNATURE_SIZE);
 	r->extra_len = (uint32_t) (p - extra);
-	r->m.len = (uint32_t) ((p - buffer + 7) & ~7);
+	steno_message_end(r, p);
 	return &r->m;
 }

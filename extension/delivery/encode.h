@@ -76,11 +76,12 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
 	if (r->ending)
 		p = steno_put_bytes(p, r->ending, sizeof(*r->ending));
 	p = steno_put_bytes(p, r->shape, r->shape_len);
-	if (m->text_len != STENO_NONE32)
+	if (r->text)
 		p = steno_put_bytes(p, r->text, m->text_len);
 	if (r->params)
 		p = steno_put_params(p, r->params, !values_ahead);
-	p = steno_put_bytes(p, r->message, m->message_len);
+	if (r->message)
+		p = steno_put_bytes(p, r->message, m->message_len);
 	p = steno_put_bytes(p, r->extra, r->extra_len);
 	if (unlikely(r->timed))
 	{
@@ -89,6 +90,17 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
 		p = steno_put_bytes((uint8 *) m + m->m.len - sizeof(r->times), &r->times, sizeof(r->times));
 	}
 	Assert(p <= (uint8 *) m + m->m.len);
+}
+
+/* Write a brief record at b: all but its length, its template's version, numbers, values and what follows these. */
+static pg_attribute_always_inline void
+steno_brief_encode(StenoBriefMessage *b, uint16 flags, TimestampTz time, uint8 template, uint8 values_len)
+{
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = STENO_MESSAGE_BRIEF | flags;
+	b->time = time;
+	b->template = template;
+	b->values_len = values_len;
 }
 
 /*

@@ -142,8 +142,7 @@ put_with_further(const StenoRecord *r, uint64 seq, bool top_level)
 	if (r->extra_len > 0)
 		memcpy(extra, r->extra, r->extra_len);
 	snprintf(number, sizeof(number), UINT64_FORMAT, r->further_len);
-	p = steno_put_string(p, "further_bytes");
-	p = steno_put_string(p, number);
+	p = steno_put_pair(p, "further_bytes", number);
 	noted.extra = extra;
 	noted.extra_len = p - extra;
 	noted.extra_count++;
@@ -216,10 +215,7 @@ steno_gap_extra(uint8 *buf, uint64 count, uint64 first, uint64 last, uint32 reas
 			snprintf(number, sizeof(number), UINT64_FORMAT, values[i]);
 			value = number;
 		}
-		p = steno_put_varint(p, strlen(names[i]));
-		p = steno_put_bytes(p, names[i], strlen(names[i]));
-		p = steno_put_varint(p, strlen(value));
-		p = steno_put_bytes(p, value, strlen(value));
+		p = steno_put_pair(p, names[i], value);
 	}
 	return p - buf;
 }
@@ -453,14 +449,11 @@ steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *par
 	if (unlikely(b == NULL))
 		return false;
 	end = (uint8 *) b + len;
-	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_NESTED | (params ? STENO_MESSAGE_VALUES : 0);
-	b->time = s->time;
+	steno_brief_encode(b, STENO_MESSAGE_NESTED | (params ? STENO_MESSAGE_VALUES : 0), s->time, template,
+					   (uint8) values_len);
+	b->version = my->producer.templates[template].version;
 	b->duration = (uint32) duration;
 	b->rows = (uint32) rows;
-	b->version = my->producer.templates[template].version;
-	b->template = template;
-	b->values_len = (uint8) values_len;
 	if (params)
 		(void) steno_put_params(b->values, params, true);
 	if (xid != 0)
@@ -479,8 +472,8 @@ steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *par
 }
 
 /*
- * Stage a record (steno_stage_record) at the statement's end, which waits for room as steno.delivery says.  False also when that wait was
- * cancelled.
+ * Stage a record (steno_stage_record) at the statement's end, which waits for room as steno.delivery says.
+ * False also when that wait was cancelled.
  */
 STENO_COLD bool
 steno_stage_ended(const StenoRecord *record)

@@ -59,8 +59,7 @@ add_omitted(Short *s, const char *name, uint64 count)
 	if (count == 0)
 		return;
 	snprintf(number, sizeof(number), UINT64_FORMAT, count);
-	p = steno_put_string(p, name);
-	p = steno_put_string(p, number);
+	p = steno_put_pair(p, name, number);
 	s->r.extra_len = p - s->extra;
 	s->r.extra_count++;
 }

@@ -57,6 +57,17 @@ stage_message(StenoMessage *m, uint64 statement, TimestampTz time)
 	my->staged = m;
 }
 
+/* A record at the head of the ring, with room for so many bytes of values that are not there yet; NULL as before. */
+static pg_attribute_always_inline StenoRecordMessage *
+encode_staged(const StenoRecord *record, uint32 values_len)
+{
+	StenoRecordMessage *m = record->further_len > 0 ? NULL : reserve_whole(steno_record_size(record) + values_len);
+
+	if (likely(m != NULL))
+		steno_record_encode(m, record, 0, NULL, NULL);
+	return m;
+}
+
 /*
  * At the start of a statement: write its record at the head of the ring, without
  * publishing it, and show it in the in-flight entry.  What is known at the end
@@ -66,67 +77,38 @@ stage_message(StenoMessage *m, uint64 statement, TimestampTz time)
 bool
 steno_stage_record(const StenoRecord *record)
 {
-	StenoRecordMessage *m = record->further_len > 0 ? NULL : reserve_whole(steno_record_size(record));
+	StenoRecordMessage *m = encode_staged(record, 0);
 
 	if (unlikely(m == NULL))
 		return false;
-	steno_record_encode(m, record, 0, NULL, NULL);
 	stage_message(&m->m, record->statement, record->time);
 	steno_record_reset_scratch();
 	return true;
 }
 
-/*
- * Room for the record of a usual query, with all that is written at its start but
- * shape, text and values; NULL: it must be done the other way.
- */
-static pg_attribute_always_inline StenoRecordMessage *
-begin_usual(const StenoStatement *s, uint32 shape_len, uint32 nulls_len, uint32 values_len,
-			bool params)
+/* The record of a usual query: of a client, with its shape at hand and its text as it is.  The compiler removes it. */
+static pg_attribute_always_inline StenoRecord
+usual_record(const StenoStatement *s, const uint8 *shape, uint32 shape_len, const StenoParams *params, uint8 audited)
 {
-	StenoRecordMessage *m = reserve_whole(sizeof(StenoRecordMessage) + shape_len + s->text_len +
-										  nulls_len + values_len);
-
-	if (unlikely(m == NULL))
-		return NULL;
-	m->m.kind = STENO_KIND_STATEMENT;
-	m->m.flags = params ? STENO_MESSAGE_VALUES : 0;
-	m->time = s->time;
-	m->statement = s->statement;
-	m->substatement = 0;
-	m->depth = 0;
-	m->outcome = STENO_OUTCOME_OK;
-	m->extra_count = 0;
-	m->sqlstate[0] = '\0';
-	m->xid_epoch = 0;
-	m->shape_len = shape_len;
-	m->text_len = (uint32) s->text_len;
-	m->nulls_len = nulls_len;
-	m->values_len = values_len;
-	m->message_len = 0;
-	m->extra_len = 0;
-	return m;
+	if (s->text == NULL)
+		pg_unreachable();
+	return (StenoRecord) {
+		.kind = STENO_KIND_STATEMENT, .time = s->time, .duration = STENO_NONE64, .rows = STENO_NONE64,
+		.statement = s->statement, .outcome = STENO_OUTCOME_OK, .audited = audited, .shape = shape,
+		.shape_len = shape_len, .text = s->text, .text_len = s->text_len, .params = params
+	};
 }
 
-/*
- * The same for the usual query, whose shape is at hand and whose text goes as it
- * is: without a StenoRecord between.
- */
+/* The same for the usual query. */
 STENO_HOT bool
 steno_stage_query(const StenoStatement *s, const uint8 *shape, uint32 shape_len,
 						 const StenoParams *params)
 {
-	StenoRecordMessage *m = begin_usual(s, shape_len, params ? params->nulls_len : 0,
-										params ? (uint32) params->values_len : 0, params != NULL);
-	uint8	   *p = (uint8 *) (m + 1);
+	const StenoRecord record = usual_record(s, shape, shape_len, params, steno_audit_reason(s->class, 0));
+	StenoRecordMessage *m = encode_staged(&record, 0);
 
 	if (unlikely(m == NULL))
 		return false;
-	m->audited = steno_audit_reason(s->class, 0);
-	p = steno_put_bytes(p, shape, shape_len);
-	p = steno_put_bytes(p, s->text, s->text_len);
-	if (params)
-		(void) steno_put_params(p, params, true);
 	stage_message(&m->m, s->statement, s->time);
 	steno_record_reset_scratch();
 	return true;
@@ -172,11 +154,7 @@ begin_brief(const StenoStatement *s, uint8 template, uint8 values_len, bool valu
 	if (unlikely(b == NULL))
 		return NULL;
 	b->m.len = len;
-	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = values ? STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES : STENO_MESSAGE_BRIEF;
-	b->time = s->time;
-	b->template = template;
-	b->values_len = values_len;
+	steno_brief_encode(b, values ? STENO_MESSAGE_VALUES : 0, s->time, template, values_len);
 	return b;
 }
 
@@ -257,13 +235,15 @@ STENO_COLD static StenoRecordMessage *
 begin_whole(const StenoStatement *s, const StenoPrepared *prepared, uint8 **values)
 {
 	const StenoKept *k = &steno_my.kept[prepared->kept];
-	StenoRecordMessage *m = begin_usual(s, k->len, 0, prepared->values_len, prepared->count > 0);
+	const StenoRecord record = usual_record(s, steno_kept_shape(k), k->len, NULL, 0);
+	StenoRecordMessage *m = encode_staged(&record, prepared->values_len);
 
 	if (m == NULL)
 		return NULL;
-	m->audited = 0;
-	*values = steno_put_bytes((uint8 *) (m + 1), steno_kept_shape(k), k->len);
-	*values = steno_put_bytes(*values, s->text, s->text_len);
+	if (prepared->count > 0)
+		m->m.flags |= STENO_MESSAGE_VALUES;
+	m->values_len = prepared->values_len;
+	*values = (uint8 *) (m + 1) + k->len + s->text_len;
 	return m;
 }
 

@@ -36,7 +36,7 @@ record_setting_at(TimestampTz time, const char *name, const char *old, const cha
 	if (!steno_class_logged(STENO_CLASS_SETTING))
 		return;
 	for (j = 0; j < (int) lengthof(pairs); j++)
-		p = steno_put_string(steno_put_string(p, pairs[j][0]), pairs[j][1]);
+		p = steno_put_pair(p, pairs[j][0], pairs[j][1]);
 	if (failing)
 		steno_session_failing(InvalidOid);
 	else

@@ -172,11 +172,7 @@ steno_announce_message(void *buf, uint32 room, const StenoInFlight *f)
 	uint32		kept = Min(f->text_kept, STENO_INFLIGHT_TEXT);
 
 	Assert(room >= STENO_ANNOUNCE_ROOM);
-	memset(buf, 0, room);
-	m->m.kind = STENO_KIND_STATEMENT;
-	m->time = f->time;
-	m->duration = STENO_NONE64;
-	m->rows = STENO_NONE64;
+	steno_message_init(m, STENO_KIND_STATEMENT, 0, f->time);
 	m->statement = f->statement;
 	m->text_len = kept;
 	if (f->text_len > kept)
@@ -188,7 +184,6 @@ steno_announce_message(void *buf, uint32 room, const StenoInFlight *f)
 		p += sizeof(cut);
 	}
 	memcpy(p, f->text, kept);
-	p += kept;
-	m->m.len = ((uint32) (p - (uint8 *) buf) + 7) & ~7u;
+	steno_message_end(m, p + kept);
 	return m;
 }

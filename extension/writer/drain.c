@@ -302,16 +302,10 @@ steno_drain_add_numbers(StenoWriter *w, StenoSource *source, uint64 gap, uint64 
 		uint8		extra[STENO_GAP_EXTRA + 8];
 	}			buf;
 
-	memset(&buf, 0, sizeof(buf));
-	buf.m.m.kind = STENO_KIND_GAP;
-	buf.m.seq = last + 1;
-	buf.m.time = GetCurrentTimestamp();
-	buf.m.duration = STENO_NONE64;
-	buf.m.rows = STENO_NONE64;
-	buf.m.text_len = STENO_NONE32;
+	steno_message_init(&buf.m, STENO_KIND_GAP, last + 1, GetCurrentTimestamp());
 	buf.m.extra_count = STENO_GAP_PAIRS;
 	buf.m.extra_len = steno_gap_extra(buf.extra, gap, first, last, reason);
-	buf.m.m.len = (uint32) ((sizeof(buf.m) + buf.m.extra_len + 7) & ~7u);
+	steno_message_end(&buf.m, buf.extra + buf.m.extra_len);
 	return steno_writer_add(w, source, &buf.m.m);
 }
 
@@ -326,20 +320,13 @@ steno_drain_add_disconnect(StenoWriter *w, StenoSource *source, int outcome, uin
 	}			buf;
 	int64		start;
 
-	memset(&buf, 0, sizeof(buf));
 	memcpy(&start, source->body + STENO_SESSION_START, sizeof(start));
-	buf.m.m.kind = STENO_KIND_DISCONNECT;
-	buf.m.seq = source->seq + 1;
-	buf.m.time = time;
-	buf.m.duration = Max(buf.m.time - start, 0);
-	buf.m.rows = STENO_NONE64;
+	steno_message_init(&buf.m, STENO_KIND_DISCONNECT, source->seq + 1, time);
+	buf.m.duration = Max(time - start, 0);
 	buf.m.outcome = outcome;
 	if (sqlstate != 0)
 		memcpy(buf.m.sqlstate, unpack_sql_state((int) sqlstate), sizeof(buf.m.sqlstate));
-	buf.m.text_len = STENO_NONE32;
-	memcpy(buf.shape, steno_bare_shapes[STENO_CLASS_CONNECT], STENO_BARE_SHAPE);
-	buf.m.shape_len = STENO_BARE_SHAPE;
-	buf.m.m.len = sizeof(buf);
+	steno_message_end(&buf.m, steno_message_put_class(&buf.m, buf.shape, STENO_CLASS_CONNECT));
 	return steno_writer_add(w, source, &buf.m.m);
 }
 

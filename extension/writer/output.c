@@ -436,19 +436,9 @@ steno_writer_record(StenoWriter *w, int kind, int class, const char *const *pair
 	uint8	   *extra;
 	int			i;
 
-	memset(&buf.m, 0, sizeof(buf.m));
-	buf.m.m.kind = kind;
-	buf.m.seq = w->self.seq + 1;
-	buf.m.time = GetCurrentTimestamp();
-	buf.m.duration = STENO_NONE64;
-	buf.m.rows = STENO_NONE64;
-	buf.m.text_len = STENO_NONE32;
+	steno_message_init(&buf.m, kind, w->self.seq + 1, GetCurrentTimestamp());
 	if (class != 0)
-	{
-		memcpy(p, steno_bare_shapes[class], STENO_BARE_SHAPE);
-		p += STENO_BARE_SHAPE;
-		buf.m.shape_len = STENO_BARE_SHAPE;
-	}
+		p = steno_message_put_class(&buf.m, p, class);
 	extra = p;
 	for (i = 0; i < count * 2; i++)
 	{
@@ -462,7 +452,7 @@ steno_writer_record(StenoWriter *w, int kind, int class, const char *const *pair
 	}
 	buf.m.extra_count = count;
 	buf.m.extra_len = p - extra;
-	buf.m.m.len = (uint32) ((p - buf.bytes + 7) & ~7);
+	steno_message_end(&buf.m, p);
 	return steno_writer_add(w, &w->self, &buf.m.m);
 }
 

@@ -229,31 +229,16 @@ add_damage(StenoWriter *w, StenoSource *source, uint32 count, uint64 bytes)
 		StenoRecordMessage m;
 		uint8		extra[64];
 	}			buf;
-	const char *name = count > 0 ? "count" : "bytes";
 	char		number[32];
-	const char *strings[] = {name, number, "reason", "ring damaged"};
-	uint8	   *p = buf.extra;
-	int			i;
+	uint8	   *p;
 
-	memset(&buf, 0, sizeof(buf));
 	snprintf(number, sizeof(number), UINT64_FORMAT, count > 0 ? (uint64) count : bytes);
-	for (i = 0; i < (int) lengthof(strings); i++)
-	{
-		size_t		len = strlen(strings[i]);
-
-		p = steno_put_varint(p, len);
-		memcpy(p, strings[i], len);
-		p += len;
-	}
-	buf.m.m.kind = STENO_KIND_GAP;
-	buf.m.seq = source->seq + 1;
-	buf.m.time = GetCurrentTimestamp();
-	buf.m.duration = STENO_NONE64;
-	buf.m.rows = STENO_NONE64;
-	buf.m.text_len = STENO_NONE32;
-	buf.m.extra_count = lengthof(strings) / 2;
+	steno_message_init(&buf.m, STENO_KIND_GAP, source->seq + 1, GetCurrentTimestamp());
+	p = steno_put_pair(buf.extra, count > 0 ? "count" : "bytes", number);
+	p = steno_put_pair(p, "reason", "ring damaged");
+	buf.m.extra_count = 2;
 	buf.m.extra_len = p - buf.extra;
-	buf.m.m.len = sizeof(buf);
+	steno_message_end(&buf.m, p);
 	return steno_writer_add(w, source, &buf.m.m);
 }
 
