@@ -250,14 +250,21 @@ hash_of_oids(Oid one, Oid other)
 
 /* ---- what a plan does with relations ---- */
 
-/* How well a permission of a plan fits a relation in a view; 0: not at all. */
-static int
-fits(const StenoPermission *p, const StenoAccess *access, const StenoViewRelation *v)
+/* How well a permission of a plan fits a relation in a view, from the worst to the best. */
+typedef enum Fit
+{
+	FIT_NONE,
+	FIT_RELATION,				/* it is the same relation, read for the same user */
+	FIT_COLUMNS					/* and the same columns of it */
+} Fit;
+
+static Fit
+fit_of(const StenoPermission *p, const StenoAccess *access, const StenoViewRelation *v)
 {
 	if (p->relid != v->relid || p->checkAsUser != v->user_id || OidIsValid(access->via))
-		return 0;
+		return FIT_NONE;
 	/* an automatically updatable view passes other columns on */
-	return bms_equal(p->selectedCols, v->columns) ? 2 : 1;
+	return bms_equal(p->selectedCols, v->columns) ? FIT_COLUMNS : FIT_RELATION;
 }
 
 /*
@@ -276,20 +283,20 @@ find_through_view(const List *permissions, StenoAccess *found, int count, int vi
 	{
 		const StenoViewRelation *v = &r->in_view[i];
 		StenoAccess *best = NULL;
-		int			fit = 1;
+		Fit			fit = FIT_RELATION;
 		int			n = 0;
 		ListCell   *lc;
 
 		foreach(lc, permissions)
 		{
 			const StenoPermission *p = lfirst(lc);
-			int			one;
+			Fit			one;
 
 			if (!STENO_IS_PERMISSION(p))
 				continue;
 			if (n == count)
 				break;
-			one = n == view ? 0 : fits(p, &found[n], v);
+			one = n == view ? FIT_NONE : fit_of(p, &found[n], v);
 			if (one >= fit)
 			{
 				fit = one;
@@ -308,7 +315,7 @@ find_through_view(const List *permissions, StenoAccess *found, int count, int vi
  */
 static StenoAccess *
 take_last(Chains *c, uint32 hash, const StenoPermission *const *permissions, StenoAccess *found, int view,
-		  const StenoViewRelation *v, int fit)
+		  const StenoViewRelation *v, Fit fit)
 {
 	int		   *link = &c->heads[hash & c->mask];
 
@@ -321,7 +328,7 @@ take_last(Chains *c, uint32 hash, const StenoPermission *const *permissions, Ste
 			*link = c->next[n];
 			continue;
 		}
-		if (n != view && fits(permissions[n], &found[n], v) >= fit)
+		if (n != view && fit_of(permissions[n], &found[n], v) >= fit)
 			return &found[n];
 		link = &c->next[n];
 	}
@@ -368,10 +375,10 @@ find_through_views(const List *list, StenoAccess *found, int count)
 			const StenoViewRelation *v = &r->in_view[i];
 			uint32		hash = hash_of_oids(v->relid, v->user_id);
 			StenoAccess *best = take_last(&same, hash_combine(hash, bms_hash_value(v->columns)),
-										  permissions, found, view, v, 2);
+										  permissions, found, view, v, FIT_COLUMNS);
 
 			if (best == NULL)
-				best = take_last(&any, hash, permissions, found, view, v, 1);
+				best = take_last(&any, hash, permissions, found, view, v, FIT_RELATION);
 			if (best)
 				best->via = found[view].relid;
 		}

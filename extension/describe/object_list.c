@@ -286,8 +286,15 @@ count_fitting(StenoObjects *list, uint32 *size, uint32 room, int *end)
 	return n;
 }
 
-/* Objects that somebody asks for come before those that are parts of others. */
-static int
+/* The order of objects when there are too many: what somebody asks for comes before parts of it. */
+typedef enum Rank
+{
+	RANK_DATA,
+	RANK_OTHER,
+	RANK_PART
+} Rank;
+
+static Rank
 rank_of(const StenoObjects *list, const StenoObjectEvent *item)
 {
 	static const char *const first[] = {"table", "foreign table", "materialized view"};
@@ -297,11 +304,11 @@ rank_of(const StenoObjects *list, const StenoObjectEvent *item)
 
 	for (i = 0; i < lengthof(first); i++)
 		if (strcmp(type, first[i]) == 0)
-			return 0;
+			return RANK_DATA;
 	for (i = 0; i < lengthof(last); i++)
 		if (strcmp(type, last[i]) == 0)
-			return 2;
-	return 1;
+			return RANK_PART;
+	return RANK_OTHER;
 }
 
 /* The shape has no space for all of them: put tables first.  If there is no memory for that, the order remains. */
@@ -311,12 +318,12 @@ put_tables_first(StenoObjects *list)
 	StenoObjectEvent	   *ordered = MemoryContextAllocExtended(context, list->room * sizeof(StenoObjectEvent),
 													 MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
 	int			n = 0;
-	int			rank;
+	Rank		rank;
 	int			i;
 
 	if (ordered == NULL)
 		return;
-	for (rank = 0; rank <= 2; rank++)
+	for (rank = RANK_DATA; rank <= RANK_PART; rank++)
 		for (i = 0; i < list->count; i++)
 			if (rank_of(list, &list->items[i]) == rank)
 				ordered[n++] = list->items[i];

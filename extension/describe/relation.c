@@ -194,8 +194,16 @@ steno_relation_size(Oid relid)
 	return relation_size(relid);
 }
 
-/* Data come first, whatever shows them next, and then what is a part of them. */
-static int
+/* The order of relations when there are too many. */
+typedef enum Rank
+{
+	RANK_DATA,
+	RANK_SHOWS_DATA,			/* views and the like */
+	RANK_PART,					/* of what has data */
+	RANK_MERGED					/* with another entry of the list */
+} Rank;
+
+static Rank
 rank_of_relation(const StenoAccess *access)
 {
 	int			near = steno_relation_near(access->relid);
@@ -206,12 +214,12 @@ rank_of_relation(const StenoAccess *access)
 		case STENO_RELTYPE_TABLE:
 		case STENO_RELTYPE_FOREIGN_TABLE:
 		case STENO_RELTYPE_MATVIEW:
-			return 0;
+			return RANK_DATA;
 		case STENO_RELTYPE_INDEX:
 		case STENO_RELTYPE_TOAST:
-			return 2;
+			return RANK_PART;
 		default:
-			return 1;
+			return RANK_SHOWS_DATA;
 	}
 }
 
@@ -223,12 +231,12 @@ STENO_COLD void
 steno_relations_put_tables_first(StenoAccess *to, int *moved, const StenoAccess *from, int count)
 {
 	int			n = 0;
-	int			rank;
+	Rank		rank;
 	int			i;
 
-	for (rank = 0; rank <= 3; rank++)
+	for (rank = RANK_DATA; rank <= RANK_MERGED; rank++)
 		for (i = 0; i < count; i++)
-			if (rank == (from[i].first != i ? 3 : rank_of_relation(&from[i])))
+			if (rank == (from[i].first != i ? RANK_MERGED : rank_of_relation(&from[i])))
 			{
 				moved[i] = n;
 				to[n++] = from[i];

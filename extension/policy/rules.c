@@ -454,7 +454,7 @@ rules_as_text(const StenoRules *rules, size_t *len)
 }
 
 static void
-report_rules_change(StenoRulesChange change, int before, const StenoRules *rules, uint32 errors)
+report_rules_change(StenoRulesChange change, void *arg, int before, const StenoRules *rules, uint32 errors)
 {
 	char		old[32] = "";
 	char		new[32];
@@ -473,16 +473,16 @@ report_rules_change(StenoRulesChange change, int before, const StenoRules *rules
 	for (i = 0; i < SHA256_DIGEST_LENGTH; i++)
 		snprintf(hex + i * 2, 3, "%02x", hash[i]);
 	free(text);
-	change(old, new, error_count, hex);
+	change(arg, old, new, error_count, hex);
 }
 
 /* At the writer's start: the rules that the server started with. */
 void
-steno_rules_started(StenoRulesChange change)
+steno_rules_started(StenoRulesChange change, void *arg)
 {
 	steno_rules_renew(NULL);
 	if ((steno_rules && steno_rules->count > 0) || file_errors > 0)
-		report_rules_change(change, -1, steno_rules, file_errors);
+		report_rules_change(change, arg, -1, steno_rules, file_errors);
 }
 
 static bool
@@ -520,7 +520,7 @@ announce_rules(void)
  * that a full disk prevents both.
  */
 static void
-put_rules_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesChange change)
+put_rules_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesChange change, void *arg)
 {
 	int			before = steno_rules ? steno_rules->count : 0;
 
@@ -533,7 +533,7 @@ put_rules_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesCh
 		steno_rules_free(rules);
 		return;
 	}
-	report_rules_change(change, before, rules, 0);
+	report_rules_change(change, arg, before, rules, 0);
 	if (rename(IN_FORCE ".new", IN_FORCE) != 0)
 	{
 		ereport(LOG,
@@ -549,7 +549,7 @@ put_rules_in_force(StenoRules *rules, const char *text, size_t len, StenoRulesCh
 }
 
 void
-steno_rules_reload(StenoRulesChange change)
+steno_rules_reload(StenoRulesChange change, void *arg)
 {
 	StenoRules *rules = parse_rules_file();
 	uint32		errors = rules ? rules->error_count : 1;
@@ -565,17 +565,17 @@ steno_rules_reload(StenoRulesChange change)
 		log_rule_errors(rules, "The previous rules stay in effect.");
 		steno_rules_free(rules);
 		if (errors != errors_before)
-			report_rules_change(change, steno_rules ? steno_rules->count : 0, steno_rules, errors);
+			report_rules_change(change, arg, steno_rules ? steno_rules->count : 0, steno_rules, errors);
 		return;
 	}
 	text = rules_as_text(rules, &len);
 	present = rules_as_text(steno_rules, &present_len);
 	if (text && present && (len != present_len || memcmp(text, present, len) != 0))
-		put_rules_in_force(rules, text, len, change);
+		put_rules_in_force(rules, text, len, change, arg);
 	else
 	{
 		if (errors_before > 0)
-			report_rules_change(change, steno_rules ? steno_rules->count : 0, steno_rules, 0);
+			report_rules_change(change, arg, steno_rules ? steno_rules->count : 0, steno_rules, 0);
 		steno_rules_free(rules);
 	}
 	free(text);

@@ -157,7 +157,7 @@ add_string(const char *s)
  * whether there is anything to save.
  */
 bool
-steno_server_settings_compare(bool ours, StenoServerSettingChange change)
+steno_server_settings_compare(bool ours, StenoServerSettingChange change, void *arg)
 {
 	bool		recorded = ((steno_control->wanted.session_mask | steno_private.mandatory_mask) &
 							(1u << STENO_CLASS_SETTING)) != 0;
@@ -202,7 +202,7 @@ steno_server_settings_compare(bool ours, StenoServerSettingChange change)
 			continue;
 		any = true;
 		if (recorded && (ours || !steno_setting_is_recorded(setting->name)))
-			change(setting->name, old, shown, setting->source == PGC_S_FILE ? setting->sourcefile : NULL,
+			change(arg, setting->name, old, shown, setting->source == PGC_S_FILE ? setting->sourcefile : NULL,
 				   setting->sourceline);
 	}
 	MemoryContextSwitchTo(before);

@@ -410,12 +410,12 @@ steno_settings_configured(const char **pairs)
 }
 
 /*
- * Writer 0 has reloaded the configuration: call change for each changed setting.
+ * Writer 0 has reloaded the configuration: call change for each changed setting, with arg.
  * Returns whether there was any; the caller publishes the values once all records
  * are in the trail.
  */
 bool
-steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to))
+steno_settings_reloaded(void (*change) (void *arg, const char *name, const char *from, const char *to), void *arg)
 {
 	bool		recorded = (steno_control->wanted.session_mask | steno_private.mandatory_mask) &
 		(1u << STENO_CLASS_SETTING);
@@ -437,7 +437,7 @@ steno_settings_reloaded(void (*change) (const char *name, const char *from, cons
 			continue;
 		show_own_value(i, steno_control->settings[i], old);
 		show_own_value(i, value, new);
-		change(settings[i].name, old, new);
+		change(arg, settings[i].name, old, new);
 	}
 	if (steno_my.scratch_used)
 	{

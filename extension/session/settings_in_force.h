@@ -16,7 +16,8 @@
 /* For the postmaster and writer 0. */
 extern void steno_settings_publish(void);
 extern int	steno_settings_configured(const char **pairs);
-extern bool steno_settings_reloaded(void (*change) (const char *name, const char *from, const char *to));
+extern bool steno_settings_reloaded(void (*change) (void *arg, const char *name, const char *from, const char *to),
+									void *arg);
 
 /* Find our settings whose changes by a reload steno_settings_reloaded reports. */
 extern bool steno_setting_is_recorded(const char *name);
@@ -42,10 +43,10 @@ extern void steno_settings_put_in_force(StenoRecordSetting record, bool failing)
 /* ---- server_settings.c: for writer 0 ---- */
 
 /* file: NULL unless the value is from a file. */
-typedef void (*StenoServerSettingChange) (const char *name, const char *from, const char *to,
+typedef void (*StenoServerSettingChange) (void *arg, const char *name, const char *from, const char *to,
 										  const char *file, int line);
 
-extern bool steno_server_settings_compare(bool ours, StenoServerSettingChange change);
+extern bool steno_server_settings_compare(bool ours, StenoServerSettingChange change, void *arg);
 extern void steno_server_settings_save(void);
 
 /* ---- log_level.c ---- */

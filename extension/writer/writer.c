@@ -50,9 +50,6 @@
 /* Shortest sleep between two passes of a busy writer. */
 #define SHORTEST_NAP_MS 2
 
-/* This writer, for callbacks without an argument. */
-static StenoWriter *me;
-
 /* ---- registration ---- */
 
 /*
@@ -187,30 +184,30 @@ record_server_stop(StenoWriter *w, StenoStop *stop)
 
 /* Record the change of a setting, with the place of its new value in the configuration files, if it has one. */
 static void
-record_server_setting(const char *name, const char *from, const char *to, const char *file, int number)
+record_server_setting(void *writer, const char *name, const char *from, const char *to, const char *file, int number)
 {
 	char		line[16];
 	const char *pairs[] = {"name", name, "old", from, "new", to, "source", "server", "file", file, "line", line};
 
 	snprintf(line, sizeof(line), "%d", number);
-	steno_writer_record(me, STENO_KIND_SETTING, STENO_CLASS_SETTING, pairs, file == NULL ? 4 : 6);
+	steno_writer_record(writer, STENO_KIND_SETTING, STENO_CLASS_SETTING, pairs, file == NULL ? 4 : 6);
 }
 
 static void
-record_reloaded_setting(const char *name, const char *from, const char *to)
+record_reloaded_setting(void *writer, const char *name, const char *from, const char *to)
 {
 	const struct config_generic *setting = steno_find_setting(name);
 
 	bool		in_file = setting && setting->source == PGC_S_FILE;
 
-	record_server_setting(name, from, to, in_file ? setting->sourcefile : NULL, in_file ? setting->sourceline : 0);
+	record_server_setting(writer, name, from, to, in_file ? setting->sourcefile : NULL, in_file ? setting->sourceline : 0);
 }
 
 /* Record which settings of the server have changed.  Returns false if this process is to exit and cannot write. */
 static bool
 record_server_settings(StenoWriter *w, bool ours)
 {
-	if (!steno_server_settings_compare(ours, record_server_setting))
+	if (!steno_server_settings_compare(ours, record_server_setting, w))
 		return true;
 	if (!steno_writer_write(w))
 		return false;
@@ -222,15 +219,15 @@ record_server_settings(StenoWriter *w, bool ours)
 
 /* Called before changed rules take effect, so that their record precedes their effects. */
 static void
-record_changed_rules(const char *from, const char *to, const char *errors, const char *hash)
+record_changed_rules(void *writer, const char *from, const char *to, const char *errors, const char *hash)
 {
 	const char *pairs[] = {
 		"name", "steno.rules_file", "old", from, "new", to, "source", "server",
 		"errors", errors, "sha256", hash
 	};
 
-	steno_writer_record(me, STENO_KIND_SETTING, STENO_CLASS_SETTING, pairs, lengthof(pairs) / 2);
-	steno_writer_write(me);
+	steno_writer_record(writer, STENO_KIND_SETTING, STENO_CLASS_SETTING, pairs, lengthof(pairs) / 2);
+	steno_writer_write(writer);
 }
 
 /* Record an outage that is over, between two blocks. */
@@ -381,7 +378,7 @@ begin_run(StenoWriter *w)
 		steno_process_exit();
 	record_server_start(w);
 	steno_branch_record_unused(w);
-	steno_rules_started(record_changed_rules);
+	steno_rules_started(record_changed_rules, w);
 	if (!steno_writer_write(w))
 		steno_process_exit();
 	atomic_store(&w->control->start_segment, w->stream.segment);
@@ -476,11 +473,15 @@ check_health(StenoWriter *w)
 	return !steno_health_check(w) || steno_writer_keep_place(w, true);
 }
 
-/*
- * One pass; returns whether there was anything to write, or -1 if this process is
- * to exit and cannot write.
- */
-static int
+/* Result of a pass. */
+typedef enum Pass
+{
+	PASS_IDLE,					/* there was nothing to write */
+	PASS_BUSY,
+	PASS_FAILED					/* this process is to exit, and cannot write */
+} Pass;
+
+static Pass
 make_pass(StenoWriter *w, StenoDrain *live)
 {
 	uint64		flush = atomic_load(&w->control->flush_requested);
@@ -493,7 +494,7 @@ make_pass(StenoWriter *w, StenoDrain *live)
 	steno_writer_count(&w->control->passes, 1);
 	steno_process_beat();
 	if (!check_health(w))
-		return -1;
+		return PASS_FAILED;
 	if (steno_wake_take(&w->control->wake))
 	{
 		static bool first = true;
@@ -506,7 +507,7 @@ make_pass(StenoWriter *w, StenoDrain *live)
 	steno_seal_if_due(w);
 	if (!steno_drain_rings(w, live, flush != w->served_flush || steno_process_must_end()) ||
 		!steno_announce_long_statements(w, live) || !steno_writer_write(w))
-		return -1;
+		return PASS_FAILED;
 
 	now = GetCurrentTimestamp();
 	sync = w->sync_requested || flush != w->served_flush || steno_fsync_interval == 0 ||
@@ -531,7 +532,7 @@ make_pass(StenoWriter *w, StenoDrain *live)
 		steno_retention(w);
 		steno_state_losses(now);
 	}
-	return atomic_load(&w->control->blocks) != blocks;
+	return atomic_load(&w->control->blocks) != blocks ? PASS_BUSY : PASS_IDLE;
 }
 
 /* Make passes until this process is to exit and may do so. */
@@ -544,14 +545,13 @@ make_passes(StenoWriter *w, StenoDrain *live)
 	for (;;)
 	{
 		int			fill = Max(fullest_ring(live), steno_chunks_used(live->rings));
-		int			busy;
+		Pass		pass;
 
 		(void) steno_key_is_answered(w);
-		busy = make_pass(w, live);
-
-		if (busy < 0)
+		pass = make_pass(w, live);
+		if (pass == PASS_FAILED)
 			return;
-		if (busy)
+		if (pass == PASS_BUSY)
 			last_busy = steno_clock_ticks(&steno_my.clock);
 		if (ConfigReloadPending || w->reload_pending)
 		{
@@ -561,7 +561,7 @@ make_passes(StenoWriter *w, StenoDrain *live)
 			if (w->number == 0)
 			{
 				/* sessions keep the old values until the records of the changes are in the trail */
-				if (steno_settings_reloaded(record_reloaded_setting))
+				if (steno_settings_reloaded(record_reloaded_setting, w))
 				{
 					if (!steno_writer_write(w))
 						return;
@@ -569,7 +569,7 @@ make_passes(StenoWriter *w, StenoDrain *live)
 				}
 				if (!record_server_settings(w, false))
 					return;
-				steno_rules_reload(record_changed_rules);
+				steno_rules_reload(record_changed_rules, w);
 			}
 			if (!steno_seal_reload(w))
 				return;
@@ -639,7 +639,7 @@ steno_writer_main(Datum main_arg)
 	StenoWriter *w;
 	StenoStop	stop = {0};
 
-	w = me = start_writer(DatumGetInt32(main_arg));
+	w = start_writer(DatumGetInt32(main_arg));
 	if (w->restarted)
 		continue_run(w);
 	if (w->number == 0 && atomic_load(&w->control->begun) == 0)
