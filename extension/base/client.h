@@ -22,7 +22,7 @@ typedef struct StenoClientFacts
 
 /*
  * Of this session's client, or, in a parallel worker, of its leader's.  Set by
- * session.c when the session begins and, as to authentication, once that is over.
+ * session/facts.c when the session begins and, as to authentication, once that is over.
  */
 extern StenoClientFacts steno_client;
 

@@ -15,9 +15,19 @@ extern void steno_session_died(const ErrorData *edata);
 extern void steno_session_prepare_mapping(void);
 extern void steno_session_map_data(void);
 extern bool steno_session_attach(void);
+
+/* ---- facts.c ---- */
+
+struct StenoLeader;
+
 extern void steno_session_learn(void);
 extern void steno_session_check(Oid user_id);
 extern void steno_session_failing(Oid user_id);
+extern void steno_facts_set_client(void);
+extern void steno_facts_set_authentication(void);
+extern void steno_facts_set_leader(const struct StenoLeader *leader);
+extern void steno_facts_find_encoding(void);
+extern void steno_facts_publish_names(void);
 
 /* ---- outermost.c ---- */
 

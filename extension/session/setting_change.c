@@ -58,29 +58,13 @@ record_setting(const char *name, const char *old, const char *new, const char *s
 }
 
 /*
- * Record the settings that have changed in this session since the last call, and
- * put them in force.
+ * Record the settings that have changed in this session, which is ready, since the last call, and put them in
+ * force.
  */
 void
-steno_settings_record(void)
+steno_setting_changes_record(bool failing)
 {
-	if (steno_session_ready())
-	{
-		if (unlikely(steno_log_level_assigned))
-			steno_log_level_record(record_setting_at, false);
-		steno_settings_put_in_force(record_setting, false);
-	}
-	else if (steno_my.state == STENO_DEAD)
-		steno_my.settings_dirty = STENO_SETTINGS_SAME;
-}
-
-/* The same in a failure. */
-void
-steno_settings_record_failing(void)
-{
-	if (!steno_session_ready())
-		return;
 	if (unlikely(steno_log_level_assigned))
-		steno_log_level_record(record_setting_at, true);
-	steno_settings_put_in_force(record_setting, true);
+		steno_log_level_record(record_setting_at, failing);
+	steno_settings_put_in_force(record_setting, failing);
 }

@@ -70,6 +70,10 @@ steno_hides_errors(int level)
 
 /* ---- setting_change.c ---- */
 
+extern void steno_setting_changes_record(bool failing);
+
+/* ---- session.c ---- */
+
 extern void steno_settings_record(void);
 extern void steno_settings_record_failing(void);
 
