@@ -173,7 +173,8 @@ steno_block_add_one_brief(StenoBlock *block, StenoSource *source, const StenoBri
 	if ((seq | statement) == 0 && has_room_for_text(block, k, &v) &&
 		has_form(block, k, session, mask, n.rows, (uint8_t) v.values_len))
 	{
-		StenoRunRecord	own = {.values = v.values, .elapsed = elapsed, .rows = n.rows, .duration = n.duration, .xid = xid};
+		StenoRunRecord own = {.values = v.values, .elapsed = elapsed, .rows = n.rows, .duration = n.duration,
+		.xid = xid};
 
 		if (k->varies)
 			add_own_text(block, source, b, k, &v, &own);
@@ -236,7 +237,8 @@ steno_block_add_brief_commit(StenoBlock *block, StenoSource *source, const Steno
 		StenoWhole	room;
 
 		steno_block_add_record(block, source, steno_message_whole(&c->m, NULL, source->seq + 1, 0, &room));
-		block->commit_shape = steno_block_intern_shape(block, steno_bare_shapes[STENO_CLASS_TRANSACTION], STENO_BARE_SHAPE) + 1;
+		block->commit_shape =
+			steno_block_intern_shape(block, steno_bare_shapes[STENO_CLASS_TRANSACTION], STENO_BARE_SHAPE) + 1;
 		return;
 	}
 	p = begin_item(block, STENO_KIND_TRANSACTION, guess);

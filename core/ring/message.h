@@ -581,7 +581,8 @@ steno_message_whole(const StenoMessage *m, const StenoTemplate *templates, uint6
 		p += v.values_len;
 	}
 	else
-		r->m.flags &= ~STENO_MESSAGE_VALUES;	/* they cannot be interpreted without their types, which are in the shape */
+		/* values cannot be interpreted without their types, which are in the shape */
+		r->m.flags &= ~STENO_MESSAGE_VALUES;
 	steno_message_end(r, p);
 	if (m->flags & STENO_MESSAGE_TIMES)
 	{

@@ -200,7 +200,8 @@ record_reloaded_setting(void *writer, const char *name, const char *from, const 
 
 	bool		in_file = setting && setting->source == PGC_S_FILE;
 
-	record_server_setting(writer, name, from, to, in_file ? setting->sourcefile : NULL, in_file ? setting->sourceline : 0);
+	record_server_setting(writer, name, from, to, in_file ? setting->sourcefile : NULL,
+						  in_file ? setting->sourceline : 0);
 }
 
 /* Record which settings of the server have changed.  Returns false if this process is to exit and cannot write. */
