@@ -14,7 +14,7 @@ import (
 
 // stretch is a stream that a server began, and how far it is known.
 type stretch struct {
-	home        home
+	home        streamKey
 	begun, last float64 // minutes
 	run         string
 }
@@ -22,15 +22,15 @@ type stretch struct {
 // told are conditions with a start in each stream.
 func told(t *testing.T, since, until float64, streams []stretch, branches ...branch) *conditions {
 	q := question(t, since, until, false, nil)
-	a, err := ask(q)
+	a, err := newEvaluator(q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := newConditions(a)
 	for _, s := range streams {
-		c.runs = append(c.runs, run{time: at(s.begun), home: s.home, id: s.run, where: s.run, settings: map[string]string{}})
-		c.reaches(s.home, at(s.last))
-		c.reaches(s.home, at(s.begun)) // what is read later may be older
+		c.runs = append(c.runs, run{time: at(s.begun), stream: s.home, id: s.run, where: s.run, settings: map[string]string{}})
+		c.noteReached(s.home, at(s.last))
+		c.noteReached(s.home, at(s.begun)) // what is read later may be older
 	}
 	c.branches = branches
 	c.finish()
@@ -40,7 +40,7 @@ func told(t *testing.T, since, until float64, streams []stretch, branches ...bra
 // TestStreamsAreOfOneServer: those that follow each other, or of which one was begun because the other was not as its server
 // had left it; and not those that were written at the same time, or that a copy of the data directory began.
 func TestStreamsAreOfOneServer(t *testing.T) {
-	first, second := home{"a", 0}, home{"a", 1}
+	first, second := streamKey{"a", 0}, streamKey{"a", 1}
 	began := func(reason string, unused bool) branch {
 		return branch{trail.Branch{Reason: reason, Stream: 0, Unused: unused, Time: at(20), Run: "two"}, second}
 	}
@@ -64,7 +64,7 @@ func TestStreamsAreOfOneServer(t *testing.T) {
 		if named := c.lives[0].name != ""; named != (one.want > 1) {
 			t.Errorf("%s: a sentence names the server: %t", one.name, named)
 		}
-		if n := len(c.livesOf(home{"a", 7})); n != one.want {
+		if n := len(c.livesOf(streamKey{"a", 7})); n != one.want {
 			t.Errorf("%s: a stream without a start is of %d of them", one.name, n)
 		}
 	}
@@ -72,7 +72,7 @@ func TestStreamsAreOfOneServer(t *testing.T) {
 
 // TestCopiesAreToldOnce: in the range, by their own trail, and not if what they were made of is there as well.
 func TestCopiesAreToldOnce(t *testing.T) {
-	own := home{"b", 2}
+	own := streamKey{"b", 2}
 	copied := func(stream uint32, minute float64) branch {
 		return branch{trail.Branch{Reason: trail.ReasonCopy, Stream: stream, Time: at(minute), Run: "two", FromHost: "h", FromDirectory: "/d"}, own}
 	}
@@ -90,9 +90,9 @@ func TestCopiesAreToldOnce(t *testing.T) {
 		{"whose original goes on in its trail", 36, []branch{copied(0, 35)}, 0},
 		{"for another reason", 35, []branch{{trail.Branch{Reason: trail.ReasonCut, Time: at(35)}, own}}, 0},
 	} {
-		c := told(t, 30, 40, []stretch{{home{"a", 0}, 0, one.original, "one"}, {own, 35, 50, "two"}}, one.branches...)
+		c := told(t, 30, 40, []stretch{{streamKey{"a", 0}, 0, one.original, "one"}, {own, 35, 50, "two"}}, one.branches...)
 		var said []string
-		c.copies(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+		c.listCopies(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
 		if len(said) != one.want || one.want > 0 && !strings.HasPrefix(said[0], `a copy of the data directory, of "/d" on host "h", began to record at `) {
 			t.Errorf("%s: %q", one.name, said)
 		}
@@ -102,8 +102,8 @@ func TestCopiesAreToldOnce(t *testing.T) {
 // TestStartsOfCopiesAreNoGaps: a copy has not the end of what it was made of. That is known of the start that the record of
 // the branch names, in its trail.
 func TestStartsOfCopiesAreNoGaps(t *testing.T) {
-	original, own := home{"a", 0}, home{"b", 1}
-	of := func(run string, in home) branch {
+	original, own := streamKey{"a", 0}, streamKey{"b", 1}
+	of := func(run string, in streamKey) branch {
 		return branch{trail.Branch{Reason: trail.ReasonCopy, Stream: 0, Time: at(35), Run: run}, in}
 	}
 	for _, one := range []struct {
@@ -118,16 +118,16 @@ func TestStartsOfCopiesAreNoGaps(t *testing.T) {
 	} {
 		c := told(t, 30, 40, []stretch{{original, 0, 50, "one"}, {own, 35, 50, "two"}}, one.branch)
 		var said []string
-		c.downTimes(at(40), true, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }, nil)
+		c.listDownTimes(at(40), true, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }, nil)
 		if is := slices.ContainsFunc(said, func(s string) bool { return strings.Contains(s, when(35)) }); is != one.want {
 			t.Errorf("%s: %q", one.name, said)
 		}
-		if why := c.unstated(); (why != "") != one.want {
+		if why := c.reasonUnstated(); (why != "") != one.want {
 			t.Errorf("%s: settings: %q", one.name, why)
 		}
 	}
 	// alone, it does not say which settings were in effect before it began
-	if why := told(t, 30, 40, []stretch{{own, 35, 50, "two"}}, of("two", own)).unstated(); why == "" {
+	if why := told(t, 30, 40, []stretch{{own, 35, 50, "two"}}, of("two", own)).reasonUnstated(); why == "" {
 		t.Error("the settings before the copy began are not known")
 	}
 }
@@ -135,7 +135,7 @@ func TestStartsOfCopiesAreNoGaps(t *testing.T) {
 // TestTextsAreSearchedForRunsOfTheRange: from the last start before it up to its end, if one is known, and of the server of a
 // session only.
 func TestTextsAreSearchedForRunsOfTheRange(t *testing.T) {
-	first, second := home{"a", 0}, home{"b", 0}
+	first, second := streamKey{"a", 0}, streamKey{"b", 0}
 	runs := func(levels ...bool) *conditions {
 		c := told(t, 30, 40, []stretch{{first, 10, 50, "one"}, {second, 20, 50, "two"}})
 		for _, l := range c.lives {
@@ -149,7 +149,7 @@ func TestTextsAreSearchedForRunsOfTheRange(t *testing.T) {
 		t.Error("texts are searched if one of two servers has no records of levels")
 	}
 	c := runs(true, false)
-	if c.searched(&session{home: first}, at(35)) || !c.searched(&session{home: second}, at(35)) {
+	if c.textsSearched(&session{stream: first}, at(35)) || !c.textsSearched(&session{stream: second}, at(35)) {
 		t.Error("of the session of the other server")
 	}
 	later := told(t, 30, 40, []stretch{{first, 10, 50, "one"}, {first, 45, 50, "two"}})
@@ -174,7 +174,7 @@ func TestTextsAreSearchedForRunsOfTheRange(t *testing.T) {
 func TestNumbersOfTransactionsAreThoseOfAServer(t *testing.T) {
 	mine, other := format.SessionID{Start: 1, PID: 1}, format.SessionID{Start: 1, PID: 2}
 	const rolledBack, committed = "rollback prepared", "commit"
-	one := &early{record: format.RecordID{Session: mine, Seq: 5}, xid: 77}
+	one := &earlyRename{record: format.RecordID{Session: mine, Seq: 5}, xid: 77}
 	for _, test := range []struct {
 		ended   map[ending]string
 		servers int
@@ -186,7 +186,7 @@ func TestNumbersOfTransactionsAreThoseOfAServer(t *testing.T) {
 		{map[ending]string{{other, 77}: committed}, 1, ""},
 		{map[ending]string{{mine, 78}: committed}, 1, ""},
 	} {
-		c := &conditions{ended: test.ended, lives: make([]*life, test.servers)}
+		c := &conditions{endedTransactions: test.ended, lives: make([]*life, test.servers)}
 		if got := c.endOf(one); got != test.want {
 			t.Errorf("%v, %d servers: %q, not %q", test.ended, test.servers, got, test.want)
 		}
@@ -197,12 +197,12 @@ func TestNumbersOfTransactionsAreThoseOfAServer(t *testing.T) {
 func TestEndsOfTransactionsAreOfSessions(t *testing.T) {
 	for _, servers := range []int{1, 2} {
 		for event, want := range map[string]string{"rollback": "rollback", "rollback prepared": map[int]string{1: "rollback prepared", 2: ""}[servers]} {
-			c := newConditions(&asked{q: &Question{}, since: at(10), until: at(20), ofObjects: true})
+			c := newConditions(&evaluator{question: &Question{}, since: at(10), until: at(20), objectNames: true})
 			bob := &format.Session{Start: 1, PID: 9}
-			c.ended[ending{format.SessionID{Start: 1, PID: 8}, 77}] = "commit"
+			c.endedTransactions[ending{format.SessionID{Start: 1, PID: 8}, 77}] = "commit"
 			c.lives = make([]*life, servers)
-			c.ends(&format.Record{Kind: format.KindTransaction, Session: bob, XID: 77, Time: at(5)}, event)
-			one := &early{record: format.RecordID{Session: bob.ID(), Seq: 5}, xid: 77}
+			c.noteEnd(&format.Record{Kind: format.KindTransaction, Session: bob, XID: 77, Time: at(5)}, event)
+			one := &earlyRename{record: format.RecordID{Session: bob.ID(), Seq: 5}, xid: 77}
 			if got := c.endOf(one); got != want {
 				t.Errorf("%d servers, %s: %q, not %q", servers, event, got, want)
 			}
@@ -214,12 +214,12 @@ func TestEndsOfTransactionsAreOfSessions(t *testing.T) {
 // are several servers: it may have been another's.
 func TestWhoPreparedATransactionIsKnownOfOneServer(t *testing.T) {
 	for servers, want := range map[int]int{1: 0, 2: 1} {
-		c := newConditions(&asked{q: &Question{}})
+		c := newConditions(&evaluator{question: &Question{}})
 		c.lives = make([]*life, servers)
-		c.known[77] = true
-		c.committed = []prepared{{at(15), "z", 77}}
+		c.preparedHere[77] = true
+		c.committedPrepared = []prepared{{at(15), "z", 77}}
 		said := 0
-		c.obscure(func(string, ...any) { said++ })
+		c.listUndecided(func(string, ...any) { said++ })
 		if said != want {
 			t.Errorf("%d servers: %d exceptions, not %d", servers, said, want)
 		}

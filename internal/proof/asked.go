@@ -1,5 +1,5 @@
-// What a question asks of records, blocks and indexes. The one who makes a proof and the
-// one who checks it use the same functions, so that they agree.
+// Evaluates a question: which records, blocks and indexes it needs. Making and checking a proof use the same
+// functions, so that they agree.
 
 package proof
 
@@ -13,31 +13,32 @@ import (
 	"github.com/pg-steno/pg_steno/internal/query"
 )
 
-// asked is a question made ready for use by one goroutine.
-type asked struct {
-	q            *Question
+// evaluator is a question prepared for use by one goroutine.
+type evaluator struct {
+	question     *Question
 	since, until int64
 	session      string // of a record question
 	seq          uint64
 
-	filter  *query.Filter
-	matcher query.Matcher
-	apart   query.Matcher // the same, of records whose data parts are not joined
-	who     query.Matcher // what the filter says about sessions as a whole
-	fixed   query.Matcher // what of that a session cannot change: not its user
+	filter              *query.Filter
+	matcher             query.Matcher
+	withoutParts        query.Matcher // for records whose data parts are not joined
+	sessionMatcher      query.Matcher // the part of the filter about sessions
+	fixedSessionMatcher query.Matcher // the part of sessionMatcher that a session cannot change, so without its user
 
-	objects, shapes, grep bool
-	rows                  bool     // numbers of rows
-	catalogs              bool     // reads of pg_catalog may be asked for
-	only                  []string // settings that matter; nil: all
-	proves                bool     // that nothing is missing, even of what ran for longer than anything should
-	ofObjects, ofRoles    bool     // names are asked for that may change
+	needsObjects, needsShapes, needsTexts bool
+	needsRows                             bool     // numbers of rows must have been recorded
+	needsCatalogs                         bool     // reads of pg_catalog may be asked for
+	onlySettings                          []string // settings that matter; nil: all
+	// the answer must be complete, even about statements that run longer than anything should
+	proves                 bool
+	objectNames, roleNames bool // the filter has names that renames change
 
 	contents func(*format.Contents) format.Groups // nil: the filter cannot use an index
 }
 
-func ask(q *Question) (*asked, error) {
-	a := &asked{q: q, since: format.MinTime, until: format.MaxTime, proves: true}
+func newEvaluator(q *Question) (*evaluator, error) {
+	a := &evaluator{question: q, since: format.MinTime, until: format.MaxTime, proves: true}
 	if q.Record != "" {
 		session, seq, err := q.record()
 		if err != nil {
@@ -51,62 +52,63 @@ func ask(q *Question) (*asked, error) {
 	f := q.Filter.Filter()
 	a.filter, a.since, a.until = f, q.Range.Since, q.Range.Until
 	a.matcher.Filter, a.contents = f, f.Contents()
-	a.apart = query.Matcher{Filter: f, Apart: true}
+	a.withoutParts = query.Matcher{Filter: f, Apart: true}
 	who := query.Criteria{Users: q.Filter.Users, Databases: q.Filter.Databases, Sessions: q.Filter.Sessions}
-	a.who.Filter = who.Filter()
+	a.sessionMatcher.Filter = who.Filter()
 	who.Users = nil
-	a.fixed.Filter = who.Filter()
-	a.ofObjects, a.ofRoles = f.AsksNames()
+	a.fixedSessionMatcher.Filter = who.Filter()
+	a.objectNames, a.roleNames = f.AsksNames()
 	o := &q.Filter
-	a.objects, a.grep = len(o.Objects) > 0, len(o.Grep) > 0
-	a.shapes = a.objects || len(o.Classes)+len(o.Commands) > 0
-	a.catalogs = a.mayBeCatalog()
+	a.needsObjects, a.needsTexts = len(o.Objects) > 0, len(o.Grep) > 0
+	a.needsShapes = a.needsObjects || len(o.Classes)+len(o.Commands) > 0
+	a.needsCatalogs = a.mayBeCatalog()
 	return a, nil
 }
 
 // reset is called before the records of another block.
-func (a *asked) reset() {
-	for _, m := range []*query.Matcher{&a.matcher, &a.apart, &a.who, &a.fixed} {
+func (a *evaluator) reset() {
+	for _, m := range []*query.Matcher{&a.matcher, &a.withoutParts, &a.sessionMatcher, &a.fixedSessionMatcher} {
 		m.Reset()
 	}
 }
 
-// inRange says whether the question is about a record's time.
-func (a *asked) inRange(r *format.Record) bool { return a.since <= r.Time && r.Time < a.until }
+// inRange reports whether a record is in the range of the question.
+func (a *evaluator) inRange(r *format.Record) bool { return a.since <= r.Time && r.Time < a.until }
 
-// guess says whether a record may be asked for, whatever its text, message and parameters.
-func (a *asked) guess(r *format.Record) bool {
-	if a.q.Record != "" {
+// mayMatch reports whether a record may match, whatever its text, message and parameters.
+func (a *evaluator) mayMatch(r *format.Record) bool {
+	if a.question.Record != "" {
 		return r.Seq == a.seq && r.Session.ID().String() == a.session
 	}
 	return a.inRange(r) && a.matcher.Guess(r)
 }
 
-// keep says whether a record is asked for.
-func (a *asked) keep(r *format.Record) bool {
-	return a.guess(r) && (a.q.Record != "" || a.matcher.Keep(r))
+// matches reports whether a record matches.
+func (a *evaluator) matches(r *format.Record) bool {
+	return a.mayMatch(r) && (a.question.Record != "" || a.matcher.Keep(r))
 }
 
-// hides says why a record may be one that is asked for although it does not match: it does
-// not say enough. It is empty for all others. Data parts of the record are not joined.
-func (a *asked) hides(r *format.Record) string {
-	if a.q.Record != "" || !a.inRange(r) {
+// reasonUndecided returns why a record that does not match might do so if it said more; empty for all others. Data
+// parts of the record are not joined.
+func (a *evaluator) reasonUndecided(r *format.Record) string {
+	if a.question.Record != "" || !a.inRange(r) {
 		return ""
 	}
-	return a.apart.Hides(r)
+	return a.withoutParts.Hides(r)
 }
 
-// renamedBefore are the renames of a record before the range: what had a name has another one in the range, or, if the
-// transaction had not ended, may get one there.
-func (a *asked) renamedBefore(r *format.Record) []query.Renamed {
-	if r.Kind != format.KindStatement || r.Outcome == format.OutcomeError || r.Time >= a.since || !(a.ofObjects || a.ofRoles) {
+// renamedBefore returns the renames of a record before the range. In the range, the object has its new name, or may
+// get it there if the transaction had not ended.
+func (a *evaluator) renamedBefore(r *format.Record) []query.Renamed {
+	if r.Kind != format.KindStatement || r.Outcome == format.OutcomeError || r.Time >= a.since ||
+		!(a.objectNames || a.roleNames) {
 		return nil
 	}
 	return a.filter.AllRenames(r)
 }
 
-// committedBefore says whether a statement was a transaction of its own, which was committed before the range.
-func (a *asked) committedBefore(r *format.Record) bool {
+// committedBefore reports whether a statement was a transaction of its own that was committed before the range.
+func (a *evaluator) committedBefore(r *format.Record) bool {
 	us, ok := r.ExtraValue("commit_us")
 	if !ok {
 		return false
@@ -115,10 +117,10 @@ func (a *asked) committedBefore(r *format.Record) bool {
 	return err == nil && r.End()+commit < a.since
 }
 
-// preparedEvent is what a record says of a transaction that a PREPARE has prepared, or a later command has committed.
-// Empty: it says neither, or it does not matter, because no names are asked for.
-func (a *asked) preparedEvent(r *format.Record) string {
-	if r.Kind != format.KindTransaction || r.Time >= a.until || !(a.ofObjects || a.ofRoles) {
+// preparedEvent returns the event of a record about a two-phase commit: a transaction was prepared, or committed
+// later. It is empty for other records, and if the filter has no names that renames change.
+func (a *evaluator) preparedEvent(r *format.Record) string {
+	if r.Kind != format.KindTransaction || r.Time >= a.until || !(a.objectNames || a.roleNames) {
 		return ""
 	}
 	switch event, _ := r.ExtraValue("event"); string(event) {
@@ -132,14 +134,17 @@ func (a *asked) preparedEvent(r *format.Record) string {
 	return ""
 }
 
-// selectPrepared selects the groups of an index that may have the statements of such events, and so the records beside them.
+// selectPrepared selects the groups of an index that may have the statements of such events, and so the records
+// beside them.
 func selectPrepared(c *format.Contents) format.Groups {
-	return c.Select(format.TermsCommands, func(v []byte) bool { return string(v) == "PREPARE TRANSACTION" || string(v) == "COMMIT PREPARED" })
+	return c.Select(format.TermsCommands, func(v []byte) bool {
+		return string(v) == "PREPARE TRANSACTION" || string(v) == "COMMIT PREPARED"
+	})
 }
 
-// endsBefore says whether a record is that of the end of a transaction before the range. One that was only prepared
+// endsBefore reports whether a record is that of the end of a transaction before the range. A prepared transaction
 // has not ended.
-func (a *asked) endsBefore(r *format.Record) bool {
+func (a *evaluator) endsBefore(r *format.Record) bool {
 	if r.Kind != format.KindTransaction || r.Time >= a.since {
 		return false
 	}
@@ -147,22 +152,21 @@ func (a *asked) endsBefore(r *format.Record) bool {
 	return string(event) != format.EventPrepare.String()
 }
 
-// leavesBefore says whether a record is that of the end of a session before the range, and with it of the session's
-// transaction, of whose end there is no record if class transaction is not recorded.
-func (a *asked) leavesBefore(r *format.Record) bool {
+// disconnectsBefore reports whether a record is that of the end of a session before the range. That also ends its
+// transaction, which has no record of its own if class transaction is not recorded.
+func (a *evaluator) disconnectsBefore(r *format.Record) bool {
 	return r.Kind == format.KindDisconnect && r.Time < a.since
 }
 
-// Tells says whether a record tells what the trail can lack. Such records are part of every
-// answer about a range.
-func Tells(r *format.Record) bool { return tells(r) || quiets(r) }
+// Tells reports whether a record shows what the trail may lack. Such records are part of every answer about a range.
+func Tells(r *format.Record) bool { return isTelling(r) || maySetMinMessages(r) }
 
-// tells is the same of those that are about more than their session.
-func tells(r *format.Record) bool { return tellingKind(r.Kind) || r.Unseen() }
+// isTelling is Tells for records about more than their own session.
+func isTelling(r *format.Record) bool { return tellingKind(r.Kind) || r.Unseen() }
 
-// quiets says whether a statement may have hidden failures that are asked for.
-func (a *asked) quiets(r *format.Record) bool {
-	return a.ofStatements() && r.Time < a.until && quiets(r)
+// mayHideFailures reports whether a statement may have hidden failures that the question is about.
+func (a *evaluator) mayHideFailures(r *format.Record) bool {
+	return a.ofStatements() && r.Time < a.until && maySetMinMessages(r)
 }
 
 func tellingKind(k format.Kind) bool {
@@ -172,7 +176,7 @@ func tellingKind(k format.Kind) bool {
 // TellingGroups selects the groups of an index that have such records.
 func TellingGroups(c *format.Contents) format.Groups {
 	g := tellingGroups(c)
-	g.Or(selectQuiets(c))
+	g.Or(selectMinMessages(c))
 	return g
 }
 
@@ -182,61 +186,63 @@ func tellingGroups(c *format.Contents) format.Groups {
 	return g
 }
 
-// wanted selects the groups of an index whose blocks the answer needs. Before the range,
-// these are the ones that tell which settings were in effect when it began, and of renames.
-func (a *asked) wanted(c *format.Contents, before bool) format.Groups {
+// neededGroups selects the groups of an index whose blocks the answer needs. Before the range, these are blocks with
+// settings that were in effect when it began, and with renames.
+func (a *evaluator) neededGroups(c *format.Contents, before bool) format.Groups {
 	if before {
-		g := c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindServer || k == format.KindSetting })
-		if a.ofObjects || a.ofRoles { // see renamedBefore
+		g := c.SelectResult(func(k format.Kind, _ format.Outcome) bool {
+			return k == format.KindServer || k == format.KindSetting
+		})
+		if a.objectNames || a.roleNames { // see renamedBefore
 			g.Or(a.filter.SelectRenames(c))
 			g.Or(selectPrepared(c))
 		}
-		if len(a.q.Filter.Users) > 0 {
+		if len(a.question.Filter.Users) > 0 {
 			g.Or(a.selectSwitches(c))
 		}
 		return g
 	}
-	if a.contents == nil || a.q.Full || (a.objects || a.grep) && !c.HasOmissions() {
+	if a.contents == nil || a.question.Full || (a.needsObjects || a.needsTexts) && !c.HasOmissions() {
 		return c.All()
 	}
 	g := a.contents(c)
 	g.Or(tellingGroups(c))
-	if a.ofObjects || a.ofRoles {
+	if a.objectNames || a.roleNames {
 		g.Or(a.filter.SelectRenames(c))
 		g.Or(selectPrepared(c))
 	}
-	if len(a.q.Filter.Users) > 0 {
+	if len(a.question.Filter.Users) > 0 {
 		g.Or(a.selectSwitches(c))
 	}
 	return g
 }
 
-// selection is what of the blocks that an index covers an answer needs.
+// selection says which of the blocks that an index covers an answer needs.
 type selection struct {
 	first, blocks, group uint64
 	inRange, before      format.Groups
-	quiets               format.Groups // with statements that may have hidden failures, if texts are searched for them
+	mayHideFailures      format.Groups // with statements that may have hidden failures, if texts are searched for them
 
 	at uint64 // number of the block that is the index
 }
 
-func (a *asked) selects(c *format.Contents, at uint64) selection {
-	s := selection{c.First, c.Blocks, c.Group, a.wanted(c, false), a.wanted(c, true), nil, at}
+func (a *evaluator) selectionOf(c *format.Contents, at uint64) selection {
+	s := selection{c.First, c.Blocks, c.Group, a.neededGroups(c, false), a.neededGroups(c, true), nil, at}
 	if a.ofStatements() {
-		s.quiets = selectQuiets(c)
+		s.mayHideFailures = selectMinMessages(c)
 	}
 	return s
 }
 
-// sought is where blocks are looked for that an answer needs.
-type sought struct {
-	before bool // before the range
-	quiets bool // texts are searched for what may have hidden failures
+// searchScope is where an answer needs blocks.
+type searchScope struct {
+	before        bool // before the range
+	searchesTexts bool // texts are searched for statements that may have hidden failures
 }
 
-// excludes says whether a block has nothing that the answer needs, and up to which block,
-// exclusively, the same is true.
-func (s *selection) excludes(block uint64, where sought) (end uint64, ok bool) {
+// excludes reports whether the answer needs nothing of a block. end is the first later block of which this is not
+// known.
+func (s *selection) excludes(block uint64, where searchScope) (end uint64, ok bool) {
 	if block < s.first || block-s.first >= s.blocks {
 		return 0, false
 	}
@@ -245,23 +251,25 @@ func (s *selection) excludes(block uint64, where sought) (end uint64, ok bool) {
 	if where.before {
 		wanted = s.before
 	}
-	if wanted.Has(int(group)) || where.quiets && s.quiets != nil && s.quiets.Has(int(group)) {
+	if wanted.Has(int(group)) || where.searchesTexts && s.mayHideFailures != nil && s.mayHideFailures.Has(int(group)) {
 		return 0, false
 	}
 	return min(s.first+(group+1)*s.group, s.first+s.blocks), true
 }
 
-// selections are those of the indexes of a stream, in the order of their blocks.
+// selections are the selections of a stream's indexes, in the order of their blocks.
 type selections []selection
 
 func (all selections) sort() {
 	slices.SortFunc(all, func(a, b selection) int { return cmp.Compare(a.first, b.first) })
 }
 
-// excludes says the same for any of them. Those of a server do not overlap; of others, one
-// that is not looked at excludes nothing.
-func (all selections) excludes(block uint64, where sought) (end uint64, ok bool) {
-	i, found := slices.BinarySearchFunc(all, block, func(s selection, block uint64) int { return cmp.Compare(s.first, block) })
+// excludes asks the selection that covers the block. Indexes that a server wrote do not overlap; if forged ones do,
+// those that are not asked exclude nothing.
+func (all selections) excludes(block uint64, where searchScope) (end uint64, ok bool) {
+	i, found := slices.BinarySearchFunc(all, block, func(s selection, block uint64) int {
+		return cmp.Compare(s.first, block)
+	})
 	if !found {
 		i--
 	}
@@ -271,10 +279,10 @@ func (all selections) excludes(block uint64, where sought) (end uint64, ok bool)
 	return all[i].excludes(block, where)
 }
 
-// mayBeSeals says whether the filter may choose seals. They are of a writer's session, which
-// has no user, database or client, and have no text.
-func (a *asked) mayBeSeals() bool {
-	o := &a.q.Filter
+// mayBeSeals reports whether the filter may match seals. These are records of a writer's session, without user,
+// database, client and text.
+func (a *evaluator) mayBeSeals() bool {
+	o := &a.question.Filter
 	if len(o.Kinds) > 0 && !slices.Contains(o.Kinds, format.KindSeal) || len(o.Clients) > 0 {
 		return false
 	}
@@ -283,22 +291,22 @@ func (a *asked) mayBeSeals() bool {
 			return false
 		}
 	}
-	return !a.shapes && !a.grep && !o.Failed && len(o.XIDs) == 0
+	return !a.needsShapes && !a.needsTexts && !o.Failed && len(o.XIDs) == 0
 }
 
-// skipsSealsAtEnds says whether blocks may be left out that contain only the seal for the
-// end of a segment.
-func (a *asked) skipsSealsAtEnds(before bool) bool {
-	return before || !a.q.Full && !a.mayBeSeals()
+// skipsSealsAtEnds reports whether blocks that contain only the seal at the end of a segment may be left out.
+func (a *evaluator) skipsSealsAtEnds(before bool) bool {
+	return before || !a.question.Full && !a.mayBeSeals()
 }
 
 // ---- which settings can hide what is asked for ----
 
-// classes are those that must have been recorded; nil if the answer needs none.
-func (a *asked) classes() []string {
+// classes returns the classes that must have been recorded for the answer; nil if it needs none.
+func (a *evaluator) classes() []string {
 	_, all, _ := format.Names()
-	o := &a.q.Filter
-	statements := len(o.Kinds) == 0 || slices.Contains(o.Kinds, format.KindStatement) || slices.Contains(o.Kinds, format.KindStart)
+	o := &a.question.Filter
+	statements := len(o.Kinds) == 0 || slices.Contains(o.Kinds, format.KindStatement) ||
+		slices.Contains(o.Kinds, format.KindStart)
 	var needed []string
 	if statements {
 		for _, c := range o.Classes {
@@ -323,21 +331,21 @@ func (a *asked) classes() []string {
 	return slices.Compact(needed)
 }
 
-// ofStatements says whether statements are asked for.
-func (a *asked) ofStatements() bool {
+// ofStatements reports whether the filter may match statements.
+func (a *evaluator) ofStatements() bool {
 	return slices.ContainsFunc(a.classes(), func(c string) bool { return c != "connect" && c != "setting" })
 }
 
-// mayBeCatalog says whether statements that are asked for may be reads of pg_catalog that have not failed.
-func (a *asked) mayBeCatalog() bool {
-	o := &a.q.Filter
+// mayBeCatalog reports whether the filter may match successful reads of pg_catalog.
+func (a *evaluator) mayBeCatalog() bool {
+	o := &a.question.Filter
 	if !slices.Contains(a.classes(), format.ClassRead.String()) || o.Failed || len(o.SQLStates) > 0 {
 		return false
 	}
 	if len(o.Commands) > 0 && !slices.ContainsFunc(o.Commands, func(c string) bool { return !neverReads(c) }) {
 		return false
 	}
-	if !a.objects || len(o.Objects) == 0 {
+	if !a.needsObjects || len(o.Objects) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(o.Objects, func(name string) bool {
@@ -346,39 +354,51 @@ func (a *asked) mayBeCatalog() bool {
 	})
 }
 
-// changing are the first words of commands that are never of class read.
+// changing are the first words of commands that never have class read.
 var changing = []string{
-	"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE", "ALTER", "DROP", "COMMENT", "GRANT", "REVOKE", "SET", "RESET", "BEGIN", "COMMIT", "ROLLBACK",
+	"INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE", "ALTER", "DROP", "COMMENT", "GRANT", "REVOKE", "SET",
+	"RESET", "BEGIN", "COMMIT", "ROLLBACK",
 }
 
-// neverReads says whether a command is one that is never of class read.
+// neverReads reports whether a command never has class read.
 func neverReads(command string) bool {
 	words := strings.Fields(command)
-	return len(words) > 0 && slices.ContainsFunc(changing, func(c string) bool { return strings.EqualFold(c, words[0]) })
+	return len(words) > 0 && slices.ContainsFunc(changing, func(c string) bool {
+		return strings.EqualFold(c, words[0])
+	})
 }
 
-// noRules is the value of steno.rules_file in the record of a change, which has the number of rules, if there are none.
+// noRules is the recorded value of steno.rules_file without rules: records have the number of rules instead of the
+// file.
 const noRules = "0 rules"
 
-// defaults are the values that settings have if the configuration does not set them, of
-// those that decide what is recorded.
+// defaults are the defaults of the settings that decide what is recorded.
 var defaults = map[string]string{
-	"steno.log": "all", "steno.mandatory": "role, ddl, connect, setting",
-	"steno.log_nested": "on", "steno.log_catalog": "on", "steno.log_referential_checks": "on", "steno.log_extension_scripts": "on",
-	"steno.log_relation": "on", "steno.log_statement": "on", "steno.log_parameter": "on", "steno.log_parameter_max_size": "0",
-	"steno.log_rows":   "on",
-	"steno.rules_file": noRules, "steno.delivery": "wait", MinMessages: "warning",
+	"steno.log":                    "all",
+	"steno.mandatory":              "role, ddl, connect, setting",
+	"steno.log_nested":             "on",
+	"steno.log_catalog":            "on",
+	"steno.log_referential_checks": "on",
+	"steno.log_extension_scripts":  "on",
+	"steno.log_relation":           "on",
+	"steno.log_statement":          "on",
+	"steno.log_parameter":          "on",
+	"steno.log_parameter_max_size": "0",
+	"steno.log_rows":               "on",
+	"steno.rules_file":             noRules,
+	"steno.delivery":               "wait",
+	MinMessages:                    "warning",
 }
 
-// decides says whether a setting decides what is recorded, of those that are asked about.
-func (a *asked) decides(name string) bool {
+// decides reports whether a setting decides what is recorded of the answer.
+func (a *evaluator) decides(name string) bool {
 	_, known := defaults[name]
-	return known && (a.only == nil || slices.Contains(a.only, name))
+	return known && (a.onlySettings == nil || slices.Contains(a.onlySettings, name))
 }
 
-// leavesOut says what a value of a setting can leave out of the answer; empty if nothing.
-// mandatory is that of steno.mandatory.
-func (a *asked) leavesOut(name, value, mandatory string) string {
+// leavesOut returns what a value of a setting can leave out of the answer; empty if nothing. mandatory is the value
+// of steno.mandatory.
+func (a *evaluator) leavesOut(name, value, mandatory string) string {
 	off := !isOn(value)
 	switch name {
 	case "steno.log":
@@ -396,7 +416,7 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 			return "statements in functions"
 		}
 	case "steno.log_catalog":
-		if off && a.catalogs {
+		if off && a.needsCatalogs {
 			return "queries of system catalogs"
 		}
 	case "steno.log_referential_checks":
@@ -408,23 +428,23 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 			return "statements in scripts of extensions"
 		}
 	case "steno.log_relation":
-		if off && a.objects {
+		if off && a.needsObjects {
 			return "the relations of statements"
 		}
 	case "steno.log_statement":
-		if off && a.grep {
+		if off && a.needsTexts {
 			return "the texts of statements"
 		}
 	case "steno.log_parameter":
-		if off && a.grep {
+		if off && a.needsTexts {
 			return "the parameters of statements"
 		}
 	case "steno.log_rows":
-		if off && a.rows {
+		if off && a.needsRows {
 			return "the numbers of rows that statements returned, by which exports are recognized,"
 		}
 	case "steno.log_parameter_max_size":
-		if value != "0" && a.grep {
+		if value != "0" && a.needsTexts {
 			return "large parameters"
 		}
 	case "steno.delivery":
@@ -443,34 +463,35 @@ func (a *asked) leavesOut(name, value, mandatory string) string {
 	return ""
 }
 
-// renamingClasses are those of statements that can rename what the filter asks for.
-func (a *asked) renamingClasses() (classes []string) {
-	if a.ofObjects {
+// renamingClasses returns the classes of statements that can rename what the filter names.
+func (a *evaluator) renamingClasses() (classes []string) {
+	if a.objectNames {
 		classes = append(classes, format.ClassDDL.String())
 	}
-	if a.ofRoles {
+	if a.roleNames {
 		classes = append(classes, format.ClassRole.String())
 	}
 	return classes
 }
 
-// mayMissRenames says whether such statements are recorded only if steno.log and other settings say so.
-func (a *asked) mayMissRenames(mandatory string) bool {
+// mayMissRenames reports whether steno.log and other settings can leave out such statements.
+func (a *evaluator) mayMissRenames(mandatory string) bool {
 	return slices.ContainsFunc(a.renamingClasses(), func(class string) bool { return !listsClass(mandatory, class) })
 }
 
-// hiddenStatements are those that leave no record with a high log_min_messages.
+// hiddenStatements describes the statements that leave no record with a high log_min_messages.
 const hiddenStatements = "statements that failed before they were planned"
 
-// leavesOutRenames is leavesOut for sessions that the filter is not about: what they rename matters.
-func (a *asked) leavesOutRenames(name, value, mandatory string) string {
-	only := &asked{q: &Question{Filter: query.Criteria{Kinds: []format.Kind{format.KindSeal}}}, ofObjects: a.ofObjects, ofRoles: a.ofRoles}
+// leavesOutRenames is leavesOut for sessions that do not match the filter, of which only renames matter.
+func (a *evaluator) leavesOutRenames(name, value, mandatory string) string {
+	only := &evaluator{question: &Question{Filter: query.Criteria{Kinds: []format.Kind{format.KindSeal}}},
+		objectNames: a.objectNames,
+		roleNames:   a.roleNames}
 	return only.leavesOut(name, value, mandatory)
 }
 
-// listsClass says whether a value of a list of classes contains a class. Of a value that
-// is not such a list, it says no: a record has only the beginning of a long one, and a hash,
-// and what is cut off may take classes off the list.
+// listsClass reports whether a list of classes contains a class. It returns false for values that are no such list:
+// records have only the beginning of a long value, and a hash, and the rest may exclude classes.
 func listsClass(list, class string) bool {
 	_, classes, _ := format.Names()
 	listed := false
@@ -487,7 +508,7 @@ func listsClass(list, class string) bool {
 	return listed
 }
 
-// isOn says whether a value of a setting of type bool is true.
+// isOn reports whether a value of a boolean setting is true.
 func isOn(value string) bool {
 	return slices.Contains([]string{"on", "true", "yes", "1", "t", "y"}, strings.ToLower(value))
 }

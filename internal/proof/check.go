@@ -1,4 +1,4 @@
-// The check of a proof: what of it is proved, and by what.
+// The check of a proof.
 
 package proof
 
@@ -18,40 +18,40 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Checks are what a proof is checked against.
+// Checks are the keys, anchors and demands against which a proof is checked.
 type Checks struct {
 	Keys    seal.Keys
 	Anchors []*seal.Anchor
 	// Encryption has the keys of encrypted blocks; nil: none.
 	Encryption *format.Keys
-	// Question is the one that must be answered; nil: whichever the proof answers.
+	// Question is the question that the proof must answer; nil: any.
 	Question *Question
-	// Full says that a proof that relies on indexes is refused.
+	// Full refuses proofs that rely on indexes.
 	Full bool
 
 	// unsigned accepts seals by any key: for a proof that was just made without one.
 	unsigned bool
 }
 
-// refusal is why a proof proves nothing.
+// refusal is the error of a proof that proves nothing.
 type refusal struct{ reason string }
 
 func (e *refusal) Error() string { return e.reason }
 
 func refusef(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
 
-// Check checks a proof. An error is that the file could not be read, or is none; what is
-// wrong with a proof is in the report.
+// Check checks a proof. It returns an error if the file cannot be read or is not a proof; problems of a proof are in
+// the report.
 func Check(ctx context.Context, path string, checks Checks) (*Report, error) {
-	f, err := trail.OpenFile(path) // nor does a pipe hold it up
+	f, err := trail.OpenFile(path) // does not block on a pipe
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	c := &checker{path: path, checks: checks, report: &Report{File: path}, anchors: map[*seal.Anchor]bool{}}
 	defer c.files.Close()
-	if err = c.file(ctx, f); err == nil {
-		err = c.read(ctx)
+	if err = c.readFile(ctx, f); err == nil {
+		err = c.readBlocks(ctx)
 	}
 	var format *FormatError
 	var refused *refusal
@@ -80,14 +80,14 @@ type checker struct {
 	checks Checks
 	report *Report
 
-	asked   *asked
-	streams []*stream
-	block   format.Block
-	files   trail.Files
-	told    *conditions
-	names   *query.Names          // of the question, nil: none
-	part    int                   // number of parts of streams without left-out blocks so far
-	anchors map[*seal.Anchor]bool // those whose blocks are in the proof
+	eval       *evaluator
+	streams    []*stream
+	block      format.Block
+	files      trail.Files
+	conditions *conditions
+	names      *query.Names          // of the question, nil: none
+	part       int                   // number of parts of streams without left-out blocks so far
+	anchors    map[*seal.Anchor]bool // those whose blocks are in the proof
 }
 
 func (c *checker) problem(format string, args ...any) {
@@ -102,11 +102,11 @@ func (c *checker) except(format string, args ...any) {
 	c.report.Exceptions = append(c.report.Exceptions, fmt.Sprintf(format, args...))
 }
 
-// stream is a stream of the proof, and where in its chain the check is.
+// stream is a stream of the proof, and the state of the check at the current place of its chain.
 type stream struct {
 	system  uint64
 	number  uint32
-	of      *trail.Stream // its copy
+	copy    *trail.Stream // its copy
 	segment *trail.Segment
 
 	keys seal.Keys // trusted at this point
@@ -124,37 +124,37 @@ type stream struct {
 	seals    []*seal.Seal
 	indexes  selections
 	leftOut  []leftOut
-	blocks   []copied
+	blocks   []proofBlock
 	unsealed int // index of the first block that is not sealed yet
 	skipped  uint64
 	// skippedInRange counts left-out blocks that can have records of the range.
 	skippedInRange uint64
 	included       []format.Span
-	finds          []find
+	foundLater     []foundBlocks
 }
 
-// find are blocks that a run of the writer found, and sealed.
-type find struct {
+// foundBlocks are blocks that a run of the writer did not write, but found and sealed.
+type foundBlocks struct {
 	format.Span
 	by *seal.Seal
 }
 
-// copied is a block of the proof.
-type copied struct {
-	ref      trail.BlockRef
-	previous [32]byte // the hash that it is chained to
-	part     int      // of a stream without left-out blocks
-	sealed   int      // index of the seal that proves it
+// proofBlock is a block of the proof.
+type proofBlock struct {
+	ref       trail.BlockRef
+	previous  [32]byte // the hash that it is chained to
+	part      int      // number of the part of a stream that has no left-out blocks
+	sealIndex int      // index of the seal that proves it
 }
 
-// leftOut is a run of blocks that the proof does not have.
+// leftOut are consecutive blocks that the proof does not have.
 type leftOut struct {
 	format.Span
-	sealed int // index of the seal that follows
+	sealIndex int // index of the seal that follows
 }
 
-// file reads the file and follows the chain of each stream.
-func (c *checker) file(ctx context.Context, f *os.File) error {
+// readFile reads the file and follows the chain of each stream.
+func (c *checker) readFile(ctx context.Context, f *os.File) error {
 	r, err := newSectionReader(f)
 	if err != nil {
 		return err
@@ -177,10 +177,10 @@ func (c *checker) file(ctx context.Context, f *os.File) error {
 	if c.checks.Full && !q.Full && q.Record == "" {
 		return refusef("the proof relies on the indexes of the trail, and does not have all blocks of its range")
 	}
-	if c.asked, err = ask(q); err != nil {
+	if c.eval, err = newEvaluator(q); err != nil {
 		return &FormatError{first.offset, err.Error()}
 	}
-	c.told = newConditions(c.asked)
+	c.conditions = newConditions(c.eval)
 	if q.Record == "" {
 		c.names = query.NewNames(&q.Filter)
 	}
@@ -190,20 +190,20 @@ func (c *checker) file(ctx context.Context, f *os.File) error {
 		}
 		s, err := r.next()
 		if err == io.EOF {
-			return c.leave()
+			return c.endStream()
 		}
 		if err != nil {
 			return err
 		}
-		if err := c.section(&s); err != nil {
+		if err := c.takeSection(&s); err != nil {
 			return err
 		}
 	}
 }
 
-func (c *checker) section(s *section) error {
+func (c *checker) takeSection(s *section) error {
 	if s.kind == kindStream {
-		return c.enter(s)
+		return c.beginStream(s)
 	}
 	if len(c.streams) == 0 {
 		return &FormatError{s.offset, "a section belongs to no stream"}
@@ -211,24 +211,25 @@ func (c *checker) section(s *section) error {
 	st := c.streams[len(c.streams)-1]
 	switch s.kind {
 	case kindSeal:
-		return c.seal(st, s.body)
+		return c.takeSeal(st, s.body)
 	case kindSegment, kindContext:
-		return c.segment(st, s)
+		return c.takeSegment(st, s)
 	case kindBlock:
 		return c.takeBlock(st, s)
 	case kindLeftOut:
-		return c.leaveOut(st, s.body)
+		return c.takeLeftOut(st, s.body)
 	}
 	return &FormatError{s.offset, "the proof has two questions"}
 }
 
-// enter begins a stream.
-func (c *checker) enter(s *section) error {
-	if err := c.leave(); err != nil {
+// beginStream begins a stream.
+func (c *checker) beginStream(s *section) error {
+	if err := c.endStream(); err != nil {
 		return err
 	}
 	le := binary.LittleEndian
-	st := &stream{system: le.Uint64(s.body), number: le.Uint32(s.body[8:]), keys: seal.Keys{}, from: format.MaxTime, until: format.MinTime}
+	st := &stream{system: le.Uint64(s.body), number: le.Uint32(s.body[8:]), keys: seal.Keys{}, from: format.MaxTime,
+		until: format.MinTime}
 	if le.Uint32(s.body[12:]) != 0 {
 		return &FormatError{s.offset + 12, "reserved bytes are not zero"}
 	}
@@ -237,20 +238,21 @@ func (c *checker) enter(s *section) error {
 		case st.number <= last.number:
 			return refusef("stream %d follows stream %d", st.number, last.number)
 		case st.system != last.system:
-			return refusef("streams %d and %d are of different servers: the system identifiers are %d and %d", last.number, st.number, last.system, st.system)
+			return refusef("streams %d and %d are of different servers: the system identifiers are %d and %d",
+				last.number, st.number, last.system, st.system)
 		}
 	}
 	for id, key := range c.checks.Keys {
 		st.keys[id] = key
 	}
-	st.of = trail.CopiedStream(st.number, c.checks.Encryption)
+	st.copy = trail.CopiedStream(st.number, c.checks.Encryption)
 	c.streams = append(c.streams, st)
 	c.part++
 	return nil
 }
 
-// leave ends the current stream.
-func (c *checker) leave() error {
+// endStream ends the current stream.
+func (c *checker) endStream() error {
 	if len(c.streams) == 0 {
 		return nil
 	}
@@ -261,37 +263,43 @@ func (c *checker) leave() error {
 	return nil
 }
 
-// seal checks a seal, and that it is of the block before.
-func (c *checker) seal(st *stream, b []byte) error {
+// takeSeal checks a seal, and that it seals the block before it.
+func (c *checker) takeSeal(st *stream, b []byte) error {
 	s, err := seal.FromSigned(b[:signedSize], b[signedSize:signedSize+8], b[signedSize+8:])
 	if err != nil {
 		return refusef("stream %d: seal after block %d: %s", st.number, st.block, err)
 	}
 	if s.SystemID != st.system || s.Stream != st.number {
-		return refusef("stream %d: the seal of %s is of stream %d of the server with system identifier %d", st.number, render.Time(s.Time), s.Stream, s.SystemID)
+		return refusef("stream %d: the seal of %s is of stream %d of the server with system identifier %d", st.number,
+			render.Time(s.Time), s.Stream, s.SystemID)
 	}
 	if !c.checks.unsigned {
 		key, trusted := st.keys[s.Key]
 		if !trusted {
-			c.report.lacks(PublicKey)
-			return refusef("stream %d: the seal of block %d is by key %s, which is not trusted", st.number, s.Block, s.Key)
+			c.report.noteLack(PublicKey)
+			return refusef("stream %d: the seal of block %d is by key %s, which is not trusted", st.number,
+				s.Block, s.Key)
 		}
 		if !s.Verify(key) {
-			return refusef("stream %d: the signature of the seal of block %d at %s is not that of key %s", st.number, s.Block, render.Time(s.Time), s.Key)
+			return refusef("stream %d: the signature of the seal of block %d at %s is not that of key %s", st.number,
+				s.Block, render.Time(s.Time), s.Key)
 		}
 	}
 	switch {
 	case !st.known || !st.begun && s.Block >= st.block && !st.pending:
 		st.from = s.Time // only seals so far: they link keys
 	case s.Block != st.block || s.Hash != st.hash:
-		return refusef("stream %d: block %d is not the one that was sealed at %s, block %d: blocks up to it are missing, or were changed", st.number, st.block, render.Time(s.Time), s.Block)
+		return refusef("stream %d: block %d is not the one that was sealed at %s, block %d: blocks up to it are "+
+			"missing, or were changed", st.number, st.block, render.Time(s.Time), s.Block)
 	case s.Record != st.record:
-		return refusef("stream %d: block %d ends with record %d, but with %d in the seal of %s", st.number, st.block, st.record, s.Record, render.Time(s.Time))
+		return refusef("stream %d: block %d ends with record %d, but with %d in the seal of %s", st.number, st.block,
+			st.record, s.Record, render.Time(s.Time))
 	}
 	// A run of the writer begins behind all seals of the runs before.
 	if n := len(st.seals); n > 0 {
 		if last := st.seals[n-1]; s.First != last.First && s.First <= last.Block {
-			return refusef("stream %d: the seals of %s and %s cannot be of one stream: the run that made the later one began with block %d",
+			return refusef("stream %d: the seals of %s and %s cannot be of one stream: the run that made the later "+
+				"one began with block %d",
 				st.number, render.Time(last.Time), render.Time(s.Time), s.First)
 		}
 	}
@@ -301,22 +309,23 @@ func (c *checker) seal(st *stream, b []byte) error {
 		st.keys[seal.KeyID(s.NextKey)] = s.NextKey
 	}
 	for ; st.unsealed < len(st.blocks); st.unsealed++ {
-		st.blocks[st.unsealed].sealed = len(st.seals)
+		st.blocks[st.unsealed].sealIndex = len(st.seals)
 	}
 	st.seals, st.until = append(st.seals, s), s.Time
 	return nil
 }
 
-// segment takes a segment's header: that of a segment that begins here in the chain, or
-// the one that contains the next block.
-func (c *checker) segment(st *stream, s *section) error {
-	seg, err := st.of.CopiedSegment(c.path, s.body)
+// takeSegment takes a segment header: of a segment that begins at this place of the chain, or of the one that
+// contains the next block.
+func (c *checker) takeSegment(st *stream, s *section) error {
+	seg, err := st.copy.CopiedSegment(c.path, s.body)
 	if err != nil {
 		return refusef("stream %d: segment header after block %d: %s", st.number, st.block, err)
 	}
 	h := &seg.Header
 	if h.SystemID != st.system || h.Stream != st.number {
-		return refusef("stream %d: segment header after block %d is of stream %d of the server with system identifier %d", st.number, st.block, h.Stream, h.SystemID)
+		return refusef("stream %d: segment header after block %d is of stream %d of the server with system "+
+			"identifier %d", st.number, st.block, h.Stream, h.SystemID)
 	}
 	if len(s.body) != int(h.Length()) {
 		return refusef("stream %d: segment header after block %d has %d bytes", st.number, st.block, len(s.body))
@@ -324,7 +333,8 @@ func (c *checker) segment(st *stream, s *section) error {
 	st.segment = seg
 	if s.kind == kindContext {
 		if !st.known || h.FirstBlock > st.block+1 {
-			return refusef("stream %d: block %d cannot be in segment %d, which begins with block %d", st.number, st.block+1, h.Number, h.FirstBlock)
+			return refusef("stream %d: block %d cannot be in segment %d, which begins with block %d", st.number,
+				st.block+1, h.Number, h.FirstBlock)
 		}
 		return nil
 	}
@@ -342,7 +352,7 @@ func (c *checker) segment(st *stream, s *section) error {
 	default:
 		st.from = h.Created
 	}
-	// In segment 1, nothing precedes what may be left out.
+	// In segment 1, nothing precedes its first block.
 	st.pending = st.known || h.Number > 1
 	st.known, st.block, st.record, st.hash = true, h.FirstBlock-1, h.FirstRecord-1, h.Hash
 	return nil
@@ -364,9 +374,11 @@ func (c *checker) takeBlock(st *stream, s *section) error {
 	}
 	c.block.Image = s.body
 	if c.block.ChainHash(st.hash) != h.Chain {
-		return refusef("stream %d: block %d does not follow from block %d, or was changed", st.number, h.Number, st.block)
+		return refusef("stream %d: block %d does not follow from block %d, or was changed", st.number,
+			h.Number, st.block)
 	}
-	st.blocks = append(st.blocks, copied{ref: st.segment.CopiedBlock(s.offset, &h), previous: st.hash, part: c.part})
+	st.blocks = append(st.blocks, proofBlock{ref: st.segment.CopiedBlock(s.offset, &h), previous: st.hash,
+		part: c.part})
 	st.block, st.record, st.hash = h.Number, h.FirstRecord+uint64(h.Records)-1, h.Chain
 	st.pending, st.begun = true, true
 	if n := len(st.included); n > 0 && st.included[n-1].Last+1 == h.Number {
@@ -377,24 +389,26 @@ func (c *checker) takeBlock(st *stream, s *section) error {
 	for a := range c.anchored(st) {
 		c.anchors[a] = c.anchors[a] || a.Block == h.Number
 		if a.Block == h.Number && (a.Hash != h.Chain || a.SystemID != st.system || a.Record != st.record) {
-			return refusef("stream %d: block %d is not the one of anchor %s, of %s", st.number, h.Number, a.From, render.Time(a.Time))
+			return refusef("stream %d: block %d is not the one of anchor %s, of %s", st.number, h.Number, a.From,
+				render.Time(a.Time))
 		}
 	}
 	return nil
 }
 
-// leaveOut goes on behind blocks that are left out.
-func (c *checker) leaveOut(st *stream, b []byte) error {
+// takeLeftOut continues the chain after blocks that are left out.
+func (c *checker) takeLeftOut(st *stream, b []byte) error {
 	le := binary.LittleEndian
 	last, record := le.Uint64(b), le.Uint64(b[8:])
 	switch {
 	case last == 0 || last == 1<<64-1 || record == 1<<64-1:
 		return refusef("stream %d: blocks up to %d are left out", st.number, last)
-	case !st.known && c.asked.q.Record == "":
+	case !st.known && c.eval.question.Record == "":
 		return refusef("stream %d does not begin with a seal or a segment", st.number)
 	case !st.known:
 	case st.pending:
-		return refusef("stream %d: no seal follows block %d, behind which blocks are left out: nothing proves the blocks up to it", st.number, st.block)
+		return refusef("stream %d: no seal follows block %d, behind which blocks are left out: nothing proves the "+
+			"blocks up to it", st.number, st.block)
 	case last <= st.block || record < st.record:
 		return refusef("stream %d: blocks up to %d are left out after block %d", st.number, last, st.block)
 	default:
@@ -421,9 +435,9 @@ func (c *checker) anchored(st *stream) func(yield func(*seal.Anchor) bool) {
 
 // ---- the records, after all of them have been proved ----
 
-// read reads the records of the blocks. By now, each of them is known to be what the server
-// has sealed: nothing else is decoded.
-func (c *checker) read(ctx context.Context) error {
+// readBlocks reads the records of the blocks. They are decoded only now, when each block is known to be as the server
+// sealed it.
+func (c *checker) readBlocks(ctx context.Context) error {
 	for _, st := range c.streams {
 		for i := range st.blocks {
 			if err := ctx.Err(); err != nil {
@@ -437,31 +451,31 @@ func (c *checker) read(ctx context.Context) error {
 	return nil
 }
 
-func (c *checker) readBlock(st *stream, one *copied) error {
+func (c *checker) readBlock(st *stream, copied *proofBlock) error {
 	b := &c.block
-	err := c.files.Read(&one.ref, b)
+	err := c.files.Read(&copied.ref, b)
 	if p := format.AsProblem(err); p != nil && p.Key != nil {
-		c.report.lacks(EncryptionKey)
+		c.report.noteLack(EncryptionKey)
 		c.report.Unread = fmt.Sprintf("blocks are encrypted with key %s, which was not given", p.Key)
 		return nil
 	} else if err != nil {
-		return refusef("stream %d: block %d: %s", st.number, one.ref.Number, err)
+		return refusef("stream %d: block %d: %s", st.number, copied.ref.Number, err)
 	}
-	if b.ChainHash(one.previous) != b.Header.Chain || b.Header.Number != one.ref.Number {
-		return refusef("stream %d: block %d was changed while it was being checked", st.number, one.ref.Number)
+	if b.ChainHash(copied.previous) != b.Header.Chain || b.Header.Number != copied.ref.Number {
+		return refusef("stream %d: block %d was changed while it was being checked", st.number, copied.ref.Number)
 	}
-	by := st.seals[one.sealed]
-	found := one.ref.Number < by.First // the run that sealed it did not write it
+	by := st.seals[copied.sealIndex]
+	found := copied.ref.Number < by.First // the run that sealed it had not written it
 	if index, err := b.Contents(); err != nil {
 		return refusef("stream %d: %s", st.number, err)
-	} else if index != nil && index.First >= by.First && c.asked.q.Record == "" {
-		// An index is about blocks of its own run. One that a later run found can be anybody's.
-		st.indexes = append(st.indexes, c.asked.selects(index, b.Header.Number))
+	} else if index != nil && index.First >= by.First && c.eval.question.Record == "" {
+		// An index covers blocks of its own run. One that a later run found may be forged.
+		st.indexes = append(st.indexes, c.eval.selectionOf(index, b.Header.Number))
 		if c.names != nil {
 			c.names.Index(index)
 		}
 	}
-	c.asked.reset()
+	c.eval.reset()
 	names := c.names.Reader()
 	var r format.Record
 	for {
@@ -472,29 +486,29 @@ func (c *checker) readBlock(st *stream, one *copied) error {
 		if err != nil {
 			return refusef("stream %d: %s", st.number, err)
 		}
-		if found && r.Kind != format.KindSeal && by.Time > c.asked.since {
-			st.found(one.ref.Number, by)
+		if found && r.Kind != format.KindSeal && by.Time > c.eval.since {
+			st.noteFound(copied.ref.Number, by)
 			found = false
 		}
 		if r.Kind != format.KindData {
 			names.Record(&r)
-			c.told.record(&r, home{stream: st.number}, one.part)
+			c.conditions.add(&r, streamKey{number: st.number}, copied.part)
 		}
 	}
 }
 
-// found notes that a block was sealed only by a later run than the one that wrote it.
-func (st *stream) found(number uint64, by *seal.Seal) {
-	if n := len(st.finds); n > 0 && st.finds[n-1].by == by {
-		st.finds[n-1].Last = number
+// noteFound notes that a block was sealed only by a later run than the one that wrote it.
+func (st *stream) noteFound(number uint64, by *seal.Seal) {
+	if n := len(st.foundLater); n > 0 && st.foundLater[n-1].by == by {
+		st.foundLater[n-1].Last = number
 		return
 	}
-	st.finds = append(st.finds, find{format.Span{First: number, Last: number}, by})
+	st.foundLater = append(st.foundLater, foundBlocks{format.Span{First: number, Last: number}, by})
 }
 
-// ---- what the chains prove, taken together ----
+// ---- what the chains prove together ----
 
-// answer finds out what the blocks prove. They are all sealed.
+// answer finds out what the blocks prove, which are all sealed.
 func (c *checker) answer(ctx context.Context) error {
 	r := c.report
 	if len(c.streams) == 0 {
@@ -507,38 +521,41 @@ func (c *checker) answer(ctx context.Context) error {
 		}
 	}()
 	r.System = c.streams[0].system
-	c.anchorsHold()
+	c.checkAnchors()
 	for _, st := range c.streams {
-		c.told.reaches(home{stream: st.number}, st.until)
+		c.conditions.noteReached(streamKey{number: st.number}, st.until)
 	}
-	c.told.finish()
-	c.branchesHold()
+	c.conditions.finish()
+	c.checkBranches()
 	if r.Unread != "" || len(r.Problems) > 0 {
 		return nil
 	}
 	for _, st := range c.streams {
-		for _, f := range st.finds {
-			c.except("stream %d: blocks %d to %d were sealed only at %s, as the next run of the server found them: its seal proves nothing about what was there before", st.number, f.First, f.Last, render.Time(f.by.Time))
+		for _, f := range st.foundLater {
+			c.except("stream %d: blocks %d to %d were sealed only at %s, as the next run of the server found them: "+
+				"its seal proves nothing about what was there before", st.number, f.First, f.Last,
+				render.Time(f.by.Time))
 		}
 	}
-	if c.asked.q.Record == "" {
-		c.complete()
+	if c.eval.question.Record == "" {
+		c.checkCompleteness()
 	}
-	if err := c.match(ctx); err != nil || len(r.Problems) > 0 {
+	if err := c.countMatches(ctx); err != nil || len(r.Problems) > 0 {
 		return err
 	}
-	if c.asked.q.Record != "" && r.Matches == 0 {
+	if c.eval.question.Record != "" && r.Matches == 0 {
 		c.problem("the proof does not have the record")
 	}
 	return nil
 }
 
-// anchorsHold compares the proof with anchors that are not of one of its blocks.
-func (c *checker) anchorsHold() {
+// checkAnchors compares the proof with the anchors of blocks that it does not have.
+func (c *checker) checkAnchors() {
 	system := c.streams[0].system
 	for _, a := range c.checks.Anchors {
 		if a.SystemID != system {
-			c.problem("anchor %s is of another server: its system identifier is %d, not %d", a.From, a.SystemID, system)
+			c.problem("anchor %s is of another server: its system identifier is %d, not %d", a.From,
+				a.SystemID, system)
 			continue
 		}
 		if key, ok := c.checks.Keys[a.Key]; a.Signed && ok && !a.Verify(key) {
@@ -546,7 +563,7 @@ func (c *checker) anchorsHold() {
 		}
 		i := slices.IndexFunc(c.streams, func(st *stream) bool { return st.number == a.Stream })
 		if i < 0 {
-			if c.asked.q.Record == "" {
+			if c.eval.question.Record == "" {
 				c.problem("the proof lacks stream %d, which anchor %s names", a.Stream, a.From)
 			}
 			continue
@@ -554,11 +571,14 @@ func (c *checker) anchorsHold() {
 		for _, s := range c.streams[i].seals {
 			c.anchors[a] = c.anchors[a] || a.Block == s.Block
 			if s.Block == a.Block && (s.Hash != a.Hash || s.Record != a.Record) {
-				c.problem("stream %d: block %d is not the one of anchor %s, of %s", a.Stream, a.Block, a.From, render.Time(a.Time))
+				c.problem("stream %d: block %d is not the one of anchor %s, of %s", a.Stream, a.Block, a.From,
+					render.Time(a.Time))
 			}
 		}
-		if st := c.streams[i]; a.Block > st.block && c.asked.q.Record == "" && a.Time < c.asked.until && st.until < c.asked.until {
-			c.problem("stream %d of the proof ends with block %d, but it had block %d of anchor %s at %s", a.Stream, st.block, a.Block, a.From, render.Time(a.Time))
+		if st := c.streams[i]; a.Block > st.block && c.eval.question.Record == "" && a.Time < c.eval.until &&
+			st.until < c.eval.until {
+			c.problem("stream %d of the proof ends with block %d, but it had block %d of anchor %s at %s", a.Stream,
+				st.block, a.Block, a.From, render.Time(a.Time))
 		}
 		if c.anchors[a] {
 			c.report.Anchors++
@@ -566,53 +586,60 @@ func (c *checker) anchorsHold() {
 	}
 }
 
-// branchesHold checks that no block of the proof is one of those that the server found,
-// and that it had not written.
-func (c *checker) branchesHold() {
-	for _, b := range c.told.branches {
+// checkBranches checks that the proof has no blocks that a later start of the server found and had not written.
+func (c *checker) checkBranches() {
+	for _, b := range c.conditions.branches {
 		for _, st := range c.streams {
-			if st.number != b.Stream || st.number == b.in.stream || b.Unused && b.Reason == trail.ReasonGone {
+			if st.number != b.Stream || st.number == b.stream.number || b.Unused && b.Reason == trail.ReasonGone {
 				continue
 			}
-			// what a copy was made of can be in the proof, too
+			// the original of a copy can be in the proof, too
 			foreign := func(s format.Span) bool { return s.Last > b.Block && b.Reason != trail.ReasonCopy }
-			if slices.ContainsFunc(st.included, foreign) || slices.ContainsFunc(st.leftOut, func(l leftOut) bool { return foreign(l.Span) }) {
-				c.problem("stream %d: blocks after block %d were not written by the server, according to the record of its start at %s (%s)", st.number, b.Block, render.Time(b.Time), b.Reason)
+			if slices.ContainsFunc(st.included, foreign) || slices.ContainsFunc(st.leftOut, func(l leftOut) bool {
+				return foreign(l.Span)
+			}) {
+				c.problem("stream %d: blocks after block %d were not written by the server, according to the record "+
+					"of its start at %s (%s)", st.number, b.Block, render.Time(b.Time), b.Reason)
 			}
 			for _, s := range st.seals {
 				if s.Block == b.Block && s.Hash != b.Hash {
-					c.problem("stream %d: block %d is not the one that the server had written, according to the record of its start at %s", st.number, b.Block, render.Time(b.Time))
+					c.problem("stream %d: block %d is not the one that the server had written, according to the "+
+						"record of its start at %s", st.number, b.Block, render.Time(b.Time))
 				}
 			}
 		}
 	}
 }
 
-// complete finds what of the range the proof does not have.
-func (c *checker) complete() {
-	a := c.asked
-	c.allStreams()
+// checkCompleteness finds the parts of the range that the proof does not cover.
+func (c *checker) checkCompleteness() {
+	a := c.eval
+	c.checkAllStreams()
 	until := int64(format.MaxTime)
 	for _, st := range c.streams {
-		if !c.excluded(st) {
+		if !c.checkExcluded(st) {
 			continue
 		}
 		if st.from >= a.since {
-			c.uncovered("stream %d: nothing is proved about records that were written before %s", st.number, render.Time(st.from))
+			c.uncovered("stream %d: nothing is proved about records that were written before %s", st.number,
+				render.Time(st.from))
 		}
 		if at, stopped := c.stoppedAt(st); st.until < a.until && stopped {
-			c.except("stream %d: its server was stopped at %s: nothing is proved about what it recorded after that, if it was started again", st.number, render.Time(at))
+			c.except("stream %d: its server was stopped at %s: nothing is proved about what it recorded after that, "+
+				"if it was started again", st.number, render.Time(at))
 			continue
 		}
-		if st.until < a.until && !c.unused(st) {
-			c.uncovered("stream %d: nothing is proved about records that were written after its last seal in the proof, at %s", st.number, render.Time(st.until))
+		if st.until < a.until && !c.isUnused(st) {
+			c.uncovered("stream %d: nothing is proved about records that were written after its last seal in the "+
+				"proof, at %s", st.number, render.Time(st.until))
 			continue
 		}
 		if st.until >= a.until {
 			until = min(until, st.until)
 			last := st.seals[len(st.seals)-1]
-			if margin := c.told.flushes() + second; st.until < a.until+margin && last.Reason != seal.ReasonStop {
-				c.except("stream %d: its last seal in the proof is of %s: records of the last moments of the range may have been written later", st.number, render.Time(st.until))
+			if margin := c.conditions.flushes() + second; st.until < a.until+margin && last.Reason != seal.ReasonStop {
+				c.except("stream %d: its last seal in the proof is of %s: records of the last moments of the range "+
+					"may have been written later", st.number, render.Time(st.until))
 			}
 		}
 	}
@@ -620,43 +647,47 @@ func (c *checker) complete() {
 		c.report.AsOf = render.Time(until)
 	}
 	for _, st := range c.streams {
-		for _, l := range c.told.livesOf(home{stream: st.number}) {
+		for _, l := range c.conditions.livesOf(streamKey{number: st.number}) {
 			if base := l.base(); base != nil && st.from > base.time && st.from < a.since {
-				c.except("stream %d: settings that sessions changed for themselves between %s and %s are not known", st.number, render.Time(base.time), render.Time(st.from))
+				c.except("stream %d: settings that sessions changed for themselves between %s and %s are not known",
+					st.number, render.Time(base.time), render.Time(st.from))
 			}
 		}
 	}
-	c.otherServers()
-	c.namesKnown()
-	t := c.told
-	if why := t.unstated(); why != "" {
+	c.checkOtherServers()
+	c.stateNamesKnown()
+	t := c.conditions
+	if why := t.reasonUnstated(); why != "" {
 		c.except("which settings were in effect at the beginning of the range is not proved: %s", why)
 	}
-	t.recording(c.except)
+	t.listUnrecorded(c.except)
 	begins := !slices.ContainsFunc(c.streams, func(st *stream) bool { return st.from != format.MinTime })
-	t.downTimes(until, begins, c.except, c.stopped)
-	t.reported(until, c.except)
-	t.losses(until, c.except)
-	c.report.Sessions = t.missing(c.problem)
-	t.obscure(c.except)
-	t.switches(c.except)
+	t.listDownTimes(until, begins, c.except, c.stopped)
+	t.listReported(until, c.except)
+	t.listLosses(until, c.except)
+	c.report.Sessions = t.listMissing(c.problem)
+	t.listUndecided(c.except)
+	t.listSwitched(c.except)
 	for _, b := range t.branches {
 		if b.Reason != trail.ReasonCopy {
-			c.except("stream %d was begun at %s, because stream %d was not as the server had left it (%s)", b.in.stream, render.Time(b.Time), b.Stream, b.Reason)
-		} else if !c.goesOn(b.Branch) {
-			c.except("stream %d was begun at %s with a copy of the data directory: what the server that it was copied from recorded in stream %d after block %d is not proved", b.in.stream, render.Time(b.Time), b.Stream, b.Block)
+			c.except("stream %d was begun at %s, because stream %d was not as the server had left it (%s)",
+				b.stream.number, render.Time(b.Time), b.Stream, b.Reason)
+		} else if !c.originalGoesOn(b.Branch) {
+			c.except("stream %d was begun at %s with a copy of the data directory: what the server that it was "+
+				"copied from recorded in stream %d after block %d is not proved", b.stream.number, render.Time(b.Time),
+				b.Stream, b.Block)
 		}
 	}
-	for _, what := range t.unread {
+	for _, what := range t.uninterpreted {
 		c.except("%s", what)
 	}
 }
 
-// namesKnown states of which time the proof has the renames of names that are asked for. Whoever makes it decides how far it
-// reaches back, so this is always stated.
-func (c *checker) namesKnown() {
-	a := c.asked
-	if !a.ofObjects && !a.ofRoles {
+// stateNamesKnown states from when to when the proof has all renames of the names of the question. The maker of a
+// proof decides how far it reaches back, so this is always stated.
+func (c *checker) stateNamesKnown() {
+	a := c.eval
+	if !a.objectNames && !a.roleNames {
 		return
 	}
 	from := int64(format.MinTime)
@@ -669,37 +700,40 @@ func (c *checker) namesKnown() {
 	}
 }
 
-// otherServers says if more streams were written when the range began than the servers of known starts had writers.
-func (c *checker) otherServers() {
+// checkOtherServers adds an exception if more streams were being written when the range began than the servers with
+// known starts had writers.
+func (c *checker) checkOtherServers() {
 	known, written := 0, 0
-	for _, l := range c.told.lives {
+	for _, l := range c.conditions.lives {
 		if base := l.base(); base != nil {
 			known += base.writers
 		}
 	}
 	for _, st := range c.streams {
-		if n := len(st.seals); n > 0 && st.seals[0].Time <= c.asked.since && st.seals[n-1].Time > c.asked.since {
+		if n := len(st.seals); n > 0 && st.seals[0].Time <= c.eval.since && st.seals[n-1].Time > c.eval.since {
 			written++
 		}
 	}
 	if known > 0 && written > known {
-		c.except("which settings were in effect at the beginning of the range is not proved: %d streams were written, and the starts that the proof has are of servers with %d writers", written, known)
+		c.except("which settings were in effect at the beginning of the range is not proved: %d streams were "+
+			"written, and the starts that the proof has are of servers with %d writers", written, known)
 	}
 }
 
-// goesOn says whether the proof has what the server that a copy was made of has recorded in the range: that stream was
-// sealed after it. If that seal is one of those that were copied, the range had ended before.
-func (c *checker) goesOn(b trail.Branch) bool {
+// originalGoesOn reports whether the proof has the records that the original of a copied server made in the range,
+// that is, whether its stream was sealed after the range. If that seal itself was copied, the range had ended before
+// the copy.
+func (c *checker) originalGoesOn(b trail.Branch) bool {
 	i := slices.IndexFunc(c.streams, func(st *stream) bool { return st.number == b.Stream })
-	return i >= 0 && c.streams[i].until >= c.asked.until
+	return i >= 0 && c.streams[i].until >= c.eval.until
 }
 
 func (c *checker) uncovered(format string, args ...any) {
 	c.report.Uncovered = append(c.report.Uncovered, fmt.Sprintf(format, args...))
 }
 
-// allStreams checks that no stream of the trail was left out.
-func (c *checker) allStreams() {
+// checkAllStreams checks that no stream of the trail was left out.
+func (c *checker) checkAllStreams() {
 	next := uint32(0)
 	for _, st := range c.streams {
 		if st.number != next {
@@ -708,21 +742,22 @@ func (c *checker) allStreams() {
 		next = st.number + 1
 	}
 	stated := false
-	for _, one := range c.told.runs {
-		stated = stated || one.settings != nil
-		if one.writers > int(next) {
-			c.problem("the server had %d writers at %s, but the proof has only %d streams", one.writers, render.Time(one.time), next)
+	for _, start := range c.conditions.runs {
+		stated = stated || start.settings != nil
+		if start.writers > int(next) {
+			c.problem("the server had %d writers at %s, but the proof has only %d streams", start.writers,
+				render.Time(start.time), next)
 		}
 	}
 	if !stated && len(c.checks.Anchors) == 0 {
-		c.report.lacks(Anchors)
-		c.except("how many streams the trail had is not proved: no record of a start of the server states it, and no anchors were given")
+		c.report.noteLack(Anchors)
+		c.except("how many streams the trail had is not proved: no record of a start of the server states it, and " +
+			"no anchors were given")
 	}
 }
 
-// excluded checks that indexes show that the blocks that are left out cannot have anything
-// that the answer needs.
-func (c *checker) excluded(st *stream) bool {
+// checkExcluded checks that indexes show that the answer needs nothing of the left-out blocks.
+func (c *checker) checkExcluded(st *stream) bool {
 	st.indexes.sort()
 	ends := map[uint64]bool{}
 	for _, s := range st.seals {
@@ -730,22 +765,23 @@ func (c *checker) excluded(st *stream) bool {
 			ends[s.Block] = true
 		}
 	}
-	quiets := c.told.searchesTexts()
+	quiets := c.conditions.searchesTexts()
 	for _, l := range st.leftOut {
-		before := l.sealed < len(st.seals) && st.seals[l.sealed].Time < c.asked.since
+		before := l.sealIndex < len(st.seals) && st.seals[l.sealIndex].Time < c.eval.since
 		if !before {
 			st.skippedInRange += l.Last - l.First + 1
 		}
 		for block := l.First; block <= l.Last; {
 			next := block
-			if ends[block-1] && c.asked.skipsSealsAtEnds(before) {
-				next = block + 1 // it has only the seal for the end of the segment
+			if ends[block-1] && c.eval.skipsSealsAtEnds(before) {
+				next = block + 1 // it has only the seal at the end of the segment
 			}
-			if end, ok := st.indexes.excludes(block, sought{before, quiets}); ok {
+			if end, ok := st.indexes.excludes(block, searchScope{before, quiets}); ok {
 				next = max(next, end)
 			}
 			if next == block {
-				c.problem("stream %d: block %d is left out, and no index in the proof shows that it has nothing of the answer", st.number, block)
+				c.problem("stream %d: block %d is left out, and no index in the proof shows that it has nothing of "+
+					"the answer", st.number, block)
 				return false
 			}
 			block = next
@@ -754,34 +790,36 @@ func (c *checker) excluded(st *stream) bool {
 	return true
 }
 
-// stoppedAt says when the server of a stream was stopped, if the proof ends there with the stream, and has another server
-// that went on, as after a failover.
+// stoppedAt returns when the server of a stream was stopped, if the proof's part of the stream ends there, while
+// another server went on, as after a failover.
 func (c *checker) stoppedAt(st *stream) (at int64, stopped bool) {
 	last := st.seals[len(st.seals)-1]
-	return last.Time, len(c.told.lives) > 1 && last.Reason == seal.ReasonStop
+	return last.Time, len(c.conditions.lives) > 1 && last.Reason == seal.ReasonStop
 }
 
-// unused says whether no writer used a stream after its last seal: in all runs from then on,
-// there are as many other streams with seals as there were writers.
-func (c *checker) unused(st *stream) bool {
-	runs := c.told.runs
+// isUnused reports whether no writer used a stream after its last seal: in all later runs, there are as many other
+// streams with seals as writers.
+func (c *checker) isUnused(st *stream) bool {
+	runs := c.conditions.runs
 	last := -1
 	for i := range runs {
-		if runs[i].time <= max(st.until, c.asked.since) {
+		if runs[i].time <= max(st.until, c.eval.since) {
 			last = i
 		}
 	}
 	if last < 0 || runs[last].settings == nil || runs[last].time <= st.until {
 		return false
 	}
-	for i := last; i < len(runs) && runs[i].time < c.asked.until; i++ {
+	for i := last; i < len(runs) && runs[i].time < c.eval.until; i++ {
 		end := int64(format.MaxTime)
 		if i+1 < len(runs) {
 			end = runs[i+1].time
 		}
 		active := 0
 		for _, other := range c.streams {
-			if other != st && slices.ContainsFunc(other.seals, func(s *seal.Seal) bool { return runs[i].time <= s.Time && s.Time < end }) {
+			if other != st && slices.ContainsFunc(other.seals, func(s *seal.Seal) bool {
+				return runs[i].time <= s.Time && s.Time < end
+			}) {
 				active++
 			}
 		}
@@ -792,26 +830,26 @@ func (c *checker) unused(st *stream) bool {
 	return true
 }
 
-// match counts the records that are asked for.
-func (c *checker) match(ctx context.Context) error {
+// countMatches counts the records that match.
+func (c *checker) countMatches(ctx context.Context) error {
 	r := c.report
-	r.asked, r.index = c.asked, c.index()
+	r.eval, r.index = c.eval, c.index()
 	var renamed query.Hidden
 	newCounter := func() trail.Formatter {
-		return &counting{chosen{must(ask(c.asked.q))}, &r.matched, &renamed, c.names.Reader()}
+		return &counting{chosen{must(newEvaluator(c.eval.question))}, &r.matched, &renamed, c.names.Reader()}
 	}
 	err := r.merge(ctx, newCounter, func(err error) { c.except("%s", err) }, func([]byte) error { return nil })
 	r.Matches = r.matched.Load()
-	for _, one := range renamed.Renames() {
-		c.except("%s", &one)
+	for _, rename := range renamed.Renames() {
+		c.except("%s", &rename)
 	}
-	c.unknownNames()
+	c.listUnknownNames()
 	return err
 }
 
-// unknownNames lists the names of the question that neither the records of the proof have nor the indexes, which are as
-// the server has sealed them. Nothing that the maker says is relied on: what the file does not show to occur is listed.
-func (c *checker) unknownNames() {
+// listUnknownNames lists the names of the question that neither records nor indexes of the proof contain. It relies
+// on nothing but these, which the server has sealed.
+func (c *checker) listUnknownNames() {
 	from, until := int64(format.MaxTime), int64(format.MinTime)
 	for _, st := range c.streams {
 		from, until = min(from, st.from), max(until, st.until)
@@ -826,9 +864,9 @@ func (c *checker) unknownNames() {
 	}
 }
 
-func must(a *asked, err error) *asked {
+func must(a *evaluator, err error) *evaluator {
 	if err != nil {
-		panic(err) // it was asked before
+		panic(err) // this worked before
 	}
 	return a
 }
@@ -837,7 +875,7 @@ func (c *checker) index() *trail.Index {
 	var streams []*trail.Stream
 	blocks := map[*trail.Segment][]trail.BlockRef{}
 	for _, st := range c.streams {
-		streams = append(streams, st.of)
+		streams = append(streams, st.copy)
 		for i := range st.blocks {
 			ref := st.blocks[i].ref
 			blocks[ref.Segment] = append(blocks[ref.Segment], ref)

@@ -1,5 +1,5 @@
-// What the records of a proof tell about what the trail may lack: changes of settings,
-// gaps, and when the server was not recording. Missing sequence numbers.
+// Collects from records what the trail may lack: changes of settings, gaps, times without recording, missing sequence
+// numbers.
 
 package proof
 
@@ -20,45 +20,44 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// conditions collects what the records of a proof tell, one after the other.
+// conditions collects from the records of a proof, one after the other, what the trail may lack.
 type conditions struct {
-	asked *asked
+	eval *evaluator
 
-	sessions  map[format.SessionID]*session
-	settings  map[scope][]change
-	runs      []run
-	lives     []*life        // of the servers, once all is known
-	reached   map[home]int64 // the last time of each stream that is known
-	events    []event
-	gaps      []gap
-	branches  []branch
-	opaque    map[statement]opaque
-	hidden    []hidden
-	early     []early                 // renames before the range
-	ended     map[ending]string       // transactions that ended before it, and how: an event
-	known     map[uint64]bool         // transactions that were prepared since the server's start
-	committed []prepared              // that were committed in the range
-	unread    []string                // what could not be interpreted
-	later     *later                  // nil: what comes after the range is not known, or is in the proof
-	started   map[*trail.Segment]bool // those with the record of a start
+	sessions           map[format.SessionID]*session
+	settings           map[scope][]change
+	runs               []run
+	lives              []*life             // the servers, after finish
+	reached            map[streamKey]int64 // the last known time of each stream
+	events             []event
+	gaps               []gap
+	branches           []branch
+	undecided          map[statement]undecided
+	hiddenTransactions []hiddenTransaction
+	earlyRenames       []earlyRename           // renames before the range
+	endedTransactions  map[ending]string       // transactions that ended before the range, with the event
+	preparedHere       map[uint64]bool         // transactions that were prepared since the server's start
+	committedPrepared  []prepared              // prepared transactions that were committed in the range
+	uninterpreted      []string                // what could not be interpreted
+	later              *later                  // nil: records after the range are not known, or are in the proof
+	startSegments      map[*trail.Segment]bool // segments with the record of a start
 }
 
 // session is what is known about the records of a session.
 type session struct {
-	seen      []numbered
-	explained []format.Span
-	user      string
-	ended     int64 // time of its end; MaxTime: not seen
-	asked     bool  // the filter is about it, at least at some time
-	here      bool  // it would be, if it were of another user, which it can become
-	switched  switched
-	home      home
-	// when it may have set log_min_messages for the first time, for itself and for later sessions; 0: never
-	quiet, quietLater int64
+	seen       []numbered
+	explained  []format.Span
+	user       string
+	ended      int64 // time of its end; MaxTime: not seen
+	matched    bool  // it matched the filter, at least at some time
+	couldMatch bool  // it would match with another user, which it can become
+	switched   switched
+	stream     streamKey
+	// first time at which it may have set log_min_messages, for itself or for later sessions; 0: never
+	minMessagesSet, minMessagesSetLater int64
 }
 
-// numbered are records of a session that follow each other in a part of a stream from
-// which no block is left out.
+// numbered are consecutive records of a session in a part of a stream without left-out blocks.
 type numbered struct {
 	format.Span
 	part int
@@ -76,31 +75,31 @@ type change struct {
 	time     int64
 	old, new string
 	source   string
-	home     home
+	stream   streamKey
 }
 
 // run is a start of the server.
 type run struct {
-	time     int64 // when it began: see began
-	home     home
+	time     int64 // when the run began, see began
+	stream   streamKey
 	id       string
 	where    string            // its host and data directory
-	first    bool              // of its server, as far as it matters: there is nothing before it that it continues
+	first    bool              // nothing precedes this run that it continues
 	settings map[string]string // nil: the record does not state them
 	writers  int
 	// notRunSince is the position in the WAL of the last stop, if the WAL and the control file show
 	// that the server did not run after it; empty if they do not.
 	notRunSince string
-	// levels says that each session whose own log_min_messages hid failures has a record of that.
+	// levels says that each session whose own log_min_messages hides failures has a record of that setting.
 	levels bool
-	// mostPrepared is how many transactions can be prepared for a two-phase commit; empty: the record does not state it.
+	// mostPrepared is max_prepared_transactions; empty: the record does not state it.
 	mostPrepared string
 }
 
 // event is any other server record.
 type event struct {
 	time   int64
-	home   home
+	stream streamKey
 	name   string
 	detail string
 	wal    string // of a stop: its position in the WAL
@@ -114,18 +113,18 @@ type gap struct {
 	user   string
 }
 
-// hidden is a transaction that wrote, and of which no statement was seen.
-type hidden struct {
-	time int64
-	of   *session
+// hiddenTransaction is a transaction that wrote although none of its statements was seen.
+type hiddenTransaction struct {
+	time    int64
+	session *session
 }
 
-// early is a rename before the range.
-type early struct {
+// earlyRename is a rename before the range.
+type earlyRename struct {
 	query.Renamed
 	record    format.RecordID
 	xid       uint64
-	by        *session
+	session   *session
 	committed bool
 }
 
@@ -138,7 +137,7 @@ type prepared struct {
 
 type branch struct {
 	trail.Branch
-	in home
+	stream streamKey
 }
 
 // statement identifies a statement of a session.
@@ -147,21 +146,22 @@ type statement struct {
 	number, part uint64
 }
 
-type opaque struct {
+type undecided struct {
 	time int64
 	id   string
 	why  string
 	open bool // only its start record is known
 }
 
-func newConditions(a *asked) *conditions {
+func newConditions(a *evaluator) *conditions {
 	return &conditions{
-		asked: a, sessions: map[format.SessionID]*session{}, settings: map[scope][]change{}, opaque: map[statement]opaque{}, ended: map[ending]string{},
-		known: map[uint64]bool{}, reached: map[home]int64{}, started: map[*trail.Segment]bool{},
+		eval: a, sessions: map[format.SessionID]*session{}, settings: map[scope][]change{},
+		undecided: map[statement]undecided{}, endedTransactions: map[ending]string{},
+		preparedHere: map[uint64]bool{}, reached: map[streamKey]int64{}, startSegments: map[*trail.Segment]bool{},
 	}
 }
 
-func (c *conditions) session(r *format.Record) *session {
+func (c *conditions) sessionOf(r *format.Record) *session {
 	s := c.sessions[r.Session.ID()]
 	if s == nil {
 		s = &session{ended: format.MaxTime}
@@ -170,17 +170,17 @@ func (c *conditions) session(r *format.Record) *session {
 	if s.user == "" {
 		s.user = string(r.Session.Fact(format.KeyUser))
 	}
-	s.asked = s.asked || c.asked.q.Record == "" && c.asked.who.Guess(r)
-	s.here = s.here || c.asked.q.Record == "" && c.asked.fixed.Guess(r)
-	s.switched.note(c.asked, r)
+	s.matched = s.matched || c.eval.question.Record == "" && c.eval.sessionMatcher.Guess(r)
+	s.couldMatch = s.couldMatch || c.eval.question.Record == "" && c.eval.fixedSessionMatcher.Guess(r)
+	s.switched.note(c.eval, r)
 	return s
 }
 
-// record takes a record of a block in a part of a stream.
-func (c *conditions) record(r *format.Record, in home, part int) {
-	s := c.session(r)
-	s.home = in
-	c.reaches(in, r.Time)
+// add adds a record of a part of a stream.
+func (c *conditions) add(r *format.Record, in streamKey, part int) {
+	s := c.sessionOf(r)
+	s.stream = in
+	c.noteReached(in, r.Time)
 	if r.Seq != 0 {
 		if n := len(s.seen); n > 0 && s.seen[n-1].part == part && s.seen[n-1].Last+1 == r.Seq {
 			s.seen[n-1].Last++
@@ -194,58 +194,60 @@ func (c *conditions) record(r *format.Record, in home, part int) {
 	}
 	switch r.Kind {
 	case format.KindStatement, format.KindStart:
-		c.statement(r)
+		c.addStatement(r)
 	case format.KindDisconnect:
 		s.ended = r.Time
 	case format.KindGap:
-		c.gap(r, s, text)
+		c.addGap(r, s, text)
 	case format.KindSetting:
-		c.setting(r, in, text)
+		c.addSetting(r, in, text)
 	case format.KindTransaction:
-		if c.asked.endsBefore(r) {
-			c.ends(r, text("event"))
+		if c.eval.endsBefore(r) {
+			c.noteEnd(r, text("event"))
 		}
-		switch c.asked.preparedEvent(r) {
+		switch c.eval.preparedEvent(r) {
 		case format.EventPrepare.String():
-			c.known[r.XID] = true
+			c.preparedHere[r.XID] = true
 		case format.EventCommitPrepared.String():
-			c.committed = append(c.committed, prepared{r.Time, text("gid"), r.XID})
+			c.committedPrepared = append(c.committedPrepared, prepared{r.Time, text("gid"), r.XID})
 		}
 		if r.Unseen() {
-			c.hidden = append(c.hidden, hidden{r.Time, s})
+			c.hiddenTransactions = append(c.hiddenTransactions, hiddenTransaction{r.Time, s})
 		}
 	case format.KindServer:
-		c.server(r, in, text)
+		c.addServerEvent(r, in, text)
 	}
 }
 
-func (c *conditions) statement(r *format.Record) {
-	if c.asked.quiets(r) {
-		s := c.session(r)
-		at := &s.quiet
-		if quietsLater(r) {
-			at = &s.quietLater
+func (c *conditions) addStatement(r *format.Record) {
+	if c.eval.mayHideFailures(r) {
+		s := c.sessionOf(r)
+		at := &s.minMessagesSet
+		if maySetMinMessagesLater(r) {
+			at = &s.minMessagesSetLater
 		}
 		if *at == 0 || r.Time < *at {
 			*at = r.Time
 		}
 	}
-	for _, one := range c.asked.renamedBefore(r) {
-		c.early = append(c.early, early{one, format.RecordID{Session: r.Session.ID(), Seq: r.Seq}, r.XID, c.session(r), c.asked.committedBefore(r)})
+	for _, rename := range c.eval.renamedBefore(r) {
+		c.earlyRenames = append(c.earlyRenames,
+			earlyRename{rename, format.RecordID{Session: r.Session.ID(), Seq: r.Seq}, r.XID, c.sessionOf(r),
+				c.eval.committedBefore(r)})
 	}
 	key := statement{r.Session.ID(), r.Statement, r.Substatement}
-	why := c.asked.hides(r)
+	why := c.eval.reasonUndecided(r)
 	if why == "" {
 		if r.Kind == format.KindStatement {
-			delete(c.opaque, key) // its start record said less
+			delete(c.undecided, key) // its start record said less
 		}
 		return
 	}
 	id := r.Session.ID().String() + "/" + strconv.FormatUint(r.Seq, 10)
-	c.opaque[key] = opaque{r.Time, id, why, r.Kind == format.KindStart}
+	c.undecided[key] = undecided{r.Time, id, why, r.Kind == format.KindStart}
 }
 
-func (c *conditions) gap(r *format.Record, s *session, text func(string) string) {
+func (c *conditions) addGap(r *format.Record, s *session, text func(string) string) {
 	number := func(name string) uint64 {
 		n, _ := strconv.ParseUint(text(name), 10, 64)
 		return n
@@ -256,43 +258,48 @@ func (c *conditions) gap(r *format.Record, s *session, text func(string) string)
 	c.gaps = append(c.gaps, gap{r.Time, text("count"), text("reason"), s.user})
 }
 
-func (c *conditions) setting(r *format.Record, in home, text func(string) string) {
+func (c *conditions) addSetting(r *format.Record, in streamKey, text func(string) string) {
 	at := scope{name: text("name"), server: text("source") == "server"}
 	if !at.server {
 		at.session = r.Session.ID()
 	}
-	c.settings[at] = append(c.settings[at], change{time: r.Time, old: text("old"), new: text("new"), source: text("source"), home: in})
+	c.settings[at] = append(c.settings[at],
+		change{time: r.Time, old: text("old"), new: text("new"), source: text("source"), stream: in})
 }
 
-func (c *conditions) server(r *format.Record, in home, text func(string) string) {
+func (c *conditions) addServerEvent(r *format.Record, in streamKey, text func(string) string) {
 	switch name := text("event"); name {
 	case "start":
-		one := run{
-			time: began(r), home: in, id: text("run"), where: text("host") + ", " + text("data_directory"), writers: 1,
-			notRunSince: text("not_run_since_wal"), mostPrepared: text("max_prepared_transactions"), levels: recordsLevels(r),
+		start := run{
+			time: began(r), stream: in, id: text("run"), where: text("host") + ", " +
+				text("data_directory"), writers: 1,
+			notRunSince: text("not_run_since_wal"), mostPrepared: text("max_prepared_transactions"),
+			levels: recordsLevels(r),
 		}
-		if one.id != "" {
-			one.settings = map[string]string{}
+		if start.id != "" {
+			start.settings = map[string]string{}
 			for name, value := range r.ExtraPairs {
 				if strings.HasPrefix(string(name), "steno.") || string(name) == MinMessages {
-					one.settings[string(name)] = string(value)
+					start.settings[string(name)] = string(value)
 				}
 			}
-			if w, set := one.settings["steno.writers"]; set {
-				one.writers, _ = strconv.Atoi(w)
+			if w, set := start.settings["steno.writers"]; set {
+				start.writers, _ = strconv.Atoi(w)
 			}
 		}
-		c.runs = append(c.runs, one)
+		c.runs = append(c.runs, start)
 	case "branch":
 		if b, ok := trail.ParseBranch(r); ok {
 			c.branches = append(c.branches, branch{b, in})
 		} else {
-			c.unread = append(c.unread, "the record of a branch at "+render.Time(r.Time)+" cannot be interpreted")
+			c.uninterpreted = append(c.uninterpreted, "the record of a branch at "+render.Time(r.Time)+
+				" cannot be interpreted")
 		}
 	case "other_trail":
-		// records of sessions say the rest, and verify takes them
+		// other events are known from records of sessions, or matter only to verify
 		if o, ok := trail.ParseOtherTrail(r); !ok || o.Last == 0 {
-			c.events = append(c.events, event{r.Time, in, name, fmt.Sprintf("since %s, stream %d, block %d", o.Since, o.Stream, o.Block), "", 0})
+			c.events = append(c.events, event{r.Time, in, name,
+				fmt.Sprintf("since %s, stream %d, block %d", o.Since, o.Stream, o.Block), "", 0})
 		}
 	default:
 		var detail []string
@@ -309,7 +316,7 @@ func (c *conditions) server(r *format.Record, in home, text func(string) string)
 	}
 }
 
-// isStart says whether a record is that of a start of the server.
+// isStart reports whether a record is that of a start of the server.
 func isStart(r *format.Record) bool {
 	if r.Kind != format.KindServer {
 		return false
@@ -318,11 +325,12 @@ func isStart(r *format.Record) bool {
 	return string(event) == "start"
 }
 
-// late is how much later than the server begins its start may be recorded, in microseconds: the command for a key may take
-// a minute. More is a clock that was set.
+// late is the longest time between a start of the server and its record, in microseconds: the command for a key may
+// take a minute. A longer time means that the clock was set.
 const late = 120 * second
 
-// began is when the run began whose start a record is about. Its first sessions may have recorded before that was written.
+// began returns when the run of a start record began. Its first sessions may have recorded before that record was
+// written.
 func began(r *format.Record) int64 {
 	text, _ := r.ExtraValue("began")
 	if t, ok := moment(string(text)); ok && t <= r.Time && uint64(r.Time)-uint64(t) <= late {
@@ -331,18 +339,19 @@ func began(r *format.Record) int64 {
 	return r.Time
 }
 
-// moment is a time as records of the server state it.
+// moment parses a time in a record of the server.
 func moment(text string) (int64, bool) {
 	t, err := time.Parse(time.RFC3339, text)
 	return query.Micros(t), err == nil
 }
 
-// finish sorts what was collected.
+// finish sorts what was collected, and tells servers apart.
 func (c *conditions) finish() {
 	byTime := func(a, b event) int { return cmp.Compare(a.time, b.time) }
 	slices.SortStableFunc(c.events, byTime)
 	slices.SortStableFunc(c.runs, func(a, b run) int {
-		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.home.trail, b.home.trail), cmp.Compare(a.home.stream, b.home.stream))
+		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.stream.trail, b.stream.trail),
+			cmp.Compare(a.stream.number, b.stream.number))
 	})
 	for _, changes := range c.settings {
 		slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.time, b.time) })
@@ -364,11 +373,11 @@ func settingText(name, value string) string {
 type period struct {
 	from, to int64
 	value    string
-	reloaded bool // a reload has ended it, which reaches sessions at the end of what they are running
+	reloaded bool // it was ended by a reload, which takes effect in sessions only after their current statements
 }
 
-// when is a period in words, as far as it is in the range.
-func (p *period) when(a *asked) string {
+// inWords describes the part of a period that is in the range.
+func (p *period) inWords(a *evaluator) string {
 	switch begins, ends := p.from <= a.since, p.to >= a.until; {
 	case begins && ends:
 		return "throughout"
@@ -387,7 +396,7 @@ func (p *period) after() string {
 	return ""
 }
 
-// lastBefore is the value that the last change before a time gave to a setting; without one, the value given.
+// lastBefore returns the value that the last change before a time gave to a setting, or value if there is none.
 func lastBefore(changes []change, at int64, value string) string {
 	for i := range changes {
 		if changes[i].time < at {
@@ -397,11 +406,11 @@ func lastBefore(changes []change, at int64, value string) string {
 	return value
 }
 
-// second is one, in microseconds.
+// second is a second in microseconds.
 const second = 1_000_000
 
-// flushes is the longest time that a record stays in its ring before it is written, if the
-// writer keeps up: steno.flush_interval, in microseconds.
+// flushes returns steno.flush_interval in microseconds, the longest time that a record stays in its ring if the
+// writer keeps up.
 func (c *conditions) flushes() int64 {
 	most := int64(200_000)
 	for _, l := range c.lives {
@@ -409,22 +418,23 @@ func (c *conditions) flushes() int64 {
 			if d, ok := format.SettingTime(p.value, time.Millisecond); ok {
 				most = max(most, d.Microseconds())
 			} else if p.value != "" {
-				most = 10 * second // the most that it can be
+				most = 10 * second // the largest value of the setting
 			}
 		}
 	}
 	return most
 }
 
-// over is when a session ended that went on at a time: with its run of the server, at the latest. MaxTime: it is not known.
-func (c *conditions) over(s *session, at int64) int64 {
+// sessionEnd returns when a session that existed at a time ended, at the latest with its run of the server; MaxTime:
+// not known.
+func (c *conditions) sessionEnd(s *session, at int64) int64 {
 	end := int64(format.MinTime)
-	for _, l := range c.livesOf(s.home) {
+	for _, l := range c.livesOf(s.stream) {
 		next := int64(format.MaxTime)
 		for i := range l.runs {
-			// that of its own run may have been recorded after its first records
-			if one := &l.runs[i]; one.time > at && uint64(one.time)-uint64(at) > late {
-				next = min(next, one.time)
+			// the start of its own run may have been recorded after its first records
+			if start := &l.runs[i]; start.time > at && uint64(start.time)-uint64(at) > late {
+				next = min(next, start.time)
 			}
 		}
 		end = max(end, next)
@@ -432,9 +442,9 @@ func (c *conditions) over(s *session, at int64) int64 {
 	return min(s.ended, end)
 }
 
-// ofSessions lists values that sessions had of their own.
-func (c *conditions) ofSessions(except func(text string, args ...any)) {
-	a := c.asked
+// listSessionSettings lists settings of sessions that left out something of the answer.
+func (c *conditions) listSessionSettings(except func(text string, args ...any)) {
+	a := c.eval
 	type group struct{ name, value, source, user, what string }
 	type found struct {
 		sessions int
@@ -449,14 +459,14 @@ func (c *conditions) ofSessions(except func(text string, args ...any)) {
 			continue
 		}
 		changes := c.settings[at]
-		for i, one := range changes {
-			to := c.over(s, one.time)
+		for i, set := range changes {
+			to := c.sessionEnd(s, set.time)
 			if i+1 < len(changes) {
 				to = changes[i+1].time
 			}
-			// SET SESSION AUTHORIZATION can make a session one that the filter is about, for a moment of
-			// which the proof need not have a record: a value that the session itself has set counts.
-			if to <= a.since || one.time >= a.until {
+			// By SET SESSION AUTHORIZATION, a session can match for a moment of which the proof has no record. So
+			// settings that a session made itself always count.
+			if to <= a.since || set.time >= a.until {
 				continue
 			}
 			if !a.decides(at.name) {
@@ -464,23 +474,23 @@ func (c *conditions) ofSessions(except func(text string, args ...any)) {
 			}
 			leavesOut := a.leavesOut
 			switch {
-			case at.name == MinMessages && !a.ofStatements(): // a session hides no login
+			case at.name == MinMessages && !a.ofStatements(): // settings of a session do not hide logins
 				continue
-			case !s.here || one.source != "session" && !s.asked:
+			case !s.couldMatch || set.source != "session" && !s.matched:
 				leavesOut = a.leavesOutRenames
 			}
-			for _, l := range c.livesOf(s.home) {
-				if what := leavesOut(at.name, one.new, l.mandatory(one.time)); what != "" {
+			for _, l := range c.livesOf(s.stream) {
+				if what := leavesOut(at.name, set.new, l.mandatory(set.time)); what != "" {
 					if at.name == MinMessages {
 						what = hiddenStatements
 					}
-					g := group{at.name, one.new, one.source, s.user, what}
+					g := group{at.name, set.new, set.source, s.user, what}
 					if counted[g] == nil {
-						counted[g] = &found{first: at.session, since: one.time}
+						counted[g] = &found{first: at.session, since: set.time}
 						order = append(order, g)
 					}
-					if counted[g].sessions++; one.time < counted[g].since {
-						counted[g].first, counted[g].since = at.session, one.time
+					if counted[g].sessions++; set.time < counted[g].since {
+						counted[g].first, counted[g].since = at.session, set.time
 					}
 					break
 				}
@@ -493,7 +503,8 @@ func (c *conditions) ofSessions(except func(text string, args ...any)) {
 		if f.sessions > 1 {
 			in = fmt.Sprintf("%s, first in %s", count(f.sessions, "session"), in)
 		}
-		except("%s of user %q were not recorded in %s: %s, set by %s", g.what, g.user, in, settingText(g.name, g.value), g.source)
+		except("%s of user %q were not recorded in %s: %s, set by %s", g.what, g.user, in,
+			settingText(g.name, g.value), g.source)
 	}
 }
 
@@ -503,33 +514,34 @@ func compareScopes(a, b scope) int {
 
 // ---- when the server was not recording ----
 
-// unseen lists transactions whose statements were not seen, of the users that the filter is about.
-func (c *conditions) unseen(until int64, except func(format string, args ...any)) {
+// listUnseen lists transactions of matching users whose statements were not seen.
+func (c *conditions) listUnseen(until int64, except func(format string, args ...any)) {
 	type total struct {
 		times       int
 		first, last int64
 	}
 	all := map[string]*total{}
-	for _, h := range c.hidden {
-		if h.time < c.asked.since || h.time >= until || !h.of.asked {
+	for _, h := range c.hiddenTransactions {
+		if h.time < c.eval.since || h.time >= until || !h.session.matched {
 			continue
 		}
-		t := all[h.of.user]
+		t := all[h.session.user]
 		if t == nil {
 			t = &total{first: h.time, last: h.time}
-			all[h.of.user] = t
+			all[h.session.user] = t
 		}
 		t.times++
 		t.first, t.last = min(t.first, h.time), max(t.last, h.time)
 	}
 	for _, user := range slices.Sorted(maps.Keys(all)) {
 		t := all[user]
-		except("%s of user %q wrote, but another library hid what they ran, between %s and %s", count(t.times, "transaction"), user, render.Time(t.first), render.Time(t.last))
+		except("%s of user %q wrote, but another library hid what they ran, between %s and %s",
+			count(t.times, "transaction"), user, render.Time(t.first), render.Time(t.last))
 	}
 }
 
-// losses lists gap records, and what was hidden.
-func (c *conditions) losses(until int64, except func(format string, args ...any)) {
+// listLosses lists gap records, and transactions whose statements were hidden.
+func (c *conditions) listLosses(until int64, except func(format string, args ...any)) {
 	type group struct{ reason, user string }
 	type total struct {
 		records, times int
@@ -539,7 +551,7 @@ func (c *conditions) losses(until int64, except func(format string, args ...any)
 	all := map[group]*total{}
 	var order []group
 	for _, g := range c.gaps {
-		if g.time < c.asked.since || g.time >= until {
+		if g.time < c.eval.since || g.time >= until {
 			continue
 		}
 		k := group{g.reason, g.user}
@@ -553,7 +565,7 @@ func (c *conditions) losses(until int64, except func(format string, args ...any)
 		t.records, t.times, t.unknown = t.records+n, t.times+1, t.unknown || err != nil
 		t.first, t.last = min(t.first, g.time), max(t.last, g.time)
 	}
-	c.unseen(until, except)
+	c.listUnseen(until, except)
 	for _, k := range order {
 		t := all[k]
 		what := count(t.records, "record") + " were lost"
@@ -570,9 +582,9 @@ func (c *conditions) losses(until int64, except func(format string, args ...any)
 
 // ---- sequence numbers ----
 
-// missing finds sequence numbers that no record has although there are records before and
-// after them in one part of a stream, from which no block is left out.
-func (c *conditions) missing(problem func(text string, args ...any)) (sessions int) {
+// listMissing finds sequence numbers without a record between two records of one part of a stream, from which no
+// block is left out.
+func (c *conditions) listMissing(problem func(text string, args ...any)) (sessions int) {
 	for _, id := range slices.SortedFunc(maps.Keys(c.sessions), format.SessionID.Compare) {
 		s := c.sessions[id]
 		if len(s.seen) == 0 {
@@ -597,92 +609,100 @@ func (c *conditions) missing(problem func(text string, args ...any)) (sessions i
 	return sessions
 }
 
-// outcome says what became of a rename before the range until the range began. A session ends its transaction, unless
-// that was prepared, which is not recorded without class transaction.
-func (c *conditions) outcome(one *early) string {
-	const open, done = "the transaction had not ended when the range began", "that was before the range, whose records have the name of then: ask for both"
-	if c.wasCommitted(one) {
-		return one.lost(done)
+// outcome returns what is to be said about a rename before the range, by how its transaction had ended when the range
+// began. The end of a session ends its transaction, unless that was prepared, which has no record if class
+// transaction is not recorded.
+func (c *conditions) outcome(rename *earlyRename) string {
+	const open, done = "the transaction had not ended when the range began",
+		"that was before the range, whose records have the name of then: ask for both"
+	if c.wasCommitted(rename) {
+		return rename.exception(done)
 	}
-	if c.endOf(one) != "" {
+	if c.endOf(rename) != "" {
 		return "" // it was rolled back
 	}
 	prepares := func(r run) bool { return r.mostPrepared != "0" }
-	if one.by.ended < c.asked.since && (one.xid == 0 || len(c.runs) > 0 && !slices.ContainsFunc(c.runs, prepares)) {
-		if one.xid == 0 {
+	if rename.session.ended < c.eval.since &&
+		(rename.xid == 0 || len(c.runs) > 0 && !slices.ContainsFunc(c.runs, prepares)) {
+		if rename.xid == 0 {
 			return ""
 		}
-		return one.lost("whether its transaction was committed before the range is not known")
+		return rename.exception("whether its transaction was committed before the range is not known")
 	}
 	return open
 }
 
-// reversed says whether what a statement before the range has renamed has got its name back by the same statement. If it
-// was by another one, something else may have had that name by then: the proof does not have renames from one name to
-// another of which neither is asked for, nor what a savepoint has undone.
-func (c *conditions) reversed(i int) bool {
-	one := &c.early[i]
-	return one.To != "" && slices.ContainsFunc(c.early[i+1:], func(back early) bool {
-		return back.record == one.record && back.Type == one.Type && back.Name == one.To && back.To == one.Name
+// isReversed reports whether a statement before the range has itself undone its rename. If another statement did so,
+// another object may have had the name in between: the proof lacks renames between names that are not in the
+// question, and rollbacks to savepoints.
+func (c *conditions) isReversed(i int) bool {
+	rename := &c.earlyRenames[i]
+	return rename.To != "" && slices.ContainsFunc(c.earlyRenames[i+1:], func(back earlyRename) bool {
+		return back.record == rename.record && back.Type == rename.Type && back.Name == rename.To &&
+			back.To == rename.Name
 	})
 }
 
-// wasCommitted says whether it is known that a rename was committed before the range.
-func (c *conditions) wasCommitted(one *early) bool {
-	event := c.endOf(one)
-	return one.committed || event == format.EventCommit.String() || event == format.EventCommitPrepared.String()
+// wasCommitted reports whether a rename is known to have been committed before the range.
+func (c *conditions) wasCommitted(rename *earlyRename) bool {
+	event := c.endOf(rename)
+	return rename.committed || event == format.EventCommit.String() || event == format.EventCommitPrepared.String()
 }
 
-// ending is what ends a transaction: a session its own, any session one that was prepared.
+// ending identifies a transaction by what ends it: its own session, or, if it was prepared, any session.
 type ending struct {
 	session format.SessionID // none: it was prepared
 	xid     uint64
 }
 
-// ends notes the event that ended a transaction.
-func (c *conditions) ends(r *format.Record, event string) {
+// noteEnd notes the event that ended a transaction.
+func (c *conditions) noteEnd(r *format.Record, event string) {
 	by := r.Session.ID()
 	if event == format.EventCommitPrepared.String() || event == format.EventRollbackPrepared.String() {
 		by = format.SessionID{}
 	}
-	c.ended[ending{by, r.XID}] = event
+	c.endedTransactions[ending{by, r.XID}] = event
 }
 
-// endOf is the event that ended the transaction of a rename before the range; empty if none is known. Numbers of
-// transactions are those of one server: of several, who ended a prepared one is not known.
-func (c *conditions) endOf(one *early) string {
-	if one.xid == 0 {
+// endOf returns the event that ended the transaction of a rename before the range; empty if it is not known.
+// Transaction IDs are those of one server: with several servers, the end of a prepared transaction is not known.
+func (c *conditions) endOf(rename *earlyRename) string {
+	if rename.xid == 0 {
 		return ""
 	}
-	event := c.ended[ending{one.record.Session, one.xid}]
+	event := c.endedTransactions[ending{rename.record.Session, rename.xid}]
 	if event == "" && len(c.lives) == 1 {
-		event = c.ended[ending{xid: one.xid}]
+		event = c.endedTransactions[ending{xid: rename.xid}]
 	}
 	return event
 }
 
-// lost says something of a rename after which what had the name has another one; what has got the name is found.
-func (one *early) lost(what string) string {
-	if !one.Lost {
+// exception returns a sentence about a rename after which the object of the question has another name. Objects that
+// got a name of the question are found.
+func (e *earlyRename) exception(what string) string {
+	if !e.Lost {
 		return ""
 	}
 	return what
 }
 
-// obscure lists records that may be ones that are asked for.
-func (c *conditions) obscure(except func(format string, args ...any)) {
-	slices.SortStableFunc(c.early, func(a, b early) int { return cmp.Compare(a.Time, b.Time) })
-	for i := range c.early {
-		if one := &c.early[i]; c.outcome(one) != "" && !c.reversed(i) {
+// listUndecided lists records that may match.
+func (c *conditions) listUndecided(except func(format string, args ...any)) {
+	slices.SortStableFunc(c.earlyRenames, func(a, b earlyRename) int { return cmp.Compare(a.Time, b.Time) })
+	for i := range c.earlyRenames {
+		if one := &c.earlyRenames[i]; c.outcome(one) != "" && !c.isReversed(i) {
 			except("%s; %s", &one.Renamed, c.outcome(one))
 		}
 	}
-	for _, one := range c.committed {
-		if one.xid == 0 || !c.known[one.xid] || len(c.lives) > 1 {
-			except("a transaction that was prepared before the server's start, %q, was committed at %s: it may have renamed what the filter asks for", one.gid, render.Time(one.time))
+	for _, one := range c.committedPrepared {
+		if one.xid == 0 || !c.preparedHere[one.xid] || len(c.lives) > 1 {
+			except("a transaction that was prepared before the server's start, %q, was committed at %s: it may have "+
+				"renamed what the filter asks for", one.gid, render.Time(one.time))
 		}
 	}
-	all := slices.SortedFunc(maps.Values(c.opaque), func(a, b opaque) int { return cmp.Or(cmp.Compare(a.time, b.time), strings.Compare(a.id, b.id)) })
+	all := slices.SortedFunc(maps.Values(c.undecided), func(a, b undecided) int {
+		return cmp.Or(cmp.Compare(a.time, b.time), strings.Compare(a.id, b.id))
+	})
 	const listed = 20
 	for i, o := range all {
 		if i == listed {

@@ -481,7 +481,7 @@ func hide(all []section, i int) []section {
 	return slices.Delete(all, i, end)
 }
 
-// leaveOut replaces sections by one that says that their blocks are left out.
+// takeLeftOut replaces sections by one that says that their blocks are left out.
 func leaveOut(all []section, i, end int) []section {
 	b := all[end-1].body
 	var out bytes.Buffer

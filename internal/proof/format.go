@@ -1,4 +1,4 @@
-// The file: a header, sections with a kind and a length, and a checksum.
+// The file format: a header, sections with a kind and a length, and a checksum.
 
 package proof
 
@@ -21,10 +21,10 @@ const (
 	version = 1
 
 	headerSize  = 16 // magic, version, zeros
-	sectionSize = 8  // of what comes before a section's bytes: kind, zeros, length
+	sectionSize = 8  // header of a section: kind, zeros, length
 )
 
-// kind tells what a section is.
+// kind is the kind of a section.
 type kind uint8
 
 const (
@@ -47,7 +47,7 @@ const (
 	maxBlockSize = format.BlockHeaderSize + format.MaxRaw + format.MaxRaw/128 + 1024
 )
 
-// fits says whether a section of a kind can have a length.
+// fits reports whether a section of this kind can have a length.
 func (k kind) fits(n uint32) bool {
 	switch k {
 	case kindQuestion:
@@ -68,8 +68,8 @@ func (k kind) fits(n uint32) bool {
 	return false
 }
 
-// FormatError is why a file is not a proof that can be read: it is not one, it was cut
-// off or damaged, or it is of a later version.
+// FormatError is the error of a file that is not a readable proof: it is cut off, damaged, of a later version, or
+// something else.
 type FormatError struct {
 	Offset int64
 	Reason string
@@ -77,18 +77,18 @@ type FormatError struct {
 
 func (e *FormatError) Error() string { return fmt.Sprintf("offset %d: %s", e.Offset, e.Reason) }
 
-// ErrNoProof is what a file is that was never a proof.
+// ErrNoProof is the error of a file that does not begin like a proof.
 var ErrNoProof = errors.New("not a proof: it does not begin with \"" + magic + "\"")
 
-// section is one of a file's.
+// section is a section of a file.
 type section struct {
 	kind   kind
 	offset int64 // of its bytes in the file
 	body   []byte
 }
 
-// sectionReader reads the sections of a file one after the other. It allocates no more
-// than the file is long.
+// sectionReader reads the sections of a file one after the other. It never allocates more memory than the file is
+// long.
 type sectionReader struct {
 	in     *bufio.Reader
 	sum    hash.Hash
@@ -111,7 +111,8 @@ func newSectionReader(in io.Reader) (*sectionReader, error) {
 		return nil, &FormatError{0, "the file was cut off"}
 	}
 	if v := binary.LittleEndian.Uint16(h[8:]); v != version {
-		return nil, &FormatError{8, fmt.Sprintf("the proof has version %d, but this program reads version %d", v, version)}
+		return nil, &FormatError{8, fmt.Sprintf("the proof has version %d, but this program reads version %d",
+			v, version)}
 	}
 	if [6]byte(h[10:]) != [6]byte{} {
 		return nil, &FormatError{10, "reserved bytes are not zero"}
@@ -121,8 +122,8 @@ func newSectionReader(in io.Reader) (*sectionReader, error) {
 	return r, nil
 }
 
-// next reads a section, which is valid until the next one. It returns io.EOF after the
-// last one, whose checksum is right.
+// next reads a section, which is valid until the next call. It returns io.EOF after the last section, if the checksum
+// is right.
 func (r *sectionReader) next() (s section, err error) {
 	at := r.offset
 	var h [sectionSize]byte
@@ -138,9 +139,10 @@ func (r *sectionReader) next() (s section, err error) {
 	s.kind, s.offset = kind(h[0]), at+sectionSize
 	n := binary.LittleEndian.Uint32(h[4:])
 	if [3]byte(h[1:4]) != [3]byte{} || !s.kind.fits(n) {
-		return s, &FormatError{at, fmt.Sprintf("section of kind %d with %d bytes: this is not what a proof contains", s.kind, n)}
+		return s, &FormatError{at, fmt.Sprintf("section of kind %d with %d bytes: this is not what a proof contains",
+			s.kind, n)}
 	}
-	// The length is only believed as far as the file goes.
+	// The buffer grows with the bytes read, because the length may be forged.
 	r.buf = r.buf[:0]
 	for left := int(n); left > 0; {
 		step := min(left, 1<<20)
@@ -211,7 +213,7 @@ func (w *sectionWriter) stream(system uint64, number uint32) {
 }
 
 func (w *sectionWriter) seal(s *seal.Seal) {
-	id, _ := hex.DecodeString(s.Key) // Parse has made it of as many digits
+	id, _ := hex.DecodeString(s.Key) // Parse has checked the number of digits
 	w.section(kindSeal, append(append(s.Bytes(), id...), s.Signature...))
 }
 

@@ -1,4 +1,4 @@
-// What records after a range tell of it: how the run of the server ended, and what had been lost.
+// Reads records after a range that are about it: how the run of the server ended, and what had been lost.
 
 package proof
 
@@ -14,50 +14,52 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// drained is how long a record may stay in its ring before it is written, at most, if the writer keeps up:
-// steno.flush_interval can have 10 s.
+// drained is the longest time that a record stays in its ring if the writer keeps up: the largest
+// steno.flush_interval.
 const drained = 10 * second
 
-// later collects what records after a range tell of it.
+// later collects from records after a range what they say about it.
 type later struct {
-	e      *Exclusions
-	x      *trail.Index
-	blocks func(*trail.BlockRef) bool
-	warn   func(error)
-	end    int64 // of the trail
-	noted  map[format.SessionID]laterGap
+	exclusions *Exclusions
+	index      *trail.Index
+	blocks     func(*trail.BlockRef) bool
+	warn       func(error)
+	end        int64 // of the trail
+	noted      map[format.SessionID]laterGap
 }
 
 // laterGap is the first gap record of a session after the range.
 type laterGap struct {
 	gap
-	first uint64 // number of the first record that is lost; 0: not known
+	first uint64 // number of the first lost record; 0: not known
 }
 
-// read reads on, up to the next start of the server.
+// read reads from the end of the range to the next start of the server.
 func (l *later) read(ctx context.Context) {
-	a := l.e.c.asked
+	a := l.exclusions.conditions.eval
 	l.noted = map[format.SessionID]laterGap{}
 	var mu sync.Mutex
 	started := false
 	for from, until := range steps(a.until, l.end, 60*second) {
-		l.x.Read(ctx, trail.ScanOptions{
+		l.index.Read(ctx, trail.ScanOptions{
 			Since: from, Until: until, Blocks: l.blocks, Warn: l.warn,
 			Contents: func(c *format.Contents) format.Groups {
-				return c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindServer || k == format.KindGap })
+				return c.SelectResult(func(k format.Kind, _ format.Outcome) bool {
+					return k == format.KindServer || k == format.KindGap
+				})
 			},
 		}, func(_ int, reader *trail.ScanReader) {
 			for reader.Next() {
 				r := &reader.Record
 				switch r.Kind {
 				case format.KindServer:
-					l.e.Record(r, reader.Ref)
+					l.exclusions.Record(r, reader.Ref)
 					mu.Lock()
 					started = started || isStart(r)
 					mu.Unlock()
 				case format.KindGap:
 					mu.Lock()
-					l.gap(r)
+					l.addGap(r)
 					mu.Unlock()
 				}
 			}
@@ -69,8 +71,8 @@ func (l *later) read(ctx context.Context) {
 	l.dropLater(ctx)
 }
 
-// steps divides the times from one to another, both included, into ranges that double in length: what is looked for is
-// found early.
+// steps divides a time, both ends included, into ranges that double in length: the record to find is usually near the
+// beginning.
 func steps(from, to, first int64) iter.Seq2[int64, int64] {
 	return func(yield func(int64, int64) bool) {
 		for length := uint64(first); from <= to; length *= 2 {
@@ -88,10 +90,10 @@ func steps(from, to, first int64) iter.Seq2[int64, int64] {
 	}
 }
 
-// gap notes a gap record of a session that was there in the range.
-func (l *later) gap(r *format.Record) {
+// addGap notes a gap record of a session that existed in the range.
+func (l *later) addGap(r *format.Record) {
 	id := r.Session.ID()
-	if known, ok := l.noted[id]; id.Start >= l.e.c.asked.until || ok && known.time <= r.Time {
+	if known, ok := l.noted[id]; id.Start >= l.exclusions.conditions.eval.until || ok && known.time <= r.Time {
 		return
 	}
 	text := func(name string) string {
@@ -103,9 +105,9 @@ func (l *later) gap(r *format.Record) {
 	l.noted[id] = laterGap{gap{r.Time, text("count"), text("reason"), string(r.Session.Fact(format.KeyUser))}, first}
 }
 
-// dropLater forgets what was lost after the range: its session has recorded something between.
+// dropLater forgets losses after the range: those before which their session has recorded something after the range.
 func (l *later) dropLater(ctx context.Context) {
-	until, last := l.e.c.asked.until, int64(format.MinTime)
+	until, last := l.exclusions.conditions.eval.until, int64(format.MinTime)
 	open := map[format.SessionID]laterGap{}
 	for id, one := range l.noted {
 		if one.first > 0 {
@@ -118,36 +120,38 @@ func (l *later) dropLater(ctx context.Context) {
 		if len(open) == 0 || ctx.Err() != nil {
 			break
 		}
-		l.x.Read(ctx, trail.ScanOptions{Since: from, Until: until, Blocks: l.blocks, Warn: l.warn}, func(_ int, reader *trail.ScanReader) {
-			for reader.Next() {
-				r := &reader.Record
-				id := r.Session.ID()
-				mu.Lock()
-				if one, ok := open[id]; ok && r.Seq > 0 && r.Seq < one.first {
-					delete(open, id)
-					delete(l.noted, id)
+		l.index.Read(ctx, trail.ScanOptions{Since: from, Until: until, Blocks: l.blocks, Warn: l.warn},
+			func(_ int, reader *trail.ScanReader) {
+				for reader.Next() {
+					r := &reader.Record
+					id := r.Session.ID()
+					mu.Lock()
+					if one, ok := open[id]; ok && r.Seq > 0 && r.Seq < one.first {
+						delete(open, id)
+						delete(l.noted, id)
+					}
+					mu.Unlock()
 				}
-				mu.Unlock()
-			}
-		})
+			})
 	}
 }
 
-// wrote says whether a server recorded something so long after the range, and before a time, that all of the range was
-// written.
-func (l *later) wrote(by *life, before int64) bool {
-	from := l.e.c.asked.until
+// wroteAll reports whether a server recorded something so long after the range, and before a given time, that all
+// records of the range had been written.
+func (l *later) wroteAll(by *life, before int64) bool {
+	from := l.exclusions.conditions.eval.until
 	if from > format.MaxTime-drained {
 		return false
 	}
 	from += drained
-	for i := range l.x.Streams {
-		if !slices.Contains(l.e.c.livesOf(l.e.home(l.x.Streams[i].Stream)), by) {
+	for i := range l.index.Streams {
+		if !slices.Contains(l.exclusions.conditions.livesOf(l.exclusions.streamKey(l.index.Streams[i].Stream)), by) {
 			continue
 		}
-		for k := range l.x.Streams[i].Segments {
-			one := &l.x.Streams[i].Segments[k]
-			if one.Records == 0 || one.LastEnd < from || one.FirstTime >= before || !l.blocks(&trail.BlockRef{Segment: one.Segment}) {
+		for k := range l.index.Streams[i].Segments {
+			one := &l.index.Streams[i].Segments[k]
+			if one.Records == 0 || one.LastEnd < from || one.FirstTime >= before ||
+				!l.blocks(&trail.BlockRef{Segment: one.Segment}) {
 				continue
 			}
 			if one.FirstTime >= from {
@@ -163,11 +167,12 @@ func (l *later) wrote(by *life, before int64) bool {
 	return false
 }
 
-// tell says what had been lost.
-func (l *later) tell(except func(format string, args ...any)) {
-	c := l.e.c
+// listLost lists what had been lost.
+func (l *later) listLost(except func(format string, args ...any)) {
+	c := l.exclusions.conditions
 	for _, e := range c.events {
-		if e.time >= c.asked.until && e.since != 0 && e.since < c.asked.until && (e.name == "failure" || e.name == "recovered") {
+		if e.time >= c.eval.until && e.since != 0 && e.since < c.eval.until &&
+			(e.name == "failure" || e.name == "recovered") {
 			except("the server reported %q at %s (%s)", e.name, render.Time(e.time), e.detail)
 		}
 	}
@@ -182,6 +187,7 @@ func (l *later) tell(except func(format string, args ...any)) {
 		if unknown {
 			what = "records of unknown number"
 		}
-		except("%s of %s were lost before gap records were written, from %s on: they may have been of the period", what, count(sessions, "session"), render.Time(at))
+		except("%s of %s were lost before gap records were written, from %s on: they may have been of the period",
+			what, count(sessions, "session"), render.Time(at))
 	}
 }

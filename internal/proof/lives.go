@@ -1,5 +1,5 @@
-// The lives of servers: what each recorded of its settings, starts and stops. A trail is of one server, unless its data
-// directory was copied with it, and both went on. Trails of both may be read together.
+// Separates servers: the settings, starts and stops that each recorded. A trail is of one server, unless its data
+// directory was copied together with the trail, and both servers went on. Their trails can be read together.
 
 package proof
 
@@ -14,15 +14,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// home is a stream of a trail. Streams of a proof have no trail.
-type home struct {
+// streamKey identifies a stream of a trail. Streams of a proof have no trail.
+type streamKey struct {
 	trail  string
-	stream uint32
+	number uint32
 }
 
-// homeOf is that of a stream. Streams that have blocks in common are one.
-func homeOf(s *trail.Stream) home {
-	h := home{folderOf(s), s.Number}
+// streamKeyOf returns the key of a stream. Streams with common blocks have the same.
+func streamKeyOf(s *trail.Stream) streamKey {
+	h := streamKey{folderOf(s), s.Number}
 	for _, seg := range s.Segments {
 		for _, twin := range seg.Twins() {
 			h.trail = min(h.trail, folderOf(twin.Stream))
@@ -33,63 +33,63 @@ func homeOf(s *trail.Stream) home {
 
 func folderOf(s *trail.Stream) string { return cmp.Or(s.Trail, s.Path) }
 
-// life is what one server recorded of itself.
+// life is what one server recorded about itself.
 type life struct {
-	asked    *asked
-	homes    map[home]bool // of its starts
-	runs     []run
-	stops    []event // and recoveries
-	settings map[string][]change
-	strict   []period // of steno.mandatory
-	name     string   // in sentences; empty: there is no other one
+	eval             *evaluator
+	streams          map[streamKey]bool // streams with its starts
+	runs             []run
+	stops            []event // and recoveries
+	settings         map[string][]change
+	mandatoryPeriods []period // of steno.mandatory
+	name             string   // its name in sentences; empty: it is the only server
 }
 
-// reaches notes that a stream has something of a time, which tells servers apart that wrote at the same time.
-func (c *conditions) reaches(in home, at int64) {
+// noteReached notes a time that a stream has reached, to tell servers apart that wrote at the same time.
+func (c *conditions) noteReached(in streamKey, at int64) {
 	if last, known := c.reached[in]; !known || at > last {
 		c.reached[in] = at
 	}
 }
 
-// tellApart finds the lives. Streams in which a server has started are of the same life if one was not written any more
-// when another one began, and, whatever the clocks say, if it was begun because the other one was not as that server had
-// left it.
+// tellApart finds the lives. Two streams with starts are of one life if one was no longer written when the other one
+// began, or, whatever the clocks say, if one was begun because the server had not found the other one as it had left
+// it.
 func (c *conditions) tellApart() {
 	c.lives = nil
-	var homes []home
-	begun := map[home]int64{}
+	var homes []streamKey
+	begun := map[streamKey]int64{}
 	for i := range c.runs {
 		one := &c.runs[i]
 		one.first = slices.ContainsFunc(c.branches, func(b branch) bool {
-			return b.Reason == trail.ReasonCopy && b.Run != "" && b.Run == one.id && b.in.trail == one.home.trail
+			return b.Reason == trail.ReasonCopy && b.Run != "" && b.Run == one.id && b.stream.trail == one.stream.trail
 		})
-		if _, known := begun[one.home]; !known {
-			begun[one.home] = one.time
-			homes = append(homes, one.home)
+		if _, known := begun[one.stream]; !known {
+			begun[one.stream] = one.time
+			homes = append(homes, one.stream)
 		}
 	}
-	of := map[home]*life{}
+	of := map[streamKey]*life{}
 	for _, h := range homes {
-		l := of[c.replacedBy(h)]
+		l := of[c.replacedStream(h)]
 		for i := len(c.lives) - 1; i >= 0 && l == nil; i-- {
 			if !c.writes(c.lives[i], begun[h]) {
 				l = c.lives[i]
 			}
 		}
 		if l == nil {
-			l = &life{asked: c.asked, homes: map[home]bool{}, settings: map[string][]change{}}
+			l = &life{eval: c.eval, streams: map[streamKey]bool{}, settings: map[string][]change{}}
 			c.lives = append(c.lives, l)
 		}
-		l.homes[h], of[h] = true, l
+		l.streams[h], of[h] = true, l
 	}
 	if len(c.lives) == 0 {
-		c.lives = []*life{{asked: c.asked, settings: map[string][]change{}}}
+		c.lives = []*life{{eval: c.eval, settings: map[string][]change{}}}
 	}
 	for _, one := range c.runs {
-		of[one.home].runs = append(of[one.home].runs, one)
+		of[one.stream].runs = append(of[one.stream].runs, one)
 	}
 	for _, one := range c.events {
-		for _, l := range c.livesOf(one.home) {
+		for _, l := range c.livesOf(one.stream) {
 			l.stops = append(l.stops, one)
 		}
 	}
@@ -98,7 +98,7 @@ func (c *conditions) tellApart() {
 			if !at.server {
 				break
 			}
-			for _, l := range c.livesOf(one.home) {
+			for _, l := range c.livesOf(one.stream) {
 				l.settings[at.name] = append(l.settings[at.name], one)
 			}
 		}
@@ -110,19 +110,20 @@ func (c *conditions) tellApart() {
 	}
 }
 
-// replacedBy is the stream beside which another one of the same server was begun, because that was not as it had been.
-func (c *conditions) replacedBy(h home) home {
+// replacedStream returns the stream beside which h was begun by the same server, because it had not found it as it
+// had left it; h itself if there is none.
+func (c *conditions) replacedStream(h streamKey) streamKey {
 	for _, b := range c.branches {
-		if b.in == h && b.Reason != trail.ReasonCopy && !b.Unused && b.Stream != h.stream {
-			return home{h.trail, b.Stream}
+		if b.stream == h && b.Reason != trail.ReasonCopy && !b.Unused && b.Stream != h.number {
+			return streamKey{h.trail, b.Stream}
 		}
 	}
 	return h
 }
 
-// writes says whether a server wrote after a time what it had begun before.
+// writes reports whether a server that had begun before a time wrote after it.
 func (c *conditions) writes(l *life, at int64) bool {
-	for h := range l.homes {
+	for h := range l.streams {
 		if c.reached[h] > at {
 			return true
 		}
@@ -130,58 +131,59 @@ func (c *conditions) writes(l *life, at int64) bool {
 	return false
 }
 
-// livesOf are the lives that a stream can be of: all of them, if no start in it is known.
-func (c *conditions) livesOf(h home) []*life {
+// livesOf returns the lives to which a stream may belong: all, if no start in it is known.
+func (c *conditions) livesOf(h streamKey) []*life {
 	for _, l := range c.lives {
-		if l.homes[h] {
+		if l.streams[h] {
 			return []*life{l}
 		}
 	}
 	return c.lives
 }
 
-// unstated says why it is not known which settings were in effect at the beginning of the range; empty if it is.
-func (c *conditions) unstated() string {
+// reasonUnstated returns why the settings at the beginning of the range are not known; empty if they are.
+func (c *conditions) reasonUnstated() string {
 	for _, l := range c.lives {
-		if why := l.unstated(); why != "" {
+		if why := l.reasonUnstated(); why != "" {
 			return why + l.name
 		}
 	}
 	return ""
 }
 
-// hasBase says whether a start before the range is known.
+// hasBase reports whether a start before the range is known.
 func (c *conditions) hasBase() bool {
 	return slices.ContainsFunc(c.lives, func(l *life) bool { return l.base() != nil })
 }
 
-// recording lists the settings that left out something of the answer, and when.
-func (c *conditions) recording(except func(format string, args ...any)) {
+// listUnrecorded lists the settings that left out something of the answer, and when.
+func (c *conditions) listUnrecorded(except func(format string, args ...any)) {
 	for _, l := range c.lives {
-		l.recording(l.named(except))
+		l.listUnrecorded(l.withName(except))
 	}
-	c.ofSessions(except)
-	if c.asked.only == nil {
-		c.quieting(except)
+	c.listSessionSettings(except)
+	if c.eval.onlySettings == nil {
+		c.listMinMessages(except)
 	}
 }
 
-// downTimes lists when no server wrote the trail, and how runs ended. begins says that the
-// proof has the trail from its beginning. stopped gets the times in which it is known that
-// the server did not run, so that nothing could be recorded.
-func (c *conditions) downTimes(until int64, begins bool, except, stopped func(format string, args ...any)) {
+// listDownTimes lists when no server wrote the trail, and how runs ended. begins says that the proof has the trail
+// from its beginning. stopped is called with the times in which the server is known not to have run, so that there
+// was nothing to record.
+func (c *conditions) listDownTimes(until int64, begins bool, except, stopped func(format string, args ...any)) {
 	for _, l := range c.lives {
-		l.downTimes(until, begins, c.later, l.named(except), l.named(stopped))
+		l.listDownTimes(until, begins, c.later, l.withName(except), l.withName(stopped))
 	}
 }
 
-// copies lists the copies of data directories that began to record in the range, of servers of whose later records there are
-// none.
-func (c *conditions) copies(say func(format string, args ...any)) {
+// listCopies lists copies of data directories that began to record in the range, if later records of the original
+// server are missing.
+func (c *conditions) listCopies(say func(format string, args ...any)) {
 	said := map[string]bool{} // each stream of a copy has such a record
 	for _, b := range c.branches {
-		goesOn := func(h home) bool { return h.stream == b.Stream && c.reached[h] > b.Time }
-		if b.Reason != trail.ReasonCopy || b.Time < c.asked.since || b.Time >= c.asked.until || said[b.Run] || slices.ContainsFunc(slices.Collect(maps.Keys(c.reached)), goesOn) {
+		goesOn := func(h streamKey) bool { return h.number == b.Stream && c.reached[h] > b.Time }
+		if b.Reason != trail.ReasonCopy || b.Time < c.eval.since || b.Time >= c.eval.until || said[b.Run] ||
+			slices.ContainsFunc(slices.Collect(maps.Keys(c.reached)), goesOn) {
 			continue
 		}
 		said[b.Run] = true
@@ -189,30 +191,31 @@ func (c *conditions) copies(say func(format string, args ...any)) {
 		if b.FromHost != "" || b.FromDirectory != "" {
 			of = fmt.Sprintf(", of %s on host %s", render.Quoted(b.FromDirectory), render.Quoted(b.FromHost))
 		}
-		say("a copy of the data directory%s, began to record at %s: what the original has recorded since is not in this trail", of, render.Time(b.Time))
+		say("a copy of the data directory%s, began to record at %s: what the original has recorded since is not in "+
+			"this trail", of, render.Time(b.Time))
 	}
 }
 
-// named says which server a sentence is about.
-func (l *life) named(say func(format string, args ...any)) func(format string, args ...any) {
+// withName adds the server's name to sentences, if there are several servers.
+func (l *life) withName(say func(format string, args ...any)) func(format string, args ...any) {
 	return func(format string, args ...any) { say("%s", fmt.Sprintf(format, args...)+l.name) }
 }
 
-// base is the last start before the range; nil if it is not known.
+// base returns the last start before the range; nil if it is not known.
 func (l *life) base() *run {
 	var base *run
 	for i := range l.runs {
-		if l.runs[i].time <= l.asked.since {
+		if l.runs[i].time <= l.eval.since {
 			base = &l.runs[i]
 		}
 	}
 	return base
 }
 
-// unstated says why it is not known which settings were in effect at the beginning of the range; empty if it is.
-func (l *life) unstated() string {
+// reasonUnstated says why it is not known which settings were in effect at the beginning of the range; empty if it is.
+func (l *life) reasonUnstated() string {
 	switch base := l.base(); {
-	case base == nil && len(l.runs) > 0 && l.runs[0].first && l.name != "": // it began in the range
+	case base == nil && len(l.runs) > 0 && l.runs[0].first && l.name != "": // this server began in the range
 		return ""
 	case base == nil:
 		return "there is no record of an earlier start of the server"
@@ -222,39 +225,43 @@ func (l *life) unstated() string {
 	return ""
 }
 
-// recording lists the settings that left out something of the answer, and when.
-func (l *life) recording(except func(format string, args ...any)) {
-	a := l.asked
-	l.strict = l.periods("steno.mandatory")
-	for _, p := range l.strict {
-		if a.only == nil && p.to > a.since && p.from < a.until && !listsClass(p.value, "setting") {
-			except("changes of settings were not mandatory %s: steno.mandatory = %q; one that steno.log left out is not known", p.when(a), p.value)
+// listUnrecorded lists the settings that left out something of the answer, and when.
+func (l *life) listUnrecorded(except func(format string, args ...any)) {
+	a := l.eval
+	l.mandatoryPeriods = l.periods("steno.mandatory")
+	for _, p := range l.mandatoryPeriods {
+		if a.onlySettings == nil && p.to > a.since && p.from < a.until && !listsClass(p.value, "setting") {
+			except("changes of settings were not mandatory %s: steno.mandatory = %q; one that steno.log left out is "+
+				"not known", p.inWords(a), p.value)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(defaults)) {
-		if name == "steno.mandatory" || a.only != nil && !slices.Contains(a.only, name) {
+		if name == "steno.mandatory" || a.onlySettings != nil && !slices.Contains(a.onlySettings, name) {
 			continue
 		}
 		for _, p := range l.periods(name) {
-			if name == "steno.log" && l.hidesPrepared(p.value, l.mandatory(p.from)) && p.to > a.since && p.from < a.until {
-				except("commits of prepared transactions were not recorded %s: %s; one that was prepared before may have renamed what the filter asks for", p.when(a), settingText(name, p.value))
+			if name == "steno.log" && l.hidesPrepared(p.value, l.mandatory(p.from)) && p.to > a.since &&
+				p.from < a.until {
+				except("commits of prepared transactions were not recorded %s: %s; one that was prepared before may "+
+					"have renamed what the filter asks for", p.inWords(a), settingText(name, p.value))
 			}
-			if what := a.leavesOut(name, p.value, l.mandatory(p.from)); what != "" && (p.to > a.since || l.outlasts(&p)) && p.from < a.until {
-				except("%s were not recorded %s: %s", what, p.when(a), settingText(name, p.value))
+			if what := a.leavesOut(name, p.value, l.mandatory(p.from)); what != "" &&
+				(p.to > a.since || l.outlasts(&p)) && p.from < a.until {
+				except("%s were not recorded %s: %s", what, p.inWords(a), settingText(name, p.value))
 			}
 		}
 	}
 }
 
-// outlasts says whether what has begun in a period that ended before the range can have gone on in it.
+// outlasts reports whether statements that began in a period before the range may have continued in the range.
 func (l *life) outlasts(p *period) bool {
 	base := l.base()
 	return p.reloaded && (base == nil || p.to > base.time)
 }
 
-// mandatory is the value of steno.mandatory at a time.
+// mandatory returns the value of steno.mandatory at a time.
 func (l *life) mandatory(at int64) (value string) {
-	for _, p := range l.strict {
+	for _, p := range l.mandatoryPeriods {
 		if p.from <= at {
 			value = p.value
 		}
@@ -262,16 +269,17 @@ func (l *life) mandatory(at int64) (value string) {
 	return value
 }
 
-// hidesPrepared says whether values of steno.log and steno.mandatory leave out the ends of prepared transactions, which
-// are known to be possible, and if these matter.
+// hidesPrepared reports whether values of steno.log and steno.mandatory leave out ends of prepared transactions, if
+// the server allows these and the question depends on them.
 func (l *life) hidesPrepared(log, mandatory string) bool {
 	possible := func(r run) bool { return r.mostPrepared != "" && r.mostPrepared != "0" }
-	return (l.asked.ofObjects || l.asked.ofRoles) && !listsClass(log, "transaction") && !listsClass(mandatory, "transaction") &&
+	return (l.eval.objectNames || l.eval.roleNames) && !listsClass(log, "transaction") &&
+		!listsClass(mandatory, "transaction") &&
 		slices.ContainsFunc(l.runs, possible)
 }
 
-// periods are the values that the configuration gave a setting, from the last start before
-// the range on. Without a record of one, the first value is what the first change says.
+// periods returns the values that the configuration gave a setting, from the last start before the range on. Without
+// a start, the first value is the old one of the first change.
 func (l *life) periods(name string) (all []period) {
 	add := func(from int64, value string, reloaded bool) {
 		if n := len(all); n > 0 {
@@ -280,17 +288,17 @@ func (l *life) periods(name string) (all []period) {
 		all = append(all, period{from, format.MaxTime, value, false})
 	}
 	put := func(from int64, value string) { add(from, value, false) }
-	reload := func(one *change) { add(one.time, one.new, l.asked.proves) }
+	reload := func(one *change) { add(one.time, one.new, l.eval.proves) }
 	base := l.base()
 	changes := slices.Clone(l.settings[name])
-	changes = slices.DeleteFunc(changes, func(one change) bool { return l.begins(name, &one) })
+	changes = slices.DeleteFunc(changes, func(one change) bool { return l.isPartOfStart(name, &one) })
 	for i := range l.runs {
 		if one := &l.runs[i]; one.settings != nil {
 			value, set := one.settings[name]
 			switch {
-			case !set && name == MinMessages: // which earlier versions do not state: what was changed before is kept
+			case !set && name == MinMessages: // starts of earlier versions do not state it: the value before is kept
 				value = lastBefore(changes, one.time, defaults[name])
-			case name == "steno.rules_file": // the record of a start has the name of the file
+			case name == "steno.rules_file": // records of starts have the name of the file instead
 				value = l.rulesOf(i)
 			case !set:
 				value = defaults[name]
@@ -325,28 +333,29 @@ func (l *life) periods(name string) (all []period) {
 	return all
 }
 
-// begins says whether the record of a change is part of a start that is known: it has the rules, if there are any.
-func (l *life) begins(name string, one *change) bool {
-	return name == "steno.rules_file" && one.old == "" && len(l.runs) > 0 && l.runs[0].time <= one.time
+// isPartOfStart reports whether the record of a change belongs to a known start: it states the rules, if there are
+// any.
+func (l *life) isPartOfStart(name string, c *change) bool {
+	return name == "steno.rules_file" && c.old == "" && len(l.runs) > 0 && l.runs[0].time <= c.time
 }
 
-// rulesOf is how many rules a run began with.
+// rulesOf returns with how many rules a run began.
 func (l *life) rulesOf(i int) string {
 	next := int64(format.MaxTime)
 	if i+1 < len(l.runs) {
 		next = l.runs[i+1].time
 	}
 	for _, one := range l.settings["steno.rules_file"] {
-		if l.begins("steno.rules_file", &one) && l.runs[i].time <= one.time && one.time < next {
+		if l.isPartOfStart("steno.rules_file", &one) && l.runs[i].time <= one.time && one.time < next {
 			return one.new
 		}
 	}
 	return noRules
 }
 
-// downTimes lists when the server did not write the trail, and how its runs ended.
-func (l *life) downTimes(until int64, begins bool, after *later, except, stopped func(text string, args ...any)) {
-	a := l.asked
+// listDownTimes lists when the server did not write the trail, and how its runs ended.
+func (l *life) listDownTimes(until int64, begins bool, after *later, except, stopped func(text string, args ...any)) {
+	a := l.eval
 	ended := func(after, before int64, names ...string) (found *event) {
 		for i := range l.stops {
 			if e := &l.stops[i]; after < e.time && e.time <= before && slices.Contains(names, e.name) {
@@ -355,8 +364,9 @@ func (l *life) downTimes(until int64, begins bool, after *later, except, stopped
 		}
 		return found
 	}
-	previous, before := int64(format.MinTime), int64(format.MinTime) // the two starts before
-	// Versions up to 0.9.0 do not say whose ring file was recovered; it was about when the next run began.
+	previous, before := int64(format.MinTime), int64(format.MinTime) // the previous two starts
+	// Versions up to 0.9.0 do not state which run's ring file was recovered; the recovery was at about the time when
+	// the next run began.
 	wasRecovered := func(by int64) bool {
 		return slices.ContainsFunc(l.stops, func(e event) bool {
 			if e.name != "recover" || e.time <= previous {
@@ -373,9 +383,9 @@ func (l *life) downTimes(until int64, begins bool, after *later, except, stopped
 		if i+1 < len(l.runs) {
 			next = l.runs[i+1].time
 		}
-		// how the run ended that went on at the end of the range
+		// how the last run of the range ended
 		beyond := after != nil && one.time >= until && previous < until
-		if beyond && ended(previous, one.time, "stop") == nil && after.wrote(l, one.time) {
+		if beyond && ended(previous, one.time, "stop") == nil && after.wroteAll(l, one.time) {
 			break
 		}
 		if one.time > a.since && (one.time < until || beyond) {
@@ -383,16 +393,21 @@ func (l *life) downTimes(until int64, begins bool, after *later, except, stopped
 			recovered := wasRecovered(min(next, one.time+3600*1e6))
 			switch {
 			case i == 0 && begins && stop == nil && !one.first:
-				except("nothing was recorded before %s: the trail begins with this start of the server", render.Time(one.time))
+				except("nothing was recorded before %s: the trail begins with this start of the server",
+					render.Time(one.time))
 			case stop != nil && stop.time < a.until && stop.wal != "" && stop.wal == one.notRunSince:
-				stopped("the server did not run from %s until %s: its WAL and its control file agree that it was not started in between", render.Time(stop.time), render.Time(one.time))
+				stopped("the server did not run from %s until %s: its WAL and its control file agree that it was "+
+					"not started in between", render.Time(stop.time), render.Time(one.time))
 			case stop != nil && stop.time < a.until:
-				except("nothing was recorded from %s until %s: the server was not running, or ran without pg_steno", render.Time(stop.time), render.Time(one.time))
+				except("nothing was recorded from %s until %s: the server was not running, or ran without pg_steno",
+					render.Time(stop.time), render.Time(one.time))
 			case stop != nil || one.first:
 			case recovered && (one.time < a.until || beyond):
-				except("the server ended without stopping before %s; what its sessions had recorded until then was recovered", render.Time(one.time))
+				except("the server ended without stopping before %s; what its sessions had recorded until then was "+
+					"recovered", render.Time(one.time))
 			case one.time < a.until || beyond:
-				except("the server ended without stopping before %s, and nothing says that the last records were recovered", render.Time(one.time))
+				except("the server ended without stopping before %s, and nothing says that the last records were "+
+					"recovered", render.Time(one.time))
 			}
 		}
 		previous, before = one.time, previous
@@ -402,18 +417,20 @@ func (l *life) downTimes(until int64, begins bool, after *later, except, stopped
 	}
 }
 
-// reported lists what servers have reported of themselves.
-func (c *conditions) reported(until int64, except func(format string, args ...any)) {
+// listReported lists the events that servers recorded about themselves.
+func (c *conditions) listReported(until int64, except func(format string, args ...any)) {
 	for _, e := range c.events {
-		if e.time < c.asked.since || e.time >= until {
+		if e.time < c.eval.since || e.time >= until {
 			continue
 		}
 		switch e.name {
 		case "stop", "recover", "deleted", "restart", "salvage", "begin":
 		case "torn":
-			except("an unfinished block was cut off stream %d at %s (%s): records of the last moments before may be missing", e.home.stream, render.Time(e.time), e.detail)
+			except("an unfinished block was cut off stream %d at %s (%s): records of the last moments before may be "+
+				"missing", e.stream.number, render.Time(e.time), e.detail)
 		case "other_trail":
-			except("a run of the server that did not stop had recorded in another trail, and only what it had left in its ring file was recovered into this one, at %s (%s)", render.Time(e.time), e.detail)
+			except("a run of the server that did not stop had recorded in another trail, and only what it had left "+
+				"in its ring file was recovered into this one, at %s (%s)", render.Time(e.time), e.detail)
 		default:
 			except("the server reported %q at %s (%s)", e.name, render.Time(e.time), e.detail)
 		}

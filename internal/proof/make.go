@@ -1,4 +1,4 @@
-// Making a proof: which blocks the answer needs, and which seals prove them.
+// Makes a proof: chooses the blocks that the answer needs, and the seals that prove them.
 
 package proof
 
@@ -21,12 +21,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// settle is how long after the range its last seal should be, in microseconds: by then,
-// statements that ran at its end have start records (steno.start_after, 1 s by default, and
-// about one more second, and steno.flush_interval).
+// settle is the time after the range, in microseconds, from which on its last seal should be: by then, statements
+// that ran at the end of the range have start records, which come after steno.start_after, 1 s by default, about one
+// more second, and steno.flush_interval.
 const settle = 5 * 1e6
 
-// RefusedError is why there is no proof: the trail does not have what it takes.
+// RefusedError is the error of a trail that lacks what a proof needs.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }
@@ -35,19 +35,20 @@ func refuse(format string, args ...any) error {
 	return &RefusedError{fmt.Sprintf(format, args...)}
 }
 
-// Make writes the proof of an answer. It is for the caller to check it: a trail can be
-// altered in ways that only the check finds.
+// Make writes the proof of an answer. The caller must check it: a trail can be altered in ways that only the check
+// finds.
 func Make(ctx context.Context, t *trail.Trail, q *Question, bar *progress.Bar, out io.Writer) error {
-	return makeAs(ctx, t, q, func() (*asked, error) { return ask(q) }, bar, out)
+	return makeAs(ctx, t, q, func() (*evaluator, error) { return newEvaluator(q) }, bar, out)
 }
 
-// makeAs is Make by what of a question it asks.
-func makeAs(ctx context.Context, t *trail.Trail, q *Question, asks func() (*asked, error), bar *progress.Bar, out io.Writer) error {
+// makeAs is Make with a function that makes evaluators.
+func makeAs(ctx context.Context, t *trail.Trail, q *Question, asks func() (*evaluator, error), bar *progress.Bar,
+	out io.Writer) error {
 	a, err := asks()
 	if err != nil {
 		return err
 	}
-	m := &maker{asked: a, asks: asks, bar: bar, parts: map[format.RecordID][]place{}}
+	m := &maker{eval: a, newEvaluator: asks, bar: bar, parts: map[format.RecordID][]place{}}
 	if q.Record == "" {
 		m.names = query.NewUnindexedNames(&q.Filter)
 	}
@@ -58,7 +59,8 @@ func makeAs(ctx context.Context, t *trail.Trail, q *Question, asks func() (*aske
 	once := t.Once()
 	for i, s := range once {
 		if k := slices.IndexFunc(once[:i], func(o *trail.Stream) bool { return o.Number == s.Number }); k >= 0 {
-			return refuse("both %s and %s are a stream %d: a proof can have one of each number; prove the trails one by one", once[k].Path, s.Path, s.Number)
+			return refuse("both %s and %s are a stream %d: a proof can have one of each number; prove the trails "+
+				"one by one", once[k].Path, s.Path, s.Number)
 		}
 	}
 	for _, s := range once {
@@ -93,23 +95,24 @@ func makeAs(ctx context.Context, t *trail.Trail, q *Question, asks func() (*aske
 }
 
 type maker struct {
-	asked   *asked
-	asks    func() (*asked, error) // the same for another goroutine
-	bar     *progress.Bar
-	files   trail.Files
-	sources []*source
-	done    atomic.Int64
+	eval         *evaluator
+	newEvaluator func() (*evaluator, error) // makes an evaluator for another goroutine
+	bar          *progress.Bar
+	files        trail.Files
+	sources      []*source
+	done         atomic.Int64
 
-	parts  map[format.RecordID][]place // blocks with data parts of records
-	wanted []format.RecordID           // records that may be asked for, and have data parts
-	opaque map[statement]bool          // that only start records tell about, and too little
-	early  map[renaming]bool           // transactions that have renamed something before the range, and their sessions
-	names  *query.Names                // those of which no index tells; nil: there are none
-	runs   []run                       // the starts of the server
-	quiets bool                        // texts are searched for what may have hidden failures
+	parts      map[format.RecordID][]place // blocks with data parts of records
+	candidates []format.RecordID           // records with data parts that may match
+	undecided  map[statement]bool          // statements with only a start record, which says too little
+	// transactions, and their sessions, that renamed something before the range
+	earlyRenames  map[renaming]bool
+	names         *query.Names // names that no index contains; nil: none
+	runs          []run        // the starts of the server
+	searchesTexts bool         // texts are searched for statements that may have hidden failures
 }
 
-// renaming is a transaction, or with xid 0 a session, that has renamed something.
+// renaming is a transaction, or with xid 0 a session, that renamed something.
 type renaming struct {
 	session format.SessionID // none for a transaction, which another session may end
 	xid     uint64
@@ -132,47 +135,47 @@ type source struct {
 	// the seal end. It is not in the proof if end is nil.
 	begin, end  *seal.Seal
 	first, last int // blocks[first:last]
-	emit        map[*seal.Seal]bool
+	emitted     map[*seal.Seal]bool
 }
 
-// block is what is kept of a block. A trail can have millions of them, so it is small.
+// block is what is kept of each block. It is small, because a trail can have millions.
 type block struct {
 	ref    trail.BlockRef
 	record uint64 // number of its last record
 	err    error
 	start  int64
 
-	match   bool // a record that may be asked for
-	changes bool // a record of what the trail can lack
-	hides   bool // a record that says too little
-	quiets  bool // a statement that may have hidden failures
-	needed  bool
+	mayMatch        bool // has a record that may match
+	telling         bool // has a record that shows what the trail may lack
+	undecided       bool // has a record that says too little to decide whether it matches
+	mayHideFailures bool // has a statement that may have hidden failures
+	needed          bool
 
-	finds *finds // for the stream, until all blocks have been read; nil: nothing
+	findings *findings // kept until all blocks of the stream have been read; nil: none
 }
 
-// finds is what a block has that is kept for its whole stream.
-type finds struct {
-	seals  []*seal.Seal
-	index  *selection
-	parts  []format.RecordID
-	wanted []format.RecordID
-	opaque []statement
-	early  []renaming
-	runs   []run
+// findings are what a block has that matters for its stream.
+type findings struct {
+	seals        []*seal.Seal
+	index        *selection
+	parts        []format.RecordID
+	candidates   []format.RecordID
+	undecided    []statement
+	earlyRenames []renaming
+	runs         []run
 }
 
-// found is where the block's finds go.
-func (b *block) found() *finds {
-	if b.finds == nil {
-		b.finds = &finds{}
+// ensureFindings returns the block's findings, and allocates them if there are none.
+func (b *block) ensureFindings() *findings {
+	if b.findings == nil {
+		b.findings = &findings{}
 	}
-	return b.finds
+	return b.findings
 }
 
 // read reads all blocks of a stream.
 func (m *maker) read(ctx context.Context, s *trail.Stream) error {
-	src := &source{stream: s, emit: map[*seal.Seal]bool{}}
+	src := &source{stream: s, emitted: map[*seal.Seal]bool{}}
 	for i, seg := range s.Segments {
 		refs, errs := seg.Index()
 		for _, err := range errs {
@@ -184,23 +187,25 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 			return seg.KeyErr
 		}
 		if i > 0 && seg.Number != s.Segments[i-1].Number+1 {
-			src.errs = append(src.errs, fmt.Errorf("%s: segments %d to %d are missing", s.Path, s.Segments[i-1].Number+1, seg.Number-1))
+			src.errs = append(src.errs, fmt.Errorf("%s: segments %d to %d are missing", s.Path,
+				s.Segments[i-1].Number+1, seg.Number-1))
 		}
 		for _, ref := range refs {
 			src.blocks = append(src.blocks, block{ref: ref, start: format.MinTime})
 		}
 	}
 	for i := range src.blocks {
-		// What follows searches for numbers; no server writes them in another order.
+		// The searches below need ascending numbers. No server writes them in another order.
 		if at := &src.blocks[i].ref; i > 0 && at.Number <= src.blocks[i-1].ref.Number {
-			return refuse("%s: offset %d: block %d follows block %d", at.Segment.Path, at.Offset, at.Number, src.blocks[i-1].ref.Number)
+			return refuse("%s: offset %d: block %d follows block %d", at.Segment.Path, at.Offset, at.Number,
+				src.blocks[i-1].ref.Number)
 		}
 	}
 	var next atomic.Int64
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
-			r := &blockReader{files: &m.files, asked: must(m.asks()), names: m.names.Reader()}
+			r := &blockReader{files: &m.files, eval: must(m.newEvaluator()), names: m.names.Reader()}
 			for i := int(next.Add(1)) - 1; i < len(src.blocks) && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
 				r.read(&src.blocks[i])
 				m.bar.Set(m.done.Add(src.blocks[i].ref.Length()))
@@ -213,17 +218,17 @@ func (m *maker) read(ctx context.Context, s *trail.Stream) error {
 	}
 	m.sources = append(m.sources, src)
 	for i := range src.blocks {
-		if f := src.blocks[i].finds; f != nil {
+		if f := src.blocks[i].findings; f != nil {
 			m.keep(src, i, f)
-			src.blocks[i].finds = nil
+			src.blocks[i].findings = nil
 		}
 	}
 	src.index.sort()
 	return nil
 }
 
-// keep keeps what a block has for its stream, and for the proof.
-func (m *maker) keep(src *source, at int, f *finds) {
+// keep adds the findings of a block to those of its stream and of the proof.
+func (m *maker) keep(src *source, at int, f *findings) {
 	src.seals = append(src.seals, f.seals...)
 	if f.index != nil {
 		src.index = append(src.index, *f.index)
@@ -231,18 +236,18 @@ func (m *maker) keep(src *source, at int, f *finds) {
 	for _, id := range f.parts {
 		m.parts[id] = append(m.parts[id], place{src, at})
 	}
-	m.wanted = append(m.wanted, f.wanted...)
-	for _, st := range f.opaque {
-		if m.opaque == nil {
-			m.opaque = map[statement]bool{}
+	m.candidates = append(m.candidates, f.candidates...)
+	for _, st := range f.undecided {
+		if m.undecided == nil {
+			m.undecided = map[statement]bool{}
 		}
-		m.opaque[st] = true
+		m.undecided[st] = true
 	}
-	for _, one := range f.early {
-		if m.early == nil {
-			m.early = map[renaming]bool{}
+	for _, one := range f.earlyRenames {
+		if m.earlyRenames == nil {
+			m.earlyRenames = map[renaming]bool{}
 		}
-		m.early[one] = true
+		m.earlyRenames[one] = true
 	}
 	m.runs = append(m.runs, f.runs...)
 }
@@ -250,7 +255,7 @@ func (m *maker) keep(src *source, at int, f *finds) {
 // blockReader reads blocks; each goroutine has one.
 type blockReader struct {
 	files *trail.Files
-	asked *asked
+	eval  *evaluator
 	names *query.NamesReader
 	block format.Block
 }
@@ -263,10 +268,10 @@ func (r *blockReader) read(to *block) {
 	h := &b.Header
 	to.record = h.FirstRecord + uint64(h.Records) - 1
 	if c, err := b.Contents(); err == nil && c != nil {
-		s := r.asked.selects(c, h.Number)
-		to.found().index = &s
+		s := r.eval.selectionOf(c, h.Number)
+		to.ensureFindings().index = &s
 	}
-	r.asked.reset()
+	r.eval.reset()
 	r.names.Start()
 	var rec format.Record
 	for {
@@ -288,59 +293,65 @@ func (r *blockReader) record(rec *format.Record, to *block) {
 	}
 	switch rec.Kind {
 	case format.KindData:
-		if f := to.found(); !slices.Contains(f.parts, id) {
+		if f := to.ensureFindings(); !slices.Contains(f.parts, id) {
 			f.parts = append(f.parts, id)
 		}
 		return
 	case format.KindSeal:
 		if s, err := seal.Parse(rec, &to.ref.Segment.Header); err == nil {
-			to.found().seals = append(to.found().seals, s)
+			to.ensureFindings().seals = append(to.ensureFindings().seals, s)
 		}
 	case format.KindServer:
 		if isStart(rec) {
 			to.start = began(rec)
-			to.found().runs = append(to.found().runs, run{time: to.start, levels: recordsLevels(rec)})
+			to.ensureFindings().runs = append(to.ensureFindings().runs,
+				run{time: to.start, levels: recordsLevels(rec)})
 		}
 	}
-	to.changes = to.changes || tells(rec) || r.asked.preparedEvent(rec) != "" || r.asked.switches(rec)
-	to.quiets = to.quiets || r.asked.quiets(rec)
-	if len(r.asked.renamedBefore(rec)) > 0 {
-		f := to.found()
-		to.changes, f.early = true, append(f.early, renaming{xid: rec.XID}, renaming{session: id.Session})
+	to.telling = to.telling || isTelling(rec) || r.eval.preparedEvent(rec) != "" || r.eval.maySwitchUser(rec)
+	to.mayHideFailures = to.mayHideFailures || r.eval.mayHideFailures(rec)
+	if len(r.eval.renamedBefore(rec)) > 0 {
+		f := to.ensureFindings()
+		to.telling, f.earlyRenames = true,
+			append(f.earlyRenames, renaming{xid: rec.XID}, renaming{session: id.Session})
 	}
-	if r.asked.guess(rec) {
+	if r.eval.mayMatch(rec) {
 		if rec.Parts != [3]uint64{} {
-			to.match = true
-			to.found().wanted = append(to.found().wanted, id)
+			to.mayMatch = true
+			to.ensureFindings().candidates = append(to.ensureFindings().candidates, id)
 		} else {
-			to.match = to.match || r.asked.keep(rec)
+			to.mayMatch = to.mayMatch || r.eval.matches(rec)
 		}
 	}
-	if a := r.asked; a.inRange(rec) {
+	if a := r.eval; a.inRange(rec) {
 		if a.filter.MayRename(rec) {
-			to.found().wanted = append(to.found().wanted, id) // its further objects are in data parts
+			// its other objects are in data parts
+			to.ensureFindings().candidates = append(to.ensureFindings().candidates, id)
 		}
-		to.changes = to.changes || len(a.filter.AllRenames(rec)) > 0
+		to.telling = to.telling || len(a.filter.AllRenames(rec)) > 0
 	}
-	if r.asked.hides(rec) != "" {
-		to.hides = true
+	if r.eval.reasonUndecided(rec) != "" {
+		to.undecided = true
 		if rec.Kind == format.KindStart {
-			to.found().opaque = append(to.found().opaque, statement{id.Session, rec.Statement, rec.Substatement})
+			to.ensureFindings().undecided = append(to.ensureFindings().undecided,
+				statement{id.Session, rec.Statement, rec.Substatement})
 		}
 	}
 }
 
-// sealedBy is the first seal of a stream of a block or a later one; nil if there is none.
+// sealedBy returns the first seal of a block or a later one; nil if there is none.
 func (src *source) sealedBy(number uint64) *seal.Seal {
-	i, _ := slices.BinarySearchFunc(src.seals, number, func(s *seal.Seal, n uint64) int { return cmp.Compare(s.Block, n) })
+	i, _ := slices.BinarySearchFunc(src.seals, number, func(s *seal.Seal, n uint64) int {
+		return cmp.Compare(s.Block, n)
+	})
 	if i == len(src.seals) {
 		return nil
 	}
 	return src.seals[i]
 }
 
-// drag marks the blocks from one that is needed to the next sealed one.
-func (src *source) drag() {
+// needToSeal marks the blocks between each needed block and the next sealed one.
+func (src *source) needToSeal() {
 	until := uint64(0)
 	for i := src.first; i < src.last; i++ {
 		b := &src.blocks[i]
@@ -357,7 +368,7 @@ func (m *maker) chooseRecord() error {
 	found := false
 	for _, src := range m.sources {
 		for i := range src.blocks {
-			if src.blocks[i].match {
+			if src.blocks[i].mayMatch {
 				found, src.blocks[i].needed = true, true
 			}
 		}
@@ -365,10 +376,10 @@ func (m *maker) chooseRecord() error {
 	if !found {
 		for _, src := range m.sources {
 			for _, err := range append(src.errs, src.blockErrors(0, len(src.blocks))...) {
-				return refuse("the trail does not have record %s, but it is damaged: %s", m.asked.q.Record, err)
+				return refuse("the trail does not have record %s, but it is damaged: %s", m.eval.question.Record, err)
 			}
 		}
-		return refuse("the trail does not have record %s", m.asked.q.Record)
+		return refuse("the trail does not have record %s", m.eval.question.Record)
 	}
 	m.needParts()
 	for _, src := range m.sources {
@@ -385,7 +396,7 @@ func (m *maker) chooseRecord() error {
 			}
 		}
 		src.last = src.after(src.end.Block)
-		src.drag()
+		src.needToSeal()
 		if err := src.damage(); err != nil {
 			return err
 		}
@@ -399,28 +410,31 @@ func (src *source) unsealed(number uint64) error {
 		return refuse("stream %d has no seal: nothing can be proved without steno.signing_key_file", src.stream.Number)
 	}
 	last := src.seals[len(src.seals)-1]
-	return refuse("block %d of stream %d is not sealed yet: the last seal, of %s, is of block %d", number, src.stream.Number, render.Time(last.Time), last.Block)
+	return refuse("block %d of stream %d is not sealed yet: the last seal, of %s, is of block %d", number,
+		src.stream.Number, render.Time(last.Time), last.Block)
 }
 
-// after is the index of the first block with a greater number; how many there are, if none has.
+// after returns the index of the first block with a greater number, or the number of blocks if there is none.
 func (src *source) after(number uint64) int {
-	i, found := slices.BinarySearchFunc(src.blocks, number, func(b block, n uint64) int { return cmp.Compare(b.ref.Number, n) })
+	i, found := slices.BinarySearchFunc(src.blocks, number, func(b block, n uint64) int {
+		return cmp.Compare(b.ref.Number, n)
+	})
 	if found {
 		i++
 	}
 	return i
 }
 
-// needParts marks the blocks with the data parts of records that may be asked for.
+// needParts marks the blocks with data parts of records that may match.
 func (m *maker) needParts() {
-	for _, id := range m.wanted {
+	for _, id := range m.candidates {
 		for _, p := range m.parts[id] {
 			p.source.blocks[p.block].needed = true
 		}
 	}
 }
 
-// blockErrors are what is wrong with blocks.
+// blockErrors returns the errors of blocks.
 func (src *source) blockErrors(first, last int) (errs []error) {
 	for i := first; i < last; i++ {
 		b := &src.blocks[i]
@@ -428,14 +442,15 @@ func (src *source) blockErrors(first, last int) (errs []error) {
 		case b.err != nil:
 			errs = append(errs, b.err)
 		case i > first && b.ref.Number != src.blocks[i-1].ref.Number+1:
-			errs = append(errs, fmt.Errorf("%s: offset %d: found block %d where block %d is expected", b.ref.Segment.Path, b.ref.Offset, b.ref.Number, src.blocks[i-1].ref.Number+1))
+			errs = append(errs, fmt.Errorf("%s: offset %d: found block %d where block %d is expected",
+				b.ref.Segment.Path, b.ref.Offset, b.ref.Number, src.blocks[i-1].ref.Number+1))
 		}
 	}
 	return errs
 }
 
-// missing is the number of the first block that seals say was there, and that is not; 0 if all are.
-func (src *source) missing() uint64 {
+// firstMissing returns the number of the first block that seals show to be missing; 0 if there is none.
+func (src *source) firstMissing() uint64 {
 	next, existing := src.blocks[min(src.first, len(src.blocks)-1)].ref.Number, src.blocks[0].ref.Number
 	if src.begin != nil {
 		next = max(src.begin.Block+1, existing)
@@ -452,12 +467,12 @@ func (src *source) missing() uint64 {
 	return 0
 }
 
-// damage is why the blocks of the proof cannot be proved; nil if they are all there and whole.
+// damage returns why the blocks of the proof cannot be proved; nil if all exist and are intact.
 func (src *source) damage() error {
 	if err := src.damaged(); err != nil {
 		return err
 	}
-	number := src.missing()
+	number := src.firstMissing()
 	if number == 0 {
 		return nil
 	}
@@ -468,7 +483,7 @@ func (src *source) damage() error {
 	return refuse("block %d, which a seal covers, is missing or damaged: %s", number, at)
 }
 
-// damaged is what is wrong with the blocks of the proof, and between them; nil if nothing is.
+// damaged returns what is wrong with the blocks of the proof and their chain; nil if nothing is.
 func (src *source) damaged() error {
 	if src.first == src.last {
 		return nil
@@ -477,7 +492,9 @@ func (src *source) damaged() error {
 	begin, end := &src.blocks[src.first].ref, &src.blocks[src.last-1].ref
 	for _, err := range src.errs {
 		if p := format.AsProblem(err); p != nil && p.Segment > 0 && p.Offset != format.NoOffset {
-			if n := p.Segment; n < begin.Segment.Number || n > end.Segment.Number || n == begin.Segment.Number && p.Offset < begin.Offset || n == end.Segment.Number && p.Offset > end.Offset {
+			if n := p.Segment; n < begin.Segment.Number || n > end.Segment.Number ||
+				n == begin.Segment.Number && p.Offset < begin.Offset ||
+				n == end.Segment.Number && p.Offset > end.Offset {
 				continue
 			}
 		}
@@ -493,22 +510,22 @@ func (src *source) damaged() error {
 	return refuse("the trail is damaged where the answer would have to be proved: %s%s", errs[0], more)
 }
 
-// emitKeys marks the seals that name new keys, up to the last one of the proof.
+// emitKeys marks the seals that name new keys, up to the last seal of the proof.
 func (src *source) emitKeys() {
 	for _, s := range src.seals {
 		if s.NextKey != nil && s.Block <= src.end.Block {
-			src.emit[s] = true
+			src.emitted[s] = true
 		}
 	}
-	src.emit[src.end] = true
+	src.emitted[src.end] = true
 }
 
 // ---- a range ----
 
 func (m *maker) chooseRange(ctx context.Context) error {
-	a := m.asked
+	a := m.eval
 	bases, from := m.bases(a.since)
-	m.quiets = len(bases) == 0 || searchesTexts(m.runs, from, a.until)
+	m.searchesTexts = len(bases) == 0 || searchesTexts(m.runs, from, a.until)
 	for _, src := range m.sources {
 		if len(src.blocks) == 0 {
 			continue
@@ -516,15 +533,15 @@ func (m *maker) chooseRange(ctx context.Context) error {
 		if len(src.seals) == 0 {
 			return src.unsealed(src.blocks[0].ref.Number)
 		}
-		src.choose(from, a.until, a.q.Full)
+		src.chooseSeals(from, a.until, a.question.Full)
 		for _, at := range bases {
 			if at.source == src && src.begin != nil && src.begin.Block >= src.blocks[at.block].ref.Number {
-				src.choose(from-1, a.until, a.q.Full)
+				src.chooseSeals(from-1, a.until, a.question.Full)
 			}
 		}
 		for i := src.first; i < src.last; i++ {
 			b := &src.blocks[i]
-			b.needed = b.needed || m.needs(src, b)
+			b.needed = b.needed || m.isNeeded(src, b)
 		}
 	}
 	m.needParts()
@@ -544,8 +561,8 @@ func (m *maker) chooseRange(ctx context.Context) error {
 		if src.end == nil {
 			continue
 		}
-		src.exclude(a, m.quiets)
-		src.drag()
+		src.needUnexcluded(a, m.searchesTexts)
+		src.needToSeal()
 		if err := src.damage(); err != nil {
 			return err
 		}
@@ -553,19 +570,19 @@ func (m *maker) chooseRange(ctx context.Context) error {
 	return nil
 }
 
-// needNames marks blocks that show that names occur, for which no index does and no other block of the proof: that a client
-// occurs is no exception of an answer that has nothing of it.
+// needNames marks blocks that show that names of the question occur, if no index and no other block of the proof
+// shows it. Otherwise, the check would report names as unknown that do occur.
 func (m *maker) needNames(ctx context.Context) error {
 	if m.names == nil {
 		return nil
 	}
-	names := query.NewUnindexedNames(&m.asked.q.Filter)
+	names := query.NewUnindexedNames(&m.eval.question.Filter)
 	r := &blockReader{files: &m.files, names: names.Reader()}
 	for _, needed := range []bool{true, false} {
 		for _, src := range m.sources {
 			for i := src.first; i < src.last && src.end != nil && names.Left() > m.names.Left(); i++ {
 				if b := &src.blocks[i]; b.needed == needed && b.err == nil {
-					b.needed = r.finds(b) || needed
+					b.needed = r.hasNewNames(b) || needed
 				}
 			}
 			if err := ctx.Err(); err != nil {
@@ -576,8 +593,8 @@ func (m *maker) needNames(ctx context.Context) error {
 	return nil
 }
 
-// finds says whether a block has names that were not found before.
-func (r *blockReader) finds(b *block) bool {
+// hasNewNames reports whether a block has names of the question that were not found before.
+func (r *blockReader) hasNewNames(b *block) bool {
 	before := r.names.Left()
 	if r.files.Read(&b.ref, &r.block) != nil {
 		return false
@@ -592,8 +609,8 @@ func (r *blockReader) finds(b *block) bool {
 	return r.names.Left() < before
 }
 
-// bases are the blocks with the starts from which on the settings of the range are known: the last one before it, and that
-// of each other server that has recorded since. The proof begins before the first of them.
+// bases returns the blocks with the starts from which on the settings of the range are known: the last start before
+// it, and that of each other server that has recorded since. The proof begins before the first of them.
 func (m *maker) bases(since int64) (all []place, from int64) {
 	last := int64(format.MinTime)
 	of := map[*source]place{}
@@ -618,8 +635,8 @@ func (m *maker) bases(since int64) (all []place, from int64) {
 	return all, from
 }
 
-// choose finds the seals between which the proof has the stream.
-func (src *source) choose(from, until int64, full bool) {
+// chooseSeals finds the seals between which the proof has blocks of the stream.
+func (src *source) chooseSeals(from, until int64, full bool) {
 	src.begin, src.end = nil, src.seals[len(src.seals)-1]
 	existing := src.blocks[0].ref.Number
 	for _, s := range src.seals {
@@ -633,7 +650,7 @@ func (src *source) choose(from, until int64, full bool) {
 			break
 		}
 	}
-	// An index that covers the end is shorter than all blocks of its segment up to there.
+	// An index that covers the end is shorter than the blocks of its segment up to there.
 	for i := range src.index {
 		s := &src.index[i]
 		if later := src.sealedBy(s.at); !full && later != nil && s.first <= src.end.Block && src.end.Block < s.at {
@@ -642,7 +659,7 @@ func (src *source) choose(from, until int64, full bool) {
 		}
 	}
 	if src.begin == nil && src.end.Block < existing {
-		src.begin = src.end // it is of a block that does not exist any more
+		src.begin = src.end // it seals a block that no longer exists
 	}
 	src.first, src.last = 0, src.after(src.end.Block)
 	if src.begin != nil {
@@ -655,28 +672,28 @@ func (src *source) choose(from, until int64, full bool) {
 			src.last = src.first
 		}
 	} else if src.blocks[0].ref.Segment.Number > 1 {
-		src.blocks[0].needed = true // nothing links it to a seal before it
+		src.blocks[0].needed = true // no earlier seal is linked to it
 	}
-	clear(src.emit)
+	clear(src.emitted)
 	src.emitKeys()
 	if src.begin != nil {
-		src.emit[src.begin] = true
+		src.emitted[src.begin] = true
 	}
 }
 
-// needs says whether the answer needs a block.
-func (m *maker) needs(src *source, b *block) bool {
-	a := m.asked
-	if src.sealedBy(b.ref.Number).Time >= a.since && a.q.Full {
+// isNeeded reports whether the answer needs a block.
+func (m *maker) isNeeded(src *source, b *block) bool {
+	a := m.eval
+	if src.sealedBy(b.ref.Number).Time >= a.since && a.question.Full {
 		return true
 	}
-	return b.match || b.changes || b.hides || b.quiets && m.quiets
+	return b.mayMatch || b.telling || b.undecided || b.mayHideFailures && m.searchesTexts
 }
 
-// needEnds marks the blocks with the statements of which only start records are known that
-// say too little, and with the ends of transactions before the range that have renamed something, and of their sessions.
+// needEnds marks the blocks with two kinds of ends: of statements whose start records say too little, and of
+// transactions, and their sessions, that renamed something before the range.
 func (m *maker) needEnds(ctx context.Context) error {
-	if len(m.opaque)+len(m.early) == 0 {
+	if len(m.undecided)+len(m.earlyRenames) == 0 {
 		return nil
 	}
 	var b format.Block
@@ -691,17 +708,18 @@ func (m *maker) needEnds(ctx context.Context) error {
 				continue
 			}
 			for !one.needed && b.Next(&r) == nil {
-				one.needed = r.Kind == format.KindStatement && m.opaque[statement{r.Session.ID(), r.Statement, r.Substatement}] ||
-					m.early[renaming{xid: r.XID}] && m.asked.endsBefore(&r) ||
-					m.early[renaming{session: r.Session.ID()}] && m.asked.leavesBefore(&r)
+				one.needed = r.Kind == format.KindStatement &&
+					m.undecided[statement{r.Session.ID(), r.Statement, r.Substatement}] ||
+					m.earlyRenames[renaming{xid: r.XID}] && m.eval.endsBefore(&r) ||
+					m.earlyRenames[renaming{session: r.Session.ID()}] && m.eval.disconnectsBefore(&r)
 			}
 		}
 	}
 	return nil
 }
 
-// exclude marks the blocks that no index excludes, and the seals that it takes to show it.
-func (src *source) exclude(a *asked, quiets bool) {
+// needUnexcluded marks the blocks that no index excludes, and the seals that show what was left out.
+func (src *source) needUnexcluded(a *evaluator, searchesTexts bool) {
 	var previous, early *seal.Seal
 	ends := map[uint64]bool{}
 	for _, s := range src.seals {
@@ -709,10 +727,10 @@ func (src *source) exclude(a *asked, quiets bool) {
 			continue
 		}
 		if s.Reason == seal.ReasonSegment {
-			src.emit[s], ends[s.Block] = true, true
+			src.emitted[s], ends[s.Block] = true, true
 		}
 		if previous != nil && previous.First != s.First {
-			src.emit[previous], src.emit[s] = true, true
+			src.emitted[previous], src.emitted[s] = true, true
 		}
 		if s.Time < a.since {
 			early = s
@@ -720,10 +738,11 @@ func (src *source) exclude(a *asked, quiets bool) {
 		previous = s
 	}
 	if early != nil {
-		src.emit[early] = true
+		src.emitted[early] = true
 	}
 	index := slices.DeleteFunc(slices.Clone(src.index), func(s selection) bool {
-		return s.at > src.end.Block || src.begin != nil && s.at <= src.begin.Block || s.first < src.sealedBy(s.at).First
+		return s.at > src.end.Block || src.begin != nil && s.at <= src.begin.Block ||
+			s.first < src.sealedBy(s.at).First
 	})
 	for i := src.first; i < src.last; i++ {
 		b := &src.blocks[i]
@@ -731,14 +750,14 @@ func (src *source) exclude(a *asked, quiets bool) {
 		if b.needed || ends[b.ref.Number-1] && a.skipsSealsAtEnds(before) {
 			continue
 		}
-		_, excluded := index.excludes(b.ref.Number, sought{before, quiets})
+		_, excluded := index.excludes(b.ref.Number, searchScope{before, searchesTexts})
 		b.needed = !excluded
 	}
 }
 
 // ---- the file ----
 
-// write writes what the proof has of a stream.
+// write writes a stream's part of the proof.
 func (m *maker) write(ctx context.Context, w *sectionWriter, src *source) error {
 	if src.end == nil {
 		return nil
@@ -746,15 +765,15 @@ func (m *maker) write(ctx context.Context, w *sectionWriter, src *source) error 
 	s := &sourceWriter{maker: m, w: w, src: src}
 	w.stream(src.stream.Segments[0].Header.SystemID, src.stream.Number)
 	first := src.blocks[min(src.first, len(src.blocks)-1)].ref.Number
-	for len(src.seals) > 0 && (src.begin != nil || m.asked.q.Record != "") {
+	for len(src.seals) > 0 && (src.begin != nil || m.eval.question.Record != "") {
 		one := src.seals[0]
 		if src.begin != nil && one.Block > src.begin.Block || src.begin == nil && one.Block >= first {
 			break
 		}
-		if src.emit[one] {
+		if src.emitted[one] {
 			w.seal(one)
 			s.known = true
-			s.at = one.Block
+			s.chainBlock = one.Block
 		}
 		src.seals = src.seals[1:]
 	}
@@ -762,37 +781,38 @@ func (m *maker) write(ctx context.Context, w *sectionWriter, src *source) error 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.block(i); err != nil {
+		if err := s.writeBlock(i); err != nil {
 			return err
 		}
 	}
 	return w.err
 }
 
-// sourceWriter writes the blocks of a stream, or that they are left out.
+// sourceWriter writes the needed blocks of a stream, and notes of those that are left out.
 type sourceWriter struct {
 	*maker
-	w       *sectionWriter
-	src     *source
-	known   bool   // the proof has begun the chain
-	at      uint64 // the block that the chain is at
-	segment *trail.Segment
-	block_  format.Block
+	w          *sectionWriter
+	src        *source
+	known      bool   // the chain of the stream has begun in the proof
+	chainBlock uint64 // number of the last block in the chain so far
+	segment    *trail.Segment
+	buffer     format.Block
 }
 
-func (s *sourceWriter) block(i int) error {
+func (s *sourceWriter) writeBlock(i int) error {
 	src := s.src
 	b := &src.blocks[i]
 	begins := i == 0 || src.blocks[i-1].ref.Segment != b.ref.Segment
 	if begins && b.ref.Number != b.ref.Segment.Header.FirstBlock {
-		return refuse("the trail is damaged where the answer would have to be proved: %s begins with block %d", b.ref.Segment.Path, b.ref.Number)
+		return refuse("the trail is damaged where the answer would have to be proved: %s begins with block %d",
+			b.ref.Segment.Path, b.ref.Number)
 	}
 	if b.needed {
 		if err := s.include(i, begins); err != nil {
 			return err
 		}
 	} else if !s.known && begins && b.ref.Segment.Number == 1 {
-		if err := s.header(kindSegment, b.ref.Segment); err != nil {
+		if err := s.writeHeader(kindSegment, b.ref.Segment); err != nil {
 			return err
 		}
 		s.known = true
@@ -800,23 +820,23 @@ func (s *sourceWriter) block(i int) error {
 	for len(src.seals) > 0 && src.seals[0].Block <= b.ref.Number {
 		one := src.seals[0]
 		src.seals = src.seals[1:]
-		if one.Block == b.ref.Number && (src.emit[one] || b.needed) {
-			s.reach(i)
+		if one.Block == b.ref.Number && (src.emitted[one] || b.needed) {
+			s.leaveOutTo(i)
 			s.w.seal(one)
 		}
 	}
 	return nil
 }
 
-// reach leaves out the blocks up to one.
-func (s *sourceWriter) reach(i int) {
+// leaveOutTo notes that the blocks up to blocks[i] are left out.
+func (s *sourceWriter) leaveOutTo(i int) {
 	if i < 0 {
 		return
 	}
 	b := &s.src.blocks[i]
-	if !s.known || s.at < b.ref.Number {
+	if !s.known || s.chainBlock < b.ref.Number {
 		s.w.leftOut(b.ref.Number, b.record, b.ref.Chain)
-		s.at, s.known = b.ref.Number, true
+		s.chainBlock, s.known = b.ref.Number, true
 	}
 }
 
@@ -825,30 +845,30 @@ func (s *sourceWriter) include(i int, begins bool) error {
 	b := &s.src.blocks[i]
 	switch {
 	case begins && (i > 0 || s.known):
-		s.reach(i - 1)
+		s.leaveOutTo(i - 1)
 		fallthrough
 	case begins:
-		if err := s.header(kindSegment, b.ref.Segment); err != nil {
+		if err := s.writeHeader(kindSegment, b.ref.Segment); err != nil {
 			return err
 		}
 	default:
-		s.reach(i - 1)
+		s.leaveOutTo(i - 1)
 		if s.segment != b.ref.Segment {
-			if err := s.header(kindContext, b.ref.Segment); err != nil {
+			if err := s.writeHeader(kindContext, b.ref.Segment); err != nil {
 				return err
 			}
 		}
 	}
-	if err := s.files.Read(&b.ref, &s.block_); err != nil {
+	if err := s.files.Read(&b.ref, &s.buffer); err != nil {
 		return err
 	}
-	s.w.section(kindBlock, s.block_.Image)
-	s.at, s.known = b.ref.Number, true
+	s.w.section(kindBlock, s.buffer.Image)
+	s.chainBlock, s.known = b.ref.Number, true
 	return s.w.err
 }
 
-// header writes a segment's header.
-func (s *sourceWriter) header(k kind, seg *trail.Segment) error {
+// writeHeader writes a segment's header.
+func (s *sourceWriter) writeHeader(k kind, seg *trail.Segment) error {
 	f, err := trail.OpenFile(seg.Path)
 	if err != nil {
 		return err

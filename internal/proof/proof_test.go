@@ -64,11 +64,11 @@ func inTrail(t *testing.T, dir string, q *Question) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := must(ask(q))
+	a := must(newEvaluator(q))
 	var out strings.Builder
 	err = opened.Index().Merge(context.Background(), trail.MergeOptions{
 		Since: a.since, Until: a.until, Rollbacks: true, Warn: func(err error) { t.Error(err) },
-		NewFormatter: func() trail.Formatter { return &plain{chosen{must(ask(q))}, newJSON()} },
+		NewFormatter: func() trail.Formatter { return &plain{chosen{must(newEvaluator(q))}, newJSON()} },
 	}, func(line []byte) error { out.Write(line); return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -457,10 +457,10 @@ func TestBlocksWithOmissionsAreDemanded(t *testing.T) {
 // ignoring checks the proof of a maker that includes only what tells of the server.
 func ignoring(t *testing.T, dir string, q *Question) *Report {
 	t.Helper()
-	path, err := makeProofAs(t, dir, q, func() (none *asked, err error) {
-		none = &asked{q: &Question{Filter: query.Criteria{Kinds: []format.Kind{format.KindSeal}}}, since: must(ask(q)).since, until: must(ask(q)).until}
+	path, err := makeProofAs(t, dir, q, func() (none *evaluator, err error) {
+		none = &evaluator{question: &Question{Filter: query.Criteria{Kinds: []format.Kind{format.KindSeal}}}, since: must(newEvaluator(q)).since, until: must(newEvaluator(q)).until}
 		none.filter = (&query.Criteria{Users: []string{"nobody"}}).Filter()
-		none.matcher.Filter, none.apart.Filter, none.who.Filter, none.contents = none.filter, none.filter, none.filter, none.filter.Contents()
+		none.matcher.Filter, none.withoutParts.Filter, none.sessionMatcher.Filter, none.contents = none.filter, none.filter, none.filter, none.filter.Contents()
 		return none, err
 	}, nil)
 	if err != nil {

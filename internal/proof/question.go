@@ -46,7 +46,8 @@ func NewRangeQuestion(filter query.Criteria, within query.Range, full bool) (*Qu
 	}
 	for _, c := range []*query.Criteria{&filter, filter.Not} {
 		if c != nil && (c.TopLevel || c.OffHours != nil || len(c.Fingerprints) > 0) {
-			return nil, errors.New("fingerprints, working hours, and whether clients sent a statement, are no part of questions that are proved")
+			return nil, errors.New("fingerprints, working hours, and whether clients sent a statement, are no part " +
+				"of questions that are proved")
 		}
 	}
 	return &Question{Filter: filter, Range: within, Full: full}, nil
@@ -67,8 +68,8 @@ func (q *Question) record() (session format.SessionID, seq uint64, err error) {
 
 // ---- in files ----
 
-// written is a question as proofs and reports have it.
-type written struct {
+// questionJSON is a question as proofs and reports have it.
+type questionJSON struct {
 	Record string         `json:"record,omitempty"`
 	Filter map[string]any `json:"filter,omitempty"` // without filters that are not set
 	Full   bool           `json:"full,omitempty"`
@@ -76,7 +77,7 @@ type written struct {
 
 // MarshalJSON returns the question as a proof has it.
 func (q *Question) MarshalJSON() ([]byte, error) {
-	w := written{q.Record, q.conditions(), q.Full}
+	w := questionJSON{q.Record, q.conditions(), q.Full}
 	if q.Record == "" {
 		w.Filter["Since"], w.Filter["Until"] = render.Time(q.Range.Since), render.Time(q.Range.Until)
 	}
@@ -88,7 +89,7 @@ func (q *Question) MarshalJSON() ([]byte, error) {
 func decodeQuestion(b []byte) (*Question, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	var w written
+	var w questionJSON
 	if err := d.Decode(&w); err != nil {
 		return nil, fmt.Errorf("the question cannot be read: %w", err)
 	}
@@ -238,7 +239,8 @@ func (q *Question) String() string {
 	if len(words) > 0 {
 		what = "records with " + strings.Join(words, ", and ")
 	}
-	return fmt.Sprintf("%s, that started from %s on and before %s", what, render.Time(q.Range.Since), render.Time(q.Range.Until))
+	return fmt.Sprintf("%s, that started from %s on and before %s", what, render.Time(q.Range.Since),
+		render.Time(q.Range.Until))
 }
 
 // describe returns filters in words.

@@ -17,8 +17,8 @@ import (
 // MinMessages is the setting.
 const MinMessages = "log_min_messages"
 
-// HidesFailures says whether a value of log_min_messages hides errors of processes that run statements. From PostgreSQL 19
-// on, it is a list of levels, also by type of process.
+// HidesFailures says whether a value of log_min_messages hides errors of processes that run statements. From
+// PostgreSQL 19 on, it is a list of levels, also by type of process.
 func HidesFailures(value string) bool {
 	level := "warning"
 	of := map[string]string{}
@@ -32,15 +32,19 @@ func HidesFailures(value string) bool {
 	}
 	return slices.ContainsFunc([]string{"backend", "walsender", "bgworker"}, func(process string) bool {
 		l := cmp.Or(of[process], level)
-		return l == "log" || !slices.Contains(harmless, l) // to a server's log, LOG stands between ERROR and FATAL
+		// to a server's log, LOG stands between ERROR and FATAL
+		return l == "log" || !slices.Contains(loggingLevels, l)
 	})
 }
 
-// harmless are the levels with which errors are logged.
-var harmless = []string{"debug", "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice", "warning", "error"}
+// loggingLevels are the levels with which errors are logged.
+var loggingLevels = []string{"debug", "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice",
+	"warning", "error"}
 
-// loud is a statement that mentions the setting, and hides nothing.
-var loud = regexp.MustCompile(`(?i)^\s*(SHOW\s+\w+|RESET\s+\w+|SET\s+(SESSION\s+|LOCAL\s+)?\w+\s*(=|\bTO\b)\s*'?(debug[1-5]?|info|notice|warning|error|default)'?)\s*;?\s*$`)
+// harmlessMention is a statement that mentions the setting, and hides nothing.
+var harmlessMention = regexp.MustCompile(
+	`(?i)^\s*(SHOW\s+\w+|RESET\s+\w+` +
+		`|SET\s+(SESSION\s+|LOCAL\s+)?\w+\s*(=|\bTO\b)\s*'?(debug[1-5]?|info|notice|warning|error|default)'?)\s*;?\s*$`)
 
 // mentionsLevel says whether a text has the name of the setting, in upper or lower case.
 func mentionsLevel(text []byte) bool {
@@ -51,21 +55,22 @@ func mentionsLevel(text []byte) bool {
 			return false
 		}
 		at += from
-		if at >= len(begin) && len(text)-at >= len(rest) && bytes.EqualFold(text[at-len(begin):at], []byte(begin)) && bytes.EqualFold(text[at:at+len(rest)], []byte(rest)) {
+		if at >= len(begin) && len(text)-at >= len(rest) && bytes.EqualFold(text[at-len(begin):at], []byte(begin)) &&
+			bytes.EqualFold(text[at:at+len(rest)], []byte(rest)) {
 			return true
 		}
 		from = at + 1
 	}
 }
 
-// quiets says whether a statement may have set log_min_messages, for its session or for later ones. What the server's
-// configuration sets is in the record of its start, and in those of changes.
-func quiets(r *format.Record) bool {
+// maySetMinMessages says whether a statement may have set log_min_messages, for its session or for later ones. What
+// the server's configuration sets is in the record of its start, and in those of changes.
+func maySetMinMessages(r *format.Record) bool {
 	if r.Kind != format.KindStatement && r.Kind != format.KindStart || r.Outcome == format.OutcomeError {
 		return false
 	}
 	if mentionsLevel(r.Text) {
-		return !loud.Match(r.Text) && (r.Shape == nil || string(r.Shape.Command) != alterSystem)
+		return !harmlessMention.Match(r.Text) && (r.Shape == nil || string(r.Shape.Command) != alterSystem)
 	}
 	return hasParam(r, MinMessages) && namesByValue(r.Text)
 }
@@ -78,8 +83,8 @@ func namesByValue(text []byte) bool {
 	return slices.ContainsFunc(byValue, func(way string) bool { return bytes.Contains(lower, []byte(way)) })
 }
 
-// quietsLater says of such a statement whether it is about later sessions, whoever has them.
-func quietsLater(r *format.Record) bool {
+// maySetMinMessagesLater says of such a statement whether it is about later sessions, whoever has them.
+func maySetMinMessagesLater(r *format.Record) bool {
 	return r.Shape != nil && (string(r.Shape.Command) == "ALTER ROLE" || string(r.Shape.Command) == "ALTER DATABASE")
 }
 
@@ -89,14 +94,15 @@ func hasParam(r *format.Record, wanted string) (found bool) {
 		return false
 	}
 	r.Params(func(p format.ParamType, value []byte, null bool) bool {
-		found = !null && p.Repr != format.ReprNone && bytes.EqualFold(format.AppendParam(nil, p.Repr, value), []byte(wanted))
+		found = !null && p.Repr != format.ReprNone &&
+			bytes.EqualFold(format.AppendParam(nil, p.Repr, value), []byte(wanted))
 		return !found
 	})
 	return found
 }
 
-// selectQuiets selects the groups of an index that may have such statements.
-func selectQuiets(c *format.Contents) format.Groups {
+// selectMinMessages selects the groups of an index that may have such statements.
+func selectMinMessages(c *format.Contents) format.Groups {
 	g := c.SelectText(byValue[0])
 	g.Or(c.SelectText(byValue[1]))
 	g.And(c.SelectValue(MinMessages))
@@ -104,34 +110,35 @@ func selectQuiets(c *format.Contents) format.Groups {
 	return g
 }
 
-// recordsLevels says whether the record of a start states that each session whose own log_min_messages hides failures has
-// a record of that. Then texts need not be searched for what may have set it. Earlier versions do not state it.
+// recordsLevels says whether the record of a start states that each session whose own log_min_messages hides failures
+// has a record of that. Then texts need not be searched for what may have set it. Earlier versions do not state it.
 func recordsLevels(start *format.Record) bool {
 	v, _ := start.ExtraValue(MinMessages + "_of_sessions")
 	return string(v) == "recorded"
 }
 
-// searchesTexts says whether texts must be searched for what may have set log_min_messages, because a run of the server
-// that began in a range of times has no records of that of sessions. The range begins with a start.
+// searchesTexts says whether texts must be searched for what may have set log_min_messages, because a run of the
+// server that began in a range of times has no records of that of sessions. The range begins with a start.
 func searchesTexts(runs []run, from, until int64) bool {
 	return slices.ContainsFunc(runs, func(one run) bool { return from <= one.time && one.time < until && !one.levels })
 }
 
-// searchesTexts says the same of the range that is asked for, as the records of the starts tell: of each server, from the
-// last start before the range on.
+// searchesTexts says the same of the range that is asked for, as the records of the starts tell: of each server, from
+// the last start before the range on.
 func (c *conditions) searchesTexts() bool {
 	return !c.hasBase() || slices.ContainsFunc(c.lives, func(l *life) bool {
 		from := int64(format.MinTime)
 		if base := l.base(); base != nil {
 			from = base.time
 		}
-		return searchesTexts(l.runs, from, c.asked.until)
+		return searchesTexts(l.runs, from, c.eval.until)
 	})
 }
 
-// searched says whether the run of the server that a time of a session belongs to is one of which texts must be searched.
-func (c *conditions) searched(s *session, at int64) bool {
-	return slices.ContainsFunc(c.livesOf(s.home), func(l *life) bool {
+// textsSearched says whether the run of the server that a time of a session belongs to is one of which texts must be
+// searched.
+func (c *conditions) textsSearched(s *session, at int64) bool {
+	return slices.ContainsFunc(c.livesOf(s.stream), func(l *life) bool {
 		levels := false
 		for i := range l.runs {
 			if l.runs[i].time <= at {
@@ -142,8 +149,8 @@ func (c *conditions) searched(s *session, at int64) bool {
 	})
 }
 
-// quieting lists the sessions that may have hidden their failures so.
-func (c *conditions) quieting(except func(text string, args ...any)) {
+// listMinMessages lists the sessions that may have hidden their failures so.
+func (c *conditions) listMinMessages(except func(text string, args ...any)) {
 	type one struct {
 		id   format.SessionID
 		at   int64
@@ -151,11 +158,11 @@ func (c *conditions) quieting(except func(text string, args ...any)) {
 	}
 	var all []one
 	for id, s := range c.sessions {
-		if s.asked && s.quiet != 0 && s.ended >= c.asked.since && c.searched(s, s.quiet) {
-			all = append(all, one{id, s.quiet, "in it"})
+		if s.matched && s.minMessagesSet != 0 && s.ended >= c.eval.since && c.textsSearched(s, s.minMessagesSet) {
+			all = append(all, one{id, s.minMessagesSet, "in it"})
 		}
-		if s.quietLater != 0 && c.searched(s, s.quietLater) {
-			all = append(all, one{id, s.quietLater, "in later sessions"})
+		if s.minMessagesSetLater != 0 && c.textsSearched(s, s.minMessagesSetLater) {
+			all = append(all, one{id, s.minMessagesSetLater, "in later sessions"})
 		}
 	}
 	slices.SortFunc(all, func(a, b one) int { return cmp.Or(cmp.Compare(a.at, b.at), a.id.Compare(b.id)) })
@@ -165,6 +172,7 @@ func (c *conditions) quieting(except func(text string, args ...any)) {
 			except("%s more may have set log_min_messages", count(len(all)-listed, "session"))
 			return
 		}
-		except("session %s of user %q may have set log_min_messages at %s: what failed %s before it was planned may have no record", o.id, c.sessions[o.id].user, render.Time(o.at), o.what)
+		except("session %s of user %q may have set log_min_messages at %s: what failed %s before it was planned may "+
+			"have no record", o.id, c.sessions[o.id].user, render.Time(o.at), o.what)
 	}
 }

@@ -23,12 +23,12 @@ type Recording struct {
 	Until  string `json:"until"`
 	// Everything says that nothing is known that was left out.
 	Everything bool `json:"everything"`
-	// Lacks are what was left out and lost, and when it was not recorded; Stopped are times in which the server did not
-	// run, as its WAL and its control file show.
+	// Lacks are what was left out and lost, and when it was not recorded; Stopped are times in which the server did
+	// not run, as its WAL and its control file show.
 	Lacks   []string `json:"lacks"`
 	Stopped []string `json:"stopped"`
-	// Copied are the times from which on a copy of the data directory of a server recorded, if what that server itself has
-	// recorded since is not there. What it lacks of the copy does not depend on that.
+	// Copied are the times from which on a copy of the data directory of a server recorded, if what that server
+	// itself has recorded since is not there. What it lacks of the copy does not depend on that.
 	Copied []string `json:"copied,omitempty"`
 	// Unknown is what the trail cannot tell of the range.
 	Unknown []string `json:"unknown"`
@@ -92,8 +92,8 @@ func (r *Recording) Verdict() string {
 // mostChanges is how many changes of settings are listed.
 const mostChanges = 100
 
-// Recorded finds out whether everything was recorded, for each server that has written the trail. Blocks are read that, by
-// the indexes, have something to say of it, and those without an index.
+// Recorded finds out whether everything was recorded, for each server that has written the trail. Blocks are read
+// that, by the indexes, have something to say of it, and those without an index.
 func Recorded(ctx context.Context, x *trail.Index, since, until int64) (all []*Recording, err error) {
 	servers := map[uint64]*span{}
 	var order []uint64
@@ -133,7 +133,8 @@ func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, si
 			where = "the trail begins at " + render.Time(whole.begin) + ", after the period"
 		}
 		return &Recording{
-			System: system, Since: render.Time(since), Until: render.Time(until), Lacks: []string{}, Stopped: []string{}, Unknown: []string{where}, Changes: []SettingChange{},
+			System: system, Since: render.Time(since), Until: render.Time(until), Lacks: []string{},
+			Stopped: []string{}, Unknown: []string{where}, Changes: []SettingChange{},
 		}, ctx.Err()
 	}
 	since, until = max(since, whole.begin), min(until, whole.end+1)
@@ -146,8 +147,10 @@ func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, si
 }
 
 // recordedFrom reads the trail from a start on. known says whether it was found.
-func recordedFrom(ctx context.Context, x *trail.Index, system uint64, whole span, start startBefore, since, until int64) (r *Recording, known bool) {
-	r = &Recording{System: system, Since: render.Time(since), Until: render.Time(min(until, whole.end)), Lacks: []string{}, Stopped: []string{}, Unknown: []string{}, Changes: []SettingChange{}}
+func recordedFrom(ctx context.Context, x *trail.Index, system uint64, whole span, start startBefore, since,
+	until int64) (r *Recording, known bool) {
+	r = &Recording{System: system, Since: render.Time(since), Until: render.Time(min(until, whole.end)),
+		Lacks: []string{}, Stopped: []string{}, Unknown: []string{}, Changes: []SettingChange{}}
 	e := NewExclusions(x, since, until, Needs{Objects: true, Catalogs: true, Texts: true, Rows: true})
 	of := func(ref *trail.BlockRef) bool { return ref.Segment.Header.SystemID == system }
 	var mu sync.Mutex
@@ -170,31 +173,31 @@ func recordedFrom(ctx context.Context, x *trail.Index, system uint64, whole span
 			}
 			if omits(one) {
 				mu.Lock()
-				omitted.record(one)
+				omitted.add(one)
 				mu.Unlock()
 			}
-			if changed.is(one) {
+			if changed.isSettingChange(one) {
 				mu.Lock()
-				changed.record(one)
+				changed.add(one)
 				mu.Unlock()
 			}
 		}
 	})
 	unread := func(error) { r.Unread = true }
 	e.FindEnds(ctx, x, of, unread)
-	e.later = &later{e: e, x: x, blocks: of, warn: unread, end: whole.end}
+	e.later = &later{exclusions: e, index: x, blocks: of, warn: unread, end: whole.end}
 	e.later.read(ctx)
 	if omitted.records > 0 {
 		r.Lacks = append(r.Lacks, omitted.String())
 	}
-	e.parts(r, since <= whole.begin, until > whole.end)
+	e.summarize(r, since <= whole.begin, until > whole.end)
 	r.FailuresHidden = e.HidesFailures()
 	r.Everything = len(r.Lacks)+len(r.Unknown) == 0 && !r.Unread
 	r.Changes = append(r.Changes, changed.list(since, until)...)
 	if n := len(r.Changes); n > mostChanges {
 		r.Changes, r.MoreChanges = r.Changes[n-mostChanges:], n-mostChanges
 	}
-	return r, start.found(e.c)
+	return r, start.found(e.conditions)
 }
 
 // omits says whether a record leaves out something of its statement, because that is too big or cannot be shown.
@@ -212,7 +215,7 @@ type omissions struct {
 	records                   int
 }
 
-func (o *omissions) record(r *format.Record) {
+func (o *omissions) add(r *format.Record) {
 	if r.Time < o.since || r.Time >= o.until {
 		return
 	}
@@ -227,15 +230,16 @@ func (o *omissions) String() string {
 	if o.records == 1 {
 		leave = "leaves"
 	}
-	return fmt.Sprintf("%s %s out relations, objects, parameters or parts of texts, between %s and %s", count(o.records, "record"), leave, render.Time(o.first), render.Time(o.last))
+	return fmt.Sprintf("%s %s out relations, objects, parameters or parts of texts, between %s and %s",
+		count(o.records, "record"), leave, render.Time(o.first), render.Time(o.last))
 }
 
-// parts says what the range may lack, and when the server did not run. begins and ends say that the range has the
+// summarize says what the range may lack, and when the server did not run. begins and ends say that the range has the
 // beginning of the trail, and its end.
-func (e *Exclusions) parts(r *Recording, begins, ends bool) {
+func (e *Exclusions) summarize(r *Recording, begins, ends bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := e.c
+	c := e.conditions
 	to := func(list *[]string) func(string, ...any) {
 		return func(format string, args ...any) { *list = append(*list, fmt.Sprintf(format, args...)) }
 	}
@@ -243,19 +247,21 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 	c.later = e.later
 	// The record of the first start can follow others, such as those that it has recovered.
 	const soon = 10 * second
-	since := c.asked.since
-	if begins && len(c.runs) > 0 && c.runs[0].time > c.asked.since && c.runs[0].time-c.asked.since < soon {
-		c.asked.since = c.runs[0].time
+	since := c.eval.since
+	if begins && len(c.runs) > 0 && c.runs[0].time > c.eval.since && c.runs[0].time-c.eval.since < soon {
+		c.eval.since = c.runs[0].time
 	}
 	for i, l := range c.lives {
 		if i > 0 && len(l.runs) > 0 {
 			l.runs[0].first = true // another server's trail begins with it
 		}
 		if n := len(l.runs); ends && n > 0 { // that the server was stopped at the end of the trail is no gap in it
-			l.stops = slices.DeleteFunc(l.stops, func(one event) bool { return one.name == "stop" && one.time > l.runs[n-1].time })
+			l.stops = slices.DeleteFunc(l.stops, func(one event) bool {
+				return one.name == "stop" && one.time > l.runs[n-1].time
+			})
 		}
 	}
-	if why := c.unstated(); why != "" {
+	if why := c.reasonUnstated(); why != "" {
 		if !c.hasBase() && !begins {
 			why += "; retention may have deleted it"
 		}
@@ -266,14 +272,14 @@ func (e *Exclusions) parts(r *Recording, begins, ends bool) {
 			r.rings = append(r.rings, all[len(all)-1].value)
 		}
 	}
-	c.copies(to(&r.Copied))
-	c.recording(to(&r.Lacks))
-	c.downTimes(c.asked.until, begins, to(&r.Lacks), to(&r.Stopped))
-	c.asked.since = since // what was lost is lost also if it was recorded before the start
-	c.losses(c.asked.until, to(&r.Lacks))
-	c.reported(c.asked.until, to(&r.Lacks))
-	e.later.tell(to(&r.Lacks))
-	r.Lacks = append(r.Lacks, c.unread...)
+	c.listCopies(to(&r.Copied))
+	c.listUnrecorded(to(&r.Lacks))
+	c.listDownTimes(c.eval.until, begins, to(&r.Lacks), to(&r.Stopped))
+	c.eval.since = since // what was lost is lost also if it was recorded before the start
+	c.listLosses(c.eval.until, to(&r.Lacks))
+	c.listReported(c.eval.until, to(&r.Lacks))
+	e.later.listLost(to(&r.Lacks))
+	r.Lacks = append(r.Lacks, c.uninterpreted...)
 }
 
 // changes are those of settings of the server, and the statements that may have made them.
@@ -292,15 +298,17 @@ const alterSystem = "ALTER SYSTEM"
 
 var alteredName = regexp.MustCompile(`(?is)\bSYSTEM\s+(?:SET|RESET)\s+"?([a-z0-9_.]+)`)
 
-func (c *changes) is(r *format.Record) bool {
-	return r.Kind == format.KindSetting || r.Kind == format.KindStatement && r.Outcome == format.OutcomeOk && r.Shape != nil && string(r.Shape.Command) == alterSystem
+func (c *changes) isSettingChange(r *format.Record) bool {
+	return r.Kind == format.KindSetting || r.Kind == format.KindStatement && r.Outcome == format.OutcomeOk &&
+		r.Shape != nil && string(r.Shape.Command) == alterSystem
 }
 
-// record takes such a record.
-func (c *changes) record(r *format.Record) {
+// add takes such a record.
+func (c *changes) add(r *format.Record) {
 	if r.Kind == format.KindStatement {
 		if m := alteredName.FindSubmatch(r.Text); m != nil {
-			c.altered = append(c.altered, alteration{r.Time, strings.ToLower(string(m[1])), string(r.Session.Fact(format.KeyUser)), r.Session.ID().String()})
+			c.altered = append(c.altered, alteration{r.Time, strings.ToLower(string(m[1])),
+				string(r.Session.Fact(format.KeyUser)), r.Session.ID().String()})
 		}
 		return
 	}
@@ -309,7 +317,8 @@ func (c *changes) record(r *format.Record) {
 		return string(v)
 	}
 	if text("source") == "server" && strings.HasPrefix(text("name"), "steno.") {
-		c.made = append(c.made, SettingChange{Time: render.Time(r.Time), Name: text("name"), Old: text("old"), New: text("new"), File: text("file"), Line: text("line"), time: r.Time})
+		c.made = append(c.made, SettingChange{Time: render.Time(r.Time), Name: text("name"), Old: text("old"),
+			New: text("new"), File: text("file"), Line: text("line"), time: r.Time})
 	}
 }
 

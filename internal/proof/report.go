@@ -49,7 +49,7 @@ type Report struct {
 	// Lacks are what was not given, and without which less is proved, or nothing.
 	Lacks []Lack `json:"-"`
 
-	asked   *asked
+	eval    *evaluator
 	index   *trail.Index
 	matched atomic.Int64
 }
@@ -64,7 +64,7 @@ const (
 	Anchors
 )
 
-func (r *Report) lacks(l Lack) {
+func (r *Report) noteLack(l Lack) {
 	if !slices.Contains(r.Lacks, l) {
 		r.Lacks = append(r.Lacks, l)
 	}
@@ -81,7 +81,8 @@ func (k *Known) String() string {
 	if k.Since != "" {
 		since = k.Since
 	}
-	return "records have the names of their time; what was renamed before " + since + " is found by its new name only, and what was renamed since " + k.Until + " by its former one"
+	return "records have the names of their time; what was renamed before " + since +
+		" is found by its new name only, and what was renamed since " + k.Until + " by its former one"
 }
 
 // Stream is what a proof has of a stream.
@@ -101,7 +102,8 @@ type Stream struct {
 func (r *Report) addStream(st *stream) {
 	last := st.seals[len(st.seals)-1]
 	one := Stream{
-		Stream: st.number, Blocks: uint64(len(st.blocks)), LeftOut: st.skipped, LeftOutInRange: st.skippedInRange, Until: render.Time(last.Time), Block: last.Block, Key: last.Key, Seals: len(st.seals),
+		Stream: st.number, Blocks: uint64(len(st.blocks)), LeftOut: st.skipped, LeftOutInRange: st.skippedInRange,
+		Until: render.Time(last.Time), Block: last.Block, Key: last.Key, Seals: len(st.seals),
 	}
 	if st.from != format.MinTime {
 		one.From = render.Time(st.from)
@@ -152,15 +154,18 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 		switch {
 		case q.Record != "":
 		case r.indexed():
-			row("basis", "the server's own indexes, which are sealed, say that the blocks that are left out have nothing of the answer")
+			row("basis", "the server's own indexes, which are sealed, say that the blocks that are left out have "+
+				"nothing of the answer")
 		default:
-			row("basis", "all blocks of the range, in which the sequence numbers of %s have no gaps", count(r.Sessions, "session"))
+			row("basis", "all blocks of the range, in which the sequence numbers of %s have no gaps",
+				count(r.Sessions, "session"))
 		}
 		if r.Names != nil {
 			row("names", "%s", r.Names)
 		}
 		if r.AsOf != "" {
-			row("as of", "%s: what was written later is not in the answer; of a statement that was running then, only a start record can be", r.AsOf)
+			row("as of", "%s: what was written later is not in the answer; of a statement that was running then, "+
+				"only a start record can be", r.AsOf)
 		}
 	}
 	list := func(title string, all []string) {
@@ -183,7 +188,9 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 
 // indexed says whether the answer relies on indexes within the range.
 func (r *Report) indexed() bool {
-	return r.Question.Record == "" && slices.ContainsFunc(r.Streams, func(s Stream) bool { return s.LeftOutInRange > 0 })
+	return r.Question.Record == "" && slices.ContainsFunc(r.Streams, func(s Stream) bool {
+		return s.LeftOutInRange > 0
+	})
 }
 
 func (r *Report) verdict() (text, paint string) {
@@ -205,7 +212,8 @@ func (r *Report) verdict() (text, paint string) {
 	}
 	switch {
 	case len(r.Uncovered) > 0:
-		return "NOT PROVED for the whole range: the proof has " + count(int(r.Matches), "record") + " that match, but see what is uncovered", red
+		return "NOT PROVED for the whole range: the proof has " + count(int(r.Matches), "record") +
+			" that match, but see what is uncovered", red
 	case len(r.Exceptions) > 0:
 		return "PROVED, with exceptions: " + what + " in the trail, but see what it may lack", yellow
 	}
@@ -216,7 +224,8 @@ func (r *Report) verdict() (text, paint string) {
 	if r.indexed() {
 		checked = "every seal and chain hash is correct, the server's indexes exclude what is left out"
 	}
-	return "PROVED, complete: " + what + "; " + checked + ", nothing was lost, and what was asked for was recorded throughout", green
+	return "PROVED, complete: " + what + "; " + checked +
+		", nothing was lost, and what was asked for was recorded throughout", green
 }
 
 func (s *Stream) line(q *Question) string {
@@ -231,32 +240,37 @@ func (s *Stream) line(q *Question) string {
 		}
 		line += ", from " + from
 	}
-	return line + fmt.Sprintf("; sealed up to block %s at %s by key %s", humanize.Comma(int64(s.Block)), s.Until, s.Key)
+	return line + fmt.Sprintf("; sealed up to block %s at %s by key %s", humanize.Comma(int64(s.Block)),
+		s.Until, s.Key)
 }
 
 // ---- the records ----
 
 // Merge emits the lines of the records that are asked for, in the order of their times, as
 // a renderer makes them.
-func (r *Report) Merge(ctx context.Context, newRenderer func() render.Renderer, warn func(error), emit func([]byte) error) error {
+func (r *Report) Merge(ctx context.Context, newRenderer func() render.Renderer, warn func(error),
+	emit func([]byte) error) error {
 	if r.index == nil {
 		return nil
 	}
-	return r.merge(ctx, func() trail.Formatter { return &showing{chosen{must(ask(r.Question))}, newRenderer()} }, warn, emit)
+	return r.merge(ctx, func() trail.Formatter {
+		return &showing{chosen{must(newEvaluator(r.Question))}, newRenderer()}
+	}, warn, emit)
 }
 
-func (r *Report) merge(ctx context.Context, newFormatter func() trail.Formatter, warn func(error), emit func([]byte) error) error {
+func (r *Report) merge(ctx context.Context, newFormatter func() trail.Formatter, warn func(error),
+	emit func([]byte) error) error {
 	return r.index.Merge(ctx, trail.MergeOptions{
-		Since: r.asked.since, Until: r.asked.until, NewFormatter: newFormatter, Rollbacks: true, Warn: warn,
+		Since: r.eval.since, Until: r.eval.until, NewFormatter: newFormatter, Rollbacks: true, Warn: warn,
 	}, emit)
 }
 
 // chosen keeps the records that are asked for.
-type chosen struct{ *asked }
+type chosen struct{ *evaluator }
 
 func (c chosen) Start(*trail.BlockRef)       { c.reset() }
-func (c chosen) Keep(r *format.Record) bool  { return c.keep(r) }
-func (c chosen) Guess(r *format.Record) bool { return c.guess(r) }
+func (c chosen) Keep(r *format.Record) bool  { return c.matches(r) }
+func (c chosen) Guess(r *format.Record) bool { return c.mayMatch(r) }
 
 // counting counts them, and looks for what was renamed.
 type counting struct {

@@ -7,9 +7,9 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// startBefore is where a trail tells which settings were in effect at a time: from the server's last start before it on, as
-// segment headers say. They are hints: everything must be read if the named segment has no start, and if servers have
-// started in several streams, which only all of their starts tell apart.
+// startBefore is where a trail tells which settings were in effect at a time: from the server's last start before it
+// on, as segment headers say. They are hints: everything must be read if the named segment has no start, and if
+// servers have started in several streams, which only all of their starts tell apart.
 type startBefore struct {
 	from  int64 // MinTime: it is not known
 	named *trail.Segment
@@ -64,9 +64,9 @@ func (b *startBefore) addStream(s *trail.StreamIndex, chosen func(*trail.Segment
 // found says whether records that were read have the start.
 func (b *startBefore) found(c *conditions) bool {
 	for i := range c.runs {
-		if c.runs[i].home != c.runs[0].home {
+		if c.runs[i].stream != c.runs[0].stream {
 			return false
 		}
 	}
-	return c.hasBase() && (b.named == nil || c.started[b.named])
+	return c.hasBase() && (b.named == nil || c.startSegments[b.named])
 }

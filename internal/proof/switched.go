@@ -20,27 +20,32 @@ const (
 )
 
 // returns is a statement after which the user is the one who logged in.
-var returns = regexp.MustCompile(`(?i)^\s*(RESET\s+SESSION\s+AUTHORIZATION|SET\s+SESSION\s+AUTHORIZATION\s+DEFAULT)\s*;?\s*$`)
+var returns = regexp.MustCompile(
+	`(?i)^\s*(RESET\s+SESSION\s+AUTHORIZATION|SET\s+SESSION\s+AUTHORIZATION\s+DEFAULT)\s*;?\s*$`)
 
 // asksFor says whether the filter asks for users, and for the one that a session has.
-func (a *asked) asksFor(s *format.Session) bool {
-	return slices.Contains(a.q.Filter.Users, string(s.Fact(format.KeyUser)))
+func (a *evaluator) asksFor(s *format.Session) bool {
+	return slices.Contains(a.question.Filter.Users, string(s.Fact(format.KeyUser)))
 }
 
-// switches says whether a statement of a user who is asked for may have made its session one of somebody else.
-func (a *asked) switches(r *format.Record) bool {
-	if len(a.q.Filter.Users) == 0 || r.Kind != format.KindStatement && r.Kind != format.KindStart || r.Outcome == format.OutcomeError || r.Time >= a.until || !a.asksFor(r.Session) {
+// maySwitchUser says whether a statement of a user who is asked for may have made its session one of somebody else.
+func (a *evaluator) maySwitchUser(r *format.Record) bool {
+	if len(a.question.Filter.Users) == 0 || r.Kind != format.KindStatement && r.Kind != format.KindStart ||
+		r.Outcome == format.OutcomeError || r.Time >= a.until || !a.asksFor(r.Session) {
 		return false
 	}
-	if text := bytes.ToLower(r.Text); bytes.Contains(text, []byte(word)) && bytes.Contains(text, []byte("session")) && !returns.Match(text) {
+	if text := bytes.ToLower(r.Text); bytes.Contains(text, []byte(word)) && bytes.Contains(text, []byte("session")) &&
+		!returns.Match(text) {
 		return true
 	}
 	return hasParam(r, authorization)
 }
 
 // selectSwitches selects the groups of an index that may have such statements.
-func (a *asked) selectSwitches(c *format.Contents) format.Groups {
-	g := c.Select(format.TermsUsers, func(v []byte) bool { return slices.Contains(a.q.Filter.Users, string(v)) })
+func (a *evaluator) selectSwitches(c *format.Contents) format.Groups {
+	g := c.Select(format.TermsUsers, func(v []byte) bool {
+		return slices.Contains(a.question.Filter.Users, string(v))
+	})
 	mentions := c.SelectText(word)
 	mentions.Or(c.SelectValue(authorization))
 	g.And(mentions)
@@ -49,31 +54,32 @@ func (a *asked) selectSwitches(c *format.Contents) format.Groups {
 
 // switched is what is known of a session that had different users.
 type switched struct {
-	asked, others bool // it had one that is asked for, and another one
-	user          string
-	at            int64 // the first statement that may have changed the user; 0: none
+	matched, hadOthers bool // it had one that is asked for, and another one
+	user               string
+	at                 int64 // the first statement that may have changed the user; 0: none
 }
 
 // note takes a record of the session.
-func (s *switched) note(a *asked, r *format.Record) {
-	if len(a.q.Filter.Users) == 0 || r.Time >= a.until || len(r.Session.Fact(format.KeyUser)) == 0 {
+func (s *switched) note(a *evaluator, r *format.Record) {
+	if len(a.question.Filter.Users) == 0 || r.Time >= a.until || len(r.Session.Fact(format.KeyUser)) == 0 {
 		return
 	}
 	if !a.asksFor(r.Session) {
-		s.others = true
+		s.hadOthers = true
 		return
 	}
-	s.asked, s.user = true, string(r.Session.Fact(format.KeyUser))
-	if a.switches(r) && (s.at == 0 || r.Time < s.at) {
+	s.matched, s.user = true, string(r.Session.Fact(format.KeyUser))
+	if a.maySwitchUser(r) && (s.at == 0 || r.Time < s.at) {
 		s.at = r.Time
 	}
 }
 
-// switches lists the sessions of the range that had, or may have had, another user than the ones that are asked for.
-func (c *conditions) switches(except func(text string, args ...any)) {
+// listSwitched lists the sessions of the range that had, or may have had, another user than the ones that are asked
+// for.
+func (c *conditions) listSwitched(except func(text string, args ...any)) {
 	var ids []format.SessionID
 	for id, s := range c.sessions {
-		if s.switched.asked && s.ended >= c.asked.since && (s.switched.others || s.switched.at != 0) {
+		if s.switched.matched && s.ended >= c.eval.since && (s.switched.hadOthers || s.switched.at != 0) {
 			ids = append(ids, id)
 		}
 	}
@@ -87,10 +93,12 @@ func (c *conditions) switches(except func(text string, args ...any)) {
 		case i == listed:
 			except("%s more of these users had, or may have had, another user", count(len(ids)-listed, "session"))
 			return
-		case s.others:
-			except("session %s of user %q had another user, too: what it did as that one is not what the filter asks for; ask for the session", id, s.user)
+		case s.hadOthers:
+			except("session %s of user %q had another user, too: what it did as that one is not what the filter "+
+				"asks for; ask for the session", id, s.user)
 		default:
-			except("session %s of user %q may have got another user at %s: what it did as that one is not what the filter asks for; ask for the session", id, s.user, render.Time(s.at))
+			except("session %s of user %q may have got another user at %s: what it did as that one is not what the "+
+				"filter asks for; ask for the session", id, s.user, render.Time(s.at))
 		}
 	}
 }

@@ -136,11 +136,11 @@ func (o small) write(t testing.TB) string {
 // makeProof makes a proof, and returns its file.
 func makeProof(t testing.TB, dir string, q *Question, keys *format.Keys) (string, error) {
 	t.Helper()
-	return makeProofAs(t, dir, q, func() (*asked, error) { return ask(q) }, keys)
+	return makeProofAs(t, dir, q, func() (*evaluator, error) { return newEvaluator(q) }, keys)
 }
 
 // makeProofAs makes it by what of the question a maker asks.
-func makeProofAs(t testing.TB, dir string, q *Question, asks func() (*asked, error), keys *format.Keys) (string, error) {
+func makeProofAs(t testing.TB, dir string, q *Question, asks func() (*evaluator, error), keys *format.Keys) (string, error) {
 	t.Helper()
 	opened, err := trail.OpenEncrypted(dir, keys)
 	if err != nil {
