@@ -38,7 +38,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
-// Level is how bad something is: an exit code of the plug-ins of Nagios.
+// Level is the severity of a result, with the exit codes of Nagios plug-ins.
 type Level int
 
 // The levels.
@@ -66,8 +66,8 @@ func (l *Level) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// worse says which of two levels counts: critical before warning before unknown.
-func worse(a, b Level) Level {
+// worseOf returns the worse of two levels: critical before warning before unknown.
+func worseOf(a, b Level) Level {
 	order := [...]int{OK: 0, Unknown: 1, Warning: 2, Critical: 3}
 	if order[b] > order[a] {
 		return b
@@ -75,15 +75,15 @@ func worse(a, b Level) Level {
 	return a
 }
 
-// Options say what is checked.
+// Options are what is checked, and how.
 type Options struct {
 	Open       func() (*trail.Trail, error) // with its keys
 	Keys       seal.Keys                    // to check seals with
-	By         seal.Keys                    // of those who may acknowledge damage; empty: anybody
+	By         seal.Keys                    // of those who may acknowledge damage; empty: anyone
 	Rings      []string                     // where the rings of the server are
-	RingsNamed bool                         // by whoever asks: they are not looked for elsewhere
+	RingsNamed bool                         // Rings were named by the user: they are not looked for elsewhere
 	State      string                       // file; empty: see StatePath
-	Offline    bool                         // it is a copy: no server is expected
+	Offline    bool                         // the trail is a copy: no server is expected
 	Units      bool                         // look at systemd's units, if it runs
 
 	MaxAge   time.Duration // of the last block; 0: it may be old, because an idle server writes nothing
@@ -97,21 +97,21 @@ type Options struct {
 	Expect                    []string
 
 	Now time.Time
-	// Advise says how whoever asks can do something; nil: nothing is said.
+	// Advise returns how the user can follow an advice; nil: no advice is given.
 	Advise func(Advice) string
 }
 
-// Advice is something that people can do about what was found.
+// Advice is something that the user can do about a result.
 type Advice int
 
-// What can be done.
+// The kinds of advice.
 const (
 	NameRings    Advice = iota // name the directory of the rings
 	CheckOffline               // check a copy as one
 	ShowAll                    // see all that was found
 )
 
-// advice is what is said of it; empty: nothing.
+// advice returns the text of an advice; empty if there is none.
 func (o *Options) advice(a Advice) string {
 	if o.Advise == nil {
 		return ""
@@ -142,7 +142,7 @@ type Result struct {
 // Metric is a number, for graphs.
 type Metric struct {
 	Name  string  `json:"name"`
-	Label string  `json:"label,omitempty"` // what distinguishes it from others with this name
+	Label string  `json:"label,omitempty"` // distinguishes it from others of this name
 	Value float64 `json:"value"`
 
 	kind, help string
@@ -151,11 +151,11 @@ type Metric struct {
 
 func (r *Result) add(name string, level Level, format string, args ...any) {
 	r.Items = append(r.Items, Item{name, level, render.Safe(fmt.Sprintf(format, args...))})
-	r.Level = worse(r.Level, level)
+	r.Level = worseOf(r.Level, level)
 }
 
 func (r *Result) gauge(name, unit, help string, value float64) {
-	value = math.Round(value*1000) / 1000 // to milliseconds, and thousandths of a percent
+	value = math.Round(value*1000) / 1000 // milliseconds, or thousandths of a percent
 	r.Metrics = append(r.Metrics, Metric{Name: name, Value: value, kind: "gauge", unit: unit, help: help})
 }
 
@@ -163,8 +163,8 @@ func (r *Result) total(name, help string, value uint64) {
 	r.Metrics = append(r.Metrics, Metric{Name: name, Value: float64(value), kind: "counter", unit: "c", help: help})
 }
 
-// tries bounds how often a trail is read that loses segments by policy meanwhile.
-const tries = 3
+// mostReads limits how often a trail is read from which retention deletes segments meanwhile.
+const mostReads = 3
 
 // checker is one check.
 type checker struct {
@@ -177,7 +177,7 @@ type checker struct {
 	server server
 }
 
-// Run checks a trail. Its error is why nothing could be checked.
+// Run checks a trail. It returns an error if nothing could be checked.
 func Run(ctx context.Context, o *Options) (*Result, error) {
 	c := &checker{Options: o, result: &Result{Items: []Item{}, Metrics: []Metric{}, showAll: o.advice(ShowAll)}}
 	t, err := o.Open()
@@ -202,51 +202,54 @@ func Run(ctx context.Context, o *Options) (*Result, error) {
 	}
 	c.findServer()
 	for _, look := range []func(){
-		c.serverRuns, c.writersRun, c.written, c.intact, c.sealed, c.lost, c.recorded, c.slots, c.disk, c.kept, c.units,
+		c.checkServer, c.checkWriters, c.checkDelay, c.checkIntact, c.checkSeals, c.checkLosses, c.checkRecording,
+		c.checkSlots, c.checkDisk,
+		c.checkRetention, c.checkUnits,
 	} {
 		look()
 	}
-	c.remember()
+	c.reportEarlier()
 	if err := file.write(c.state); err != nil {
 		return nil, err
 	}
 	return c.result, nil
 }
 
-// read verifies what is new, and finds out what it tells.
+// read verifies what is new in the trail, and collects the events in it.
 func (c *checker) read(ctx context.Context) error {
 	for try := 1; ; try++ {
-		tail, from := c.tail()
+		tail, from := c.newSegments()
 		keys := maps.Clone(c.Keys)
 		if len(keys) > 0 {
-			c.state.trust(keys)
+			c.state.addTrusted(keys)
 		}
-		report, err := verify.Trail(ctx, tail, nil, verify.Checks{Keys: keys, Anchors: c.state.anchors(), Memory: verify.Following(from)})
+		report, err := verify.Trail(ctx, tail, nil,
+			verify.Checks{Keys: keys, Anchors: c.state.anchors(), Memory: verify.Following(from)})
 		if err != nil {
 			return err
 		}
 		c.report = report
-		if !report.Outdated() || try == tries {
+		if !report.Outdated() || try == mostReads {
 			break
 		}
 		if c.trail, err = c.Open(); err != nil {
 			return err
 		}
 	}
-	tail, _ := c.tail()
-	c.acknowledge(tail)
+	tail, _ := c.newSegments()
+	c.removeAcknowledged(tail)
 	if err := c.events.read(ctx, tail, c.state); err != nil {
 		return err
 	}
-	if c.state.Settings = c.events.inEffect(c.state.Settings); c.state.Settings == nil {
+	if c.state.Settings = c.events.settingsAfter(c.state.Settings); c.state.Settings == nil {
 		return c.findSettings(ctx)
 	}
 	return nil
 }
 
-// tail is what is read of the trail: the segments from the positions of the last check on, and of streams that it did
-// not have, all; the first check reads the last segment of each.
-func (c *checker) tail() (*trail.Trail, map[uint32]uint64) {
+// newSegments returns the part of the trail to read: the segments from the positions of the last check on, and all
+// segments of streams that are new since. The first check reads the last segment of each stream.
+func (c *checker) newSegments() (*trail.Trail, map[uint32]uint64) {
 	from := map[uint32]uint64{}
 	for _, s := range c.trail.Streams {
 		if p := c.state.position(s.Number); p != nil {
@@ -255,13 +258,13 @@ func (c *checker) tail() (*trail.Trail, map[uint32]uint64) {
 			from[s.Number] = s.Segments[n-1].Number
 		}
 	}
-	return c.part(func(s *trail.Stream) int {
+	return c.trailFrom(func(s *trail.Stream) int {
 		return slices.IndexFunc(s.Segments, func(seg *trail.Segment) bool { return seg.Number >= from[s.Number] })
 	}), from
 }
 
-// part is the trail with the segments from these on; -1: none.
-func (c *checker) part(first func(*trail.Stream) int) *trail.Trail {
+// trailFrom returns the trail with the segments from these indexes on; -1: none.
+func (c *checker) trailFrom(first func(*trail.Stream) int) *trail.Trail {
 	t := *c.trail
 	t.Streams = nil
 	for _, s := range c.trail.Streams {
@@ -275,11 +278,11 @@ func (c *checker) part(first func(*trail.Stream) int) *trail.Trail {
 	return &t
 }
 
-// findSettings looks for the last record of a start, in more and more of the last segments.
+// findSettings looks for the last record of a start, in a growing number of the last segments.
 func (c *checker) findSettings(ctx context.Context) error {
 	for n, all := 2, false; !all; n *= 4 {
 		all = true
-		t := c.part(func(s *trail.Stream) int {
+		t := c.trailFrom(func(s *trail.Stream) int {
 			first := max(0, len(s.Segments)-n)
 			all = all && first == 0
 			return first
@@ -288,19 +291,19 @@ func (c *checker) findSettings(ctx context.Context) error {
 		if err := found.read(ctx, t, &state{}); err != nil {
 			return err
 		}
-		if c.state.Settings = found.inEffect(nil); c.state.Settings != nil {
+		if c.state.Settings = found.settingsAfter(nil); c.state.Settings != nil {
 			return nil
 		}
 	}
 	return nil
 }
 
-// setting is the value of a setting of the server, as far as the trail says it.
+// setting returns the value of a setting of the server; empty if the trail does not state it.
 func (c *checker) setting(name string) string { return c.state.Settings[name] }
 
 func ago(d time.Duration) string {
 	if d < 0 {
-		return "in " + ago(-max(d, -math.MaxInt64)) // the clock of the server is ahead
+		return "in " + ago(-max(d, -math.MaxInt64)) // the server's clock is ahead
 	}
 	const day = 24 * time.Hour
 	switch {
@@ -312,13 +315,13 @@ func ago(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// since is how long ago a time is, which may be centuries ahead in a trail that nobody's server has written.
+// since returns how long ago a time is. In a forged trail, it may be centuries ahead.
 func (c *checker) since(usec int64) time.Duration {
 	return max(c.Now.Sub(query.Moment(usec)), -math.MaxInt64)
 }
 
-// written says whether records wait too long, and how old the last block is.
-func (c *checker) written() {
+// checkDelay checks how long records wait to be written, and how old the last block is.
+func (c *checker) checkDelay() {
 	r := c.result
 	newest := int64(format.MinTime)
 	for _, last := range c.report.Ends() {
@@ -339,8 +342,9 @@ func (c *checker) written() {
 	if c.MaxAge > 0 && age > c.MaxAge {
 		level, what = Critical, fmt.Sprintf("the last record is %s old, the limit is %s", ago(age), ago(c.MaxAge))
 	}
-	if lag, late := c.late(); late {
-		level, what = Critical, fmt.Sprintf("records wait for %s to be written, the limit is %s", ago(lag), ago(c.MaxLag))
+	if lag, late := c.isLate(); late {
+		level, what = Critical, fmt.Sprintf("records wait for %s to be written, the limit is %s", ago(lag),
+			ago(c.MaxLag))
 	}
 	if c.server.running() {
 		r.gauge("lag_bytes", "B", "Bytes in the rings that are not in the trail yet.", float64(c.server.lag))
@@ -348,8 +352,8 @@ func (c *checker) written() {
 	r.add("written", level, "%s", what)
 }
 
-// late says whether the server's oldest record has waited too long to be written, and how long.
-func (c *checker) late() (lag time.Duration, late bool) {
+// isLate reports whether the server's oldest record has waited too long to be written, and how long.
+func (c *checker) isLate() (lag time.Duration, late bool) {
 	if c.server.oldest == 0 {
 		return 0, false
 	}
@@ -357,8 +361,8 @@ func (c *checker) late() (lag time.Duration, late bool) {
 	return lag, lag > c.MaxLag
 }
 
-// acknowledge takes out what somebody has acknowledged, of this check and of earlier ones.
-func (c *checker) acknowledge(t *trail.Trail) {
+// removeAcknowledged removes acknowledged problems from the results of this check and of earlier ones.
+func (c *checker) removeAcknowledged(t *trail.Trail) {
 	for _, a := range c.state.Alarms {
 		if a.Problem == nil || c.Forget || a.isGone() || slices.ContainsFunc(c.report.Problems, a.isOf) {
 			continue
@@ -372,20 +376,22 @@ func (c *checker) acknowledge(t *trail.Trail) {
 		return
 	}
 	c.state.Alarms = slices.DeleteFunc(c.state.Alarms, func(a alarm) bool {
-		return slices.ContainsFunc(c.report.Acknowledged, func(k verify.Acknowledged) bool { return a.isOf(k.Problem) })
+		return slices.ContainsFunc(c.report.Acknowledged, func(k verify.Acknowledged) bool {
+			return a.isOf(k.Problem)
+		})
 	})
 }
 
-// intact says what is damaged since the last check, or was found by earlier ones.
-func (c *checker) intact() {
+// checkIntact reports damage since the last check, and damage that earlier checks found.
+func (c *checker) checkIntact() {
 	r := c.result
 	for i := range c.report.Problems {
 		p := c.report.Problems[i]
-		if p.ID == "" { // of the file of acknowledgments, which each check reads
+		if p.ID == "" { // a problem of the file of acknowledgments, which each check reads
 			r.add("intact", Critical, "%s", p.String())
 			continue
 		}
-		c.state.alarm(&alarm{Item: "intact", Level: Critical, What: p.String(), File: p.File, Problem: &p}, c.Now)
+		c.state.addAlarm(&alarm{Item: "intact", Level: Critical, What: p.String(), File: p.File, Problem: &p}, c.Now)
 	}
 	if n := c.report.MoreProblems; n > 0 {
 		r.add("intact", Critical, "and %d more problems", n)
@@ -393,7 +399,7 @@ func (c *checker) intact() {
 	for _, p := range c.report.Unreadable {
 		r.add("intact", Unknown, "%s", p.String())
 	}
-	c.segmentsThere()
+	c.checkSegments()
 	if len(c.report.Problems)+len(c.report.Unreadable) > 0 {
 		return
 	}
@@ -405,15 +411,16 @@ func (c *checker) intact() {
 		what += fmt.Sprintf("; %d acknowledged", n)
 	}
 	if c.report.UnreadBlocks > 0 {
-		r.add("intact", Unknown, "%s; %d blocks are encrypted, and their key was not given: nothing is known of what their records tell", what, c.report.UnreadBlocks)
+		r.add("intact", Unknown, "%s; %d blocks are encrypted, and their key was not given: nothing is known of "+
+			"what their records tell", what, c.report.UnreadBlocks)
 		return
 	}
 	r.add("intact", OK, "%s", what)
 }
 
-// segmentsThere says which segments before those that were verified are missing or are not segments any more, and
-// which were deleted before a check has read them.
-func (c *checker) segmentsThere() {
+// checkSegments reports segments before the verified ones that are missing or no longer segments, and blocks that
+// were deleted before a check read them.
+func (c *checker) checkSegments() {
 	deletionsReadable := !exit.IsUnreadable(trail.DeletionsErr(c.trail.Path))
 	for _, s := range c.trail.Streams {
 		if len(s.Segments) == 0 {
@@ -421,33 +428,42 @@ func (c *checker) segmentsThere() {
 		}
 		first, p := s.Segments[0], c.state.position(s.Number)
 		if first.Number > 1 && !deletionsReadable {
-			c.result.add("intact", Unknown, "whether segments before %d of stream %d were deleted by retention cannot be read", first.Number, s.Number)
+			c.result.add("intact", Unknown, "whether segments before %d of stream %d were deleted by retention "+
+				"cannot be read", first.Number, s.Number)
 		} else if first.Number > 1 && !slices.ContainsFunc(s.Deletions(), func(d trail.Deletion) bool {
 			return d.Stream == s.Number && d.SinceSegment == 1 && d.LastSegment >= first.Number-1
 		}) {
-			c.state.alarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("segments before %d of stream %d are missing, and were not deleted by retention", first.Number, s.Number)}, c.Now)
+			c.state.addAlarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("segments before %d of stream "+
+				"%d are missing, and were not deleted by retention", first.Number, s.Number)}, c.Now)
 		}
 		if p != nil && p.Segment < first.Number && first.Err == nil && first.Header.FirstBlock > p.Block+1 {
-			c.state.alarm(&alarm{Item: "losses", Level: Warning, What: fmt.Sprintf("blocks %d to %d of stream %d were deleted before a check has read them", p.Block+1, first.Header.FirstBlock-1, s.Number)}, c.Now)
+			c.state.addAlarm(&alarm{Item: "losses", Level: Warning, What: fmt.Sprintf("blocks %d to %d of stream %d "+
+				"were deleted before a check has read them", p.Block+1, first.Header.FirstBlock-1, s.Number)}, c.Now)
 		}
 		for i, seg := range s.Segments {
 			switch {
 			case seg.Err != nil && !seg.Last:
-				c.state.alarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("%s: %s", seg.Path, seg.Err), File: seg.Path}, c.Now)
+				c.state.addAlarm(&alarm{Item: "intact", Level: Critical,
+					What: fmt.Sprintf("%s: %s", seg.Path, seg.Err),
+					File: seg.Path}, c.Now)
 			case i > 0 && seg.Number != s.Segments[i-1].Number+1:
-				c.state.alarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("segments %d to %d of stream %d are missing", s.Segments[i-1].Number+1, seg.Number-1, s.Number)}, c.Now)
+				c.state.addAlarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("segments %d to %d of "+
+					"stream %d are missing", s.Segments[i-1].Number+1, seg.Number-1, s.Number)}, c.Now)
 			case seg.Err == nil && (seg.Header.Number != seg.Number || seg.Header.Stream != s.Number):
-				c.state.alarm(&alarm{Item: "intact", Level: Critical, What: fmt.Sprintf("%s: its header is that of segment %d of stream %d", seg.Path, seg.Header.Number, seg.Header.Stream), File: seg.Path}, c.Now)
+				c.state.addAlarm(&alarm{Item: "intact", Level: Critical,
+					What: fmt.Sprintf("%s: its header is that of "+
+						"segment %d of stream %d", seg.Path, seg.Header.Number, seg.Header.Stream), File: seg.Path},
+					c.Now)
 			}
 		}
 	}
 }
 
-// sealSlack is how much later than promised a seal may be.
+// sealSlack is how late a seal may be.
 const sealSlack = 10 * time.Second
 
-// sealed says whether seals are made in time.
-func (c *checker) sealed() {
+// checkSeals checks that seals are made in time.
+func (c *checker) checkSeals() {
 	r := c.result
 	wanted := c.setting("steno.signing_key_file") != ""
 	var oldest time.Duration
@@ -456,7 +472,7 @@ func (c *checker) sealed() {
 		if last.Block == 0 {
 			continue
 		}
-		// Without a key to check them with, seals are only seen as records.
+		// Without a key to check them with, seals are only known as records.
 		at, open := c.events.sealed[last.Stream], c.events.unsealed[last.Stream]
 		interval, known := format.SettingTime(c.setting("steno.seal_interval"), time.Second)
 		if !known {
@@ -467,7 +483,8 @@ func (c *checker) sealed() {
 		case at == 0 && wanted && due:
 			late = fmt.Sprintf("stream %d has no seal, although steno.signing_key_file is set", last.Stream)
 		case at != 0 && due && (wanted || c.state.Settings == nil):
-			late = fmt.Sprintf("stream %d is not sealed since %s, and has records since then: it should be every %s", last.Stream, render.Time(at), interval)
+			late = fmt.Sprintf("stream %d is not sealed since %s, and has records since then: it should be every %s",
+				last.Stream, render.Time(at), interval)
 		}
 		if at != 0 {
 			found, oldest = true, max(oldest, c.since(at))
@@ -491,28 +508,31 @@ func (c *checker) sealed() {
 	}
 }
 
-// lost says what was lost, and what ended without a stop.
-func (c *checker) lost() {
+// checkLosses reports losses, and runs of the server that ended without a stop.
+func (c *checker) checkLosses() {
 	r, e, s := c.result, &c.events, c.state
 	s.Dropped += e.dropped
 	s.Refused += e.refused
 	s.Lost += e.lost
 	var ends []alarm
-	s.Run, ends = e.runs(s.Run)
+	s.Run, ends = e.findRuns(s.Run)
 	for _, what := range append(e.losses, ends...) {
-		s.alarm(&what, c.Now)
+		s.addAlarm(&what, c.Now)
 	}
 	if n := c.server.unrecorded; n > 0 {
-		r.add("losses", Critical, "the server has dropped %s records of which the trail does not know yet", humanize.Comma(int64(n)))
+		r.add("losses", Critical, "the server has dropped %s records of which the trail does not know yet",
+			humanize.Comma(int64(n)))
 	}
 	r.total("dropped_records_total", "Records that were dropped, since the first check.", s.Dropped)
-	r.total("refused_statements_total", "Statements that were refused because the trail could not be written, since the first check.", s.Refused)
+	r.total("refused_statements_total", "Statements that were refused because the trail could not be written, since "+
+		"the first check.", s.Refused)
 	r.total("lost_blocks_total", "Blocks that could not be synced and read back, since the first check.", s.Lost)
-	lag, late := c.late()
+	lag, late := c.isLate()
 	switch {
 	case len(e.losses)+len(ends) > 0 || c.server.unrecorded > 0:
 	case late:
-		r.add("losses", OK, "nothing is known to have been dropped, refused or lost since %s; what was in the last %s is not in the trail yet", c.sinceWhen(), ago(lag))
+		r.add("losses", OK, "nothing is known to have been dropped, refused or lost since %s; what was in the last "+
+			"%s is not in the trail yet", c.sinceWhen(), ago(lag))
 	default:
 		r.add("losses", OK, "nothing dropped, refused or lost since %s", c.sinceWhen())
 	}
@@ -525,28 +545,35 @@ func (c *checker) sinceWhen() string {
 	return "the last segments began"
 }
 
-// recorded says whether the server records what it should.
-func (c *checker) recorded() {
+// checkRecording checks that the settings record what they should.
+func (c *checker) checkRecording() {
 	r, s := c.result, c.state
 	if !s.Time.IsZero() {
 		for i := range c.events.changed {
-			s.alarm(&alarm{Item: "recorded", Level: Warning, What: c.events.changed[i].String()}, c.Now)
+			s.addAlarm(&alarm{Item: "recorded", Level: Warning, What: c.events.changed[i].String()}, c.Now)
 		}
 	}
 	if s.Settings == nil && len(c.Expect) == 0 {
-		r.add("recorded", OK, "changes are seen, but not which settings are in effect: no record of a start of the server is left")
+		r.add("recorded", OK, "changes are seen, but not which settings are in effect: no record of a start of the "+
+			"server is left")
 		return
 	}
 	if s.Settings == nil {
-		r.add("recorded", Unknown, "whether settings are as expected is not known: no record of a start of the server is left that says them")
+		r.add("recorded", Unknown, "whether settings are as expected is not known: no record of a start of the "+
+			"server is left that says them")
 		return
 	}
 	level, wrong := OK, []string{}
-	if v := s.Settings["steno.log"]; strings.TrimSpace(v) == "none" && !slices.ContainsFunc(c.Expect, func(e string) bool { return strings.HasPrefix(e, "steno.log=") }) {
+	if v := s.Settings["steno.log"]; strings.TrimSpace(v) == "none" &&
+		!slices.ContainsFunc(c.Expect, func(e string) bool {
+			return strings.HasPrefix(e, "steno.log=")
+		}) {
 		level, wrong = Critical, append(wrong, "steno.log is 'none': statements are not recorded")
 	}
 	if v := s.Settings[proof.MinMessages]; proof.HidesFailures(v) {
-		level, wrong = worse(level, Warning), append(wrong, fmt.Sprintf("%s is '%s': statements that fail before they are planned leave no record", proof.MinMessages, v))
+		level, wrong = worseOf(level, Warning),
+			append(wrong, fmt.Sprintf("%s is '%s': statements that fail before they are planned leave no record",
+				proof.MinMessages, v))
 	}
 	for _, e := range c.Expect {
 		name, want, _ := strings.Cut(e, "=")
@@ -556,7 +583,8 @@ func (c *checker) recorded() {
 		}
 		switch {
 		case !set:
-			level, wrong = Critical, append(wrong, fmt.Sprintf("%s has its default, and '%s' is expected: set it in the server's configuration", name, want))
+			level, wrong = Critical, append(wrong, fmt.Sprintf("%s has its default, and '%s' is expected: set it in "+
+				"the server's configuration", name, want))
 		case !sameValue(have, want):
 			level, wrong = Critical, append(wrong, fmt.Sprintf("%s is '%s', expected '%s'", name, have, want))
 		}
@@ -570,7 +598,7 @@ func (c *checker) recorded() {
 	}
 }
 
-// sameValue compares values of a setting; spaces and the order of a list's elements do not matter.
+// sameValue compares values of a setting, regardless of spaces and of the order of a list.
 func sameValue(a, b string) bool {
 	if x, ok := format.SettingSize(a, 1<<20); ok {
 		if y, ok := format.SettingSize(b, 1<<20); ok && x == y {
@@ -578,7 +606,8 @@ func sameValue(a, b string) bool {
 		}
 	}
 	if x, ok := format.SettingTime(a, time.Second); ok {
-		if y, ok := format.SettingTime(b, time.Second); ok && x == y && strings.Trim(a, "0123456789") != "" && strings.Trim(b, "0123456789") != "" {
+		if y, ok := format.SettingTime(b, time.Second); ok && x == y && strings.Trim(a, "0123456789") != "" &&
+			strings.Trim(b, "0123456789") != "" {
 			return true
 		}
 	}
@@ -593,8 +622,8 @@ func sameValue(a, b string) bool {
 	return slices.Equal(split(a), split(b))
 }
 
-// slots says which readers lose something.
-func (c *checker) slots() {
+// checkSlots reports slots that have lost, or may soon lose, something.
+func (c *checker) checkSlots() {
 	r := c.result
 	all, err := slot.Statuses(c.trail)
 	if err != nil {
@@ -606,12 +635,15 @@ func (c *checker) slots() {
 	level, wrong := OK, []string{}
 	for i := range all {
 		s := &all[i]
-		r.Metrics = append(r.Metrics, Metric{Name: "slot_behind_bytes", Label: s.Name, Value: float64(s.Bytes), kind: "gauge", unit: "B", help: "Bytes that a slot keeps."})
+		r.Metrics = append(r.Metrics, Metric{Name: "slot_behind_bytes", Label: s.Name, Value: float64(s.Bytes),
+			kind: "gauge", unit: "B", help: "Bytes that a slot keeps."})
 		switch {
 		case s.State != slot.Active:
 			level, wrong = Critical, append(wrong, fmt.Sprintf("slot %s is %s", s.Name, s.State))
 		case limit > 0 && float64(s.Bytes) >= limit*c.SlotWarning/100:
-			level, wrong = worse(level, Warning), append(wrong, fmt.Sprintf("slot %s keeps %s, %.0f %% of steno.slot_max_size", s.Name, humanize.IBytes(uint64(s.Bytes)), 100*float64(s.Bytes)/limit))
+			level, wrong = worseOf(level, Warning),
+				append(wrong, fmt.Sprintf("slot %s keeps %s, %.0f %% of steno.slot_max_size", s.Name,
+					humanize.IBytes(uint64(s.Bytes)), 100*float64(s.Bytes)/limit))
 		}
 	}
 	switch {
@@ -622,8 +654,8 @@ func (c *checker) slots() {
 	}
 }
 
-// disk says how full the trail's disk is.
-func (c *checker) disk() {
+// checkDisk checks how full the trail's disk is.
+func (c *checker) checkDisk() {
 	r := c.result
 	used, free, err := usage(c.trail.Path)
 	if err != nil {
@@ -643,11 +675,11 @@ func (c *checker) disk() {
 	r.add("disk", level, "%.0f %% used", used)
 }
 
-// kept says whether something was deleted that had to be kept.
-func (c *checker) kept() {
+// checkRetention checks that nothing was deleted that had to be kept.
+func (c *checker) checkRetention() {
 	r := c.result
-	for _, what := range c.events.early {
-		c.state.alarm(&what, c.Now)
+	for _, what := range c.events.earlyDeletions {
+		c.state.addAlarm(&what, c.Now)
 	}
 	if c.Keep == 0 {
 		return
@@ -662,7 +694,7 @@ func (c *checker) kept() {
 		if first.Err != nil || first.Number == 1 {
 			continue
 		}
-		// what was deleted was written before the first segment that exists
+		// deleted records were written before the first existing segment
 		if age := c.since(first.Header.Created); age < c.Keep {
 			wrong = append(wrong, fmt.Sprintf("stream %d begins %s ago", s.Number, ago(age)))
 		}
@@ -670,7 +702,8 @@ func (c *checker) kept() {
 	}
 	switch {
 	case len(wrong) > 0:
-		r.add("kept", Critical, "records were deleted that must be kept for %s: %s", ago(c.Keep), strings.Join(wrong, ", "))
+		r.add("kept", Critical, "records were deleted that must be kept for %s: %s", ago(c.Keep),
+			strings.Join(wrong, ", "))
 	case oldest == format.MaxTime:
 		r.add("kept", OK, "nothing was ever deleted")
 	default:
@@ -678,15 +711,15 @@ func (c *checker) kept() {
 	}
 }
 
-// remember reports what earlier checks found, and notes where this one has ended.
-func (c *checker) remember() {
+// reportEarlier reports what earlier checks found, and saves the end of this one.
+func (c *checker) reportEarlier() {
 	r, s := c.result, c.state
 	s.Time = c.Now
 	s.Alarms = slices.DeleteFunc(s.Alarms, func(a alarm) bool {
-		if c.Forget && !a.Seen.Equal(c.Now) { // nobody can have seen what this check has found
+		if c.Forget && !a.Seen.Equal(c.Now) { // results of this check cannot have been seen yet
 			return true
 		}
-		if a.File != "" { // damage, as long as its file exists
+		if a.File != "" { // damage is reported as long as its file exists
 			return a.isGone() && !a.Seen.Equal(c.Now)
 		}
 		return c.Now.Sub(a.Seen) > c.Remember
@@ -702,7 +735,7 @@ func (c *checker) remember() {
 		if last.Block == 0 {
 			continue
 		}
-		s.move(&last, c.events.sealed[last.Stream], c.events.unsealed[last.Stream], c.Forget)
+		s.setPosition(&last, c.events.sealed[last.Stream], c.events.unsealed[last.Stream], c.Forget)
 	}
 	for _, one := range c.trail.Streams {
 		for _, seg := range one.Segments {
@@ -716,15 +749,15 @@ func (c *checker) remember() {
 		if a.Level == b.Level {
 			return 0
 		}
-		if worse(a.Level, b.Level) == a.Level {
+		if worseOf(a.Level, b.Level) == a.Level {
 			return -1
 		}
 		return 1
 	})
 }
 
-// tells selects the groups of blocks with records that a check looks at.
-func tells(c *format.Contents) format.Groups {
+// selectRelevant selects the groups of blocks with records that a check reads.
+func selectRelevant(c *format.Contents) format.Groups {
 	g := proof.TellingGroups(c)
 	g.Or(c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindSeal }))
 	return g

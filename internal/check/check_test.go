@@ -37,7 +37,7 @@ func TestFailedUnitsAreTold(t *testing.T) {
 
 func TestTheWorstLevelCounts(t *testing.T) {
 	for _, c := range [][3]Level{{OK, Unknown, Unknown}, {Unknown, Warning, Warning}, {Warning, Critical, Critical}, {Critical, Unknown, Critical}, {OK, OK, OK}} {
-		if worse(c[0], c[1]) != c[2] || worse(c[1], c[0]) != c[2] {
+		if worseOf(c[0], c[1]) != c[2] || worseOf(c[1], c[0]) != c[2] {
 			t.Errorf("%v and %v are not %v", c[0], c[1], c[2])
 		}
 	}
@@ -58,8 +58,8 @@ func TestStateIsKeptOrRefused(t *testing.T) {
 		t.Fatalf("a new state: %v, %v", s, err)
 	}
 	s.Time, s.Dropped = time.Now(), 7
-	s.alarm(&alarm{Item: "losses", Level: Critical, What: "x"}, s.Time)
-	s.alarm(&alarm{Item: "losses", Level: Critical, What: "x"}, s.Time)
+	s.addAlarm(&alarm{Item: "losses", Level: Critical, What: "x"}, s.Time)
+	s.addAlarm(&alarm{Item: "losses", Level: Critical, What: "x"}, s.Time)
 	if err := f.write(s); err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +82,10 @@ func TestStateIsKeptOrRefused(t *testing.T) {
 func TestManyAlarmsHideNoWorseOne(t *testing.T) {
 	s, now := &state{}, time.Now()
 	for i := range 3 * mostAlarms {
-		s.alarm(&alarm{Item: "recorded", Level: Warning, What: strings.Repeat("x", i)}, now)
+		s.addAlarm(&alarm{Item: "recorded", Level: Warning, What: strings.Repeat("x", i)}, now)
 	}
 	for range 2 {
-		s.alarm(&alarm{Item: "losses", Level: Critical, What: "7 records dropped"}, now)
+		s.addAlarm(&alarm{Item: "losses", Level: Critical, What: "7 records dropped"}, now)
 	}
 	if len(s.Alarms) != mostAlarms+2 {
 		t.Errorf("%d alarms are kept", len(s.Alarms))
@@ -106,7 +106,7 @@ func FuzzState(f *testing.F) {
 		file := &stateFile{File: &statefile.File{Path: path}}
 		if s, err := file.read(); err == nil {
 			s.anchors()
-			s.alarm(&alarm{}, time.Now())
+			s.addAlarm(&alarm{}, time.Now())
 		}
 	})
 }

@@ -1,4 +1,4 @@
-// How full the disk is, on systems where that is not known.
+// Stubs for systems on which the use of a disk cannot be determined.
 
 //go:build !unix
 
@@ -6,10 +6,10 @@ package check
 
 import "errors"
 
-// usage is not known here.
+// usage always fails.
 func usage(string) (percent, free float64, err error) {
 	return 0, 0, errors.New("how full the disk is cannot be found out on this system")
 }
 
-// inodeOf is not known here.
+// inodeOf never knows the inode.
 func inodeOf(string) (inode uint64, ok bool) { return 0, false }

@@ -6,7 +6,7 @@ package check
 
 import "golang.org/x/sys/unix"
 
-// usage is what is used of the file system of a path, in percent as df shows it, and what is free in bytes.
+// usage returns the used part of a path's file system, in percent as df shows it, and the free bytes.
 func usage(path string) (percent, free float64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -20,7 +20,7 @@ func usage(path string) (percent, free float64, err error) {
 	return percent, available * float64(s.Bsize), nil
 }
 
-// inodeOf is the number of a file on its disk.
+// inodeOf returns the inode of a file.
 func inodeOf(path string) (inode uint64, ok bool) {
 	var s unix.Stat_t
 	if unix.Stat(path, &s) != nil {

@@ -1,4 +1,4 @@
-// What the new records tell: losses, ends without a stop, changes of settings, deletions, seals.
+// Collects from new records: losses, ends without a stop, changes of settings, deletions, seals.
 
 package check
 
@@ -20,12 +20,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// events are what the records tell that were written since the last check.
+// events are collected from the records since the last check.
 type events struct {
 	dropped, refused, lost uint64
 	gaps                   gaps
 	losses                 []alarm
-	early                  []alarm // deletions of what was not to be deleted yet
+	earlyDeletions         []alarm // deletions of segments that had to be kept
 	settings               map[string]string
 	changed                []change
 	sealed                 map[uint32]int64 // time of each stream's last seal
@@ -35,7 +35,7 @@ type events struct {
 	moments            []moment // starts, stops and recoveries
 }
 
-// gaps are the records that were dropped: one alarm, however many gap records tell of them.
+// gaps sums up gap records, for one alarm.
 type gaps struct {
 	count       uint64
 	first, last int64
@@ -58,10 +58,11 @@ func (g *gaps) String() string {
 	if g.last > g.first {
 		when = fmt.Sprintf("from %s until %s", render.Time(g.first), render.Time(g.last))
 	}
-	return fmt.Sprintf("%s records dropped, as the trail tells %s (%s)", humanize.Comma(int64(g.count)), when, strings.Join(g.reasons, ", "))
+	return fmt.Sprintf("%s records dropped, as the trail tells %s (%s)", humanize.Comma(int64(g.count)), when,
+		strings.Join(g.reasons, ", "))
 }
 
-// moment is when the server was started or stopped, or when a start recovered what the run before had left.
+// moment is a start or stop of the server, or a recovery of what a run had left.
 type moment struct {
 	time    int64
 	event   string
@@ -87,8 +88,8 @@ func (c *change) String() string {
 	return s
 }
 
-// inEffect are the settings of the server after these records, from those before; nil: they are not known.
-func (e *events) inEffect(before map[string]string) map[string]string {
+// settingsAfter returns the server's settings after these records, given those before; nil: not known.
+func (e *events) settingsAfter(before map[string]string) map[string]string {
 	settings := maps.Clone(before)
 	if e.settings != nil {
 		settings = e.settings
@@ -101,10 +102,10 @@ func (e *events) inEffect(before map[string]string) map[string]string {
 	return settings
 }
 
-// stopped says whether the server was stopped since it was started last, as far as that is known.
+// stopped reports whether the server is known to have been stopped since its last start.
 func (e *events) stopped() bool { return e.stoppedAt > e.started }
 
-// read reads the blocks behind the positions of the last check.
+// read reads the blocks after the positions of the last check.
 func (e *events) read(ctx context.Context, t *trail.Trail, s *state) error {
 	*e = events{sealed: map[uint32]int64{}, unsealed: map[uint32]int64{}}
 	var mu sync.Mutex
@@ -116,8 +117,8 @@ func (e *events) read(ctx context.Context, t *trail.Trail, s *state) error {
 			p := s.position(ref.Segment.Stream.Number)
 			return p == nil || ref.Number > p.Block
 		},
-		Contents: tells,
-		Warn:     func(error) {}, // the verification has said it
+		Contents: selectRelevant,
+		Warn:     func(error) {}, // the verification has reported it
 	}, func(_ int, reader *trail.ScanReader) {
 		for reader.Next() {
 			r, stream := &reader.Record, reader.Ref.Segment.Stream.Number
@@ -139,7 +140,7 @@ func (e *events) read(ctx context.Context, t *trail.Trail, s *state) error {
 		e.losses = append(e.losses, alarm{Item: "losses", Level: Critical, What: e.gaps.String()})
 	}
 	slices.SortStableFunc(e.changed, func(a, b change) int { return cmp.Compare(a.time, b.time) })
-	// what the last check has left open is sealed by any later seal
+	// blocks that were unsealed at the last check are sealed by any later seal
 	for i := range s.Positions {
 		if p := &s.Positions[i]; seals[p.Stream] == 0 {
 			e.sealed[p.Stream], e.unsealed[p.Stream] = p.Sealed, p.Open
@@ -177,14 +178,15 @@ func (e *events) record(r *format.Record) {
 		if !strings.HasPrefix(text("name"), "steno.") && text("name") != proof.MinMessages {
 			return
 		}
-		one := change{time: r.Time, name: text("name"), old: text("old"), new: text("new"), file: text("file"), line: text("line")}
+		c := change{time: r.Time, name: text("name"), old: text("old"), new: text("new"), file: text("file"),
+			line: text("line")}
 		if text("source") != "server" {
-			if _, decides := proof.Default(one.name); !decides {
+			if _, decides := proof.Default(c.name); !decides {
 				return
 			}
-			one.session, one.user = r.Session.ID().String(), string(r.Session.Fact(format.KeyUser))
+			c.session, c.user = r.Session.ID().String(), string(r.Session.Fact(format.KeyUser))
 		}
-		e.changed = append(e.changed, one)
+		e.changed = append(e.changed, c)
 	case format.KindServer:
 		switch event := text("event"); event {
 		case "start":
@@ -205,62 +207,73 @@ func (e *events) record(r *format.Record) {
 		case "recovered":
 			e.refused += number("refused")
 			if n := number("refused"); n > 0 {
-				loss(Critical, "%s statements refused from %s until %s (%s)", humanize.Comma(int64(n)), text("since"), text("until"), text("reason"))
+				loss(Critical, "%s statements refused from %s until %s (%s)", humanize.Comma(int64(n)), text("since"),
+					text("until"), text("reason"))
 			} else {
-				loss(Warning, "the trail could not be written from %s until %s (%s)", text("since"), text("until"), text("reason"))
+				loss(Warning, "the trail could not be written from %s until %s (%s)", text("since"), text("until"),
+					text("reason"))
 			}
 		case "lost":
 			first, last, _ := strings.Cut(text("blocks"), "-")
 			a, _ := strconv.ParseUint(first, 10, 64)
 			b, _ := strconv.ParseUint(last, 10, 64)
 			e.lost += max(1, b-a+1)
-			loss(Critical, "blocks %s of stream %s were lost at %s: they could not be synced", text("blocks"), text("stream"), at)
+			loss(Critical, "blocks %s of stream %s were lost at %s: they could not be synced", text("blocks"),
+				text("stream"), at)
 		case "torn":
 			loss(Warning, "an unfinished block of %s bytes was cut off at %s", text("bytes"), at)
 		case "recover":
 			e.moments = append(e.moments, moment{time: r.Time, event: event, records: text("records")})
 		case "other_trail":
 			if text("session") == "" {
-				loss(Warning, "a run of the server that began at %s had recorded in another trail, of which this one has only what was in its ring file", text("since"))
+				loss(Warning, "a run of the server that began at %s had recorded in another trail, of which this "+
+					"one has only what was in its ring file", text("since"))
 			}
 		case "restart":
 			loss(Warning, "writer %s was not running from %s until %s", text("writer"), text("since"), at)
 		case "branch":
 			if text("reason") == trail.ReasonCopy {
-				loss(Warning, "a copy of the data directory began to record at %s, beside stream %s", at, text("stream"))
+				loss(Warning, "a copy of the data directory began to record at %s, beside stream %s", at,
+					text("stream"))
 			} else {
-				loss(Critical, "stream %s was not as the server had left it at %s (%s)", text("stream"), at, text("reason"))
+				loss(Critical, "stream %s was not as the server had left it at %s (%s)", text("stream"), at,
+					text("reason"))
 			}
 		case "deleted":
 			if d, ok := trail.ParseDeletion(r); ok && text("reason") == "slot_max_size" && text("repeated") == "" {
-				e.early = append(e.early, alarm{Item: "kept", Level: Critical, What: fmt.Sprintf("segments %d to %d of stream %d were deleted at %s although a slot needed them", d.FirstSegment, d.LastSegment, d.Stream, at)})
+				e.earlyDeletions = append(e.earlyDeletions, alarm{Item: "kept", Level: Critical,
+					What: fmt.Sprintf("segments %d to %d of stream %d were deleted at %s although a slot needed them",
+						d.FirstSegment, d.LastSegment, d.Stream, at)})
 			}
 		}
 	}
 }
 
-// runs finds how runs of the server ended, and whether it was run without pg_steno in between. last is what the last
-// check has seen: "" if nothing is known, "start" if the server was running, or the position of its stop in the WAL.
-func (e *events) runs(last string) (now string, all []alarm) {
+// findRuns finds how runs of the server ended, and whether it ran without pg_steno in between. last is the state at
+// the last check: "" if it is not known, "start" if the server was running, or the WAL position of its stop.
+func (e *events) findRuns(last string) (now string, all []alarm) {
 	slices.SortStableFunc(e.moments, func(a, b moment) int { return cmp.Compare(a.time, b.time) })
 	say := func(level Level, format string, args ...any) {
 		all = append(all, alarm{Item: "losses", Level: level, What: fmt.Sprintf(format, args...)})
 	}
-	for i, one := range e.moments {
-		switch one.event {
+	for i, m := range e.moments {
+		switch m.event {
 		case "stop":
-			last = "stop " + one.wal
+			last = "stop " + m.wal
 		case "start":
-			// what the run before has left is recovered just before the start has its record, or just after
+			// the recovery of the run before is recorded just before or just after the start
 			recovered := slices.IndexFunc(e.moments[max(0, i-1):], func(m moment) bool { return m.event == "recover" })
 			wal, stopped := strings.CutPrefix(last, "stop ")
 			switch {
 			case last == "start" && recovered >= 0 && recovered <= 2:
-				say(Warning, "the server had ended without a stop before %s; what was in its rings was recovered", render.Time(one.time))
+				say(Warning, "the server had ended without a stop before %s; what was in its rings was recovered",
+					render.Time(m.time))
 			case last == "start":
-				say(Critical, "the server had ended without a stop before %s, and nothing says that its last records were recovered", render.Time(one.time))
-			case stopped && wal != "" && wal != one.wal:
-				say(Critical, "the server may have run without pg_steno before %s: its WAL and its control file do not show that it was not run since its stop", render.Time(one.time))
+				say(Critical, "the server had ended without a stop before %s, and nothing says that its last "+
+					"records were recovered", render.Time(m.time))
+			case stopped && wal != "" && wal != m.wal:
+				say(Critical, "the server may have run without pg_steno before %s: its WAL and its control file do "+
+					"not show that it was not run since its stop", render.Time(m.time))
 			}
 			last = "start"
 		}

@@ -18,9 +18,9 @@ func (r *Result) WriteText(out io.Writer, all bool) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "STENO %s - ", r.Level)
 	if r.Level == OK {
-		b.WriteString(r.good())
+		b.WriteString(r.itemNames())
 	} else {
-		b.WriteString(plain(r.wrong()))
+		b.WriteString(plain(r.problemsText()))
 	}
 	b.WriteString(" |")
 	for _, m := range r.Metrics {
@@ -33,20 +33,21 @@ func (r *Result) WriteText(out io.Writer, all bool) error {
 	b.WriteByte('\n')
 	for i := range r.Items {
 		if all {
-			fmt.Fprintf(&b, "%-8s %-8s %s\n", strings.ToLower(r.Items[i].Level.String()), r.Items[i].Name, plain(r.Items[i].What))
+			fmt.Fprintf(&b, "%-8s %-8s %s\n", strings.ToLower(r.Items[i].Level.String()), r.Items[i].Name,
+				plain(r.Items[i].What))
 		}
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
 }
 
-// plain has no bar, which would begin the numbers.
+// plain replaces bars, after which Nagios expects numbers.
 func plain(s string) string { return strings.ReplaceAll(s, "|", "/") }
 
-// mostWrong is how many things the line names.
+// mostWrong limits the problems that the line names.
 const mostWrong = 4
 
-func (r *Result) wrong() string {
+func (r *Result) problemsText() string {
 	var parts []string
 	for i := range r.Items {
 		if one := &r.Items[i]; one.Level != OK {
@@ -59,8 +60,8 @@ func (r *Result) wrong() string {
 	return strings.Join(parts, "; ")
 }
 
-// good names what was looked at.
-func (r *Result) good() string {
+// itemNames lists what was checked.
+func (r *Result) itemNames() string {
 	var parts []string
 	for i := range r.Items {
 		switch one := &r.Items[i]; one.Name {
@@ -118,7 +119,7 @@ func (r *Result) WritePrometheus(out io.Writer) error {
 	return err
 }
 
-// label is a value of a label, as Prometheus reads it.
+// label quotes the value of a label for Prometheus.
 func label(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }

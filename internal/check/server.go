@@ -1,4 +1,4 @@
-// The processes of the server, and its rings.
+// Checks the processes of the server, and its rings.
 
 package check
 
@@ -17,21 +17,21 @@ import (
 
 // server is what is known of the running server.
 type server struct {
-	why        string // there are no rings
-	found      int    // the postmaster of the data directory that has the trail; 0: none runs, or that is not known
-	postmaster int    // that of the rings
+	noRings    string // why there are no rings; empty if there are
+	found      int    // the postmaster of the data directory with the trail; 0: not running, or not known
+	postmaster int    // the postmaster of the rings
 	writers    int
 	unrecorded uint64
 	lag        uint64
-	oldest     int64 // when the first record ended that is not in the trail; 0: none, or not known
+	oldest     int64 // end of the oldest record that is not in the trail yet; 0: none, or not known
 	err        error
 }
 
-func (s *server) running() bool { return s.why == "" }
+func (s *server) running() bool { return s.noRings == "" }
 
 func (c *checker) findServer() {
 	if c.Offline {
-		c.server.why = "not looked for"
+		c.server.noRings = "not looked for"
 		return
 	}
 	paths := slices.Clone(c.Rings)
@@ -40,7 +40,7 @@ func (c *checker) findServer() {
 	}
 	f := live.New(c.trail, paths)
 	c.server.found = f.Postmaster()
-	if c.server.why = f.Find(); c.server.why != "" {
+	if c.server.noRings = f.Find(); c.server.noRings != "" {
 		return
 	}
 	defer f.Close()
@@ -58,12 +58,12 @@ func (c *checker) findServer() {
 		}
 	}
 	if !f.InUse() { // it has ended meanwhile
-		*s = server{why: "no rings: the server has just ended"}
+		*s = server{noRings: "no rings: the server has just ended"}
 	}
 }
 
-// serverRuns says whether the server runs, with pg_steno.
-func (c *checker) serverRuns() {
+// checkServer checks that the server runs, and with pg_steno.
+func (c *checker) checkServer() {
 	r, s := c.result, &c.server
 	switch pid := s.found; {
 	case c.Offline:
@@ -73,17 +73,19 @@ func (c *checker) serverRuns() {
 		r.add("server", Critical, "process %d runs with pg_steno, but does not write this trail", s.postmaster)
 	case s.running():
 		r.add("server", OK, "runs with pg_steno, process %d", s.postmaster)
-	case strings.HasPrefix(s.why, "rings cannot be read"), strings.Contains(s.why, "several servers"):
-		r.add("server", Unknown, "%s", s.why)
+	case strings.HasPrefix(s.noRings, "rings cannot be read"), strings.Contains(s.noRings, "several servers"):
+		r.add("server", Unknown, "%s", s.noRings)
 	case pid != 0:
-		r.add("server", Critical, "runs as process %d, but without pg_steno, or with its rings elsewhere%s (%s)", pid, c.advice(NameRings), s.why)
+		r.add("server", Critical, "runs as process %d, but without pg_steno, or with its rings elsewhere%s (%s)", pid,
+			c.advice(NameRings), s.noRings)
 	default:
-		r.add("server", Critical, "no server that writes this trail runs here (%s)%s", s.why, c.advice(CheckOffline))
+		r.add("server", Critical, "no server that writes this trail runs here (%s)%s", s.noRings,
+			c.advice(CheckOffline))
 	}
 }
 
-// writesElsewhere says whether the server is known not to write this trail: its postmaster holds a lock on the file
-// .lock of the trail's directory, which Linux shows.
+// writesElsewhere reports whether the server is known not to write this trail. The postmaster of a server that does
+// holds a lock on the file .lock of the trail's directory, which Linux shows.
 func (c *checker) writesElsewhere() bool {
 	locks, err := os.ReadFile("/proc/locks")
 	if err != nil {
@@ -108,10 +110,10 @@ func (c *checker) writesElsewhere() bool {
 			return false
 		}
 	}
-	if seen { // in another namespace of processes, these are the locks of another one
+	if seen { // in another PID namespace, the locks are those of another process
 		_, seen = writersOf("/proc", c.server.postmaster)
 	}
-	return seen // it holds locks, but not this one; without any, its file system has none, or it is not shown
+	return seen // it holds locks, but not this one; if it shows none at all, nothing is known
 }
 
 func hasProc() bool {
@@ -121,8 +123,9 @@ func hasProc() bool {
 
 var writerTitle = regexp.MustCompile(`\bsteno writer (\d+)`)
 
-// writersOf looks for the writers among the children of a postmaster: the state of each one's process. Nothing is seen if
-// the postmaster is in another namespace of processes, where an ID is that of another process; in all of them, one is 1.
+// writersOf returns the process states of the writers among the children of a postmaster. seen is false if the
+// postmaster may be in another PID namespace, where its ID is that of another process: such postmasters often have ID
+// 1.
 func writersOf(proc string, postmaster int) (states map[int]string, seen bool) {
 	states = map[int]string{}
 	all, _ := filepath.Glob(filepath.Join(proc, "[0-9]*/stat"))
@@ -131,7 +134,7 @@ func writersOf(proc string, postmaster int) (states map[int]string, seen bool) {
 		if err != nil {
 			continue
 		}
-		// the name of a program can contain anything
+		// the name of a program can contain parentheses and blanks
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		if len(fields) < 2 || fields[1] != strconv.Itoa(postmaster) {
 			continue
@@ -146,8 +149,8 @@ func writersOf(proc string, postmaster int) (states map[int]string, seen bool) {
 	return states, seen
 }
 
-// writersRun says whether the writers run.
-func (c *checker) writersRun() {
+// checkWriters checks that the writers run.
+func (c *checker) checkWriters() {
 	s := &c.server
 	if !s.running() || s.err != nil || !hasProc() {
 		return

@@ -1,4 +1,4 @@
-// What is kept from one check to the next.
+// The state that is kept from one check to the next.
 
 package check
 
@@ -26,7 +26,7 @@ import (
 // stateVersion is the version of the state file.
 const stateVersion = 1
 
-// state is what the file has.
+// state is the contents of the state file.
 type state struct {
 	Version   int        `json:"version"`
 	System    uint64     `json:"system_id,string"`
@@ -35,18 +35,18 @@ type state struct {
 	Positions []position `json:"positions"`
 	// Settings of pg_steno in the server's configuration; nil: not known.
 	Settings map[string]string `json:"settings,omitempty"`
-	// Run is how the last start or stop has left the server: see events.runs.
+	// Run is the state of the server after its last start or stop: see events.findRuns.
 	Run    string  `json:"run,omitempty"`
 	Alarms []alarm `json:"alarms,omitempty"`
 	// since the first check
 	Dropped uint64 `json:"dropped"`
 	Refused uint64 `json:"refused"`
 	Lost    uint64 `json:"lost"`
-	// Trusted are the keys that seals have named by which later ones are made.
+	// Trusted are the keys that seals have named for later seals.
 	Trusted map[string]string `json:"trusted,omitempty"`
 }
 
-// position is how far a stream was read.
+// position is the end of what was read of a stream.
 type position struct {
 	Stream  uint32 `json:"stream"`
 	Segment uint64 `json:"segment"`
@@ -54,21 +54,22 @@ type position struct {
 	Record  uint64 `json:"record"`
 	Hash    string `json:"hash"`
 	Sealed  int64  `json:"sealed,omitempty"` // time of the last seal; 0: there was none
-	Open    int64  `json:"open,omitempty"`   // end of the first block after it that has more than seals; 0: there is none
+	// end of the first block after it that has more than seals; 0: there is none
+	Open int64 `json:"open,omitempty"`
 }
 
-// alarm is something that is reported again.
+// alarm is a problem that later checks report again.
 type alarm struct {
 	Item  string    `json:"item"`
 	Level Level     `json:"level"`
 	What  string    `json:"what"`
 	File  string    `json:"file,omitempty"` // that is damaged
 	Seen  time.Time `json:"seen"`           // first
-	// Problem is what verify has found, which can be acknowledged.
+	// Problem is a problem that verify found; it can be acknowledged.
 	Problem *verify.Problem `json:"problem,omitempty"`
 }
 
-// isOf says whether it is that problem. Versions up to 0.9.0 have kept only what it is called.
+// isOf reports whether the alarm is about a problem. States of versions up to 0.9.0 have only its text.
 func (a *alarm) isOf(p verify.Problem) bool {
 	if a.Problem == nil {
 		return a.Item == "intact" && a.File == p.File && a.What == p.String()
@@ -76,7 +77,7 @@ func (a *alarm) isOf(p verify.Problem) bool {
 	return a.Problem.File == p.File && a.Problem.What == p.What
 }
 
-// isGone says that it is of a file that does not exist any more.
+// isGone reports whether the damaged file no longer exists.
 func (a *alarm) isGone() bool {
 	if a.File == "" {
 		return false
@@ -85,18 +86,21 @@ func (a *alarm) isGone() bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// mostAlarms bounds how many are kept: the first ones. Of further ones, there is one for each item and level.
+// mostAlarms limits the kept alarms. Further ones are kept as one for each item and level.
 const mostAlarms = 100
 
 var moments = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
-// alarm adds one that is not there yet. Damage is the same if it is only told with another time of a check.
-func (s *state) alarm(a *alarm, now time.Time) {
+// addAlarm adds an alarm, unless the state has it. Damage whose texts differ only in times is the same.
+func (s *state) addAlarm(a *alarm, now time.Time) {
 	same := func(b alarm) bool {
-		return a.Item == b.Item && (a.What == b.What || a.File == "" && a.Item == "intact" && moments.ReplaceAllString(a.What, "") == moments.ReplaceAllString(b.What, ""))
+		return a.Item == b.Item && (a.What == b.What ||
+			a.File == "" && a.Item == "intact" &&
+				moments.ReplaceAllString(a.What, "") == moments.ReplaceAllString(b.What, ""))
 	}
 	if a.Problem != nil {
-		if i := slices.IndexFunc(s.Alarms, func(b alarm) bool { return b.isOf(*a.Problem) }); i >= 0 { // told with another note
+		if i := slices.IndexFunc(s.Alarms, func(b alarm) bool { return b.isOf(*a.Problem) }); i >= 0 {
+			// the same problem with another note
 			s.Alarms[i].What, s.Alarms[i].Problem = a.What, a.Problem
 			return
 		}
@@ -122,15 +126,15 @@ func (s *state) position(stream uint32) *position {
 	return nil
 }
 
-// move notes how far a stream was read.
-func (s *state) move(last *verify.Last, sealed, open int64, forget bool) {
+// setPosition notes how far a stream was read.
+func (s *state) setPosition(last *verify.Last, sealed, open int64, forget bool) {
 	p := s.position(last.Stream)
 	if p == nil {
 		s.Positions = append(s.Positions, position{Stream: last.Stream})
 		p = &s.Positions[len(s.Positions)-1]
 	}
 	if last.Block < p.Block && !forget {
-		return // the end is missing: that is damage, and must be found again
+		return // the end of the stream is missing: the next check must find this damage again
 	}
 	p.Segment, p.Block, p.Record, p.Hash = last.Segment, last.Block, last.Record, hex.EncodeToString(last.Hash[:])
 	p.Sealed, p.Open = sealed, open
@@ -142,8 +146,8 @@ func (s *state) move(last *verify.Last, sealed, open int64, forget bool) {
 	}
 }
 
-// trust adds the keys that trusted ones have named.
-func (s *state) trust(keys seal.Keys) {
+// addTrusted adds the keys that seals by trusted keys have named.
+func (s *state) addTrusted(keys seal.Keys) {
 	for id, digits := range s.Trusted {
 		if key, err := hex.DecodeString(digits); err == nil && len(key) == ed25519.PublicKeySize {
 			keys[id] = key
@@ -151,10 +155,11 @@ func (s *state) trust(keys seal.Keys) {
 	}
 }
 
-// anchors are the last blocks that were read: they must still be there.
+// anchors returns the last blocks that were read, which must still exist.
 func (s *state) anchors() (all []*seal.Anchor) {
 	for _, p := range s.Positions {
-		a := &seal.Anchor{Seal: seal.Seal{SystemID: s.System, Stream: p.Stream, Segment: p.Segment, Block: p.Block, Record: p.Record, Time: query.Micros(s.Time)}, From: "of the last check"}
+		a := &seal.Anchor{Seal: seal.Seal{SystemID: s.System, Stream: p.Stream, Segment: p.Segment, Block: p.Block,
+			Record: p.Record, Time: query.Micros(s.Time)}, From: "of the last check"}
 		hash, _ := hex.DecodeString(p.Hash)
 		copy(a.Hash[:], hash)
 		all = append(all, a)
@@ -168,7 +173,7 @@ type stateFile struct {
 	trail string // of the trail
 }
 
-// stateName is different for each trail.
+// stateName returns the name of the state file, different for each trail.
 func stateName(t *trail.Trail) string {
 	path := t.Path
 	if p, err := filepath.Abs(path); err == nil {
@@ -201,7 +206,7 @@ func openState(path string, t *trail.Trail) (*stateFile, error) {
 	return &stateFile{file, t.Path}, nil
 }
 
-// mostState bounds the file.
+// mostState limits the size of the file.
 const mostState = 4 << 20
 
 func (f *stateFile) read() (*state, error) {
@@ -220,12 +225,13 @@ func (f *stateFile) read() (*state, error) {
 		err = fmt.Errorf("it has version %d, and this program reads version %d", s.Version, stateVersion)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("state of checks: %s: %w; remove the file, and the next check is the first one", f.Path, err)
+		return nil, fmt.Errorf("state of checks: %s: %w; remove the file, and the next check is the first one",
+			f.Path, err)
 	}
 	return s, nil
 }
 
-// write replaces the file; whoever dies meanwhile leaves the old one.
+// write replaces the file atomically: if this process dies meanwhile, the old one remains.
 func (f *stateFile) write(s *state) error {
 	text, err := json.Marshal(s)
 	if err == nil {

@@ -235,7 +235,7 @@ func TestEndsOfRunsAreJudged(t *testing.T) {
 		{"a stop whose position is not known", "start", []moment{stop(1, ""), start(2, "0/1")}, "start", ""},
 	} {
 		e := &events{moments: one.moments}
-		now, all := e.runs(one.last)
+		now, all := e.findRuns(one.last)
 		var got []string
 		for _, a := range all {
 			what, _, _ := strings.Cut(a.What, " before ")
@@ -501,15 +501,15 @@ func TestClocksThatAreAheadAreTold(t *testing.T) {
 func TestDamageIsTheSameAtAnotherTime(t *testing.T) {
 	s := &state{}
 	for _, at := range []string{"2026-01-01T00:00:00.000000Z", "2026-01-02T00:00:00.5Z"} {
-		s.alarm(&alarm{Item: "intact", What: "block 7 of the last check, " + at + ", does not exist"}, time.Now())
-		s.alarm(&alarm{Item: "intact", What: "at " + at, File: "a"}, time.Now())
-		s.alarm(&alarm{Item: "losses", What: "lost at " + at}, time.Now())
+		s.addAlarm(&alarm{Item: "intact", What: "block 7 of the last check, " + at + ", does not exist"}, time.Now())
+		s.addAlarm(&alarm{Item: "intact", What: "at " + at, File: "a"}, time.Now())
+		s.addAlarm(&alarm{Item: "losses", What: "lost at " + at}, time.Now())
 	}
 	if len(s.Alarms) != 5 {
 		t.Errorf("%d are kept: %v", len(s.Alarms), s.Alarms)
 	}
 	for i := range 2 * mostAlarms {
-		s.alarm(&alarm{Item: "losses", What: fmt.Sprint(i)}, time.Now())
+		s.addAlarm(&alarm{Item: "losses", What: fmt.Sprint(i)}, time.Now())
 	}
 	if n := len(s.Alarms); n != mostAlarms+1 || s.Alarms[n-1].What != "and more" {
 		t.Errorf("%d are kept, the last one %v", n, s.Alarms[n-1])

@@ -10,17 +10,18 @@ import (
 	"time"
 )
 
-// patience is how long systemd may take to answer.
-const patience = 5 * time.Second
+// systemdTimeout limits the time that systemd may take to answer.
+const systemdTimeout = 5 * time.Second
 
-// units looks at the units of steno, where systemd runs and has any.
-func (c *checker) units() {
+// checkUnits checks steno's units, if systemd runs and has any.
+func (c *checker) checkUnits() {
 	if _, err := os.Stat("/run/systemd/system"); err != nil || !c.Units {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), systemdTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "systemctl", "show", "--all", "--property=Id,LoadState,ActiveState,UnitFileState,Result", "steno-*").Output()
+	out, err := exec.CommandContext(ctx, "systemctl", "show", "--all",
+		"--property=Id,LoadState,ActiveState,UnitFileState,Result", "steno-*").Output()
 	if err != nil {
 		c.result.add("units", Unknown, "systemctl: %s", err)
 		return
@@ -49,7 +50,7 @@ func judgeUnits(shown string) (Level, string) {
 		case p["ActiveState"] == "failed":
 			level, wrong = Critical, append(wrong, id+" has failed ("+p["Result"]+")")
 		case strings.HasSuffix(id, ".timer") && p["ActiveState"] != "active" && p["UnitFileState"] == "enabled":
-			level, wrong = worse(level, Warning), append(wrong, id+" is enabled, but not active")
+			level, wrong = worseOf(level, Warning), append(wrong, id+" is enabled, but not active")
 		}
 	}
 	switch {
