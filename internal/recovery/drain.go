@@ -27,19 +27,20 @@ import (
 // Sequence numbers, in addition to the intents, decide what the trail has already, because the file may be a copy of
 // one that a server has drained since.
 func (r *recovery) drain(f *ring.File) error {
-	d := &drainer{recovery: r, file: f, report: Ring{File: f.Path, Created: render.Time(f.Created), Rings: f.Rings, Lost: []string{}}}
+	d := &drainer{recovery: r, file: f, report: Ring{File: f.Path, Created: render.Time(f.Created), Rings: f.Rings,
+		Lost: []string{}}}
 	if !d.resolve() {
 		for i := range f.Rings {
-			if err := d.ring(i); err != nil {
+			if err := d.drainRing(i); err != nil {
 				return err
 			}
 		}
-		if err := d.ends(); err != nil {
+		if err := d.drainEnds(); err != nil {
 			return err
 		}
 	}
 	if d.report.Records > 0 || d.report.parts > 0 {
-		if err := r.event("event", "recover", "program", r.program, "ring_file", filepath.Base(f.Path),
+		if err := r.writeEvent("event", "recover", "program", r.program, "ring_file", filepath.Base(f.Path),
 			"postmaster", fmt.Sprint(f.Postmaster), "records", fmt.Sprint(d.report.Records)); err != nil {
 			return err
 		}
@@ -110,20 +111,20 @@ func (d *drainer) hasBlock(in *ring.Intent) bool {
 	return err == nil && whole(&b)
 }
 
-func (d *drainer) lost(i int, format string, args ...any) {
+func (d *drainer) reportLoss(i int, format string, args ...any) {
 	d.report.Lost = append(d.report.Lost, fmt.Sprintf("ring %d: ", i)+fmt.Sprintf(format, args...))
 }
 
-// ring is step 2, for one ring.
-func (d *drainer) ring(i int) error {
+// drainRing is step 2, for one ring.
+func (d *drainer) drainRing(i int) error {
 	r, err := d.file.Ring(i)
 	if err != nil {
-		d.lost(i, "cannot be read: %s", pathReason(err))
+		d.reportLoss(i, "cannot be read: %s", pathReason(err))
 		return nil
 	}
 	source := write.Source{Body: r.Session, Seq: r.SessionSeq, Statement: r.SessionStatement}
 	if len(source.Body) > 0 && !write.CheckBody(source.Body) {
-		d.lost(i, "the properties of a session (user, database and others) cannot be read")
+		d.reportLoss(i, "the properties of a session (user, database and others) cannot be read")
 		source.Body = source.Body[:min(len(source.Body), write.SessionFacts)]
 	}
 	position := r.Tail
@@ -132,7 +133,7 @@ func (d *drainer) ring(i int) error {
 		if !ok || !m.Follows(source.Seq) {
 			break
 		}
-		if err := d.message(i, &source, &m, d.freed[i] && position < r.Pending); err != nil {
+		if err := d.drainMessage(i, &source, &m, d.freed[i] && position < r.Pending); err != nil {
 			return err
 		}
 		position += m.Length
@@ -166,40 +167,43 @@ func (d *drainer) orphanDrops(i int, r *ring.Ring) error {
 	}
 	d.report.Records++
 	if !ok {
-		d.lost(i, "its number of dropped records of ended sessions is impossible: %d, of %d at all, and %d have gap records", r.OrphanDrops, r.Drops, recorded)
-		return d.own(format.KindGap, "reason", "ring damaged")
+		d.reportLoss(i, "its number of dropped records of ended sessions is impossible: "+
+			"%d, of %d at all, and %d have gap records", r.OrphanDrops, r.Drops, recorded)
+		return d.writeOwn(format.KindGap, "reason", "ring damaged")
 	}
-	return d.own(format.KindGap, "count", fmt.Sprint(n), "reason", gapReason(r.OrphanDropsReason))
+	return d.writeOwn(format.KindGap, "count", fmt.Sprint(n), "reason", gapReason(r.OrphanDropsReason))
 }
 
 // damage writes a gap record for everything from a position on, which cannot be read.
 func (d *drainer) damage(i int, s *write.Source, r *ring.Ring, position uint64) error {
 	bytes := min(r.Head-position, uint64(d.file.Size))
 	if r.PositionsArePossible() {
-		d.lost(i, "there is no valid message at %d: %d bytes, of session %s after record %d", position, bytes, s.ID(), s.Seq)
+		d.reportLoss(i, "there is no valid message at %d: %d bytes, of session %s after record %d", position, bytes,
+			s.ID(), s.Seq)
 	} else {
-		d.lost(i, "its head is %d and its tail is %d, which is impossible: nothing was read from it", r.Head, r.Tail)
+		d.reportLoss(i, "its head is %d and its tail is %d, which is impossible: nothing was read from it",
+			r.Head, r.Tail)
 	}
-	return d.instead(s, "bytes", bytes)
+	return d.writeGap(s, "bytes", bytes)
 }
 
-// instead writes a gap record for what cannot be read.
-func (d *drainer) instead(s *write.Source, what string, n uint64) error {
-	named(s)
+// writeGap writes a gap record for what cannot be read.
+func (d *drainer) writeGap(s *write.Source, what string, n uint64) error {
+	nameSource(s)
 	w := &write.Record{Kind: format.KindGap, Seq: s.Seq + 1, Time: d.now(), Duration: write.None, Rows: write.None}
 	w.ExtraCount, w.Extra = write.Pairs(what, fmt.Sprint(n), "reason", "ring damaged")
-	return d.final(s, w, nil)
+	return d.writeFinal(s, w, nil)
 }
 
-// named gives a source without a session message an anonymous session, which keeps the block valid.
-func named(s *write.Source) {
+// nameSource gives a source without a session message an anonymous session, which keeps the block valid.
+func nameSource(s *write.Source) {
 	if len(s.Body) < write.SessionFacts {
 		s.Body = make([]byte, write.SessionFacts)
 	}
 }
 
-// message writes a message, unless the trail has it. A session message only changes the source.
-func (d *drainer) message(i int, s *write.Source, m *ring.Message, written bool) error {
+// drainMessage writes a message, unless the trail has it. A session message only changes the source.
+func (d *drainer) drainMessage(i int, s *write.Source, m *ring.Message, written bool) error {
 	switch {
 	case m.Kind == format.KindDefSession:
 		s.Body, s.Seq, s.Statement = m.Body, m.Seq, m.Statement
@@ -207,12 +211,12 @@ func (d *drainer) message(i int, s *write.Source, m *ring.Message, written bool)
 	case m.Kind == 0:
 		return nil
 	}
-	named(s)
+	nameSource(s)
 	if m.Kind == format.KindData {
 		if written || d.ledger.has(s.ID(), m.Seq) {
 			return nil
 		}
-		return d.data(s, m)
+		return d.drainData(s, m)
 	}
 	w := &m.Record
 	d.report.Published++
@@ -226,19 +230,19 @@ func (d *drainer) message(i int, s *write.Source, m *ring.Message, written bool)
 		err = errors.New("it is of another kind")
 	}
 	if err != nil {
-		d.lost(i, "record %d of session %s cannot be read: %s", w.Seq, s.ID(), err)
+		d.reportLoss(i, "record %d of session %s cannot be read: %s", w.Seq, s.ID(), err)
 		after := *s
 		after.Advance(w)
-		err := d.instead(s, "count", 1)
+		err := d.writeGap(s, "count", 1)
 		s.Statement = after.Statement // from which brief records that follow count
 		return err
 	}
 	d.report.Records++
-	return d.put(s, w)
+	return d.writeRecord(s, w)
 }
 
-// data writes a data part.
-func (d *drainer) data(s *write.Source, m *ring.Message) error {
+// drainData writes a data part.
+func (d *drainer) drainData(s *write.Source, m *ring.Message) error {
 	stream, err := d.newStream()
 	if err != nil {
 		return err
@@ -247,17 +251,17 @@ func (d *drainer) data(s *write.Source, m *ring.Message) error {
 	return stream.AddData(s, m.Seq, m.Part, m.Data)
 }
 
-// ends is step 3.
-func (d *drainer) ends() error {
+// drainEnds is step 3.
+func (d *drainer) drainEnds() error {
 	for i := range d.left {
-		if err := d.end(&d.left[i]); err != nil {
+		if err := d.drainEnd(&d.left[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *drainer) end(e *end) error {
+func (d *drainer) drainEnd(e *end) error {
 	r := e.ring
 	for i, gap := range []*ring.Gap{&r.Left, &r.Own} {
 		if gap.Count == 0 {
@@ -266,7 +270,8 @@ func (d *drainer) end(e *end) error {
 		n, ok := gap.Numbers()
 		if !ok {
 			whose := [...]string{"of the session before", "of its session"}[i]
-			d.lost(e.number, "its number of dropped records %s is impossible: %d, with sequence numbers %d to %d", whose, gap.Count, gap.First, gap.Last)
+			d.reportLoss(e.number, "its number of dropped records %s is impossible: %d, with sequence numbers "+
+				"%d to %d", whose, gap.Count, gap.First, gap.Last)
 			n = 0
 		}
 		gap.Count = n
@@ -279,41 +284,41 @@ func (d *drainer) end(e *end) error {
 		if r.Own.Count == 0 && !r.Interrupted() {
 			return nil // the session has no record in the trail, and needs none
 		}
-		s = nameless(id)
+		s = unknownSession(id)
 	}
 	if len(s.Body) < write.SessionFacts || d.ledger.ended(s.ID()) {
 		return nil
 	}
 	// unless the session has already written the gap record itself
 	if r.Own.Count != 0 && s.Seq <= r.Own.Last {
-		if err := d.final(s, gapRecord(&r.Own, d.now()), nil); err != nil {
+		if err := d.writeFinal(s, gapRecord(&r.Own, d.now()), nil); err != nil {
 			return err
 		}
 	}
 	d.report.Sessions++
 	if r.Interrupted() {
-		if err := d.final(s, interrupted(r, s), &d.report.Interrupted); err != nil {
+		if err := d.writeFinal(s, interrupted(r, s), &d.report.Interrupted); err != nil {
 			return err
 		}
 	}
 	if r.OwnerEnded {
 		return nil
 	}
-	return d.final(s, disconnect(s, d.now()), nil)
+	return d.writeFinal(s, disconnect(s, d.now()), nil)
 }
 
-// leftGap writes what an ended session has left in the ring's header: the gap record for what it dropped, and the record
-// of its end.
+// leftGap writes what an ended session has left in the ring's header: the gap record for what it dropped, and the
+// record of its end.
 func (d *drainer) leftGap(e *end) error {
 	gap, s := &e.ring.Left, &e.source
 	if gap.Count == 0 && gap.Ended == 0 {
 		return nil
 	}
 	if id := (format.SessionID{Start: gap.Start, PID: gap.PID}); gap.PID != 0 && !describes(s, id) {
-		s = nameless(id)
+		s = unknownSession(id)
 	}
 	if gap.Count != 0 {
-		if err := d.final(s, gapRecord(gap, d.now()), nil); err != nil {
+		if err := d.writeFinal(s, gapRecord(gap, d.now()), nil); err != nil {
 			return err
 		}
 	}
@@ -326,7 +331,7 @@ func (d *drainer) leftGap(e *end) error {
 	if gap.SQLState != "" {
 		w.Outcome, w.SQLState = format.OutcomeError, []byte(gap.SQLState)
 	}
-	return d.final(s, w, nil)
+	return d.writeFinal(s, w, nil)
 }
 
 // describes reports whether the last session message of the source is that of this session.
@@ -334,14 +339,14 @@ func describes(s *write.Source, id format.SessionID) bool {
 	return len(s.Body) >= write.SessionFacts && s.ID() == id
 }
 
-// nameless is a session of which only the ID is known, because its session message was dropped, too.
-func nameless(id format.SessionID) *write.Source {
+// unknownSession is a session of which only the ID is known, because its session message was dropped, too.
+func unknownSession(id format.SessionID) *write.Source {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(id.Start))
 	return &write.Source{Body: binary.LittleEndian.AppendUint32(b, id.PID)}
 }
 
-// final writes a record that its process could no longer write, unless the trail has a record with its number.
-func (d *drainer) final(s *write.Source, w *write.Record, count *uint64) error {
+// writeFinal writes a record that its process could no longer write, unless the trail has a record with its number.
+func (d *drainer) writeFinal(s *write.Source, w *write.Record, count *uint64) error {
 	if len(s.Body) < write.SessionFacts {
 		return nil
 	}
@@ -356,7 +361,7 @@ func (d *drainer) final(s *write.Source, w *write.Record, count *uint64) error {
 	if count != nil {
 		*count++
 	}
-	return d.put(s, w)
+	return d.writeRecord(s, w)
 }
 
 // interrupted returns the record of the statement that was running when its process died: the staged one, with
@@ -394,7 +399,8 @@ func interrupted(r *ring.Ring, s *write.Source) *write.Record {
 // disconnect returns the disconnect record of a session whose process died.
 func disconnect(s *write.Source, now int64) *write.Record {
 	return &write.Record{
-		Kind: format.KindDisconnect, Seq: s.Seq + 1, Time: now, Duration: uint64(max(now-s.ID().Start, 0)), Rows: write.None,
+		Kind: format.KindDisconnect, Seq: s.Seq + 1, Time: now, Duration: uint64(max(now-s.ID().Start, 0)),
+		Rows:    write.None,
 		Outcome: format.OutcomeInterrupted, Shape: []byte{byte(format.ClassConnect), 0, 0, 0, 0},
 	}
 }

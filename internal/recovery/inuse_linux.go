@@ -35,8 +35,8 @@ func family(path string) string {
 	return ""
 }
 
-// mapping reports whether a process has a file mapped, or another ring file of its server; known is false if we may not
-// read its mappings.
+// mapping reports whether a process has a file mapped, or another ring file of its server; known is false if we may
+// not read its mappings.
 func mapping(pid int, path string, info os.FileInfo) (mapped, ofServer, known bool) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -63,9 +63,9 @@ func mapping(pid int, path string, info os.FileInfo) (mapped, ofServer, known bo
 }
 
 // serverOf returns the ID of a process that still uses a ring file, or 0: the postmaster that its header names, or a
-// process that has the file mapped, such as a writer that outlives the postmaster or drains the file. A postmaster that
-// continued after a crash of its processes has a newer file, and will have this one drained. If another process has the
-// ID of the postmaster now, and that can be determined, the file is not in use.
+// process that has the file mapped, such as a writer that outlives the postmaster or drains the file. A postmaster
+// that continued after a crash of its processes has a newer file, and will have this one drained. If another process
+// has the ID of the postmaster now, and that can be determined, the file is not in use.
 func serverOf(path string, info os.FileInfo, postmaster uint32) int {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute

@@ -1,6 +1,6 @@
 //go:build !linux
 
-// The same for systems on which pg_steno does not run.
+// Stubs for systems on which pg_steno does not run.
 
 package recovery
 

@@ -23,7 +23,7 @@ type ledger struct {
 // numbers are the sequence numbers of one session.
 type numbers struct {
 	seen      []format.Span // in order, without overlaps
-	explained []format.Span // those that gap records account for
+	explained []format.Span // the ones that gap records account for
 	ended     bool
 }
 
@@ -40,7 +40,9 @@ func (l *ledger) session(id format.SessionID) *numbers {
 
 // find returns the index of the first span that ends at seq or after it.
 func (n *numbers) find(seq uint64) int {
-	i, _ := slices.BinarySearchFunc(n.seen, seq, func(s format.Span, seq uint64) int { return cmp.Compare(s.Last, seq) })
+	i, _ := slices.BinarySearchFunc(n.seen, seq, func(s format.Span, seq uint64) int {
+		return cmp.Compare(s.Last, seq)
+	})
 	return i
 }
 
@@ -64,8 +66,8 @@ func (n *numbers) add(seq uint64) {
 	}
 }
 
-// all reports whether all numbers from first to last have been seen.
-func (n *numbers) all(first, last uint64) bool {
+// hasAll reports whether all numbers from first to last have been seen.
+func (n *numbers) hasAll(first, last uint64) bool {
 	i := n.find(last)
 	return i < len(n.seen) && n.seen[i].First <= first
 }
@@ -73,7 +75,7 @@ func (n *numbers) all(first, last uint64) bool {
 // has reports whether the session's record with this number has been seen.
 func (l *ledger) has(id format.SessionID, seq uint64) bool {
 	n := l.sessions[id]
-	return n != nil && seq != 0 && n.all(seq, seq)
+	return n != nil && seq != 0 && n.hasAll(seq, seq)
 }
 
 // last returns the greatest known number of a session.
@@ -90,8 +92,8 @@ func (l *ledger) ended(id format.SessionID) bool {
 	return n != nil && n.ended
 }
 
-// note adds a record.
-func (l *ledger) note(id format.SessionID, kind format.Kind, seq uint64, extra func(name string) ([]byte, bool)) {
+// add adds a record.
+func (l *ledger) add(id format.SessionID, kind format.Kind, seq uint64, extra func(name string) ([]byte, bool)) {
 	n := l.session(id)
 	if seq != 0 {
 		n.add(seq)
@@ -114,8 +116,8 @@ func (l *ledger) note(id format.SessionID, kind format.Kind, seq uint64, extra f
 	}
 }
 
-// block adds all records of a block.
-func (l *ledger) block(b *format.Block) error {
+// addBlock adds all records of a block.
+func (l *ledger) addBlock(b *format.Block) error {
 	var r format.Record
 	for {
 		if err := b.Next(&r); err == io.EOF {
@@ -124,7 +126,7 @@ func (l *ledger) block(b *format.Block) error {
 			return err
 		}
 		if r.Kind != format.KindData {
-			l.note(r.Session.ID(), r.Kind, r.Seq, r.ExtraValue)
+			l.add(r.Session.ID(), r.Kind, r.Seq, r.ExtraValue)
 		}
 	}
 }

@@ -42,8 +42,8 @@ func decodeDamaged(b []byte) (records []unproven, total uint32) {
 	payload := decompressPrefix(h.Codec, stored, int(h.Raw))
 	records, times := readPrefix(h, payload)
 	if !sound {
-		// The records' times are relative to the header's first time. That is only known to be right if all three times
-		// of the header match those of all records.
+		// The records' times are relative to the header's first time. That is only known to be right if all three
+		// times of the header match those of all records.
 		if uint32(len(records)) != h.Records || times != [3]int64{h.FirstTime, h.FirstEnd, h.LastEnd} {
 			return nil, 0
 		}
@@ -55,8 +55,8 @@ func decodeDamaged(b []byte) (records []unproven, total uint32) {
 func looseHeader(b []byte) format.BlockHeader {
 	le := binary.LittleEndian
 	return format.BlockHeader{
-		Codec: format.Codec(b[6]), Flags: b[7], Stored: le.Uint32(b[8:]), Raw: le.Uint32(b[12:]), Records: le.Uint32(b[16:]),
-		Number: le.Uint64(b[24:]), FirstRecord: le.Uint64(b[32:]),
+		Codec: format.Codec(b[6]), Flags: b[7], Stored: le.Uint32(b[8:]), Raw: le.Uint32(b[12:]),
+		Records: le.Uint32(b[16:]), Number: le.Uint64(b[24:]), FirstRecord: le.Uint64(b[32:]),
 		FirstTime: int64(le.Uint64(b[40:])), FirstEnd: int64(le.Uint64(b[48:])), LastEnd: int64(le.Uint64(b[56:])),
 	}
 }
@@ -120,8 +120,8 @@ func lz4Prefix(src []byte, limit int) []byte {
 	return out
 }
 
-// readPrefix reads the records of a payload up to the first one that cannot be right, and returns their earliest start,
-// earliest end and latest end.
+// readPrefix reads the records of a payload up to the first one that cannot be right, and returns their earliest
+// start, earliest end and latest end.
 func readPrefix(h format.BlockHeader, payload []byte) (records []unproven, times [3]int64) {
 	b, err := write.Readable(h, payload)
 	if err != nil {
@@ -189,7 +189,8 @@ func copyRecord(r *format.Record, d *definitions) (u unproven, err error) {
 		Nulls: slices.Clone(r.Nulls), Values: slices.Clone(r.Values), HasValues: r.Has(format.FieldValues),
 		ExtraCount: r.ExtraCount, Extra: slices.Clone(r.Extra), Audited: r.Audited,
 		Ending: r.Ending, EndingFields: r.Fields & (format.FieldEvent | format.FieldStatements | format.FieldCommit),
-		Times: r.Times, Parts: r.Parts, HasParts: r.Has(format.FieldParts), HasCut: r.Has(format.FieldCut), CutLength: r.TextBytes,
+		Times: r.Times, Parts: r.Parts, HasParts: r.Has(format.FieldParts), HasCut: r.Has(format.FieldCut),
+		CutLength: r.TextBytes,
 	}
 	copy(w.CutHash[:], r.TextHash)
 	if r.Has(format.FieldDuration) {

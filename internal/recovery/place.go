@@ -58,7 +58,7 @@ func (r *recovery) adopt(modes bool) error {
 			}
 		}
 	}
-	return a.all(r.copy)
+	return a.applyAll(r.copy)
 }
 
 // adoption is the owner and modes of files and directories; modes of 0 are not changed.
@@ -72,7 +72,7 @@ type owned interface {
 	Chmod(mode fs.FileMode) error
 }
 
-func (a *adoption) one(f owned, mode fs.FileMode) error {
+func (a *adoption) apply(f owned, mode fs.FileMode) error {
 	if mode != 0 {
 		if err := f.Chmod(mode); err != nil {
 			return err
@@ -84,8 +84,8 @@ func (a *adoption) one(f owned, mode fs.FileMode) error {
 	return f.Chown(a.uid, a.gid)
 }
 
-// all adopts a directory, itself last, so that its later owner has no access before.
-func (a *adoption) all(dir *private.Dir) error {
+// applyAll adopts a directory, itself last, so that its later owner has no access before.
+func (a *adoption) applyAll(dir *private.Dir) error {
 	entries, err := dir.Entries()
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (a *adoption) all(dir *private.Dir) error {
 			if err != nil {
 				return err
 			}
-			err = a.all(sub)
+			err = a.applyAll(sub)
 			sub.Close()
 			if err != nil {
 				return err
@@ -107,7 +107,7 @@ func (a *adoption) all(dir *private.Dir) error {
 		if err != nil {
 			return err
 		}
-		err = a.one(f, a.fileMode)
+		err = a.apply(f, a.fileMode)
 		f.Close()
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (a *adoption) all(dir *private.Dir) error {
 	if err := dir.Sync(); err != nil {
 		return err
 	}
-	return a.one(dir, a.dirMode)
+	return a.apply(dir, a.dirMode)
 }
 
 // Small files that a server keeps in a trail in addition to the streams: the slots, and where it has recorded what it
@@ -169,7 +169,8 @@ func (r *recovery) copyRest() error {
 			continue
 		}
 		if copied++; copied > maxSlots {
-			r.report.Errors = append(r.report.Errors, fmt.Sprintf("%s: only the first %d slots are copied", from.Path(), maxSlots))
+			r.report.Errors = append(r.report.Errors,
+				fmt.Sprintf("%s: only the first %d slots are copied", from.Path(), maxSlots))
 			return nil
 		}
 		if err := r.copyFile(from, to, e.Name(), maxSlot); err != nil {
@@ -179,8 +180,8 @@ func (r *recovery) copyRest() error {
 	return nil
 }
 
-// copyFile copies and syncs a file. If it must not be copied, or is longer than a server makes it, that is an error in the
-// report.
+// copyFile copies and syncs a file. If it must not be copied, or is longer than a server makes it, that is an error
+// in the report.
 func (r *recovery) copyFile(from, to *private.Dir, name string, most int64) error {
 	src, err := from.Open(name)
 	if err == nil {
@@ -211,8 +212,8 @@ func (r *recovery) copyFile(from, to *private.Dir, name string, most int64) erro
 	return err
 }
 
-// swap replaces the trail by the copy, and renames the trail to the evidence directory. The ring files are moved there,
-// too: a server that starts would write their records once more.
+// swap replaces the trail by the copy, and renames the trail to the evidence directory. The ring files are moved
+// there, too: a server that starts would write their records once more.
 func (r *recovery) swap(parent *private.Dir, made string) (evidence string, err error) {
 	name := filepath.Base(r.final)
 	kept := name + ".damaged-" + time.Now().UTC().Format("20060102T150405Z")
@@ -252,7 +253,8 @@ func (r *recovery) keepRings(parent *private.Dir, evidence string) error {
 	defer kept.Close()
 	for _, f := range r.files {
 		if err := f.moveTo(kept); err != nil {
-			return fmt.Errorf("the trail is in place, but its ring file is still where it was: %w: move %s away before the server starts", err, f.Path)
+			return fmt.Errorf("the trail is in place, but its ring file is still where it was: %w: move %s away "+
+				"before the server starts", err, f.Path)
 		}
 	}
 	return nil

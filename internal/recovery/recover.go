@@ -24,8 +24,8 @@ type Options struct {
 	Program string
 	Trail   string   // its directory
 	Rings   []string // ring files, and directories of them
-	// Out is the directory of the copy. It is empty if the copy takes the trail's place, which InPlace says, and of which
-	// cluster it is Confirm.
+	// Out is the directory of the copy. It is empty if the copy takes the trail's place, which InPlace says, and of
+	// which cluster it is Confirm.
 	Out     string
 	InPlace bool
 	Confirm uint64 // a system identifier
@@ -78,7 +78,8 @@ func Run(ctx context.Context, opts *Options) error {
 	}
 	var ok bool
 	if r.owner, ok = private.OwnerOf(info); !ok {
-		return fmt.Errorf("steno recover does not work on %s, because it cannot check the owners of files there: run it on Linux or another Unix", runtime.GOOS)
+		return fmt.Errorf("steno recover does not work on %s, because it cannot check the owners of files there: "+
+			"run it on Linux or another Unix", runtime.GOOS)
 	}
 	r.mode = info.Mode().Perm()
 	defer r.closeRings()
@@ -112,7 +113,8 @@ func (o *Options) destination(r *recovery, dir, real string) (string, error) {
 			return "", exit.Usagef("%s is inside the trail", o.Out)
 		}
 		if pid != 0 {
-			fmt.Fprintf(o.IO.ErrOut, "steno: process %d has the trail open: the copy shows its current state, and an unfinished block may be one that is being written\n", pid)
+			fmt.Fprintf(o.IO.ErrOut, "steno: process %d has the trail open: the copy shows its current state, and "+
+				"an unfinished block may be one that is being written\n", pid)
 		}
 		return filepath.Clean(o.Out), nil
 	}

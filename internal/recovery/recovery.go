@@ -120,8 +120,8 @@ func (r *recovery) identify() {
 	}
 }
 
-// follow is the state of a stream after the blocks so far.
-type follow struct {
+// chainState is the state of a stream after the blocks so far.
+type chainState struct {
 	known  bool
 	block  uint64 // number of the next
 	record uint64
@@ -137,7 +137,8 @@ func (r *recovery) copyStream(ctx context.Context, s *trail.Stream) error {
 	}
 	defer into.Close()
 	r.report.Streams = append(r.report.Streams, Stream{Stream: s.Number, Losses: []Loss{}})
-	st := &streamCopy{recovery: r, into: into, index: len(r.report.Streams) - 1, follow: follow{known: true, block: 1, record: 1, open: -1}}
+	st := &streamCopy{recovery: r, into: into, index: len(r.report.Streams) - 1,
+		chainState: chainState{known: true, block: 1, record: 1, open: -1}}
 	expected := uint64(1)
 	for i, seg := range s.Segments {
 		if err := ctx.Err(); err != nil {
@@ -147,12 +148,13 @@ func (r *recovery) copyStream(ctx context.Context, s *trail.Stream) error {
 		case seg.Number > expected && i == 0:
 			// They may have been deleted by policy: verify checks the records of that.
 			r.partial = true
-			st.follow.known = false
-			st.mine().FirstSegment = seg.Number
+			st.chainState.known = false
+			st.reported().FirstSegment = seg.Number
 		case seg.Number == expected+1:
 			st.lose(Place{File: s.Path, What: fmt.Sprintf("segment %d is missing", expected)}, nil)
 		case seg.Number > expected:
-			st.lose(Place{File: s.Path, What: fmt.Sprintf("segments %d to %d are missing", expected, seg.Number-1)}, nil)
+			st.lose(Place{File: s.Path, What: fmt.Sprintf("segments %d to %d are missing", expected, seg.Number-1)},
+				nil)
 		}
 		expected = seg.Number + 1
 		if err := st.copySegment(seg); err != nil {
@@ -165,17 +167,17 @@ func (r *recovery) copyStream(ctx context.Context, s *trail.Stream) error {
 // streamCopy is the state of copying a stream.
 type streamCopy struct {
 	*recovery
-	follow
+	chainState
 	index  int
 	into   *private.Dir
 	before format.TimeRange // of the segment before
 }
 
-func (st *streamCopy) mine() *Stream { return &st.report.Streams[st.index] }
+func (st *streamCopy) reported() *Stream { return &st.report.Streams[st.index] }
 
 // lose notes a place where blocks are missing; places without a whole block between them are one loss.
 func (st *streamCopy) lose(p Place, h *format.BlockHeader) int {
-	s := st.mine()
+	s := st.reported()
 	if st.open < 0 {
 		s.Losses = append(s.Losses, Loss{})
 		st.open = len(s.Losses) - 1
@@ -191,16 +193,17 @@ func (st *streamCopy) lose(p Place, h *format.BlockHeader) int {
 	return st.open
 }
 
-// met ends an open loss, because a whole block follows.
-func (st *streamCopy) met(h *format.BlockHeader, file string, offset int64) {
+// endLoss ends an open loss, because a whole block follows.
+func (st *streamCopy) endLoss(h *format.BlockHeader, file string, offset int64) {
 	if st.open < 0 && st.known && (h.Number != st.block || h.FirstRecord != st.record) {
-		st.lose(Place{File: file, Offset: &offset, What: fmt.Sprintf("found block %d where block %d is expected", h.Number, st.block)}, nil)
+		st.lose(Place{File: file, Offset: &offset,
+			What: fmt.Sprintf("found block %d where block %d is expected", h.Number, st.block)}, nil)
 	}
 	if st.open >= 0 {
-		st.mine().Losses[st.open].until(h)
+		st.reported().Losses[st.open].endBefore(h)
 		st.open = -1
 	}
-	st.mine().present.add(h.Number)
+	st.reported().present.add(h.Number)
 	st.known, st.block, st.record, st.hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
 }
 
@@ -222,15 +225,16 @@ func (st *streamCopy) copySegment(seg *trail.Segment) error {
 		if seg.Size <= format.SegmentHeaderSize {
 			t.Records = new(uint32) // the header comes before any block
 		}
-		st.mine().Torn = append(st.mine().Torn, t)
+		st.reported().Torn = append(st.reported().Torn, t)
 		return nil
 	}
 	head := make([]byte, min(seg.Size, 4096))
 	if n, err := src.ReadAt(head, 0); err != nil && err != io.EOF {
 		clear(head[n:]) // it cannot be read, which scan reports
 	}
-	c := &segmentCopy{streamCopy: st, seg: seg, times: format.NoTimes(), header: head[:min(headerLength(head), int64(len(head)))]}
-	sc := &scanner{seg: seg, r: src, size: seg.Size, last: seg.Last, each: c.piece}
+	c := &segmentCopy{streamCopy: st, seg: seg, times: format.NoTimes(),
+		header: head[:min(headerLength(head), int64(len(head)))]}
+	sc := &scanner{seg: seg, r: src, size: seg.Size, last: seg.Last, each: c.takePiece}
 	err = sc.scan(int64(len(c.header)))
 	st.before = c.times
 	if err == nil {
@@ -262,7 +266,8 @@ type segmentCopy struct {
 func (c *segmentCopy) begin(first []byte) error {
 	header := c.header
 	if c.badHeader() {
-		at := place{systemID: c.systemID, serverVersion: c.serverVersion, stream: c.seg.Stream.Number, segment: c.seg.Number}
+		at := place{systemID: c.systemID, serverVersion: c.serverVersion, stream: c.seg.Stream.Number,
+			segment: c.seg.Number}
 		if c.known && c.open < 0 {
 			hash := c.hash
 			at.previous = &hash
@@ -279,14 +284,15 @@ func (c *segmentCopy) begin(first []byte) error {
 		if !proven {
 			what = "segment header is damaged; it was reconstructed, but nothing proves it: the chain is broken here"
 		}
-		c.mine().Headers = append(c.mine().Headers, Header{Place{File: c.seg.Path, Offset: new(int64), Bytes: int64(len(c.header)), What: what}, proven})
+		c.reported().Headers = append(c.reported().Headers,
+			Header{Place{File: c.seg.Path, Offset: new(int64), Bytes: int64(len(c.header)), What: what}, proven})
 	}
 	dst, err := c.into.Create(fmt.Sprintf("%010d.steno", c.seg.Number), 0o600)
 	if err != nil {
 		return err
 	}
 	c.dst = dst
-	c.mine().Segments++
+	c.reported().Segments++
 	_, err = dst.Write(header)
 	return err
 }
@@ -296,8 +302,8 @@ func (c *segmentCopy) badHeader() bool {
 	return c.seg.Err != nil && len(c.header) <= format.SegmentHeaderSize && !format.IsSegmentHeaderIntact(c.header)
 }
 
-// piece processes what the scan has found, in order.
-func (c *segmentCopy) piece(p *piece, image []byte) error {
+// takePiece processes what the scan has found, in order.
+func (c *segmentCopy) takePiece(p *piece, image []byte) error {
 	if !p.whole {
 		c.pending = append(c.pending, *p)
 		return nil
@@ -308,21 +314,22 @@ func (c *segmentCopy) piece(p *piece, image []byte) error {
 		}
 	}
 	for i := range c.pending {
-		c.damage(&c.pending[i])
+		c.addDamage(&c.pending[i])
 	}
 	c.pending = c.pending[:0]
-	err := c.reader.Read(&trail.BlockRef{Segment: c.seg, Offset: p.offset, Number: p.header.Number, Stored: p.header.Stored}, &c.b)
+	err := c.reader.Read(&trail.BlockRef{Segment: c.seg, Offset: p.offset, Number: p.header.Number,
+		Stored: p.header.Stored}, &c.b)
 	if err == nil {
-		err = c.ledger.block(&c.b)
+		err = c.ledger.addBlock(&c.b)
 	}
 	if err != nil {
 		// It is whole, but encrypted, of a later format, or not valid.
 		c.ledger.blind = true
-		c.mine().Unread++
+		c.reported().Unread++
 	}
-	c.met(p.header, c.seg.Path, p.offset)
+	c.endLoss(p.header, c.seg.Path, p.offset)
 	c.times.Add(p.header)
-	s := c.mine()
+	s := c.reported()
 	s.Blocks++
 	s.Records += int64(p.header.Records)
 	s.Bytes += p.length
@@ -332,8 +339,8 @@ func (c *segmentCopy) piece(p *piece, image []byte) error {
 	return err
 }
 
-// damage notes a piece that is not whole.
-func (c *segmentCopy) damage(p *piece) {
+// addDamage notes a piece that is not whole.
+func (c *segmentCopy) addDamage(p *piece) {
 	offset := p.offset
 	loss := c.lose(Place{File: c.seg.Path, Offset: &offset, Bytes: p.length, What: p.what}, p.header)
 	c.damaged = append(c.damaged, damaged{segment: c.seg, stream: c.index, loss: loss, torn: -1, piece: *p})
@@ -342,9 +349,10 @@ func (c *segmentCopy) damage(p *piece) {
 // finish is called when the segment has been scanned.
 func (c *segmentCopy) finish(s *scanner) error {
 	if c.dst == nil && c.badHeader() {
-		c.lose(Place{File: c.seg.Path, Offset: new(int64), Bytes: int64(len(c.header)), What: "segment header is damaged, and there is no intact block from which to reconstruct it"}, nil)
+		c.lose(Place{File: c.seg.Path, Offset: new(int64), Bytes: int64(len(c.header)),
+			What: "segment header is damaged, and there is no intact block from which to reconstruct it"}, nil)
 		for i := range s.pieces {
-			c.damage(&s.pieces[i])
+			c.addDamage(&s.pieces[i])
 		}
 		return nil
 	}
@@ -357,17 +365,19 @@ func (c *segmentCopy) finish(s *scanner) error {
 	for i := range end {
 		p := &end[i]
 		if !p.torn {
-			c.damage(p)
+			c.addDamage(p)
 			continue
 		}
 		offset := p.offset
-		t := Torn{Place: Place{File: c.seg.Path, Offset: &offset, Bytes: p.length, What: p.what}, segment: c.seg.Number}
+		t := Torn{Place: Place{File: c.seg.Path, Offset: &offset, Bytes: p.length, What: p.what},
+			segment: c.seg.Number}
 		if p.header != nil {
 			t.Block, t.Records = p.header.Number, &p.header.Records
 		}
-		r := c.mine()
+		r := c.reported()
 		r.Torn = append(r.Torn, t)
-		c.damaged = append(c.damaged, damaged{segment: c.seg, stream: c.index, loss: -1, torn: len(r.Torn) - 1, piece: *p})
+		c.damaged = append(c.damaged, damaged{segment: c.seg, stream: c.index, loss: -1,
+			torn: len(r.Torn) - 1, piece: *p})
 	}
 	return nil
 }
@@ -391,18 +401,18 @@ func (r *recovery) newStream() (*write.Stream, error) {
 	return s, nil
 }
 
-// event writes a record of steno recover itself, which states the source of the records after it.
-func (r *recovery) event(pairs ...string) error { return r.own(format.KindServer, pairs...) }
+// writeEvent writes a record of steno recover itself, which states the source of the records after it.
+func (r *recovery) writeEvent(pairs ...string) error { return r.writeOwn(format.KindServer, pairs...) }
 
-// own writes a record in the program's own session.
-func (r *recovery) own(kind format.Kind, pairs ...string) error {
+// writeOwn writes a record in the program's own session.
+func (r *recovery) writeOwn(kind format.Kind, pairs ...string) error {
 	s, err := r.newStream()
 	if err != nil {
 		return err
 	}
 	w := &write.Record{Kind: kind, Seq: r.self.Seq + 1, Time: r.now(), Duration: write.None, Rows: write.None}
 	w.ExtraCount, w.Extra = write.Pairs(pairs...)
-	r.ledger.note(r.self.ID(), w.Kind, w.Seq, nil)
+	r.ledger.add(r.self.ID(), w.Kind, w.Seq, nil)
 	return s.Add(&r.self, w)
 }
 
@@ -421,14 +431,14 @@ func (r *recovery) salvage() error {
 			continue
 		}
 		stream, segment := fmt.Sprint(d.segment.Stream.Number), fmt.Sprint(d.segment.Number)
-		if err := r.event("event", "salvage", "program", r.program, "stream", stream, "segment", segment,
+		if err := r.writeEvent("event", "salvage", "program", r.program, "stream", stream, "segment", segment,
 			"offset", fmt.Sprint(d.piece.offset), "records", fmt.Sprint(len(all))); err != nil {
 			return err
 		}
 		for k := range all {
 			u := &all[k]
 			u.mark(fmt.Sprintf("stream %s segment %s offset %d", stream, segment, d.piece.offset))
-			if err := r.put(&u.source, &u.record); err != nil {
+			if err := r.writeRecord(&u.source, &u.record); err != nil {
 				return err
 			}
 		}
@@ -437,8 +447,8 @@ func (r *recovery) salvage() error {
 	return nil
 }
 
-// farthest is the maximum distance of the number of a record in a damaged block from the last one of its session: if it
-// is greater, the number itself is probably damaged.
+// farthest is the maximum distance of the number of a record in a damaged block from the last one of its session: if
+// it is greater, the number itself is probably damaged.
 const farthest = 10_000
 
 // believable omits the records of a damaged block that exist elsewhere, and those whose session or number does not
@@ -460,8 +470,8 @@ func (r *recovery) believable(all []unproven) (kept []unproven) {
 	return kept
 }
 
-// put adds a record to the new stream.
-func (r *recovery) put(source *write.Source, w *write.Record) error {
+// writeRecord adds a record to the new stream.
+func (r *recovery) writeRecord(source *write.Source, w *write.Record) error {
 	s, err := r.newStream()
 	if err != nil {
 		return err
@@ -470,7 +480,7 @@ func (r *recovery) put(source *write.Source, w *write.Record) error {
 		return err
 	}
 	extra := format.Record{ExtraCount: w.ExtraCount, Extra: w.Extra}
-	r.ledger.note(source.ID(), w.Kind, w.Seq, extra.ExtraValue)
+	r.ledger.add(source.ID(), w.Kind, w.Seq, extra.ExtraValue)
 	return s.Add(source, w)
 }
 
@@ -521,7 +531,8 @@ func (r *recovery) settleTorn() {
 			t := &s.Torn[k]
 			for _, f := range r.files {
 				for _, in := range f.Intents {
-					if in.Stream == s.Stream && in.Segment == t.segment && t.Offset != nil && in.Offset == uint64(*t.Offset) {
+					if in.Stream == s.Stream && in.Segment == t.segment && t.Offset != nil &&
+						in.Offset == uint64(*t.Offset) {
 						t.InRings = true
 					}
 				}

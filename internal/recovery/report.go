@@ -80,8 +80,8 @@ type Loss struct {
 	headers     []format.BlockHeader
 }
 
-// until ends a loss before the whole block h.
-func (l *Loss) until(h *format.BlockHeader) {
+// endBefore ends a loss before the whole block h.
+func (l *Loss) endBefore(h *format.BlockHeader) {
 	if l.FirstBlock == 0 || h.Number < l.FirstBlock || h.FirstRecord < l.firstRecord {
 		return
 	}
@@ -105,7 +105,7 @@ func (l *Loss) atEnd() {
 		}
 		next, record = h.Number+1, h.FirstRecord+uint64(h.Records)
 	}
-	l.until(&format.BlockHeader{Number: next, FirstRecord: record})
+	l.endBefore(&format.BlockHeader{Number: next, FirstRecord: record})
 }
 
 // Torn is an unfinished write at the end of a stream.
@@ -161,7 +161,7 @@ func (r *Report) missing(l *ledger, partial bool) {
 		for k := range s.Losses {
 			l := &s.Losses[k]
 			l.atEnd()
-			l.Elsewhere = l.FirstBlock > 0 && l.LastBlock > 0 && s.present.all(l.FirstBlock, l.LastBlock)
+			l.Elsewhere = l.FirstBlock > 0 && l.LastBlock > 0 && s.present.hasAll(l.FirstBlock, l.LastBlock)
 		}
 	}
 }
@@ -316,7 +316,8 @@ func (s *Stream) text(line func(name, format string, args ...any)) {
 		line("", "  begins with segment %d: what came before is not counted here", s.FirstSegment)
 	}
 	if s.Unread > 0 {
-		line("", "  %s of them encrypted or of a later format: copied, but not examined", plural(uint64(s.Unread), "block"))
+		line("", "  %s of them encrypted or of a later format: copied, but not examined",
+			plural(uint64(s.Unread), "block"))
 	}
 	for _, h := range s.Headers {
 		line("", "  %s", h.Place)
@@ -358,7 +359,8 @@ func (l *Loss) String() string {
 	case l.Elsewhere && l.FirstBlock == l.LastBlock:
 		s = fmt.Sprintf("block %d is not in its place; it is elsewhere in the stream", l.FirstBlock)
 	case l.Elsewhere:
-		s = fmt.Sprintf("blocks %d to %d are not in their place; they are elsewhere in the stream", l.FirstBlock, l.LastBlock)
+		s = fmt.Sprintf("blocks %d to %d are not in their place; they are elsewhere in the stream", l.FirstBlock,
+			l.LastBlock)
 	case *l.Blocks == 0:
 		s = "not a block: these bytes are superfluous"
 	case l.FirstBlock == l.LastBlock:
@@ -373,8 +375,10 @@ func (l *Loss) String() string {
 }
 
 func (r *Ring) text(line func(name, format string, args ...any)) {
-	line("rings", "%s: %s published, %s of them already in the trail", render.Safe(r.File), plural(r.Published, "record"), humanize.Comma(int64(r.InTrail)))
-	line("", "  %s recovered, with %s interrupted and the ends of %s", plural(r.Records, "record"), plural(r.Interrupted, "statement"), plural(r.Sessions, "session"))
+	line("rings", "%s: %s published, %s of them already in the trail", render.Safe(r.File),
+		plural(r.Published, "record"), humanize.Comma(int64(r.InTrail)))
+	line("", "  %s recovered, with %s interrupted and the ends of %s", plural(r.Records, "record"),
+		plural(r.Interrupted, "statement"), plural(r.Sessions, "session"))
 	for _, what := range r.Lost {
 		line("lost", "%s", render.Safe(what))
 	}

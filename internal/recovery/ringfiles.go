@@ -37,15 +37,15 @@ func (r *recovery) trusted() private.Owners {
 	return private.Owners{0, uint32(os.Geteuid()), r.owner.UID}
 }
 
-// openRings opens the ring files, oldest first. A file that cannot be read is an error in the report; one that must not
-// be read is a usage error.
+// openRings opens the ring files, oldest first. A file that cannot be read is an error in the report; one that must
+// not be read is a usage error.
 func (r *recovery) openRings(paths []string) error {
 	r.identify()
 	f := &ringFinder{r, r.trusted()}
 	for _, path := range paths {
-		open := f.named
+		open := f.openNamed
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			open = f.directory
+			open = f.openDirectory
 		}
 		if err := open(path); err != nil {
 			return err
@@ -76,31 +76,32 @@ func (f *ringFinder) ignore(path string, why error) {
 	f.report.Ignored = append(f.report.Ignored, fmt.Sprintf("%s: %s", path, why))
 }
 
-// keep keeps the directory open for as long as its files are.
-func (f *ringFinder) keep(d *private.Dir) { f.ringDirs = append(f.ringDirs, d) }
+// keepOpen keeps the directory open for as long as its files are.
+func (f *ringFinder) keepOpen(d *private.Dir) { f.ringDirs = append(f.ringDirs, d) }
 
-// named opens a file that was named. Only the owner of the file counts, not that of its directory.
-func (f *ringFinder) named(path string) error {
+// openNamed opens a file that was named. Only the owner of the file counts, not that of its directory.
+func (f *ringFinder) openNamed(path string) error {
 	d, err := private.OpenDir(filepath.Dir(path))
 	if err != nil {
 		f.report.Errors = append(f.report.Errors, err.Error())
 		return nil
 	}
-	f.keep(d)
+	f.keepOpen(d)
 	return f.open(d, filepath.Base(path), path, false)
 }
 
-var errOpenToAll = errors.New("is in a directory where others can create files with any name; if it belongs to the server, name the file")
+var errOpenToAll = errors.New("is in a directory where others can create files with any name; if it belongs to the " +
+	"server, name the file")
 
-// directory opens the cluster's ring files in a directory: those in directories that servers have created there, and
-// those directly in it.
-func (f *ringFinder) directory(path string) error {
+// openDirectory opens the cluster's ring files in a directory: those in directories that servers have created there,
+// and those directly in it.
+func (f *ringFinder) openDirectory(path string) error {
 	d, err := private.OpenDir(path)
 	if err != nil {
 		f.report.Errors = append(f.report.Errors, err.Error())
 		return nil
 	}
-	f.keep(d)
+	f.keepOpen(d)
 	return f.files(d, path, true)
 }
 
@@ -120,7 +121,7 @@ func (f *ringFinder) files(d *private.Dir, path string, outer bool) error {
 		switch {
 		case !strings.HasPrefix(e.Name(), "pg_steno."):
 		case outer && e.IsDir():
-			err = f.own(d, e.Name(), p)
+			err = f.openOwnDirectory(d, e.Name(), p)
 		case open:
 			f.ignore(p, errOpenToAll)
 		default:
@@ -133,8 +134,8 @@ func (f *ringFinder) files(d *private.Dir, path string, outer bool) error {
 	return nil
 }
 
-// own opens the files of a directory that a server has created for itself.
-func (f *ringFinder) own(parent *private.Dir, name, path string) error {
+// openOwnDirectory opens the files of a directory that a server has created for itself.
+func (f *ringFinder) openOwnDirectory(parent *private.Dir, name, path string) error {
 	d, err := parent.Dir(name)
 	if err != nil {
 		f.ignore(path, reasonOf(err))
@@ -149,7 +150,7 @@ func (f *ringFinder) own(parent *private.Dir, name, path string) error {
 		f.ignore(path, err)
 		return nil
 	}
-	f.keep(d)
+	f.keepOpen(d)
 	return f.files(d, path, false)
 }
 
@@ -173,7 +174,8 @@ func (f *ringFinder) open(d *private.Dir, name, path string, found bool) error {
 	if err != nil {
 		file.Close()
 		if !found {
-			return exit.Usagef("%s: %s: not read. If you know what it is, make a copy that belongs to you, and name that copy", path, err)
+			return exit.Usagef("%s: %s: not read. If you know what it is, make a copy that belongs to you, and name "+
+				"that copy", path, err)
 		}
 		f.ignore(path, err)
 		return nil
@@ -199,11 +201,13 @@ func (f *ringFinder) open(d *private.Dir, name, path string, found bool) error {
 		if found {
 			return nil
 		}
-		return exit.Usagef("%s: ring file belongs to cluster %d, but the trail belongs to cluster %d", path, r.SystemID, f.systemID)
+		return exit.Usagef("%s: ring file belongs to cluster %d, but the trail belongs to cluster %d", path,
+			r.SystemID, f.systemID)
 	}
 	if pid := serverOf(path, info, r.Postmaster); pid != 0 {
 		file.Close()
-		return exit.Usagef("%s: process %d uses this ring file: its server is running, and will write the contents to the trail. Stop the server first", path, pid)
+		return exit.Usagef("%s: process %d uses this ring file: its server is running, and will write the contents "+
+			"to the trail. Stop the server first", path, pid)
 	}
 	f.recovery.files = append(f.recovery.files, &ringFile{r, d, name, file})
 	return nil

@@ -67,7 +67,8 @@ func (s *scanner) scan(from int64) error {
 		if problem == nil {
 			if image, err := s.at(offset, ref.Length()); err == nil && whole(&format.Block{Image: image}) {
 				h, _ := format.ParseBlockHeader(image)
-				if err := s.add(piece{offset: offset, length: ref.Length(), whole: true, header: &h}, image); err != nil {
+				if err := s.add(piece{offset: offset, length: ref.Length(), whole: true, header: &h},
+					image); err != nil {
 					return err
 				}
 				continue
@@ -85,7 +86,7 @@ func (s *scanner) scan(from int64) error {
 		s.size, s.cut = end, true // preallocated space
 	}
 	if s.last {
-		s.tear()
+		s.findTorn()
 	}
 	return nil
 }
@@ -109,7 +110,7 @@ func (s *scanner) damaged(offset, end int64, problem *format.Problem) piece {
 	}
 	if err != nil {
 		p.what = reason(err)
-		p.length = s.until(offset+1, end, 0) - offset
+		p.length = s.nextHeader(offset+1, end, 0) - offset
 		return p
 	}
 	p.header = &h
@@ -132,7 +133,7 @@ func (s *scanner) damaged(offset, end int64, problem *format.Problem) piece {
 	default:
 		p.what = fmt.Sprintf("block %d is inside of what is damaged", h.Number)
 	}
-	p.length = s.until(offset+1, end, h.Number) - offset
+	p.length = s.nextHeader(offset+1, end, h.Number) - offset
 	return p
 }
 
@@ -146,13 +147,13 @@ func whole(b *format.Block) bool {
 	return b.PayloadSum() == h.PayloadSum
 }
 
-// until returns the offset of the first block header in [from, end) whose number is greater than after, or end.
-func (s *scanner) until(from, end int64, after uint64) int64 {
+// nextHeader returns the offset of the first block header in [from, end) whose number is greater than after, or end.
+func (s *scanner) nextHeader(from, end int64, after uint64) int64 {
 	return trail.NextHeader(s.r, from, end, func(_ int64, h *format.BlockHeader) bool { return h.Number > after })
 }
 
-// tear finds an unfinished write at the end: everything from there on was never durable.
-func (s *scanner) tear() {
+// findTorn finds an unfinished write at the end: everything from there on was never durable.
+func (s *scanner) findTorn() {
 	for i := len(s.pieces) - 1; i >= 0; i-- {
 		p := &s.pieces[i]
 		last := i == len(s.pieces)-1
@@ -165,7 +166,8 @@ func (s *scanner) tear() {
 			}
 		case p.header != nil:
 			b, err := s.at(p.offset, p.length)
-			if err != nil || !format.HasHole(b[format.BlockHeaderSize:], p.offset+format.BlockHeaderSize, s.zerosAfter(last)) {
+			if err != nil || !format.HasHole(b[format.BlockHeaderSize:], p.offset+format.BlockHeaderSize,
+				s.zerosAfter(last)) {
 				return
 			}
 		case !last:
