@@ -17,8 +17,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Anchor is where a stream stood: the number and chain hash of a block. When
-// that block has a seal, the anchor is signed.
+// Anchor states how far a stream had got: the number and chain hash of a block. If that block has a seal, the anchor
+// is signed.
 type Anchor struct {
 	Seal
 	Signed bool
@@ -31,11 +31,11 @@ const (
 	anchorVersion = "1"
 )
 
-// String is the anchor's line.
+// String returns the anchor's line.
 func (a *Anchor) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s system=%d stream=%d segment=%d block=%d record=%d hash=%x time=%s", anchorWord, anchorVersion,
-		a.SystemID, a.Stream, a.Segment, a.Block, a.Record, a.Hash, render.Time(a.Time))
+	fmt.Fprintf(&b, "%s %s system=%d stream=%d segment=%d block=%d record=%d hash=%x time=%s",
+		anchorWord, anchorVersion, a.SystemID, a.Stream, a.Segment, a.Block, a.Record, a.Hash, render.Time(a.Time))
 	if a.Signed {
 		fmt.Fprintf(&b, " reason=%s first=%d interval=%d key=%s", a.Reason, a.First, a.Interval, a.Key)
 		if a.NextKey != nil {
@@ -114,7 +114,7 @@ func parseAnchor(line string) (*Anchor, error) {
 	}
 	a.Time = t.UnixMicro() - pgEpoch
 	if _, a.Signed = values["signature"]; a.Signed && err == nil {
-		err = a.fill(values)
+		err = a.setValues(values)
 	}
 	return a, err
 }
@@ -138,18 +138,18 @@ func (a *Anchor) WriteJSON(out io.Writer) error {
 		NextKey   string  `json:"next_key,omitempty"`
 		Signature string  `json:"signature,omitempty"`
 	}{
-		Version: 1, System: strconv.FormatUint(a.SystemID, 10), Stream: a.Stream, Segment: a.Segment, Block: a.Block, Record: a.Record,
-		Hash: hex(a.Hash[:]), Time: render.Time(a.Time),
+		Version: 1, System: strconv.FormatUint(a.SystemID, 10), Stream: a.Stream, Segment: a.Segment,
+		Block: a.Block, Record: a.Record, Hash: hex(a.Hash[:]), Time: render.Time(a.Time),
 	}
 	if a.Signed {
-		o.Reason, o.First, o.Interval, o.Key, o.NextKey, o.Signature = a.Reason, a.First, &a.Interval, a.Key, hex(a.NextKey), hex(a.Signature)
+		o.Reason, o.First, o.Interval, o.Key, o.NextKey, o.Signature = a.Reason, a.First, &a.Interval, a.Key,
+			hex(a.NextKey), hex(a.Signature)
 	}
 	return json.NewEncoder(out).Encode(o)
 }
 
-// Last is the anchor of a stream's end: its last whole block, or, when that has
-// nothing but seals in it, the one before, which they are of. It is nil for a
-// stream without blocks.
+// Last returns the anchor of a stream's end: its last whole block, or, if that has only seals, the block before,
+// which they seal. It is nil for a stream without blocks.
 func Last(s *trail.Stream) (*Anchor, []error) {
 	files := &trail.Files{}
 	defer files.Close()
@@ -189,7 +189,7 @@ func Last(s *trail.Stream) (*Anchor, []error) {
 	return nil, nil
 }
 
-// sealOf is the last seal of a block that has nothing but seals, nil of another.
+// sealOf returns the last seal of a block that has only seals; nil for other blocks.
 func sealOf(b *format.Block, h *format.SegmentHeader) (last *Seal) {
 	var r format.Record
 	for {

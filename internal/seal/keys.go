@@ -17,10 +17,10 @@ import (
 	"github.com/pg-steno/pg_steno/internal/exit"
 )
 
-// Keys are public keys by their ids.
+// Keys are public keys by their IDs.
 type Keys map[string]ed25519.PublicKey
 
-// PublicSuffix is what the names of public keys end with.
+// PublicSuffix ends the names of files of public keys.
 const PublicSuffix = ".pub"
 
 // LoadTrust reads public keys, and files of anchors. An anchor file named - is in.
@@ -63,12 +63,14 @@ func LoadKeys(paths []string) (Keys, error) {
 			files = nil
 			for _, e := range entries {
 				name := filepath.Join(path, e.Name())
-				if info, err := os.Stat(name); strings.HasSuffix(name, PublicSuffix) && (err != nil || info.Mode().IsRegular()) {
+				if info, err := os.Stat(name); strings.HasSuffix(name, PublicSuffix) &&
+					(err != nil || info.Mode().IsRegular()) {
 					files = append(files, name)
 				}
 			}
 			if len(files) == 0 {
-				return nil, exit.Usagef("no public key in %s: there is no file whose name ends with %s", path, PublicSuffix)
+				return nil, exit.Usagef("no public key in %s: there is no file whose name ends with %s", path,
+					PublicSuffix)
 			}
 		}
 		for _, file := range files {
@@ -95,7 +97,8 @@ func loadKey(path string) (ed25519.PublicKey, error) {
 	case block == nil:
 		return nil, exit.Usagef("key %s: not a key in PEM format", path)
 	case strings.HasSuffix(block.Type, "PRIVATE KEY"):
-		return nil, exit.Usagef("key %s is a private key, which is not needed for verification: use the file with %s", path, PublicSuffix)
+		return nil, exit.Usagef("key %s is a private key, which is not needed for verification: use the file with %s",
+			path, PublicSuffix)
 	case block.Type != "PUBLIC KEY":
 		return nil, exit.Usagef("key %s: PEM of type %q instead of PUBLIC KEY", path, block.Type)
 	}
@@ -123,8 +126,10 @@ func LoadPrivate(path string) (ed25519.PrivateKey, error) {
 		}
 		return nil, exit.Usagef("key %s: %w", path, err)
 	}
-	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 { // modes say nothing there
-		return nil, fmt.Errorf("key %s is accessible by others than its owner: its mode is %04o, change it to 0600 or less", path, info.Mode().Perm())
+	// On Windows, modes say nothing.
+	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("key %s is accessible by others than its owner: its mode is %04o, change it to 0600 "+
+			"or less", path, info.Mode().Perm())
 	}
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != "PRIVATE KEY" {

@@ -1,6 +1,6 @@
-// Package seal knows seals: the signatures over a stream's chain that its
-// writer puts into the trail, the keys that they are checked with, and anchors,
-// what one keeps elsewhere of where a stream stood.
+// Package seal reads and checks seals, which are the writer's signatures of a stream's hash chain, their keys, and
+// anchors, which are kept on another machine and state how far a stream had got. It uses format and trail, and writes
+// no trail.
 package seal
 
 import (
@@ -26,11 +26,11 @@ const (
 	ReasonEnd     = "end"
 )
 
-// Seal is what a seal says.
+// Seal is the content of a seal.
 type Seal struct {
 	SystemID  uint64
 	Stream    uint32
-	Segment   uint64 // that it stands in
+	Segment   uint64 // that contains the seal
 	Block     uint64 // that is sealed
 	Record    uint64
 	First     uint64 // block of the run that sealed it
@@ -43,17 +43,17 @@ type Seal struct {
 	Signature []byte
 }
 
-// size is the length of what is signed.
+// signedSize is the length of what is signed.
 const (
-	domain    = "pg_steno seal v1"
-	size      = 144
-	reasonMax = 8
+	domain     = "pg_steno seal v1"
+	signedSize = 144
+	reasonMax  = 8
 )
 
-// Bytes are what the signature is over.
+// Bytes returns the signed bytes.
 func (s *Seal) Bytes() []byte {
 	le := binary.LittleEndian
-	b := append(make([]byte, 0, size), domain...)
+	b := append(make([]byte, 0, signedSize), domain...)
 	b = le.AppendUint64(b, s.SystemID)
 	b = le.AppendUint32(b, s.Stream)
 	b = le.AppendUint32(b, s.Interval)
@@ -69,18 +69,26 @@ func (s *Seal) Bytes() []byte {
 	return append(append(b, s.Reason...), make([]byte, reasonMax-len(s.Reason))...)
 }
 
-// FromSigned returns the seal that was signed as these bytes, the opposite of Bytes, by
-// the key with that ID, in binary.
+// FromSigned decodes signed bytes, the opposite of Bytes; keyID is the binary ID of the key.
 func FromSigned(b, keyID, signature []byte) (*Seal, error) {
 	le := binary.LittleEndian
-	if len(b) != size || string(b[:len(domain)]) != domain || len(keyID) != 8 || len(signature) != ed25519.SignatureSize {
+	if len(b) != signedSize || string(b[:len(domain)]) != domain || len(keyID) != 8 ||
+		len(signature) != ed25519.SignatureSize {
 		return nil, errors.New("not what is signed in a seal")
 	}
 	s := &Seal{
-		SystemID: le.Uint64(b[16:]), Stream: le.Uint32(b[24:]), Interval: le.Uint32(b[28:]), Segment: le.Uint64(b[32:]),
-		Block: le.Uint64(b[40:]), Record: le.Uint64(b[48:]), First: le.Uint64(b[56:]), Time: int64(le.Uint64(b[64:])),
-		Hash: [32]byte(b[72:]), Reason: strings.TrimRight(string(b[136:]), "\x00"),
-		Key: hex.EncodeToString(keyID), Signature: bytes.Clone(signature),
+		SystemID:  le.Uint64(b[16:]),
+		Stream:    le.Uint32(b[24:]),
+		Interval:  le.Uint32(b[28:]),
+		Segment:   le.Uint64(b[32:]),
+		Block:     le.Uint64(b[40:]),
+		Record:    le.Uint64(b[48:]),
+		First:     le.Uint64(b[56:]),
+		Time:      int64(le.Uint64(b[64:])),
+		Hash:      [32]byte(b[72:]),
+		Reason:    strings.TrimRight(string(b[136:]), "\x00"),
+		Key:       hex.EncodeToString(keyID),
+		Signature: bytes.Clone(signature),
 	}
 	if next := b[104:136]; !bytes.Equal(next, make([]byte, ed25519.PublicKeySize)) {
 		s.NextKey = bytes.Clone(next)
@@ -91,19 +99,18 @@ func FromSigned(b, keyID, signature []byte) (*Seal, error) {
 	return s, nil
 }
 
-// Verify says whether the signature is that of a key.
+// Verify reports whether the signature is that of a key.
 func (s *Seal) Verify(key ed25519.PublicKey) bool {
 	return len(s.Reason) <= reasonMax && ed25519.Verify(key, s.Bytes(), s.Signature)
 }
 
-// KeyID is the short name of a key.
+// KeyID returns the ID of a key.
 func KeyID(key ed25519.PublicKey) string {
 	sum := sha256.Sum256(key)
 	return hex.EncodeToString(sum[:8])
 }
 
-// Parse reads a seal from its record; the rest of what is signed stands in the
-// header of the record's segment.
+// Parse reads a seal from its record, and from the header of the record's segment, which has the other signed values.
 func Parse(r *format.Record, h *format.SegmentHeader) (*Seal, error) {
 	s := &Seal{SystemID: h.SystemID, Stream: h.Stream, Segment: h.Number, Time: r.Time}
 	values := map[string]string{}
@@ -113,11 +120,11 @@ func Parse(r *format.Record, h *format.SegmentHeader) (*Seal, error) {
 		}
 		values[string(name)] = string(value)
 	}
-	return s, s.fill(values)
+	return s, s.setValues(values)
 }
 
-// fill takes what is not said by the place of a seal.
-func (s *Seal) fill(values map[string]string) (err error) {
+// setValues sets the values that do not follow from the place of a seal.
+func (s *Seal) setValues(values map[string]string) (err error) {
 	number := func(name string, bits int) uint64 {
 		n, e := strconv.ParseUint(values[name], 10, bits)
 		if err == nil && (e != nil || strconv.FormatUint(n, 10) != values[name]) {

@@ -77,7 +77,7 @@ func TestSealsThatAreNotAsTheFormatSaysAreRefused(t *testing.T) {
 		"block": "1", "record": "2", "first": "1", "interval": "60", "hash": strings.Repeat("ab", 32), "key": strings.Repeat("01", 8),
 		"signature": strings.Repeat("cd", 64), "reason": "interval",
 	}
-	if err := (&Seal{}).fill(good); err != nil {
+	if err := (&Seal{}).setValues(good); err != nil {
 		t.Fatal(err)
 	}
 	for name, values := range map[string][]string{
@@ -90,7 +90,7 @@ func TestSealsThatAreNotAsTheFormatSaysAreRefused(t *testing.T) {
 				bad[n] = v
 			}
 			bad[name] = value
-			if err := (&Seal{}).fill(bad); err == nil {
+			if err := (&Seal{}).setValues(bad); err == nil {
 				t.Errorf("%s = %q is taken", name, value)
 			}
 		}
@@ -192,11 +192,11 @@ func FuzzSeal(f *testing.F) {
 			values["next_key"] = next
 		}
 		var s Seal
-		if s.fill(values) != nil {
+		if s.setValues(values) != nil {
 			return
 		}
 		a := &Anchor{Seal: s, Signed: true}
-		if len(s.Bytes()) != size || s.Reason != reason || s.Key != key || (s.NextKey != nil) != hasNext {
+		if len(s.Bytes()) != signedSize || s.Reason != reason || s.Key != key || (s.NextKey != nil) != hasNext {
 			t.Errorf("%v is taken as %s", values, a)
 		}
 		s.Verify(make([]byte, 32))

@@ -47,7 +47,8 @@ func NewWriter(t testing.TB, dir string, number uint32, key ed25519.PrivateKey) 
 func NewEncryptedWriter(t testing.TB, dir string, number uint32, key ed25519.PrivateKey, encrypts *[32]byte) *Writer {
 	return &Writer{
 		Stream: trailtest.NewEncryptedStream(t, dir, number, encrypts), Signs: key, t: t, Segment: 1, first: 1,
-		Session: trailtest.NewSession(trailtest.Epoch, 100+number, trailtest.Fact{Key: format.KeyBackendType, Value: format.WriterBackendType}),
+		Session: trailtest.NewSession(trailtest.Epoch, 100+number,
+			trailtest.Fact{Key: format.KeyBackendType, Value: format.WriterBackendType}),
 	}
 }
 
@@ -75,11 +76,13 @@ func (w *Writer) Last() (block uint64, chain [32]byte) { return w.block, w.hash 
 // Seal seals the last block at a time; with next, the seal names the key of the later ones.
 func (w *Writer) Seal(at int64, reason string, next ed25519.PrivateKey) {
 	s := &seal.Seal{
-		SystemID: trailtest.SystemID, Stream: w.Number, Segment: w.Segment, Block: w.block, Record: w.record, First: w.first,
+		SystemID: trailtest.SystemID, Stream: w.Number, Segment: w.Segment, Block: w.block, Record: w.record,
+		First:    w.first,
 		Interval: 60, Time: at, Hash: w.hash, Reason: reason, Key: seal.KeyID(w.Signs.Public().(ed25519.PublicKey)),
 	}
 	extra := []string{
-		"reason", reason, "block", fmt.Sprint(s.Block), "record", fmt.Sprint(s.Record), "hash", fmt.Sprintf("%x", s.Hash),
+		"reason", reason, "block", fmt.Sprint(s.Block), "record", fmt.Sprint(s.Record), "hash",
+		fmt.Sprintf("%x", s.Hash),
 		"first", fmt.Sprint(s.First), "interval", fmt.Sprint(s.Interval), "key", s.Key,
 	}
 	if next != nil {
