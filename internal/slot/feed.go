@@ -1,4 +1,4 @@
-// A reader that begins at a slot, and advances it as it goes.
+// A reader that begins at a slot and advances it.
 
 package slot
 
@@ -11,15 +11,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// ErrMoved is why a feed does not advance its slot.
+// ErrMoved is the error of a feed whose slot another process has moved.
 var ErrMoved = errors.New("was moved by another process")
 
-// Feed is a reader of a slot. It moves the slot only from where it has left it. If another process has
-// moved it, that process reads the same slot: the feed then ends, because it could otherwise skip
-// records that the other reader has not passed on, or move the slot back.
+// Feed is a reader of a slot. It moves the slot only from where it left it. If another process has moved it, that
+// process reads the same slot. The feed then ends: it could otherwise skip records that the other reader has not
+// passed on, or move the slot back.
 type Feed struct {
-	opts Options
-	at   []Position // what the slot's file has
+	opts      Options
+	positions []Position // the positions in the slot's file
 }
 
 // OpenFeed finds a slot. One that is lost is refused: what it needs was deleted.
@@ -32,42 +32,44 @@ func OpenFeed(path, name string) (*Feed, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := find(t, name)
+	s, err := findSlot(t, name)
 	if err != nil {
 		return nil, err
 	}
-	f.at = s.Positions
+	f.positions = s.Positions
 	return f, nil
 }
 
-// Positions are where the slot is, by stream.
-func (f *Feed) Positions() []Position { return slices.Clone(f.at) }
+// Positions returns the slot's positions, by stream.
+func (f *Feed) Positions() []Position { return slices.Clone(f.positions) }
 
-// IsAt says whether the slot is where Advance moves it from these positions to these places.
+// IsAt reports whether the slot is where Advance would move it from these positions to these places.
 func (f *Feed) IsAt(from []Position, to []trail.Place) bool {
 	next := Slot{Positions: slices.Clone(from)}
 	next.advance(to)
-	return slices.Equal(next.Positions, f.at)
+	return slices.Equal(next.Positions, f.positions)
 }
 
 // advance moves positions, but none backwards.
 func (s *Slot) advance(to []trail.Place) {
 	for _, p := range to {
-		if p := Position(p); s.wants(p.Stream).before(p) {
+		if p := Position(p); s.positionIn(p.Stream).before(p) {
 			s.set(p)
 		}
 	}
 }
 
-// From is the number of the first block that the slot wants of a stream.
-func (f *Feed) From(stream uint32) uint64 { return (&Slot{Positions: f.at}).wants(stream).Block }
+// From returns the number of the first block of a stream that the slot needs.
+func (f *Feed) From(stream uint32) uint64 {
+	return (&Slot{Positions: f.positions}).positionIn(stream).Block
+}
 
 // Advance moves the slot to the next blocks of the streams that are named, but never backwards in a
 // stream. The new position is on disk when it returns.
 func (f *Feed) Advance(to []trail.Place) error {
-	next := Slot{Positions: slices.Clone(f.at)}
+	next := Slot{Positions: slices.Clone(f.positions)}
 	next.advance(to)
-	if slices.Equal(next.Positions, f.at) {
+	if slices.Equal(next.Positions, f.positions) {
 		return nil
 	}
 	return f.opts.change(func(_ *trail.Trail, folder *private.Dir) error {
@@ -78,14 +80,14 @@ func (f *Feed) Advance(to []trail.Place) error {
 		if err != nil {
 			return err
 		}
-		if !slices.Equal(s.Positions, f.at) {
+		if !slices.Equal(s.Positions, f.positions) {
 			return fmt.Errorf("slot %q %w", f.opts.Name, ErrMoved)
 		}
 		s.Positions = next.Positions
 		if err := write(folder, &s); err != nil {
 			return err
 		}
-		f.at = next.Positions
+		f.positions = next.Positions
 		return nil
 	})
 }

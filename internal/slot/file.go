@@ -1,6 +1,5 @@
-// Package slot makes, moves, lists and drops slots: named
-// reader positions, before which the server may delete and after which it may
-// not.
+// Package slot creates, moves, lists and drops slots: named positions of readers. The server may delete what is
+// before a slot, and must keep what is after it. So a slot is only moved while the server deletes nothing.
 package slot
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// A Slot is what a slot's file says.
+// A Slot is the content of a slot's file.
 type Slot struct {
 	Name      string
 	Created   int64      // microseconds since 2000-01-01 UTC
@@ -29,7 +28,7 @@ type Slot struct {
 	Err error
 }
 
-// Position is what a slot wants of a stream: this block and all after it.
+// Position is the first block of a stream that a slot needs; it also needs all later ones.
 type Position struct {
 	Stream  uint32
 	Segment uint64
@@ -45,8 +44,8 @@ const (
 
 var nameFormat = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// wants is the slot's position in a stream; of one that it does not name, all.
-func (s *Slot) wants(stream uint32) Position {
+// positionIn returns the slot's position in a stream. It needs all of a stream that it does not name.
+func (s *Slot) positionIn(stream uint32) Position {
 	for _, p := range s.Positions {
 		if p.Stream == stream {
 			return p
@@ -57,7 +56,9 @@ func (s *Slot) wants(stream uint32) Position {
 
 // set changes one position.
 func (s *Slot) set(p Position) {
-	i, there := slices.BinarySearchFunc(s.Positions, p, func(a, b Position) int { return cmp.Compare(a.Stream, b.Stream) })
+	i, there := slices.BinarySearchFunc(s.Positions, p, func(a, b Position) int {
+		return cmp.Compare(a.Stream, b.Stream)
+	})
 	if there {
 		s.Positions[i] = p
 	} else {
@@ -107,8 +108,7 @@ func parse(text []byte) (created int64, positions []Position, err error) {
 	return int64(when), positions, nil
 }
 
-// parseNumber reads a number as numbers are written: without sign or leading
-// zeros.
+// parseNumber reads a number without sign and leading zeros, as encode writes it.
 func parseNumber(s string, bits int) (uint64, bool) {
 	n, err := strconv.ParseUint(s, 10, bits)
 	return n, err == nil && strconv.FormatUint(n, 10) == s
@@ -164,12 +164,12 @@ func read(folder *private.Dir, name string) (Slot, error) {
 	return s, err
 }
 
-// locked calls f while the server deletes nothing, and nobody else changes a
-// slot. The folder of the slots is made when it is not there.
+// withLock calls f while the server deletes nothing, and no other process changes a slot. It creates the folder of
+// the slots if it does not exist.
 //
-// The trail belongs to the server's account, and this may run as root: so what it creates is given
-// to the owner of the trail, and links that the server's account has put there are not followed.
-func locked(path string, f func(folder *private.Dir) error) error {
+// The trail belongs to the server's account, and this may run as root. So new files are given to the owner of the
+// trail, and links that the server's account may have created are not followed.
+func withLock(path string, f func(folder *private.Dir) error) error {
 	dir, err := private.OpenDir(path)
 	if err != nil {
 		return err
@@ -201,11 +201,10 @@ func giveToOwner(made interface{ Chown(uid, gid int) error }, of *private.Dir) e
 	return private.GiveToOwner(made, info)
 }
 
-// write creates or replaces a slot's file. Whatever interrupts it, either the old or the new file is
-// there, complete.
+// write creates or replaces a slot's file atomically.
 func write(folder *private.Dir, s *Slot) error {
 	temporary := "." + s.Name + ".new"
-	// never write to a file that is there already: it may be anything
+	// never write to an existing file: it may be a link to another one
 	if err := folder.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

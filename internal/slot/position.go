@@ -12,9 +12,9 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// start is the first block of a stream that is there; ok is false in a stream
-// without segments, of which a slot wants all that comes.
-func start(s *trail.Stream) (p Position, ok bool) {
+// firstPosition returns the first existing block of a stream; ok is false for a stream without segments, of which a
+// slot needs all that will come.
+func firstPosition(s *trail.Stream) (p Position, ok bool) {
 	if len(s.Segments) == 0 {
 		return p, false
 	}
@@ -26,8 +26,8 @@ func start(s *trail.Stream) (p Position, ok bool) {
 	return p, true
 }
 
-// end is the block that comes next in a stream.
-func end(s *trail.Stream) (p Position, ok bool) {
+// endPosition returns the block that will come next in a stream.
+func endPosition(s *trail.Stream) (p Position, ok bool) {
 	if len(s.Segments) == 0 {
 		return p, false
 	}
@@ -47,10 +47,9 @@ func end(s *trail.Stream) (p Position, ok bool) {
 	return p, true
 }
 
-// at is the first block of a stream, from a position on, that has a record that ended at a time or
-// later: all blocks before it ended earlier. A segment that cannot be read may have such a record. If
-// there is none, found is false, and the position is the end.
-func at(s *trail.Stream, from Position, when int64) (p Position, found bool, err error) {
+// positionAt returns the first block of a stream, from a position on, with a record that ended at a time or later. A
+// segment that cannot be read may have such a record. If there is none, found is false, and the position is the end.
+func positionAt(s *trail.Stream, from Position, when int64) (p Position, found bool, err error) {
 	for _, seg := range s.Segments {
 		if seg.Number < from.Segment {
 			continue
@@ -67,16 +66,16 @@ func at(s *trail.Stream, from Position, when int64) (p Position, found bool, err
 			}
 		}
 	}
-	p, _ = end(s)
+	p, _ = endPosition(s)
 	return p, false, nil
 }
 
-// before says whether p comes before q in their stream.
+// before reports whether p comes before q in their stream.
 func (p Position) before(q Position) bool {
 	return p.Segment < q.Segment || p.Segment == q.Segment && p.Block < q.Block
 }
 
-// Edge is where a slot can begin.
+// Edge is the beginning or the end of a trail.
 type Edge int
 
 // The edges of a trail.
@@ -96,22 +95,24 @@ func ParseEdge(s string) (Edge, error) {
 	return 0, fmt.Errorf("%q is neither start nor end", s)
 }
 
-// Target is where a slot is to go: in all streams, or in some.
+// Target is where to move a slot: in all streams, or in some.
 type Target struct {
-	in func(t *trail.Trail, s *Slot, force bool) ([]Position, error)
+	positions func(t *trail.Trail, s *Slot, force bool) ([]Position, error)
 }
 
 // ParseTarget reads a target: start, end, a time, or positions.
 func ParseTarget(to string, now time.Time) (Target, error) {
 	switch to {
 	case "start":
-		return Target{func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) { return each(t, start), nil }}, nil
+		return Target{func(t *trail.Trail, _ *Slot, _ bool) ([]Position, error) {
+			return eachStream(t, firstPosition), nil
+		}}, nil
 	case "end":
 		return Target{func(t *trail.Trail, s *Slot, force bool) ([]Position, error) {
 			if !force {
 				return nil, refusedFor(AtEnd, "the current end may be beyond what your reader has read")
 			}
-			return each(t, end), nil
+			return eachStream(t, endPosition), nil
 		}}, nil
 	}
 	if places, ok := query.ParsePositions(to); ok {
@@ -129,32 +130,33 @@ func ParseTarget(to string, now time.Time) (Target, error) {
 	}
 	when, err := query.ParseWhen(to, now)
 	if err != nil {
-		return Target{}, fmt.Errorf("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a time such as 2026-11-21T20:45:13Z or 10m", to)
+		return Target{}, fmt.Errorf("invalid position %q: use end, STREAM/SEGMENT, STREAM/SEGMENT/BLOCK, or a time "+
+			"such as 2026-11-21T20:45:13Z or 10m", to)
 	}
 	return Target{func(t *trail.Trail, slot *Slot, force bool) ([]Position, error) {
-		return moment(t, slot, when, when >= query.Micros(now), force)
+		return positionsAt(t, slot, when, when >= query.Micros(now), force)
 	}}, nil
 }
 
-// moment returns the positions at a moment. A moment after the end of the trail stands for its end,
-// which would acknowledge what was written since the reader finished, unread.
-func moment(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Position, err error) {
+// positionsAt returns the positions at a moment. A moment after the end of the trail is refused unless forced: it
+// would mean the current end, which may be beyond what the reader has read.
+func positionsAt(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Position, err error) {
 	atEnd, moves := true, false
 	for _, s := range t.Streams {
 		if len(s.Segments) == 0 {
 			continue
 		}
-		wanted := slot.wants(s.Number)
+		wanted := slot.positionIn(s.Number)
 		from := wanted
 		if force {
 			from = Position{s.Number, 1, 1}
 		}
-		p, found, err := at(s, from, when)
+		p, found, err := positionAt(s, from, when)
 		if err != nil && !force {
 			return nil, &UnsafeError{Unreadable, err}
 		}
 		if err != nil {
-			p, _ = end(s)
+			p, _ = endPosition(s)
 		}
 		atEnd = atEnd && !found
 		moves = moves || p != wanted
@@ -164,16 +166,18 @@ func moment(t *trail.Trail, slot *Slot, when int64, ahead, force bool) (all []Po
 		return all, nil
 	}
 	if ahead {
-		return nil, refusedFor(Ahead, "%s is not over yet: no reader can have read everything that ended before it", render.Time(when))
+		return nil, refusedFor(Ahead, "%s is not over yet: no reader can have read everything that ended before it",
+			render.Time(when))
 	}
 	if atEnd {
-		return nil, refusedFor(PastEnd, "the trail contains nothing that ended at %s or later, so this would be its end, which may be beyond what your reader has read", render.Time(when))
+		return nil, refusedFor(PastEnd, "the trail contains nothing that ended at %s or later, so this would be its "+
+			"end, which may be beyond what your reader has read", render.Time(when))
 	}
 	return all, nil
 }
 
-// each is a position in each stream that has one.
-func each(t *trail.Trail, f func(s *trail.Stream) (Position, bool)) (all []Position) {
+// eachStream collects a position of each stream for which f has one.
+func eachStream(t *trail.Trail, f func(s *trail.Stream) (Position, bool)) (all []Position) {
 	for _, s := range t.Streams {
 		if p, ok := f(s); ok {
 			all = append(all, p)
@@ -182,14 +186,13 @@ func each(t *trail.Trail, f func(s *trail.Stream) (Position, bool)) (all []Posit
 	return all
 }
 
-// lost says whether the server has deleted what a slot wants of a stream.
-func lost(s *trail.Stream, p Position) bool {
+// isDeleted reports whether the server has deleted what a slot needs of a stream.
+func isDeleted(s *trail.Stream, p Position) bool {
 	return len(s.Segments) > 0 && p.Segment < s.Segments[0].Number
 }
 
-// behind is what a slot keeps of a stream: the segments, and the bytes that are
-// not read yet.
-func behind(s *trail.Stream, p Position) (segments int, bytes int64) {
+// amountBehind returns what a slot keeps of a stream: the segments, and the bytes that are not read yet.
+func amountBehind(s *trail.Stream, p Position) (segments int, bytes int64) {
 	for _, seg := range s.Segments {
 		if seg.Number < p.Segment {
 			continue
@@ -201,7 +204,7 @@ func behind(s *trail.Stream, p Position) (segments int, bytes int64) {
 		}
 		refs, errs := seg.Index()
 		if n := len(refs); seg.Last && n > 0 && len(errs) == 0 {
-			bytes -= seg.Size - refs[n-1].Offset - refs[n-1].Length() // room
+			bytes -= seg.Size - refs[n-1].Offset - refs[n-1].Length() // preallocated space
 		}
 		read := int64(0)
 		for i := range refs {

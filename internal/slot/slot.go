@@ -1,4 +1,4 @@
-// What the subcommands of slot do.
+// The actions of the subcommands of "steno slot".
 
 package slot
 
@@ -22,20 +22,19 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Options are those of slot's subcommands.
+// Options are the options of slot's subcommands.
 type Options struct {
 	IO     *iostreams.IOStreams
 	Name   string
 	Trail  []string
 	From   Edge   // where a slot is created
 	To     Target // where one is moved
-	Force  bool   // also if its reader could miss something: see UnsafeError
+	Force  bool   // even if its reader could miss something: see UnsafeError
 	Format string
 	Now    time.Time
 }
 
-// Wants finds a slot of a trail: the number of the first block that it wants of a
-// stream.
+// Wants finds a slot of a trail, and returns a function for the number of the first block of a stream that it needs.
 func Wants(path, name string) (func(stream uint32) uint64, error) {
 	opts := Options{Name: name, Trail: []string{path}}
 	if err := opts.checkName(); err != nil {
@@ -45,14 +44,14 @@ func Wants(path, name string) (func(stream uint32) uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := find(t, name)
+	s, err := findSlot(t, name)
 	if err != nil {
 		return nil, err
 	}
-	return func(stream uint32) uint64 { return s.wants(stream).Block }, nil
+	return func(stream uint32) uint64 { return s.positionIn(stream).Block }, nil
 }
 
-// Reason is why a change could make the reader of a slot miss something.
+// Reason is a reason why a change could make a slot's reader miss something.
 type Reason int
 
 // The reasons.
@@ -60,12 +59,12 @@ const (
 	Lost       Reason = iota // the server has deleted what the slot needs
 	Backwards                // the slot would move backwards
 	Unreadable               // what may be at the position cannot be read
-	AtEnd                    // it is the current end
-	Ahead                    // it is a time that is not over yet
-	PastEnd                  // it is a time after the end of the trail
+	AtEnd                    // the position is the current end
+	Ahead                    // the position is a time that is not over yet
+	PastEnd                  // the position is a time after the end of the trail
 )
 
-// UnsafeError says why a slot is not moved, or not read, unless that is forced.
+// UnsafeError is the error of moving or reading a slot that must be forced.
 type UnsafeError struct {
 	Reason
 	Err error
@@ -80,18 +79,19 @@ func refusedFor(why Reason, format string, args ...any) error {
 	return &UnsafeError{why, fmt.Errorf(format, args...)}
 }
 
-// NotFoundError says that a reader has no slot of a name.
+// NotFoundError is the error for a slot that does not exist.
 type NotFoundError struct{ Name string }
 
 func (e *NotFoundError) Error() string { return fmt.Sprintf("slot %q does not exist", e.Name) }
 
-// isLost says that a slot needs a segment of a stream that the server has deleted.
-func isLost(name string, p Position, s *trail.Stream) error {
-	return refusedFor(Lost, "slot %q is lost: it needs segment %d of stream %d, but the first existing one is %d", name, p.Segment, s.Number, s.Segments[0].Number)
+// lostError returns the error of a slot that needs a deleted segment of a stream.
+func lostError(name string, p Position, s *trail.Stream) error {
+	return refusedFor(Lost, "slot %q is lost: it needs segment %d of stream %d, but the first existing one is %d",
+		name, p.Segment, s.Number, s.Segments[0].Number)
 }
 
-// find is a slot for a reader. One that is lost is refused, because what it needs was deleted.
-func find(t *trail.Trail, name string) (*Slot, error) {
+// findSlot returns a slot for a reader. A lost one is refused, because what it needs was deleted.
+func findSlot(t *trail.Trail, name string) (*Slot, error) {
 	slots, err := readAll(t.Path)
 	if err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ func find(t *trail.Trail, name string) (*Slot, error) {
 		return nil, s.Err
 	}
 	for _, stream := range t.Streams {
-		if p := s.wants(stream.Number); lost(stream, p) {
-			return nil, isLost(name, p, stream)
+		if p := s.positionIn(stream.Number); isDeleted(stream, p) {
+			return nil, lostError(name, p, stream)
 		}
 	}
 	return s, nil
@@ -130,8 +130,7 @@ func (o *Options) checkName() error {
 	return nil
 }
 
-// change opens the trail and calls f while nobody else changes slots or deletes
-// segments; the trail is as it is then.
+// change calls f with the trail while nothing else changes slots or deletes segments.
 func (o *Options) change(f func(t *trail.Trail, folder *private.Dir) error) error {
 	if err := o.checkName(); err != nil {
 		return err
@@ -140,7 +139,7 @@ func (o *Options) change(f func(t *trail.Trail, folder *private.Dir) error) erro
 	if err != nil {
 		return err
 	}
-	err = locked(t.Path, func(folder *private.Dir) error {
+	err = withLock(t.Path, func(folder *private.Dir) error {
 		if t, err = o.open(); err != nil {
 			return err
 		}
@@ -160,9 +159,9 @@ func (o *Options) exists(folder *private.Dir) bool {
 
 // Create is "steno slot create".
 func Create(opts *Options) error {
-	from := start
+	from := firstPosition
 	if opts.From == End {
-		from = end
+		from = endPosition
 	}
 	return opts.change(func(t *trail.Trail, folder *private.Dir) error {
 		if opts.exists(folder) {
@@ -189,23 +188,24 @@ func Advance(opts *Options) error {
 			return err
 		}
 		for _, stream := range t.Streams {
-			p := s.wants(stream.Number)
-			if !lost(stream, p) {
+			p := s.positionIn(stream.Number)
+			if !isDeleted(stream, p) {
 				continue
 			}
 			if !opts.Force {
-				return isLost(opts.Name, p, stream)
+				return lostError(opts.Name, p, stream)
 			}
-			first, _ := start(stream)
+			first, _ := firstPosition(stream)
 			s.set(first)
 		}
-		positions, err := opts.To.in(t, &s, opts.Force)
+		positions, err := opts.To.positions(t, &s, opts.Force)
 		if err != nil {
 			return err
 		}
 		for _, p := range positions {
-			if old := s.wants(p.Stream); p.before(old) && !opts.Force {
-				return refusedFor(Backwards, "slot %q would move backwards in stream %d, from segment %d, block %d, to segment %d, block %d", opts.Name, p.Stream, old.Segment, old.Block, p.Segment, p.Block)
+			if old := s.positionIn(p.Stream); p.before(old) && !opts.Force {
+				return refusedFor(Backwards, "slot %q would move backwards in stream %d, from segment %d, block %d, "+
+					"to segment %d, block %d", opts.Name, p.Stream, old.Segment, old.Block, p.Segment, p.Block)
 			}
 			s.set(p)
 		}
@@ -230,7 +230,7 @@ func PrintEnd(opts *Options) error {
 		return err
 	}
 	var words []string
-	for _, p := range each(t, end) {
+	for _, p := range eachStream(t, endPosition) {
 		words = append(words, fmt.Sprintf("%d/%d/%d", p.Stream, p.Segment, p.Block))
 	}
 	if len(words) == 0 {
@@ -251,7 +251,7 @@ type Status struct {
 	Streams  []StreamStatus `json:"streams,omitempty"`
 }
 
-// StreamStatus is the same of one stream.
+// StreamStatus is a slot in one stream, and what it keeps of it.
 type StreamStatus struct {
 	Stream   uint32 `json:"stream"`
 	State    string `json:"state"`
@@ -276,10 +276,10 @@ func status(t *trail.Trail, s *Slot) Status {
 	}
 	st.Created = render.Time(s.Created)
 	for _, stream := range t.Streams {
-		p := s.wants(stream.Number)
+		p := s.positionIn(stream.Number)
 		one := StreamStatus{Stream: stream.Number, State: Active, Segment: p.Segment, Block: p.Block}
-		one.Segments, one.Bytes = behind(stream, p)
-		if lost(stream, p) {
+		one.Segments, one.Bytes = amountBehind(stream, p)
+		if isDeleted(stream, p) {
 			one.State, st.State = lostState, lostState
 		}
 		st.Segments += one.Segments
@@ -289,7 +289,7 @@ func status(t *trail.Trail, s *Slot) Status {
 	return st
 }
 
-// Statuses are the slots of a trail, by name.
+// Statuses returns the slots of a trail, by name.
 func Statuses(t *trail.Trail) ([]Status, error) {
 	slots, err := readAll(t.Path)
 	if err != nil {
@@ -316,7 +316,7 @@ func List(opts *Options) error {
 		Trail string   `json:"trail"`
 		Slots []Status `json:"slots"`
 	}{t.Path, slots}
-	// a lost slot has lost something of what its reader needs
+	// a lost slot no longer has all that its reader needs
 	failed := slices.ContainsFunc(slots, func(st Status) bool { return st.State != Active })
 	if opts.Format == "json" {
 		e := json.NewEncoder(render.SafeJSON(opts.IO.Out))
@@ -334,7 +334,8 @@ func writeText(out io.Writer, slots []Status) error {
 	for i := range slots {
 		width = max(width, len(slots[i].Name))
 	}
-	fmt.Fprintf(&b, "%-*s  %-10s %6s %10s %12s %8s %9s\n", width, "slot", "state", "stream", "segment", "block", "segments", "bytes")
+	fmt.Fprintf(&b, "%-*s  %-10s %6s %10s %12s %8s %9s\n", width, "slot", "state", "stream", "segment", "block",
+		"segments", "bytes")
 	for i := range slots {
 		s := &slots[i]
 		if s.State == unreadable {
@@ -346,7 +347,8 @@ func writeText(out io.Writer, slots []Status) error {
 			if state == lostState && p.State == Active {
 				state = "(lost)"
 			}
-			fmt.Fprintf(&b, "%-*s  %-10s %6d %10d %12s %8d %9s\n", width, s.Name, state, p.Stream, p.Segment, humanize.Comma(int64(p.Block)), p.Segments, humanize.Bytes(uint64(p.Bytes)))
+			fmt.Fprintf(&b, "%-*s  %-10s %6d %10d %12s %8d %9s\n", width, s.Name, state, p.Stream, p.Segment,
+				humanize.Comma(int64(p.Block)), p.Segments, humanize.Bytes(uint64(p.Bytes)))
 		}
 	}
 	_, err := io.WriteString(out, b.String())
