@@ -1,10 +1,10 @@
-// Package acknowledge keeps the acknowledgments of problems of a trail: who has looked at which one, when, and why it is
-// no news any more.
+// Package acknowledge keeps the acknowledgments of problems of a trail: who has looked into which problem, when, and
+// why it need not be reported as new.
 //
-// They are lines of JSON in a file beside the trail. Each names a problem by its server, its place and the bytes concerned,
-// or, if the problem is that something is absent, by how far the streams went. It has the hash of the line before, and is
-// signed, so that a line that was changed, forged or taken out of the middle is found.
-// Without the last lines, problems are only news again.
+// They are lines of JSON in a file beside the trail. Each names a problem by its server, its place and the bytes
+// concerned, or, if the problem is that something is absent, by how far the streams went. It has the hash of the line
+// before, and is signed, so that a line that was changed, forged or taken out of the middle is found. If the last
+// lines are removed, their problems are only reported as new again.
 package acknowledge
 
 import (
@@ -26,11 +26,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/seal"
 )
 
-// Suffix is what the name of the file has more than that of the trail.
+// Suffix is added to the name of the trail to make that of the file.
 const Suffix = ".acknowledged"
 
-// Path is the file of the acknowledgments of the trail in a directory: it stands beside the directory itself, whatever
-// name or symbolic link leads there.
+// Path returns the file of a trail's acknowledgments. It is beside the directory itself, even if a symbolic link
+// leads there.
 func Path(trail string) (string, error) {
 	path, err := filepath.Abs(trail)
 	if err == nil {
@@ -39,7 +39,7 @@ func Path(trail string) (string, error) {
 	return path + Suffix, err
 }
 
-// End is how far a stream went.
+// End is the end of a stream.
 type End struct {
 	Stream uint32 `json:"stream"`
 	Block  uint64 `json:"block"` // the last one that is intact
@@ -53,9 +53,9 @@ type Entry struct {
 	File    string `json:"file,omitempty"`
 	Offset  *int64 `json:"offset,omitempty"`
 	What    string `json:"what"`
-	Size    int64  `json:"size"`   // of the file, as far as SHA256 is of it
-	SHA256  string `json:"sha256"` // of the file up to there
-	// Ends are those of the streams of the trail, if there are no such bytes.
+	Size    int64  `json:"size"`   // length of the part of the file that SHA256 covers
+	SHA256  string `json:"sha256"` // of that part of the file
+	// Ends are the ends of the trail's streams, if the problem has no bytes of a file.
 	Ends   []End  `json:"ends,omitempty"`
 	By     string `json:"by"`
 	Time   string `json:"time"`
@@ -67,10 +67,10 @@ type Entry struct {
 	Signature string `json:"signature,omitempty"`
 }
 
-// domain is what everything that is signed begins with.
+// domain begins everything that is signed.
 const domain = "pg_steno acknowledgment v1\n"
 
-// signed are the bytes that the signature is over.
+// signed returns the bytes that are signed.
 func (e *Entry) signed() ([]byte, error) {
 	bare := *e
 	bare.Signature = ""
@@ -78,7 +78,7 @@ func (e *Entry) signed() ([]byte, error) {
 	return append([]byte(domain), b...), err
 }
 
-// ID names a problem: what it is, and where in the trail.
+// ID returns the ID of a problem: a hash of what it is, and where in the trail.
 func ID(file string, offset *int64, what string) string {
 	at := int64(-1)
 	if offset != nil {
@@ -88,7 +88,8 @@ func ID(file string, offset *int64, what string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// Hash is the SHA-256 of a file up to a size, and that size; -1: all of it. What is no file has none.
+// Hash returns the SHA-256 of the first size bytes of a file, and their number; -1: all of it. Other kinds of files
+// have none.
 func Hash(path string, size int64) (sum string, n int64, err error) {
 	info, err := os.Stat(path)
 	switch {
@@ -109,25 +110,25 @@ func Hash(path string, size int64) (sum string, n int64, err error) {
 	return hex.EncodeToString(h.Sum(nil)), n, err
 }
 
-// Problem is something wrong with the file itself.
+// Problem is a problem of the file of acknowledgments itself.
 type Problem struct {
 	Line int
 	What string
 }
 
-// List is what a file of acknowledgments has.
+// List is the content of a file of acknowledgments.
 type List struct {
-	Entries  []*Entry // those that count
+	Entries  []*Entry // the valid ones
 	Problems []Problem
 	last     string // hash of the last line
 }
 
-// unsigned is what is wrong with an entry without a signature.
+// unsigned is the problem of an entry without a signature.
 const unsigned = "it is not signed, and keys were given"
 
-// Load reads the file of a trail. Signatures must be those of the keys; without any, they are not checked, and entries
-// without one count, too. An entry without one is no problem if one of the keys has signed a later entry for the same
-// problem. A trail without a file has no acknowledgments.
+// Load reads the file of a trail. Signatures must be by one of the keys. Without keys, signatures are not checked,
+// and unsigned entries are valid, too. An unsigned entry is no problem if one of the keys has signed a later entry
+// for the same problem. A trail without a file has no acknowledgments.
 func Load(path string, keys seal.Keys) (*List, error) {
 	l := &List{}
 	data, err := os.ReadFile(path)
@@ -142,7 +143,7 @@ func Load(path string, keys seal.Keys) (*List, error) {
 	}
 	data = bytes.TrimSuffix(data, []byte("\n"))
 	n := 0
-	open := map[int]string{} // problems of the lines that are only not signed
+	open := map[int]string{} // problems of lines that only lack a signature
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
 		n++
 		e := &Entry{}
@@ -175,7 +176,7 @@ func hashOf(line []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// check says what is wrong with an entry; empty: nothing.
+// check returns what is wrong with an entry; empty if nothing is.
 func (e *Entry) check(previous string, keys seal.Keys) string {
 	switch key, known := keys[e.Key]; {
 	case e.Previous != previous:
@@ -229,8 +230,8 @@ func (l *List) Add(path string, e *Entry, key ed25519.PrivateKey) error {
 	return err
 }
 
-// openFile opens a file of acknowledgments to append to it. One that root creates belongs to the owner of the trail's
-// directory, who verifies it.
+// openFile opens a file of acknowledgments for appending. A file that root creates is given to the owner of the
+// trail's directory, who verifies it.
 func openFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if errors.Is(err, fs.ErrExist) {
