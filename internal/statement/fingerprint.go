@@ -1,5 +1,5 @@
-// Package statement has definitions that several commands share: which statements are the same but for
-// their constants, which are privileged, and which times are outside of working hours.
+// Package statement has definitions that several commands share: which statements differ only in constants, which are
+// privileged, and which times are outside working hours.
 //
 // Fingerprints of texts are our own: libraries that compute them link PostgreSQL's parser, in C or as
 // WebAssembly, and fail for texts that it cannot parse, which trails contain, too.
@@ -28,7 +28,7 @@ func Fingerprint(r *format.Record, scratch *[]byte) (n uint64, ok bool) {
 	return 0, false
 }
 
-// ParseFingerprint reads one as it is shown: 16 hexadecimal digits.
+// ParseFingerprint reads a fingerprint as it is shown: 16 hexadecimal digits.
 func ParseFingerprint(s string) (uint64, error) {
 	n, err := strconv.ParseUint(s, 16, 64)
 	if err != nil || len(s) != 16 {
@@ -45,7 +45,7 @@ func OfText(text []byte, scratch *[]byte) uint64 {
 	return xxhash.Sum64(*scratch)
 }
 
-// inWords has for each byte of words the one in lower case; 0 for others.
+// inWords maps the bytes of words to lower case, and other bytes to 0.
 var inWords = func() (t [256]byte) {
 	for c := range 256 {
 		switch b := byte(c); {
@@ -66,7 +66,7 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 func appendPlain(dst, s []byte) []byte {
 	blank := false
 	constant := func() {
-		// one stands for a list of any length
+		// one ? stands for a list of any length
 		if n := len(dst); n >= 2 && dst[n-1] == ',' && dst[n-2] == '?' {
 			dst = dst[:n-1]
 			return
@@ -123,7 +123,8 @@ func appendPlain(dst, s []byte) []byte {
 				}
 				continue
 			}
-			for i < len(s) && (isWord(s[i]) || s[i] == '.' || (s[i] == '+' || s[i] == '-') && (s[i-1] == 'e' || s[i-1] == 'E')) {
+			for i < len(s) && (isWord(s[i]) || s[i] == '.' ||
+				(s[i] == '+' || s[i] == '-') && (s[i-1] == 'e' || s[i-1] == 'E')) {
 				i++
 			}
 			constant()
@@ -150,7 +151,7 @@ func appendPlain(dst, s []byte) []byte {
 	return bytes.TrimRight(dst, ";")
 }
 
-// afterQuote is the position after the quoted text that begins at i.
+// afterQuote returns the position after the quoted text that begins at i.
 func afterQuote(s []byte, i int, escapes bool) int {
 	quote, end := s[i], 0 // end is where the next quote is
 	for i++; i < len(s); {
@@ -176,16 +177,16 @@ func afterQuote(s []byte, i int, escapes bool) int {
 	return len(s)
 }
 
-// afterComment is the position after a comment, which may contain others.
+// afterComment returns the position after a comment, which may contain nested ones.
 func afterComment(s []byte, i int) int {
 	depth := 1
 	for i += len("/*"); i < len(s); {
-		n := bytes.IndexByte(s[i:], '*') // each end, and each beginning, has one
+		n := bytes.IndexByte(s[i:], '*') // each beginning and each end of a comment has one
 		if n < 0 {
 			break
 		}
 		switch at := i + n; {
-		case n > 0 && s[at-1] == '/': // whose bar belongs to nothing before it
+		case n > 0 && s[at-1] == '/': // unless the slash ends a nested comment
 			depth++
 			i = at + 1
 		case at+1 < len(s) && s[at+1] == '/':
@@ -200,7 +201,7 @@ func afterComment(s []byte, i int) int {
 	return len(s)
 }
 
-// afterDollars is the position after a string in dollar quotes that begins at i; 0 if none does.
+// afterDollars returns the position after a dollar-quoted string that begins at i; 0 if none does.
 func afterDollars(s []byte, i int) int {
 	end := i + 1
 	for end < len(s) && isWord(s[end]) && !(end == i+1 && isDigit(s[end])) {

@@ -10,24 +10,24 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// attributes are those of roles that go beyond privileges.
+// attributes are the attributes of roles that give powers beyond privileges.
 var attributes = []string{"SUPERUSER", "CREATEROLE", "CREATEDB", "REPLICATION", "BYPASSRLS"}
 
-// roleCommands are those that make roles, change them, and give memberships.
+// roleCommands create and change roles, and grant memberships.
 var roleCommands = []string{"CREATE ROLE", "ALTER ROLE", "GRANT ROLE"}
 
 // roleCatalogs have the attributes and memberships of roles.
 var roleCatalogs = []string{"pg_catalog.pg_authid", "pg_catalog.pg_auth_members"}
 
 var (
-	// constants and comments have no words of the statement
+	// constants and comments, whose words do not count
 	noWords = regexp.MustCompile(`(?s)'(?:[^']|'')*'|--[^\n]*|/\*.*?\*/`)
 	words   = regexp.MustCompile(`"(?:[^"]|"")*"|[A-Za-z_][A-Za-z0-9_$]*`)
 )
 
-// Powers are what a statement gives somebody: attributes of roles such as SUPERUSER, memberships in predefined roles such as
-// pg_read_server_files, and whatever a direct change of a catalog of roles does. It goes by the words of the statement's
-// text: the name of a role that is itself SUPERUSER without quotes counts as well.
+// Powers returns the powers that a statement gives to roles: attributes such as SUPERUSER, memberships in predefined
+// roles such as pg_read_server_files, and direct changes of the catalogs of roles. It searches the words of the text,
+// so a role whose unquoted name is SUPERUSER counts as well.
 func Powers(r *format.Record) (all []string) {
 	if r.Kind != format.KindStatement || r.Shape == nil {
 		return nil
@@ -59,7 +59,7 @@ func Powers(r *format.Record) (all []string) {
 		case !grants && !quoted && slices.Contains(attributes, strings.ToUpper(word)):
 			add(strings.ToUpper(word))
 		case grants && !quoted && name == "to":
-			return all // those who get it follow
+			return all // the roles that get it follow
 		}
 	}
 	return all

@@ -14,23 +14,24 @@ var Grants = []string{"GRANT", "REVOKE", "GRANT ROLE", "REVOKE ROLE", "ALTER DEF
 // class role, and changes of settings, are privileged, too.
 var Privileged = []string{
 	"ALTER SYSTEM", "LOAD", "SECURITY LABEL", "CREATE EXTENSION", "ALTER EXTENSION", "DROP EXTENSION",
-	"CREATE POLICY", "ALTER POLICY", "DROP POLICY", "CREATE EVENT TRIGGER", "ALTER EVENT TRIGGER", "DROP EVENT TRIGGER",
+	"CREATE POLICY", "ALTER POLICY", "DROP POLICY", "CREATE EVENT TRIGGER", "ALTER EVENT TRIGGER",
+	"DROP EVENT TRIGGER",
 	"CREATE DATABASE", "ALTER DATABASE", "DROP DATABASE", "CREATE LANGUAGE", "ALTER LANGUAGE", "DROP LANGUAGE",
 	"CREATE SERVER", "ALTER SERVER", "DROP SERVER", "CREATE USER MAPPING", "ALTER USER MAPPING", "DROP USER MAPPING",
-	"CREATE PUBLICATION", "ALTER PUBLICATION", "DROP PUBLICATION", "CREATE SUBSCRIPTION", "ALTER SUBSCRIPTION", "DROP SUBSCRIPTION",
+	"CREATE PUBLICATION", "ALTER PUBLICATION", "DROP PUBLICATION", "CREATE SUBSCRIPTION", "ALTER SUBSCRIPTION",
+	"DROP SUBSCRIPTION",
 }
 
-// BulkRows is how many rows a read returns at least that takes many: as in the view bulk_reads of steno query.
+// BulkRows is the least number of rows of a bulk read, as in the view bulk_reads of steno query.
 const BulkRows = 10_000
 
-// OffHours says whether clocks show a time outside of working hours: Monday to Friday, from 07:00
-// up to 19:00.
+// OffHours reports whether a time is outside working hours: Monday to Friday, from 07:00 to 19:00 in its zone.
 func OffHours(t time.Time) bool {
 	day, hour := t.Weekday(), t.Hour()
 	return day == time.Saturday || day == time.Sunday || hour < 7 || hour >= 19
 }
 
-// Host is a client's address without its port.
+// Host returns a client's address without its port.
 func Host(client []byte) []byte {
 	i := bytes.LastIndexByte(client, ':')
 	if i < 0 {

@@ -1,4 +1,4 @@
-// What PostgreSQL itself calls commands and failures.
+// PostgreSQL's own names of commands and failures.
 
 package statement
 
@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// Commands are the command tags of PostgreSQL 15: a statement of a later version, or of an extension, may have another.
+// Commands are the command tags of PostgreSQL 15. Later versions and extensions may have others.
 var Commands = sync.OnceValue(func() []string { return strings.Split(strings.ReplaceAll(commands, "\n", " "), ", ") })
 
-// SQLStates are those that PostgreSQL 15 itself reports. Functions can report any.
+// SQLStates are the error codes that PostgreSQL 15 itself reports. Functions can report others.
 var SQLStates = sync.OnceValue(func() []string { return strings.Fields(sqlstates) })
 
 const commands = `ALTER ACCESS METHOD, ALTER AGGREGATE, ALTER CAST, ALTER COLLATION, ALTER CONSTRAINT, ALTER CONVERSION,
