@@ -14,7 +14,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// Charset is which characters a terminal shows.
+// Charset says which characters a terminal shows.
 type Charset struct{ ASCII bool }
 
 // CharsetOf returns UTF-8 if the locale says so, which is read as setlocale reads it, and otherwise ASCII.
@@ -41,7 +41,7 @@ func (c Charset) safe(s string) string {
 	}, s)
 }
 
-// cut is text of at most n cells.
+// cut returns text cut to at most n cells.
 func (c Charset) cut(s string, n int) string {
 	if n <= 0 {
 		return ""
@@ -53,7 +53,7 @@ func (c Charset) cut(s string, n int) string {
 	return ansi.TruncateWc(c.safe(s), n, tail)
 }
 
-// left is text in n cells, cut or filled with blanks.
+// left returns text in exactly n cells, cut or filled with blanks.
 func (c Charset) left(s string, n int) string {
 	s = c.cut(s, n)
 	return s + strings.Repeat(" ", max(0, n-ansi.StringWidthWc(s)))
@@ -68,7 +68,7 @@ func right(s string, n int) string {
 	return strings.Repeat(" ", n-len(s)) + s
 }
 
-// lines are a text's lines, each of at most n cells.
+// lines returns a text's lines, each of at most n cells.
 func (c Charset) lines(s string, n int) (lines []string) {
 	for line := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
 		line = c.safe(strings.ReplaceAll(strings.TrimSuffix(line, "\r"), "\t", "    "))
@@ -108,7 +108,7 @@ func (c Charset) bars(values []float64, known func(i int) bool) string {
 	return b.String()
 }
 
-// grouped is a number with commas.
+// grouped returns a number with commas.
 func grouped(n uint64) string {
 	s := strconv.FormatUint(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -117,7 +117,7 @@ func grouped(n uint64) string {
 	return s
 }
 
-// short is a count in at most seven cells.
+// short returns a count in at most seven cells.
 func short(n uint64) string {
 	switch {
 	case n < 100_000:
@@ -131,7 +131,7 @@ func short(n uint64) string {
 	}
 }
 
-// rate is a number per second in at most seven cells.
+// rate returns a number per second in at most seven cells.
 func rate(v float64) string {
 	switch {
 	case v == 0:
@@ -155,7 +155,7 @@ func perSecond(n uint64, over int64) float64 {
 	return float64(n) * 1e6 / float64(over)
 }
 
-// duration is one in at most seven cells.
+// duration returns a duration in at most seven cells.
 func duration(usec uint64) string {
 	seconds := usec / 1_000_000
 	switch {
@@ -180,7 +180,7 @@ func duration(usec uint64) string {
 	}
 }
 
-// size is a number of bytes, in units as PostgreSQL has them.
+// size returns a number of bytes in PostgreSQL's units.
 func size(n uint64) string {
 	if n < 1024 {
 		return strconv.FormatUint(n, 10) + "B"
@@ -194,7 +194,7 @@ func size(n uint64) string {
 	return strconv.FormatFloat(v, 'f', 1, 64) + units[i]
 }
 
-// span is the length of a window, without units that are zero.
+// span returns the length of a window, without units that are zero.
 func span(usec int64) string {
 	s := ""
 	for _, u := range []struct {

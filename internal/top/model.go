@@ -23,7 +23,7 @@ type Asker interface {
 	Fields(session format.SessionID, seq uint64, end int64) ([]Field, error)
 }
 
-// Settings are those of a screen.
+// Settings are the settings of a screen.
 type Settings struct {
 	Trail    string // its name on the screen
 	Interval time.Duration
@@ -59,9 +59,10 @@ var Keys = []struct{ Keys, What string }{
 	{"Ctrl-Z", "suspend"},
 }
 
-// windows are those of + and -.
+// windows are the lengths that + and - choose.
 var windows = []time.Duration{
-	10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+	10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour,
+	24 * time.Hour,
 }
 
 // list is the position in a list whose rows change. The chosen row is found again by its key, except
@@ -71,8 +72,8 @@ type list struct {
 	index, top int
 }
 
-// settle finds the chosen row again among so many, of which at shows some.
-func (l *list) settle(n, shown int, key func(i int) string) {
+// restoreChoice finds the chosen row again among n rows, of which shown are visible.
+func (l *list) restoreChoice(n, shown int, key func(i int) string) {
 	if l.key != "" {
 		for i := range n {
 			if key(i) == l.key {
@@ -101,23 +102,23 @@ type Model struct {
 	Settings
 	asker Asker
 
-	width, height int
-	question      Question
-	snapshot      *Snapshot
-	err           error
-	asking        bool // an answer is on its way
-	again         bool // and it is not that to the present question
-	paused        bool
-	finished      bool // statements that have ended, though some run
-	below         bool // the statements have the focus
-	sort          int  // column
-	rows, slow    list
-	mostRows      [dimensions]int // that there have been, on a screen of this size
-	filter        string
-	typing        bool
-	pages         []*page // the last one is shown
-	number        int     // of the page that was opened last
-	crash         string
+	width, height     int
+	question          Question
+	snapshot          *Snapshot
+	err               error
+	asking            bool // a question has been asked and not been answered yet
+	askAgain          bool // the question has changed since, and must be asked again
+	paused            bool
+	showFinished      bool // show statements that have ended, although some are running
+	statementsFocused bool // the list of statements has the focus
+	sort              int  // column
+	rows, slow        list
+	mostRows          [dimensions]int // largest number of rows so far, on a screen of this size
+	filter            string
+	typing            bool
+	pages             []*page // the last one is shown
+	pagesOpened       int     // number of the page that was opened last
+	crash             string
 }
 
 // New makes a screen.
@@ -142,7 +143,7 @@ type (
 	}
 )
 
-// Once is a screen of that size, when all has been read.
+// Once returns a screen of this size, after everything has been read.
 func (m *Model) Once(width, height int) (string, error) {
 	m.width, m.height = width, height
 	for m.snapshot == nil || m.snapshot.Pending {
@@ -164,10 +165,10 @@ func (m *Model) tick() tea.Cmd {
 // ask asks the present question, unless an answer is on its way.
 func (m *Model) ask() tea.Cmd {
 	if m.asking {
-		m.again = true
+		m.askAgain = true
 		return nil
 	}
-	m.asking, m.again = true, false
+	m.asking, m.askAgain = true, false
 	q := m.question
 	q.Still = m.paused && m.snapshot != nil
 	return guarded(func() tea.Msg {
@@ -214,18 +215,18 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.snapshot = msg.snapshot
 			m.noteRows()
 		}
-		if m.again || m.err == nil && m.snapshot.Pending {
+		if m.askAgain || m.err == nil && m.snapshot.Pending {
 			return m, m.ask()
 		}
 	case opened:
 		if p := m.page(); p != nil && p.number == msg.page {
-			p.fill(msg)
+			p.setContent(msg)
 		}
 	}
 	return m, nil
 }
 
-// page is the one that is shown, nil for the first screen.
+// page returns the shown page; nil for the first screen.
 func (m *Model) page() *page {
 	if len(m.pages) == 0 {
 		return nil
@@ -233,7 +234,7 @@ func (m *Model) page() *page {
 	return m.pages[len(m.pages)-1]
 }
 
-// press does what a key stands for.
+// press handles a key.
 func (m *Model) press(msg tea.KeyPressMsg) tea.Cmd {
 	key := msg.String()
 	switch {
@@ -242,7 +243,7 @@ func (m *Model) press(msg tea.KeyPressMsg) tea.Cmd {
 	case key == "ctrl+z":
 		return m.suspend
 	case m.typing:
-		m.typed(key, msg.Text)
+		m.typeFilter(key, msg.Text)
 		return nil
 	case key == "q":
 		return tea.Quit
@@ -267,19 +268,19 @@ func (m *Model) suspend() tea.Msg {
 	return nil
 }
 
-// filterOf is the filter of what is shown.
-func (m *Model) filterOf() *string {
+// currentFilter returns the filter of the shown list.
+func (m *Model) currentFilter() *string {
 	if p := m.page(); p != nil {
 		return &p.filter
 	}
 	return &m.filter
 }
 
-func (m *Model) setFilter(s string) { *m.filterOf() = s }
+func (m *Model) setFilter(s string) { *m.currentFilter() = s }
 
-// typed takes a key of the filter.
-func (m *Model) typed(key, text string) {
-	f := *m.filterOf()
+// typeFilter handles a key while the filter is typed.
+func (m *Model) typeFilter(key, text string) {
+	f := *m.currentFilter()
 	switch key {
 	case "enter":
 		m.typing = false
@@ -296,8 +297,8 @@ func (m *Model) typed(key, text string) {
 	}
 }
 
-// has says whether a text contains the filter, whatever the case.
-func has(filter string, texts ...string) bool {
+// containsFilter reports whether one of the texts contains the filter, ignoring case.
+func containsFilter(filter string, texts ...string) bool {
 	if filter == "" {
 		return true
 	}
@@ -305,8 +306,8 @@ func has(filter string, texts ...string) bool {
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(strings.ToLower(t), filter) })
 }
 
-// steps is how far a key moves in a list of which so many rows are shown; 0: it is none of these.
-func steps(key string, shown int) int {
+// keySteps returns by how many rows a key moves in a list of which shown rows are visible; 0: the key does not move.
+func keySteps(key string, shown int) int {
 	switch key {
 	case "up", "k":
 		return -1
@@ -324,36 +325,37 @@ func steps(key string, shown int) int {
 	return 0
 }
 
-// pressMain does what a key of the first screen stands for.
+// pressMain handles a key of the first screen.
 func (m *Model) pressMain(key string) tea.Cmd {
 	if len(key) == 1 && key[0] >= '1' && key[0] < '1'+byte(dimensions) {
-		return m.group(Dimension(key[0] - '1'))
+		return m.groupBy(Dimension(key[0] - '1'))
 	}
 	l := m.layout()
-	if by := steps(key, m.shownOf(l)); by != 0 {
+	if by := keySteps(key, m.rowsVisible(l)); by != 0 {
 		m.move(by)
 		return nil
 	}
 	switch key {
 	case "g":
-		return m.group((m.question.By + 1) % dimensions)
+		return m.groupBy((m.question.By + 1) % dimensions)
 	case "G":
-		return m.group((m.question.By + dimensions - 1) % dimensions)
+		return m.groupBy((m.question.By + dimensions - 1) % dimensions)
 	case "s":
 		m.sort = (m.sort + 1) % len(m.columns())
 	case "S":
 		m.sort = (m.sort + len(m.columns()) - 1) % len(m.columns())
 	case "tab", "shift+tab":
-		m.below = !m.below
+		m.statementsFocused = !m.statementsFocused
 	case "enter":
 		return m.enter()
 	case "esc":
 		m.filter = ""
 	case "r":
-		m.finished = !m.finished
+		m.showFinished = !m.showFinished
 		m.slow = list{}
 	case "left", "right", "[", "]", "shift+left", "shift+right":
-		return m.step(map[string]int64{"left": -1, "right": 1, "[": -10, "]": 10, "shift+left": -10, "shift+right": 10}[key])
+		return m.step(map[string]int64{"left": -1, "right": 1, "[": -10, "]": 10, "shift+left": -10,
+			"shift+right": 10}[key])
 	case "+", "=":
 		return m.zoom(1)
 	case "-":
@@ -379,8 +381,8 @@ func (m *Model) pressMain(key string) tea.Cmd {
 
 func (m *Model) window() int64 { return m.question.Window.Microseconds() }
 
-func (m *Model) group(d Dimension) tea.Cmd {
-	m.question.By, m.below = d, false
+func (m *Model) groupBy(d Dimension) tea.Cmd {
+	m.question.By, m.statementsFocused = d, false
 	m.rows = list{}
 	return m.ask()
 }
@@ -392,7 +394,7 @@ func (m *Model) goTo(at int64) tea.Cmd {
 	return m.ask()
 }
 
-// step shows so many windows later, or earlier.
+// step moves the window by its length, by times later, or earlier if by is negative.
 func (m *Model) step(by int64) tea.Cmd {
 	if m.snapshot == nil {
 		return nil
@@ -426,19 +428,20 @@ func (m *Model) zoom(by int) tea.Cmd {
 	return m.ask()
 }
 
-// rowsShown are the rows that the filter leaves, in their order.
+// rowsShown returns the rows that match the filter, in order.
 func (m *Model) rowsShown() (rows []Row) {
 	if m.snapshot == nil || m.snapshot.By != m.question.By {
 		return nil
 	}
 	for _, r := range m.snapshot.Rows {
-		if has(m.filter, r.Name, r.Note) {
+		if containsFilter(m.filter, r.Name, r.Note) {
 			rows = append(rows, r)
 		}
 	}
 	column := m.columns()[m.sort%len(m.columns())]
 	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(column.by(&b), column.by(&a)), cmp.Compare(b.Statements, a.Statements), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(column.by(&b), column.by(&a)), cmp.Compare(b.Statements, a.Statements),
+			strings.Compare(a.Name, b.Name))
 	})
 	return rows
 }
@@ -455,31 +458,33 @@ type statement struct {
 	slow     *Slow
 }
 
-// running says whether the rows below are of what runs now.
+// running reports whether the lower list has the statements that are running.
 func (m *Model) running() bool {
-	return m.snapshot != nil && m.snapshot.Rings != nil && !m.finished
+	return m.snapshot != nil && m.snapshot.Rings != nil && !m.showFinished
 }
 
-// statementsShown are the statements that the filter leaves.
+// statementsShown returns the statements that match the filter.
 func (m *Model) statementsShown() (all []statement) {
 	if m.snapshot == nil {
 		return nil
 	}
 	if m.running() {
 		for i := range m.snapshot.Rings.Running {
-			all = append(all, m.runs(&m.snapshot.Rings.Running[i]))
+			all = append(all, m.runningStatement(&m.snapshot.Rings.Running[i]))
 		}
 	} else {
 		for i := range m.snapshot.Slowest {
-			all = append(all, m.ended(&m.snapshot.Slowest[i]))
+			all = append(all, m.endedStatement(&m.snapshot.Slowest[i]))
 		}
 	}
-	return slices.DeleteFunc(all, func(s statement) bool { return !has(m.filter, s.user, s.db, s.text, s.failed) })
+	return slices.DeleteFunc(all, func(s statement) bool {
+		return !containsFilter(m.filter, s.user, s.db, s.text, s.failed)
+	})
 }
 
 // move moves in the list that has the focus.
 func (m *Model) move(by int) {
-	if m.below {
+	if m.statementsFocused {
 		all := m.statementsShown()
 		m.slow.move(by, len(all), func(i int) string { return all[i].key })
 		return
@@ -488,26 +493,27 @@ func (m *Model) move(by int) {
 	m.rows.move(by, len(rows), func(i int) string { return rows[i].Name })
 }
 
-// enter opens what the chosen row stands for.
+// enter opens the page of the chosen row.
 func (m *Model) enter() tea.Cmd {
 	if m.snapshot == nil {
 		return nil
 	}
-	if m.below {
+	if m.statementsFocused {
 		all := m.statementsShown()
-		m.slow.settle(len(all), 1, func(i int) string { return all[i].key })
+		m.slow.restoreChoice(len(all), 1, func(i int) string { return all[i].key })
 		if len(all) == 0 {
 			return nil
 		}
 		s := &all[m.slow.index]
 		if s.running != nil {
-			m.open(&page{kind: fieldsPage, title: "statement of process " + s.when, fields: m.fieldsOf(s.running), loaded: true})
+			m.open(&page{kind: fieldsPage, title: "statement of process " + s.when, fields: m.fieldsOf(s.running),
+				loaded: true})
 			return nil
 		}
 		return m.openFields(s.slow.Session, s.slow.Seq, s.slow.Start+int64(s.slow.Duration))
 	}
 	rows := m.rowsShown()
-	m.rows.settle(len(rows), 1, func(i int) string { return rows[i].Name })
+	m.rows.restoreChoice(len(rows), 1, func(i int) string { return rows[i].Name })
 	if len(rows) == 0 {
 		return nil
 	}

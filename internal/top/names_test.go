@@ -24,7 +24,7 @@ func TestNamesThatMixScriptsAreMarked(t *testing.T) {
 	if err := block.Load(); err != nil || block.Next(&r) != nil {
 		t.Fatal(err)
 	}
-	if got := whose(r.Session); !strings.HasPrefix(got, `\u0430lice@sh\u043ep`) {
+	if got := ownerOf(r.Session); !strings.HasPrefix(got, `\u0430lice@sh\u043ep`) {
 		t.Errorf("a session is shown as of %s", got)
 	}
 }

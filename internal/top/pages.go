@@ -39,16 +39,16 @@ type page struct {
 	fields []Field
 }
 
-// fill takes what was read.
-func (p *page) fill(o opened) {
+// setContent sets the content of the page.
+func (p *page) setContent(o opened) {
 	p.loaded, p.err, p.lines, p.fields = true, o.err, o.lines, o.fields
 	p.index = max(len(p.lines)-1, 0)
 }
 
 // open shows a page.
 func (m *Model) open(p *page) {
-	m.number++
-	p.number = m.number
+	m.pagesOpened++
+	p.number = m.pagesOpened
 	m.pages = append(m.pages, p)
 }
 
@@ -74,12 +74,12 @@ func (m *Model) openFields(session format.SessionID, seq uint64, end int64) tea.
 	})
 }
 
-// pressPage does what a key stands for on a page.
+// pressPage handles a key on a page.
 func (m *Model) pressPage(key string) tea.Cmd {
 	p := m.page()
 	if p.kind == recordsPage {
-		lines := p.shown()
-		if by := steps(key, m.body()); by != 0 {
+		lines := p.filteredLines()
+		if by := keySteps(key, m.bodyHeight()); by != 0 {
 			p.index = max(min(p.index+by, len(lines)-1), 0)
 			return nil
 		}
@@ -95,8 +95,8 @@ func (m *Model) pressPage(key string) tea.Cmd {
 			p.scroll = max(p.scroll+map[string]int{"left": -1, "right": 1}[key]*max(m.width/2, 1), 0)
 			return nil
 		}
-	} else if by := steps(key, m.body()); by != 0 {
-		p.top = max(min(p.top+by, len(m.text(p))-m.body()), 0)
+	} else if by := keySteps(key, m.bodyHeight()); by != 0 {
+		p.top = max(min(p.top+by, len(m.pageText(p))-m.bodyHeight()), 0)
 		return nil
 	}
 	switch key {
@@ -110,16 +110,16 @@ func (m *Model) pressPage(key string) tea.Cmd {
 	return nil
 }
 
-// shown are the records that the filter leaves.
-func (p *page) shown() []Line {
+// filteredLines returns the records that match the filter.
+func (p *page) filteredLines() []Line {
 	if p.filter == "" {
 		return p.lines
 	}
-	return slices.DeleteFunc(slices.Clone(p.lines), func(l Line) bool { return !has(p.filter, l.Cat) })
+	return slices.DeleteFunc(slices.Clone(p.lines), func(l Line) bool { return !containsFilter(p.filter, l.Cat) })
 }
 
-// text is that of a page that is not a list.
-func (m *Model) text(p *page) (lines []string) {
+// pageText returns the text of a page that is not a list.
+func (m *Model) pageText(p *page) (lines []string) {
 	switch p.kind {
 	case helpPage:
 		lines = m.help()
@@ -136,7 +136,7 @@ func (m *Model) text(p *page) (lines []string) {
 	if p.filter == "" {
 		return lines
 	}
-	return slices.DeleteFunc(lines, func(l string) bool { return !has(p.filter, l) })
+	return slices.DeleteFunc(lines, func(l string) bool { return !containsFilter(p.filter, l) })
 }
 
 // fieldLines formats fields: names on the left, and beside them the values, in full.
@@ -197,7 +197,7 @@ func wrap(s string, n int) string {
 	return string(out)
 }
 
-// fieldsOf is what is known of a statement that runs.
+// fieldsOf returns what is known about a running statement.
 func (m *Model) fieldsOf(r *Running) (fields []Field) {
 	add := func(name, value string) {
 		if value != "" {
@@ -231,7 +231,7 @@ func (m *Model) time(usec int64, layout string) string {
 	return Clock(usec).In(zone).Format(layout)
 }
 
-// nameOf is the name of a row as it is shown.
+// nameOf returns the name of a row as it is shown.
 func nameOf(r *Row) string {
 	name := render.Identifier(r.Name)
 	if name == "" {

@@ -1,5 +1,4 @@
-// What is read of a trail: the end of one that is being written, a moment of the past, and the
-// records behind a row.
+// Reads a trail: the end of one that is being written, a moment of the past, and the records behind a row.
 
 package top
 
@@ -21,13 +20,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Options say what is read.
+// Options are what is read.
 type Options struct {
 	// Open opens the trail. It is called again for the past, so that segments that are new
 	// are found.
 	Open   func() (*trail.Trail, error)
 	Filter *query.Filter
-	// Parts says that the filter looks at texts: those of big records are in several blocks.
+	// Parts says that the filter needs texts: those of big records are in several blocks.
 	Parts bool
 	Zone  *time.Location
 	// Rings are the directories or files in which the rings of the server are looked for.
@@ -40,7 +39,7 @@ type Question struct {
 	Window time.Duration
 	At     int64 // the middle of the window; 0: it ends now
 	By     Dimension
-	// Still asks for another order of what has been counted; nothing new is read.
+	// Still asks for what has been counted in another order, without reading anything new.
 	Still bool
 }
 
@@ -79,16 +78,16 @@ type Bar struct {
 type Reader struct {
 	Options
 
-	mu       sync.Mutex
-	ctx      context.Context
-	of       Question // of stats
-	stats    *Stats
-	matcher  query.Matcher
-	live     *trail.Live
-	path     string // of the trail that is followed
-	past     *pastReader
-	rings    *ringReader
-	problems problems
+	mu            sync.Mutex
+	ctx           context.Context
+	statsQuestion Question // of stats
+	stats         *Stats
+	matcher       query.Matcher
+	live          *trail.Live
+	path          string // of the trail that is followed
+	past          *pastReader
+	rings         *ringReader
+	problems      problems
 }
 
 // NewReader makes a reader, whose work ends with the context.
@@ -96,33 +95,33 @@ func NewReader(ctx context.Context, o Options) *Reader {
 	return &Reader{Options: o, ctx: ctx, matcher: query.Matcher{Filter: o.Filter}}
 }
 
-// Microseconds is a moment in the trail's time.
+// Microseconds converts a time to the trail's microseconds.
 func Microseconds(t time.Time) int64 { return query.Micros(t) }
 
-// Clock is what a moment of the trail is elsewhere.
+// Clock converts the trail's microseconds to a local time.
 func Clock(usec int64) time.Time { return query.Moment(usec).Local() }
 
-// Limits of what one answer may take.
+// Limits of the work for one answer.
 const (
 	budget      = 120 * time.Millisecond
-	maxBackfill = 3_000_000 // records that are read of before the start
+	maxBackfill = 3_000_000 // records before the start that are read
 	slotsShown  = 12        // of a window
 	historyOf   = 10        // windows
 )
 
-// Ask answers a question. What takes long is answered in parts: see Snapshot.Pending.
+// Ask answers a question. If that takes long, it answers in parts: see Snapshot.Pending.
 func (r *Reader) Ask(q Question) (*Snapshot, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := Microseconds(r.Now())
-	if r.stats == nil || q.Window != r.of.Window || q.At != r.of.At {
-		if err := r.begin(q, now); err != nil {
+	if r.stats == nil || q.Window != r.statsQuestion.Window || q.At != r.statsQuestion.At {
+		if err := r.restart(q, now); err != nil {
 			return nil, err
 		}
 	}
-	r.of = q
+	r.statsQuestion = q
 	if q.At == 0 && !q.Still {
-		if err := r.poll(now); err != nil {
+		if err := r.countNew(now); err != nil {
 			return nil, err
 		}
 	}
@@ -132,8 +131,8 @@ func (r *Reader) Ask(q Question) (*Snapshot, error) {
 	return r.snapshot(q, now), nil
 }
 
-// begin forgets what was counted, and opens the trail for another window.
-func (r *Reader) begin(q Question, now int64) error {
+// restart discards what was counted, and opens the trail for another window.
+func (r *Reader) restart(q Question, now int64) error {
 	if r.live != nil {
 		r.live.Close()
 	}
@@ -156,30 +155,31 @@ func (r *Reader) begin(q Question, now int64) error {
 	r.stats.newest = newestOf(index)
 	if q.At == 0 {
 		r.live, r.path = index.Follow(path), path
-		end := r.end(now)
+		end := r.windowEnd(now)
 		r.stats.EndAt(end)
 		window := r.stats.first * length
-		r.past = &pastReader{index: index, todo: []piece{{window, end + 1}, {from, window}}, most: maxBackfill}
+		r.past = &pastReader{index: index, todo: []piece{{window, end + 1}, {from, window}}, recordsLeft: maxBackfill}
 		return nil
 	}
 	window := piece{r.stats.first * length, (r.stats.last + 1) * length}
-	r.past = &pastReader{index: index, todo: []piece{window, {window.to, to}, {from, window.from}}, most: math.MaxInt64}
+	r.past = &pastReader{index: index, todo: []piece{window, {window.to, to}, {from, window.from}},
+		recordsLeft: math.MaxInt64}
 	return nil
 }
 
 // maxAhead is how far the clock of a server may be ahead of ours.
 const maxAhead = int64(time.Hour / time.Microsecond)
 
-// end is where the window of a live trail ends: now, or later if the server's clock says so.
-func (r *Reader) end(now int64) int64 { return max(now, min(r.stats.newest, now+maxAhead)) }
+// windowEnd returns the end of the window of a live trail: now, or later if the server's clock is ahead.
+func (r *Reader) windowEnd(now int64) int64 { return max(now, min(r.stats.newest, now+maxAhead)) }
 
-// index opens the trail and indexes what is of a time.
+// index opens the trail and indexes the segments of a range of times.
 func (r *Reader) index(from, to int64) (*trail.Index, string, error) {
 	t, err := r.Open()
 	if err != nil {
 		return nil, "", err
 	}
-	const late = int64(10 * time.Minute / time.Microsecond) // that a record may be written
+	const late = int64(10 * time.Minute / time.Microsecond) // by which a record may be written late
 	if to < format.MaxTime-late {
 		to += late
 	}
@@ -190,7 +190,7 @@ func (r *Reader) index(from, to int64) (*trail.Index, string, error) {
 	return t.Index(), t.Path, nil
 }
 
-// newestOf is when the last record of an index ended.
+// newestOf returns the end of the last record of an index.
 func newestOf(x *trail.Index) int64 {
 	newest := int64(format.MinTime)
 	for i := range x.Streams {
@@ -203,12 +203,12 @@ func newestOf(x *trail.Index) int64 {
 	return newest
 }
 
-// poll counts what is new in the trail.
-func (r *Reader) poll(now int64) error {
+// countNew counts new records of the trail.
+func (r *Reader) countNew(now int64) error {
 	if _, err := os.Stat(r.path); err != nil {
 		return query.OpenError(err)
 	}
-	r.stats.EndAt(r.end(now))
+	r.stats.EndAt(r.windowEnd(now))
 	opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, Warn: r.problems.warn}
 	return r.live.Poll(r.ctx, (*counter)(r), opts, func([]byte) error { return nil })
 }
@@ -236,26 +236,25 @@ func (c *counter) Guess(r *format.Record) bool {
 
 func (c *counter) Append(dst []byte, _ *format.Record) []byte { return dst }
 
-// pastReader reads what was in the trail when it was opened, in pieces: of each span, the last
-// first.
+// pastReader reads what was in the trail when it was opened, in pieces, from the end of each range to its beginning.
 type pastReader struct {
-	index  *trail.Index
-	todo   []piece
-	most   int64 // records that are read; then the rest is left
-	length int64 // of the next piece
+	index       *trail.Index
+	todo        []piece
+	recordsLeft int64 // number of records that may still be read
+	length      int64 // of the next piece
 }
 
 type piece struct{ from, to int64 }
 
-// pending says whether there is more to read.
-func (p *pastReader) pending() bool { return len(p.todo) > 0 && p.most > 0 }
+// pending reports whether there is more to read.
+func (p *pastReader) pending() bool { return len(p.todo) > 0 && p.recordsLeft > 0 }
 
-// knows says whether all of a time has been read.
-func (p *pastReader) knows(from, to int64) bool {
+// hasRead reports whether all of a range has been read.
+func (p *pastReader) hasRead(from, to int64) bool {
 	return !slices.ContainsFunc(p.todo, func(s piece) bool { return s.from < to && from < s.to })
 }
 
-// read reads pieces until some time is over.
+// read reads pieces until the time budget is used up.
 func (p *pastReader) read(r *Reader, budget time.Duration) error {
 	for start := time.Now(); p.pending() && time.Since(start) < budget; {
 		if p.length == 0 {
@@ -277,7 +276,7 @@ func (p *pastReader) read(r *Reader, budget time.Duration) error {
 		case took > budget/2:
 			p.length = max(p.length/2, 1)
 		}
-		p.most -= n
+		p.recordsLeft -= n
 		if s.to = from; s.to <= s.from {
 			p.todo = p.todo[1:]
 		}
@@ -285,20 +284,21 @@ func (p *pastReader) read(r *Reader, budget time.Duration) error {
 	return nil
 }
 
-// A piece has at most maxPiece records, as far as the index says, unless it is as short as this: a
-// busy time may follow a long one without records.
+// A piece has at most maxPiece records, as estimated from the index, unless it is as short as minPiece: a busy time
+// may follow a long one without records.
 const (
 	maxPiece = 200_000 // records
 	minPiece = second
 )
 
-// second is one in microseconds.
+// second is a second in microseconds.
 const second = int64(1e6)
 
-// mostRecords is how many records a byte of a segment may have: LZ4 makes up to 255 bytes of one. A header may say more.
+// mostRecords is the largest possible number of records for each byte of a segment: LZ4 expands a byte to at most
+// 255. A forged header may state more.
 const mostRecords = 255
 
-// records estimates how many ended in a time, from the segments, whose times and numbers may be any.
+// records estimates how many records ended in a range, from the times and numbers of segments, which may be forged.
 func (p *pastReader) records(from, to int64) (n float64) {
 	for i := range p.index.Streams {
 		for _, s := range p.index.Streams[i].Segments {
@@ -313,7 +313,7 @@ func (p *pastReader) records(from, to int64) (n float64) {
 	return n
 }
 
-// count counts the records that ended in a time.
+// count counts the records that ended in a range.
 func (p *pastReader) count(r *Reader, since, until int64) (n int64, err error) {
 	scan := p.index.Scan(r.ctx, trail.ScanOptions{
 		Since: since, Until: until, Ends: true, Contents: r.Filter.Contents(), Parts: r.Parts, Warn: r.problems.warn,
@@ -340,11 +340,11 @@ func (r *Reader) snapshot(q Question, now int64) *Snapshot {
 		Problems: r.problems.texts, NoProblems: r.problems.n,
 	}
 	if q.At == 0 {
-		out.To = r.end(now) + 1
+		out.To = r.windowEnd(now) + 1
 		if !q.Still {
 			r.rings.read(now)
 		}
-		out.Rings, out.NoRings = r.rings.last, r.rings.why
+		out.Rings, out.NoRings = r.rings.last, r.rings.noRings
 	}
 	out.Covered = out.To - out.From
 	for _, left := range r.past.todo {
@@ -354,7 +354,7 @@ func (r *Reader) snapshot(q Question, now int64) *Snapshot {
 		out.Last = *last
 	}
 	for n := s.before; n <= s.after; n++ {
-		b := Bar{Known: r.past.knows(n*s.Slot, (n+1)*s.Slot), InWindow: n >= s.first && n <= s.last}
+		b := Bar{Known: r.past.hasRead(n*s.Slot, (n+1)*s.Slot), InWindow: n >= s.first && n <= s.last}
 		if t := s.totals[n]; t != nil {
 			b.Count = *t
 		}
@@ -367,7 +367,7 @@ func (r *Reader) snapshot(q Question, now int64) *Snapshot {
 
 // ---- the records behind a row ----
 
-// Line is a record in a list, and where it is found again.
+// Line is a record in a list, with what is needed to find it again.
 type Line struct {
 	Session  format.SessionID
 	Seq      uint64
@@ -383,7 +383,7 @@ type Line struct {
 	Failed   bool
 }
 
-// lineOf makes one; cat is that of steno cat.
+// lineOf makes the line of a record; cat is its line of steno cat.
 func lineOf(r *format.Record, cat []byte) Line {
 	l := Line{
 		Session: r.Session.ID(), Seq: r.Seq, Time: r.Time, End: r.End(), Failed: r.Failed(),
@@ -420,7 +420,7 @@ type Selection struct {
 	Name     string
 }
 
-// maxLines is how many records a page has, and maxLine the bytes of one.
+// maxLines limits the records of a page, and maxLine the bytes of one.
 const (
 	maxLines = 1000
 	maxLine  = 4000
@@ -448,10 +448,12 @@ func (r *Reader) Records(sel Selection) (lines []Line, err error) {
 	return lines[max(0, len(lines)-maxLines):], nil
 }
 
-// lines appends those of a time, no more than the last twice maxLines.
-func (r *Reader) lines(index *trail.Index, sel Selection, since, until int64, text render.Renderer, lines []Line) ([]Line, error) {
+// lines appends the lines of a range, at most the last 2 * maxLines.
+func (r *Reader) lines(index *trail.Index, sel Selection, since, until int64, text render.Renderer,
+	lines []Line) ([]Line, error) {
 	scan := index.Scan(r.ctx, trail.ScanOptions{
-		Since: since, Until: until, Ends: true, Contents: sel.contents(r.Filter), Parts: r.Parts, Warn: r.problems.warn,
+		Since: since, Until: until, Ends: true, Contents: sel.contents(r.Filter), Parts: r.Parts,
+		Warn: r.problems.warn,
 	})
 	defer scan.Close()
 	m := query.Matcher{Filter: r.Filter}
@@ -464,7 +466,7 @@ func (r *Reader) lines(index *trail.Index, sel Selection, since, until int64, te
 			text.Start(ref)
 		}
 		rec := &reader.Record
-		if !sel.has(rec) || !m.Keep(rec) {
+		if !sel.matches(rec) || !m.Keep(rec) {
 			continue
 		}
 		buf = bytes.TrimRight(text.Append(buf[:0], rec), "\n")
@@ -495,8 +497,8 @@ func (sel *Selection) contents(f *query.Filter) func(*format.Contents) format.Gr
 	}
 }
 
-// has says whether a record is one of those that the row counts.
-func (sel *Selection) has(r *format.Record) bool {
+// matches reports whether the row counts a record.
+func (sel *Selection) matches(r *format.Record) bool {
 	fact := func(k format.Key) bool { return string(r.Session.Fact(k)) == sel.Name }
 	switch sel.By {
 	case ByUser:
@@ -515,7 +517,9 @@ func (sel *Selection) has(r *format.Record) bool {
 		}
 		return r.Shape.Class.String() == sel.Name
 	case ByTable:
-		return r.Shape != nil && slices.ContainsFunc(r.Shape.Relations, func(o format.Relation) bool { return string(o.Name) == sel.Name })
+		return r.Shape != nil && slices.ContainsFunc(r.Shape.Relations, func(o format.Relation) bool {
+			return string(o.Name) == sel.Name
+		})
 	default:
 		return r.Failed() && (string(r.SQLState) == sel.Name || len(r.SQLState) == 0 && r.Outcome.String() == sel.Name)
 	}
@@ -524,7 +528,7 @@ func (sel *Selection) has(r *format.Record) bool {
 // Field is a field of a record.
 type Field struct{ Name, Value string }
 
-// errNotFound says that a record is no longer there.
+// errNotFound is the error for a record that was deleted.
 var errNotFound = errors.New("the record is no longer in the trail")
 
 // Fields returns all fields of a record that ended at a time, by the names of JSON.
@@ -535,7 +539,8 @@ func (r *Reader) Fields(session format.SessionID, seq uint64, end int64) (fields
 	if err != nil {
 		return nil, err
 	}
-	scan := index.Scan(r.ctx, trail.ScanOptions{Since: end, Until: end + 1, Ends: true, Parts: true, Warn: r.problems.warn})
+	scan := index.Scan(r.ctx, trail.ScanOptions{Since: end, Until: end + 1, Ends: true, Parts: true,
+		Warn: r.problems.warn})
 	defer scan.Close()
 	for reader := scan.Reader(); reader.Next(); {
 		if rec := &reader.Record; rec.Seq == seq && rec.Session.ID() == session {
@@ -550,7 +555,7 @@ func (r *Reader) Fields(session format.SessionID, seq uint64, end int64) (fields
 	return nil, errNotFound
 }
 
-// fieldsOf takes an object apart, in its order.
+// fieldsOf returns the fields of a JSON object, in its order.
 func fieldsOf(object []byte) (fields []Field, err error) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if _, err := d.Token(); err != nil {
@@ -576,22 +581,22 @@ func fieldsOf(object []byte) (fields []Field, err error) {
 	return fields, nil
 }
 
-// ---- what is wrong in the trail ----
+// ---- problems of the trail ----
 
-// problems are what was found wrong, each once.
+// problems collects the problems of the trail, each once.
 type problems struct {
 	n               int
 	texts           []string
 	damaged, unread bool
 }
 
-// maxProblems is how many are kept.
+// maxProblems limits the kept problems.
 const maxProblems = 20
 
 func (p *problems) warn(err error) {
 	level, damaged, unread := query.Severity(err)
 	if level == "unfinished" || level == "deleted" {
-		return // a server writes, or has deleted what it was to delete
+		return // a server is writing, or retention has deleted segments
 	}
 	p.damaged, p.unread = p.damaged || damaged, p.unread || unread
 	text := level + ": " + render.Safe(query.OpenError(err).Error())
@@ -604,7 +609,7 @@ func (p *problems) warn(err error) {
 	}
 }
 
-// Found are the problems of the trail, and whether something is damaged or could not be read.
+// Found returns the problems of the trail, and whether something is damaged or could not be read.
 func (r *Reader) Found() (texts []string, damaged, unread bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

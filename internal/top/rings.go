@@ -13,26 +13,26 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Rings are what the rings of a server say together.
+// Rings sums up the rings of a server.
 type Rings struct {
 	Sessions   int       // processes that have a ring
-	Running    []Running // those that have run longest
+	Running    []Running // the longest-running statements
 	AllRunning int
 	Used       uint64 // bytes that wait for the writers
 	Fullest    int    // percent of a ring
 	FullPID    uint32 // whose ring that is
 	Lag        int64  // microseconds since the end of the oldest record that waits
 	Waits      uint64 // of statements, since the server's start
-	NewWaits   uint64 // since the last look
+	NewWaits   uint64 // since the last reading
 	WaitTime   uint64 // microseconds
 	Drops      uint64
 	NewDrops   uint64
 }
 
-// Running is a statement that runs.
+// Running is a running statement.
 type Running struct {
 	Session        format.SessionID
-	Known          bool // whose it is
+	Known          bool // its user and database are known
 	PID            uint32
 	Start          int64
 	User, Database string
@@ -45,23 +45,23 @@ type Running struct {
 
 // ringReader reads the ring file of a trail's server.
 type ringReader struct {
-	server *live.Finder
-	filter *query.Filter
-	last   *Rings
-	why    string
+	server  *live.Finder
+	filter  *query.Filter
+	last    *Rings
+	noRings string
 }
 
 func newRingReader(t *trail.Trail, o *Options) *ringReader {
 	return &ringReader{server: live.New(t, o.Rings), filter: o.Filter}
 }
 
-// read looks at all rings; last is nil afterwards if there are none, and why says so.
+// read reads all rings. If there are none, last is nil afterwards, and noRings says why.
 func (r *ringReader) read(now int64) {
 	if r.server.Ring != nil && !r.server.InUse() {
 		r.server.Close()
 	}
 	if r.server.Ring == nil {
-		if r.why = r.server.Find(); r.why != "" {
+		if r.noRings = r.server.Find(); r.noRings != "" {
 			r.last = nil
 			return
 		}
@@ -73,20 +73,22 @@ func (r *ringReader) read(now int64) {
 		l, err := r.server.Ring.Live(i)
 		if err != nil {
 			r.server.Close()
-			r.last, r.why = nil, "rings: "+err.Error()
+			r.last, r.noRings = nil, "rings: "+err.Error()
 			return
 		}
 		out.add(l, uint64(r.server.Ring.Size), now, &matcher)
 	}
-	slices.SortFunc(out.Running, func(a, b Running) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID)) })
+	slices.SortFunc(out.Running, func(a, b Running) int {
+		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+	})
 	out.Running = out.Running[:min(len(out.Running), maxSlow)]
 	if was != nil {
 		out.NewWaits, out.NewDrops = out.Waits-min(was.Waits, out.Waits), out.Drops-min(was.Drops, out.Drops)
 	}
-	r.last, r.why = out, ""
+	r.last, r.noRings = out, ""
 }
 
-// add adds a ring, and what runs if it is wanted.
+// add adds a ring, and its running statement if that matches wanted.
 func (r *Rings) add(l *ring.Live, size uint64, now int64, wanted *query.Matcher) {
 	if l.Owner != 0 {
 		r.Sessions++
@@ -111,8 +113,8 @@ func (r *Rings) add(l *ring.Live, size uint64, now int64, wanted *query.Matcher)
 	}
 }
 
-// runningOf says what a session runs, also as a record to which a filter can be applied. Whose it
-// is stands in the ring as of its tail: of a session that is new, the writer has not read it yet.
+// runningOf returns a session's running statement, also as a record to which a filter can be applied. The session's
+// user and database are not known while the writer has not read the ring of a new session.
 func runningOf(l *ring.Live, now int64) (run Running, record format.Record) {
 	run = Running{PID: l.Owner, Start: l.Running.Time, Text: beginning(l.Running.Text), TextLen: l.Running.TextLen}
 	record = format.Record{
@@ -131,6 +133,7 @@ func runningOf(l *ring.Live, now int64) (run Running, record format.Record) {
 	record.Session = s
 	fact := func(k format.Key) string { return string(s.Fact(k)) }
 	run.Session, run.Known = s.ID(), true
-	run.User, run.Database, run.Application, run.Client = fact(format.KeyUser), fact(format.KeyDatabase), fact(format.KeyApplication), fact(format.KeyClient)
+	run.User, run.Database, run.Application, run.Client = fact(format.KeyUser), fact(format.KeyDatabase),
+		fact(format.KeyApplication), fact(format.KeyClient)
 	return run, record
 }

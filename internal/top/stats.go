@@ -1,5 +1,5 @@
-// Package top counts what a trail and the rings of its server say about a window of time, and
-// shows it on a terminal.
+// Package top counts the records of a window of time, and the contents of the server's rings, and shows the counts on
+// a terminal.
 //
 //	stats.go    counts by time and by name, with bounded memory
 //	reader.go   what is read: the end of a live trail, a moment of the past, records
@@ -23,7 +23,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// Dimension is what records are grouped by.
+// Dimension is a property by which records are grouped.
 type Dimension int
 
 // The dimensions, in the order of their keys.
@@ -39,14 +39,15 @@ const (
 	dimensions
 )
 
-var dimensionNames = [dimensions]string{"user", "database", "application", "client", "class", "table", "session", "error"}
+var dimensionNames = [dimensions]string{"user", "database", "application", "client", "class", "table",
+	"session", "error"}
 
 func (d Dimension) String() string { return dimensionNames[d] }
 
-// Dimensions are the names of all of them.
+// Dimensions returns the names of all dimensions.
 func Dimensions() []string { return dimensionNames[:] }
 
-// Count is what is counted of some records.
+// Count has the counts of some records.
 type Count struct {
 	Statements uint64
 	Failures   uint64 // of statements, connections and transactions
@@ -83,8 +84,8 @@ type groups struct {
 	other Count // of names that are not in rows
 }
 
-// of returns the row of a name. Rows that were returned before may be void then: folded says so.
-func (g *groups) of(name []byte) (row *Row, folded bool) {
+// row returns the row of a name. folded says that rows returned earlier may be void.
+func (g *groups) row(name []byte) (row *Row, folded bool) {
 	if row = g.rows[string(name)]; row != nil {
 		return row, false
 	}
@@ -122,13 +123,13 @@ type Slow struct {
 	Text           string // its beginning
 }
 
-// maxSlow is how many of them a slot keeps, and maxText how many bytes of their texts.
+// maxSlow limits the slow statements that a slot keeps, and maxText the bytes of their texts.
 const (
 	maxSlow = 50
 	maxText = 1000
 )
 
-// slot is what happened in a piece of the window.
+// slot has the counts of a piece of the window.
 type slot struct {
 	by   [dimensions]groups
 	slow []Slow // the slowest, in no order
@@ -161,7 +162,7 @@ func (s *slot) addSlow(r *format.Record) {
 	s.slow[i] = one
 }
 
-// beginning is that of a text, without line breaks.
+// beginning returns the beginning of a text, without line breaks.
 func beginning(text []byte) string {
 	return strings.Join(strings.Fields(string(text[:min(len(text), maxText)])), " ")
 }
@@ -180,12 +181,12 @@ type Stats struct {
 	newest        int64 // the last end of a record
 
 	// of the block that is being read
-	cached   []sessionRows
-	shapes   []shapeRows
-	slotOf   int64
-	current  *slot
-	totalsOf *Count
-	folds    int
+	cached        []sessionRows
+	shapes        []shapeRows
+	currentNumber int64
+	current       *slot
+	totalsOf      *Count
+	folds         int
 }
 
 // sessionRows are the rows of a session of a block, in the current slot.
@@ -202,12 +203,13 @@ type shapeRows struct {
 	tables []*Row
 }
 
-// NewStats makes empty ones.
+// NewStats returns empty Stats.
 func NewStats(slotLength, window, history int64) *Stats {
-	return &Stats{Slot: slotLength, Window: window, History: history, newest: format.MinTime, slots: map[int64]*slot{}, totals: map[int64]*Count{}}
+	return &Stats{Slot: slotLength, Window: window, History: history, newest: format.MinTime, slots: map[int64]*slot{},
+		totals: map[int64]*Count{}}
 }
 
-// slotAt is the number of the slot of a time.
+// slotAt returns the number of the slot of a time.
 func (s *Stats) slotAt(t int64) int64 {
 	n := t / s.Slot
 	if t%s.Slot < 0 {
@@ -239,7 +241,7 @@ func (s *Stats) forget() {
 	s.Block()
 }
 
-// Block says that the records to come are those of another block.
+// Block begins another block.
 func (s *Stats) Block() {
 	clear(s.cached)
 	clear(s.shapes)
@@ -259,8 +261,8 @@ func (s *Stats) Add(r *format.Record) {
 	if n < s.before || n > s.after {
 		return
 	}
-	if n != s.slotOf || s.totalsOf == nil {
-		s.begin(n)
+	if n != s.currentNumber || s.totalsOf == nil {
+		s.setCurrent(n)
 	}
 	one := Count{}
 	if statement {
@@ -277,17 +279,17 @@ func (s *Stats) Add(r *format.Record) {
 	}
 	s.totalsOf.add(&one)
 	if s.current != nil {
-		s.group(r, &one)
+		s.countGroups(r, &one)
 		if one.Timed > 0 && r.Depth == 0 {
 			s.current.addSlow(r)
 		}
 	}
 }
 
-// begin makes a slot the current one; outside the window, only totals are counted.
-func (s *Stats) begin(n int64) {
+// setCurrent makes a slot the current one; outside the window, only totals are counted.
+func (s *Stats) setCurrent(n int64) {
 	s.Block()
-	s.slotOf = n
+	s.currentNumber = n
 	if s.totalsOf = s.totals[n]; s.totalsOf == nil {
 		s.totalsOf = &Count{}
 		s.totals[n] = s.totalsOf
@@ -301,10 +303,9 @@ func (s *Stats) begin(n int64) {
 	}
 }
 
-// row is the row of a name in the current slot. It forgets the rows of the block if some of
-// them are void.
+// row returns the row of a name in the current slot. It drops the cached rows of the block if some of them are void.
 func (s *Stats) row(d Dimension, name []byte) *Row {
-	row, folded := s.current.by[d].of(name)
+	row, folded := s.current.by[d].row(name)
 	if folded {
 		s.folds++
 		clear(s.cached)
@@ -313,25 +314,25 @@ func (s *Stats) row(d Dimension, name []byte) *Row {
 	return row
 }
 
-// group counts a record in each dimension.
-func (s *Stats) group(r *format.Record, one *Count) {
+// countGroups counts a record in each dimension.
+func (s *Stats) countGroups(r *format.Record, c *Count) {
 	rows := s.sessionRows(r)
 	for _, row := range rows.rows {
-		row.Count.add(one)
+		row.Count.add(c)
 	}
-	rows.own.Count.add(one)
+	rows.own.Count.add(c)
 	shape := s.shapeRows(r)
-	shape.class.Count.add(one)
+	shape.class.Count.add(c)
 	for _, row := range shape.tables {
-		row.Count.add(one)
+		row.Count.add(c)
 	}
-	if one.Failures > 0 {
+	if c.Failures > 0 {
 		state := r.SQLState
 		if len(state) == 0 {
 			state = []byte(r.Outcome.String())
 		}
 		row := s.row(ByError, state)
-		row.Count.add(one)
+		row.Count.add(c)
 		row.Note = beginning(r.Message[:min(len(r.Message), 200)])
 	}
 }
@@ -344,14 +345,14 @@ func (s *Stats) sessionRows(r *format.Record) sessionRows {
 	if i >= 0 && s.cached[i].known {
 		return s.cached[i]
 	}
-	rows := sessionRows{known: true} // one of each dimension: no fold removes another of them
+	rows := sessionRows{known: true} // one row of each dimension: a fold cannot remove another one of them
 	for k, fact := range []format.Key{format.KeyUser, format.KeyDatabase, format.KeyApplication} {
 		rows.rows[k] = s.row(ByUser+Dimension(k), r.Session.Fact(fact))
 	}
 	rows.rows[3] = s.row(ByClient, host(r.Session.Fact(format.KeyClient)))
 	rows.own = s.row(BySession, r.Session.ID().Append(nil))
 	if rows.own.Note == "" {
-		rows.own.Note = whose(r.Session)
+		rows.own.Note = ownerOf(r.Session)
 	}
 	if i >= 0 {
 		s.cached[i] = rows
@@ -408,8 +409,8 @@ func host(client []byte) []byte {
 	return bytes.Trim(client, "[]")
 }
 
-// whose says whose session it is, in a few words.
-func whose(s *format.Session) string {
+// ownerOf names the user and database of a session in a few words.
+func ownerOf(s *format.Session) string {
 	user := render.Identifier(string(s.Fact(format.KeyUser)))
 	if user == "" {
 		user = string(s.Fact(format.KeyBackendType))
@@ -423,7 +424,7 @@ func whose(s *format.Session) string {
 	return user
 }
 
-// Total is the count of the window.
+// Total returns the count of the window.
 func (s *Stats) Total() (all Count) {
 	for n := s.first; n <= s.last; n++ {
 		if t := s.totals[n]; t != nil {
@@ -433,7 +434,7 @@ func (s *Stats) Total() (all Count) {
 	return all
 }
 
-// Rows are the names of a dimension in the window, with what is counted of no name.
+// Rows returns the rows of a dimension in the window, and the count of names without a row.
 func (s *Stats) Rows(d Dimension) (rows []Row, other Count) {
 	all := map[string]*Row{}
 	for _, one := range s.slots {
@@ -454,19 +455,19 @@ func (s *Stats) Rows(d Dimension) (rows []Row, other Count) {
 	return rows, other
 }
 
-// Slowest are the slowest statements of the window, the slowest first.
+// Slowest returns the slowest statements of the window, the slowest first.
 func (s *Stats) Slowest() (all []Slow) {
 	for _, one := range s.slots {
 		all = append(all, one.slow...)
 	}
 	slices.SortFunc(all, func(a, b Slow) int {
-		return cmp.Or(cmp.Compare(b.Duration, a.Duration), cmp.Compare(a.Start, b.Start), a.Session.Compare(b.Session), cmp.Compare(a.Seq, b.Seq))
+		return cmp.Or(cmp.Compare(b.Duration, a.Duration), cmp.Compare(a.Start, b.Start), a.Session.Compare(b.Session),
+			cmp.Compare(a.Seq, b.Seq))
 	})
 	return all[:min(len(all), maxSlow)]
 }
 
-// Sessions is how many had a statement or a failure in the window; more says that there were
-// more than were counted.
+// Sessions returns how many sessions had a statement or a failure in the window; more says that not all were counted.
 func (s *Stats) Sessions() (n int, more bool) {
 	rows, other := s.Rows(BySession)
 	return len(rows), other != Count{}

@@ -1,4 +1,4 @@
-// What the screen looks like.
+// Draws the screen.
 
 package top
 
@@ -24,7 +24,7 @@ type column struct {
 	help  string
 }
 
-// columnWidth is that of each column, with the blank before it.
+// columnWidth is the width of each column, with the blank before it.
 const columnWidth = 8
 
 // failureColumn is that of FAIL/S.
@@ -64,7 +64,7 @@ func durationOr(r *Row, usec uint64) string {
 	return duration(usec)
 }
 
-// columns are those that there is room for; the first two always.
+// columns returns the columns that fit, at least the first two.
 func (m *Model) columns() []column {
 	const name = 22
 	return columns[:min(max((m.width-name)/columnWidth, 2), len(columns))]
@@ -115,7 +115,7 @@ type layout struct {
 	rows, slow                int // without their headings
 }
 
-// layout gives up what matters least where there is no room.
+// layout leaves out the least important parts if there is no room.
 func (m *Model) layout() (l layout) {
 	left := m.height - 5 // title, rates, heading, status, keys
 	take := func(atLeast int, part *bool) {
@@ -129,21 +129,22 @@ func (m *Model) layout() (l layout) {
 	take(5, &l.tabs)
 	take(6, &l.spark)
 	if left >= 8 {
-		l.slow = m.slowOf(left - 1)
+		l.slow = m.statementLines(left - 1)
 		left -= l.slow + 1
-	} else if m.below { // one list at a time
+	} else if m.statementsFocused { // one list at a time
 		l.slow, left = max(left, 0), 0
 	}
 	l.rows = max(left, 0)
 	return l
 }
 
-// leastRows is how many lines a list has at least, if both are shown.
+// leastRows is the least number of lines of a list, if both are shown.
 const leastRows = 3
 
-// slowOf divides lines between the rows and the statements, which get a third, and what the rows do not need. Of a moment
-// of the past, the rows also get what the statements do not need; live, there may be more of these in a moment.
-func (m *Model) slowOf(lines int) int {
+// statementLines returns how many of the lines the statements get: a third, and those that the rows do not need. For
+// the past, the rows also get the lines that the statements do not need; live, the number of statements changes too
+// fast for that.
+func (m *Model) statementLines(lines int) int {
 	slow := max((lines+1)/3, leastRows)
 	if m.snapshot == nil || m.snapshot.By != m.question.By {
 		return slow
@@ -159,7 +160,7 @@ func (m *Model) slowOf(lines int) int {
 	return slow
 }
 
-// noteRows notes how many rows there are, so that lists do not move whenever there are a few less.
+// noteRows notes the largest number of rows, so that lists do not move whenever there are a few less.
 func (m *Model) noteRows() {
 	if s := m.snapshot; s != nil {
 		n := len(s.Rows)
@@ -170,9 +171,9 @@ func (m *Model) noteRows() {
 	}
 }
 
-// shownOf is how many rows the list with the focus shows.
-func (m *Model) shownOf(l layout) int {
-	if m.below {
+// rowsVisible returns how many rows the list with the focus shows.
+func (m *Model) rowsVisible(l layout) int {
+	if m.statementsFocused {
 		return l.slow
 	}
 	return l.rows
@@ -206,8 +207,8 @@ func (m *Model) mainLines() (lines []string) {
 	return lines
 }
 
-// ends puts a text at the left and one at the right of a line.
-func (m *Model) ends(left, right string) string {
+// leftAndRight returns a line with one text at the left and one at the right.
+func (m *Model) leftAndRight(left, right string) string {
 	right = m.cut(right, m.width)
 	left = m.cut(left, m.width-ansi.StringWidthWc(right)-1)
 	return left + strings.Repeat(" ", max(0, m.width-ansi.StringWidthWc(left)-ansi.StringWidthWc(right))) + right
@@ -243,7 +244,7 @@ func (m *Model) title() string {
 			name = "~" + name[len("…"):]
 		}
 	}
-	return m.styled(m.ends("steno top "+name, state), reverse)
+	return m.styled(m.leftAndRight("steno top "+name, state), reverse)
 }
 
 // rates are the totals of the window.
@@ -271,7 +272,8 @@ func (m *Model) times() string {
 		return ""
 	}
 	line := fmt.Sprintf("Load %s  avg %s  max %s", rate(float64(s.Total.Busy)/float64(max(s.Covered, 1))),
-		durationOr(&Row{Count: s.Total}, s.Total.Busy/max(s.Total.Timed, 1)), durationOr(&Row{Count: s.Total}, s.Total.Max))
+		durationOr(&Row{Count: s.Total}, s.Total.Busy/max(s.Total.Timed, 1)),
+		durationOr(&Row{Count: s.Total}, s.Total.Max))
 	more := ""
 	if s.More {
 		more = "+"
@@ -283,7 +285,7 @@ func (m *Model) times() string {
 	return line + sessions
 }
 
-// ringLine says what has not reached the trail yet.
+// ringLine shows what has not reached the trail yet.
 func (m *Model) ringLine() string {
 	s := m.snapshot
 	switch {
@@ -321,7 +323,7 @@ func upperFirst(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// sparkLine draws statements per slot, and says what the highest bar stands for.
+// sparkLine draws statements per slot, and states the value of the highest bar.
 func (m *Model) sparkLine() string {
 	s := m.snapshot
 	if s == nil {
@@ -357,7 +359,8 @@ func (m *Model) sparkLine() string {
 			b.WriteByte(']')
 		}
 	}
-	return m.left(span((int64(len(bars))*s.Slot+500_000)/1_000_000*1_000_000), 7) + " " + m.styled(b.String(), cool) + note
+	return m.left(span((int64(len(bars))*s.Slot+500_000)/1_000_000*1_000_000), 7) + " " +
+		m.styled(b.String(), cool) + note
 }
 
 // tabs are the groupings with their keys.
@@ -382,7 +385,7 @@ func (m *Model) tabs() string {
 	return strings.Join(parts, " ")
 }
 
-// nameWidth is that of the first column.
+// nameWidth returns the width of the first column.
 func (m *Model) nameWidth() int { return max(m.width-1-len(m.columns())*columnWidth, 1) }
 
 func (m *Model) heading() string {
@@ -397,20 +400,21 @@ func (m *Model) heading() string {
 	return m.styled(line, bold)
 }
 
-// rowLines are the rows, and one for the others where there are any.
+// rowLines returns the rows, and one for all others if there are any.
 func (m *Model) rowLines(n int) (lines []string) {
 	rows := m.rowsShown()
 	var other *Row
-	if m.snapshot != nil && m.snapshot.By == m.question.By && m.snapshot.Other != (Count{}) && m.filter == "" && n > 1 {
+	if m.snapshot != nil && m.snapshot.By == m.question.By && m.snapshot.Other != (Count{}) &&
+		m.filter == "" && n > 1 {
 		other = &Row{Name: "(others, too many to count each)", Count: m.snapshot.Other}
 		n--
 	}
-	m.rows.settle(len(rows), n, func(i int) string { return rows[i].Name })
+	m.rows.restoreChoice(len(rows), n, func(i int) string { return rows[i].Name })
 	for i := m.rows.top; i < len(rows) && len(lines) < n; i++ {
-		lines = append(lines, m.rowLine(&rows[i], i == m.rows.index && !m.below))
+		lines = append(lines, m.rowLine(&rows[i], i == m.rows.index && !m.statementsFocused))
 	}
 	if len(rows) == 0 && m.snapshot != nil {
-		lines = append(lines, m.styled(" "+m.nothing(), faint))
+		lines = append(lines, m.styled(" "+m.emptyText(), faint))
 	}
 	for len(lines) < n {
 		lines = append(lines, "")
@@ -421,7 +425,7 @@ func (m *Model) rowLines(n int) (lines []string) {
 	return lines
 }
 
-func (m *Model) nothing() string {
+func (m *Model) emptyText() string {
 	switch {
 	case m.snapshot.By != m.question.By || m.snapshot.At != m.question.At, m.snapshot.Pending:
 		return "reading ..."
@@ -463,15 +467,15 @@ func (m *Model) slowHeading() string {
 	hint := ""
 	if m.snapshot != nil && m.snapshot.Rings != nil {
 		hint = "r ended"
-		if m.finished {
+		if m.showFinished {
 			hint = "r running"
 		}
 	}
-	return m.styled(m.ends(" "+what, hint), bold)
+	return m.styled(m.leftAndRight(" "+what, hint), bold)
 }
 
-// runs is the row of a statement that runs.
-func (m *Model) runs(r *Running) statement {
+// runningStatement returns the row of a running statement.
+func (m *Model) runningStatement(r *Running) statement {
 	text := r.Text
 	if text == "" {
 		text = r.What
@@ -483,8 +487,8 @@ func (m *Model) runs(r *Running) statement {
 	}
 }
 
-// ended is the row of a statement that has ended.
-func (m *Model) ended(s *Slow) statement {
+// endedStatement returns the row of a statement that has ended.
+func (m *Model) endedStatement(s *Slow) statement {
 	text := s.Text
 	if text == "" {
 		text = s.What
@@ -497,10 +501,10 @@ func (m *Model) ended(s *Slow) statement {
 
 func (m *Model) slowLines(n int) (lines []string) {
 	all := m.statementsShown()
-	m.slow.settle(len(all), n, func(i int) string { return all[i].key })
+	m.slow.restoreChoice(len(all), n, func(i int) string { return all[i].key })
 	for i := m.slow.top; i < len(all) && len(lines) < n; i++ {
 		s := &all[i]
-		chosen := m.below && i == m.slow.index
+		chosen := m.statementsFocused && i == m.slow.index
 		mark := " "
 		if chosen {
 			mark = ">"
@@ -531,10 +535,10 @@ func (m *Model) slowLines(n int) (lines []string) {
 	return lines
 }
 
-// status is the line that says what is wrong, or what happens.
+// status returns the line with problems, or with what is happening.
 func (m *Model) status() string {
 	s := m.snapshot
-	filter := *m.filterOf()
+	filter := *m.currentFilter()
 	switch {
 	case m.typing:
 		return "/" + m.cut(filter, m.width-2) + "_"
@@ -545,17 +549,20 @@ func (m *Model) status() string {
 	case s.NoProblems == 1:
 		return m.styled(m.cut("! "+s.Problems[0], m.width), alarm)
 	case s.NoProblems > 1:
-		return m.styled(m.cut(fmt.Sprintf("! %d problems (w): %s", s.NoProblems, s.Problems[len(s.Problems)-1]), m.width), alarm)
+		return m.styled(m.cut(fmt.Sprintf("! %d problems (w): %s", s.NoProblems, s.Problems[len(s.Problems)-1]),
+			m.width), alarm)
 	case filter != "":
 		return m.styled(m.cut("filter: "+filter+" (Esc ends it)", m.width), notice)
 	case s.Pending:
 		return "reading ..."
 	case s.Covered < s.To-s.From-s.Slot:
-		return m.styled(m.cut("not all of the window is read at the start: the figures are of its last "+duration(uint64(s.Covered)), m.width), notice)
+		return m.styled(m.cut("not all of the window is read at the start: the figures are of its last "+
+			duration(uint64(s.Covered)), m.width), notice)
 	case s.At == 0 && s.Newest == format.MinTime:
 		return m.cut("the trail has no records yet", m.width)
 	case s.At == 0 && s.Newest < s.From:
-		return m.styled(m.cut("the last record is of "+m.time(s.Newest, time.DateTime+" MST")+": o shows it", m.width), notice)
+		return m.styled(m.cut("the last record is of "+m.time(s.Newest, time.DateTime+" MST")+": o shows it", m.width),
+			notice)
 	}
 	return ""
 }
@@ -567,8 +574,8 @@ func (m *Model) keyLine(keys string) string {
 	return m.styled(m.cut(keys, m.width), faint)
 }
 
-// body is how many lines a page has between its title and the last two.
-func (m *Model) body() int { return max(m.height-3, 1) }
+// bodyHeight returns the number of lines of a page between its title and the last two.
+func (m *Model) bodyHeight() int { return max(m.height-3, 1) }
 
 func (m *Model) pageLines() []string {
 	p := m.page()
@@ -589,12 +596,12 @@ func (m *Model) pageLines() []string {
 	case p.kind == recordsPage:
 		lines, right = m.recordLines(p)
 	default:
-		text := m.text(p)
-		p.top = max(min(p.top, len(text)-m.body()), 0)
-		lines = text[p.top:min(len(text), p.top+m.body())]
+		text := m.pageText(p)
+		p.top = max(min(p.top, len(text)-m.bodyHeight()), 0)
+		lines = text[p.top:min(len(text), p.top+m.bodyHeight())]
 		right = fmt.Sprintf("%d of %d lines", min(len(text), p.top+len(lines)), len(text))
 	}
-	for len(lines) < m.body() {
+	for len(lines) < m.bodyHeight() {
 		lines = append(lines, "")
 	}
 	keys := "Esc back  / filter  q quit"
@@ -603,17 +610,18 @@ func (m *Model) pageLines() []string {
 	} else {
 		keys = "↑↓ scroll  " + keys
 	}
-	return append(append([]string{m.styled(m.ends(title, right), reverse)}, lines...), m.status(), m.keyLine(keys))
+	return append(append([]string{m.styled(m.leftAndRight(title, right), reverse)}, lines...), m.status(),
+		m.keyLine(keys))
 }
 
-// recordLines are the records of a page, with a heading.
+// recordLines returns the records of a page, with a heading.
 func (m *Model) recordLines(p *page) (lines []string, note string) {
-	all := p.shown()
+	all := p.filteredLines()
 	if len(all) == 0 {
 		return []string{"no records"}, ""
 	}
-	n := max(m.body()-1, 1)
-	p.settle(len(all), n, nil)
+	n := max(m.bodyHeight()-1, 1)
+	p.restoreChoice(len(all), n, nil)
 	lines = []string{m.styled(m.recordHeading(p), bold)}
 	for i := p.top; i < len(all) && len(lines) <= n; i++ {
 		mark := " "
@@ -636,7 +644,7 @@ func (m *Model) recordLines(p *page) (lines []string, note string) {
 	return lines, fmt.Sprintf("%s of %s%s records", grouped(uint64(p.index+1)), last, grouped(uint64(len(all))))
 }
 
-// whoWidth is that of the column user@database; 0: there is no room for it.
+// whoWidth returns the width of the column user@database; 0: there is no room for it.
 func (m *Model) whoWidth() int {
 	if m.width < 60 {
 		return 0
