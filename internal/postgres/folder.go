@@ -33,8 +33,8 @@ type Folder struct {
 // NewFolder makes a folder that the servers' account can reach, with a path short enough for a socket, and in it the
 // folder for sockets.
 func (i *Installation) NewFolder() (*Folder, error) {
-	// The janitor is there first, so that the folder does not stay whenever this process is killed. Nobody else can have
-	// a folder of this name.
+	// The janitor is there first, so that the folder does not stay whenever this process is killed. Nobody else can
+	// have a folder of this name.
 	dir := filepath.Join(i.TempDir(), "steno-"+strings.ToLower(rand.Text()[:16]))
 	f := &Folder{Dir: dir}
 	var err error
@@ -95,8 +95,9 @@ func reachable(dir string) bool {
 
 // Initialize makes a data folder with initdb: everyone who reaches the socket is let in.
 func (i *Installation) Initialize(ctx context.Context, data, superuser string, args ...string) error {
-	initdb := i.Command(ctx, i.Program("initdb"), append([]string{"--pgdata", data, "--username", superuser, "--auth", "trust",
-		"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions"}, args...)...)
+	initdb := i.Command(ctx, i.Program("initdb"),
+		append([]string{"--pgdata", data, "--username", superuser, "--auth", "trust",
+			"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions"}, args...)...)
 	setGroup(initdb)
 	initdb.Cancel = func() error { return killGroup(initdb) }
 	// It makes the folder if that is not there: it must not outlive this process, and what removes the folder then.

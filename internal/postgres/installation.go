@@ -65,14 +65,17 @@ func Installed() (found []*Installation) {
 	}
 	for _, dir := range dirs {
 		i := &Installation{BinDir: dir}
-		if i.Missing("postgres", "initdb", "psql") != "" || slices.ContainsFunc(found, func(o *Installation) bool { return o.BinDir == dir }) {
+		if i.Missing("postgres", "initdb", "psql") != "" || slices.ContainsFunc(found, func(o *Installation) bool {
+			return o.BinDir == dir
+		}) {
 			continue
 		}
 		out, err := exec.Command(i.Program("postgres"), "--version").Output()
 		if err != nil {
 			continue
 		}
-		i.Version = strings.Replace(strings.TrimPrefix(strings.TrimSpace(string(out)), "postgres "), "(PostgreSQL)", "PostgreSQL", 1)
+		i.Version = strings.Replace(strings.TrimPrefix(strings.TrimSpace(string(out)), "postgres "), "(PostgreSQL)",
+			"PostgreSQL", 1)
 		if i.Major() > 0 {
 			found = append(found, i)
 		}
@@ -121,7 +124,8 @@ func (i *Installation) ChooseAccount(names ...string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("a PostgreSQL server does not run as root, and there is no user %s to run it", strings.Join(names, " or "))
+	return fmt.Errorf("a PostgreSQL server does not run as root, and there is no user %s to run it",
+		strings.Join(names, " or "))
 }
 
 // Client prepares one of PostgreSQL's client programs, run as this process's

@@ -122,7 +122,8 @@ func (s *Server) WaitReady(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-timeout:
-			return fmt.Errorf("server \"%s\" was not ready within %s; the end of its log:\n%s", s.Name, startTimeout, s.LogTail(10))
+			return fmt.Errorf("server \"%s\" was not ready within %s; the end of its log:\n%s", s.Name, startTimeout,
+				s.LogTail(10))
 		case <-s.done:
 			return fmt.Errorf("server \"%s\" did not start; the end of its log:\n%s", s.Name, s.LogTail(10))
 		case <-tick.C:
@@ -164,7 +165,8 @@ func (s *Server) end(signals ...syscall.Signal) error {
 		select {
 		case <-s.done:
 			if i > 0 {
-				return fmt.Errorf("server \"%s\" had to be killed (%s); the end of its log:\n%s", s.Name, sig, s.LogTail(10))
+				return fmt.Errorf("server \"%s\" had to be killed (%s); the end of its log:\n%s", s.Name, sig,
+					s.LogTail(10))
 			}
 			return nil
 		case <-time.After(stopTimeout):
