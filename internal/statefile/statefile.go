@@ -13,7 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/private"
 )
 
-// ErrLocked is that another run uses the file.
+// ErrLocked is the error of a file that another run uses.
 var ErrLocked = errors.New("another run uses the file")
 
 // File is the file of a state while it is locked.
@@ -61,8 +61,8 @@ func Read(path string, most int64) (text []byte, exists bool, err error) {
 	return text, true, err
 }
 
-// Write replaces the file, durably: whoever dies meanwhile leaves the old one. No link that somebody put in place of
-// the temporary file is followed.
+// Write replaces the file durably and atomically: if this process dies meanwhile, the old one remains. It does not
+// follow a link that somebody put in place of the temporary file.
 func (f *File) Write(text []byte) error {
 	temporary := f.Path + ".new"
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
