@@ -44,7 +44,8 @@ var loggingLevels = []string{"debug", "debug5", "debug4", "debug3", "debug2", "d
 // harmlessMention is a statement that mentions the setting, and hides nothing.
 var harmlessMention = regexp.MustCompile(
 	`(?i)^\s*(SHOW\s+\w+|RESET\s+\w+` +
-		`|SET\s+(SESSION\s+|LOCAL\s+)?\w+\s*(=|\bTO\b)\s*'?(debug[1-5]?|info|notice|warning|error|default)'?)\s*;?\s*$`)
+		`|SET\s+(SESSION\s+|LOCAL\s+)?\w+\s*(=|\bTO\b)\s*` +
+		`'?(debug[1-5]?|info|notice|warning|error|default)'?)\s*;?\s*$`)
 
 // mentionsLevel says whether a text has the name of the setting, in upper or lower case.
 func mentionsLevel(text []byte) bool {

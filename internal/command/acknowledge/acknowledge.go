@@ -26,7 +26,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
-// Options are acknowledge's.
+// Options are the options of acknowledge.
 type Options struct {
 	IO       *iostreams.IOStreams
 	Trail    string
@@ -40,7 +40,7 @@ type Options struct {
 	query.KeyOptions
 }
 
-// NewCmdAcknowledge returns the command. Tests give a run function of their own.
+// NewCmdAcknowledge returns the command. Tests pass a run function of their own.
 func NewCmdAcknowledge(f *cmdutil.Factory, run func(context.Context, *Options) error) *cobra.Command {
 	opts := &Options{IO: f.IO}
 	cmd := &cobra.Command{
@@ -90,9 +90,12 @@ run the statement that is printed: SELECT steno.note(...).`,
 	cmd.Flags().StringVar(&opts.Reason, "reason", "", "why the problem is no news, in a `text`")
 	cmd.Flags().StringVar(&opts.Sign, "sign", "", "sign with the private key in this `file`")
 	cmd.Flags().BoolVar(&opts.Unsigned, "unsigned", false, "write a line without a signature, which proves nothing")
-	cmd.Flags().StringVar(&opts.State, "state", "", "go on from what steno verify has verified with this `file`, and do not read everything")
-	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
-	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- for standard input); repeatable")
+	cmd.Flags().StringVar(&opts.State, "state", "", "go on from what steno verify has verified with this `file`, "+
+		"and do not read everything")
+	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all "+
+		"*.pub in this directory; repeatable")
+	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this "+
+		"`file` name (- for standard input); repeatable")
 	return cmd
 }
 
@@ -156,7 +159,7 @@ func list(out io.Writer, report *verify.Report) error {
 	for _, p := range report.Problems {
 		id := p.ID
 		if id == "" {
-			id = "-" // of the acknowledgments themselves
+			id = "-" // a problem of the acknowledgments themselves has no ID
 		}
 		if _, err := fmt.Fprintf(out, "%-12s  %s\n", id, p); err != nil {
 			return err
@@ -175,7 +178,7 @@ func write(opts *Options, home string, report *verify.Report, key ed25519.Privat
 	open := slices.Clone(report.Problems)
 	if key != nil {
 		for _, a := range report.Acknowledged {
-			if a.Key == "" { // what was acknowledged without a signature can be signed later
+			if a.Key == "" { // an unsigned acknowledgment can be signed later
 				open = append(open, a.Problem)
 			}
 		}
@@ -192,7 +195,8 @@ func write(opts *Options, home string, report *verify.Report, key ed25519.Privat
 			}
 		}
 		if !found {
-			return exit.Usagef("the trail has no problem %q that was not acknowledged: see steno acknowledge %s", id, opts.Trail)
+			return exit.Usagef("the trail has no problem %q that was not acknowledged: see steno acknowledge %s",
+				id, opts.Trail)
 		}
 	}
 	path, err := acknowledge.Path(home)
@@ -214,12 +218,13 @@ func write(opts *Options, home string, report *verify.Report, key ed25519.Privat
 		}
 		fmt.Fprintf(opts.IO.Out, "acknowledged  %s  %s\n", p.ID, p)
 		note := fmt.Sprintf("acknowledged problem %s of the trail: %s (%s)", p.ID, p.What, e.Reason)
-		fmt.Fprintf(opts.IO.Out, "note          SELECT steno.note('%s')\n", render.Safe(strings.ReplaceAll(note, "'", "''")))
+		fmt.Fprintf(opts.IO.Out, "note          SELECT steno.note('%s')\n",
+			render.Safe(strings.ReplaceAll(note, "'", "''")))
 	}
 	return nil
 }
 
-// account is the name of an account, as the file of the system's own accounts has it.
+// account returns the name of an account in the file of the system's local accounts.
 func account(uid int) string {
 	if uid < 0 {
 		return os.Getenv("USERNAME") // Windows
@@ -233,7 +238,7 @@ func account(uid int) string {
 	return fmt.Sprintf("uid %d", uid)
 }
 
-// who is the person that runs the program, as far as the system knows.
+// who returns the name of the person who runs the program, as far as the system knows.
 func who() string {
 	name := account(os.Getuid())
 	if by := os.Getenv("SUDO_USER"); by != "" && by != name {

@@ -1,5 +1,4 @@
-// Package cat is the commands that show records: cat, and tail, which follows a
-// trail that is being written.
+// Package cat has the commands that show records: cat, and tail, which follows a trail that is being written.
 package cat
 
 import (
@@ -20,7 +19,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Options are cat's.
+// Options are the options of cat.
 type Options struct {
 	IO     *iostreams.IOStreams
 	Trails []string
@@ -61,7 +60,8 @@ advanced when all lines have been written, with --out when they are on disk.`,
     && pgbadger -f csv day.csv`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "fingerprint", "not-fingerprint", "slot", "before")...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "fingerprint", "not-fingerprint", "slot",
+				"before")...); err != nil {
 				return err
 			}
 			if err := opts.OutputFlags.complete(cmd); err != nil {
@@ -74,7 +74,8 @@ advanced when all lines have been written, with --out when they are on disk.`,
 				return exit.Usagef("--advance requires --slot")
 			}
 			if opts.Advance && (opts.Limit > 0 || opts.Since != "" || opts.Until != "") {
-				return exit.Usagef("--advance does not go with --limit, --since and --until: the slot would pass what was not shown")
+				return exit.Usagef("--advance does not go with --limit, --since and --until: the slot would pass " +
+					"what was not shown")
 			}
 			if run != nil {
 				return run(cmd.Context(), opts)
@@ -120,7 +121,7 @@ func catRun(ctx context.Context, opts *Options) error {
 	index := t.Index()
 	opts.server(index, format, &options)
 	var bar *progress.Bar
-	if !opts.IO.IsTerminal() { // else the records on the terminal are progress enough
+	if !opts.IO.IsTerminal() { // on a terminal, the records show the progress
 		bar = progress.New(opts.IO, t.Size())
 	}
 	defer bar.Done()
@@ -141,7 +142,7 @@ func catRun(ctx context.Context, opts *Options) error {
 		NewFormatter: newFormatter(filter, format, options, &hidden, names, mixed),
 		Rollbacks:    showsRollbacks(format, options),
 		Warn: func(err error) {
-			// What is wrong is said where it is, not before what precedes it.
+			// Lines before a problem are written before its warning.
 			out.Flush()
 			w.Warn(err)
 		},
@@ -167,13 +168,14 @@ func catRun(ctx context.Context, opts *Options) error {
 		out.Flush()
 		w.Warn(lacks)
 	}
-	if opts.Limit == 0 || shown < opts.Limit { // else the answer is only the beginning of what there is
+	if opts.Limit == 0 || shown < opts.Limit { // otherwise, the answer is only the beginning
 		for _, lacks := range filter.RenamedOutside(ctx, index, within.Since, within.Until) {
 			out.Flush()
 			w.Warn(lacks)
 		}
 	}
-	needs := proof.Needs{Objects: len(criteria.Objects) > 0, Texts: len(criteria.Grep) > 0, Failures: criteria.Failed || len(criteria.SQLStates) > 0}
+	needs := proof.Needs{Objects: len(criteria.Objects) > 0, Texts: len(criteria.Grep) > 0,
+		Failures: criteria.Failed || len(criteria.SQLStates) > 0}
 	for _, lacks := range proof.LeftOut(ctx, index, within.Since, within.Until, needs) {
 		out.Flush()
 		w.Warn(lacks)

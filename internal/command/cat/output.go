@@ -1,5 +1,4 @@
-// The flags of cat and tail that say how records are shown and where they go, and the formatter
-// that they choose.
+// The output of cat and tail: its flags, its destination, and the formatter that makes the lines.
 
 package cat
 
@@ -23,7 +22,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// OutputFlags say how records are shown, shared by cat and tail.
+// OutputFlags are the flags that cat and tail have for their output.
 type OutputFlags struct {
 	Format        string
 	SchemaVersion int
@@ -39,8 +38,8 @@ type OutputFlags struct {
 	RotateSize    string
 	RotateKeep    int
 
-	prefixed  bool // there is a --log-line-prefix, which may be empty
-	versioned bool // there is a --schema-version
+	prefixed  bool // --log-line-prefix was given, perhaps empty
+	versioned bool // --schema-version was given
 	zone      *time.Location
 }
 
@@ -48,17 +47,25 @@ type OutputFlags struct {
 func (o *OutputFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVarP(&o.Format, "format", "o", string(render.Text), "output `format`: "+strings.Join(render.Formats, ", "))
-	f.IntVar(&o.SchemaVersion, "schema-version", schema.Version, "fail unless the lines are of this `version` of the schema of their format, which steno schema prints: json, ecs, ocsf or otel")
-	f.StringSliceVar(&o.Fields, "fields", nil, "these `fields`, in this order, in text, json or csv: time,user,command,text. They are those of json")
-	f.StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit for format pgaudit, such as log_rows, log_catalog=off, log=all,-misc: "+strings.Join(render.PgauditSettings, ", "))
-	f.StringVar(&o.LogLinePrefix, "log-line-prefix", "", "for format pgaudit, put a `prefix` before each line, as log_line_prefix of PostgreSQL: '%t:%r:%u@%d:[%p]:'")
+	f.IntVar(&o.SchemaVersion, "schema-version", schema.Version, "fail unless the lines are of this `version` of "+
+		"the schema of their format, which steno schema prints: json, ecs, ocsf or otel")
+	f.StringSliceVar(&o.Fields, "fields", nil, "these `fields`, in this order, in text, json or csv: "+
+		"time,user,command,text. They are those of json")
+	f.StringSliceVar(&o.Pgaudit, "pgaudit", nil, "`settings` of pgaudit for format pgaudit, such as log_rows, "+
+		"log_catalog=off, log=all,-misc: "+strings.Join(render.PgauditSettings, ", "))
+	f.StringVar(&o.LogLinePrefix, "log-line-prefix", "", "for format pgaudit, put a `prefix` before each line, as "+
+		"log_line_prefix of PostgreSQL: '%t:%r:%u@%d:[%p]:'")
 	f.BoolVar(&o.NoHeader, "no-header", false, "omit the line of column names in csv")
-	f.BoolVar(&o.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
-	f.StringVar(&o.TimeZone, "time-zone", "UTC", "show times in this time `zone`, and read those of --since and --until in it: Europe/Berlin, +02:00, local")
-	f.StringVar(&o.Color, "color", "auto", "`when` to color text: auto (on terminals, unless NO_COLOR is set), always or never")
+	f.BoolVar(&o.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret "+
+		"as formulas")
+	f.StringVar(&o.TimeZone, "time-zone", "UTC", "show times in this time `zone`, and read those of --since and "+
+		"--until in it: Europe/Berlin, +02:00, local")
+	f.StringVar(&o.Color, "color", "auto", "`when` to color text: auto (on terminals, unless NO_COLOR is set), "+
+		"always or never")
 	f.BoolVar(&o.NoPager, "no-pager", false, "on a terminal, do not run $PAGER (less)")
 	f.StringVar(&o.Output, "out", "", "append to this `file` instead of writing to standard output")
-	f.StringVar(&o.RotateSize, "rotate-size", "", "rename the file of --out to FILE.1 before it becomes larger than this `size`: 100MB")
+	f.StringVar(&o.RotateSize, "rotate-size", "", "rename the file of --out to FILE.1 before it becomes larger than "+
+		"this `size`: 100MB")
 	f.IntVar(&o.RotateKeep, "rotate-keep", 5, "`number` of renamed files to keep")
 	fixed := func(flag string, values ...string) {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -78,13 +85,15 @@ func (o *OutputFlags) complete(cmd *cobra.Command) error {
 	return cmdutil.RefuseEmpty(cmd, "fields", "time-zone", "out", "rotate-size")
 }
 
-// checkVersion refuses a version of the schema that this steno does not have.
+// checkVersion refuses versions of the schema that this program does not have.
 func (o *OutputFlags) checkVersion(format render.Format) error {
 	switch {
 	case o.versioned && schema.Of(string(format)) == nil:
-		return exit.Usagef("--schema-version requires --format %s: %s has no schema", strings.Join(schema.Formats(), ", "), format)
+		return exit.Usagef("--schema-version requires --format %s: %s has no schema",
+			strings.Join(schema.Formats(), ", "), format)
 	case o.SchemaVersion != schema.Version:
-		return exit.Usagef("--schema-version: this steno has version %d of the schema of %s, not %d", schema.Version, format, o.SchemaVersion)
+		return exit.Usagef("--schema-version: this steno has version %d of the schema of %s, not %d", schema.Version,
+			format, o.SchemaVersion)
 	}
 	return nil
 }
@@ -136,32 +145,34 @@ func (o *OutputFlags) options(io *iostreams.IOStreams) (format render.Format, op
 	o.zone = zone
 	if zone.String() != "UTC" {
 		if !render.TakesZone(format) {
-			return "", options, exit.Usagef("--time-zone requires --format text, json, csv or pgaudit: the times of %s are in UTC", format)
+			return "", options, exit.Usagef("--time-zone requires --format text, json, csv or pgaudit: the times of "+
+				"%s are in UTC", format)
 		}
 		options.Zone = zone
 	}
 	return format, options, nil
 }
 
-// server finds out which servers recorded a trail, if the format says so.
+// server finds out which servers recorded a trail, if the format has that.
 func (o *OutputFlags) server(index *trail.Index, format render.Format, options *render.Options) {
 	if render.NamesServer(format, options.Fields) {
 		options.Servers = index.Servers()
 	}
 }
 
-// sink is where lines go.
+// sink is the destination of lines.
 type sink interface {
 	io.Writer
 	Flush() error
-	// Keep makes what was written safe, as far as that can be done: in a file, on disk.
+	// Keep makes what was written durable, as far as the destination can.
 	Keep() error
-	// Close ends it; nothing is written after it.
+	// Close ends the output.
 	Close() error
 }
 
 // open opens the sink.
-func (o *OutputFlags) open(io *iostreams.IOStreams, format render.Format, options render.Options, follow bool) (sink, error) {
+func (o *OutputFlags) open(io *iostreams.IOStreams, format render.Format, options render.Options,
+	follow bool) (sink, error) {
 	header := render.Header(format, options)
 	if o.NoHeader {
 		header = nil
@@ -192,7 +203,7 @@ func (o *OutputFlags) open(io *iostreams.IOStreams, format render.Format, option
 	return file{f}, nil
 }
 
-// stream is standard output, or the pager.
+// stream writes to standard output, or to the pager.
 type stream struct {
 	*bufio.Writer
 	wait func()
@@ -206,7 +217,7 @@ func (s *stream) Close() error {
 	return err
 }
 
-// file is that of --out.
+// file is the file of --out.
 type file struct{ *iostreams.RotatingFile }
 
 func (f file) Keep() error { return f.Sync() }
@@ -215,10 +226,10 @@ func (f file) Keep() error { return f.Sync() }
 type formatter struct {
 	render.Renderer
 	query.Matcher
-	hidden *query.Hidden      // told of records that leave out what the filter asks for
-	names  *query.NamesReader // told of records that are shown
-	mixed  *query.Lookalikes  // told of records that are shown; nil: the format marks names
-	counts bool               // the format's order counts what is shown of each session
+	hidden *query.Hidden      // collects records that leave out what the filter needs
+	names  *query.NamesReader // collects the names in shown records
+	mixed  *query.Lookalikes  // collects similar names in shown records; nil: the format marks names
+	counts bool               // the format numbers the shown records of each session
 }
 
 func (f *formatter) Start(ref *trail.BlockRef) {
@@ -241,12 +252,12 @@ func (f *formatter) Guess(r *format.Record) bool {
 	return f.Matcher.Guess(r) || f.Notice(r) || f.MayRename(r)
 }
 
-// Notice wants the ends of sessions that the filter hides: an order forgets these then.
+// Notice requests the ends of sessions that the filter hides, so that their numbering can be dropped.
 func (f *formatter) Notice(r *format.Record) bool {
 	return f.counts && r.Kind == format.KindDisconnect
 }
 
-// showsRollbacks says whether lines say of statements that they were rolled back.
+// showsRollbacks reports whether lines show that statements were rolled back.
 func showsRollbacks(format render.Format, options render.Options) bool {
 	if options.Fields != nil {
 		return slices.Contains(options.Fields, "rolled_back")
@@ -254,10 +265,12 @@ func showsRollbacks(format render.Format, options render.Options) bool {
 	return format != render.CSVLog && format != render.Pgaudit
 }
 
-// newFormatter returns the maker of formatters for a merge.
-func newFormatter(filter *query.Filter, format render.Format, options render.Options, hidden *query.Hidden, names *query.Names, mixed *query.Lookalikes) func() trail.Formatter {
+// newFormatter returns a function that makes formatters for a merge.
+func newFormatter(filter *query.Filter, format render.Format, options render.Options, hidden *query.Hidden,
+	names *query.Names, mixed *query.Lookalikes) func() trail.Formatter {
 	return func() trail.Formatter {
-		return &formatter{render.New(format, options), query.Matcher{Filter: filter}, hidden, names.Reader(), mixed, format == render.Pgaudit}
+		return &formatter{render.New(format, options), query.Matcher{Filter: filter}, hidden, names.Reader(), mixed,
+			format == render.Pgaudit}
 	}
 }
 
@@ -269,7 +282,7 @@ func lookalikes(format render.Format) *query.Lookalikes {
 	return &query.Lookalikes{}
 }
 
-// want says which records a formatter may make something of.
+// want returns which records a formatter may need.
 func want(filter *query.Filter, as render.Format) (w format.Want) {
 	if as != render.Pgaudit { // see Notice
 		w = filter.Want()
@@ -277,7 +290,7 @@ func want(filter *query.Filter, as render.Format) (w format.Want) {
 	return w
 }
 
-// contents selects the blocks that have what a formatter makes something of.
+// contents selects the blocks with records that a formatter may need.
 func contents(filter *query.Filter, as render.Format) func(*format.Contents) format.Groups {
 	wanted := filter.Contents()
 	if wanted == nil || as != render.Pgaudit {
@@ -285,7 +298,8 @@ func contents(filter *query.Filter, as render.Format) func(*format.Contents) for
 	}
 	return func(c *format.Contents) format.Groups {
 		g := wanted(c)
-		g.Or(c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindDisconnect })) // see Notice
+		// see Notice
+		g.Or(c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindDisconnect }))
 		return g
 	}
 }

@@ -1,4 +1,4 @@
-// tail: follows a trail that is being written, and prints records as they come.
+// The command tail follows a trail that is being written, and prints records as they arrive.
 
 package cat
 
@@ -20,7 +20,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// TailOptions are tail's.
+// TailOptions are the options of tail.
 type TailOptions struct {
 	IO     *iostreams.IOStreams
 	Trails []string
@@ -30,11 +30,11 @@ type TailOptions struct {
 	Slot   string
 	Follow bool
 	Lines  int
-	// PastMissing says to go on behind segments that are missing.
+	// PastMissing continues after missing segments.
 	PastMissing bool
 
 	Now time.Time
-	// Interval is how often a trail is looked at.
+	// Interval is the time between two readings of a trail.
 	Interval time.Duration
 }
 
@@ -77,14 +77,16 @@ has not read, because somebody removed them, or retention was faster; with
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "fingerprint", "not-fingerprint", "slot")...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd,
+				append(flags.FilterNames, "fingerprint", "not-fingerprint", "slot")...); err != nil {
 				return err
 			}
 			if err := opts.OutputFlags.complete(cmd); err != nil {
 				return err
 			}
 			if opts.Slot != "" && (cmd.Flags().Changed("lines") || opts.Since != "" || opts.Until != "") {
-				return exit.Usagef("--slot does not go with --lines, --since and --until: the slot says where to begin")
+				return exit.Usagef("--slot does not go with --lines, --since and --until: " +
+					"the slot says where to begin")
 			}
 			if opts.Since != "" && !cmd.Flags().Changed("lines") {
 				opts.Lines = -1
@@ -103,11 +105,12 @@ has not read, because somebody removed them, or retention was faster; with
 	cmd.Flags().StringVar(&opts.Slot, "slot", "", "begin at this `slot`, and advance it when lines have been written")
 	cmd.Flags().BoolVarP(&opts.Follow, "follow", "f", false, "continue with new records as they are written")
 	cmd.Flags().IntVarP(&opts.Lines, "lines", "n", 10, "`number` of last records to show first, -1 for all")
-	cmd.Flags().BoolVar(&opts.PastMissing, "past-missing", false, "with --follow or --slot, go on behind segments that are missing")
+	cmd.Flags().BoolVar(&opts.PastMissing, "past-missing", false, "with --follow or --slot, go on behind segments "+
+		"that are missing")
 	return cmdutil.ReadsOnly(cmd)
 }
 
-// isHole tells of segments that are missing, or went before they were read.
+// isHole reports whether an error is about segments that are missing, or were deleted before they were read.
 func isHole(err error) bool {
 	return trail.IsGone(err)
 }
@@ -159,15 +162,16 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	mixed := lookalikes(format)
 	makeFormatter := newFormatter(filter, format, options, &hidden, names, mixed)
 	merge := trail.MergeOptions{
-		Since: within.Since, Until: within.Until, Contents: contents(filter, format), Want: want(filter, format), NewFormatter: makeFormatter,
-		Rollbacks: showsRollbacks(format, options), Servers: options.Servers,
+		Since: within.Since, Until: within.Until, Contents: contents(filter, format), Want: want(filter, format),
+		NewFormatter: makeFormatter,
+		Rollbacks:    showsRollbacks(format, options), Servers: options.Servers,
 		Warn: func(err error) {
 			out.Flush()
 			w.Warn(err)
 			hole = hole || isHole(err) && !opts.PastMissing && (feed != nil || following)
 		},
 	}
-	// taken is called when lines up to these places have been written to out.
+	// taken is called when the lines up to these places have been written to out.
 	taken := func(places []trail.Place) error {
 		for _, one := range mixed.Errs() {
 			w.Warn(one)
@@ -196,7 +200,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	if flushErr := out.Flush(); err == nil {
 		err = flushErr
 	}
-	if !opts.Follow || names.InIndexes() { // else it would take long until new records are shown
+	if !opts.Follow || names.InIndexes() { // otherwise, new records would appear late
 		for _, missing := range names.Look(ctx, index) {
 			if opts.Follow {
 				missing.Where = "in the trail so far"
@@ -219,7 +223,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 			return taken(live.Places())
 		})
 	}
-	if !opts.Follow { // else the records of what runs come later
+	if !opts.Follow { // with --follow, the records of running statements come later
 		hidden.Settle(ctx, index)
 	}
 	for _, lacks := range append(hidden.Errs(), mixed.Errs()...) {
@@ -230,7 +234,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		err = closeErr
 	}
 	if errors.Is(err, errHole) {
-		return err // it counts for more than other damage: the reader must not go on
+		return err // it matters more than other damage: the reader must not go on
 	}
 	if ctx.Err() != nil && opts.Follow {
 		return exit.ErrStopped

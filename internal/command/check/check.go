@@ -22,7 +22,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Options are check's.
+// Options are the options of check.
 type Options struct {
 	IO      *iostreams.IOStreams
 	Trails  []string
@@ -86,7 +86,7 @@ could be checked, or not everything. Wrong usage is 3, too.`,
 			return checkRun(cmd.Context(), opts)
 		},
 	}
-	// Whatever goes wrong must not look like a verdict.
+	// An error must not look like a verdict.
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
 			return unknown(opts, errors.New("one trail at a time: each has its own state"))
@@ -97,29 +97,39 @@ could be checked, or not everything. Wrong usage is 3, too.`,
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	fs := cmd.Flags()
 	fs.StringVar(&opts.Format, "format", "text", "`format` of the answer: text, json or prometheus")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json", "prometheus"}, cobra.ShellCompDirectiveNoFileComp))
-	fs.BoolVarP(&opts.Verbose, "verbose", "v", false, "in addition to the one line, print one for each thing that was checked")
-	fs.StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
-	fs.StringArrayVar(&opts.AcknowledgedBy, "acknowledged-by", nil, "take acknowledgments that are signed with the key of this `file`, or of all *.pub in this directory; repeatable")
-	fs.StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
-	fs.StringVar(&opts.State, "state", "", "`file` with the state of earlier checks (default: one for each trail in $STATE_DIRECTORY, else /var/lib/steno for root, else steno in $XDG_STATE_HOME or ~/.local/state)")
+	_ = cmd.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions([]string{"text", "json", "prometheus"}, cobra.ShellCompDirectiveNoFileComp))
+	fs.BoolVarP(&opts.Verbose, "verbose", "v", false, "in addition to the one line, print one for each thing that "+
+		"was checked")
+	fs.StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this "+
+		"directory; repeatable")
+	fs.StringArrayVar(&opts.AcknowledgedBy, "acknowledged-by", nil, "take acknowledgments that are signed with the "+
+		"key of this `file`, or of all *.pub in this directory; repeatable")
+	fs.StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its "+
+		"ring file; repeatable")
+	fs.StringVar(&opts.State, "state", "", "`file` with the state of earlier checks (default: one for each trail in "+
+		"$STATE_DIRECTORY, else /var/lib/steno for root, else steno in $XDG_STATE_HOME or ~/.local/state)")
 	fs.BoolVar(&opts.Offline, "offline", false, "the trail is a copy: do not look for its server")
 	fs.BoolVar(&opts.Units, "units", true, "look at the systemd units of steno")
-	fs.StringVar(&opts.MaxAge, "max-age", "", "the last record may be at most this `old`; by default any age, because an idle server writes nothing")
+	fs.StringVar(&opts.MaxAge, "max-age", "", "the last record may be at most this `old`; by default any age, "+
+		"because an idle server writes nothing")
 	fs.StringVar(&opts.MaxLag, "max-lag", "10s", "how `long` a record may wait to be written")
 	fs.StringVar(&opts.Keep, "keep", "", "how `long` records must be kept, such as 365d")
 	fs.StringVar(&opts.Remember, "remember", "1d", "how `long` losses and changes of settings are reported")
 	fs.BoolVar(&opts.Forget, "forget", false, "somebody has seen what was found so far: do not report it again")
 	fs.Float64Var(&opts.DiskWarning, "disk-warning", 80, "warning if the trail's disk is used to this `percent`age")
 	fs.Float64Var(&opts.DiskCritical, "disk-critical", 95, "critical if the trail's disk is used to this `percent`age")
-	fs.Float64Var(&opts.SlotWarning, "slot-warning", 80, "warning if a slot keeps this `percent`age of steno.slot_max_size")
-	fs.StringArrayVar(&opts.Expect, "expect", nil, "critical unless a setting of the server has this value: `steno.NAME=VALUE`; repeatable")
+	fs.Float64Var(&opts.SlotWarning, "slot-warning", 80, "warning if a slot keeps this `percent`age of "+
+		"steno.slot_max_size")
+	fs.StringArrayVar(&opts.Expect, "expect", nil, "critical unless a setting of the server has this value: "+
+		"`steno.NAME=VALUE`; repeatable")
 	return cmd
 }
 
-// unknown reports why nothing was checked, where Nagios looks for it.
+// unknown reports why nothing was checked, on standard output, where Nagios reads it.
 func unknown(opts *Options, err error) error {
-	fmt.Fprintf(opts.IO.Out, "STENO %s - %s\n", checker.Unknown, strings.ReplaceAll(render.Safe(err.Error()), "|", "/"))
+	fmt.Fprintf(opts.IO.Out, "STENO %s - %s\n", checker.Unknown,
+		strings.ReplaceAll(render.Safe(err.Error()), "|", "/"))
 	return &exit.StatusError{Code: int(checker.Unknown)}
 }
 
@@ -174,7 +184,8 @@ func (opts *Options) complete() (*checker.Options, error) {
 	for _, d := range []struct {
 		name, text string
 		to         *time.Duration
-	}{{"max-age", opts.MaxAge, &o.MaxAge}, {"max-lag", opts.MaxLag, &o.MaxLag}, {"keep", opts.Keep, &o.Keep}, {"remember", opts.Remember, &o.Remember}} {
+	}{{"max-age", opts.MaxAge, &o.MaxAge}, {"max-lag", opts.MaxLag, &o.MaxLag}, {"keep", opts.Keep, &o.Keep},
+		{"remember", opts.Remember, &o.Remember}} {
 		if d.text == "" {
 			continue
 		}
@@ -191,7 +202,8 @@ func (opts *Options) complete() (*checker.Options, error) {
 	}
 	for _, e := range o.Expect {
 		if name, _, ok := strings.Cut(e, "="); !ok || !strings.HasPrefix(name, "steno.") {
-			return nil, fmt.Errorf("--expect %s: it must be a setting of pg_steno and its value, such as steno.log=all", e)
+			return nil, fmt.Errorf("--expect %s: it must be a setting of pg_steno and its value, "+
+				"such as steno.log=all", e)
 		}
 	}
 	keys, _, err := seal.LoadTrust(opts.Keys, nil, opts.IO.In)

@@ -178,7 +178,9 @@ func addOthers(root *cobra.Command) {
 			root.AddCommand(program.Elsewhere(&cobra.Command{
 				Use: c.name, Short: c.short, GroupID: o.program, DisableFlagParsing: true,
 				RunE: func(*cobra.Command, []string) error {
-					return fmt.Errorf("\"%s\" is a command of %s, which is neither beside steno nor in PATH: install the package %s of Debian, or all programs with \"make install\" in the sources", c.name, o.program, o.pack)
+					return fmt.Errorf("\"%s\" is a command of %s, which is neither beside steno nor in PATH: "+
+						"install the package %s of Debian, or all programs with \"make install\" in the sources",
+						c.name, o.program, o.pack)
 				},
 			}))
 		}

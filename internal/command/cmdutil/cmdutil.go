@@ -1,5 +1,5 @@
-// Package cmdutil holds what all subcommands share: the factory that they are
-// built from, their flags, and the errors that become exit codes.
+// Package cmdutil has what all subcommands share: the factory that they are built from, their flags, their help, and
+// the errors that become exit codes.
 package cmdutil
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 )
 
-// Factory is what a subcommand's constructor is given.
+// Factory is passed to the constructors of subcommands.
 type Factory struct {
 	IO      *iostreams.IOStreams
 	Version string
@@ -38,27 +38,26 @@ const (
 	always    = "true"
 )
 
-// ReadsOnly marks a command that leaves nothing behind, wherever it is ended: after a
-// signal, nobody has to wait for it.
+// ReadsOnly marks a command that leaves nothing behind when it is interrupted, so that it can be ended at once.
 func ReadsOnly(cmd *cobra.Command) *cobra.Command {
 	cmd.Annotations = map[string]string{readsOnly: always}
 	return cmd
 }
 
-// ReadsOnlyWithout marks a command that does so, unless a flag is given.
+// ReadsOnlyWithout marks a command that only reads unless a flag is given.
 func ReadsOnlyWithout(cmd *cobra.Command, flag string) *cobra.Command {
 	cmd.Annotations = map[string]string{readsOnly: flag}
 	return cmd
 }
 
-// IsReadsOnly says whether a command is marked so.
+// IsReadsOnly reports whether a command is marked by ReadsOnly or ReadsOnlyWithout.
 func IsReadsOnly(cmd *cobra.Command) bool {
 	flag := cmd.Annotations[readsOnly]
 	return flag != "" && (flag == always || !cmd.Flags().Changed(flag))
 }
 
-// Group makes a command that has subcommands and does nothing itself refuse words
-// that are none of them; cobra would show the help and exit with 0.
+// Group makes a command that only has subcommands refuse unknown ones. Otherwise, cobra would show the help and exit
+// with 0.
 func Group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -83,10 +82,11 @@ func AddFormat(cmd *cobra.Command, to *string) {
 
 // CompleteFormat makes a shell complete the values of --format.
 func CompleteFormat(cmd *cobra.Command) {
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// FlagError says of which flag a value is that a library refused. Libraries do not know flags.
+// FlagError adds the flag to a library's error about its value. Libraries do not know flags.
 func FlagError(flag string, err error) error { return exit.Usagef("--%s: %w", flag, err) }
 
 // RefuseEmpty refuses flags that were given without a value: a variable of a script

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Heading is a group of flags. The ones below are all that there are.
+// Heading is the heading of a group of flags.
 type Heading string
 
 const (
@@ -32,15 +32,21 @@ var headings = []struct {
 	flags   []string
 }{
 	{Filters, []string{"record", "user", "app-user", "role", "note", "large", "value", "table", "change key"}},
-	{Range, []string{"since", "until", "at", "window", "new-since", "follow", "lines", "limit", "slot", "advance", "past-missing", "before", "from", "to"}},
+	{Range, []string{"since", "until", "at", "window", "new-since", "follow", "lines", "limit", "slot", "advance",
+		"past-missing", "before", "from", "to"}},
 	{Sources, []string{"file", "dsn", "psql", "grants", "database", "changes", "rings", "dry-run"}},
-	{Checks, []string{"expect", "max-age", "max-lag", "keep", "fail-on-loss", "disk-warning", "disk-critical", "slot-warning", "offline", "units", "state", "begin", "for", "remember", "forget"}},
-	{Keys, []string{"check", "key", "anchor", "acknowledged-by", "state-key", "full", "sign", "unsigned", "signing-key-file", "encryption-key-command", "encryption-key-file"}},
+	{Checks, []string{"expect", "max-age", "max-lag", "keep", "fail-on-loss", "disk-warning", "disk-critical",
+		"slot-warning", "offline", "units", "state", "begin", "for", "remember", "forget"}},
+	{Keys, []string{"check", "key", "anchor", "acknowledged-by", "state-key", "full", "sign", "unsigned",
+		"signing-key-file", "encryption-key-command", "encryption-key-file"}},
 	{Output, []string{
-		"format", "detail", "verbose", "show", "compliance", "by", "interval", "once", "fields", "time-zone", "color", "no-pager", "expanded", "pgaudit", "log-line-prefix",
-		"no-header", "csv-safe", "schema-version", "explain", "out", "rotate-size", "rotate-keep", "compression", "script", "in-place", "confirm",
+		"format", "detail", "verbose", "show", "compliance", "by", "interval", "once", "fields", "time-zone", "color",
+		"no-pager", "expanded", "pgaudit", "log-line-prefix",
+		"no-header", "csv-safe", "schema-version", "explain", "out", "rotate-size", "rotate-keep", "compression",
+		"script", "in-place", "confirm",
 	}},
-	{Other, []string{"reason", "force", "restart", "memory-limit", "temp-dir", "allow-files", "no-descriptions", "version", "help"}},
+	{Other, []string{"reason", "force", "restart", "memory-limit", "temp-dir", "allow-files", "no-descriptions",
+		"version", "help"}},
 }
 
 // sharedFilter is the annotation of the filters that commands share, which "steno help filters" explains.
@@ -53,10 +59,10 @@ func MarkFilters(f *pflag.FlagSet, names ...string) {
 	}
 }
 
-// IsSharedFilter says whether a flag is marked so.
+// IsSharedFilter reports whether a flag is a filter that commands share.
 func IsSharedFilter(f *pflag.Flag) bool { return f.Annotations[sharedFilter] != nil }
 
-// headingOf is where a flag of a command stands: its heading, and its place below that. None: -1.
+// headingOf returns the index of the heading of a flag, and the flag's place under it; -1 if it has none.
 func headingOf(cmd *cobra.Command, f *pflag.Flag) (heading, at int) {
 	if IsSharedFilter(f) {
 		return 0, len(headings[0].flags)

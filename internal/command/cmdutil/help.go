@@ -37,7 +37,7 @@ func Wrap(text string, indent int) string {
 	return b.String()
 }
 
-// words are the words of a text. Those that are too long, which are lists, end at commas.
+// words returns the words of a text. Lists that are too long for a line are divided after commas.
 func words(text string, width int) (all []string) {
 	for word := range strings.FieldsSeq(text) {
 		for len(word) > width {
@@ -52,7 +52,7 @@ func words(text string, width int) (all []string) {
 	return all
 }
 
-// Default is what help says of a flag's default; empty: nothing.
+// Default returns the default of a flag as help shows it; empty if it shows none.
 func Default(f *pflag.Flag) string {
 	switch value := f.DefValue; value {
 	case "", "false", "[]", "0", "0s":
@@ -95,12 +95,12 @@ func explained(f *pflag.Flag, names, value, text string) string {
 	return name + "\n" + text + "\n"
 }
 
-// sharedHelp is what help says of the filters that commands share.
+// sharedHelp returns the help of the filters that commands share.
 func sharedHelp(filters []*pflag.Flag) string {
 	return Wrap(`See "steno help filters": `+NameFilters(filters), 2) + "\n"
 }
 
-// FlagsHelp are all flags of a command, under their headings.
+// FlagsHelp returns the help of all flags of a command, under their headings.
 func FlagsHelp(cmd *cobra.Command) string {
 	var b strings.Builder
 	all := ListFlags(cmd)
@@ -122,11 +122,11 @@ func FlagsHelp(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// Usage is what follows a command's text in its help.
+// Usage returns the part of a command's help after its text.
 func Usage(cmd *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
-	if cmd.HasAvailableSubCommands() { // it does nothing itself
+	if cmd.HasAvailableSubCommands() { // the command does nothing itself
 		fmt.Fprintf(&b, "  %s COMMAND\n", cmd.CommandPath())
 	} else {
 		b.WriteString(strings.ReplaceAll(Wrap(cmd.UseLine(), 2), "\n", "\n    ") + "\n")
@@ -167,13 +167,14 @@ func Usage(cmd *cobra.Command) string {
 	return b.String()
 }
 
-// listed is a line about a command in the help of its parent.
+// listed returns the line about a command in the help of its parent.
 func listed(parent, c *cobra.Command) string {
 	padding := parent.Commands()[0].NamePadding()
 	return fmt.Sprintf("  %-*s %s\n", padding, c.Name(), strings.TrimLeft(Wrap(c.Short, padding+3), " "))
 }
 
-// Text is the text of a command's help: paragraphs in lines that fit, but for those with indented lines, which are tables.
+// Text returns the text of a command's help, with paragraphs filled, except those with indented lines, which are
+// tables.
 func Text(cmd *cobra.Command) string {
 	text := cmd.Long
 	if text == "" {
@@ -188,12 +189,13 @@ func Text(cmd *cobra.Command) string {
 	return strings.Join(paragraphs, "\n\n") + "\n"
 }
 
-// UseHelp makes a program print its help so, and shells complete the names of texts that belong to no command.
+// UseHelp makes a program print its help in this form, and complete the names of help topics.
 func UseHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil && help != root {
 		ofCommands := help.ValidArgsFunction
-		help.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		help.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion,
+			cobra.ShellCompDirective) {
 			all, directive := ofCommands(cmd, args, begun)
 			for _, c := range root.Commands() {
 				if len(args) == 0 && c.IsAdditionalHelpTopicCommand() && strings.HasPrefix(c.Name(), begun) {

@@ -1,4 +1,4 @@
-// What the reader of a trail finds wrong in it.
+// Prints the problems that the reader of a trail finds.
 
 package cmdutil
 
@@ -14,15 +14,14 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Warner prints what is wrong in a trail, and remembers how bad it is. It is used by one
-// goroutine at a time.
+// Warner prints the problems of a trail, and remembers their severity. It is used by one goroutine at a time.
 type Warner struct {
 	IO     *iostreams.IOStreams
-	Before func() // is called before each line; nil: nothing is
+	Before func() // called before each line, unless nil
 
 	damaged bool
 	unread  bool
-	gone    map[place]bool // that were told of
+	gone    map[place]bool // segments that were reported as deleted
 }
 
 // place is a segment; of several that are missing, the first one, and their folder.
@@ -31,8 +30,7 @@ type place struct {
 	segment uint64
 }
 
-// Warn prints a line on standard error. Of a segment that was deleted while it was read, there
-// is one line, whatever was wanted of it.
+// Warn prints a line on standard error. A segment that was deleted while it was read is reported once.
 func (w *Warner) Warn(err error) {
 	level, damaged, unread := query.Severity(err)
 	var lookalike *query.LookalikeError
@@ -64,7 +62,8 @@ func (w *Warner) Warn(err error) {
 	fmt.Fprintf(w.IO.ErrOut, "steno: %s: %s%s\n", level, render.Safe(query.OpenError(err).Error()), KeyAdvice(err))
 }
 
-// KeyAdvice says how to give a key that an error says is missing, behind the error's text; empty: it is about none.
+// KeyAdvice returns how to give the key that an error is about, to be added to its text; empty if the error is about
+// no key.
 func KeyAdvice(err error) string {
 	if p := format.AsProblem(err); p != nil && p.Key != nil {
 		return "; give it with --encryption-key-command or --encryption-key-file"
@@ -72,13 +71,13 @@ func KeyAdvice(err error) string {
 	return ""
 }
 
-// Damaged says whether something is damaged.
+// Damaged reports whether something is damaged.
 func (w *Warner) Damaged() bool { return w.damaged }
 
-// Unread says whether something could not be read at all.
+// Unread reports whether something could not be read at all.
 func (w *Warner) Unread() bool { return w.unread }
 
-// Result is a command's error after the trail was read; err is what stopped it, if anything did.
+// Result returns a command's error after the trail was read; err is the error that ended the reading, if any.
 func (w *Warner) Result(err error) error {
 	return exit.Verdict(exit.Found(w.damaged, w.unread), err)
 }

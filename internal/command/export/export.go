@@ -25,7 +25,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/seal"
 )
 
-// Options are export's.
+// Options are the options of export.
 type Options struct {
 	IO *iostreams.IOStreams
 	export.Options
@@ -73,11 +73,13 @@ something cannot be read for lack of a permission or a key: the exit code is 3.`
   steno export --check november/_manifest.json --key export.key.pub`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "fingerprint", "not-fingerprint", "out", "check", "key", "signing-key-file", "slot", "memory-limit")...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "fingerprint", "not-fingerprint", "out",
+				"check", "key", "signing-key-file", "slot", "memory-limit")...); err != nil {
 				return err
 			}
 			opts.Filters = map[string][]string{}
-			for _, name := range append(flags.FilterNames, "fingerprint", "not-fingerprint", "failed", "top-level", "ignore-case") {
+			for _, name := range append(flags.FilterNames, "fingerprint", "not-fingerprint", "failed", "top-level",
+				"ignore-case") {
 				if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed {
 					opts.asked = true
 					if name != "since" && name != "until" {
@@ -99,19 +101,24 @@ something cannot be read for lack of a permission or a key: the exit code is 3.`
 	fs.StringVarP(&opts.Format, "format", "o", "", "`format` of the files: "+strings.Join(export.Formats, ", "))
 	fs.StringVar(&opts.Path, "out", "", "write to this `path`: a directory, which is made, or a file for duckdb")
 	fs.StringVar(&opts.Compression, "compression", export.Compressions[0], "of parquet: `method` zstd or snappy")
-	fs.BoolVar(&opts.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
+	fs.BoolVar(&opts.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would "+
+		"interpret as formulas")
 	fs.StringVar(&opts.Slot, "slot", "", "begin at this `slot`, and advance it when all files are on disk")
-	fs.StringVar(&opts.SigningKey, "signing-key-file", "", "sign the manifest with the private key in this `file`, as \"steno keygen\" makes it")
+	fs.StringVar(&opts.SigningKey, "signing-key-file", "", "sign the manifest with the private key in this `file`, "+
+		"as \"steno keygen\" makes it")
 	fs.BoolVar(&opts.Restart, "restart", false, "discard an unfinished export in PATH")
 	fs.StringVar(&opts.Memory, "memory-limit", "512MiB", "most `memory` that DuckDB may use")
 	fs.StringVar(&opts.Check, "check", "", "compare files with the manifest in this `file`")
-	fs.StringArrayVar(&opts.CheckKeys, "key", nil, "with --check: the manifest must be signed with the public key in this `file`, or one of *.pub in this directory; repeatable")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Formats, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("compression", cobra.FixedCompletions(export.Compressions, cobra.ShellCompDirectiveNoFileComp))
+	fs.StringArrayVar(&opts.CheckKeys, "key", nil, "with --check: the manifest must be signed with the public key "+
+		"in this `file`, or one of *.pub in this directory; repeatable")
+	_ = cmd.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions(export.Formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("compression",
+		cobra.FixedCompletions(export.Compressions, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// values are those of a flag.
+// values returns the values of a flag.
 func values(v pflag.Value) []string {
 	if list, ok := v.(pflag.SliceValue); ok {
 		return list.GetSlice()
@@ -138,7 +145,8 @@ func exportRun(ctx context.Context, o *Options) error {
 	m, name, err := export.Run(ctx, &o.Options)
 	switch {
 	case err != nil && strings.HasPrefix(err.Error(), "Out of Memory Error"):
-		return errors.New("out of memory: use a greater --memory-limit, or another format: duckdb has many records in memory at once")
+		return errors.New("out of memory: use a greater --memory-limit, or another format: duckdb has many records " +
+			"in memory at once")
 	case err != nil:
 		return advised(err)
 	case m == nil:
@@ -148,12 +156,13 @@ func exportRun(ctx context.Context, o *Options) error {
 		for _, f := range m.Files {
 			bytes += f.Bytes
 		}
-		_, err = fmt.Fprintf(o.IO.Out, "%s of %s; manifest %s\n", contents(m), humanize.Bytes(uint64(bytes)), render.Safe(name))
+		_, err = fmt.Fprintf(o.IO.Out, "%s of %s; manifest %s\n", contents(m), humanize.Bytes(uint64(bytes)),
+			render.Safe(name))
 	}
 	return exit.Verdict(exit.Found(damaged || m != nil && m.Verdict != export.VerdictComplete, false), err)
 }
 
-// advised names the flags that an error of an export is about.
+// advised adds the flags that an error of an export is about.
 func advised(err error) error {
 	var place *export.PlaceError
 	var unfinished *export.UnfinishedError
@@ -170,7 +179,7 @@ func advised(err error) error {
 	return query.OpenError(err)
 }
 
-// contents says how much an export has.
+// contents describes how much an export has.
 func contents(m *export.Manifest) string {
 	counted := func(n int64, what string) string {
 		if n != 1 {
@@ -253,7 +262,8 @@ func check(o *Options) error {
 	}
 	m := c.Manifest
 	for _, p := range m.Problems {
-		fmt.Fprintf(o.IO.ErrOut, "steno: when the trail was read: %s: %s\n", render.Safe(p.Kind), render.Safe(p.Message))
+		fmt.Fprintf(o.IO.ErrOut, "steno: when the trail was read: %s: %s\n", render.Safe(p.Kind),
+			render.Safe(p.Message))
 	}
 	verdict := "the files are those of the manifest"
 	if len(c.Problems) > 0 {
@@ -269,7 +279,7 @@ func check(o *Options) error {
 	return exit.Verdict(exit.Found(len(c.Problems) > 0 || m.Verdict != export.VerdictComplete, false), err)
 }
 
-// unwrapped is an error without the path, which the caller states.
+// unwrapped returns an error without the path, which the caller states.
 func unwrapped(err error) error {
 	if p := (*os.PathError)(nil); errors.As(err, &p) {
 		return p.Err

@@ -14,15 +14,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// Cat is what command lines of "steno cat" have besides what is asked for. They name files with keys, but no commands that
-// print keys: a key may be in one, and answers go to others.
+// Cat has what command lines of "steno cat" need besides filters. They name files with keys, but no commands that
+// print keys: such a command may contain a key, and other people read the answer.
 type Cat struct {
 	Zone   string // empty: UTC
 	Keys   query.KeyOptions
 	Trails []string
 }
 
-// Line is a command line that shows the records of a time.
+// Line returns a command line that shows the records of a range that match criteria.
 func (c *Cat) Line(asked *query.Criteria, within query.Range) string {
 	words := []string{"steno", "cat"}
 	if within.Since != format.MinTime {
@@ -47,12 +47,12 @@ func (c *Cat) Line(asked *query.Criteria, within query.Range) string {
 	return strings.Join(words, " ")
 }
 
-// exactTime is a moment of the trail to the microsecond.
+// exactTime returns a time of the trail to the microsecond.
 func exactTime(usec int64) string {
 	return query.Moment(usec).Format("2006-01-02T15:04:05.999999Z")
 }
 
-// Words are the flags that ask for criteria, as words of a shell.
+// Words returns the flags of criteria, as words of a shell.
 func Words(asked *query.Criteria) (words []string) {
 	not := asked.Not
 	if not == nil {
@@ -92,8 +92,8 @@ func Words(asked *query.Criteria) (words []string) {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// ShellWord is a word of a command line as shells read it. What a terminal, or a reader, could take
-// for something else is written with escapes, which bash, zsh and ksh know.
+// ShellWord quotes a word for shells. Characters that a terminal or a reader could misinterpret become escapes, which
+// bash, zsh and ksh know.
 func ShellWord(s string) string {
 	if plainWord.MatchString(s) {
 		return s

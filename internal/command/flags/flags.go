@@ -1,5 +1,5 @@
-// Package flags makes values of package query of the flags of commands that read trails, and flags of such values. What
-// is wrong with a value says its constructor; the flag's name is added here.
+// Package flags converts between the flags of commands that read trails and values of package query. The constructors
+// there explain what is wrong with a value; this package adds the name of the flag.
 package flags
 
 import (
@@ -37,7 +37,8 @@ var lists = []list{
 	{"class", "", "these `classes` of statements: read, write, ddl, role ...", false},
 	{"kind", "", "these `kinds` of records: statement, connect, auth_failed, setting ...", false},
 	{"command", "", "commands that begin with these `words`: SELECT, \"CREATE TABLE\", DROP", false},
-	{"object", "", "statements that use this `relation` or object, or this column of a relation; * matches any characters: public.staff, staff.salary, hr.*", true},
+	{"object", "", "statements that use this `relation` or object, or this column of a relation; * matches any " +
+		"characters: public.staff, staff.salary, hr.*", true},
 	{"audited", "", "records that were written for these `reasons`: session, object, mandatory, rule", false},
 	{"grep", "", "records whose text, message or one of whose parameters matches this `regexp` (RE2)", true},
 	{"xid", "", "statements of transactions with these `IDs`, and the outcomes of the transactions", false},
@@ -65,11 +66,12 @@ type Period struct{ Since, Until string }
 // Add adds them to a command.
 func (p *Period) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&p.Since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, yesterday, 10m, \"2h ago\"")
+	f.StringVar(&p.Since, "since", "", "only records that started at this `time` or later: 2026-11-21T20:45, "+
+		"yesterday, 10m, \"2h ago\"")
 	f.StringVar(&p.Until, "until", "", "only records that started before this `time`")
 }
 
-// Range is what they mean. Times that name no zone are in the given one.
+// Range returns the range that the flags mean. Times that name no zone are in the given one.
 func (p *Period) Range(now time.Time, zone *time.Location) (r query.Range, err error) {
 	r = query.Always
 	if p.Since != "" {
@@ -100,7 +102,8 @@ func (r *Records) Add(cmd *cobra.Command) {
 	r.Filter.Add(cmd)
 }
 
-// Asked is what they mean. Times that name no zone, and working hours, are those of the given one.
+// Asked returns the criteria and the range that the flags mean. Times that name no zone, and working hours, are in
+// the given one.
 func (r *Records) Asked(now time.Time, zone *time.Location) (c *query.Criteria, within query.Range, err error) {
 	if within, err = r.Range(now, zone); err == nil {
 		c, err = r.Criteria(zone)
@@ -108,7 +111,7 @@ func (r *Records) Asked(now time.Time, zone *time.Location) (c *query.Criteria, 
 	return c, within, err
 }
 
-// Filter are the flags that say which records, as they were given.
+// Filter has the flags that choose records, as they were given.
 type Filter struct {
 	lists map[string]*[]string // by the names of the flags
 
@@ -116,7 +119,7 @@ type Filter struct {
 	ignoreCase, failed, topLevel, offHours bool
 }
 
-// Add adds those that all commands with filters have.
+// Add adds the flags that all commands with filters have.
 func (f *Filter) Add(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false // help names filters in this order
@@ -124,29 +127,34 @@ func (f *Filter) Add(cmd *cobra.Command) {
 	for _, l := range lists {
 		f.add(fs, l)
 	}
-	fs.BoolVarP(&f.ignoreCase, "ignore-case", "i", false, "make no difference between upper and lower case in --grep and --not-grep")
+	fs.BoolVarP(&f.ignoreCase, "ignore-case", "i", false, "make no difference between upper and lower case in "+
+		"--grep and --not-grep")
 	fs.StringVar(&f.minDuration, "min-duration", "", "only records with this `duration` or a longer one: 250ms, 2s")
 	fs.BoolVar(&f.failed, "failed", false, "only records of what failed, was refused or was interrupted")
 	cmdutil.MarkFilters(fs, "ignore-case", "min-duration", "failed")
 	kinds, classes, _ := format.Names()
 	for name, values := range map[string][]string{"kind": kinds, "class": classes, "audited": format.Reasons()} {
 		for _, prefix := range []string{"", "not-"} {
-			_ = cmd.RegisterFlagCompletionFunc(prefix+name, cobra.FixedCompletions(slices.Clone(values), cobra.ShellCompDirectiveNoFileComp))
+			_ = cmd.RegisterFlagCompletionFunc(prefix+name,
+				cobra.FixedCompletions(slices.Clone(values), cobra.ShellCompDirectiveNoFileComp))
 		}
 	}
 }
 
-// AddStatements adds those that choose among statements, of commands whose answers are not proved.
+// AddStatements adds the flags that choose among statements, for commands whose answers are not proved.
 func (f *Filter) AddStatements(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	f.add(fs, list{"fingerprint", "", "statements with these `fingerprints`, as reports and SQL show them: statements that differ only in constants have the same one", false})
-	fs.BoolVar(&f.topLevel, "top-level", false, "only statements that clients sent, not those that functions and triggers ran")
+	f.add(fs, list{"fingerprint", "", "statements with these `fingerprints`, as reports and SQL show them: " +
+		"statements that differ only in constants have the same one", false})
+	fs.BoolVar(&f.topLevel, "top-level", false, "only statements that clients sent, not those that functions and "+
+		"triggers ran")
 	cmdutil.MarkFilters(fs, "top-level")
 }
 
-// AddOffHours adds the one that needs the time zone of --time-zone.
+// AddOffHours adds --off-hours, which needs the time zone of --time-zone.
 func (f *Filter) AddOffHours(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.offHours, "off-hours", false, "only outside of Monday to Friday, 07:00 to 19:00, in the time zone of --time-zone")
+	cmd.Flags().BoolVar(&f.offHours, "off-hours", false, "only outside of Monday to Friday, 07:00 to 19:00, in the "+
+		"time zone of --time-zone")
 	cmdutil.MarkFilters(cmd.Flags(), "off-hours")
 }
 
@@ -162,7 +170,7 @@ func (f *Filter) add(fs *pflag.FlagSet, l list) {
 	cmdutil.MarkFilters(fs, l.name, "not-"+l.name)
 }
 
-// list is where the values of a flag are.
+// list returns the place of a flag's values.
 func (f *Filter) list(flag string) *[]string {
 	if f.lists[flag] == nil {
 		f.lists[flag] = new([]string)
@@ -170,7 +178,7 @@ func (f *Filter) list(flag string) *[]string {
 	return f.lists[flag]
 }
 
-// Criteria are what the flags mean. Working hours are those of the zone.
+// Criteria returns the criteria that the flags mean. Working hours are those of the zone.
 func (f *Filter) Criteria(zone *time.Location) (*query.Criteria, error) {
 	c := &query.Criteria{Failed: f.failed, TopLevel: f.topLevel, Not: &query.Criteria{}}
 	for _, l := range query.Lists() {
@@ -199,11 +207,13 @@ func (f *Filter) Criteria(zone *time.Location) (*query.Criteria, error) {
 	return c, nil
 }
 
-// AddKeys adds the flags that say where keys of encrypted segments come from.
+// AddKeys adds the flags for keys of encrypted segments.
 func AddKeys(cmd *cobra.Command, o *query.KeyOptions) {
 	f := cmd.Flags()
-	f.StringArrayVar(&o.Commands, "encryption-key-command", nil, "shell `command` that prints keys of encrypted segments (default $STENO_ENCRYPTION_KEY_COMMAND); repeatable")
-	f.StringArrayVar(&o.Files, "encryption-key-file", nil, "`file` with keys of encrypted segments, one per line, as 64 hexadecimal digits; repeatable")
+	f.StringArrayVar(&o.Commands, "encryption-key-command", nil, "shell `command` that prints keys of encrypted "+
+		"segments (default $STENO_ENCRYPTION_KEY_COMMAND); repeatable")
+	f.StringArrayVar(&o.Files, "encryption-key-file", nil, "`file` with keys of encrypted segments, one per line, "+
+		"as 64 hexadecimal digits; repeatable")
 }
 
 // Positions are the flags that choose blocks by their place, as they were given.
@@ -217,10 +227,11 @@ type Positions struct {
 func (p *Positions) Add(cmd *cobra.Command, f *cmdutil.Factory) {
 	p.wants = f.SlotWants
 	cmd.Flags().StringVar(&p.Slot, "slot", "", "only records in blocks that this `slot` still needs")
-	cmd.Flags().StringVar(&p.Before, "before", "", "only records in blocks before this `position`, as printed by \"steno slot end\"")
+	cmd.Flags().StringVar(&p.Before, "before", "", "only records in blocks before this `position`, as printed by "+
+		"\"steno slot end\"")
 }
 
-// Ends are the blocks of --before; nil if it was not given.
+// Ends returns the blocks of --before; nil if it was not given.
 func (p *Positions) Ends() ([]query.Position, error) {
 	if p.Before == "" {
 		return nil, nil
@@ -232,7 +243,7 @@ func (p *Positions) Ends() ([]query.Position, error) {
 	return ends, nil
 }
 
-// Blocks says which blocks of a trail are chosen; nil is all of them.
+// Blocks returns a function that reports whether a block is chosen; nil: all blocks are.
 func (p *Positions) Blocks(t *trail.Trail) (func(*trail.BlockRef) bool, error) {
 	if p.Slot == "" && p.Before == "" {
 		return nil, nil

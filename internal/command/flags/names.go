@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// names is a list of values, which are repeated or separated by commas. Quotes are part of a value, and so is a comma after a
+// names is a list of values, repeated or separated by commas. Quotes are part of a value, and so is a comma after a
 // backslash.
 type names struct {
 	list *[]string
@@ -19,7 +19,7 @@ func AddNames(f *pflag.FlagSet, p *[]string, name, short, usage string) {
 	addNames(f, p, name, short, usage+`; commas separate several, \, is one in a name`)
 }
 
-// addNames adds one whose help says nothing of commas.
+// addNames is AddNames without a note about commas in the help.
 func addNames(f *pflag.FlagSet, p *[]string, name, short, usage string) {
 	f.VarP(&names{p}, name, short, usage)
 }
@@ -29,7 +29,7 @@ func (n *names) Set(s string) error {
 	return nil
 }
 
-// split splits at commas without a backslash before them.
+// split splits at commas that have no backslash before them.
 func split(s string) (all []string) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -49,7 +49,7 @@ func split(s string) (all []string) {
 
 func (n *names) Type() string { return "strings" }
 
-// String is what Set reads, which is empty if there is nothing.
+// String returns the list in the form that Set reads.
 func (n *names) String() string {
 	var all []string
 	for _, v := range *n.list {
@@ -58,7 +58,7 @@ func (n *names) String() string {
 	return strings.Join(all, ",")
 }
 
-// listValue is a value as Set reads it.
+// listValue returns a value in the form that Set reads.
 func listValue(s string) string { return strings.ReplaceAll(s, ",", `\,`) }
 
 // Append, Replace and GetSlice make it a pflag.SliceValue.

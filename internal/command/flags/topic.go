@@ -54,17 +54,30 @@ func allFlags(cmd *cobra.Command) (all []*pflag.Flag) {
 	return all
 }
 
-var howFiltersWork = `Filters choose records. They are flags of cat, tail, top, report, prove and export; the help of a command names those that it has.
+var howFiltersWork = `Filters choose records. They are flags of cat, tail, top, report, prove and export; the help ` +
+	`of a command names those that it has.
 
-Different filters must all match; of several values of one filter, one must match. Values are repeated (--user a --user b) or separated by commas (--user a,b). A comma in a name is \, and quotes are part of the name. In values of ` + wholeLists() + `, commas mean nothing: repeat these for several values.
+Different filters must all match; of several values of one filter, one must match. Values are repeated (--user a ` +
+	`--user b) or separated by commas (--user a,b). A comma in a name is \, and quotes are part of the name. In ` +
+	`values of ` + wholeLists() + `, commas mean nothing: repeat these for several values.
 
-A filter whose name begins with "not-" excludes what the one without it chooses: --not-user, --not-class. What any of several excludes is excluded. A record without the thing, for example without a class, is not excluded.
+A filter whose name begins with "not-" excludes what the one without it chooses: --not-user, --not-class. What any ` +
+	`of several excludes is excluded. A record without the thing, for example without a class, is not excluded.
 
-Names of users, roles, databases and applications are case-sensitive; kinds, classes and commands are not. A command is matched by its first words: CREATE also finds CREATE TABLE.`
+Names of users, roles, databases and applications are case-sensitive; kinds, classes and commands are not. A ` +
+	`command is matched by its first words: CREATE also finds CREATE TABLE.`
 
-const timesOfFilters = `These are an ISO date, with or without a time of day (2026-11-21, 2026-11-21T20:45:13.5); a time of day, meaning today (22:00); now, today or yesterday, the latter two also with a time of day; or an age: 10m, "2h ago", 1d12h, "3 months". m is a minute; mo and mon are months. A date or time can be followed by an offset (+09:00) or the name of a zone (Asia/Tokyo). Without either, it is UTC, or in the zone of --time-zone, for commands that have it.`
+const timesOfFilters = `These are an ISO date, with or without a time of day (2026-11-21, 2026-11-21T20:45:13.5); ` +
+	`a time of day, meaning today (22:00); now, today or yesterday, the latter two also with a time of day; or an ` +
+	`age: 10m, "2h ago", 1d12h, "3 months". m is a minute; mo and mon are months. A date or time can be followed by ` +
+	`an offset (+09:00) or the name of a zone (Asia/Tokyo). Without either, it is UTC, or in the zone of ` +
+	`--time-zone, for commands that have it.`
 
-const whatFiltersMiss = `Lines on standard error that begin with "steno: incomplete:" tell of what an answer may lack although the trail is whole: names that occur nowhere in the trail, and the nearest one that does; records that leave out the relations, parameters or texts that were asked for, or were made before their statement ended; times in which settings left these out; and renames, because records have the names of their time. They do not change the exit code.`
+const whatFiltersMiss = `Lines on standard error that begin with "steno: incomplete:" tell of what an answer may ` +
+	`lack although the trail is whole: names that occur nowhere in the trail, and the nearest one that does; ` +
+	`records that leave out the relations, parameters or texts that were asked for, or were made before their statement ` +
+	`ended; times in which settings left these out; and renames, because records have the names of their time. They ` +
+	`do not change the exit code.`
 
 // wholeLists names the filters whose values have commas.
 func wholeLists() string {
@@ -107,5 +120,6 @@ func NewTopic() *cobra.Command {
 			}
 		}
 	}
-	return &cobra.Command{Use: "filters", Short: "Filters of cat, tail, top, report, prove and export", Long: b.String()}
+	return &cobra.Command{Use: "filters", Short: "Filters of cat, tail, top, report, prove and export",
+		Long: b.String()}
 }

@@ -18,7 +18,7 @@ func AddZone(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "time-zone", "UTC", "show times in this time `zone`: Europe/Berlin, +02:00, local")
 }
 
-// Zone is the zone of --time-zone, which other formats than text refuse.
+// Zone returns the zone of --time-zone, which formats other than text refuse.
 func Zone(zone, format string) (render.Zone, error) {
 	location, err := query.ParseZone(zone)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package info is the command that says what a trail consists of.
+// Package info is the command that lists what a trail consists of.
 package info
 
 import (
@@ -30,12 +30,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
-// Options are info's.
+// Options are the options of info.
 type Options struct {
 	IO     *iostreams.IOStreams
 	Trails []string
 	Format string
-	// TimeZone is that in which text shows times.
+	// TimeZone is the zone in which text shows times.
 	TimeZone string
 	Detail   bool
 	query.KeyOptions
@@ -70,11 +70,12 @@ The exit code is 1 if a header is damaged, and 3 if a file cannot be read. Only
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	cmdutil.AddFormat(cmd, &opts.Format)
 	flags.AddZone(cmd, &opts.TimeZone)
-	cmd.Flags().BoolVar(&opts.Detail, "detail", false, "read all records and count them by kind, class, user and database")
+	cmd.Flags().BoolVar(&opts.Detail, "detail", false, "read all records and count them by kind, class, user and "+
+		"database")
 	return cmdutil.ReadsOnly(cmd)
 }
 
-// Segment is what the headers of a segment say.
+// Segment is what the headers of a segment state.
 type Segment struct {
 	File          string `json:"file"`
 	Stream        uint32 `json:"stream"`
@@ -155,7 +156,7 @@ func (t *Totals) add(o *Totals) {
 	t.StoredBytes += o.StoredBytes
 }
 
-// finish computes what follows from the sums.
+// finish computes the ratios from the sums.
 func (t *Totals) finish() {
 	if t.StoredBytes > 0 {
 		t.Ratio = float64(t.PayloadBytes) / float64(t.StoredBytes)
@@ -231,7 +232,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 	return exit.Verdict(exit.Found(damaged || warner.Damaged(), unread || warner.Unread()), err)
 }
 
-// deleted is what went by policy from the streams that are shown.
+// deleted returns what retention deleted from the shown streams.
 func deleted(t *trail.Trail) (all []verify.Deleted) {
 	of := map[string][]trail.Deletion{}
 	for _, s := range t.Streams {
@@ -280,7 +281,7 @@ func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged, u
 	return out, refs, damaged, unread
 }
 
-// version is PG_VERSION_NUM as people write it: 15.8 of 150008.
+// version formats PG_VERSION_NUM: 150008 is 15.8.
 func version(num uint32) string {
 	if num < 100000 {
 		return fmt.Sprintf("%d.%d.%d", num/10000, num/100%100, num%100)
@@ -337,7 +338,7 @@ func (c *counter) add(ctx context.Context, refs []trail.BlockRef) {
 	}
 }
 
-// finish waits for what was added.
+// finish waits until all added blocks have been counted.
 func (c *counter) finish() (*Detail, []error) {
 	close(c.jobs)
 	c.wait.Wait()
@@ -407,7 +408,8 @@ func (i *Info) writeText(out io.Writer, zone render.Zone) error {
 	fmt.Fprintf(&b, "trail     %s\n", render.Safe(strings.Join(i.Trail, " ")))
 	fmt.Fprintf(&b, "streams   %d, segments %d, blocks %s\n", i.Streams, len(i.Segments), humanize.Comma(t.Blocks))
 	fmt.Fprintf(&b, "records   %s, %.1f bytes each\n", humanize.Comma(t.Records), t.BytesPerRecord)
-	fmt.Fprintf(&b, "bytes     %s (%s), payload compressed %.2f : 1\n", humanize.Comma(t.Bytes), humanize.Bytes(uint64(t.Bytes)), t.Ratio)
+	fmt.Fprintf(&b, "bytes     %s (%s), payload compressed %.2f : 1\n", humanize.Comma(t.Bytes),
+		humanize.Bytes(uint64(t.Bytes)), t.Ratio)
 	if t.First != "" {
 		fmt.Fprintf(&b, "time      %s to %s\n", zone.Times(t.First), zone.Times(t.Last))
 	}
@@ -420,7 +422,8 @@ func (i *Info) writeText(out io.Writer, zone render.Zone) error {
 		}
 	}
 	encrypted := slices.ContainsFunc(i.Segments, func(s Segment) bool { return s.KeyID != "" })
-	fmt.Fprintf(&b, "\n  stream    segment   blocks      records     bytes  ratio  %-*s  server", zone.Width(), "first time")
+	fmt.Fprintf(&b, "\n  stream    segment   blocks      records     bytes  ratio  %-*s  server", zone.Width(),
+		"first time")
 	if encrypted {
 		b.WriteString("   encrypted with")
 	}
@@ -438,7 +441,8 @@ func (i *Info) writeText(out io.Writer, zone render.Zone) error {
 			}
 			server = fmt.Sprintf("%-7s  %s", server, key)
 		}
-		fmt.Fprintf(&b, "%8d %10d %8s %12s %9s %6.2f  %-*s  %s\n", s.Stream, s.Segment, humanize.Comma(s.Blocks), humanize.Comma(s.Records), humanize.Bytes(uint64(s.Bytes)), s.Ratio, zone.Width(), first, server)
+		fmt.Fprintf(&b, "%8d %10d %8s %12s %9s %6.2f  %-*s  %s\n", s.Stream, s.Segment, humanize.Comma(s.Blocks),
+			humanize.Comma(s.Records), humanize.Bytes(uint64(s.Bytes)), s.Ratio, zone.Width(), first, server)
 		for _, e := range s.Errors {
 			fmt.Fprintf(&b, "         ! %s\n", render.Safe(e))
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/seal"
 )
 
-// Options are keygen's.
+// Options are the options of keygen.
 type Options struct {
 	IO  *iostreams.IOStreams
 	Out string
@@ -72,7 +72,7 @@ func keygenRun(opts *Options) error {
 	if err != nil {
 		return err
 	}
-	// The public key first: when it cannot be written, no private key is left.
+	// The public key is written first, so that no private key is left if that fails.
 	path := opts.Out + seal.PublicSuffix
 	if err := write(path, open, 0o644); err != nil {
 		return err
@@ -81,11 +81,12 @@ func keygenRun(opts *Options) error {
 		os.Remove(path)
 		return err
 	}
-	_, err = fmt.Fprintf(opts.IO.Out, "key id       %s\nprivate key  %s, for steno.signing_key_file\npublic key   %s, for steno verify --key\n", seal.KeyID(public), opts.Out, path)
+	_, err = fmt.Fprintf(opts.IO.Out, "key id       %s\nprivate key  %s, for steno.signing_key_file\npublic key   "+
+		"%s, for steno verify --key\n", seal.KeyID(public), opts.Out, path)
 	return err
 }
 
-// write makes a file that must not be there yet.
+// write creates a file that must not exist yet.
 func write(path string, content []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {

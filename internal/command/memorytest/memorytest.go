@@ -1,5 +1,5 @@
-// Package memorytest measures how much memory a command takes: in a process of its own, which is the test's program again,
-// run for one test that is none.
+// Package memorytest measures how much memory a command takes. It runs the command in a process of its own: the test
+// program itself, started for the test TestMemoryChild.
 package memorytest
 
 import (
@@ -45,7 +45,8 @@ func Peak(t *testing.T, processors int, args ...string) (code, mb int) {
 		t.Skip("needs /proc")
 	}
 	c := exec.Command(os.Args[0], "-test.run=^TestMemoryChild$", "-test.v")
-	c.Env = append(os.Environ(), variable+"="+strings.Join(args, "\n"), fmt.Sprintf("GOMAXPROCS=%d", processors), "GORACE=")
+	c.Env = append(os.Environ(), variable+"="+strings.Join(args, "\n"),
+		fmt.Sprintf("GOMAXPROCS=%d", processors), "GORACE=")
 	out, err := c.CombinedOutput()
 	m := regexp.MustCompile(`code (\d+) VmHWM:\s*(\d+) kB`).FindSubmatch(out)
 	if m == nil {
@@ -59,8 +60,8 @@ func Peak(t *testing.T, processors int, args ...string) (code, mb int) {
 // Processors is how many a command uses at most, unless it is asked to use more.
 const Processors = 8
 
-// Documented is the table of the page docs/steno.md: the most memory that a command takes, in MB, of a trail with so many
-// of what it keeps.
+// Documented is the table of the page docs/steno.md: the most memory that a command takes, in MB, of a trail with so
+// many of what it keeps.
 func Documented(t *testing.T, page, command string, kept int) int {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -72,7 +73,8 @@ func Documented(t *testing.T, page, command string, kept int) int {
 		t.Fatalf("%s has no section on memory", page)
 	}
 	table, _, _ = strings.Cut(table, "\n## ")
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*) \| (\d+) MB(?:, and (\d+) MB for each ([\d,]+) [^|]*)? \|$`).FindAllStringSubmatch(table, -1) {
+	for _, row := range regexp.MustCompile(
+		`(?m)^\| (.*) \| (\d+) MB(?:, and (\d+) MB for each ([\d,]+) [^|]*)? \|$`).FindAllStringSubmatch(table, -1) {
 		if !strings.Contains(row[1], "`"+command+"`") {
 			continue
 		}

@@ -1,4 +1,4 @@
-// What people can do about errors of libraries, which know no commands and no flags.
+// Advice about errors of libraries, which know neither commands nor flags.
 
 package program
 

@@ -18,11 +18,11 @@ const runBy = "STENO_RUN_BY"
 // typed is that program's name, which the user has typed; empty: this one was started by itself.
 var typed string
 
-// environment is that of a program that runs in place of this one.
+// environment returns the environment of a program that runs in place of this one.
 func environment() []string { return append(os.Environ(), runBy+"=steno") }
 
-// Find returns the path of another program: it stands beside the running one, or in
-// PATH. A program in the current directory is never meant.
+// Find returns the path of another program, in the directory of the running one or in PATH. It never returns a
+// program of the current directory.
 func Find(name string) (string, error) {
 	file := name
 	if runtime.GOOS == "windows" {
@@ -45,14 +45,13 @@ func Find(name string) (string, error) {
 // elsewhere is the annotation of commands that another program has.
 const elsewhere = "elsewhere"
 
-// Elsewhere marks a command that another program has, and which stands in help and
-// completion only.
+// Elsewhere marks a command that another program has, and that is here for help and completion only.
 func Elsewhere(cmd *cobra.Command) *cobra.Command {
 	cmd.Annotations = map[string]string{elsewhere: "true"}
 	return cmd
 }
 
-// IsElsewhere says whether a command is marked so.
+// IsElsewhere reports whether another program has the command.
 func IsElsewhere(cmd *cobra.Command) bool { return cmd.Annotations[elsewhere] != "" }
 
 // External is a program that a command line is passed to.
@@ -63,9 +62,9 @@ type External struct {
 
 var commandName = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// FindExternal says which program a command line of steno is meant for: the one of which
-// NAME is a command, according to owner, or else steno-NAME. Nil: none that is installed.
-// "steno help NAME" and completions of NAME go there, too.
+// FindExternal returns the program that a command line of steno is meant for: the one that has the command NAME
+// according to owner, or else steno-NAME; nil if it is not installed. "steno help NAME" and completions of NAME go
+// there, too.
 func FindExternal(args []string, owner func(name string) string) *External {
 	at := 0
 	if len(args) > 2 && (args[0] == "__complete" || args[0] == "__completeNoDesc") {

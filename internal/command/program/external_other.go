@@ -11,8 +11,8 @@ import (
 	"os/signal"
 )
 
-// Run runs the program with this process's streams and returns its exit code. A Ctrl-C
-// goes to both; this process waits for what the program makes of it.
+// Run runs the program with this process's streams and returns its exit code. A Ctrl-C reaches both processes; this
+// one waits for the program to handle it.
 func (e *External) Run() (int, error) {
 	signal.Ignore(os.Interrupt)
 	cmd := exec.Command(e.Path, e.Args...)

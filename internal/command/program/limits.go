@@ -1,4 +1,4 @@
-// How much of a machine a program uses, which is often the database's: processors and memory.
+// Limits the processors and memory that a program uses: its machine is often that of the database.
 
 package program
 
@@ -10,22 +10,23 @@ import (
 	"sync"
 )
 
-// usualProcessors is how many processors a program uses at most: the others are the database's, and each takes memory for
-// the blocks that it decodes.
+// usualProcessors limits the processors that a program uses: the others are for the database, and each needs memory
+// for the blocks that it decodes.
 const usualProcessors = 8
 
-// limitProcessors sets that, unless the user has set GOMAXPROCS.
+// limitProcessors applies this limit, unless the user has set GOMAXPROCS.
 func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > usualProcessors {
 		runtime.GOMAXPROCS(usualProcessors)
 	}
 }
 
-// usualMemory is how much memory a program may take before it looks for garbage more often, so that commands stay within
-// what docs/steno.md says of them. It is no limit: what is needed is taken.
+// usualMemory is the memory above which garbage is collected more often, so that commands stay within what
+// docs/steno.md states. It is not a limit: a program can allocate more.
 const usualMemory = 400 << 20
 
-// limitMemory sets that, unless the user has set GOMEMLIMIT. Tests run several programs in one process: once is enough.
+// limitMemory applies it, unless the user has set GOMEMLIMIT; only once, because tests run several programs in one
+// process.
 var limitMemory = sync.OnceFunc(func() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(usualMemory)
@@ -33,8 +34,8 @@ var limitMemory = sync.OnceFunc(func() {
 	}
 })
 
-// afterCollection is called after each garbage collection. A program that needs more than is usual would collect garbage
-// without end, for half of its time: it may take half more than it needs.
+// afterCollection is called after each garbage collection. It raises the threshold to one and a half times the memory
+// in use: otherwise, a program that needs more than usual would spend half of its time collecting garbage.
 func afterCollection(usual int64) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
@@ -42,5 +43,6 @@ func afterCollection(usual int64) {
 	runtime.SetFinalizer(&collected{}, func(*collected) { afterCollection(usual) })
 }
 
-// collected is garbage of the next collection. It is not empty, as all empty values are the same.
+// collected becomes garbage of the next collection. It is not empty, because all values of size zero share an
+// address.
 type collected struct{ _ *collected }

@@ -1,6 +1,5 @@
-// Package program is what steno and the programs beside it have in common: their signals, the one
-// place where errors become text and exit codes, their manual pages, and how one program
-// runs another.
+// Package program has what steno and the programs beside it share: signals, the one place where errors become text
+// and exit codes, manual pages, and how one program runs another.
 //
 // The manual pages are not made by cobra/doc: it makes a page of each command, through
 // Markdown, in which stars and underscores of our texts mean something, and steno would
@@ -48,10 +47,10 @@ func Main(newRoot func(*iostreams.IOStreams) *cobra.Command) int {
 	return Run(ctx, newRoot(iostreams.System()), os.Args[1:])
 }
 
-// signals are those that end the program.
+// signals receives the signals that end the program.
 var signals = make(chan os.Signal, 1)
 
-// interrupted is what is called for SIGINT in place of that, if it is set.
+// interrupted is called for SIGINT instead, if it is set.
 var interrupted atomic.Pointer[func()]
 
 // HandleInterrupt makes SIGINT call a function, for a program that goes on after it, until
@@ -95,7 +94,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 		}
 	}
 	cmd, rest, err := root.Find(args)
-	if err == nil && cmd.HasSubCommands() && len(rest) > 1 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
+	if err == nil && cmd.HasSubCommands() && len(rest) > 1 && !strings.HasPrefix(rest[0], "-") &&
+		!strings.HasPrefix(rest[0], "__") {
 		args = args[:len(args)-len(rest)+1] // an unknown command has no --help
 	}
 	root.SetArgs(args)
@@ -110,11 +110,11 @@ func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	return exitCode(ctx, err, cmd)
 }
 
-// patience is how long a command that only reads may go on after a signal: it may be in
-// the middle of a statement of a gigabyte, or write into a pipe that nobody reads.
+// patience is the time that a command that only reads may continue after a signal: it may be decoding a statement of
+// a gigabyte, or writing into a pipe that nothing reads.
 const patience = 500 * time.Millisecond
 
-// endSoon ends the process after a signal, when its command has not ended by then.
+// endSoon ends the process some time after a signal, if its command has not ended by then.
 func endSoon(ctx context.Context) {
 	if signal := (signaled{}); errors.As(context.Cause(ctx), &signal) {
 		time.Sleep(patience)
@@ -122,8 +122,7 @@ func endSoon(ctx context.Context) {
 	}
 }
 
-// exitCode turns a command's error into text and exit code, the one place that
-// does.
+// exitCode turns a command's error into text and exit code. No other place does that.
 func exitCode(ctx context.Context, err error, cmd *cobra.Command) int {
 	errOut, name, path := cmd.ErrOrStderr(), cmd.Root().Name(), cmd.CommandPath()
 	if typed != "" {
@@ -186,8 +185,8 @@ func Group(root *cobra.Command, f *cmdutil.Factory, environment string) *cobra.C
 	return cmdutil.Group(root)
 }
 
-// oneName is the name of a flag that had several: the same thing has one name in all commands, and the others go on
-// being understood.
+// oneName normalizes flags that had several names: one name is used in all commands, and the earlier ones are still
+// understood.
 func oneName(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "output":
@@ -228,5 +227,6 @@ func newVersionCmd(f *cmdutil.Factory, name string) *cobra.Command {
 
 // versionLine is what "steno version" and "steno --version" print.
 func versionLine(name, version string) string {
-	return fmt.Sprintf("%s %s (trail format %d, %s, %s/%s)\n", name, version, format.FormatVersion, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s %s (trail format %d, %s, %s/%s)\n", name, version, format.FormatVersion, runtime.Version(),
+		runtime.GOOS, runtime.GOARCH)
 }

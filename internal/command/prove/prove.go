@@ -28,7 +28,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Options are prove's.
+// Options are the options of prove.
 type Options struct {
 	IO     *iostreams.IOStreams
 	Trails []string
@@ -82,7 +82,8 @@ file is not a proof, and 3 if something could not be read.`,
     --since 2026-11-01 --until 2026-11-08`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, append(flags.FilterNames, "record", "out", "check", "key", "anchor")...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd,
+				append(flags.FilterNames, "record", "out", "check", "key", "anchor")...); err != nil {
 				return err
 			}
 			opts.asked = slices.ContainsFunc(append(flags.FilterNames, "failed"), func(name string) bool {
@@ -100,13 +101,18 @@ file is not a proof, and 3 if something could not be read.`,
 	fs := cmd.Flags()
 	fs.StringVar(&opts.Record, "record", "", "prove this one record: `session/seq`, as in the fields of that name")
 	fs.StringVar(&opts.Out, "out", "", "write the proof to this `file`, readable by its owner only")
-	fs.BoolVar(&opts.Full, "full", false, "do not rely on indexes: all blocks of the range; with --check, refuse a proof that does")
+	fs.BoolVar(&opts.Full, "full", false, "do not rely on indexes: all blocks of the range; with --check, refuse a "+
+		"proof that does")
 	fs.StringVar(&opts.Check, "check", "", "check the proof in this `file`")
-	fs.StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
-	fs.StringArrayVar(&opts.Anchor, "anchor", nil, "the proof must agree with the anchors in this `file` (- for standard input); repeatable")
+	fs.StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this "+
+		"directory; repeatable")
+	fs.StringArrayVar(&opts.Anchor, "anchor", nil, "the proof must agree with the anchors in this `file` (- for "+
+		"standard input); repeatable")
 	fs.BoolVar(&opts.Show, "show", false, "with --check: print the records, and the verdict to standard error")
-	fs.StringVarP(&opts.Format, "format", "o", "text", "`format` of the verdict: text or json; with --show, that of the records, as in \"steno cat\"")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(render.Formats, cobra.ShellCompDirectiveNoFileComp))
+	fs.StringVarP(&opts.Format, "format", "o", "text", "`format` of the verdict: text or json; with --show, that of "+
+		"the records, as in \"steno cat\"")
+	_ = cmd.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions(render.Formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -137,7 +143,7 @@ func proveRun(ctx context.Context, opts *Options) error {
 	return write(ctx, opts, checks)
 }
 
-// question is what the flags ask for.
+// question returns the question that the flags ask.
 func (opts *Options) question() (*proof.Question, error) {
 	if opts.Record != "" {
 		q, err := proof.NewRecordQuestion(opts.Record)
@@ -175,7 +181,7 @@ func write(ctx context.Context, opts *Options, checks proof.Checks) error {
 	if err != nil {
 		return query.OpenError(err)
 	}
-	defer os.Remove(f.Name()) // it has another name by then if all is well
+	defer os.Remove(f.Name()) // has no effect if the file was renamed
 	defer f.Close()
 	bar := progress.New(opts.IO, t.Size())
 	err = proof.Make(ctx, t, q, bar, f)
@@ -193,7 +199,7 @@ func write(ctx context.Context, opts *Options, checks proof.Checks) error {
 	if err != nil {
 		return query.OpenError(err)
 	}
-	// A proof that does not pass its own check is none.
+	// A proof must pass its own check.
 	checks.Question = q
 	report, err := proof.CheckNew(ctx, f.Name(), checks)
 	if err != nil {
@@ -213,8 +219,8 @@ func write(ctx context.Context, opts *Options, checks proof.Checks) error {
 	return err
 }
 
-// renamed tells of what was renamed before what the proof has of the trail, or after its range. The proof does not say that,
-// only of which time it has renames; whoever makes it can ask for the other names, too.
+// renamed warns of renames before the proof's part of the trail, or after its range. The proof itself states only
+// from when to when it has renames. The user can then make a proof with the other names, too.
 func (opts *Options) renamed(ctx context.Context, t *trail.Trail, q *proof.Question, report *proof.Report) {
 	if report.Names == nil {
 		return
@@ -222,20 +228,22 @@ func (opts *Options) renamed(ctx context.Context, t *trail.Trail, q *proof.Quest
 	w := &cmdutil.Warner{IO: opts.IO}
 	for _, err := range q.Filter.Filter().RenamedOutside(ctx, t.Index(), q.Range.Since, q.Range.Until) {
 		one := (*query.RenamedError)(nil)
-		if !errors.As(err, &one) || !slices.ContainsFunc(report.Exceptions, func(known string) bool { return strings.HasPrefix(known, one.Renamed.String()) }) {
+		if !errors.As(err, &one) || !slices.ContainsFunc(report.Exceptions, func(known string) bool {
+			return strings.HasPrefix(known, one.Renamed.String())
+		}) {
 			w.Warn(err)
 		}
 	}
 }
 
-// lacking is how to give what a check lacks.
+// lacking has advice on how to give what a check lacks.
 var lacking = map[proof.Lack]string{
 	proof.PublicKey:     "give the public key of the seals with --key",
 	proof.EncryptionKey: "give the key of encrypted blocks with --encryption-key-command or --encryption-key-file",
 	proof.Anchors:       "give anchors with --anchor: they prove how many streams the trail had",
 }
 
-// verdict writes a report, which decides about the exit code.
+// verdict writes a report, and returns the error that decides the exit code.
 func (opts *Options) verdict(report *proof.Report, out io.Writer, format string) (err error) {
 	if format == "json" {
 		err = report.WriteJSON(out)
@@ -285,7 +293,9 @@ func check(ctx context.Context, opts *Options, checks proof.Checks) error {
 	options := render.Options{Color: opts.IO.ColorEnabled()}
 	out.Write(render.Header(format, options))
 	order := render.NewOrder(format)
-	err = report.Merge(ctx, func() render.Renderer { return render.New(format, options) }, func(error) {}, func(line []byte) error {
+	err = report.Merge(ctx, func() render.Renderer {
+		return render.New(format, options)
+	}, func(error) {}, func(line []byte) error {
 		_, err := out.Write(order.Next(line))
 		return err
 	})
@@ -295,7 +305,7 @@ func check(ctx context.Context, opts *Options, checks proof.Checks) error {
 	return exit.Verdict(found, err)
 }
 
-// unwrapped is an error without the path, which the caller states.
+// unwrapped returns an error without the path, which the caller states.
 func unwrapped(err error) error {
 	if p := (*os.PathError)(nil); errors.As(err, &p) {
 		return p.Err

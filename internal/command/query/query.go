@@ -26,7 +26,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Options are those of query.
+// Options are the options of query.
 type Options struct {
 	IO   *iostreams.IOStreams
 	Args []string
@@ -85,12 +85,14 @@ On a terminal, rows that are wider than it are shown with a line for each value.
     old=november/day=2026-11-01/trail.parquet`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Args, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "file", "out", "memory-limit", "temp-dir", "time-zone"); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "file", "out", "memory-limit", "temp-dir",
+				"time-zone"); err != nil {
 				return err
 			}
 			if !slices.Contains(formats, opts.Format) {
 				last := len(formats) - 1
-				return exit.Usagef("invalid format %q: use %s or %s", opts.Format, strings.Join(formats[:last], ", "), formats[last])
+				return exit.Usagef("invalid format %q: use %s or %s", opts.Format, strings.Join(formats[:last], ", "),
+					formats[last])
 			}
 			if opts.Format == "parquet" && opts.Output == "" {
 				return exit.Usagef("--format parquet requires --out")
@@ -110,25 +112,30 @@ On a terminal, rows that are wider than it are shown with a line for each value.
 	fl := cmd.Flags()
 	fl.StringVarP(&opts.File, "file", "f", "", "read SQL from this `file`; - is standard input")
 	fl.StringVarP(&opts.Format, "format", "o", "table", "output `format`: "+strings.Join(formats, ", "))
-	fl.StringVarP(&opts.Expanded, "expanded", "x", "auto", "in a table, a line for each value: on, off, or auto, if rows are wider than the terminal")
+	fl.StringVarP(&opts.Expanded, "expanded", "x", "auto", "in a table, a line for each value: on, off, or auto, if "+
+		"rows are wider than the terminal")
 	fl.Lookup("expanded").NoOptDefVal = "on"
 	fl.StringVar(&opts.Output, "out", "", "write to this `file`, which appears when it is complete")
 	opts.Period.Add(cmd)
-	fl.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times in this `zone`, such as Europe/Berlin, and interpret them in SQL")
+	fl.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times in this `zone`, such as Europe/Berlin, and "+
+		"interpret them in SQL")
 	fl.StringVar(&opts.MemoryLimit, "memory-limit", "900MiB", "most `memory` that DuckDB may use: 512MiB, 4GiB")
-	fl.StringVar(&opts.TempDir, "temp-dir", "", "existing `directory` for what does not fit into memory; by default, such statements fail")
+	fl.StringVar(&opts.TempDir, "temp-dir", "", "existing `directory` for what does not fit into memory; by "+
+		"default, such statements fail")
 	fl.BoolVar(&opts.NoHeader, "no-header", false, "omit the line of column names in csv")
-	fl.BoolVar(&opts.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would interpret as formulas")
+	fl.BoolVar(&opts.CSVSafe, "csv-safe", true, "put an apostrophe before csv values that a spreadsheet would "+
+		"interpret as formulas")
 	fl.BoolVar(&opts.AllowFiles, "allow-files", false, "let SQL read and write any file")
 	fl.BoolVar(&opts.Explain, "explain", false, "show on standard error which blocks were read and skipped")
 	fl.BoolVar(&opts.NoPager, "no-pager", false, "on a terminal, do not run $PAGER (less)")
 	flags.AddKeys(cmd, &opts.KeyOptions)
-	_ = cmd.RegisterFlagCompletionFunc("expanded", cobra.FixedCompletions(expandedValues, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("expanded",
+		cobra.FixedCompletions(expandedValues, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmdutil.ReadsOnly(cmd)
 }
 
-// inputs are the arguments of the command by what they are.
+// inputs are the arguments of the command by kind.
 type inputs struct {
 	sql      string
 	hasSQL   bool
@@ -138,7 +145,7 @@ type inputs struct {
 
 var fileName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
-// parquet is an argument that names a Parquet file: FILE.parquet or NAME=FILE.parquet.
+// parquet parses an argument that names a Parquet file: FILE.parquet or NAME=FILE.parquet.
 func parquet(arg string) (sql.File, bool) {
 	if !strings.EqualFold(filepath.Ext(arg), ".parquet") {
 		return sql.File{}, false
@@ -213,7 +220,7 @@ func queryRun(ctx context.Context, o *Options) error {
 	return session.warner.Result(err)
 }
 
-// session is a database, and what is said of its trail.
+// session is an open database, and the warnings about its trail.
 type session struct {
 	o       *Options
 	db      *sql.DB
@@ -224,7 +231,8 @@ type session struct {
 func (o *Options) open(in *inputs) (*session, error) {
 	s := &session{o: o, warner: cmdutil.Warner{IO: o.IO}}
 	options := sql.Options{
-		Files: in.parquets, AllowFiles: o.AllowFiles, MemoryLimit: o.MemoryLimit, TempDirectory: o.TempDir, Warn: s.warner.Warn,
+		Files: in.parquets, AllowFiles: o.AllowFiles, MemoryLimit: o.MemoryLimit, TempDirectory: o.TempDir,
+		Warn: s.warner.Warn,
 		Index: func() (*trail.Index, error) {
 			if len(in.trails) == 0 && len(in.parquets) > 0 {
 				if query.EnvironmentTrail() == "" {
@@ -277,7 +285,7 @@ func (s *session) close() {
 	}
 }
 
-// run executes statements and writes what they return.
+// run executes statements and writes their results.
 func (s *session) run(ctx context.Context, statements string) error {
 	o := s.o
 	out := o.IO.Out
@@ -311,8 +319,7 @@ func (s *session) run(ctx context.Context, statements string) error {
 	return s.complete()
 }
 
-// pager starts one when there is something to show: until then, an interrupt is for the
-// statement.
+// pager starts the pager when there is something to show: until then, an interrupt ends the statement.
 type pager struct {
 	io   *iostreams.IOStreams
 	wait func()
@@ -367,7 +374,7 @@ func usage(err error) error {
 	return err
 }
 
-// safeLines is text of several lines that leaves a terminal alone.
+// safeLines escapes control characters in text of several lines.
 func safeLines(s string) string {
 	all := strings.Split(s, "\n")
 	for i := range all {
@@ -376,10 +383,11 @@ func safeLines(s string) string {
 	return strings.Join(all, "\n")
 }
 
-// explain says what the last statement has read.
+// explain reports what the last statement read.
 func (s *session) explain() {
 	for _, u := range s.db.Used() {
-		fmt.Fprintf(s.o.IO.ErrOut, "steno: %s: %d blocks read (%d bytes), %d skipped by their times, %d by indexes; %d records decoded",
+		fmt.Fprintf(s.o.IO.ErrOut, "steno: %s: %d blocks read (%d bytes), %d skipped by their times, %d by indexes; "+
+			"%d records decoded",
 			u.Table, u.Read, u.Bytes, u.Outside, u.Skipped, u.Records)
 		if u.Conditions != "" {
 			fmt.Fprintf(s.o.IO.ErrOut, "; conditions %s", render.Safe(u.Conditions))

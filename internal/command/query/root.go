@@ -1,4 +1,4 @@
-// Package query is the program steno-query, which has DuckDB inside: its command tree.
+// Package query is the program steno-query, which links DuckDB: its command tree.
 package query
 
 import (

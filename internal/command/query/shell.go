@@ -36,8 +36,7 @@ const (
 	clearKey     = 21
 )
 
-// keyboard is what a terminal is read from: Ctrl-C clears the statement, instead of ending the
-// shell.
+// keyboard reads a terminal. Ctrl-C clears the statement instead of ending the shell.
 type keyboard struct {
 	io.Reader
 	io.Writer
@@ -48,7 +47,7 @@ func (k *keyboard) Read(p []byte) (int, error) {
 	if len(p) < 2 {
 		return k.Reader.Read(p)
 	}
-	n, err := k.Reader.Read(p[:1]) // a key each, so that none is taken from what runs next
+	n, err := k.Reader.Read(p[:1]) // one key at a time, so that none is taken from the program that runs next
 	if n == 1 && p[0] == interruptKey {
 		k.interrupted = true
 		return copy(p, []byte{clearKey, '\r'}), err
@@ -66,7 +65,7 @@ type shell struct {
 	raw func() (restore func())
 }
 
-// newShell makes a shell of a terminal.
+// newShell makes a shell on a terminal.
 func newShell(s *session, in io.Reader, out io.Writer) *shell {
 	k := &keyboard{Reader: in, Writer: out}
 	sh := &shell{session: s, keyboard: k, terminal: term.NewTerminal(k, ""), raw: func() func() { return func() {} }}
@@ -76,7 +75,8 @@ func newShell(s *session, in io.Reader, out io.Writer) *shell {
 			sh.words = append(sh.words, c.Name)
 		}
 	}
-	sh.words = append(sh.words, "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "JOIN", "DISTINCT", "INTERVAL", "BETWEEN", "DESCRIBE", "count(*)", "now()")
+	sh.words = append(sh.words, "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "JOIN",
+		"DISTINCT", "INTERVAL", "BETWEEN", "DESCRIBE", "count(*)", "now()")
 	slices.Sort(sh.words)
 	sh.words = slices.Compact(sh.words)
 	sh.terminal.AutoCompleteCallback = sh.complete
@@ -169,7 +169,8 @@ func (sh *shell) command(ctx context.Context, words []string) (end bool) {
 			fmt.Fprintf(out, "%-16s  %s\n", sql.Tables[i].Name, strings.ReplaceAll(sql.Tables[i].Doc, "`", ""))
 		}
 	case words[0] == `\d`:
-		sh.execute(ctx, `SELECT column_name, column_type FROM (DESCRIBE "`+strings.ReplaceAll(words[1], `"`, `""`)+`")`)
+		sh.execute(ctx, `SELECT column_name, column_type FROM (DESCRIBE "`+
+			strings.ReplaceAll(words[1], `"`, `""`)+`")`)
 	case words[0] == `\explain`:
 		sh.o.Explain = !sh.o.Explain
 		fmt.Fprintf(out, "explain is %t\n", sh.o.Explain)
@@ -200,7 +201,7 @@ func (sh *shell) expand(when []string) {
 	fmt.Fprintf(sh.o.IO.Out, "Expanded display is %s.\n", is)
 }
 
-// execute executes statements, until they end or are interrupted, and says what is wrong.
+// execute executes statements until they end or are interrupted, and prints errors.
 func (sh *shell) execute(ctx context.Context, statements string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -219,7 +220,7 @@ func (sh *shell) execute(ctx context.Context, statements string) {
 	}
 }
 
-// complete completes the word before the cursor, as far as it is clear, and lists what it can be.
+// complete completes the word before the cursor as far as it is unambiguous, and lists the possible words.
 func (sh *shell) complete(line string, pos int, key rune) (string, int, bool) {
 	if key != '\t' {
 		return "", 0, false
@@ -256,17 +257,17 @@ func (sh *shell) complete(line string, pos int, key rune) (string, int, bool) {
 	return line[:from] + common + line[pos:], from + len(common), true
 }
 
-// history is that of the shell, the last entry first. It is kept in a file that only the user
-// can read: statements may name what is confidential.
+// history is the history of the shell. It is kept in a file that only the user can read, because statements may
+// contain confidential values.
 type history struct {
 	entries []string
 	file    *os.File
 }
 
-// maxHistory is how many lines of the history are known.
+// maxHistory limits the lines of the history.
 const maxHistory = 1000
 
-// openHistory opens the file; nil if there is no place for it.
+// openHistory opens the file; nil if there is no directory for it.
 func openHistory() *history {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if dir == "" {
@@ -301,8 +302,8 @@ func (h *history) Add(line string) {
 	fmt.Fprintln(h.file, line)
 }
 
-// Len is how many lines there are.
+// Len returns the number of lines.
 func (h *history) Len() int { return len(h.entries) }
 
-// At is a line, the last one first.
+// At returns a line, counted from the last one.
 func (h *history) At(i int) string { return h.entries[len(h.entries)-1-i] }

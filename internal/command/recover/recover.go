@@ -72,8 +72,10 @@ if the named files are not suitable; in that case, nothing is written.`,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.Out, "out", "", "`directory` for the copy; it must not exist, or be empty")
-	fl.StringArrayVar(&opts.Rings, "rings", nil, "ring `file` of a dead server, or a directory of them; may be repeated")
-	fl.BoolVar(&opts.InPlace, "in-place", false, "put the copy in the trail's place, and keep the original trail beside it")
+	fl.StringArrayVar(&opts.Rings, "rings", nil, "ring `file` of a dead server, or a directory of them; may be "+
+		"repeated")
+	fl.BoolVar(&opts.InPlace, "in-place", false, "put the copy in the trail's place, and keep the original trail "+
+		"beside it")
 	fl.StringVar(&confirm, "confirm", "", "system `identifier` of the cluster, for --in-place")
 	cmdutil.AddFormat(cmd, &opts.Format)
 	return cmd
@@ -107,7 +109,8 @@ func arguments(args, named []string) (dir string, rings []string, err error) {
 		case !info.IsDir():
 			return "", nil, exit.Usagef("%s is not the directory of a trail", arg)
 		case dir != "":
-			return "", nil, exit.Usagef("only one trail can be recovered at a time: %s and %s are directories", dir, arg)
+			return "", nil, exit.Usagef("only one trail can be recovered at a time: %s and %s are directories", dir,
+				arg)
 		default:
 			dir = arg
 		}
@@ -118,13 +121,14 @@ func arguments(args, named []string) (dir string, rings []string, err error) {
 	return dir, rings, err
 }
 
-// advised says what to do about a trail that is not replaced.
+// advised adds advice to the error for a trail that is not replaced.
 func advised(err error) error {
 	var unconfirmed *recovery.UnconfirmedError
 	var unknown *recovery.UnknownClusterError
 	switch {
 	case errors.As(err, &unconfirmed):
-		return exit.Usagef("%w. To replace it by its copy, add --confirm %d; to see the result first, use steno recover --out DIR", err, unconfirmed.SystemID)
+		return exit.Usagef("%w. To replace it by its copy, add --confirm %d; to see the result first, use steno "+
+			"recover --out DIR", err, unconfirmed.SystemID)
 	case errors.As(err, &unknown):
 		return exit.Usagef("%w: use --out", err)
 	}

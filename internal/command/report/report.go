@@ -29,7 +29,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/verify"
 )
 
-// Options are report's.
+// Options are the options of report.
 type Options struct {
 	IO         *iostreams.IOStreams
 	Trails     []string
@@ -87,7 +87,9 @@ with what was found at its top.`,
     | jq '.figures[] | {name, count: .records.count}'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails, opts.Now = args, time.Now()
-			if err := cmdutil.RefuseEmpty(cmd, append(slices.Clone(flags.FilterNames), "fingerprint", "not-fingerprint", "out", "key", "anchor", "state", "state-key", "compliance", "time-zone")...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd,
+				append(slices.Clone(flags.FilterNames), "fingerprint", "not-fingerprint", "out", "key", "anchor",
+					"state", "state-key", "compliance", "time-zone")...); err != nil {
 				return err
 			}
 			if run != nil {
@@ -101,16 +103,24 @@ with what was found at its top.`,
 	opts.AddOffHours(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	fs := cmd.Flags()
-	fs.StringVar(&opts.Out, "out", "", "write the report to this `file`, readable by its owner only; by default, to standard output")
+	fs.StringVar(&opts.Out, "out", "", "write the report to this `file`, readable by its owner only; by default, to "+
+		"standard output")
 	fs.StringVarP(&opts.Format, "format", "o", "html", "`format`: "+strings.Join(formats, ", "))
-	fs.StringVar(&opts.Compliance, "compliance", "", "put the requirements of this `standard` first: "+strings.Join(report.Standards, ", "))
-	fs.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times, and read those of --since and --until and working hours, in this `zone`: Europe/Berlin, +02:00, local")
-	fs.StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
-	fs.StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- for standard input); repeatable")
-	fs.StringVar(&opts.State, "state", "", "go on from what steno verify has verified with this `file`, and do not read everything")
-	fs.StringArrayVar(&opts.StateKeys, "state-key", nil, "the state must be signed with the key of this `file`, or of one of all *.pub in this directory; repeatable")
+	fs.StringVar(&opts.Compliance, "compliance", "", "put the requirements of this `standard` first: "+
+		strings.Join(report.Standards, ", "))
+	fs.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times, and read those of --since and --until and working "+
+		"hours, in this `zone`: Europe/Berlin, +02:00, local")
+	fs.StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this "+
+		"directory; repeatable")
+	fs.StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- "+
+		"for standard input); repeatable")
+	fs.StringVar(&opts.State, "state", "", "go on from what steno verify has verified with this `file`, and do not "+
+		"read everything")
+	fs.StringArrayVar(&opts.StateKeys, "state-key", nil, "the state must be signed with the key of this `file`, or "+
+		"of one of all *.pub in this directory; repeatable")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("compliance", cobra.FixedCompletions(report.Standards, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("compliance",
+		cobra.FixedCompletions(report.Standards, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -163,8 +173,9 @@ func reportRun(ctx context.Context, opts *Options) error {
 	return exit.Verdict(found, err)
 }
 
-// make reads the trail.
-func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, asked *query.Criteria, within query.Range, zone *time.Location, checks verify.Checks, by seal.Keys) (*report.Report, *verify.Report, error) {
+// make reads the trail and makes the report.
+func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, asked *query.Criteria, within query.Range,
+	zone *time.Location, checks verify.Checks, by seal.Keys) (*report.Report, *verify.Report, error) {
 	verified, t, err := opts.verify(ctx, within, checks, by)
 	if err != nil {
 		return nil, nil, err
@@ -178,7 +189,7 @@ func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, asked *query.C
 		said[strings.Replace(p.String(), ": cannot be read: ", ": ", 1)] = true
 		fmt.Fprintf(opts.IO.ErrOut, "steno: unreadable: %s\n", p)
 	}
-	warn := func(err error) { // what verify has found is found again
+	warn := func(err error) { // verify has reported the same problems
 		if !said[render.Safe(query.OpenError(err).Error())] {
 			w.Warn(err)
 		}
@@ -189,15 +200,17 @@ func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, asked *query.C
 	}
 	cat := flags.Cat{Zone: opts.TimeZone, Keys: opts.KeyOptions, Trails: trails}
 	made, err := report.Make(ctx, report.Options{
-		Index: t.Index(), Asked: *asked, Within: within, Filter: strings.Join(flags.Words(asked), " "), Command: cat.Line,
-		Zone: zone, ZoneName: opts.TimeZone, Trails: trails,
+		Index: t.Index(), Asked: *asked, Within: within, Filter: strings.Join(flags.Words(asked), " "),
+		Command: cat.Line,
+		Zone:    zone, ZoneName: opts.TimeZone, Trails: trails,
 		Verify: verified, Standard: opts.Compliance, Version: opts.Version, Now: opts.Now, Warn: warn,
 	})
 	return made, verified, err
 }
 
-// verify opens and verifies the trail, once more if the server deletes segments meanwhile.
-func (opts *Options) verify(ctx context.Context, within query.Range, checks verify.Checks, by seal.Keys) (*verify.Report, *trail.Trail, error) {
+// verify opens and verifies the trail, and repeats that if the server deletes segments meanwhile.
+func (opts *Options) verify(ctx context.Context, within query.Range, checks verify.Checks,
+	by seal.Keys) (*verify.Report, *trail.Trail, error) {
 	open := func() (*trail.Trail, error) { return opts.OpenEncrypted(opts.Trails) }
 	newBar := func(total int64) *progress.Bar { return progress.New(opts.IO, total) }
 	if opts.State != "" {
@@ -218,7 +231,7 @@ func (opts *Options) verify(ctx context.Context, within query.Range, checks veri
 	}
 }
 
-// write writes the report where it is wanted.
+// write writes the report to its file, or to standard output.
 func (opts *Options) write(r *report.Report) error {
 	if opts.Out == "" {
 		return opts.format(r, opts.IO.Out)
@@ -227,7 +240,7 @@ func (opts *Options) write(r *report.Report) error {
 	if err != nil {
 		return query.OpenError(err)
 	}
-	defer os.Remove(f.Name()) // it has another name by then if all is well
+	defer os.Remove(f.Name()) // has no effect if the file was renamed
 	err = opts.format(r, f)
 	if err == nil {
 		err = f.Sync()

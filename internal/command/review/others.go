@@ -187,8 +187,10 @@ commit, so IDs that are used again are told apart.`,
 	o.add(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&o.changes, "changes", "", "the `file` of changes (- for standard input)")
-	fs.StringArrayVar(&o.Tables, "table", nil, "only changes of these `tables`, with or without their schemas; repeatable")
-	fs.StringArrayVar(&o.keys, "key", nil, "only changes of rows with this `column=value`, before or after; of several, with all")
+	fs.StringArrayVar(&o.Tables, "table", nil, "only changes of these `tables`, with or without their schemas; "+
+		"repeatable")
+	fs.StringArrayVar(&o.keys, "key", nil, "only changes of rows with this `column=value`, before or after; of "+
+		"several, with all")
 	fs.IntVar(&o.Limit, "limit", 100_000, "look at this many `changes` at most")
 	return cmdutil.ReadsOnly(cmd)
 }

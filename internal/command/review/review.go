@@ -62,11 +62,12 @@ func (o *common) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	o.Period.Add(cmd)
 	f.StringVarP(&o.format, "format", "o", "text", "output `format`: text, json or markdown")
-	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(review.Formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions(review.Formats, cobra.ShellCompDirectiveNoFileComp))
 	flags.AddKeys(cmd, &o.KeyOptions)
 }
 
-// open opens the trails. What is wrong in them goes to standard error, and done is called at the end.
+// open opens the trails. Their problems are written to standard error. done must be called at the end.
 func (o *common) open() (s review.Source, done func(), err error) {
 	if !slices.Contains(review.Formats, o.format) {
 		return s, nil, exit.Usagef("invalid format %q: use text, json or markdown", o.format)
@@ -88,11 +89,12 @@ func (o *common) open() (s review.Source, done func(), err error) {
 		}
 	}
 	cat := flags.Cat{Keys: o.KeyOptions, Trails: named}
-	s = review.Source{Index: t.Index(), Trails: named, Since: within.Since, Until: within.Until, Command: cat.Line, Progress: bar.Add, Warn: o.warner.Warn}
+	s = review.Source{Index: t.Index(), Trails: named, Since: within.Since, Until: within.Until, Command: cat.Line,
+		Progress: bar.Add, Warn: o.warner.Warn}
 	return s, bar.Done, nil
 }
 
-// write writes an answer, which decides about the exit code.
+// write writes answers, and returns the error that decides the exit code.
 func (o *common) write(all ...*review.Document) error {
 	return o.warner.Result(review.Documents(all).Write(o.io.Out, o.format))
 }
@@ -140,7 +142,8 @@ script of GRANT and REVOKE that is applied to the present ones, such as that of
   steno review access --grants shop.json --dry-run revoke.sql --format json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.trails = args
-			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "dsn", "grants", "role", "script", "dry-run", "new-since", "database", "psql"); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd, "since", "until", "dsn", "grants", "role", "script", "dry-run",
+				"new-since", "database", "psql"); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
@@ -148,14 +151,18 @@ script of GRANT and REVOKE that is applied to the present ones, such as that of
 	}
 	o.add(cmd)
 	fs := cmd.Flags()
-	fs.StringArrayVar(&o.dsns, "dsn", nil, "read the grants from this server, a `connection string` for psql without a password; repeatable for databases of one server")
-	fs.StringArrayVar(&o.grants, "grants", nil, "read the grants from this `file`: JSON of \"steno review grants\", or a dump of pg_dump or pg_dumpall; repeatable")
+	fs.StringArrayVar(&o.dsns, "dsn", nil, "read the grants from this server, a `connection string` for psql "+
+		"without a password; repeatable for databases of one server")
+	fs.StringArrayVar(&o.grants, "grants", nil, "read the grants from this `file`: JSON of \"steno review grants\", "+
+		"or a dump of pg_dump or pg_dumpall; repeatable")
 	fs.StringVar(&o.psql, "psql", "psql", "the `program` psql")
 	fs.StringVarP(&o.database, "database", "d", "", "the `database` of a dump that was made without --create")
 	flags.AddNames(fs, &o.roles, "role", "", "only these `roles`; PUBLIC for what everybody has")
-	fs.StringVar(&o.newSince, "new-since", "", "access is new if it began after this `time` (default: the last tenth of the period)")
+	fs.StringVar(&o.newSince, "new-since", "", "access is new if it began after this `time` (default: the last "+
+		"tenth of the period)")
 	fs.StringVar(&o.script, "script", "", "write statements of REVOKE to this `file`, readable by its owner only")
-	fs.StringVar(&o.dryRun, "dry-run", "", "try the recorded statements with the grants in this `file`, or with this script applied")
+	fs.StringVar(&o.dryRun, "dry-run", "", "try the recorded statements with the grants in this `file`, or with "+
+		"this script applied")
 	return cmdutil.ReadsOnly(cmd)
 }
 
@@ -195,7 +202,8 @@ func (o *accessOptions) run(ctx context.Context) error {
 	if err != nil {
 		return exit.Usagef("%w", err)
 	}
-	answer, err := review.ReviewAccess(ctx, review.AccessOptions{Source: source, Grants: grants, Roles: o.roles, NewSince: newSince, Reduced: reduced, Applied: applied, Apart: apart})
+	answer, err := review.ReviewAccess(ctx, review.AccessOptions{Source: source, Grants: grants, Roles: o.roles,
+		NewSince: newSince, Reduced: reduced, Applied: applied, Apart: apart})
 	done()
 	if err != nil {
 		return err
@@ -255,7 +263,7 @@ func (o *accessOptions) read(ctx context.Context) (all *review.Grants, err error
 	return all, err
 }
 
-// readFile reads grants, or a dump that is to be restored.
+// readFile reads grants, or a dump to restore.
 func readFile(ctx context.Context, path string) (*review.Grants, *review.Dump, error) {
 	f, err := openInput(path)
 	if err != nil {
@@ -263,7 +271,8 @@ func readFile(ctx context.Context, path string) (*review.Grants, *review.Dump, e
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, nil, exit.Usagef("%s: it is a directory: of a dump in that form, pg_restore --create --schema-only --file makes text", path)
+		return nil, nil, exit.Usagef("%s: it is a directory: of a dump in that form, pg_restore --create "+
+			"--schema-only --file makes text", path)
 	}
 	g, dump, err := review.ReadGrants(ctx, path, f)
 	if bad := (*review.DumpError)(nil); errors.As(err, &bad) {
@@ -275,7 +284,7 @@ func readFile(ctx context.Context, path string) (*review.Grants, *review.Dump, e
 	return g, dump, err
 }
 
-// reduced are the grants of --dry-run: saved ones, or the present ones with a script applied.
+// reduced returns the grants of --dry-run: saved ones, or the present ones with a script applied.
 func (o *accessOptions) reduced(grants *review.Grants) (*review.Grants, *review.Applied, error) {
 	f, err := openInput(o.dryRun)
 	if err != nil {
@@ -321,7 +330,8 @@ The password comes from where psql takes it: a password file, or a service.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&dsn, "dsn", "", "the server and database, a `connection string` for psql without a password")
+	cmd.Flags().StringVar(&dsn, "dsn", "",
+		"the server and database, a `connection string` for psql without a password")
 	cmd.Flags().StringVar(&psql, "psql", "psql", "the `program` psql")
 	return cmdutil.ReadsOnly(cmd)
 }
@@ -329,11 +339,12 @@ The password comes from where psql takes it: a password file, or a service.`,
 // hasPassword finds passwords in connection strings of both forms.
 var hasPassword = regexp.MustCompile(`(?i)(^|[\s?&])(ssl)?password\s*=|^postgres(ql)?://[^/@?]*:[^/@?]*@`)
 
-// askServer has psql print the grants. The connection string is an argument of psql, which everybody
-// on the machine can see, so it must not have a password.
+// askServer reads the grants with psql. The connection string is an argument of psql, which all users of the machine
+// can see, so it must not contain a password.
 func askServer(ctx context.Context, psql, dsn string, errOut io.Writer) ([]byte, error) {
 	if hasPassword.MatchString(dsn) {
-		return nil, exit.Usagef("--dsn has a password, which other users of the machine could see: put it into a password file (PGPASSFILE) or a service (PGSERVICEFILE)")
+		return nil, exit.Usagef("--dsn has a password, which other users of the machine could see: put it into a " +
+			"password file (PGPASSFILE) or a service (PGSERVICEFILE)")
 	}
 	c := exec.CommandContext(ctx, psql, "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", dsn, "-f", "-")
 	c.Stdin = strings.NewReader(review.GrantsQuery)
@@ -345,7 +356,8 @@ func askServer(ctx context.Context, psql, dsn string, errOut io.Writer) ([]byte,
 		return nil, ctx.Err()
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil, exit.Usagef("cannot find the program %q: name it with --psql, or save the grants where it is", psql)
+		return nil, exit.Usagef("cannot find the program %q: name it with --psql, or save the grants where it is",
+			psql)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("psql could not read the grants: %s", render.Safe(strings.TrimSpace(said.String())))
@@ -355,7 +367,7 @@ func askServer(ctx context.Context, psql, dsn string, errOut io.Writer) ([]byte,
 
 // ---- files ----
 
-// openInput opens a file that must be there.
+// openInput opens a file that must exist.
 func openInput(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -367,7 +379,7 @@ func openInput(path string) (*os.File, error) {
 	return f, nil
 }
 
-// checkOutput refuses to replace what is not a file: a device, a pipe, a directory, a link.
+// checkOutput refuses to replace anything but a regular file.
 func checkOutput(flag, path string) error {
 	if path == "" {
 		return nil
@@ -378,13 +390,13 @@ func checkOutput(flag, path string) error {
 	return nil
 }
 
-// writeFile writes a file of mode 0600 and gives it its name when it is complete.
+// writeFile writes a file of mode 0600, which gets its name when it is complete.
 func writeFile(path string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return query.OpenError(err)
 	}
-	defer os.Remove(f.Name()) // it has another name by then if all is well
+	defer os.Remove(f.Name()) // has no effect if the file was renamed
 	err = write(f)
 	if err == nil {
 		err = f.Sync()

@@ -1,4 +1,4 @@
-// Package schema is the command that prints the JSON Schemas of the lines that programs read.
+// Package schema is the command that prints the JSON Schemas of formats for programs.
 package schema
 
 import (
@@ -50,7 +50,7 @@ the version that a program was made for.`, strings.Join(foreign(), ", "), schema
 	}
 }
 
-// foreign are the formats of other programs that have a schema.
+// foreign returns the formats of other programs that have a schema.
 func foreign() (names []string) {
 	for _, name := range schema.Formats() {
 		if name != string(render.JSON) {

@@ -17,7 +17,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// ExportOptions are export's.
+// ExportOptions are the options of "steno seal export".
 type ExportOptions struct {
 	IO     *iostreams.IOStreams
 	Trails []string

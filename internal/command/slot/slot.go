@@ -58,7 +58,8 @@ name consists of up to 63 lower-case letters, digits and underscores.`,
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "start", "`where` it begins: at the start or end of the trail")
-	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions([]string{"start", "end"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("from",
+		cobra.FixedCompletions([]string{"start", "end"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -101,12 +102,14 @@ given; a lost slot then continues with what is left.`,
 			return advised(slots.Advance(opts))
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "`position` to move the slot to: the output of steno slot end, STREAM/SEGMENT/BLOCK, STREAM/SEGMENT, or a time")
-	cmd.Flags().BoolVar(&opts.Force, "force", false, "allow moving backwards, to the end, or to a time that is not over yet, and continuing a lost slot with what is left")
+	cmd.Flags().StringVar(&to, "to", "", "`position` to move the slot to: the output of steno slot end, "+
+		"STREAM/SEGMENT/BLOCK, STREAM/SEGMENT, or a time")
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "allow moving backwards, to the end, or to a time that is not "+
+		"over yet, and continuing a lost slot with what is left")
 	return cmd
 }
 
-// advised says how a change that was refused can be made.
+// advised adds to a refusal how the change can be made nevertheless.
 func advised(err error) error {
 	const known = "use the position that \"steno slot end\" printed before it began, or --force"
 	var refused *slots.UnsafeError

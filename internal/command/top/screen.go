@@ -1,4 +1,4 @@
-// The terminal: its modes are restored however the program ends.
+// The terminal, whose modes are restored however the program ends.
 
 package top
 
@@ -19,17 +19,16 @@ import (
 	"github.com/pg-steno/pg_steno/internal/top"
 )
 
-// framesPerSecond bounds how often the terminal is written to. It is high enough for a key to be
-// answered without a noticeable delay.
+// framesPerSecond limits how often the terminal is written to. Answers to keys have no noticeable delay.
 const framesPerSecond = 20
 
-// patience bounds the time to restore the terminal after a signal: nobody may be reading what is
-// written to it.
+// patience limits the time to restore the terminal after a signal, because writing may block.
 const patience = time.Second
 
-// screen runs the screen until somebody quits it.
+// screen runs the screen until the user quits.
 func screen(ctx context.Context, io *iostreams.IOStreams, m *top.Model) error {
-	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(io.Out), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler()}
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithOutput(io.Out), tea.WithFPS(framesPerSecond),
+		tea.WithoutSignalHandler()}
 	if !io.ColorEnabled() {
 		options = append(options, tea.WithColorProfile(colorprofile.ASCII))
 	}
@@ -44,7 +43,7 @@ func screen(ctx context.Context, io *iostreams.IOStreams, m *top.Model) error {
 	ended, done := handleSignals(p)
 	_, err := p.Run()
 	done()
-	ended() // by a signal that the program ended for, in its turn
+	ended() // ends this process by the same signal
 	if crash := m.Crash(); crash != "" {
 		fmt.Fprint(io.ErrOut, crash)
 		err = tea.ErrProgramPanic
@@ -97,7 +96,7 @@ func handleSignals(p *tea.Program) (ended, done func()) {
 			case <-quit:
 				return
 			case <-look.C:
-				// a terminal that is gone says so to those who ignore SIGHUP, too
+				// Checked in addition to SIGHUP, which this program may have been started to ignore.
 				if !term.IsTerminal(int(os.Stdout.Fd())) {
 					last = closed
 					p.Kill()

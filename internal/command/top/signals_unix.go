@@ -39,7 +39,7 @@ func stop() {
 		return
 	}
 	_ = unix.Kill(0, unix.SIGSTOP)
-	time.Sleep(50 * time.Millisecond) // in which the signal arrives
+	time.Sleep(50 * time.Millisecond) // until the signal arrives
 }
 
 // pass ends the process with the exit code by which shells report a signal.

@@ -61,7 +61,7 @@ The size of a screen that is not on a terminal; 80 and 24 if they are not set.
 `)
 }
 
-// Options are those of top.
+// Options are the options of top.
 type Options struct {
 	IO     *iostreams.IOStreams
 	Trails []string
@@ -105,7 +105,9 @@ screen is printed as text. With TERM=dumb, a screen is printed every --interval.
 		Args: cmdutil.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Trails = args
-			if err := cmdutil.RefuseEmpty(cmd, append([]string{"at", "rings", "time-zone"}, without(flags.FilterNames, "since", "until")...)...); err != nil {
+			if err := cmdutil.RefuseEmpty(cmd,
+				append([]string{"at", "rings", "time-zone"},
+					without(flags.FilterNames, "since", "until")...)...); err != nil {
 				return err
 			}
 			if opts.Window < time.Second || opts.Window > 31*24*time.Hour {
@@ -121,16 +123,20 @@ screen is printed as text. With TERM=dumb, a screen is printed every --interval.
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.At, "at", "", "show a past `moment`, with the window around it: '2026-11-21 03:12', 2h, yesterday")
+	fl.StringVar(&opts.At, "at", "", "show a past `moment`, with the window around it: '2026-11-21 03:12', 2h, "+
+		"yesterday")
 	fl.DurationVar(&opts.Window, "window", time.Minute, "length of the window that the figures are of, as a `time`")
 	fl.DurationVar(&opts.Interval, "interval", time.Second, "`time` between two screens")
 	fl.StringVar(&opts.By, "by", "user", "group by this `dimension` first: "+strings.Join(top.Dimensions(), ", "))
-	fl.StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
+	fl.StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its "+
+		"ring file; repeatable")
 	fl.BoolVar(&opts.Once, "once", false, "print one screen as text, and exit")
-	fl.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times in this time `zone`, and read that of --at in it: Europe/Berlin, +02:00, local")
+	fl.StringVar(&opts.TimeZone, "time-zone", "UTC", "show times in this time `zone`, and read that of --at in it: "+
+		"Europe/Berlin, +02:00, local")
 	opts.Filter.Add(cmd)
 	flags.AddKeys(cmd, &opts.KeyOptions)
-	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(top.Dimensions(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("by",
+		cobra.FixedCompletions(top.Dimensions(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -138,7 +144,7 @@ func without(names []string, left ...string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(left, n) })
 }
 
-// question checks what is asked first.
+// question returns the first question of the screen.
 func (o *Options) question() (q top.Question, err error) {
 	q.Window = o.Window
 	by := slices.Index(top.Dimensions(), strings.ToLower(o.By))
@@ -176,9 +182,11 @@ func topRun(ctx context.Context, o *Options) error {
 		return exit.Usagef("%s is a segment: name the directory of its trail", o.Trails[0])
 	}
 	reader := top.NewReader(ctx, top.Options{
-		Open: open, Filter: criteria.Filter(), Parts: len(criteria.Grep)+len(criteria.Not.Grep) > 0, Zone: o.zone, Rings: o.Rings, Now: o.Now,
+		Open: open, Filter: criteria.Filter(), Parts: len(criteria.Grep)+len(criteria.Not.Grep) > 0, Zone: o.zone,
+		Rings: o.Rings, Now: o.Now,
 	})
-	settings := top.Settings{Trail: t.Path, Interval: o.Interval, Zone: o.zone, Charset: top.CharsetOf(os.Getenv), Suspend: raiseStop}
+	settings := top.Settings{Trail: t.Path, Interval: o.Interval, Zone: o.zone, Charset: top.CharsetOf(os.Getenv),
+		Suspend: raiseStop}
 	switch {
 	case o.Once || !o.IO.IsTerminal():
 		settings.Plain = true
@@ -199,7 +207,7 @@ func topRun(ctx context.Context, o *Options) error {
 	return exit.Verdict(exit.Found(damaged, unread), err)
 }
 
-// once prints a screen.
+// once prints a screen and returns.
 func once(out io.Writer, reader *top.Reader, q top.Question, s top.Settings, width int) error {
 	text, err := top.New(reader, q, s).Once(width, height())
 	if err != nil {
@@ -209,7 +217,7 @@ func once(out io.Writer, reader *top.Reader, q top.Question, s top.Settings, wid
 	return err
 }
 
-// height is that of a screen that is printed: on a terminal, the cursor is in the line below it.
+// height returns the height of a printed screen. On a terminal, one line is left for the cursor.
 func height() int {
 	if n, err := strconv.Atoi(os.Getenv("LINES")); err == nil && n > 0 {
 		return n
@@ -220,7 +228,7 @@ func height() int {
 	return 24
 }
 
-// again prints a screen at each interval.
+// again prints a screen in each interval.
 func again(ctx context.Context, o *Options, reader *top.Reader, q top.Question, s top.Settings) error {
 	for {
 		if err := once(o.IO.Out, reader, q, s, o.IO.Width()); err != nil {

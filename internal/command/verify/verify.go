@@ -29,12 +29,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Options are verify's.
+// Options are the options of verify.
 type Options struct {
 	IO     *iostreams.IOStreams
 	Trails []string
 	Format string
-	// TimeZone is that in which text shows times.
+	// TimeZone is the zone in which text shows times.
 	TimeZone string
 	Keys     []string
 	Anchors  []string
@@ -43,14 +43,14 @@ type Options struct {
 	AcknowledgedBy []string
 	FailOnLoss     bool
 	MaxAge         string
-	// State is the file of what earlier runs have verified; empty: everything is read.
+	// State is the file with what earlier runs have verified; empty: everything is read.
 	State string
 	Begin bool
 	Sign  string
 	For   string
 	query.KeyOptions
 
-	ringsNamed bool // by whoever asks: they are not looked for elsewhere
+	ringsNamed bool // Rings were named by the user: they are not looked for elsewhere
 }
 
 // NewCmdVerify returns the command. Tests give a run function of their own.
@@ -111,7 +111,8 @@ later ones end with 3 if somebody has removed the file. An older copy in its pla
 makes the number of the run, which is printed, go back.
 
 The exit code is 0 if the trail is intact, 1 if it is damaged, 2 if the usage is
-wrong, such as a key that is not there, and 3 if nothing is damaged, but something could not be read or checked, such as a file without
+wrong, such as a key that is not there, and 3 if nothing is damaged, but something
+could not be read or checked, such as a file without
 permission, or seals in encrypted segments whose key is missing. A last block
 that the server did not finish writing is a warning, not damage. With
 --fail-on-loss, it is also 1 if records were lost, as gap records or the rings of
@@ -138,16 +139,23 @@ that does nothing writes nothing.`,
 	flags.AddKeys(cmd, &opts.KeyOptions)
 	cmdutil.AddFormat(cmd, &opts.Format)
 	flags.AddZone(cmd, &opts.TimeZone)
-	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all *.pub in this directory; repeatable")
-	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this `file` name (- for standard input); repeatable")
-	cmd.Flags().StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the server, or its ring file; repeatable")
-	cmd.Flags().StringArrayVar(&opts.AcknowledgedBy, "acknowledged-by", nil, "take acknowledgments that are signed with the key of this `file`, or of all *.pub in this directory; repeatable")
+	cmd.Flags().StringArrayVar(&opts.Keys, "key", nil, "check seals with the public key in this `file`, or all "+
+		"*.pub in this directory; repeatable")
+	cmd.Flags().StringArrayVar(&opts.Anchors, "anchor", nil, "the trail must contain what the anchors in this "+
+		"`file` name (- for standard input); repeatable")
+	cmd.Flags().StringArrayVar(&opts.Rings, "rings", []string{"/dev/shm"}, "`directory` with the rings of the "+
+		"server, or its ring file; repeatable")
+	cmd.Flags().StringArrayVar(&opts.AcknowledgedBy, "acknowledged-by", nil, "take acknowledgments that are signed "+
+		"with the key of this `file`, or of all *.pub in this directory; repeatable")
 	cmd.Flags().BoolVar(&opts.FailOnLoss, "fail-on-loss", false, "end with 1 if records were lost")
-	cmd.Flags().StringVar(&opts.MaxAge, "max-age", "", "end with 1 if the last block is older than this `duration`, such as 15m")
-	cmd.Flags().StringVar(&opts.State, "state", "", "go on from what the run before with this `file` has verified, and remember it there")
+	cmd.Flags().StringVar(&opts.MaxAge, "max-age", "", "end with 1 if the last block is older than this `duration`, "+
+		"such as 15m")
+	cmd.Flags().StringVar(&opts.State, "state", "", "go on from what the run before with this `file` has verified, "+
+		"and remember it there")
 	cmd.Flags().BoolVar(&opts.Begin, "begin", false, "begin the state: there is none yet, and everything is read")
 	cmd.Flags().StringVar(&opts.Sign, "sign", "", "sign the state with the private key in this `file`")
-	cmd.Flags().StringVar(&opts.For, "for", "", "go on with a full pass until this `duration` is over, such as 2h; it may take many runs")
+	cmd.Flags().StringVar(&opts.For, "for", "", "go on with a full pass until this `duration` is over, such as 2h; "+
+		"it may take many runs")
 	return cmdutil.ReadsOnlyWithout(cmd, "state")
 }
 
@@ -163,7 +171,8 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	checks := verifier.Checks{Keys: keys, Anchors: anchors, Demands: verifier.Demands{NoLoss: opts.FailOnLoss, Now: time.Now()}}
+	checks := verifier.Checks{Keys: keys, Anchors: anchors,
+		Demands: verifier.Demands{NoLoss: opts.FailOnLoss, Now: time.Now()}}
 	if opts.MaxAge != "" {
 		if checks.Demands.MaxAge, err = query.ParseAge(opts.MaxAge); err != nil {
 			return exit.Usagef("--max-age: %w", err)
@@ -179,7 +188,8 @@ func verifyRun(ctx context.Context, opts *Options) error {
 			return err
 		}
 	}
-	// Little is in memory, and most of it is thrown away at once: it would be collected every few blocks.
+	// Little memory is in use, and most of it becomes garbage at once, so that it would be collected every few
+	// blocks.
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(400))
 	}
@@ -201,7 +211,7 @@ func verifyRun(ctx context.Context, opts *Options) error {
 	return exit.Verdict(exit.Found(report.Damaged() || len(report.Failed) > 0, len(report.Unreadable) > 0), err)
 }
 
-// remembering reads the options of a state; nil: there is none.
+// remembering checks the options for the state; nil: there is no state.
 func (o *Options) remembering() (r *verifier.Remembering, err error) {
 	if o.State == "" {
 		if o.Sign != "" || o.For != "" || o.Begin {
@@ -212,7 +222,9 @@ func (o *Options) remembering() (r *verifier.Remembering, err error) {
 	if len(o.Trails) > 1 {
 		return nil, exit.Usagef("a state is that of one trail: verify each with a state of its own")
 	}
-	r = &verifier.Remembering{File: o.State, Begin: o.Begin, Now: time.Now(), Bar: func(total int64) *progress.Bar { return progress.New(o.IO, total) }}
+	r = &verifier.Remembering{File: o.State, Begin: o.Begin, Now: time.Now(), Bar: func(total int64) *progress.Bar {
+		return progress.New(o.IO, total)
+	}}
 	if o.For != "" {
 		if r.For, err = query.ParseAge(o.For); err != nil {
 			return nil, exit.Usagef("--for: %w", err)
@@ -226,10 +238,13 @@ func (o *Options) remembering() (r *verifier.Remembering, err error) {
 	return r, nil
 }
 
-// goOn verifies what is new. Whether everything was recorded is not asked: the answer would have to be looked for in
-// all of the trail.
-func goOn(ctx context.Context, opts *Options, remember *verifier.Remembering, checks verifier.Checks, by seal.Keys) (*verifier.Report, error) {
-	report, t, err := remember.Run(ctx, func() (*trail.Trail, error) { return opts.OpenEncrypted(opts.Trails) }, checks)
+// goOn verifies what is new. It does not find out whether everything was recorded: that would require reading all of
+// the trail.
+func goOn(ctx context.Context, opts *Options, remember *verifier.Remembering, checks verifier.Checks,
+	by seal.Keys) (*verifier.Report, error) {
+	report, t, err := remember.Run(ctx, func() (*trail.Trail, error) {
+		return opts.OpenEncrypted(opts.Trails)
+	}, checks)
 	if err != nil {
 		return nil, advised(err)
 	}
@@ -240,17 +255,18 @@ func goOn(ctx context.Context, opts *Options, remember *verifier.Remembering, ch
 	return report, nil
 }
 
-// adviseKeys says how to give the keys without which something was not checked.
+// adviseKeys prints how to give the keys without which something was not checked.
 func (o *Options) adviseKeys(report *verifier.Report) {
 	if len(report.SealKeys) > 0 {
 		fmt.Fprintf(o.IO.ErrOut, "steno: give the public key %s with --key\n", strings.Join(report.SealKeys, ", "))
 	}
 	if len(report.EncryptionKeys) > 0 {
-		fmt.Fprintf(o.IO.ErrOut, "steno: give the encryption key %s with --encryption-key-command or --encryption-key-file\n", strings.Join(report.EncryptionKeys, ", "))
+		fmt.Fprintf(o.IO.ErrOut, "steno: give the encryption key %s with --encryption-key-command or "+
+			"--encryption-key-file\n", strings.Join(report.EncryptionKeys, ", "))
 	}
 }
 
-// advised says what to do about a state that is not taken.
+// advised adds advice to the error for a state that is refused.
 func advised(err error) error {
 	var state *verifier.StateError
 	switch {
@@ -262,8 +278,8 @@ func advised(err error) error {
 	return err
 }
 
-// rings are where the rings of the server are looked for: where the trail says that they are, too, unless they are
-// named.
+// rings returns the directories in which the rings of the server are looked for: unless the user has named them, also
+// those that the trail states.
 func (o *Options) rings(report *verifier.Report) []string {
 	paths := slices.Clone(o.Rings)
 	for _, one := range report.Recorded {
@@ -279,8 +295,8 @@ func (o *Options) rings(report *verifier.Report) []string {
 	return paths
 }
 
-// askServer warns of what the running server knows and the trail does not. Where no server runs, nothing is to be
-// said. It returns how many records are lost by what it knows, or why that of a server that runs is not known.
+// askServer warns of losses that the running server knows, and the trail does not have yet; it does nothing if no
+// server runs. It returns the number of lost records, or why it is not known of a running server.
 func askServer(report *verifier.Report, t *trail.Trail, rings []string) (lost int64, unknown string) {
 	server := live.New(t, rings)
 	if why := server.Find(); why != "" && server.Postmaster() != 0 {
@@ -294,19 +310,21 @@ func askServer(report *verifier.Report, t *trail.Trail, rings []string) (lost in
 		return 0, err.Error()
 	}
 	if n > 0 {
-		report.Warn("the running server has dropped %d records of which the trail does not know yet: they are recorded when it can write, and their sessions have ended or go on; verify again after steno.flush()", n)
+		report.Warn("the running server has dropped %d records of which the trail does not know yet: they are "+
+			"recorded when it can write, and their sessions have ended or go on; verify again after steno.flush()", n)
 	}
 	return int64(n), ""
 }
 
-// ask completes a report: with what the running server knows, and with what was named.
+// ask completes a report with what the running server knows, and with what the options demand.
 func (o *Options) ask(report *verifier.Report, t *trail.Trail) {
 	lost, unknown := askServer(report, t, o.rings(report))
 	if lost > 0 && o.FailOnLoss {
 		report.Fail("the running server has dropped %d records", lost)
 	}
 	if unknown != "" && o.FailOnLoss {
-		report.Unreadable = append(report.Unreadable, verifier.Problem{What: "what the running server has dropped is not known: " + unknown + "; name its rings with --rings"})
+		report.Unreadable = append(report.Unreadable, verifier.Problem{What: "what the running server has dropped " +
+			"is not known: " + unknown + "; name its rings with --rings"})
 	}
 	report.Trail = o.Trails
 	if len(report.Trail) == 0 {
@@ -314,11 +332,10 @@ func (o *Options) ask(report *verifier.Report, t *trail.Trail) {
 	}
 }
 
-// tries bounds how often a trail is read that loses segments by policy meanwhile.
+// tries limits how often a trail is read from which retention deletes segments meanwhile.
 const tries = 3
 
-// verifyNow verifies the trail as it is: when the server deletes segments in the
-// middle of it, what is left is read again.
+// verifyNow verifies the trail. If the server deletes segments meanwhile, it reads the remaining ones again.
 func verifyNow(ctx context.Context, opts *Options, checks verifier.Checks, by seal.Keys) (*verifier.Report, error) {
 	for try := 1; ; try++ {
 		t, err := opts.OpenEncrypted(opts.Trails)
