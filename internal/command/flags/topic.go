@@ -75,9 +75,9 @@ const timesOfFilters = `These are an ISO date, with or without a time of day (20
 
 const whatFiltersMiss = `Lines on standard error that begin with "steno: incomplete:" tell of what an answer may ` +
 	`lack although the trail is whole: names that occur nowhere in the trail, and the nearest one that does; ` +
-	`records that leave out the relations, parameters or texts that were asked for, or were made before their statement ` +
-	`ended; times in which settings left these out; and renames, because records have the names of their time. They ` +
-	`do not change the exit code.`
+	`records that leave out the relations, parameters or texts that were asked for, or were made before their ` +
+	`statement ended; times in which settings left these out; and renames, because records have the names of their ` +
+	`time. They do not change the exit code.`
 
 // wholeLists names the filters whose values have commas.
 func wholeLists() string {
