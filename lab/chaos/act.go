@@ -74,11 +74,11 @@ func (c *client) write(ctx context.Context) {
 	case 1:
 		_ = c.simple(ctx, mark)
 		c.leaving(1)
-		c.statements[len(c.statements)-1].alone = true
+		c.statements[len(c.statements)-1].ownTransaction = true
 	default:
 		_ = c.extended(ctx, "INSERT /**/ INTO marks VALUES ($1)", "@marker")
 		c.leaving(1)
-		c.statements[len(c.statements)-1].alone = true
+		c.statements[len(c.statements)-1].ownTransaction = true
 	}
 }
 
@@ -102,7 +102,7 @@ func (c *client) transaction(ctx context.Context) {
 	end := pick(c.rng, "COMMIT /**/", "COMMIT /**/", "ROLLBACK /**/")
 	if c.simple(ctx, end) == nil && strings.HasPrefix(end, "COMMIT") {
 		for _, s := range c.statements[first:] {
-			s.alone = true // answered only after its transaction's end
+			s.ownTransaction = true // answered only after its transaction's end
 		}
 	}
 }
@@ -271,8 +271,9 @@ func (c *client) cursor(ctx context.Context) {
 }
 
 func (c *client) settings(ctx context.Context) {
-	_ = c.simple(ctx, pick(c.rng, "SET /**/ work_mem = '1MB'", "SET /**/ steno.log_relation = off", "RESET /**/ steno.log_relation",
-		"SET /**/ steno.log_rows = off", "SET /**/ steno.app_user = 'someone'", "VACUUM /**/ marks", "CHECKPOINT /**/"))
+	_ = c.simple(ctx, pick(c.rng, "SET /**/ work_mem = '1MB'", "SET /**/ steno.log_relation = off",
+		"RESET /**/ steno.log_relation", "SET /**/ steno.log_rows = off", "SET /**/ steno.app_user = 'someone'",
+		"VACUUM /**/ marks", "CHECKPOINT /**/"))
 }
 
 func (c *client) parallel(ctx context.Context) {
@@ -296,7 +297,7 @@ func (c *client) leave(ctx context.Context) {
 	case 1:
 		// in the middle of a statement, whose end no client receives
 		s, text := c.begin("SELECT /**/ count(*), pg_sleep(0.01) FROM wide")
-		_ = c.conn.Conn().SetDeadline(s.began.Add(patience))
+		_ = c.conn.Conn().SetDeadline(s.began.Add(answerTimeout))
 		c.conn.Frontend().SendQuery(&pgproto3.Query{String: text})
 		_ = c.conn.Frontend().Flush()
 		s.ended = s.began

@@ -3,8 +3,8 @@
 //
 // A Round is a throw-away server with random settings (mode.go), clients that keep each of their statements and its
 // answer (load.go), and a sequence of faults (fault.go, process.go, disk.go). Then the trail is read with the steno
-// program and must agree with the clients, as far as the round's mode guarantees (check.go). The folder of a round that
-// fails is kept.
+// program and must agree with the clients, as far as the round's mode guarantees (check.go). The folder of a round
+// that fails is kept.
 //
 // Everything random is derived from the seed and the round's number, so settings, faults and statements can be
 // repeated. Their timing cannot, so it may take several attempts to reproduce a failure.
@@ -95,7 +95,8 @@ func newLab(ctx context.Context, o *Options) (*cluster.Lab, error) {
 		cc = "cc"
 	}
 	library := faultLibrary(lab)
-	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-o", library, o.Source, "-ldl").CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-O1", "-shared", "-fPIC", "-o", library, o.Source,
+		"-ldl").CombinedOutput(); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w\n%s", o.Source, err, out), lab.Close())
 	}
 	if err := errors.Join(os.Chmod(library, 0o755), makeKeys(lab, o.Steno), prepare(ctx, lab)); err != nil {
@@ -107,13 +108,16 @@ func newLab(ctx context.Context, o *Options) (*cluster.Lab, error) {
 func faultLibrary(lab *cluster.Lab) string { return filepath.Join(lab.Dir, "faults.so") }
 
 func (t *Totals) write(out io.Writer, took time.Duration) {
-	fmt.Fprintf(out, "\n%d rounds in %s (%s): %d faults, %d processes killed\n", t.Rounds, took.Round(time.Second), rounds.List(t.perMode), t.Faults, t.Kills)
+	fmt.Fprintf(out, "\n%d rounds in %s (%s): %d faults, %d processes killed\n", t.Rounds, took.Round(time.Second),
+		rounds.List(t.perMode), t.Faults, t.Kills)
 	fmt.Fprintf(out, "faults: %s\n", rounds.List(t.perFault))
 	fmt.Fprintf(out, "kills by mode: %s\n", rounds.List(t.killsInMode))
-	fmt.Fprintf(out, "statements acknowledged: %d (%s); without an answer: %d; records read: %d\n", t.Acknowledged, rounds.List(t.acknowledgedInMode), t.Unanswered, t.Records)
+	fmt.Fprintf(out, "statements acknowledged: %d (%s); without an answer: %d; records read: %d\n", t.Acknowledged,
+		rounds.List(t.acknowledgedInMode), t.Unanswered, t.Records)
 	fmt.Fprintf(out, "acknowledged but missing: %d; of these, covered by the guarantees: %d\n", t.Missing, t.Accounted)
 	if t.Untold > 0 {
-		fmt.Fprintf(out, "missing, of sessions that found no space for any record (gap records contain their number only): %d\n", t.Untold)
+		fmt.Fprintf(out, "missing, of sessions that found no space for any record (gap records contain their number "+
+			"only): %d\n", t.Untold)
 	}
 	if t.OldestLost > 0 {
 		fmt.Fprintf(out, "oldest statement lost in a power loss: %s before it\n", t.OldestLost.Round(time.Millisecond))

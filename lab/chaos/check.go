@@ -67,11 +67,12 @@ type seen struct {
 type result struct {
 	records, acknowledged, unanswered int
 	missing, accounted                int
-	untold                            int // missing statements of sessions of which only the number of drops was recorded
-	dropped                           uint64
-	deleted                           uint64 // records that were deleted, by deletion records
-	refused, gone                     int    // statements: refused; in segments that were deleted
-	oldestLost                        time.Duration
+	// missing statements of sessions of which only the number of drops was recorded
+	untold        int
+	dropped       uint64
+	deleted       uint64 // records that were deleted, by deletion records
+	refused, gone int    // statements: refused; in segments that were deleted
+	oldestLost    time.Duration
 }
 
 func (c *result) String() string {
@@ -118,7 +119,8 @@ func (k *checker) complain(format string, args ...any) {
 
 // check returns everything that is wrong with a round that has ended.
 func (r *round) check(ctx context.Context) error {
-	k := &checker{round: r, statements: map[string][]found{}, sessions: map[string]*seen{}, byName: map[string][]string{}}
+	k := &checker{round: r, statements: map[string][]found{}, sessions: map[string]*seen{},
+		byName: map[string][]string{}}
 	if err := k.read(ctx); err != nil {
 		return err
 	}
@@ -158,7 +160,7 @@ func (k *checker) read(ctx context.Context) error {
 			if err := json.Unmarshal(line, &r); err != nil {
 				k.complain("steno cat: %s: %.200s", err, line)
 			}
-			k.take(&r)
+			k.addRecord(&r)
 		}
 		if err != nil {
 			break
@@ -170,7 +172,7 @@ func (k *checker) read(ctx context.Context) error {
 	return nil
 }
 
-func (k *checker) take(r *record) {
+func (k *checker) addRecord(r *record) {
 	k.round.result.records++
 	s := k.sessions[r.Session]
 	if s == nil {
@@ -250,8 +252,8 @@ func (k *checker) takeStatement(r *record) {
 
 // ---- what must be true of any trail ----
 
-// numbers checks that the records of each session are numbered from 1, without duplicates, and without gaps that no gap
-// record accounts for.
+// numbers checks that the records of each session are numbered from 1, without duplicates, and without gaps that no
+// gap record accounts for.
 func (k *checker) numbers() {
 	for id, s := range k.sessions {
 		slices.Sort(s.seqs)
@@ -273,7 +275,8 @@ func (k *checker) numbers() {
 			expected = seq + 1
 		}
 		if s.disconnects > 1 || s.connects > 1 {
-			k.complain("session %s (%s): %d connect records, %d disconnect records", id, s.application, s.connects, s.disconnects)
+			k.complain("session %s (%s): %d connect records, %d disconnect records", id, s.application, s.connects,
+				s.disconnects)
 		}
 		for xid, n := range s.transactions {
 			if n > 1 && xid != 0 {
@@ -310,7 +313,8 @@ func (k *checker) verify(ctx context.Context) {
 }
 
 // log finds messages that no injected fault explains.
-var alarming = regexp.MustCompile(`PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|does not fit a block|corrupt|could not read ring file|damaged`)
+var alarming = regexp.MustCompile(
+	`PANIC:|TRAP:|terminated by signal (4|6|7|8|11)\b|does not fit a block|corrupt|could not read ring file|damaged`)
 
 func (k *checker) log() {
 	file, err := os.Open(k.round.server.LogFile())
@@ -359,7 +363,8 @@ func (k *checker) connection(s *session) {
 	}
 	for _, id := range ids {
 		if seen := k.sessions[id]; (seen.connects != 1 || seen.disconnects != 1) && !lossy && len(seen.gaps) == 0 {
-			k.complain("%s: session %s has %d connect records, %d disconnect records", s.name, id, seen.connects, seen.disconnects)
+			k.complain("%s: session %s has %d connect records, %d disconnect records", s.name, id, seen.connects,
+				seen.disconnects)
 		}
 	}
 }
@@ -394,17 +399,17 @@ func (k *checker) session(statements []*statement) {
 			if i < drops && (gaps || s.mayBeDropped()) {
 				res.accounted++
 			} else {
-				k.complain("%s: %s (client: %s %s) is missing (sequence numbers %d to %d have %d drops for %d statements)",
-					name, s.marker, s.told, s.sqlstate, last, next, drops, len(missing))
+				k.complain("%s: %s (client: %s %s) is missing (sequence numbers %d to %d have %d drops for %d "+
+					"statements)", name, s.marker, s.outcome, s.sqlstate, last, next, drops, len(missing))
 			}
 		}
 		missing = missing[:0]
 	}
 	for i, s := range statements {
 		records := k.statements[s.marker]
-		if s.told == succeeded || s.told == failed {
+		if s.outcome == succeeded || s.outcome == failed {
 			res.acknowledged++
-		} else if s.told == unanswered {
+		} else if s.outcome == unanswered {
 			res.unanswered++
 		}
 		if len(records) > 1 {
@@ -419,13 +424,14 @@ func (k *checker) session(statements []*statement) {
 		f := records[0]
 		account(f.seq)
 		// a terminated session may record its last statement before it closes earlier ones
-		s.final = i == len(statements)-1 || statements[i+1].told == unanswered
-		if s.told == unanswered {
+		s.lastAnswered = i == len(statements)-1 || statements[i+1].outcome == unanswered
+		if s.outcome == unanswered {
 			k.agrees(s, &f)
 			continue
 		}
 		if f.seq <= last {
-			k.complain("%s: %s has sequence number %d, the statement before it %d", s.session.name, s.marker, f.seq, last)
+			k.complain("%s: %s has sequence number %d, the statement before it %d", s.session.name, s.marker,
+				f.seq, last)
 		}
 		last = f.seq
 		k.agrees(s, &f)
@@ -440,17 +446,17 @@ func (k *checker) mayLackGaps() bool {
 
 // mayBeDropped reports whether a wait for space for its record may have been canceled, possibly by the end of its
 // session. A gap record then accounts for it, whatever the value of steno.delivery.
-func (s *statement) mayBeDropped() bool { return s.told != succeeded || s.warned || s.early }
+func (s *statement) mayBeDropped() bool { return s.outcome != succeeded || s.warned || s.answeredEarly }
 
 // mustBeThere reports whether a statement without a record is an error unless a gap record accounts for it. Statements
 // that the mode allows to be missing are counted.
 func (k *checker) mustBeThere(s *statement) bool {
 	r := k.round
 	res := &r.result
-	if s.told == failed && s.sqlstate == refusal && r.committed[s.marker] {
+	if s.outcome == failed && s.sqlstate == refusal && r.committed[s.marker] {
 		k.complain("%s: %s was refused, but its changes are there", s.session.name, s.marker)
 	}
-	switch s.told {
+	switch s.outcome {
 	case skipped:
 		return false
 	case failed:
@@ -469,7 +475,7 @@ func (k *checker) mustBeThere(s *statement) bool {
 		res.missing++
 	}
 	if k.deleted(s.ended) {
-		if s.told != unanswered {
+		if s.outcome != unanswered {
 			res.missing--
 		}
 		res.gone++
@@ -486,12 +492,13 @@ func (k *checker) mustBeThere(s *statement) bool {
 // agrees compares a statement with its record.
 func (k *checker) agrees(s *statement, f *found) {
 	name := s.session.name
-	whole := s.text == f.text && !f.cut && (s.parameter.length == 0 || f.outcome == "error" || s.parameter == f.parameter)
+	whole := s.text == f.text && !f.cut &&
+		(s.parameter.length == 0 || f.outcome == "error" || s.parameter == f.parameter)
 	// The end of a session also ends a wait for space, and the record of a failure is cut then.
-	whole = whole || f.cut && f.outcome == "error" && s.final
-	switch s.told {
+	whole = whole || f.cut && f.outcome == "error" && s.lastAnswered
+	switch s.outcome {
 	case succeeded:
-		if s.early && f.outcome == "interrupted" {
+		if s.answeredEarly && f.outcome == "interrupted" {
 			return
 		}
 		if f.outcome != "ok" {
@@ -499,7 +506,8 @@ func (k *checker) agrees(s *statement, f *found) {
 		}
 	case failed:
 		if f.outcome != "error" || f.sqlstate != s.sqlstate {
-			k.complain("%s: %s: the client was told error %s; recorded as %s %s", name, s.marker, s.sqlstate, f.outcome, f.sqlstate)
+			k.complain("%s: %s: the client was told error %s; recorded as %s %s", name, s.marker, s.sqlstate,
+				f.outcome, f.sqlstate)
 		}
 	case skipped:
 		k.complain("%s: %s was not run, but is recorded as %s %s", name, s.marker, f.outcome, f.sqlstate)
@@ -510,9 +518,10 @@ func (k *checker) agrees(s *statement, f *found) {
 		if f.outcome == "interrupted" {
 			return
 		}
-		// A query that had delivered its rows is recorded as ok, and of one too big for a share of the ring, the in-flight
-		// entry has the beginning of the text, and its length.
-		whole = whole || f.outcome == "ok" && f.cut && s.final && f.sent == s.text.length && s.text.length > k.round.config.ringSize*1024/8
+		// A query that had delivered its rows is recorded as ok, and of one too big for a share of the ring, the
+		// in-flight entry has the beginning of the text, and its length.
+		whole = whole || f.outcome == "ok" && f.cut && s.lastAnswered && f.sent == s.text.length &&
+			s.text.length > k.round.config.ringSize*1024/8
 	}
 	if !whole {
 		k.complain("%s: %s, %s: sent %d bytes (and %d), recorded %d (and %d): they differ", name, s.marker, f.outcome,
@@ -526,7 +535,7 @@ func (k *checker) agrees(s *statement, f *found) {
 
 // committed checks that a statement that was answered, and was a transaction of its own, has the record of a commit.
 func (k *checker) committed(s *statement, f *found) {
-	if s.told != succeeded || !s.leaves || !s.alone || f.xid == 0 || k.round.config.gaps ||
+	if s.outcome != succeeded || !s.leaves || !s.ownTransaction || f.xid == 0 || k.round.config.gaps ||
 		!k.round.lost.IsZero() && s.began.Before(k.round.back) && !s.closed {
 		return
 	}

@@ -28,9 +28,9 @@ func clientOf() *client {
 	c := &client{session: s, sessions: []*session{s}, load: &load{}}
 	for range 3 {
 		st, _ := c.begin("SELECT /**/ 1")
-		st.told, st.ended = succeeded, time.Now()
+		st.outcome, st.ended = succeeded, time.Now()
 	}
-	c.statements[1].told, c.statements[1].sqlstate = failed, "22012"
+	c.statements[1].outcome, c.statements[1].sqlstate = failed, "22012"
 	return c
 }
 
@@ -43,7 +43,7 @@ func complaints(mode string, c *client, records []record, change func(*round)) s
 	}
 	k := &checker{round: r, statements: map[string][]found{}, sessions: map[string]*seen{}, byName: map[string][]string{}}
 	for i := range records {
-		k.take(&records[i])
+		k.addRecord(&records[i])
 	}
 	k.numbers()
 	k.client(c)
@@ -114,15 +114,15 @@ func TestDroppedStatementsAreAccountedForByGaps(t *testing.T) {
 		t.Error(got)
 	}
 	c := clientOf()
-	c.statements[0].told, c.statements[2].told = unanswered, unanswered
+	c.statements[0].outcome, c.statements[2].outcome = unanswered, unanswered
 	// a gap of one number accounts for one statement
-	c.statements[1].told = succeeded
+	c.statements[1].outcome = succeeded
 	r = []record{trailOf()[0], gap("2", "2"), trailOf()[4]}
 	r[1].Seq, r[2].Seq = 3, 4
 	if got := complaints("drop", c, r, nil); got != "" {
 		t.Errorf("one of one: %s", got)
 	}
-	c.statements[0].told = succeeded
+	c.statements[0].outcome = succeeded
 	if got := complaints("drop", c, r, nil); strings.Count(got, "is missing") != 1 {
 		t.Errorf("one of two: got %q", got)
 	}
@@ -136,7 +136,7 @@ func TestDroppedStatementsAreAccountedForByGaps(t *testing.T) {
 	if got := complaints("wait", c, r, nil); strings.Count(got, "m0.1 (client: ok ) is missing") != 1 {
 		t.Errorf("at the end of a session: got %q", got)
 	}
-	c.statements[0].early = true
+	c.statements[0].answeredEarly = true
 	if got := complaints("wait", c, r, nil); got != "" {
 		t.Errorf("answered early: %s", got)
 	}
@@ -153,7 +153,7 @@ func TestSessionsThatLeaveNothingAreCounted(t *testing.T) {
 
 func TestCommittedStatementMustBeThere(t *testing.T) {
 	c := clientOf()
-	c.statements[2].told, c.statements[2].leaves = unanswered, true
+	c.statements[2].outcome, c.statements[2].leaves = unanswered, true
 	r := append(trailOf()[:3:3], trailOf()[4])
 	r[3].Seq = 4
 	if got := complaints("wait", c, r, nil); got != "" {
@@ -183,7 +183,7 @@ func TestPowerLossExcusesOnlyTheLastMoments(t *testing.T) {
 		}
 		c.statements[2].ended = now.Add(-test.ended)
 		if test.flush > 0 {
-			c.statements[1] = &statement{session: c.session, marker: "m0.2", text: c.statements[0].text, told: succeeded, flush: true,
+			c.statements[1] = &statement{session: c.session, marker: "m0.2", text: c.statements[0].text, outcome: succeeded, flush: true,
 				began: now.Add(-test.flush), ended: now.Add(-test.flush + time.Millisecond)}
 		}
 		r := trailOf()[:3]
@@ -201,7 +201,7 @@ func TestOnlyTheLastFailureMayBeCut(t *testing.T) {
 	for _, last := range []bool{false, true} {
 		c := clientOf()
 		if last {
-			c.statements[2].told = unanswered
+			c.statements[2].outcome = unanswered
 		}
 		r := trailOf()
 		cut := (*r[2].Text)[:10] + "/*m0.2*/"
@@ -285,14 +285,14 @@ func TestOnlyTheLastBigQueryMayBeCut(t *testing.T) {
 		want     bool // a complaint
 	}{
 		"killed after its rows": {func(*statement, *record) {}, 64, false},
-		"answered":              {func(s *statement, _ *record) { s.told = succeeded }, 64, true},
+		"answered":              {func(s *statement, _ *record) { s.outcome = succeeded }, 64, true},
 		"of another length":     {func(_ *statement, r *record) { r.TextBytes-- }, 64, true},
 		"not cut":               {func(_ *statement, r *record) { r.TextBytes = 0 }, 64, true},
 		"not too big":           {func(*statement, *record) {}, 1024, true},
 	} {
 		client, records := clientOf(), trailOf()
 		last := client.statements[2]
-		last.text.length, last.text.hash, last.told = length, 1, unanswered
+		last.text.length, last.text.hash, last.outcome = length, 1, unanswered
 		records[3].TextBytes = length
 		c.change(last, &records[3])
 		got := complaints("wait", client, records, func(r *round) { r.config.ringSize = c.ringSize })

@@ -54,17 +54,20 @@ func init() {
 		// the disk
 		{"disk full", 5, (*round).fullDisk},
 		{"killed while the disk is full", 4, (*round).killWithFullDisk},
-		{"write stops short", 3, held("write_stops")},
-		{"sync fails", 4, held("sync_fails")},
+		{"write stops short", 3, lasting("write_stops")},
+		{"sync fails", 4, lasting("sync_fails")},
 		{"writer replaced after a failed sync", 5, (*round).replaceAfterFailedSync},
-		{"sync is slow", 4, held("hold_sync")},
-		{"write hangs", 4, held("hold_write")},
+		{"sync is slow", 4, lasting("hold_sync")},
+		{"write hangs", 4, lasting("hold_write")},
 		{"killed while a sync is slow", 4, (*round).killWhileSyncing},
 		{"segment cannot be begun", 3, (*round).failRotation},
 		{"trail moved away", 4, (*round).moveTrail},
 		{"power loss", 0, (*round).powerLoss},
 		// actions of administrators
-		{"rotation", 4, func(r *round, ctx context.Context) error { r.request(ctx, "SELECT steno.rotate()"); return nil }},
+		{"rotation", 4, func(r *round, ctx context.Context) error {
+			r.request(ctx, "SELECT steno.rotate()")
+			return nil
+		}},
 		{"reload", 4, (*round).reload},
 		{"rules", 3, (*round).changeRules},
 	}
@@ -126,7 +129,7 @@ func (r *round) killServer(ctx context.Context) error {
 	default:
 		r.killAll()
 	}
-	if err := r.ended(ctx); err != nil {
+	if err := r.waitEnded(ctx); err != nil {
 		return err
 	}
 	return r.relaunch(ctx)
@@ -150,7 +153,7 @@ func (r *round) killWhileRecovering(ctx context.Context) error {
 func (r *round) killWhileStarting(ctx context.Context) error {
 	for n := 1 + r.rng.IntN(3); n >= 0; n-- {
 		r.killAll()
-		if err := r.ended(ctx); err != nil {
+		if err := r.waitEnded(ctx); err != nil {
 			return err
 		}
 		if n > 0 {
@@ -232,14 +235,14 @@ func (r *round) signalBackends(_ context.Context) error {
 
 func (r *round) stopBy(ctx context.Context, sig syscall.Signal) error {
 	_ = r.server.Signal(sig) // it may have stopped by itself because of steno.on_failure
-	if err := r.ended(ctx); err != nil {
+	if err := r.waitEnded(ctx); err != nil {
 		return err
 	}
 	return r.relaunch(ctx)
 }
 
-// terminateWriter terminates a writer, and sometimes its successor, too, while the server keeps running: the postmaster
-// starts another one.
+// terminateWriter terminates a writer, and sometimes its successor, too, while the server keeps running: the
+// postmaster starts another one.
 func (r *round) terminateWriter(ctx context.Context) error {
 	return r.endWriters(ctx, 1+r.rng.IntN(2), func(pid int) { _ = syscall.Kill(pid, syscall.SIGTERM) })
 }
@@ -264,7 +267,7 @@ func (r *round) stopServerWithStoppedWriter(ctx context.Context) error {
 	}
 	time.Sleep(r.moment(1000))
 	r.resume()
-	if err := r.ended(ctx); err != nil {
+	if err := r.waitEnded(ctx); err != nil {
 		return err
 	}
 	return r.relaunch(ctx)
@@ -290,13 +293,13 @@ func (r *round) stopServerWhileRecovering(ctx context.Context) error {
 	case <-r.server.Ended():
 	case <-time.After(20 * time.Second):
 		if left := r.writers(); len(left) > 0 {
-			return fmt.Errorf("a writer does not exit\n%s", where(left))
+			return fmt.Errorf("a writer does not exit\n%s", stacks(left))
 		}
 		if err := r.server.Signal(syscall.SIGQUIT); err != nil {
 			return err
 		}
 	}
-	if err := r.ended(ctx); err != nil {
+	if err := r.waitEnded(ctx); err != nil {
 		return err
 	}
 	return r.relaunch(ctx)
@@ -330,7 +333,7 @@ func (r *round) exhaustDescriptors(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	defer limited(p.pid, unix.RLIMIT_NOFILE, 3)()
+	defer setLimit(p.pid, unix.RLIMIT_NOFILE, 3)()
 	r.request(ctx, "SELECT steno.rotate()")
 	r.hold(200)
 	if r.rng.IntN(3) == 0 {
@@ -343,7 +346,7 @@ func (r *round) exhaustDescriptors(ctx context.Context) error {
 func (r *round) exhaustMemory(_ context.Context) error {
 	for _, p := range r.backends() {
 		if r.rng.IntN(3) == 0 {
-			defer limited(p.pid, unix.RLIMIT_AS, addressSpace(p.pid)+uint64(r.rng.IntN(4)<<18))()
+			defer setLimit(p.pid, unix.RLIMIT_AS, addressSpace(p.pid)+uint64(r.rng.IntN(4)<<18))()
 		}
 	}
 	r.hold(200)
@@ -355,14 +358,14 @@ func (r *round) exhaustWriterMemory(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	defer limited(p.pid, unix.RLIMIT_AS, addressSpace(p.pid))()
+	defer setLimit(p.pid, unix.RLIMIT_AS, addressSpace(p.pid))()
 	r.request(ctx, "SELECT steno.rotate()")
 	r.hold(200)
 	return nil
 }
 
-// limited sets a limit of a process; the returned function restores it.
-func limited(pid, resource int, limit uint64) func() {
+// setLimit sets a limit of a process; the returned function restores it.
+func setLimit(pid, resource int, limit uint64) func() {
 	var before unix.Rlimit
 	if unix.Prlimit(pid, resource, nil, &before) != nil {
 		return func() {}
@@ -381,8 +384,8 @@ func addressSpace(pid int) uint64 {
 
 // ---- disks ----
 
-// replaceAfterFailedSync makes a sync fail, and ends its writer: the next one must not believe that what the failed one
-// has lost is on disk.
+// replaceAfterFailedSync makes a sync fail, and ends its writer: the next one must not believe that what the failed
+// one has lost is on disk.
 func (r *round) replaceAfterFailedSync(ctx context.Context) error {
 	if err := r.shim.set("sync_fails", 1); err != nil {
 		return err
@@ -407,8 +410,8 @@ func (r *round) replaceAfterFailedSync(ctx context.Context) error {
 	}
 }
 
-// held returns a fault of the shim that lasts for a while.
-func held(name string) func(*round, context.Context) error {
+// lasting returns a fault of the shim that lasts for a while.
+func lasting(name string) func(*round, context.Context) error {
 	return func(r *round, _ context.Context) error {
 		if err := r.shim.set(name, 0); err != nil {
 			return err
@@ -493,7 +496,7 @@ func (r *round) moveTrail(ctx context.Context) error {
 		return err
 	}
 	time.Sleep(300 * time.Millisecond)
-	if _, err := r.ask(ctx, "SELECT steno.flush()"); err != nil {
+	if _, err := r.runSQL(ctx, "SELECT steno.flush()"); err != nil {
 		return err
 	}
 	away := r.trail() + ".away"
@@ -550,15 +553,15 @@ func chownLike(other, file string) error {
 	return os.Chown(file, int(st.Uid), int(st.Gid))
 }
 
-// powerLoss kills all processes at once, and removes what was not synced. The load runs undisturbed for a while before,
-// so that earlier stops have no influence.
+// powerLoss kills all processes at once, and removes what was not synced. The load runs undisturbed for a while
+// before, so that earlier stops have no influence.
 func (r *round) powerLoss(ctx context.Context) error {
 	r.load.calm.Store(true)
 	defer r.load.calm.Store(false)
 	time.Sleep(r.window() + r.moment(1000))
 	r.killAll()
 	r.lost = time.Now()
-	if err := r.ended(ctx); err != nil {
+	if err := r.waitEnded(ctx); err != nil {
 		return err
 	}
 	if err := r.losePower(); err != nil {
@@ -597,7 +600,8 @@ func (r *round) changeRules(_ context.Context) error {
 	path := filepath.Join(r.dataDir(), "pg_steno_rules.conf")
 	var rules strings.Builder
 	for range r.rng.IntN(5) {
-		fmt.Fprintf(&rules, "%s nobody_%d all all all %s\n", pick(r.rng, "skip", "record"), r.rng.IntN(100), pick(r.rng, "all", "read", "read,write public.*"))
+		fmt.Fprintf(&rules, "%s nobody_%d all all all %s\n", pick(r.rng, "skip", "record"), r.rng.IntN(100),
+			pick(r.rng, "all", "read", "read,write public.*"))
 	}
 	if r.rng.IntN(4) == 0 {
 		rules.WriteString("forget everything\n")

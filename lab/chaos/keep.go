@@ -50,8 +50,9 @@ func (k *keeping) describe() string {
 		on   bool
 		text string
 	}{
-		{k.sealed, "sealed"}, {k.encrypted, "encrypted"}, {k.retention && k.slot, "retention, a slot that needs everything"},
-		{k.retention && !k.slot, "retention"}, {k.onFailure != "wait", "on_failure " + k.onFailure},
+		{k.sealed, "sealed"}, {k.encrypted, "encrypted"},
+		{k.retention && k.slot, "retention, a slot that needs everything"}, {k.retention && !k.slot, "retention"},
+		{k.onFailure != "wait", "on_failure " + k.onFailure},
 	} {
 		if part.on {
 			s += ", " + part.text
@@ -86,7 +87,8 @@ func (r *round) keySettings() []cluster.Setting {
 		settings = append(settings, cluster.Setting{Name: "steno.signing_key_file", Value: signingKey(r.lab)})
 	}
 	if r.config.encrypted {
-		settings = append(settings, cluster.Setting{Name: "steno.encryption_key_command", Value: "cat " + encryptionKey(r.lab)})
+		settings = append(settings, cluster.Setting{Name: "steno.encryption_key_command",
+			Value: "cat " + encryptionKey(r.lab)})
 	}
 	return settings
 }
@@ -113,10 +115,11 @@ func (r *round) keepAll(ctx context.Context) error {
 	if !r.config.slot {
 		return nil
 	}
-	if _, err := r.ask(ctx, "SELECT steno.flush()"); err != nil {
+	if _, err := r.runSQL(ctx, "SELECT steno.flush()"); err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, r.options.Steno, "slot", "create", "all", r.trail()).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, r.options.Steno, "slot", "create", "all",
+		r.trail()).CombinedOutput(); err != nil {
 		return fmt.Errorf("steno slot create: %w\n%s", err, out)
 	}
 	return nil
@@ -137,7 +140,8 @@ func (k *checker) takeDeletion(r *record) {
 		k.deletion = r.Time
 	}
 	if k.round.config.slot {
-		k.complain("segments %s to %s of stream %s were deleted, although a slot needs them", r.Extra["first_segment"], r.Extra["last_segment"], r.Extra["stream"])
+		k.complain("segments %s to %s of stream %s were deleted, although a slot needs them", r.Extra["first_segment"],
+			r.Extra["last_segment"], r.Extra["stream"])
 	} else if !k.round.config.retention {
 		k.complain("segments were deleted without retention: %v", r.Extra)
 	}
@@ -168,7 +172,7 @@ func (r *round) recoverFromShutdown(ctx context.Context) error {
 	for end := begun.Add(limit); ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-r.server.Ended():
-			if err := r.ended(ctx); err != nil {
+			if err := r.waitEnded(ctx); err != nil {
 				return err
 			}
 			if r.shutdownsAsked() == r.shutdowns {

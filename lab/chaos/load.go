@@ -23,13 +23,14 @@ import (
 	"github.com/pg-steno/pg_steno/lab/cluster"
 )
 
-// patience is how long a statement may take before the round counts as hung.
-const patience = 2 * time.Minute
+// answerTimeout is how long a statement may take before the round counts as hung.
+const answerTimeout = 2 * time.Minute
 
 // prepare creates the tables and functions that the statements use.
 func prepare(ctx context.Context, lab *cluster.Lab) error {
-	return lab.Prepare(ctx, []cluster.Setting{{Name: "shared_preload_libraries", Value: "pg_steno"}}, func(s *cluster.Server) error {
-		_, err := s.Psql(ctx, `
+	return lab.Prepare(ctx, []cluster.Setting{{Name: "shared_preload_libraries", Value: "pg_steno"}},
+		func(s *cluster.Server) error {
+			_, err := s.Psql(ctx, `
 CREATE EXTENSION pg_steno;
 CREATE TABLE accounts (id int PRIMARY KEY, balance int);
 INSERT INTO accounts SELECT i, 0 FROM generate_series(1, 1000) i;
@@ -52,8 +53,8 @@ CREATE ROLE clerk LOGIN;
 GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk;
 GRANT ALL ON SCHEMA public TO clerk;
 `)
-		return err
-	})
+			return err
+		})
 }
 
 // load is the clients of a round.
@@ -174,7 +175,7 @@ func (c *client) connect(ctx context.Context) bool {
 	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		c.warned = c.warned || strings.HasPrefix(n.Message, "cancel")
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
@@ -193,7 +194,7 @@ func (c *client) disconnect(ctx context.Context) {
 	if c.conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	_ = c.conn.Close(ctx)
 	c.conn = nil
@@ -207,7 +208,9 @@ func (c *client) vanish() {
 
 // begin numbers a statement. Its marker replaces /**/ in the template.
 func (c *client) begin(template string) (*statement, string) {
-	s := &statement{undoes: strings.HasPrefix(template, "ROLLBACK"), commits: committingCommand.MatchString(template), session: c.session, marker: fmt.Sprintf("m%d.%d", c.number, len(c.statements)+1), began: time.Now()}
+	s := &statement{rollsBack: strings.HasPrefix(template, "ROLLBACK"),
+		commits: committingCommand.MatchString(template),
+		session: c.session, marker: fmt.Sprintf("m%d.%d", c.number, len(c.statements)+1), began: time.Now()}
 	text := strings.Replace(template, "/**/", "/*"+s.marker+"*/", 1)
 	text = strings.ReplaceAll(text, "@marker", s.marker)
 	s.text = digestOf(text)
@@ -224,7 +227,7 @@ func (c *client) answer(s *statement, err error) error {
 
 // within abandons a statement that takes too long, and reports that.
 func (c *client) within(ctx context.Context, s *statement, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	err := do(ctx)
 	if ctx.Err() != nil {
@@ -261,8 +264,8 @@ func (c *client) answers(all []*statement, results *pgconn.MultiResultReader) er
 	if i < len(all) && err != nil {
 		_ = c.answer(all[i], err)
 		for _, s := range all[i+1:] {
-			if s.ended = time.Now(); all[i].told == failed {
-				s.told = skipped
+			if s.ended = time.Now(); all[i].outcome == failed {
+				s.outcome = skipped
 			}
 		}
 	}
@@ -298,14 +301,16 @@ var syncedCommand = regexp.MustCompile(`^(INSERT|UPDATE|COPY [^(]* FROM|CREATE|A
 
 // isSynced reports whether steno.sync certainly applies to the statement.
 func isSynced(sync, template string) bool {
-	return sync != "" && (syncedCommand.MatchString(template) || sync == "all" && strings.HasPrefix(template, "SELECT"))
+	return sync != "" && (syncedCommand.MatchString(template) ||
+		sync == "all" && strings.HasPrefix(template, "SELECT"))
 }
 
-// assure marks statements as durable: if steno.sync applies, the answer to a commit promises that every statement of the
-// session so far is on disk, and every transaction before this one. The records of COMMIT and of the transaction, which
-// are made after the commit, are promised only with class transaction.
+// assure marks statements as durable: if steno.sync applies, the answer to a commit promises that every statement of
+// the session so far is on disk, and every transaction before this one. The records of COMMIT and of the transaction,
+// which are made after the commit, are promised only with class transaction.
 func (c *client) assure(err error) {
-	for i := len(c.statements) - 1; c.warned && i >= 0 && c.statements[i].session == c.session && c.statements[i] != c.answered; i-- {
+	for i := len(c.statements) - 1; c.warned && i >= 0 && c.statements[i].session == c.session &&
+		c.statements[i] != c.answered; i-- {
 		c.statements[i].warned = true
 	}
 	c.answered = c.statements[len(c.statements)-1]
@@ -313,7 +318,7 @@ func (c *client) assure(err error) {
 		return
 	}
 	last := c.statements[len(c.statements)-1]
-	if c.synced && !c.warned && err == nil && !last.undoes {
+	if c.synced && !c.warned && err == nil && !last.rollsBack {
 		c.promise()
 	}
 	c.synced, c.warned, c.first = false, false, len(c.statements)
@@ -333,7 +338,7 @@ func (c *client) promise() {
 func (c *client) repeat(ctx context.Context) {
 	const text = "INSERT INTO marks VALUES ($1)"
 	if !c.inserts {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		if _, err := c.conn.Prepare(ctx, "insert", text, nil); err != nil {
 			return
@@ -348,7 +353,7 @@ func (c *client) repeat(ctx context.Context) {
 			continue
 		}
 		s, _ := c.begin(text)
-		s.text, s.parameter, s.leaves, s.alone = digestOf(text), digestOf(s.marker), true, true
+		s.text, s.parameter, s.leaves, s.ownTransaction = digestOf(text), digestOf(s.marker), true, true
 		err := c.within(ctx, s, func(ctx context.Context) error {
 			_, err := c.conn.ExecPrepared(ctx, "insert", [][]byte{[]byte(s.marker)}, nil, nil).Close()
 			return c.answer(s, err)
@@ -364,7 +369,7 @@ func (c *client) repeat(ctx context.Context) {
 func (c *client) execute(ctx context.Context) error {
 	const text = "SELECT $1::text, balance FROM accounts WHERE id = $2::int"
 	if !c.prepared {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		// if it is canceled, its record is not checked, because its text has no marker
 		if _, err := c.conn.Prepare(ctx, "find", text, nil); err != nil {
@@ -395,7 +400,7 @@ func (c *client) batch(ctx context.Context, templates ...string) error {
 		// A statement ends when the next one is bound, or at the Sync.  A server process that
 		// is told to quit sends the answers that it has, so they may overtake that end.
 		for _, s := range all {
-			s.early = err != nil && c.conn.IsClosed()
+			s.answeredEarly = err != nil && c.conn.IsClosed()
 		}
 		return err
 	})
@@ -451,8 +456,9 @@ func (l *load) saveLogs(folder string) error {
 		e := json.NewEncoder(file)
 		for _, s := range c.statements {
 			err = e.Encode(map[string]any{
-				"marker": s.marker, "application": s.session.name, "bytes": s.text.length, "began": s.began, "ended": s.ended,
-				"told": s.told.String(), "sqlstate": s.sqlstate,
+				"marker": s.marker, "application": s.session.name, "bytes": s.text.length, "began": s.began,
+				"ended": s.ended,
+				"told":  s.outcome.String(), "sqlstate": s.sqlstate,
 			})
 			if err != nil {
 				break
@@ -468,38 +474,38 @@ func (l *load) saveLogs(folder string) error {
 	return nil
 }
 
-// told is the answer that a client got to a statement.
-type told int
+// outcome is the answer that a client got to a statement.
+type outcome int
 
 const (
-	unanswered told = iota // no answer: it may have run or not
+	unanswered outcome = iota // no answer: it may have run or not
 	succeeded
 	failed
 	skipped // not run, because an earlier one had failed
 )
 
-func (t told) String() string { return [...]string{"unanswered", "ok", "error", "skipped"}[t] }
+func (t outcome) String() string { return [...]string{"unanswered", "ok", "error", "skipped"}[t] }
 
 // statement is one statement of a client.
 type statement struct {
-	marker    string // in its text or its first parameter
-	session   *session
-	text      digest // of the sent text
-	parameter digest
-	began     time.Time
-	ended     time.Time
-	told      told
-	sqlstate  string
-	flush     bool // waits until everything before it is on disk
-	leaves    bool // leaves a row with its marker if it commits
-	alone     bool // is a transaction of its own
-	warned    bool // a wait for its record was canceled
-	early     bool // answered, but the end of its transaction was not
-	final     bool // nothing was answered after it in its session
-	undoes    bool // a rollback
-	commits   bool // COMMIT or PREPARE TRANSACTION
-	assured   bool // answered after a wait for the disk
-	closed    bool // and so is the end of its transaction
+	marker         string // in its text or its first parameter
+	session        *session
+	text           digest // of the sent text
+	parameter      digest
+	began          time.Time
+	ended          time.Time
+	outcome        outcome
+	sqlstate       string
+	flush          bool // waits until everything before it is on disk
+	leaves         bool // leaves a row with its marker if it commits
+	ownTransaction bool // is a transaction of its own
+	warned         bool // a wait for its record was canceled
+	answeredEarly  bool // answered, but the end of its transaction was not
+	lastAnswered   bool // nothing was answered after it in its session
+	rollsBack      bool // a rollback
+	commits        bool // COMMIT or PREPARE TRANSACTION
+	assured        bool // answered after a wait for the disk
+	closed         bool // and so is the end of its transaction
 }
 
 // digest identifies a string that is not kept.
@@ -520,11 +526,11 @@ func (s *statement) answer(err error) {
 	var e *pgconn.PgError
 	switch {
 	case err == nil:
-		s.told = succeeded
+		s.outcome = succeeded
 	case errors.As(err, &e) && e.Severity != "FATAL" && e.Severity != "PANIC":
-		s.told, s.sqlstate = failed, e.Code
+		s.outcome, s.sqlstate = failed, e.Code
 	default:
-		s.told = unanswered // including the message that terminates an idle session
+		s.outcome = unanswered // including the message that terminates an idle session
 	}
 }
 

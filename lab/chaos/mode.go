@@ -36,23 +36,26 @@ var modes = []mode{
 
 	// Power loss: loses at most what was answered within steno.flush_interval and steno.fsync_interval before, and
 	// nothing from before a steno.flush().
-	{name: "power", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}}, last: "power loss",
+	{name: "power", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}},
+		last: "power loss",
 		mayMiss: func(r *round, s *statement) bool {
 			return s.ended.After(r.flushed()) && s.ended.After(r.lost.Add(-r.window()-sluggish))
 		}},
 
 	// The same, but answered statements of the classes of steno.sync, and everything that their session did before,
 	// must not be lost; nor, with class transaction, the end of their transaction.
-	{name: "sync", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}}, last: "power loss", syncs: true,
+	{name: "sync", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}}, last: "power loss",
+		syncs:   true,
 		mayMiss: mayMissUnlessAssured},
 
 	// The same without waits at starts, on which the promises of a transaction's end do not depend.
-	{name: "commit", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"}, {Name: "steno.sync_start", Value: "off"}},
+	{name: "commit", weight: 2, settings: []cluster.Setting{{Name: "steno.delivery", Value: "wait"},
+		{Name: "steno.sync_start", Value: "off"}},
 		last: "power loss", syncs: true, mayMiss: mayMissUnlessAssured},
 }
 
-// mayMissUnlessAssured allows that statements are missing that no answer after a wait for the disk has assured, if they
-// ended in the loss window.
+// mayMissUnlessAssured allows that statements are missing that no answer after a wait for the disk has assured, if
+// they ended in the loss window.
 func mayMissUnlessAssured(r *round, s *statement) bool {
 	return !s.assured && s.ended.After(r.flushed()) && s.ended.After(r.lost.Add(-r.window()-sluggish))
 }

@@ -41,15 +41,16 @@ func (r *round) children() []process {
 	return found
 }
 
-// named returns the children whose titles contain what.
-func (r *round) named(what string) []process {
+// childrenNamed returns the children whose titles contain what.
+func (r *round) childrenNamed(what string) []process {
 	return slices.DeleteFunc(r.children(), func(p process) bool { return !strings.Contains(p.title, what) })
 }
 
-func (r *round) writers() []process { return r.named("postgres: steno writer") }
+func (r *round) writers() []process { return r.childrenNamed("postgres: steno writer") }
 
 func (r *round) backends() []process {
-	return append(r.named("postgres: postgres postgres [local]"), r.named("postgres: clerk postgres [local]")...)
+	return append(r.childrenNamed("postgres: postgres postgres [local]"),
+		r.childrenNamed("postgres: clerk postgres [local]")...)
 }
 
 // oneOf returns a random process; false if there is none.
@@ -74,8 +75,8 @@ func (r *round) killOneOf(ps []process) {
 	}
 }
 
-// killAll kills the whole server at once: all processes are stopped first, so that none sees another one die. It counts
-// as one kill.
+// killAll kills the whole server at once: all processes are stopped first, so that none sees another one die. It
+// counts as one kill.
 func (r *round) killAll() {
 	_ = r.server.Signal(syscall.SIGSTOP)
 	for _, p := range r.children() {
@@ -93,8 +94,8 @@ func killEach(ps []process) {
 	}
 }
 
-// killRest kills processes that a dead postmaster started while its children were listed: they might wait forever for a
-// lock that one of these held.
+// killRest kills processes that a dead postmaster started while its children were listed: they might wait forever for
+// a lock that one of these held.
 func (r *round) killRest() {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		rest := r.children()
@@ -114,8 +115,8 @@ func (r *round) resume() {
 	}
 }
 
-// ended waits until the postmaster and all its processes have ended.
-func (r *round) ended(ctx context.Context) error {
+// waitEnded waits until the postmaster and all its processes have ended.
+func (r *round) waitEnded(ctx context.Context) error {
 	select {
 	case <-r.server.Ended():
 	case <-time.After(limit):
@@ -129,7 +130,7 @@ func (r *round) ended(ctx context.Context) error {
 		return len(left) == 0
 	})
 	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, where(left))
+		err = fmt.Errorf("%w\n%s", err, stacks(left))
 	}
 	return err
 }
@@ -169,11 +170,11 @@ func (r *round) processes() string {
 	if r.server == nil {
 		return ""
 	}
-	return where(append(r.children(), process{pid: r.server.PID(), title: "postmaster"})) + r.server.LogTail(15)
+	return stacks(append(r.children(), process{pid: r.server.PID(), title: "postmaster"})) + r.server.LogTail(15)
 }
 
-// where shows the stacks of processes.
-func where(ps []process) string {
+// stacks shows the stacks of processes.
+func stacks(ps []process) string {
 	var b strings.Builder
 	for i, p := range ps {
 		if i >= 20 && p.title != "postmaster" {
@@ -182,7 +183,8 @@ func where(ps []process) string {
 		now, _ := machine.Here.Process(p.pid)
 		wait, _ := os.ReadFile(machine.Here.File(p.pid, "wchan"))
 		fmt.Fprintf(&b, "  %d %c %s %s\n", p.pid, now.State, p.title, wait)
-		if stack, err := exec.Command("gdb", "-p", strconv.Itoa(p.pid), "-batch", "-ex", "bt 12").Output(); err == nil && now.State != 'T' {
+		if stack, err := exec.Command("gdb", "-p", strconv.Itoa(p.pid), "-batch", "-ex",
+			"bt 12").Output(); err == nil && now.State != 'T' {
 			for line := range strings.Lines(string(stack)) {
 				if strings.HasPrefix(line, "#") {
 					b.WriteString("      " + line)

@@ -66,7 +66,8 @@ func newRound(lab *cluster.Lab, o *Options, n int) (*round, error) {
 	if r.rings, err = os.MkdirTemp(memory, "steno-chaos-"); err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{r.disk, r.shim.folder, filepath.Join(r.shim.folder, "durable"), filepath.Join(r.shim.folder, "memory")} {
+	for _, dir := range []string{r.disk, r.shim.folder, filepath.Join(r.shim.folder, "durable"),
+		filepath.Join(r.shim.folder, "memory")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -74,7 +75,8 @@ func newRound(lab *cluster.Lab, o *Options, n int) (*round, error) {
 	if r.config.tmpfs && !r.mount() {
 		r.config.tmpfs = false
 	}
-	for _, dir := range []string{r.disk, r.rings, r.shim.folder, filepath.Join(r.shim.folder, "durable"), filepath.Join(r.shim.folder, "memory")} {
+	for _, dir := range []string{r.disk, r.rings, r.shim.folder, filepath.Join(r.shim.folder, "durable"),
+		filepath.Join(r.shim.folder, "memory")} {
 		if err := lab.Own(dir); err != nil {
 			return nil, err
 		}
@@ -209,11 +211,11 @@ func (r *round) finish(ctx context.Context) error {
 	go func() { r.load.stop(); close(stopped) }()
 	select {
 	case <-stopped:
-	case <-time.After(patience + limit):
+	case <-time.After(answerTimeout + limit):
 		wrong = append(wrong, fmt.Errorf("the clients do not finish\n%s", r.processes()))
 	}
 	if hung := r.load.hanging(); hung != "" {
-		wrong = append(wrong, fmt.Errorf("no answer within %s: %s", patience, hung))
+		wrong = append(wrong, fmt.Errorf("no answer within %s: %s", answerTimeout, hung))
 	}
 	if len(wrong) == 0 {
 		wrong = append(wrong, r.settle(ctx))
@@ -223,7 +225,7 @@ func (r *round) finish(ctx context.Context) error {
 
 // settle waits until everything is in the trail, and queries what was committed.
 func (r *round) settle(ctx context.Context) error {
-	marks, err := r.ask(ctx, "SELECT steno.flush(); SELECT marker FROM marks")
+	marks, err := r.runSQL(ctx, "SELECT steno.flush(); SELECT marker FROM marks")
 	if err != nil {
 		return err
 	}
@@ -242,7 +244,7 @@ func (r *round) stop(ctx context.Context) error {
 	if len(r.ringFiles()) > 0 {
 		err := r.relaunch(ctx)
 		if err == nil {
-			_, err = r.ask(ctx, "SELECT steno.flush()")
+			_, err = r.runSQL(ctx, "SELECT steno.flush()")
 		}
 		if err == nil {
 			err = r.until(ctx, "earlier ring files are drained", func() bool { return len(r.ringFiles()) <= 1 })
@@ -262,8 +264,8 @@ func (r *round) ringFiles() []string {
 	return files
 }
 
-// ask runs SQL in a separate session, and retries if the server is not up yet or has just lost its sessions.
-func (r *round) ask(ctx context.Context, sql string) (string, error) {
+// runSQL runs SQL in a separate session, and retries if the server is not up yet or has just lost its sessions.
+func (r *round) runSQL(ctx context.Context, sql string) (string, error) {
 	for end := time.Now().Add(limit); ; {
 		asking, cancel := context.WithDeadline(ctx, end)
 		answer, err := r.server.Psql(asking, sql)
@@ -316,7 +318,8 @@ func (r *round) progress(ctx context.Context, n int) error {
 		if !again {
 			break
 		}
-		if tail := r.server.LogTail(20); r.shutdownsAsked() == r.shutdowns && !strings.Contains(tail, "due to startup process failure") {
+		if tail := r.server.LogTail(20); r.shutdownsAsked() == r.shutdowns &&
+			!strings.Contains(tail, "due to startup process failure") {
 			return fmt.Errorf("the server exited unexpectedly; the end of its log:\n%s", tail)
 		}
 		if err := r.relaunch(ctx); err != nil {
@@ -348,7 +351,7 @@ func (r *round) flushed() time.Time {
 	var last time.Time
 	for _, c := range r.load.clients {
 		for _, s := range c.statements {
-			if s.flush && s.told == succeeded && s.ended.Before(r.lost) && s.began.After(last) {
+			if s.flush && s.outcome == succeeded && s.ended.Before(r.lost) && s.began.After(last) {
 				last = s.began
 			}
 		}
@@ -389,7 +392,8 @@ func (r *round) Save() (string, error) {
 		}
 	}
 	if r.server != nil {
-		for name, from := range map[string]string{"server.log": r.server.LogFile(), "settings.conf": filepath.Join(r.dataDir(), "lab.conf")} {
+		for name, from := range map[string]string{"server.log": r.server.LogFile(),
+			"settings.conf": filepath.Join(r.dataDir(), "lab.conf")} {
 			text, err := os.ReadFile(from)
 			if err == nil {
 				err = os.WriteFile(filepath.Join(to, name), text, 0o644)

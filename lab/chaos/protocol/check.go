@@ -52,11 +52,14 @@ func (r *record) text() string {
 }
 
 func (r *record) names(table string) bool {
-	return slices.ContainsFunc(r.Relations, func(x relation) bool { return x.Name == "public."+table || x.Name == table })
+	return slices.ContainsFunc(r.Relations, func(x relation) bool {
+		return x.Name == "public."+table || x.Name == table
+	})
 }
 
 func (r *record) String() string {
-	return fmt.Sprintf("#%d statement %d depth %d %s %s %s %s %.200q", r.Seq, r.Statement, r.Depth, r.Class, r.Command, r.Outcome, r.SQLState, r.text())
+	return fmt.Sprintf("#%d statement %d depth %d %s %s %s %s %.200q", r.Seq, r.Statement, r.Depth, r.Class, r.Command,
+		r.Outcome, r.SQLState, r.text())
 }
 
 // seen is a session in the trail.
@@ -66,10 +69,11 @@ type seen struct {
 	seqs        []uint64
 	connects    int
 	disconnects int
-	textless    []string                   // SQLSTATEs of failures without a statement
-	dropped     int                        // records that gap records report as dropped, because waits for space were canceled
-	top         map[uint64]*record         // by statement number
-	reads       map[uint64]map[string]bool // relations of a statement and all statements nested in it
+	textless    []string // SQLSTATEs of failures without a statement
+	// records that gap records report as dropped, because waits for space were canceled
+	dropped int
+	top     map[uint64]*record         // by statement number
+	reads   map[uint64]map[string]bool // relations of a statement and all statements nested in it
 }
 
 // checker compares the trail with the answers that clients got.
@@ -106,7 +110,8 @@ func (r *round) check(ctx context.Context) {
 }
 
 func newChecker(r *round) *checker {
-	return &checker{round: r, sessions: map[string]*seen{}, byName: map[string][]*seen{}, marked: map[string][]*record{},
+	return &checker{round: r, sessions: map[string]*seen{}, byName: map[string][]*seen{},
+		marked: map[string][]*record{},
 		nested: map[string][]*record{}, cursors: map[string][]*record{}, ofRecord: map[*record]*seen{}}
 }
 
@@ -130,7 +135,7 @@ func (k *checker) read(ctx context.Context) {
 			if err := json.Unmarshal(line, r); err != nil {
 				k.round.complain("cat", nil, "steno cat: %s: %.200s", err, line)
 			}
-			k.take(r)
+			k.addRecord(r)
 		}
 		if err != nil {
 			break
@@ -141,7 +146,7 @@ func (k *checker) read(ctx context.Context) {
 	}
 }
 
-func (k *checker) take(r *record) {
+func (k *checker) addRecord(r *record) {
 	k.round.records++
 	s := k.sessions[r.Session]
 	if s == nil {
@@ -208,7 +213,8 @@ func (k *checker) statement(s *seen, r *record) {
 			return
 		}
 	}
-	for _, m := range append(topMarker.FindAllStringSubmatch(text, -1), aliasMarker.FindAllStringSubmatch(text, -1)...) {
+	for _, m := range append(topMarker.FindAllStringSubmatch(text, -1),
+		aliasMarker.FindAllStringSubmatch(text, -1)...) {
 		k.marked[m[1]] = append(k.marked[m[1]], r)
 	}
 }
@@ -251,7 +257,7 @@ func (k *checker) session(c *session) {
 	}
 	parsed := map[string][]string{} // failures of prepared statements, by their marker
 	for _, st := range c.script.statements() {
-		k.one(c, s, st, parsed)
+		k.checkStatement(c, s, st, parsed)
 	}
 	for alias, codes := range parsed {
 		for _, r := range k.marked[alias] {
@@ -281,10 +287,11 @@ func (k *checker) session(c *session) {
 	}
 }
 
-// one checks a statement.
-func (k *checker) one(c *session, s *seen, st *statement, parsed map[string][]string) {
+// checkStatement checks a statement.
+func (k *checker) checkStatement(c *session, s *seen, st *statement, parsed map[string][]string) {
 	wrong := func(kind, format string, args ...any) {
-		k.round.complain(kind, c, "%s (client: %s %s): %s\n      %s", st.marker, st.told, st.code, fmt.Sprintf(format, args...), shortened(st.text))
+		k.round.complain(kind, c, "%s (client: %s %s): %s\n      %s", st.marker, st.outcome, st.code,
+			fmt.Sprintf(format, args...), shortened(st.text))
 	}
 	records := slices.Clone(k.marked[st.marker])
 	for _, r := range records {
@@ -297,7 +304,7 @@ func (k *checker) one(c *session, s *seen, st *statement, parsed map[string][]st
 		if _, ok := parsed[st.marker]; !ok {
 			parsed[st.marker] = nil
 		}
-		if st.told == failed {
+		if st.outcome == failed {
 			parsed[st.marker] = append(parsed[st.marker], st.code)
 		}
 		return
@@ -317,7 +324,8 @@ func (k *checker) one(c *session, s *seen, st *statement, parsed map[string][]st
 	// It ended well, and then its transaction failed, for example by a cancel request: the log calls that a failure
 	// of the same text.
 	late := func(r *record) bool {
-		return r.Class == "error" && (r.SQLState == st.may || c.failedBefore(st, r.SQLState) || st == lastOf(c) && (r.SQLState == "57014" || r.SQLState == "57P01"))
+		return r.Class == "error" && (r.SQLState == st.may || c.failedBefore(st, r.SQLState) ||
+			st == lastOf(c) && (r.SQLState == "57014" || r.SQLState == "57P01"))
 	}
 	if i := slices.IndexFunc(records, late); i >= 0 && len(records) > 1 {
 		if c.failedBefore(st, records[i].SQLState) {
@@ -327,12 +335,12 @@ func (k *checker) one(c *session, s *seen, st *statement, parsed map[string][]st
 	}
 	least, most := 1, 1
 	switch {
-	case st.told == skipped || st.told == unanswered && !st.sent:
+	case st.outcome == skipped || st.outcome == unanswered && !st.sent:
 		least, most = 0, 0
-	case st.told == unanswered || st.told == bound:
+	case st.outcome == unanswered || st.outcome == bound:
 		least = 0
 	}
-	if st.told == failed && len(records) == 0 && st.alias != "" {
+	if st.outcome == failed && len(records) == 0 && st.alias != "" {
 		parsed[st.alias] = append(parsed[st.alias], st.code)
 		return
 	}
@@ -342,7 +350,7 @@ func (k *checker) one(c *session, s *seen, st *statement, parsed map[string][]st
 			return
 		}
 		// a timeout of the statement before, which the server reports instead of running it
-		if i := slices.Index(s.textless, st.code); st.told == failed && i >= 0 {
+		if i := slices.Index(s.textless, st.code); st.outcome == failed && i >= 0 {
 			s.textless = slices.Delete(s.textless, i, i+1)
 			return
 		}
@@ -361,7 +369,7 @@ func (k *checker) one(c *session, s *seen, st *statement, parsed map[string][]st
 
 func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong func(kind, format string, args ...any)) {
 	lost := st == lastOf(c)
-	switch st.told {
+	switch st.outcome {
 	case succeeded, suspended:
 		if r.Outcome != "ok" && !(st.may != "" && r.Outcome == "error" && r.SQLState == st.may) &&
 			!(c.ended != "" && lost) && !c.endedIn(st) && !c.fetchFailed(r.SQLState) {
@@ -386,11 +394,11 @@ func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong fu
 	if r.TextBytes > 0 && !(k.mayBeInterrupted(c) && r.TextBytes > len(r.text())) {
 		wrong("text", "it is truncated")
 	}
-	told := st.told == succeeded || st.told == suspended
-	if told && r.Outcome == "ok" {
+	returned := st.outcome == succeeded || st.outcome == suspended
+	if returned && r.Outcome == "ok" {
 		switch st.tag {
 		case "SELECT", "INSERT", "UPDATE", "DELETE", "FETCH", "COPY", "":
-			if st.tag == "" && st.told == succeeded {
+			if st.tag == "" && st.outcome == succeeded {
 				break
 			}
 			if r.Rows == nil {
@@ -402,9 +410,10 @@ func (k *checker) agrees(c *session, s *seen, st *statement, r *record, wrong fu
 			}
 		}
 	}
-	if told && s.dropped == 0 || st.told == failed && st.code == st.known || r.Outcome == "ok" && r.Rows != nil && *r.Rows > 0 {
+	if returned && s.dropped == 0 || st.outcome == failed && st.code == st.known ||
+		r.Outcome == "ok" && r.Rows != nil && *r.Rows > 0 {
 		reads := st.reads
-		if told && st.rows > 0 {
+		if returned && st.rows > 0 {
 			reads = append(slices.Clone(reads), st.ran...)
 		}
 		for _, t := range reads {
@@ -441,7 +450,8 @@ const fetchRefused = "55000"
 // fetchFailed reports whether a FETCH or MOVE of the session failed so when it ran a query: that has then failed, too.
 func (c *session) fetchFailed(code string) bool {
 	return code != fetchRefused && slices.ContainsFunc(c.script.statements(), func(s *statement) bool {
-		return s.told == failed && s.code == code && (strings.HasPrefix(s.text, "FETCH") || strings.HasPrefix(s.text, "MOVE"))
+		return s.outcome == failed && s.code == code &&
+			(strings.HasPrefix(s.text, "FETCH") || strings.HasPrefix(s.text, "MOVE"))
 	})
 }
 
@@ -476,7 +486,7 @@ func (c *session) failedBefore(st *statement, code string) bool {
 			continue
 		}
 		return (code == "57014" || code == "57P01") && slices.ContainsFunc(step.messages[i:], func(m message) bool {
-			return m.statement != nil && m.statement != st && m.statement.told == failed && m.statement.code == code
+			return m.statement != nil && m.statement != st && m.statement.outcome == failed && m.statement.code == code
 		})
 	}
 	return false
@@ -514,7 +524,8 @@ func (k *checker) params(st *statement, r *record, wrong func(kind, format strin
 // ---- what statements run ----
 
 // calledLater are commands that run the text of an earlier statement.
-var calledLater = []string{"FETCH", "MOVE", "CLOSE CURSOR", "COMMIT", "EXECUTE", "SET CONSTRAINTS", "ROLLBACK", "RELEASE", "EXPLAIN", "CREATE TABLE AS", "DECLARE CURSOR"}
+var calledLater = []string{"FETCH", "MOVE", "CLOSE CURSOR", "COMMIT", "EXECUTE", "SET CONSTRAINTS", "ROLLBACK",
+	"RELEASE", "EXPLAIN", "CREATE TABLE AS", "DECLARE CURSOR"}
 
 func (k *checker) below(c *session, s *seen, m, table string) {
 	wrong := func(kind, format string, args ...any) {
@@ -531,7 +542,8 @@ func (k *checker) below(c *session, s *seen, m, table string) {
 			wrong("session", "is in session %s", k.ofRecord[r].id)
 			continue
 		}
-		if !r.names(table) && (r.Outcome == "ok" || r.Outcome == "error" && !slices.Contains([]string{"57014", "57P01", "25P03", "25P02"}, r.SQLState)) {
+		if !r.names(table) && (r.Outcome == "ok" ||
+			r.Outcome == "error" && !slices.Contains([]string{"57014", "57P01", "25P03", "25P02"}, r.SQLState)) {
 			wrong("relations", "the relation is missing: %s", r)
 		}
 		top := s.top[r.Statement]
@@ -588,10 +600,12 @@ func (k *checker) texts(c *session, s *seen) {
 			continue
 		}
 		if m == nil && slices.ContainsFunc(sent, func(whole string) bool {
-			return strings.Contains(whole, text) || strings.Contains(strings.ReplaceAll(whole, "PERFORM ", "SELECT "), text)
+			return strings.Contains(whole, text) ||
+				strings.Contains(strings.ReplaceAll(whole, "PERFORM ", "SELECT "), text)
 		}) {
 			continue
 		}
-		k.round.complain("foreign", c, "no client sent this text: %s %s %s", strconv.Quote(shortened(text)), r.Command, r.Outcome)
+		k.round.complain("foreign", c, "no client sent this text: %s %s %s", strconv.Quote(shortened(text)),
+			r.Command, r.Outcome)
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// patience is how long an answer may take before the round counts as hung.
-const patience = 60 * time.Second
+// answerTimeout is how long an answer may take before the round counts as hung.
+const answerTimeout = 60 * time.Second
 
 // session is a script that is running or has run, and the answers to it.
 type session struct {
@@ -48,13 +48,14 @@ var errEnded = errors.New("the session has ended")
 
 // connect opens the session.
 func connect(socket, name string, s *script) (*session, error) {
-	c := &session{script: s, name: name, socket: socket, portals: map[string]*statement{}, parsed: map[string]*statement{}, ran: map[string]bool{},
+	c := &session{script: s, name: name, socket: socket, portals: map[string]*statement{},
+		parsed: map[string]*statement{}, ran: map[string]bool{},
 		cursors: map[string]*cursor{}, opened: map[string]*cursor{}}
 	var err error
 	if c.conn, err = net.Dial("unix", socket); err != nil {
 		return nil, err
 	}
-	_ = c.conn.SetDeadline(time.Now().Add(patience))
+	_ = c.conn.SetDeadline(time.Now().Add(answerTimeout))
 	c.front = pgproto3.NewFrontend(c.conn, c.conn)
 	c.front.Send(&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30, Parameters: map[string]string{
 		"user": "postgres", "database": "postgres", "application_name": name,
@@ -122,7 +123,7 @@ func (c *session) cancel() {
 	b := binary.BigEndian.AppendUint32(nil, uint32(12+len(c.key)))
 	b = binary.BigEndian.AppendUint32(b, 80877102)
 	b = binary.BigEndian.AppendUint32(b, c.pid)
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(answerTimeout))
 	if _, err := conn.Write(append(b, c.key...)); err == nil {
 		_, _ = io.Copy(io.Discard, conn)
 	}
@@ -149,7 +150,8 @@ func (st *step) encode() []pgproto3.FrontendMessage {
 			for _, p := range m.params {
 				values = append(values, []byte(p))
 			}
-			all = append(all, &pgproto3.Bind{DestinationPortal: m.name, PreparedStatement: m.prepared, Parameters: values})
+			all = append(all, &pgproto3.Bind{DestinationPortal: m.name, PreparedStatement: m.prepared,
+				Parameters: values})
 		case 'D':
 			all = append(all, &pgproto3.Describe{ObjectType: 'P', Name: m.name})
 		case 'E':
@@ -167,7 +169,7 @@ func (st *step) encode() []pgproto3.FrontendMessage {
 
 // do executes a step and reads the answers.
 func (c *session) do(st *step) error {
-	_ = c.conn.SetDeadline(time.Now().Add(patience))
+	_ = c.conn.SetDeadline(time.Now().Add(answerTimeout))
 	if len(st.query)+len(st.messages) == 0 {
 		time.Sleep(st.delay)
 		switch st.leave {
@@ -210,11 +212,11 @@ func (c *session) do(st *step) error {
 			var timeout net.Error
 			if errors.As(err, &timeout) && timeout.Timeout() {
 				c.hung = true
-				return fmt.Errorf("no answer within %s", patience)
+				return fmt.Errorf("no answer within %s", answerTimeout)
 			}
 			return fmt.Errorf("connection lost: %w", err)
 		}
-		ready, err := a.take(m)
+		ready, err := a.addMessage(m)
 		if err != nil {
 			return err
 		}
@@ -235,7 +237,7 @@ type answers struct {
 	seen    []string
 }
 
-func (a *answers) take(m pgproto3.BackendMessage) (ready bool, err error) {
+func (a *answers) addMessage(m pgproto3.BackendMessage) (ready bool, err error) {
 	switch m := m.(type) {
 	case *pgproto3.NoticeResponse:
 		if marker, ok := strings.CutPrefix(m.Message, "ran "); ok {
@@ -265,7 +267,7 @@ func (a *answers) take(m pgproto3.BackendMessage) (ready bool, err error) {
 			a.session.instantiate(m)
 			m.statement.cursor = &cursor{}
 			a.session.cursors[m.name] = m.statement.cursor
-			m.statement.told = bound
+			m.statement.outcome = bound
 		}
 	case *pgproto3.RowDescription, *pgproto3.NoData:
 		if len(a.step.messages) > 0 {
@@ -296,7 +298,7 @@ func (a *answers) message() *message {
 	return &a.step.messages[a.next-1]
 }
 
-func (a *answers) completed(tag string, how told) {
+func (a *answers) completed(tag string, how outcome) {
 	rows := a.rows
 	a.rows = 0
 	words := strings.Fields(tag)
@@ -330,7 +332,7 @@ func (a *answers) completed(tag string, how told) {
 	if s == nil {
 		return
 	}
-	s.told = how
+	s.outcome = how
 	s.rows += rows
 	if tag != "" {
 		s.tag = strings.Join(words, " ")
@@ -378,15 +380,15 @@ func (a *answers) fail(code string) {
 	if len(a.step.query) > 0 {
 		if a.next == 0 && len(a.step.query) > 1 && code == "42601" {
 			for _, s := range a.step.query {
-				s.told, s.code = whole, code
+				s.outcome, s.code = whole, code
 			}
 			return
 		}
 		for i, s := range a.step.query {
 			if i == a.next {
-				s.told, s.code = failed, code
+				s.outcome, s.code = failed, code
 			} else if i > a.next {
-				s.told = skipped
+				s.outcome = skipped
 			}
 		}
 		if a.next >= len(a.step.query) {
@@ -396,11 +398,11 @@ func (a *answers) fail(code string) {
 	}
 	m := a.message()
 	for _, later := range a.step.messages[min(a.next, len(a.step.messages)):] {
-		if later.statement != nil && later.op == 'B' && later.statement.told == unanswered {
-			later.statement.told = skipped
+		if later.statement != nil && later.op == 'B' && later.statement.outcome == unanswered {
+			later.statement.outcome = skipped
 		}
-		if later.op == 'P' && later.statement.told == unanswered {
-			later.statement.told = skipped
+		if later.op == 'P' && later.statement.outcome == unanswered {
+			later.statement.outcome = skipped
 		}
 	}
 	if m == nil {
@@ -410,19 +412,19 @@ func (a *answers) fail(code string) {
 	switch m.op {
 	case 'P', 'B':
 		if code == "26000" && m.prepared != "" { // the prepared statement does not exist, so there is no text
-			m.statement.told = skipped
+			m.statement.outcome = skipped
 			return
 		}
 		if m.op == 'B' {
 			a.session.instantiate(m)
 		}
-		m.statement.told, m.statement.code = failed, code
+		m.statement.outcome, m.statement.code = failed, code
 	case 'E':
 		s := a.session.portals[m.name]
 		switch {
 		case s == nil || code == "34000":
-		case s.told == bound && code != "25P02", s.told == suspended && code != "25P02" && code != "55000":
-			s.told, s.code = failed, code
+		case s.outcome == bound && code != "25P02", s.outcome == suspended && code != "25P02" && code != "55000":
+			s.outcome, s.code = failed, code
 		default:
 			s.extra = append(s.extra, code)
 		}

@@ -25,7 +25,8 @@ func (g *generator) parsed(name string) message {
 	s := statement{alias: alias, text: text, reads: reads, ran: ran, known: known}
 	g.texts[name] = s
 	g.bound[name] = true
-	return message{op: 'P', prepared: name, text: text, statement: &statement{marker: alias, text: text, reads: reads, ran: ran, known: known}}
+	return message{op: 'P', prepared: name, text: text,
+		statement: &statement{marker: alias, text: text, reads: reads, ran: ran, known: known}}
 }
 
 // execution returns a statement that executes a prepared one.
@@ -52,7 +53,8 @@ func (g *generator) extended() {
 				add(message{op: 'E', rows: rows})
 			}
 		case 1:
-			s := g.statement(pick(g, "BEGIN @", "COMMIT @", "ROLLBACK @", "SAVEPOINT @ s0", "ROLLBACK @ TO SAVEPOINT s0", "CLOSE @ ALL"))
+			s := g.statement(pick(g, "BEGIN @", "COMMIT @", "ROLLBACK @", "SAVEPOINT @ s0",
+				"ROLLBACK @ TO SAVEPOINT s0", "CLOSE @ ALL"))
 			add(g.once(s, 0)...)
 		case 2:
 			template, reads := g.change()
@@ -90,7 +92,8 @@ func (g *generator) extended() {
 			for range 1 + g.rng.IntN(7) {
 				s := g.execution(name)
 				portal := pick(g, "", "", "p0", "p3")
-				add(message{op: 'B', name: portal, prepared: name, statement: s, params: s.params}, message{op: 'E', name: portal, rows: rows})
+				add(message{op: 'B', name: portal, prepared: name, statement: s, params: s.params},
+					message{op: 'E', name: portal, rows: rows})
 			}
 			if g.chance(10) {
 				add(message{op: 'c', prepared: name})
@@ -101,7 +104,8 @@ func (g *generator) extended() {
 			s.params = []string{pick(g, "7", "x")}
 			add(g.once(s, 0)...)
 		case 10:
-			s := g.statement(pick(g, "SELECT @ 1 / 0", "SELEC @ 1", "SELECT @ * FROM nowhere", "FETCH @ 2 FROM c0", "DECLARE c0 CURSOR @ FOR SELECT 1"))
+			s := g.statement(pick(g, "SELECT @ 1 / 0", "SELEC @ 1", "SELECT @ * FROM nowhere", "FETCH @ 2 FROM c0",
+				"DECLARE c0 CURSOR @ FOR SELECT 1"))
 			add(g.once(s, 0)...)
 		default:
 			s := g.statement(g.blockText())
@@ -141,7 +145,8 @@ func (g *generator) body(b *strings.Builder, depth int) {
 		g.line(b, depth)
 	}
 	if depth > 0 && g.chance(80) {
-		b.WriteString("EXCEPTION WHEN " + pick(g, "others", "others", "division_by_zero OR raise_exception") + " THEN ")
+		b.WriteString("EXCEPTION WHEN " + pick(g, "others", "others", "division_by_zero OR raise_exception") +
+			" THEN ")
 		if g.chance(40) {
 			g.line(b, depth+1)
 		} else {
@@ -171,7 +176,8 @@ func (g *generator) line(b *strings.Builder, depth int) {
 		say("PERFORM /*%s*/ id FROM %s; RAISE NOTICE 'ran %s'; ", m, t, m)
 	case 4:
 		m := g.nested(t)
-		say("FOR r IN SELECT /*%s*/ id FROM %s ORDER BY id LOOP IF r.id = 1 THEN RAISE NOTICE 'ran %s'; END IF; IF r.id = %d THEN ", m, t, m, 1+g.rng.IntN(25))
+		say("FOR r IN SELECT /*%s*/ id FROM %s ORDER BY id LOOP IF r.id = 1 THEN RAISE NOTICE 'ran %s'; END IF; IF "+
+			"r.id = %d THEN ", m, t, m, 1+g.rng.IntN(25))
 		say("%s", pick(g, "EXIT; ", "RAISE EXCEPTION 'in a loop'; ", "PERFORM 1 / (r.id - r.id); ", "RETURN; "))
 		say("END IF; END LOOP; ")
 	case 5, 6, 7:
@@ -184,14 +190,17 @@ func (g *generator) line(b *strings.Builder, depth int) {
 		}
 		say("FETCH %s INTO r; RAISE NOTICE 'ran %s'; ", c, m)
 		for range g.rng.IntN(3) {
-			say("%s ", pick(g, "FETCH "+c+" INTO r;", "FETCH BACKWARD FROM "+c+" INTO r;", "MOVE FORWARD 10 FROM "+c+";",
-				"FETCH LAST FROM "+c+" INTO r;", "MOVE BACKWARD ALL FROM "+c+";", "FETCH ABSOLUTE 2 FROM "+c+" INTO r;"))
+			say("%s ", pick(g, "FETCH "+c+" INTO r;", "FETCH BACKWARD FROM "+c+" INTO r;",
+				"MOVE FORWARD 10 FROM "+c+";",
+				"FETCH LAST FROM "+c+" INTO r;", "MOVE BACKWARD ALL FROM "+c+";", "FETCH ABSOLUTE 2 FROM "+c+
+					" INTO r;"))
 		}
 		if g.chance(50) {
 			say("CLOSE %s; ", c)
 		}
 	case 8:
-		say("%s", pick(g, "x := 1 / (x - x); ", "PERFORM 1 / 0; ", "RAISE EXCEPTION 'on purpose'; ", "PERFORM fails(id, 3) FROM "+t+"; ",
+		say("%s", pick(g, "x := 1 / (x - x); ", "PERFORM 1 / 0; ", "RAISE EXCEPTION 'on purpose'; ",
+			"PERFORM fails(id, 3) FROM "+t+"; ",
 			"PERFORM * FROM nowhere; "))
 	case 9:
 		say("INSERT INTO b0 (val) SELECT val FROM %s WHERE id < 3; ", t)

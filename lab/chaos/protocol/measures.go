@@ -1,4 +1,4 @@
-// What the client knows of durations and of rows that cursors delivered.
+// Checks durations, and rows that cursors delivered, against what the client knows.
 
 package protocol
 
@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// coarse is how much two clocks may differ.
+// coarse is the largest difference between two clocks.
 const coarse = 2 * time.Millisecond
 
 // delivered returns how many rows the client got, in answer to Execute and to FETCH.
@@ -68,11 +68,13 @@ func (k *checker) durations(c *session) {
 			worked -= time.Duration(r.Analysis) * time.Microsecond
 		}
 		if limit, known := limits[st]; known && worked > limit+limit/100+coarse {
-			k.round.complain("duration", c, "%s: the client waited for %s in all, but the duration recorded is %s: %s", st.marker, limit, worked, r)
+			k.round.complain("duration", c, "%s: the client waited for %s in all, but the duration recorded is %s: %s",
+				st.marker, limit, worked, r)
 		}
 		least := st.sleeps * time.Duration(st.rows)
-		if (st.told == succeeded || st.told == suspended) && r.Outcome == "ok" && worked+coarse < least {
-			k.round.complain("duration", c, "%s: it slept for %s, but the duration recorded is %s: %s", st.marker, least, worked, r)
+		if (st.outcome == succeeded || st.outcome == suspended) && r.Outcome == "ok" && worked+coarse < least {
+			k.round.complain("duration", c, "%s: it slept for %s, but the duration recorded is %s: %s", st.marker,
+				least, worked, r)
 		}
 	}
 }
@@ -89,11 +91,12 @@ func (k *checker) fetches(c *session) {
 			rows = *records[0].Rows
 		}
 		if rows != of.fetched {
-			k.round.complain("rows", c, "%s: %d rows were fetched from its cursor, but %d are recorded: %s", marker, of.fetched, rows, records[0])
+			k.round.complain("rows", c, "%s: %d rows were fetched from its cursor, but %d are recorded: %s", marker,
+				of.fetched, rows, records[0])
 		}
 	}
 	for _, st := range c.script.statements() {
-		if st.told == succeeded && st.tag == "DECLARE CURSOR" {
+		if st.outcome == succeeded && st.tag == "DECLARE CURSOR" {
 			compare(st.marker, st.cursor, k.cursors[st.marker])
 		}
 	}

@@ -2,12 +2,12 @@
 // that fail, cancels and disconnects in any order. Each statement has a marker; the trail must have one record for it,
 // with the outcome that the client was told and the relations that it read.
 //
-// A round (round.go) is a throw-away server with random settings and some clients, which run one script after the other
-// (script.go, extended.go), each in a session of its own (client.go). Then the trail is compared with the answers they
-// got (check.go). The script of a session that disagrees is reduced as long as it still disagrees.
+// A round (round.go) is a throw-away server with random settings and some clients, which run one script after the
+// other (script.go, extended.go), each in a session of its own (client.go). Then the trail is compared with the
+// answers they got (check.go). The script of a session that disagrees is reduced as long as it still disagrees.
 //
-// Scripts and settings are derived from the seed and the numbers of the round, the client and the session. Only timing,
-// and interactions between sessions, cannot be repeated.
+// Scripts and settings are derived from the seed and the numbers of the round, the client and the session. Only
+// timing, and interactions between sessions, cannot be repeated.
 package protocol
 
 import (
@@ -68,8 +68,8 @@ func Run(ctx context.Context, o Options) (*Totals, error) {
 	t.Totals, err = o.Options.Run(ctx,
 		func(n int) (rounds.Round, error) { return newRound(lab, &o, n) },
 		func(so *rounds.Totals) bool { return so.Failed > 0 && !o.Goon },
-		func(one rounds.Round, failed bool) {
-			r := one.(*round)
+		func(ended rounds.Round, failed bool) {
+			r := ended.(*round)
 			r.count(t)
 			if failed && o.Shrink > 0 {
 				r.shrinkAll(ctx)
@@ -83,8 +83,10 @@ func Run(ctx context.Context, o Options) (*Totals, error) {
 }
 
 func (t *Totals) write(out io.Writer, took time.Duration) {
-	fmt.Fprintf(out, "\n%d rounds in %s, %d sessions: %s\n", t.Rounds, took.Round(time.Second), t.Sessions, rounds.List(t.moves))
-	fmt.Fprintf(out, "statements acknowledged: %d; without an answer: %d; nested statements that ran: %d; records read: %d\n",
+	fmt.Fprintf(out, "\n%d rounds in %s, %d sessions: %s\n", t.Rounds, took.Round(time.Second), t.Sessions,
+		rounds.List(t.moves))
+	fmt.Fprintf(out, "statements acknowledged: %d; without an answer: %d; nested statements that ran: %d; records "+
+		"read: %d\n",
 		t.Acknowledged, t.Unanswered, t.Nested, t.Records)
 	fmt.Fprintf(out, "rounds that failed: %d\n", t.Failed)
 }

@@ -12,10 +12,10 @@ import (
 // told of a nested statement.
 func clientOf() *session {
 	s := &script{nested: map[string]string{"n0.0.9": "a2"}}
-	add := func(template string, told told, code string, rows int64, tag string, reads ...string) *statement {
+	add := func(template string, told outcome, code string, rows int64, tag string, reads ...string) *statement {
 		g := &generator{script: s, count: len(s.steps)}
 		st := g.statement(template, reads...)
-		st.sent, st.told, st.code, st.rows, st.tag = true, told, code, rows, tag
+		st.sent, st.outcome, st.code, st.rows, st.tag = true, told, code, rows, tag
 		s.steps = append(s.steps, &step{query: []*statement{st}})
 		return st
 	}
@@ -49,7 +49,7 @@ func complaintsAbout(c *session, trail []*record) string {
 	r := &round{sessions: []*session{c}}
 	k := newChecker(r)
 	for _, x := range trail {
-		k.take(x)
+		k.addRecord(x)
 	}
 	for _, s := range k.sessions {
 		k.numbers(s)
@@ -145,12 +145,12 @@ func TestPortalFailsOnlyIfItsQueryDoes(t *testing.T) {
 	} {
 		c, trail := clientOf(), trailOf()
 		portal, fetch := c.script.steps[0].query[0], c.script.steps[1].query[0]
-		portal.told, portal.tag = suspended, ""
+		portal.outcome, portal.tag = suspended, ""
 		c.portals = map[string]*statement{"p": portal}
 		fetch.text, fetch.reads = "FETCH /*m0.0.2*/ 5 FROM p", nil
 		*trail[2].Text, trail[3].Kind = fetch.text, "note"
 		if test.fetch != "" {
-			fetch.told, fetch.code = failed, test.fetch
+			fetch.outcome, fetch.code = failed, test.fetch
 			trail[2].Outcome, trail[2].SQLState = "error", test.fetch
 		} else {
 			fetch.tag = "FETCH"

@@ -117,24 +117,26 @@ func (r *round) Describe() string {
 			parts = append(parts, strings.TrimPrefix(s.Name, "steno.")+" "+s.Value)
 		}
 	}
-	return fmt.Sprintf("%d clients, %d sessions each, %s", r.options.Clients, r.options.Sessions, strings.Join(parts, ", "))
+	return fmt.Sprintf("%d clients, %d sessions each, %s", r.options.Clients, r.options.Sessions,
+		strings.Join(parts, ", "))
 }
 
 // Figures returns the counts.
 func (r *round) Figures() string {
-	acknowledged, unanswered, nested := r.told()
-	return fmt.Sprintf("%d sessions, %d statements acknowledged, %d unanswered, %d nested, %d records", len(r.sessions),
+	acknowledged, unanswered, nested := r.countAnswers()
+	return fmt.Sprintf("%d sessions, %d statements acknowledged, %d unanswered, %d nested, %d records",
+		len(r.sessions),
 		acknowledged, unanswered, nested, r.records)
 }
 
-func (r *round) told() (acknowledged, unansweredOnes, nested int) {
+func (r *round) countAnswers() (acknowledged, unansweredOnes, nested int) {
 	for _, c := range r.sessions {
 		nested += len(c.ran)
 		for _, s := range c.script.statements() {
 			switch {
-			case s.told == succeeded || s.told == failed || s.told == suspended || s.told == whole:
+			case s.outcome == succeeded || s.outcome == failed || s.outcome == suspended || s.outcome == whole:
 				acknowledged++
-			case s.told == unanswered && s.sent:
+			case s.outcome == unanswered && s.sent:
 				unansweredOnes++
 			}
 		}
@@ -145,7 +147,7 @@ func (r *round) told() (acknowledged, unansweredOnes, nested int) {
 func (r *round) count(t *Totals) {
 	t.Sessions += len(r.sessions)
 	t.Records += r.records
-	a, u, n := r.told()
+	a, u, n := r.countAnswers()
 	t.Acknowledged += a
 	t.Unanswered += u
 	t.Nested += n
@@ -156,10 +158,11 @@ func (r *round) count(t *Totals) {
 	}
 }
 
-// again returns the command that repeats the round or one of its sessions.
-func (r *round) again(session string) string {
+// repeatCommand returns the command that repeats the round or one of its sessions.
+func (r *round) repeatCommand(session string) string {
 	o := r.options
-	s := fmt.Sprintf("scripts/chaos protocol --seed %d --first %d --rounds 1 --clients %d --sessions %d", o.Seed, r.number, o.Clients, o.Sessions)
+	s := fmt.Sprintf("scripts/chaos protocol --seed %d --first %d --rounds 1 --clients %d --sessions %d", o.Seed,
+		r.number, o.Clients, o.Sessions)
 	if len(o.With) > 0 {
 		s += fmt.Sprintf(" --with '%s'", strings.Join(o.With, ","))
 	}
@@ -192,7 +195,7 @@ func (r *round) scripts() [][]*script {
 }
 
 // Again returns the command that repeats the round.
-func (r *round) Again() string { return r.again("") }
+func (r *round) Again() string { return r.repeatCommand("") }
 
 // Run runs the round.
 func (r *round) Run(ctx context.Context) (wrong string) {
@@ -306,9 +309,10 @@ func (r *round) client(scripts []*script, stop <-chan struct{}, end func()) {
 
 // running returns the text of what a session is running, as steno.in_flight has it.
 func (r *round) running(pid uint32) string {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
-	text, err := r.server.Psql(ctx, fmt.Sprintf("SELECT coalesce(text, command, '?') FROM steno.in_flight WHERE pid = %d", pid))
+	text, err := r.server.Psql(ctx,
+		fmt.Sprintf("SELECT coalesce(text, command, '?') FROM steno.in_flight WHERE pid = %d", pid))
 	if err != nil {
 		return "" // the server is stopping
 	}
@@ -319,7 +323,9 @@ func (r *round) running(pid uint32) string {
 
 var (
 	crash    = regexp.MustCompile(`\(PID (\d+)\) (?:was terminated by signal|exited with exit code [^01])`)
-	alarming = regexp.MustCompile(`PANIC:|TRAP:|AddressSanitizer|runtime error:|does not fit a block|corrupt|damaged|WARNING:.*(?:leak|still referenced|not closed)`)
+	alarming = regexp.MustCompile(
+		`PANIC:|TRAP:|AddressSanitizer|runtime error:|does not fit a block` +
+			`|corrupt|damaged|WARNING:.*(?:leak|still referenced|not closed)`)
 )
 
 // log finds messages that must not occur.
@@ -408,7 +414,8 @@ func (r *round) Save() (string, error) {
 	if r.server == nil {
 		return to, nil
 	}
-	for name, from := range map[string]string{"trail": r.trail(), "rings": r.rings, "server.log": r.server.LogFile(), "log": r.logs(),
+	for name, from := range map[string]string{"trail": r.trail(), "rings": r.rings, "server.log": r.server.LogFile(),
+		"log":           r.logs(),
 		"settings.conf": filepath.Join(r.dataDir(), "lab.conf")} {
 		if _, err := os.Stat(from); err != nil {
 			continue
@@ -417,11 +424,14 @@ func (r *round) Save() (string, error) {
 			return "", fmt.Errorf("%w: %s", err, out)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(to, "round.txt"), []byte(r.Describe()+"\n"+r.complaints()+r.again("")+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(to, "round.txt"),
+		[]byte(r.Describe()+"\n"+r.complaints()+r.repeatCommand("")+"\n"),
+		0o644); err != nil {
 		return "", err
 	}
 	for _, c := range r.sessions {
-		if err := os.WriteFile(filepath.Join(to, "script-"+c.script.name()+".txt"), []byte(c.transcript()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(to, "script-"+c.script.name()+".txt"), []byte(c.transcript()),
+			0o644); err != nil {
 			return "", err
 		}
 	}

@@ -133,7 +133,8 @@ BEGIN
 	RETURN NEW;
 END $$;
 CREATE TRIGGER at_once AFTER INSERT ON triggered FOR EACH ROW EXECUTE FUNCTION on_trigger();
-CREATE CONSTRAINT TRIGGER late AFTER INSERT ON triggered_late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION on_trigger();
+CREATE CONSTRAINT TRIGGER late AFTER INSERT ON triggered_late DEFERRABLE INITIALLY DEFERRED
+	FOR EACH ROW EXECUTE FUNCTION on_trigger();
 CREATE ROLE auditor;
 GRANT SELECT, INSERT ON a0, a1, b0 TO auditor;
 VACUUM ANALYZE;
@@ -148,8 +149,9 @@ var known = map[string]bool{
 }
 
 func prepare(ctx context.Context, lab *cluster.Lab) error {
-	return lab.Prepare(ctx, []cluster.Setting{{Name: "shared_preload_libraries", Value: "pg_steno"}}, func(s *cluster.Server) error {
-		_, err := s.Psql(ctx, schema)
-		return err
-	})
+	return lab.Prepare(ctx, []cluster.Setting{{Name: "shared_preload_libraries", Value: "pg_steno"}},
+		func(s *cluster.Server) error {
+			_, err := s.Psql(ctx, schema)
+			return err
+		})
 }

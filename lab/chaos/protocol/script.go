@@ -11,8 +11,8 @@ import (
 	"github.com/pg-steno/pg_steno/lab/chaos/rounds"
 )
 
-// A script is everything that a session does. It is generated before it runs, so that a script, or a part of it, can be
-// run again.
+// A script is everything that a session does. It is generated before it runs, so that a script, or a part of it, can
+// be run again.
 type script struct {
 	client, number int
 	steps          []*step
@@ -75,14 +75,14 @@ type statement struct {
 	sleeps time.Duration
 
 	// the answer that the client got
-	sent  bool
-	told  told
-	code  string
-	rows  int64  // number of rows that were returned or affected
-	tag   string // command tag without numbers
-	extra []string
-	may   string // SQLSTATE with which its transaction failed after it was answered
-	more  bool   // it may have changed more rows than it has returned
+	sent    bool
+	outcome outcome
+	code    string
+	rows    int64  // number of rows that were returned or affected
+	tag     string // command tag without numbers
+	extra   []string
+	may     string // SQLSTATE with which its transaction failed after it was answered
+	more    bool   // it may have changed more rows than it has returned
 	// cursor is what it has opened: a cursor or a portal, from which FETCH may have returned more rows.
 	cursor *cursor
 }
@@ -92,10 +92,10 @@ type cursor struct {
 	fetched int64 // rows that FETCH has returned from it
 }
 
-type told int
+type outcome int
 
 const (
-	unanswered told = iota
+	unanswered outcome = iota
 	succeeded
 	suspended // its portal has more rows
 	bound     // its portal has not been executed
@@ -104,7 +104,7 @@ const (
 	whole // told by the first statement of its string
 )
 
-func (t told) String() string {
+func (t outcome) String() string {
 	return [...]string{"unanswered", "ok", "suspended", "bound", "error", "skipped", "part of a string that failed"}[t]
 }
 
@@ -273,7 +273,8 @@ func generate(o *Options, round, client, number int, others bool) *script {
 // ---- transactions ----
 
 func (g *generator) begin() {
-	g.simple("transaction", g.statement(pick(g, "BEGIN @", "BEGIN @", "START TRANSACTION @ ISOLATION LEVEL REPEATABLE READ", "BEGIN @ READ ONLY")))
+	g.simple("transaction", g.statement(pick(g, "BEGIN @", "BEGIN @", "START TRANSACTION @ ISOLATION LEVEL "+
+		"REPEATABLE READ", "BEGIN @ READ ONLY")))
 	g.inBlock = true
 }
 
@@ -348,27 +349,33 @@ func (g *generator) query() (template string, reads, ran []string, known string)
 	limit := 1 + g.rng.IntN(60)
 	switch g.rng.IntN(16) {
 	case 0:
-		return fmt.Sprintf("SELECT @ t.id, u.val FROM %s t JOIN %s u ON t.id = u.id WHERE t.id < %d", t, u, limit), []string{t, u}, nil, ""
+		return fmt.Sprintf("SELECT @ t.id, u.val FROM %s t JOIN %s u ON t.id = u.id WHERE t.id < %d", t, u, limit),
+			[]string{t, u}, nil, ""
 	case 1:
 		return fmt.Sprintf("SELECT @ id, 1 / (id - %d) FROM %s", limit, t), []string{t}, nil, "22012"
 	case 2:
 		return fmt.Sprintf("SELECT @ fails(id, %d) FROM %s", limit, t), []string{t}, nil, "P0001"
 	case 3:
 		m := g.nested(u)
-		return fmt.Sprintf("SELECT @ id, reads('%s', '%s') FROM %s WHERE id < 4", m, u, t), []string{t}, []string{u}, ""
+		return fmt.Sprintf("SELECT @ id, reads('%s', '%s') FROM %s WHERE id < 4", m, u, t), []string{t},
+			[]string{u}, ""
 	case 4:
-		return fmt.Sprintf("SELECT @ id FROM %s ORDER BY id LIMIT counts(%d)", t, 1+g.rng.IntN(3)), []string{t}, nil, ""
+		return fmt.Sprintf("SELECT @ id FROM %s ORDER BY id LIMIT counts(%d)", t, 1+g.rng.IntN(3)),
+			[]string{t}, nil, ""
 	case 5:
 		return fmt.Sprintf("SELECT @ max(id) FROM %s", t), []string{t}, nil, ""
 	case 6:
-		return fmt.Sprintf("SELECT @ id FROM %s WHERE id IN (SELECT id FROM %s WHERE id < %d)", t, u, limit), []string{t, u}, nil, ""
+		return fmt.Sprintf("SELECT @ id FROM %s WHERE id IN (SELECT id FROM %s WHERE id < %d)", t, u, limit),
+			[]string{t, u}, nil, ""
 	case 7:
 		m := g.nested(u)
-		return fmt.Sprintf("SELECT @ s, id FROM %s, rowsof('%s', '%s') s WHERE id < %d", t, m, u, limit), []string{t}, nil, ""
+		return fmt.Sprintf("SELECT @ s, id FROM %s, rowsof('%s', '%s') s WHERE id < %d", t, m, u, limit),
+			[]string{t}, nil, ""
 	case 8:
 		return fmt.Sprintf("SELECT @ id, stat() FROM %s WHERE id < 3", t), []string{t}, []string{"a4"}, ""
 	case 9:
-		return fmt.Sprintf("SELECT @ * FROM (SELECT id FROM %s UNION ALL SELECT id FROM %s) x", t, u), []string{t, u}, nil, ""
+		return fmt.Sprintf("SELECT @ * FROM (SELECT id FROM %s UNION ALL SELECT id FROM %s) x", t, u),
+			[]string{t, u}, nil, ""
 	default:
 		return fmt.Sprintf("SELECT @ id, val FROM %s WHERE id <= %d ORDER BY id", t, limit), []string{t}, nil, ""
 	}
@@ -387,7 +394,8 @@ func (g *generator) read() {
 		g.simple("read", g.ofQuery("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) "))
 	case 1:
 		t := g.table()
-		g.simple("read", g.statement("WITH @ x AS (INSERT INTO b0 (val) SELECT val FROM "+t+" WHERE id < 4 RETURNING id) SELECT * FROM x", t, "b0"))
+		g.simple("read", g.statement("WITH @ x AS (INSERT INTO b0 (val) SELECT val FROM "+t+
+			" WHERE id < 4 RETURNING id) SELECT * FROM x", t, "b0"))
 	case 2:
 		t := g.table()
 		g.simple("read", g.statement("SELECT @ * FROM "+t+" WHERE id < 4 FOR SHARE", t))
@@ -405,7 +413,8 @@ func (g *generator) change() (string, []string) {
 	case 1:
 		return fmt.Sprintf("DELETE @ FROM %s WHERE id IN (SELECT id + 1000 FROM %s)", b, t), []string{b, t}
 	case 2:
-		return fmt.Sprintf("UPDATE @ %s SET val = t.val FROM %s t WHERE t.id = %s.id AND t.id < 4 RETURNING t.id", b, t, b), []string{b, t}
+		return fmt.Sprintf("UPDATE @ %s SET val = t.val FROM %s t WHERE t.id = %s.id AND t.id < 4 RETURNING t.id", b,
+			t, b), []string{b, t}
 	case 3:
 		return fmt.Sprintf("INSERT @ INTO %s (val) SELECT 1 / (id - 3) FROM %s", b, t), []string{b, t}
 	default:
@@ -432,7 +441,8 @@ func (g *generator) declare() {
 		held = " WITH HOLD"
 		g.holdable = append(g.holdable, name)
 	}
-	g.simple("cursor", g.ofQuery(fmt.Sprintf("DECLARE %s%s CURSOR%s FOR ", name, pick(g, "", " SCROLL", " NO SCROLL", " NO SCROLL", " INSENSITIVE", " BINARY"), held)))
+	g.simple("cursor", g.ofQuery(fmt.Sprintf("DECLARE %s%s CURSOR%s FOR ", name,
+		pick(g, "", " SCROLL", " NO SCROLL", " NO SCROLL", " INSENSITIVE", " BINARY"), held)))
 	g.cursors = append(g.cursors, name)
 }
 
@@ -498,7 +508,8 @@ func (g *generator) fetchInVain() {
 	}
 	name := pick(g, g.cursors...)
 	g.simple("fetch in vain", g.statement("SAVEPOINT @ s3"))
-	g.simple("fetch in vain", g.statement(pick(g, "FETCH @ BACKWARD 1 FROM ", "MOVE @ BACKWARD ALL FROM ", "FETCH @ ALL FROM ", "FETCH @ PRIOR FROM ")+name))
+	g.simple("fetch in vain", g.statement(pick(g, "FETCH @ BACKWARD 1 FROM ", "MOVE @ BACKWARD ALL FROM ",
+		"FETCH @ ALL FROM ", "FETCH @ PRIOR FROM ")+name))
 	g.simple("fetch in vain", g.statement("ROLLBACK @ TO SAVEPOINT s3"))
 	if g.chance(60) {
 		g.simple("fetch in vain", g.statement(pick(g, "CLOSE @ ", "FETCH @ 2 FROM ")+name))
@@ -513,7 +524,8 @@ func (g *generator) opened() {
 	t := g.table()
 	m := g.nested(t)
 	name := pick(g, "o0", "o1")
-	g.simple("opened", g.statement(fmt.Sprintf("SELECT @ opens('%s', '%s', '%s', %s)", name, m, t, pick(g, "true", "false"))))
+	g.simple("opened", g.statement(fmt.Sprintf("SELECT @ opens('%s', '%s', '%s', %s)", name, m, t,
+		pick(g, "true", "false"))))
 	f := g.statement(fmt.Sprintf("FETCH @ %d FROM \"%s\"", 1+g.rng.IntN(5), name))
 	g.simple("opened", f)
 	f.acknowledges = []string{m}
@@ -526,7 +538,8 @@ func (g *generator) prepare() {
 	if len(g.prepared) == 0 || g.chance(25) {
 		name := pick(g, "q0", "q1", "q2")
 		t := g.table()
-		g.simple("prepare", g.statement(fmt.Sprintf("PREPARE %s (int) AS SELECT @ id, val FROM %s WHERE id < $1", name, t)))
+		g.simple("prepare", g.statement(fmt.Sprintf("PREPARE %s (int) AS SELECT @ id, val FROM %s WHERE id < $1", name,
+			t)))
 		g.prepared = append(without(g.prepared, name), name)
 		g.texts["sql "+name] = statement{reads: []string{t}}
 		return
@@ -541,7 +554,8 @@ func (g *generator) prepare() {
 	case 1:
 		g.simple("prepare", g.statement(fmt.Sprintf("EXPLAIN @ (ANALYZE, COSTS OFF) EXECUTE %s(%d)", name, n)))
 	case 2:
-		g.simple("prepare", g.statement(fmt.Sprintf("CREATE TEMP TABLE IF NOT EXISTS made @ AS EXECUTE %s(%d)", name, n)))
+		g.simple("prepare", g.statement(fmt.Sprintf("CREATE TEMP TABLE IF NOT EXISTS made @ AS EXECUTE %s(%d)", name,
+			n)))
 	default:
 		g.simple("prepare", g.statement(fmt.Sprintf("EXECUTE @ %s(%d)", name, n)))
 	}
@@ -573,9 +587,11 @@ func (g *generator) planning() {
 	m := g.nested(t)
 	switch g.rng.IntN(3) {
 	case 0:
-		g.simple("planning", g.statement(fmt.Sprintf("SELECT @ id FROM a0 WHERE id < stable_reads('%s', '%s')", m, t), "a0"))
+		g.simple("planning", g.statement(fmt.Sprintf("SELECT @ id FROM a0 WHERE id < stable_reads('%s', '%s')", m, t),
+			"a0"))
 	case 1:
-		g.simple("planning", g.statement(fmt.Sprintf("SELECT @ id FROM a0 WHERE id < immutable_reads('%s', '%s') AND id = 1/0", m, t)))
+		g.simple("planning", g.statement(fmt.Sprintf("SELECT @ id FROM a0 WHERE id < immutable_reads('%s', '%s') "+
+			"AND id = 1/0", m, t)))
 		g.fails()
 	default:
 		g.simple("planning", g.statement(fmt.Sprintf("SELECT @ immutable_reads('%s', '%s')", m, t)))
@@ -594,7 +610,8 @@ func (g *generator) parallel() {
 	case 0:
 		g.simple("parallel", g.statement(fmt.Sprintf("SELECT @ parallel_reads('%s', '%s')", m, t)))
 	case 1:
-		g.simple("parallel", g.statement(fmt.Sprintf("SELECT @ sum(parallel_reads('%s', '%s')) FROM a0 WHERE id < 3", m, t), "a0"))
+		g.simple("parallel", g.statement(fmt.Sprintf("SELECT @ sum(parallel_reads('%s', '%s')) FROM a0 WHERE id < 3",
+			m, t), "a0"))
 	default:
 		g.simple("parallel", g.ofQuery(""))
 	}
@@ -652,7 +669,8 @@ func (g *generator) several() {
 		case 1:
 			all = append(all, g.statement("SELECT @ 1 / 0"))
 		case 2:
-			all = append(all, g.statement(pick(g, "BEGIN @", "COMMIT @", "ROLLBACK @", "SAVEPOINT @ s0", "ROLLBACK @ TO s0")))
+			all = append(all, g.statement(pick(g, "BEGIN @", "COMMIT @", "ROLLBACK @", "SAVEPOINT @ s0",
+				"ROLLBACK @ TO s0")))
 		case 3:
 			all = append(all, g.ofQuery("DECLARE c0 CURSOR FOR "))
 		case 4:
@@ -700,7 +718,8 @@ func (g *generator) slow() {
 		}
 		name := pick(g, "p0", "p1")
 		g.portals = append(without(g.portals, name), name)
-		g.add(&step{move: "slow", messages: []message{{op: 'P', statement: s, text: s.text}, {op: 'B', name: name, statement: s}, {op: 'E', name: name, rows: 3}}})
+		g.add(&step{move: "slow", messages: []message{{op: 'P', statement: s, text: s.text},
+			{op: 'B', name: name, statement: s}, {op: 'E', name: name, rows: 3}}})
 		g.pause()
 		g.add(&step{move: "slow", messages: []message{{op: 'E', name: name, rows: 3}}})
 		return
@@ -716,16 +735,20 @@ func (g *generator) signal() {
 	if !g.others {
 		return
 	}
-	g.simple("signal", g.statement("SELECT @ "+pick(g, "pg_cancel_backend", "pg_cancel_backend", "pg_terminate_backend")+
-		"(pid) FROM (SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'script %' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1) x"))
+	g.simple("signal", g.statement("SELECT @ "+pick(g, "pg_cancel_backend", "pg_cancel_backend",
+		"pg_terminate_backend")+
+		"(pid) FROM (SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'script %' AND pid <> "+
+		"pg_backend_pid() ORDER BY random() LIMIT 1) x"))
 }
 
 // ---- the rest ----
 
 func (g *generator) setting() {
 	g.simple("setting", g.statement(pick(g,
-		"SET @ plan_cache_mode = force_generic_plan", "SET @ plan_cache_mode = force_custom_plan", "RESET @ plan_cache_mode",
-		"SET @ cursor_tuple_fraction = 1", "SET @ work_mem = '64kB'", "SET @ enable_seqscan = off", "RESET @ enable_seqscan",
+		"SET @ plan_cache_mode = force_generic_plan", "SET @ plan_cache_mode = force_custom_plan",
+		"RESET @ plan_cache_mode",
+		"SET @ cursor_tuple_fraction = 1", "SET @ work_mem = '64kB'", "SET @ enable_seqscan = off",
+		"RESET @ enable_seqscan",
 		"SET LOCAL @ enable_indexscan = off", "SET @ enable_material = off", "SET @ jit = off",
 		"SELECT @ set_config('fuzz.calls', '0', false)", "DISCARD @ PLANS", "DEALLOCATE @ ALL")))
 	if last := g.script.steps[len(g.script.steps)-1].query[0].text; strings.HasPrefix(last, "DEALLOCATE") {
@@ -773,8 +796,10 @@ func (g *generator) deferred() {
 func (g *generator) definition() {
 	g.simple("definition", g.statement(pick(g,
 		"CREATE TEMP TABLE @ made (a int)", "DROP TABLE @ IF EXISTS made", "CREATE INDEX @ ON made (a)",
-		"CREATE TEMP TABLE made2 @ AS SELECT 1 / (id - 3) AS x FROM a1", "ALTER TABLE @ made ADD b text", "ANALYZE @ a3",
-		"CREATE TEMP VIEW @ seen AS SELECT * FROM a1", "DROP VIEW @ IF EXISTS seen", "TRUNCATE @ b2", "COMMENT @ ON TABLE b1 IS 'x'")))
+		"CREATE TEMP TABLE made2 @ AS SELECT 1 / (id - 3) AS x FROM a1", "ALTER TABLE @ made ADD b text",
+		"ANALYZE @ a3",
+		"CREATE TEMP VIEW @ seen AS SELECT * FROM a1", "DROP VIEW @ IF EXISTS seen", "TRUNCATE @ b2",
+		"COMMENT @ ON TABLE b1 IS 'x'")))
 }
 
 // rewritten adds a statement that a rule rewrites to two queries.

@@ -1,4 +1,4 @@
-// Two more truths about a round: the server's own log, and pg_stat_statements.
+// Two further sources about a round: the server's own log, and pg_stat_statements.
 
 package protocol
 
@@ -18,7 +18,7 @@ import (
 
 func (r *round) logs() string { return r.dataDir() + "-log" }
 
-// logging returns the settings of a server's log; that of a round without further truths is short.
+// logging returns the settings of a server's log, which is short if it is not compared.
 func (r *round) logging() []cluster.Setting {
 	if !r.truths {
 		return []cluster.Setting{{Name: "log_min_error_statement", Value: "panic"}}
@@ -46,7 +46,8 @@ func (r *round) readStatistics(ctx context.Context) {
 	if !r.truths {
 		return
 	}
-	lines, err := r.server.Psql(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements; SHOW server_version_num;"+regress.StatisticsQuery)
+	lines, err := r.server.Psql(ctx, "CREATE EXTENSION IF NOT EXISTS pg_stat_statements; SHOW server_version_num;"+
+		regress.StatisticsQuery)
 	if err == nil {
 		version, rest, _ := strings.Cut(lines, "\n")
 		var err1, err2 error

@@ -53,19 +53,21 @@ var ErrFailed = errors.New("chaos: a round failed")
 
 // Run runs rounds until a limit is reached or enough returns true. count is called for each round that has ended, and
 // completes it.
-func (o *Options) Run(ctx context.Context, make func(n int) (Round, error), enough func(*Totals) bool, count func(r Round, failed bool)) (*Totals, error) {
+func (o *Options) Run(ctx context.Context, make func(n int) (Round, error), enough func(*Totals) bool,
+	count func(r Round, failed bool)) (*Totals, error) {
 	start := time.Now()
 	t := &Totals{}
 	fmt.Fprintf(o.Out, "seed %d\n", o.Seed)
 	for n := o.First; ctx.Err() == nil; n++ {
-		if o.Rounds > 0 && t.Rounds >= o.Rounds || o.Budget > 0 && t.Rounds > 0 && time.Since(start) >= o.Budget || enough(t) {
+		if o.Rounds > 0 && t.Rounds >= o.Rounds || o.Budget > 0 && t.Rounds > 0 && time.Since(start) >= o.Budget ||
+			enough(t) {
 			break
 		}
 		r, err := make(n)
 		if err != nil {
 			return t, err
 		}
-		failed, err := o.one(ctx, n, r)
+		failed, err := o.runRound(ctx, n, r)
 		if err != nil {
 			return t, err
 		}
@@ -85,8 +87,8 @@ func (t *Totals) Verdict(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// one runs a round, reports on it, and removes its folder or keeps its evidence.
-func (o *Options) one(ctx context.Context, n int, r Round) (failed bool, err error) {
+// runRound runs a round, reports on it, and removes its folder or keeps its evidence.
+func (o *Options) runRound(ctx context.Context, n int, r Round) (failed bool, err error) {
 	start := time.Now()
 	defer r.Abandon()
 	fmt.Fprintf(o.Out, "round %d: %s\n", n, r.Describe())
