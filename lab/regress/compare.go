@@ -26,7 +26,7 @@ func (r *Report) compare(s *session) {
 			continue
 		}
 		x := s.sent[i]
-		n, covered := x.take(s.records[j:])
+		n, covered := x.matchRecords(s.records[j:])
 		if n == 0 && x.bound {
 			i++ // its portal was never executed
 			continue
@@ -65,19 +65,20 @@ func (r *Report) compare(s *session) {
 // failsAfter reports whether a record is that of a failure, such as a cancel request, that came when the statement had
 // ended well.
 func (r *record) failsAfter(x *sent, before *record) bool {
-	return before.Outcome == "ok" && r.Outcome == "error" && r.SQLState == x.sqlState && r.text() == x.text && r.Class == "error"
+	return before.Outcome == "ok" && r.Outcome == "error" && r.SQLState == x.sqlState && r.text() == x.text &&
+		r.Class == "error"
 }
 
 // skip returns how many strings and records must be skipped until both match again.
 func (s *session) skip(i, j int) (missing, extra int) {
 	for distance := 1; distance < lookAhead; distance++ {
 		if j+distance < len(s.records) {
-			if n, _ := s.sent[i].take(s.records[j+distance:]); n > 0 {
+			if n, _ := s.sent[i].matchRecords(s.records[j+distance:]); n > 0 {
 				return 0, distance
 			}
 		}
 		if i+distance < len(s.sent) && j < len(s.records) {
-			if n, _ := s.sent[i+distance].take(s.records[j:]); n > 0 {
+			if n, _ := s.sent[i+distance].matchRecords(s.records[j:]); n > 0 {
 				return distance, 0
 			}
 		}
@@ -88,9 +89,9 @@ func (s *session) skip(i, j int) (missing, extra int) {
 	return 1, 0
 }
 
-// take returns how many successive records belong to the string, and whether only comments are left between and after
-// them.
-func (x *sent) take(records []*record) (n int, covered bool) {
+// matchRecords returns how many successive records belong to the string, and whether only comments are left between
+// and after them.
+func (x *sent) matchRecords(records []*record) (n int, covered bool) {
 	if x.fastpath {
 		if len(records) > 0 && records[0].calls(x.text) {
 			return 1, true
@@ -173,22 +174,23 @@ func (r *Report) agree(s *session, x *sent, records []*record, covered bool) {
 		wrong("it failed as a whole, but its record contains only %.200q", last.text())
 		return
 	}
-	for _, one := range records {
-		if strings.Contains(one.text(), hidden) && !strings.Contains(x.text, hidden) {
+	for _, rec := range records {
+		if strings.Contains(rec.text(), hidden) && !strings.Contains(x.text, hidden) {
 			r.ByDesign["text with a redacted secret"]++
 		}
-		if one.User != x.user && s.acts[one.User] {
+		if rec.User != x.user && s.acts[rec.User] {
 			r.ByDesign["user of SET SESSION AUTHORIZATION (the log has the user who logged in)"]++
-		} else if one.User != x.user || one.Database != x.database {
-			wrong("user and database are %s and %s, but recorded as %s and %s", x.user, x.database, one.User, one.Database)
+		} else if rec.User != x.user || rec.Database != x.database {
+			wrong("user and database are %s and %s, but recorded as %s and %s", x.user, x.database, rec.User,
+				rec.Database)
 			return
 		}
-		if one.Application != x.application && x.application != "" {
-			wrong("the application is %q, but recorded as %q", x.application, one.Application)
+		if rec.Application != x.application && x.application != "" {
+			wrong("the application is %q, but recorded as %q", x.application, rec.Application)
 			return
 		}
-		if one != last && one.Outcome != "ok" {
-			wrong("recorded as %s %s", one.Outcome, one.SQLState)
+		if rec != last && rec.Outcome != "ok" {
+			wrong("recorded as %s %s", rec.Outcome, rec.SQLState)
 			return
 		}
 	}
@@ -246,12 +248,13 @@ func (r *Report) missing(s *session, x *sent) {
 }
 
 func (r *Report) extra(s *session, x *record) {
-	r.differ("extra", "session %s, record %d, statement %d, %s %s %s %s: %.300q", s.id, x.Seq, x.Statement, x.Class, x.Command, x.Outcome, x.SQLState, x.text())
+	r.differ("extra", "session %s, record %d, statement %d, %s %s %s %s: %.300q", s.id, x.Seq, x.Statement, x.Class,
+		x.Command, x.Outcome, x.SQLState, x.text())
 }
 
 var becomes = regexp.MustCompile(`(?i)\bSESSION\s+AUTHORIZATION\s+(?:TO\s+)?(?:'([^']*)'|"([^"]*)"|(\w+))`)
 
-// become notes whom a statement lets the session act as.
+// become notes the users to which a statement switches the session.
 func (s *session) become(text string) {
 	for _, m := range becomes.FindAllStringSubmatch(text, -1) {
 		if s.acts == nil {
@@ -286,8 +289,7 @@ func blank(s string) bool {
 	return true
 }
 
-// comment is the length of the comment at the beginning, in which others may
-// stand; -1: it has no end.
+// comment returns the length of the comment at the beginning, which may contain nested ones; -1: it has no end.
 func comment(s string) int {
 	depth := 0
 	for i := 0; i < len(s); {

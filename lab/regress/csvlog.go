@@ -71,9 +71,11 @@ func readLog(from io.Reader, take func(*entry)) error {
 			return fmt.Errorf("log entry %d: %w", n, err)
 		}
 		take(&entry{
-			pid: uint32(pid), session: fields[columnSession], user: fields[columnUser], database: fields[columnDatabase], line: line,
-			tag: fields[columnTag], severity: fields[columnSeverity], sqlState: fields[columnSQLState], message: fields[columnMessage],
-			detail: fields[columnDetail], query: fields[columnQuery], application: fields[columnApplication],
+			pid: uint32(pid), session: fields[columnSession], user: fields[columnUser],
+			database: fields[columnDatabase], line: line,
+			tag: fields[columnTag], severity: fields[columnSeverity], sqlState: fields[columnSQLState],
+			message: fields[columnMessage],
+			detail:  fields[columnDetail], query: fields[columnQuery], application: fields[columnApplication],
 			backend: fields[columnBackend], queryID: queryID,
 		})
 	}

@@ -43,9 +43,9 @@ func (r *Report) Timings() []Timing {
 		removes := false // the transaction has files to remove when it has committed
 		for _, x := range s.sent {
 			later := ""
-			for _, one := range x.records {
-				removes = removes || one.removesFiles()
-				if one.sendsLater() {
+			for _, rec := range x.records {
+				removes = removes || rec.removesFiles()
+				if rec.sendsLater() {
 					later = sendsLater
 				}
 			}
@@ -58,7 +58,8 @@ func (r *Report) Timings() []Timing {
 			if x.timed < x.pieces || x.timed == 0 || x.sqlState != "" || len(x.records) == 0 {
 				continue
 			}
-			all = append(all, Timing{Application: x.application, Session: s.id, Text: x.text, Log: x.logged(), Trail: x.worked(),
+			all = append(all, Timing{Application: x.application, Session: s.id, Text: x.text, Log: x.logged(),
+				Trail:   x.worked(),
 				records: x.records, later: later})
 		}
 	}
@@ -73,7 +74,8 @@ func (r *record) sendsLater() bool { return slices.Contains(storing, r.Command) 
 
 // removesFiles reports whether files of relations are removed when the statement's transaction commits.
 func (r *record) removesFiles() bool {
-	return r.Class == "ddl" || slices.Contains([]string{"TRUNCATE TABLE", "VACUUM", "REFRESH MATERIALIZED VIEW"}, r.Command)
+	return r.Class == "ddl" || slices.Contains([]string{"TRUNCATE TABLE", "VACUUM", "REFRESH MATERIALIZED VIEW"},
+		r.Command)
 }
 
 // commits reports whether the string, in the simple protocol, ended with the commit of a transaction that has written.
@@ -97,22 +99,22 @@ func (x *sent) endsTransaction() bool {
 // logged returns how long the messages took, up to the execution. A Parse counts for the first execution.
 func (x *sent) logged() time.Duration { return x.took + x.parse }
 
-// worked returns the durations of the records. In the extended protocol, a statement that is not in a transaction block
-// commits at Sync, which the log does not time.
+// worked returns the durations of the records. In the extended protocol, a statement that is not in a transaction
+// block commits at Sync, which the log does not time.
 func (x *sent) worked() time.Duration {
 	var sum int64
-	for _, one := range x.records {
-		sum += one.Duration
-		if !x.extended || one.Class == "transaction" {
-			sum += one.Commit
+	for _, rec := range x.records {
+		sum += rec.Duration
+		if !x.extended || rec.Class == "transaction" {
+			sum += rec.Commit
 		}
 	}
 	return time.Duration(sum) * time.Microsecond
 }
 
-// JudgeDurations writes how many of the records' durations agree with the log, and lists the others. It reports whether
-// there are enough of them. Those that end before the log's duration by definition, and are shorter, are counted
-// separately.
+// JudgeDurations writes how many of the records' durations agree with the log, and lists the others. It reports
+// whether there are enough of them. Those that end before the log's duration by definition, and are shorter, are
+// counted separately.
 func (r *Report) JudgeDurations(limits Limits, out io.Writer) bool {
 	all := r.Timings()
 	if len(all) == 0 {
@@ -123,8 +125,8 @@ func (r *Report) JudgeDurations(limits Limits, out io.Writer) bool {
 	total := 0
 	for _, t := range all {
 		if limits.within(t.Trail, t.Log) {
-			for _, one := range t.records {
-				one.confirmed = true
+			for _, rec := range t.records {
+				rec.confirmed = true
 			}
 		} else if t.later != "" && t.Trail < t.Log {
 			different[t.later]++
@@ -137,7 +139,8 @@ func (r *Report) JudgeDurations(limits Limits, out io.Writer) bool {
 	slices.SortFunc(beyond, func(a, b Timing) int { return int((b.Trail - b.Log).Abs() - (a.Trail - a.Log).Abs()) })
 	for _, t := range beyond {
 		if r.list != nil {
-			fmt.Fprintf(r.list, "duration: session %s, %s, log %s, trail %s: %.200q\n", t.Session, t.Application, t.Log, t.Trail, t.Text)
+			fmt.Fprintf(r.list, "duration: session %s, %s, log %s, trail %s: %.200q\n", t.Session, t.Application,
+				t.Log, t.Trail, t.Text)
 		}
 	}
 	writeDifferent(out, "log", different)

@@ -1,15 +1,15 @@
 // Package regress compares a server's own log with its trail, statement by statement.
 //
-// The log is csvlog with log_statement = all, or log_min_duration_statement = 0, and log_min_error_statement = error: one
-// line for each string that a client executed, and one for each failure (sent.go). A string may contain several statements, each with its own
-// record; together the records must cover the string, up to the point of failure. Text, parameters, user, database,
-// application, query ID and SQLSTATE must agree (compare.go). Intended differences are counted by name, never ignored
-// silently.
+// The log is csvlog with log_statement = all, or log_min_duration_statement = 0, and log_min_error_statement = error:
+// one line for each string that a client executed, and one for each failure (sent.go). A string may contain several
+// statements, each with its own record; together the records must cover the string, up to the point of failure. Text,
+// parameters, user, database, application, query ID and SQLSTATE must agree (compare.go). Intended differences are
+// counted by name, never ignored silently.
 //
 // With log_min_duration_statement = 0, the log has the duration of each message (durations.go). Without log_statement,
 // nothing is written between the beginning of a message and the end of its duration. What
-// pg_stat_statements has counted is compared, too, if it is given: calls, rows and durations of each query, nested ones
-// included (statistics.go).
+// pg_stat_statements has counted is compared, too, if it is given: calls, rows and durations of each query, nested
+// ones included (statistics.go).
 package regress
 
 import (
@@ -75,12 +75,14 @@ type Report struct {
 	Sent, Records             int
 	Missing, Extra, Different int
 	ByDesign                  map[string]int
-	Aborts                    bool // transactions may have failed while cursors were open, whose ends the statistics do not count; rows are not compared
-	list                      io.Writer
-	sessions                  map[string]*session
-	recorded                  queries
-	within                    int  // utility statements that may have a query of their own
-	ends                      bool // the log has no lines when statements begin (log_statement), but when they end
+	// transactions may have failed while cursors were open, whose ends the statistics do not count; rows are not
+	// compared
+	Aborts   bool
+	list     io.Writer
+	sessions map[string]*session
+	recorded queries
+	within   int  // utility statements that may have a query of their own
+	ends     bool // the log has no lines when statements begin (log_statement), but when they end
 }
 
 // Compare compares logs with a trail, and writes the differences to list.
@@ -103,7 +105,9 @@ func Compare(logs []io.Reader, trail io.Reader, list io.Writer) (*Report, error)
 		s := r.sessions[id]
 		slices.SortStableFunc(s.entries, func(a, b *entry) int { return a.line - b.line })
 		r.strings(s)
-		slices.SortStableFunc(s.records, func(a, b *record) int { return int(int64(a.Statement) - int64(b.Statement)) })
+		slices.SortStableFunc(s.records, func(a, b *record) int {
+			return int(int64(a.Statement) - int64(b.Statement))
+		})
 		r.compare(s)
 	}
 	return r, nil
@@ -181,7 +185,8 @@ func (r *Report) Write(out io.Writer) {
 	for _, name := range names {
 		fmt.Fprintf(out, "by design: %s: %d\n", name, r.ByDesign[name])
 	}
-	fmt.Fprintf(out, "%d strings in the log of %d sessions, %d records of statements\n", r.Sent, len(r.sessions), r.Records)
+	fmt.Fprintf(out, "%d strings in the log of %d sessions, %d records of statements\n", r.Sent,
+		len(r.sessions), r.Records)
 	fmt.Fprintf(out, "missing, extra, different: %d, %d, %d\n", r.Missing, r.Extra, r.Different)
 }
 

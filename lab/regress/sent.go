@@ -1,4 +1,4 @@
-// Extracts the strings that a session sent, and what became of them, from its part of the log.
+// Extracts the strings that a session sent, with their outcomes, from its part of the log.
 
 package regress
 
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// sent is a string that a client sent according to the log, with its outcome. In the extended protocol, it is a portal:
-// from Bind, if the log has the durations of messages, or else from Execute.
+// sent is a string that a client sent according to the log, with its outcome. In the extended protocol, it is a
+// portal: from Bind, if the log has the durations of messages, or else from Execute.
 type sent struct {
 	text           string
 	user, database string
@@ -32,7 +32,7 @@ type sent struct {
 	records []*record     // that agree with it
 }
 
-// parsed is what the Parse messages of a statement took.
+// parsed is the time that the Parse messages of a statement took.
 type parsed struct {
 	text string
 	took time.Duration
@@ -40,13 +40,13 @@ type parsed struct {
 
 // logReader makes strings from the lines of a session's log.
 type logReader struct {
-	report  *Report
-	session *session
-	last    *sent             // the one that was executed last
-	now     *sent             // what the last line is of
-	was     string            // the application's name at the last line
-	portals map[string]*sent  // by name
-	parses  map[string]parsed // of prepared statements that have not been bound yet
+	report      *Report
+	session     *session
+	last        *sent             // the string that was executed last
+	current     *sent             // the string that the last line is about
+	application string            // the application's name at the last line
+	portals     map[string]*sent  // by name
+	parses      map[string]parsed // of prepared statements that have not been bound yet
 }
 
 // strings extracts the strings that a session sent from its log.
@@ -58,7 +58,7 @@ func (r *Report) strings(s *session) {
 		} else {
 			l.failure(e)
 		}
-		l.was = e.application
+		l.application = e.application
 	}
 	for _, x := range s.sent {
 		if !x.bound {
@@ -86,7 +86,7 @@ var (
 func (l *logReader) message(e *entry) {
 	m := duration.FindStringSubmatch(e.message)
 	if m == nil {
-		l.begin(e, e.message)
+		l.beginExecution(e, e.message)
 		return
 	}
 	ms, err := strconv.ParseFloat(m[1], 64)
@@ -94,17 +94,17 @@ func (l *logReader) message(e *entry) {
 		return
 	}
 	took := time.Duration(ms * float64(time.Millisecond))
-	l.now = nil
+	l.current = nil
 	if p := prepared.FindStringSubmatch(m[2]); p != nil {
 		l.prepare(e, took, p[1], p[2], p[3])
 		return
 	}
 	if m[2] != "" {
 		was := *e
-		was.application = l.was // it may have set another one
-		l.begin(&was, m[2])
+		was.application = l.application // the statement may have set another name
+		l.beginExecution(&was, m[2])
 	}
-	l.now = l.last
+	l.current = l.last
 	if l.last != nil {
 		l.last.took += took
 		l.last.timed++
@@ -114,9 +114,9 @@ func (l *logReader) message(e *entry) {
 	}
 }
 
-// begin notes that something is executed. The log says so when it begins, if log_statement is on, or else with its
-// duration.
-func (l *logReader) begin(e *entry, what string) {
+// beginExecution notes that something is executed. The log says so when it begins, if log_statement is on, or else
+// with its duration.
+func (l *logReader) beginExecution(e *entry, what string) {
 	if text, ok := strings.CutPrefix(what, "statement: "); ok {
 		l.last = l.add(e, &sent{text: text, executed: true, tag: e.tag, pieces: 1})
 		delete(l.portals, "")
@@ -136,7 +136,7 @@ func portal(names string) (statement, portal string) {
 func (l *logReader) execute(e *entry, again bool, names, text string) {
 	_, name := portal(names)
 	x := l.portals[name]
-	// One that has returned no row yet is at its start again: the log calls that a new one.
+	// A portal that has returned no row yet is at its start again, which the log calls a new execution.
 	again = again || x != nil && x.timed > 0 && x.sqlState == ""
 	if x == nil || x.text != text || x.executed && !again {
 		x = l.add(e, &sent{text: text, extended: true})
@@ -159,7 +159,7 @@ func (l *logReader) prepare(e *entry, took time.Duration, message, names, text s
 	if message == "parse" {
 		p := l.parses[statement]
 		if p.text != text {
-			p = parsed{text: text} // it takes the place of another one
+			p = parsed{text: text} // it replaces another statement
 		}
 		p.took += took
 		l.parses[statement] = p
@@ -169,14 +169,14 @@ func (l *logReader) prepare(e *entry, took time.Duration, message, names, text s
 	x.parse = l.parses[statement].took
 	delete(l.parses, statement)
 	x.took, x.timed = took, 1
-	l.portals[name], l.now = x, x
+	l.portals[name], l.current = x, x
 }
 
 // failing returns what a failure in its execution is of, if the log has no line for the beginning of a statement: the
 // portal with this text that the last line is of, or another one; nil: a string that the log does not have yet.
 func (l *logReader) failing(e *entry) *sent {
-	if l.now != nil && l.now.extended && l.now.text == e.query && l.now.sqlState == "" {
-		return l.now
+	if l.current != nil && l.current.extended && l.current.text == e.query && l.current.sqlState == "" {
+		return l.current
 	}
 	for _, x := range l.portals {
 		if x.text == e.query && x.executed && x.sqlState == "" {
@@ -208,8 +208,9 @@ func (l *logReader) failure(e *entry) {
 		l.failureWithoutBeginning(e)
 		return
 	}
-	// A portal that cannot be executed now remains what it was: its earlier executions are another record.
-	if last != nil && last.extended && last.text == e.query && last.pieces+last.timed > 1 && (e.sqlState == "25P02" || strings.HasPrefix(e.message, "portal \"")) {
+	// A portal that cannot be executed now is unchanged: its earlier executions have a record of their own.
+	if last != nil && last.extended && last.text == e.query && last.pieces+last.timed > 1 &&
+		(e.sqlState == "25P02" || strings.HasPrefix(e.message, "portal \"")) {
 		last.pieces--
 		last.executed, last.bound = last.pieces > 0, last.pieces == 0 && last.timed > 0
 		last = nil
@@ -257,14 +258,15 @@ func (l *logReader) failureWithoutBeginning(e *entry) {
 	}
 	x.pieces++
 	x.tag, x.sqlState = e.tag, e.sqlState
-	l.last, l.now = x, x
+	l.last, l.current = x, x
 }
 
 // fails reports whether a failure that is logged without text is that of the commit of the last statement in a
 // pipeline: its line still has that statement's command tag.
 func (x *sent) fails(e *entry) bool {
 	const noPortal, noStatement = "34000", "26000" // an Execute or Bind of something that does not exist
-	return x.executed && x.tag == e.tag && !strings.HasPrefix(e.tag, "idle") && e.sqlState != noPortal && e.sqlState != noStatement
+	return x.executed && x.tag == e.tag && !strings.HasPrefix(e.tag, "idle") && e.sqlState != noPortal &&
+		e.sqlState != noStatement
 }
 
 // parameters returns the values in a line's detail: nil, there are none; a nil element is NULL.

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// StatisticsQuery returns the statistics as lines of JSON. Statistics of a query that is both a client's and nested are
-// added up. pg_stat_statements.track must be all.
+// StatisticsQuery returns the statistics as lines of JSON. Statistics of a query that is both a client's and nested
+// are added up. pg_stat_statements.track must be all.
 const StatisticsQuery = `
 	SELECT row_to_json(x) FROM (
 		SELECT rolname AS user, datname AS database, queryid AS query_id, min(query) AS query, sum(calls)::bigint AS calls,
@@ -56,7 +56,7 @@ type queryKey struct {
 	id             int64
 }
 
-// counted is what the records of a query add up to.
+// counted has the sums of the records of a query.
 type counted struct {
 	text, command      string
 	calls, rows        int64
@@ -69,8 +69,8 @@ type counted struct {
 // queries are the records of each query, by the user who began the session.
 type queries map[string]map[queryKey]*counted
 
-// unseen are commands that pg_stat_statements leaves to the queries that they run, and unseenBefore17 those that it has
-// since PostgreSQL 17.
+// unseen are commands that pg_stat_statements leaves to the queries that they run, and unseenBefore17 those that it
+// has since PostgreSQL 17.
 var (
 	unseen         = []string{"EXECUTE", "PREPARE"}
 	unseenBefore17 = []string{"DEALLOCATE", "DEALLOCATE ALL"}
@@ -78,13 +78,15 @@ var (
 
 var (
 	// control matches transaction control, whose records have no query ID.
-	control = regexp.MustCompile(`(?i)^\s*(BEGIN|START TRANSACTION|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE|PREPARE TRANSACTION)\b`)
+	control = regexp.MustCompile(`(?i)^\s*(BEGIN|START TRANSACTION|COMMIT|END` +
+		`|ROLLBACK|ABORT|SAVEPOINT|RELEASE|PREPARE TRANSACTION)\b`)
 	// roles matches statements that change the current role: the statistics count them for the new one.
 	roles = regexp.MustCompile(`(?i)^\s*(RE)?SET\s+((SESSION|LOCAL)\s+)?(ROLE|SESSION\s+AUTHORIZATION)\b`)
 )
 
 // withQuery are commands that may contain a query, which has no record of its own.
-var withQuery = []string{"COPY", "EXPLAIN", "CREATE TABLE AS", "SELECT INTO", "CREATE MATERIALIZED VIEW", "REFRESH MATERIALIZED VIEW", "DECLARE CURSOR"}
+var withQuery = []string{"COPY", "EXPLAIN", "CREATE TABLE AS", "SELECT INTO", "CREATE MATERIALIZED VIEW",
+	"REFRESH MATERIALIZED VIEW", "DECLARE CURSOR"}
 
 func (q queries) add(x *record) {
 	if slices.Contains(unseen, x.Command) || roles.MatchString(x.text()) {
@@ -114,8 +116,8 @@ func (q queries) add(x *record) {
 	c.records = append(c.records, x)
 }
 
-// all returns the records of each query.
-func (q queries) all() map[queryKey]*counted {
+// byQuery returns the records of each query.
+func (q queries) byQuery() map[queryKey]*counted {
 	sum := map[queryKey]*counted{}
 	for _, one := range q {
 		for k, c := range one {
@@ -148,9 +150,11 @@ func (r *Report) CompareStatistics(all []Statistic, version int) {
 			}
 		}
 	}
-	recorded := r.recorded.all()
+	recorded := r.recorded.byQuery()
 	if version < 170000 {
-		maps.DeleteFunc(recorded, func(_ queryKey, c *counted) bool { return slices.Contains(unseenBefore17, c.command) })
+		maps.DeleteFunc(recorded, func(_ queryKey, c *counted) bool {
+			return slices.Contains(unseenBefore17, c.command)
+		})
 	}
 	seen := map[queryKey]bool{}
 	for _, s := range all {
@@ -180,7 +184,8 @@ func (r *Report) CompareStatistics(all []Statistic, version int) {
 			r.ByDesign["query of a utility statement, which is part of its record"] += int(more)
 			continue
 		default:
-			r.differ("different", "%s in %s, %d calls in pg_stat_statements, but %d records: %.300q", s.User, s.Database, s.Calls, c.calls, s.Query)
+			r.differ("different", "%s in %s, %d calls in pg_stat_statements, but %d records: %.300q", s.User,
+				s.Database, s.Calls, c.calls, s.Query)
 			continue
 		}
 		if strings.HasPrefix(strings.ToUpper(s.Query), "MOVE") {
@@ -191,21 +196,24 @@ func (r *Report) CompareStatistics(all []Statistic, version int) {
 		}
 		if c.rows != s.Rows {
 			if c.rows > s.Rows && (inParts[s.QueryID] || c.nested && version < 170000) {
-				r.ByDesign["rows of a query that was executed in parts (pg_stat_statements has those of the last one)"]++
+				r.ByDesign["rows of a query that was executed in parts (pg_stat_statements has those of the last "+
+					"one)"]++
 			} else {
-				r.differ("different", "%s in %s, %d rows in pg_stat_statements, but %d recorded: %.300q", s.User, s.Database, s.Rows, c.rows, s.Query)
+				r.differ("different", "%s in %s, %d rows in pg_stat_statements, but %d recorded: %.300q", s.User,
+					s.Database, s.Rows, c.rows, s.Query)
 			}
 		}
 	}
 	for k, c := range recorded {
 		if !seen[k] && c.calls > 0 && !r.Aborts {
-			r.differ("extra", "%s in %s, %d records of a query that pg_stat_statements does not have: %.300q", k.user, k.database, c.calls, c.text)
+			r.differ("extra", "%s in %s, %d records of a query that pg_stat_statements does not have: %.300q", k.user,
+				k.database, c.calls, c.text)
 		}
 	}
 }
 
-// analyzing is how much longer than its planning and execution a statement may take, on average: by its parse analysis,
-// and by the start and the end of its executor, which the statistics do not have.
+// analyzing is how much longer than its planning and execution a statement may take, on average: by its parse
+// analysis, and by the start and the end of its executor, which the statistics do not have.
 const analyzing = 500 * time.Microsecond
 
 // What the statistics leave out, or a record does, by definition (docs/records.md).
@@ -245,7 +253,7 @@ func (c *counted) differs(ours time.Duration, s Statistic, limits Limits) string
 // definition are counted separately. It comes after JudgeDurations.
 func (r *Report) JudgeStatistics(all []Statistic, limits Limits, out io.Writer) bool {
 	total, beyond := 0, 0
-	recorded := r.recorded.all()
+	recorded := r.recorded.byQuery()
 	different := map[string]int{}
 	for _, s := range all {
 		c := recorded[queryKey{s.User, s.Database, s.QueryID}]
@@ -254,14 +262,16 @@ func (r *Report) JudgeStatistics(all []Statistic, limits Limits, out io.Writer) 
 		}
 		theirs := time.Duration((s.ExecutionMS + s.PlanMS) * float64(time.Millisecond) / float64(s.Calls))
 		ours := (c.duration - c.analysis) / time.Duration(c.calls)
-		if !limits.within(ours, theirs) && !(ours > theirs && (ours <= theirs+analyzing || limits.within(ours, theirs+analyzing))) {
+		if !limits.within(ours, theirs) &&
+			!(ours > theirs && (ours <= theirs+analyzing || limits.within(ours, theirs+analyzing))) {
 			if why := c.differs(ours, s, limits); why != "" {
 				different[why] += int(s.Calls)
 				continue
 			}
 			beyond += int(s.Calls)
 			if r.list != nil {
-				fmt.Fprintf(r.list, "duration: %d calls, mean in pg_stat_statements %s, in the trail %s: %.200q\n", s.Calls, theirs, ours, s.Query)
+				fmt.Fprintf(r.list, "duration: %d calls, mean in pg_stat_statements %s, in the trail %s: %.200q\n",
+					s.Calls, theirs, ours, s.Query)
 			}
 		}
 		total += int(s.Calls)
