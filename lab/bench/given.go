@@ -59,11 +59,13 @@ func (g *Given) look(ctx context.Context, load Load) error {
 	case !superuser:
 		return fmt.Errorf("changing \"%s\" for the server requires a superuser", logSetting)
 	case !tables:
-		return fmt.Errorf("the database has no pgbench tables: run \"pgbench --initialize --scale=%d\" in it first", load.Scale)
+		return fmt.Errorf("the database has no pgbench tables: run \"pgbench --initialize --scale=%d\" in it first",
+			load.Scale)
 	}
 	err = g.conn.QueryRow(ctx, `
 		SELECT setting FROM pg_file_settings
-		WHERE name = $1 AND sourcefile LIKE '%postgresql.auto.conf' ORDER BY seqno DESC LIMIT 1`, logSetting).Scan(&g.before)
+		WHERE name = $1 AND sourcefile LIKE '%postgresql.auto.conf'
+		ORDER BY seqno DESC LIMIT 1`, logSetting).Scan(&g.before)
 	if err == pgx.ErrNoRows {
 		return nil
 	}
@@ -72,8 +74,8 @@ func (g *Given) look(ctx context.Context, load Load) error {
 
 // Announcement is what Measure will do, for the question whether it may.
 func (g *Given) Announcement(o Options) string {
-	return fmt.Sprintf("This changes %s for the whole server %d times (ALTER SYSTEM and a reload); nothing is recorded while it is none. "+
-		"It runs \"%s\" in database \"%s\" at %s. At the end, the setting is restored.",
+	return fmt.Sprintf("This changes %s for the whole server %d times (ALTER SYSTEM and a reload); nothing is "+
+		"recorded while it is none. It runs \"%s\" in database \"%s\" at %s. At the end, the setting is restored.",
 		logSetting, 2*o.Rounds, o.Load.Title(), g.conn.Config().Database, g.conn.Config().Host)
 }
 
@@ -88,14 +90,16 @@ func (g *Given) Close() {
 // result.
 func (g *Given) Measure(ctx context.Context, o Options) (r *result.Result, err error) {
 	var version string
-	if err := g.conn.QueryRow(ctx, "SELECT 'PostgreSQL ' || current_setting('server_version')").Scan(&version); err != nil {
+	if err := g.conn.QueryRow(ctx, "SELECT 'PostgreSQL ' || current_setting('server_version')").Scan(
+		&version); err != nil {
 		return nil, err
 	}
 	o.Renew = 0
 	r = newResult(&o, o.Load, version, nil)
 	defer func() {
 		if restoreErr := g.restore(); restoreErr != nil {
-			r, err = nil, fmt.Errorf("cannot restore \"%s\"; please do so (it was %s): %w", logSetting, g.was(), restoreErr)
+			r, err = nil, fmt.Errorf("cannot restore \"%s\"; please do so (it was %s): %w", logSetting,
+				g.was(), restoreErr)
 		}
 	}()
 
@@ -146,7 +150,8 @@ func (g *Given) set(ctx context.Context, value string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("\"%s\" is not \"%s\" in new sessions: is it set for the role or the database?", logSetting, value)
+	return fmt.Errorf("\"%s\" is not \"%s\" in new sessions: is it set for the role or the database?",
+		logSetting, value)
 }
 
 // restore puts the line of postgresql.auto.conf back, on a connection of its

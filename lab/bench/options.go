@@ -45,7 +45,8 @@ func (o *Overhead) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.Load.Scale, "scale", 10, "scale of pgbench's tables")
 	flags.StringSliceVar(&o.Compare, "compare", nil, "what to compare, the base first")
 	flags.StringArrayVar(&o.Set, "set", nil, "a further setting of every server, as name=value")
-	flags.DurationVar(&o.Pause, "pause", 250*time.Millisecond, "wait after a slice, for writers and the log to catch up")
+	flags.DurationVar(&o.Pause, "pause", 250*time.Millisecond, "wait after a slice, for writers and the log to "+
+		"catch up")
 	flags.IntVar(&o.Renew, "renew", 20, "create new servers after this number of rounds; 0: never")
 	flags.IntVar(&o.Profile.Seconds, "profile", 0, "seconds of CPU samples; 0 takes none")
 	flags.IntVar(&o.Profile.Runs, "profile-runs", 3, "how often to take CPU samples")
@@ -109,7 +110,8 @@ func (o *Overhead) Run(ctx context.Context) error {
 }
 
 // measureLab compares throw-away servers.
-func (o *Overhead) measureLab(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (r *result.Result, err error) {
+func (o *Overhead) measureLab(ctx context.Context, installation *cluster.Installation,
+	phases *progress.Phases) (r *result.Result, err error) {
 	if len(o.Compare) == 0 {
 		o.Compare = DefaultCompare(installation)
 	}
@@ -162,7 +164,8 @@ func DefaultCompare(installation *cluster.Installation) []string {
 }
 
 // measureGiven compares a running server with itself.
-func (o *Overhead) measureGiven(ctx context.Context, installation *cluster.Installation, phases *progress.Phases) (*result.Result, error) {
+func (o *Overhead) measureGiven(ctx context.Context, installation *cluster.Installation,
+	phases *progress.Phases) (*result.Result, error) {
 	g, err := OpenGiven(ctx, installation, o.DSN, o.Load)
 	if err != nil {
 		return nil, err

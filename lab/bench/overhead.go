@@ -84,7 +84,8 @@ func Open(ctx context.Context, lab *cluster.Lab, o Options) (*Bench, error) {
 	}
 
 	b.progress("pgbench -i, scale "+strconv.Itoa(o.Load.Scale), 0, len(b.contenders)+1)
-	fast := []cluster.Setting{{Name: "fsync", Value: "off"}, {Name: "shared_buffers", Value: "256MB"}, {Name: "max_wal_size", Value: "8GB"}}
+	fast := []cluster.Setting{{Name: "fsync", Value: "off"}, {Name: "shared_buffers", Value: "256MB"},
+		{Name: "max_wal_size", Value: "8GB"}}
 	err := lab.Prepare(ctx, fast, func(s *cluster.Server) error {
 		if err := writeKey(lab, filepath.Join(s.DataDir, sealKey)); err != nil {
 			return err
@@ -255,7 +256,9 @@ func (b *Bench) renew(ctx context.Context, load Load, round int) error {
 		}
 	}
 	n := len(b.contenders)
-	err := b.startServers(ctx, round/b.Options.Renew, func(what string, _ int) { b.progress(what, round*n, b.Options.Rounds*n) })
+	err := b.startServers(ctx, round/b.Options.Renew, func(what string, _ int) {
+		b.progress(what, round*n, b.Options.Rounds*n)
+	})
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,8 @@ func CanProfile(ctx context.Context, unwind string) error {
 }
 
 // Profile loads the server of the variant and takes samples in the middle of it.
-func (b *Bench) Profile(ctx context.Context, load Load, o ProfileOptions, s *cluster.Server) (*result.CPUSamples, error) {
+func (b *Bench) Profile(ctx context.Context, load Load, o ProfileOptions,
+	s *cluster.Server) (*result.CPUSamples, error) {
 	args, err := sampling(o.Unwind)
 	if err != nil {
 		return nil, err
@@ -83,7 +84,8 @@ func (b *Bench) Profile(ctx context.Context, load Load, o ProfileOptions, s *clu
 	return p, nil
 }
 
-func (b *Bench) profileOnce(ctx context.Context, load Load, o ProfileOptions, args []string, s *cluster.Server) (result.CPURun, error) {
+func (b *Bench) profileOnce(ctx context.Context, load Load, o ProfileOptions, args []string,
+	s *cluster.Server) (result.CPURun, error) {
 	const margin = 2 // seconds of load around the samples
 	data := filepath.Join(b.Lab.Dir, "perf.data")
 	defer os.Remove(data)

@@ -69,7 +69,8 @@ func setParameters(r *result.Result, o *Options, load Load, rounds int) {
 		{Name: roundsParameter, Value: strconv.Itoa(rounds)},
 		{Name: secondsParameter, Value: strconv.Itoa(o.Seconds)}}
 	if o.Renew > 0 {
-		r.Parameters = append(r.Parameters, result.Parameter{Name: "rounds of a set of servers", Value: strconv.Itoa(o.Renew)})
+		r.Parameters = append(r.Parameters,
+			result.Parameter{Name: "rounds of a set of servers", Value: strconv.Itoa(o.Renew)})
 	}
 }
 
@@ -115,7 +116,8 @@ func WriteChart(w io.Writer, results []*result.Result) error {
 		text(12, y, "group", r.Parameter(loadParameter))
 		if r.CPU != nil && len(r.CPU.Runs) > 0 {
 			low, high := r.CPU.Spread()
-			text(12, y+16, "note", fmt.Sprintf("pg_steno's share of PostgreSQL's CPU samples: %s", interval(low, high)))
+			text(12, y+16, "note", fmt.Sprintf("pg_steno's share of PostgreSQL's CPU samples: %s",
+				interval(low, high)))
 			y += 16
 		}
 		y += 10
@@ -127,12 +129,14 @@ func WriteChart(w io.Writer, results []*result.Result) error {
 	grid := drawAxis(text, top, y)
 	y += 50
 	last := results[len(results)-1]
-	text(12, y+8, "note", fmt.Sprintf("Median of %s rounds of %s s per server, with its 95 %% interval in brackets. B: bytes logged per transaction.",
+	text(12, y+8, "note", fmt.Sprintf("Median of %s rounds of %s s per server, with its 95 %% interval in brackets. "+
+		"B: bytes logged per transaction.",
 		last.Parameter(roundsParameter), last.Parameter(secondsParameter)))
 	y += 18
 	text(12, y+8, "note", fmt.Sprintf("%s, %d cores (shared with pgbench), Linux %s, PostgreSQL %s.",
 		last.Machine.CPU, last.Machine.Cores, last.Machine.Kernel, shortVersion(last.Postgres)))
-	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="Throughput while every statement is logged">
+	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
+		`role="img" aria-label="Throughput while every statement is logged">
 <style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-size: 16px; font-weight: 600 }
@@ -161,7 +165,8 @@ func drawAxis(text func(x, y int, class, s string), top, bottom int) string {
 }
 
 // drawVariant draws one bar below y and returns where the next one starts.
-func drawVariant(b *strings.Builder, text func(x, y int, class, s string), r *result.Result, v result.Value, i, y int) int {
+func drawVariant(b *strings.Builder, text func(x, y int, class, s string), r *result.Result, v result.Value, i,
+	y int) int {
 	ratio, label := 1.0, "1"
 	var kept *stats.Estimate
 	if m := r.Find(result.Case{"variant": v.Name}, "tps"); m != nil && i > 0 {
@@ -180,10 +185,12 @@ func drawVariant(b *strings.Builder, text func(x, y int, class, s string), r *re
 		title = "no logging"
 	}
 	text(12, y+15, "", title)
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" class="%s"/>`+"\n", barLeft, y, barX(ratio)-barLeft, barHeight, class)
+	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" class="%s"/>`+"\n", barLeft, y, barX(ratio)-barLeft,
+		barHeight, class)
 	if kept != nil {
 		middle := y + barHeight/2
-		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="range"/>`+"\n", barX(kept.Low), middle, barX(kept.High), middle)
+		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="range"/>`+"\n", barX(kept.Low), middle,
+			barX(kept.High), middle)
 		ratio = max(ratio, kept.High)
 	}
 	if m := r.Find(result.Case{"variant": v.Name}, "bytes"); m != nil {

@@ -53,40 +53,46 @@ var variants = []variant{
 		{Name: "shared_preload_libraries", Value: "pg_steno"},
 		{Name: "steno.log", Value: "all"},
 	}},
-	{name: "steno_uncompressed", title: "pg_steno, uncompressed", library: "pg_steno", output: trail, settings: []cluster.Setting{
-		{Name: "shared_preload_libraries", Value: "pg_steno"},
-		{Name: "steno.log", Value: "all"},
-		{Name: "steno.compression", Value: "none"},
-	}},
-	{name: "steno_sealed", title: "pg_steno, sealed and encrypted", library: "pg_steno", output: trail, settings: []cluster.Setting{
-		{Name: "shared_preload_libraries", Value: "pg_steno"},
-		{Name: "steno.log", Value: "all"},
-		{Name: "steno.signing_key_file", Value: sealKey},
-		{Name: "steno.seal_interval", Value: "1s"},
-		{Name: "steno.encryption_key_command", Value: "printf '%064d' 1"},
-	}},
-	{name: "steno_sync", title: "pg_steno, steno.sync=write,ddl,role", library: "pg_steno", output: trail, settings: []cluster.Setting{
-		{Name: "shared_preload_libraries", Value: "pg_steno"},
-		{Name: "steno.log", Value: "all"},
-		{Name: "steno.sync", Value: "write, ddl, role"},
-	}},
-	{name: "steno_sync_commit", title: "pg_steno, steno.sync=write,ddl,role, sync_start=off", library: "pg_steno", output: trail, settings: []cluster.Setting{
-		{Name: "shared_preload_libraries", Value: "pg_steno"},
-		{Name: "steno.log", Value: "all"},
-		{Name: "steno.sync", Value: "write, ddl, role"},
-		{Name: "steno.sync_start", Value: "off"},
-	}},
-	{name: "steno_less", title: "pg_steno, no transaction, start and mandatory records", library: "pg_steno", output: trail,
+	{name: "steno_uncompressed", title: "pg_steno, uncompressed", library: "pg_steno", output: trail,
+		settings: []cluster.Setting{
+			{Name: "shared_preload_libraries", Value: "pg_steno"},
+			{Name: "steno.log", Value: "all"},
+			{Name: "steno.compression", Value: "none"},
+		}},
+	{name: "steno_sealed", title: "pg_steno, sealed and encrypted", library: "pg_steno", output: trail,
+		settings: []cluster.Setting{
+			{Name: "shared_preload_libraries", Value: "pg_steno"},
+			{Name: "steno.log", Value: "all"},
+			{Name: "steno.signing_key_file", Value: sealKey},
+			{Name: "steno.seal_interval", Value: "1s"},
+			{Name: "steno.encryption_key_command", Value: "printf '%064d' 1"},
+		}},
+	{name: "steno_sync", title: "pg_steno, steno.sync=write,ddl,role", library: "pg_steno", output: trail,
+		settings: []cluster.Setting{
+			{Name: "shared_preload_libraries", Value: "pg_steno"},
+			{Name: "steno.log", Value: "all"},
+			{Name: "steno.sync", Value: "write, ddl, role"},
+		}},
+	{name: "steno_sync_commit", title: "pg_steno, steno.sync=write,ddl,role, sync_start=off", library: "pg_steno",
+		output: trail, settings: []cluster.Setting{
+			{Name: "shared_preload_libraries", Value: "pg_steno"},
+			{Name: "steno.log", Value: "all"},
+			{Name: "steno.sync", Value: "write, ddl, role"},
+			{Name: "steno.sync_start", Value: "off"},
+		}},
+	{name: "steno_less", title: "pg_steno, no transaction, start and mandatory records", library: "pg_steno",
+		output: trail,
 		settings: []cluster.Setting{
 			{Name: "shared_preload_libraries", Value: "pg_steno"},
 			{Name: "steno.log", Value: "all, -transaction"},
 			{Name: "steno.mandatory", Value: ""},
 			{Name: "steno.start_after", Value: "-1"},
 		}},
-	{name: "steno_none", title: "pg_steno, steno.log=none", library: "pg_steno", output: trail, settings: []cluster.Setting{
-		{Name: "shared_preload_libraries", Value: "pg_steno"},
-		{Name: "steno.log", Value: "none"},
-	}},
+	{name: "steno_none", title: "pg_steno, steno.log=none", library: "pg_steno", output: trail,
+		settings: []cluster.Setting{
+			{Name: "shared_preload_libraries", Value: "pg_steno"},
+			{Name: "steno.log", Value: "none"},
+		}},
 }
 
 // BaseSettings are every server's. What would disturb a slice of one server

@@ -371,8 +371,9 @@ func (b *clockBench) notes() []string {
 	kernel := median(r, result.Case{"way": "kernel"}, "reading")
 	var notes []string
 	if direct > kernel/2 {
-		notes = append(notes, fmt.Sprintf("A reading by PostgreSQL takes %.0f ns, a system call %.0f ns: the clock seems "+
-			"to be read through the kernel.",
+		notes = append(notes, fmt.Sprintf(
+			"A reading by PostgreSQL takes %.0f ns, a system call %.0f ns: the clock seems "+
+				"to be read through the kernel.",
 			direct, kernel))
 	} else {
 		notes = append(notes, fmt.Sprintf("A reading by PostgreSQL takes %.0f ns; through the kernel, it would take "+
@@ -380,9 +381,8 @@ func (b *clockBench) notes() []string {
 	}
 	block := median(r, result.Case{"track": "off"}, "block")
 	if m := r.Find(result.Case{}, "added"); m != nil {
-		text := fmt.Sprintf("A block took %.0f ns of CPU time without track_io_timing. Two readings of the "+
-			"clock, %.0f ns, are %.1f %% of that; "+
-			"the measured difference is %.0f ns (%.0f to %.0f) per block.",
+		text := fmt.Sprintf("A block took %.0f ns of CPU time without track_io_timing. Two readings of the clock, "+
+			"%.0f ns, are %.1f %% of that; the measured difference is %.0f ns (%.0f to %.0f) per block.",
 			block, 2*direct, 100*2*direct/block, m.Value.Median, m.Value.Low, m.Value.High)
 		if m.Value.Low <= 0 && m.Value.High >= 0 {
 			text += " The interval includes 0: this run cannot show a difference."

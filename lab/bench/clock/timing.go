@@ -132,13 +132,14 @@ func (s source) advice() string {
 	case "tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page":
 		return fmt.Sprintf("The clock source is %s, which programs read without a system call.", s.current)
 	}
-	text := fmt.Sprintf("The clock source is %s: every reading needs a system call, or an access to a device.", s.current)
+	text := fmt.Sprintf("The clock source is %s: every reading needs a system call, or an access to a device.",
+		s.current)
 	for _, better := range []string{"tsc", "kvm-clock"} {
 		for _, name := range s.available {
 			if name == better {
-				return text + fmt.Sprintf(" The kernel offers %s: \"echo %s > %s/current_clocksource\" changes it until "+
-					"the next boot, the kernel parameter clocksource=%s permanently. If the kernel itself has rejected it "+
-					"(\"dmesg | grep -i clocksource\" shows that), it is not reliable here.",
+				return text + fmt.Sprintf(" The kernel offers %s: \"echo %s > %s/current_clocksource\" changes it "+
+					"until the next boot, the kernel parameter clocksource=%s permanently. If the kernel itself has "+
+					"rejected it (\"dmesg | grep -i clocksource\" shows that), it is not reliable here.",
 					better, better, sourceDir, better)
 			}
 		}

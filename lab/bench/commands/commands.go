@@ -48,7 +48,8 @@ func New(e measure.Environment) *Options {
 // AddFlags adds the flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.Ways, "ways", wayNames(), "ways to send statements")
-	flags.StringSliceVar(&o.Compare, "compare", variantNames()[1:], "what to compare with the base, which reports nothing")
+	flags.StringSliceVar(&o.Compare, "compare", variantNames()[1:],
+		"what to compare with the base, which reports nothing")
 	flags.IntVar(&o.Statements, "statements", 10000, "number of statements in a run")
 	flags.IntVar(&o.Rounds, "rounds", 8, "how often to measure each")
 	measure.AddPGConfig(flags, &o.PGConfig)
@@ -157,7 +158,8 @@ func (o *Options) measure(ctx context.Context, installation *cluster.Installatio
 	if err := m.start(ctx); err != nil {
 		return nil, err
 	}
-	m.r = result.New("commands", "What reporting and logging add to a small statement", measure.CommandLine(), o.Version)
+	m.r = result.New("commands", "What reporting and logging add to a small statement",
+		measure.CommandLine(), o.Version)
 	m.r.Postgres, m.r.Settings = installation.Version, serverSettings
 	m.r.Dimensions, m.r.Metrics = dimensions(chosen, o.Ways), metrics
 	rounds, err := m.rounds(ctx, phases)

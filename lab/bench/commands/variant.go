@@ -1,5 +1,5 @@
-// The dimensions of the measurement: what a session's server does for each statement (variants), and how statements are
-// sent (ways).
+// The dimensions of the measurement: what a session's server does for each statement (variants), and how statements
+// are sent (ways).
 
 package commands
 
@@ -186,7 +186,8 @@ func (w way) run(ctx context.Context, lab *cluster.Lab, s *cluster.Server, v var
 
 // runPsql runs the script. The time includes starting psql and connecting, like in the published figures.
 func runPsql(ctx context.Context, lab *cluster.Lab, conninfo string) (sample, error) {
-	psql := lab.Client(ctx, "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-f", scriptFile(lab), "-o", os.DevNull, conninfo)
+	psql := lab.Client(ctx, "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-f", scriptFile(lab), "-o",
+		os.DevNull, conninfo)
 	var stderr strings.Builder
 	psql.Stderr = &stderr
 	start := time.Now()

@@ -24,8 +24,8 @@ import (
 	"github.com/pg-steno/pg_steno/lab/stats"
 )
 
-// fewest is the smallest number of samples of an estimate for a verdict. The ranges of two sets of three samples of the
-// same distribution are disjoint with a probability of 1/10, of four samples with 1/35.
+// fewest is the smallest number of samples of an estimate for a verdict. The ranges of two sets of three samples of
+// the same distribution are disjoint with a probability of 1/10, of four samples with 1/35.
 const fewest = 4
 
 // Rule states when a figure has changed.

@@ -63,7 +63,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntSliceVar(&o.Sleepers, "sleepers", nil, "numbers of sleeping processes")
 	flags.IntVar(&o.Rounds, "rounds", 0, "how often to run each case (default 4; 3 with --quick and --full)")
 	flags.DurationVar(&o.Slice, "slice", 150*time.Millisecond, "duration of a case")
-	flags.StringVar(&o.Folder, "folder", "", "folder for the files of file and io_uring (default $TMPDIR, or else /tmp)")
+	flags.StringVar(&o.Folder, "folder", "",
+		"folder for the files of file and io_uring (default $TMPDIR, or else /tmp)")
 }
 
 // Run measures and reports the result.
@@ -242,8 +243,8 @@ type usage struct {
 	Involuntary uint64 `json:"involuntary"`
 }
 
-// user returns the share of the processor time that was spent in user mode; false if the time is too short to determine
-// it.
+// user returns the share of the processor time that was spent in user mode; false if the time is too short to
+// determine it.
 func (u usage) user() (float64, bool) {
 	return float64(u.UserTicks) / float64(max(u.AllTicks, 1)), u.AllTicks > 0
 }

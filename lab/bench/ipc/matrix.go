@@ -262,9 +262,15 @@ func (p plan) dimensions() []result.Dimension {
 	var d []result.Dimension
 	if len(p.groups) > 0 {
 		d = append(d,
-			result.Dimension{Name: "processes", Title: "processes", Values: p.values(func(g group) int { return g.processes })},
-			result.Dimension{Name: "size", Title: "message", Values: sizeValues(p.values(func(g group) int { return g.size }))},
-			result.Dimension{Name: "readers", Title: "readers", Values: p.values(func(g group) int { return g.readers })},
+			result.Dimension{Name: "processes", Title: "processes", Values: p.values(func(g group) int {
+				return g.processes
+			})},
+			result.Dimension{Name: "size", Title: "message", Values: sizeValues(p.values(func(g group) int {
+				return g.size
+			}))},
+			result.Dimension{Name: "readers", Title: "readers", Values: p.values(func(g group) int {
+				return g.readers
+			})},
 			result.Dimension{Name: "batch", Title: "batch", Values: p.batchValues()},
 			result.Dimension{Name: "clock", Title: "clock read per", Values: p.clockValues()},
 			result.Dimension{Name: "channel", Title: "channel", Values: some(channels, p.channels)})

@@ -25,7 +25,8 @@ var sendMetrics = []result.Metric{
 	{Name: "megabytes", Title: "throughput", Unit: "MB/s", Better: "higher"},
 	{Name: "per_cpu", Title: "messages per second of CPU time", Unit: "1/s", Better: "higher"},
 	{Name: "cpu", Title: "CPU time per message", Unit: "µs", Better: "lower"},
-	{Name: "handover", Title: "of that, for the transfer (without creating and checking it)", Unit: "µs", Better: "lower"},
+	{Name: "handover", Title: "of that, for the transfer (without creating and checking it)", Unit: "µs",
+		Better: "lower"},
 	{Name: "cpu_user", Title: "of that, in user mode", Unit: "µs", Better: "lower"},
 	{Name: "cpu_system", Title: "of that, in the kernel", Unit: "µs", Better: "lower"},
 	{Name: "voluntary", Title: "voluntary context switches per 1,000 messages", Better: "lower"},
@@ -250,8 +251,8 @@ func sendTables(p plan) []result.Table {
 			Rows:  []string{s.dimension, "channel"}, Where: s.where, Bar: 2,
 			Columns: []result.Column{
 				{Metric: "messages"}, {Metric: "megabytes"}, {Metric: "per_cpu"}, {Metric: "per_cpu", Ratio: true},
-				{Metric: "handover"}, {Metric: "cpu_user"}, {Metric: "cpu_system"}, {Metric: "voluntary"}, {Metric: "involuntary"},
-				{Metric: "wakeups"}, {Metric: "state_d"}, {Metric: "delay"},
+				{Metric: "handover"}, {Metric: "cpu_user"}, {Metric: "cpu_system"}, {Metric: "voluntary"},
+				{Metric: "involuntary"}, {Metric: "wakeups"}, {Metric: "state_d"}, {Metric: "delay"},
 			},
 		})
 	}

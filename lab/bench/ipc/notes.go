@@ -65,7 +65,8 @@ func show(e stats.Estimate) string {
 func notes(r *result.Result, p plan, guessed bool) []string {
 	var all []string
 	for _, note := range []func(*result.Result, plan) string{
-		ringNote, winnerNote, mutexNote, socketNote, batchNote, clockNote, readersNote, delayNote, broadcastNote, epollNote,
+		ringNote, winnerNote, mutexNote, socketNote, batchNote, clockNote, readersNote, delayNote,
+		broadcastNote, epollNote,
 	} {
 		if text := note(r, p); text != "" {
 			all = append(all, text)
@@ -93,12 +94,14 @@ func ringNote(r *result.Result, _ plan) string {
 	}
 	text += "."
 	if f, ok := ratio(r, at.of("pipe"), at.of("ring_each"), "handover"); ok {
-		text += " Without the cost of creating and checking a message, the pipe takes " + show(f) + " times the CPU time."
+		text += " Without the cost of creating and checking a message, the pipe takes " + show(f) +
+			" times the CPU time."
 	}
 	return text
 }
 
-// winnerNote names the channel with the most messages per second of processor time, for the first and second dimension.
+// winnerNote names the channel with the most messages per second of processor time, for the first and second
+// dimension.
 func winnerNote(r *result.Result, p plan) string {
 	var parts []string
 	for _, s := range p.sweeps {
@@ -154,7 +157,8 @@ func mutexNote(r *result.Result, _ plan) string {
 	if !ok {
 		return ""
 	}
-	text := "With a mutex around the write to the pipe: " + show(e) + " times the messages per second (50 processes, 512 bytes). " +
+	text := "With a mutex around the write to the pipe: " + show(e) +
+		" times the messages per second (50 processes, 512 bytes). " +
 		"Published: 1.5 to 2 times; " + verdict(e, 1.5, 2) + "."
 	if f, ok := ratio(r, at.of("pipe_mutex"), at.of("pipe"), "voluntary"); ok {
 		text += " Voluntary context switches per message: " + show(f) + " times. Published: far fewer; " +
@@ -162,8 +166,8 @@ func mutexNote(r *result.Result, _ plan) string {
 	}
 	bare, with := r.Find(at.of("pipe"), "state_d"), r.Find(at.of("pipe_mutex"), "state_d")
 	if bare != nil && with != nil {
-		text += fmt.Sprintf(" Processes in state D: %.2g with the plain pipe, %.2g with the mutex (medians); published: "+
-			"none with the mutex.", bare.Value.Median, with.Value.Median)
+		text += fmt.Sprintf(" Processes in state D: %.2g with the plain pipe, %.2g with the mutex (medians); "+
+			"published: none with the mutex.", bare.Value.Median, with.Value.Median)
 	}
 	return text
 }
@@ -178,7 +182,8 @@ func socketNote(r *result.Result, p plan) string {
 			verdict(e, 0.5, 1) + ");"
 	}
 	if e, ok := ratio(r, large.of("stream_mutex"), large.of("pipe_mutex"), "messages"); ok {
-		text += " with 1 MB, both with a mutex, " + show(e) + " times (published: far more; " + verdict(e, 2, 1e9) + ");"
+		text += " with 1 MB, both with a mutex, " + show(e) + " times (published: far more; " +
+			verdict(e, 2, 1e9) + ");"
 	}
 	if text == "" {
 		return ""
@@ -204,8 +209,8 @@ func batchNote(r *result.Result, p plan) string {
 	if parts == "" {
 		return ""
 	}
-	return "A reader that takes all available messages instead of one at a time moves this many times as many messages per second " +
-		"of CPU time: " + parts + "."
+	return "A reader that takes all available messages instead of one at a time moves this many times as many " +
+		"messages per second of CPU time: " + parts + "."
 }
 
 func clockNote(r *result.Result, p plan) string {
@@ -235,8 +240,9 @@ func delayNote(r *result.Result, _ plan) string {
 	if ring == nil || pipe == nil {
 		return ""
 	}
-	return fmt.Sprintf("The price of rings is delay: their reader sleeps until a ring is half full, but at most 10 ms. "+
-		"The median message waits %.3g µs in a ring and %.3g µs in the pipe (50 processes that send without pauses).",
+	return fmt.Sprintf("The price of rings is delay: their reader sleeps until a ring is half full, but at most 10 "+
+		"ms. The median message waits %.3g µs in a ring and %.3g µs in the pipe (50 processes that send "+
+		"without pauses).",
 		ring.Value.Median, pipe.Value.Median)
 }
 
@@ -258,7 +264,8 @@ func broadcastNote(r *result.Result, p plan) string {
 	if !ok {
 		return ""
 	}
-	text := fmt.Sprintf("Waking %d sleepers by one signal each takes %s times as many system calls as one broadcast", n, show(e))
+	text := fmt.Sprintf("Waking %d sleepers by one signal each takes %s times as many system calls as one broadcast",
+		n, show(e))
 	if f, ok := ratio(r, asleep("signal", n), asleep("futex", n), "last"); ok {
 		text += ", and " + show(f) + " times as long until the last is awake"
 	}
@@ -271,12 +278,13 @@ func epollNote(r *result.Result, p plan) string {
 	if !ok {
 		return ""
 	}
-	text := fmt.Sprintf("With an epoll set created for each wait, it takes %s times as long until the last of %d sleepers is awake", show(e), n)
+	text := fmt.Sprintf("With an epoll set created for each wait, it takes %s times as long until the last of %d "+
+		"sleepers is awake", show(e), n)
 	if f, ok := ratio(r, asleep("signal_recreate", n), asleep("signal", n), "sleeper_calls"); ok {
 		text += ", " + show(f) + " times as many system calls of the sleepers"
 	}
-	return text + ". PostgreSQL did this before version 14; published: 85 % of the time in the kernel's lock of such " +
-		"sets, with 64 threads and synchronous replication."
+	return text + ". PostgreSQL did this before version 14; published: 85 % of the time in the kernel's lock of " +
+		"such sets, with 64 threads and synchronous replication."
 }
 
 // few is the number of cores below which contention cannot be observed.
@@ -286,7 +294,7 @@ func coresNote(cores int) string {
 	if cores >= few {
 		return fmt.Sprintf("%d cores: processes run at the same time, and contend for locks and cache lines.", cores)
 	}
-	return fmt.Sprintf("With %d cores, at most %d of the processes run at the same time. How many cores contend for one lock or one "+
-		"cache line (the pipe's lock, the head of a shared ring) cannot be seen here: this needs %d cores or more. "+
-		"On such a machine, run: steno bench ipc --full --out bench/results/ipc", cores, cores, few)
+	return fmt.Sprintf("With %d cores, at most %d of the processes run at the same time. How many cores contend for "+
+		"one lock or one cache line (the pipe's lock, the head of a shared ring) cannot be seen here: this needs %d "+
+		"cores or more. On such a machine, run: steno bench ipc --full --out bench/results/ipc", cores, cores, few)
 }

@@ -27,8 +27,9 @@ func (o *Options) newResult(postgres string, not []missing) *result.Result {
 	r.Postgres = postgres
 	r.Metrics = metrics
 	r.Dimensions = []result.Dimension{
-		{Name: "variant", Title: "logging"}, {Name: "clients", Title: "clients"}, {Name: "workload", Title: "workload"},
-		{Name: "protocol", Title: "protocol"}, {Name: "part", Title: "part of the server"},
+		{Name: "variant", Title: "logging"}, {Name: "clients", Title: "clients"},
+		{Name: "workload", Title: "workload"}, {Name: "protocol", Title: "protocol"},
+		{Name: "part", Title: "part of the server"},
 	}
 	left := map[string]bool{}
 	for _, m := range not {

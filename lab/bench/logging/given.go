@@ -63,8 +63,8 @@ var bases = []cluster.Setting{
 	{Name: "steno.sync", Value: "none"},
 }
 
-// reloadable returns those that a reload can change on this server. Without the collector, the log's destination is not
-// changed, because there may be no stderr.
+// reloadable returns those that a reload can change on this server. Without the collector, the log's destination is
+// not changed, because there may be no stderr.
 func (a *about) reloadable() []cluster.Setting {
 	var list []cluster.Setting
 	for _, s := range bases {
@@ -145,7 +145,8 @@ func (g *given) look(ctx context.Context) error {
 		return err
 	}
 	if !superuser {
-		return fmt.Errorf("changing what a server logs requires a superuser, and \"%s\" is not one", g.conn.Config().User)
+		return fmt.Errorf("changing what a server logs requires a superuser, and \"%s\" is not one",
+			g.conn.Config().User)
 	}
 	if err := g.quiet(ctx); err != nil {
 		return err
@@ -212,7 +213,8 @@ func (g *given) check(ctx context.Context, o *Options) error {
 	case free < most+2:
 		return fmt.Errorf("%d clients are too many: max_connections allows %d more connections", most, max(0, free-2))
 	case broken != nil:
-		return fmt.Errorf("the server's configuration files contain errors, so a reload would have no effect: %s", *broken)
+		return fmt.Errorf("the server's configuration files contain errors, so a reload would have no effect: %s",
+			*broken)
 	case own != nil:
 		return fmt.Errorf("\"%s\" is set for this role or database (ALTER ROLE, ALTER DATABASE), "+
 			"so a change of the server's configuration has no effect", *own)
@@ -626,18 +628,17 @@ func (g *given) try(ctx context.Context, o *Options) error {
 
 // limits returns what cannot be measured on a given server.
 func (g *given) limits() []string {
-	notes := []string{"All variants shared one server and its tables; only settings that a reload can change were compared."}
+	notes := []string{"All variants shared one server and its tables; only settings that a reload can change were " +
+		"compared."}
 	for _, library := range g.about.preloaded {
 		if library == "pgaudit" || library == "pg_steno" {
-			notes = append(notes, library+" was loaded all the time, so \"none\" includes its hooks, which "+
-				"record nothing or "+
-				"only mandatory classes: compare throw-away servers to see the whole cost.")
+			notes = append(notes, library+" was loaded all the time, so \"none\" includes its hooks, which record "+
+				"nothing or only mandatory classes: compare throw-away servers to see the whole cost.")
 		}
 	}
 	if g.target.processes == nil {
-		notes = append(notes, "The server's processes are not on this machine, or cannot be seen: no CPU time "+
-			"and no context "+
-			"switches were measured. The latency includes the network.")
+		notes = append(notes, "The server's processes are not on this machine, or cannot be seen: no CPU time and no "+
+			"context switches were measured. The latency includes the network.")
 	}
 	if g.target.written == nil {
 		notes = append(notes, "The server's log does not go through its logging collector: what it writes was "+

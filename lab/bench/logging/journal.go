@@ -14,8 +14,8 @@ import (
 )
 
 // A journal has the original settings of a given server. It is on disk before the first setting is changed, and is
-// removed when all are restored. If this program is killed in between, the next one finds it. A lock on the file, which
-// the kernel releases when the program exits, prevents two programs from measuring on the same server.
+// removed when all are restored. If this program is killed in between, the next one finds it. A lock on the file,
+// which the kernel releases when the program exits, prevents two programs from measuring on the same server.
 
 // journal is the contents of the file.
 type journal struct {

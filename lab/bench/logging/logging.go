@@ -1,6 +1,6 @@
 // Package logging implements "steno bench logging", which measures the cost of each way to log statements. Slices of
-// pgbench run on every variant in turn, in rounds; the quoted values are the median of each figure, and of its ratio to
-// the slice without logging in the same round.
+// pgbench run on every variant in turn, in rounds; the quoted values are the median of each figure, and of its ratio
+// to the slice without logging in the same round.
 //
 // The flags and the throw-away servers are in this file. A run expands the flags into a matrix of variants and points
 // of load (variant.go). The variants run on throw-away servers, or on a given server whose settings are changed and
@@ -82,7 +82,8 @@ func New(e measure.Environment) *Options {
 // AddFlags adds the flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Common.AddFlags(flags)
-	flags.StringSliceVar(&o.Compare, "compare", nil, "what to compare with none (default everything that is installed)")
+	flags.StringSliceVar(&o.Compare, "compare", nil,
+		"what to compare with none (default everything that is installed)")
 	flags.IntSliceVar(&o.Clients, "clients", usual.clients, "sessions of pgbench")
 	flags.StringSliceVar(&o.Workloads, "workload", usual.workloads, "select, tpcb, select1, update or file:PATH")
 	flags.StringSliceVar(&o.Protocols, "protocol", usual.protocols, "simple, extended or prepared")
@@ -263,7 +264,8 @@ type labPlace struct {
 const spare = 20
 
 // openLab creates the servers. The caller must close the lab, even after an error.
-func openLab(ctx context.Context, lab *cluster.Lab, o *Options, list []variant, p *progress.Phases) (*labPlace, error) {
+func openLab(ctx context.Context, lab *cluster.Lab, o *Options, list []variant,
+	p *progress.Phases) (*labPlace, error) {
 	p.Phase(fmt.Sprintf("initializing pgbench's tables, scale %d", o.Scale))
 	if err := fillTemplate(ctx, lab, o); err != nil {
 		return nil, err

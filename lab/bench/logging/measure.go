@@ -30,8 +30,8 @@ type measurement struct {
 	rates    []float64 // for each point: the share of transactions in the percentiles
 }
 
-// mostLogged is the maximum number of transactions of a slice that pgbench logs: on a fast machine, writing all of them
-// would be a significant load.
+// mostLogged is the maximum number of transactions of a slice that pgbench logs: on a fast machine, writing all of
+// them would be a significant load.
 const mostLogged = 500_000
 
 // fewRounds is the number of rounds that run regardless of the time.
@@ -300,8 +300,8 @@ func (f *figures) use(before, after state, load bench.Slice) {
 	f.metrics["cpu"] = all
 }
 
-// switchRate is the number of context switches of the server's processes per second; zero if the slice was too short to
-// measure it.
+// switchRate is the number of context switches of the server's processes per second; zero if the slice was too short
+// to measure it.
 type switchRate struct{ voluntary, involuntary float64 }
 
 func (f *figures) add(r switchRate, load bench.Slice) {

@@ -25,9 +25,8 @@ func (m *measurement) notes() []string {
 		notes = append(notes, "Percentiles are medians of the percentiles of the individual slices.")
 	}
 	if few := m.fewest(); few < enoughRounds {
-		notes = append(notes, fmt.Sprintf("%d rounds are too few for a 95 %% interval; the interval shown is from the smallest "+
-			"to the largest figure. "+
-			"At least %d rounds are needed.", few, enoughRounds))
+		notes = append(notes, fmt.Sprintf("%d rounds are too few for a 95 %% interval; the interval shown is from "+
+			"the smallest to the largest figure. At least %d rounds are needed.", few, enoughRounds))
 	}
 	return append(notes, m.machineNotes()...)
 }
@@ -70,14 +69,16 @@ func (m *measurement) besidePublished() []string {
 	for _, p := range m.busiest() {
 		if ours := ratio("steno", p); ours != nil && p.workload.name == "tpcb" {
 			notes = append(notes, fmt.Sprintf("%s: pg_steno keeps %s of the throughput. The best published "+
-				"redesign of the server's own log kept %.0f %%, with 100 clients at scale 1000.", p.title(), kept(*ours), 100*redesigned))
+				"redesign of the server's own log kept %.0f %%, with 100 clients at scale 1000.", p.title(),
+				kept(*ours), 100*redesigned))
 		}
 		reading := p
 		reading.workload.name = "select"
 		one, rows := ratio("both", p), ratio("both", reading)
 		if p.workload.name == "select1" && one != nil && rows != nil {
 			notes = append(notes, fmt.Sprintf("%s: with log_statement and log_duration, %s of the throughput "+
-				"remains; with pgbench -S, %s. The analysis of 2019 found that SELECT 1 is affected more.", p.title(), kept(*one), kept(*rows)))
+				"remains; with pgbench -S, %s. The analysis of 2019 found that SELECT 1 is affected more.", p.title(),
+				kept(*one), kept(*rows)))
 		}
 	}
 	return notes
@@ -222,11 +223,12 @@ func (m *measurement) machineNotes() []string {
 	if n == 1 {
 		text = "One processor runs one session at a time"
 	}
-	text += ": contention for the mutex of the log's pipe, which the analyses of 2018 and 2019 found on large machines, hardly " +
-		"occurs here."
+	text += ": contention for the mutex of the log's pipe, which the analyses of 2018 and 2019 found on large " +
+		"machines, hardly occurs here."
 	if both := m.result.Find(caseOf(variant{name: "both"}, m.busiest()[0]), "tps"); logged && both != nil &&
 		both.Ratio != nil {
-		text += fmt.Sprintf(" The throughput that remains here with log_statement and log_duration, %s, is hardly affected by it.",
+		text += fmt.Sprintf(" The throughput that remains here with log_statement and log_duration, %s, is hardly "+
+			"affected by it.",
 			kept(*both.Ratio))
 	}
 	return append(notes, text+" On a machine of "+strconv.Itoa(manyCores)+" processors or more, run: "+command)

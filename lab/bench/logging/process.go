@@ -14,8 +14,8 @@ import (
 )
 
 // The resources of a server's processes are read from /proc. A running process is read itself. An exited one is
-// included in the counters for waited-for children of its parent, the postmaster. So the time of sessions that came and
-// went is not missed, and none is counted twice.
+// included in the counters for waited-for children of its parent, the postmaster. So the time of sessions that came
+// and went is not missed, and none is counted twice.
 
 // part is the purpose of a process.
 type part string
@@ -113,8 +113,8 @@ func titlePart(title string) part {
 	}
 }
 
-// until returns the resources of each part between two readings. A process that exists only in the first was a session:
-// no other processes exit while a server is measured, except autovacuum workers.
+// until returns the resources of each part between two readings. A process that exists only in the first was a
+// session: no other processes exit while a server is measured, except autovacuum workers.
 func (u usage) until(later usage) map[part]time.Duration {
 	used := map[part]time.Duration{
 		other:    later.postmaster - u.postmaster,

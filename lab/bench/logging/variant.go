@@ -154,7 +154,8 @@ func findWorkload(name string) (workload, error) {
 	}
 	path, ok := strings.CutPrefix(name, filePrefix)
 	if !ok {
-		return workload{}, fmt.Errorf("no workload \"%s\"; there are select, tpcb, select1, update and file:PATH", name)
+		return workload{}, fmt.Errorf("no workload \"%s\"; there are select, tpcb, select1, update and file:PATH",
+			name)
 	}
 	info, err := os.Stat(path)
 	if err != nil {

@@ -130,7 +130,8 @@ func (m *measurement) addReasons() {
 		}
 		if n > 0 {
 			m.r.Skipped = append(m.r.Skipped, result.Skipped{
-				Case: result.Case{}, Reason: fmt.Sprintf("%s in %d of %d slices: %s", metric, n, len(m.looks), reason)})
+				Case: result.Case{}, Reason: fmt.Sprintf("%s in %d of %d slices: %s", metric, n,
+					len(m.looks), reason)})
 		}
 	}
 	skip("system calls were not counted", func(l *look) error { return l.noCalls })
@@ -274,9 +275,10 @@ func (m *measurement) notes() []string {
 	add(m.coresNote())
 	add("Waits, system calls and latches were observed in separate slices, because observing slows a server down.")
 	if cores := m.r.Machine.Cores; cores < enoughCores {
-		add(fmt.Sprintf("The primary, the standbys and pgbench share %d cores. This run shows what commits wait for and "+
-			"which system calls they make, but not how throughput levels off when many cores set latches for each other. On a large machine, run: "+
-			"steno bench replication --full --clients 16,64,256 --cores all,10,16,32", cores))
+		add(fmt.Sprintf("The primary, the standbys and pgbench share %d cores. This run shows what commits wait for "+
+			"and which system calls they make, but not how throughput levels off when many cores set latches for "+
+			"each other. On a large machine, run: steno bench replication --full --clients 16,64,256 --cores "+
+			"all,10,16,32", cores))
 	}
 	return all
 }
@@ -305,8 +307,8 @@ func (m *measurement) idleNote(sync string) string {
 	if !ok || !ok2 {
 		return ""
 	}
-	note := fmt.Sprintf("With synchronous_commit=%s, %d clients and %s per transaction, %.0f %% of the observed sessions "+
-		"waited for a standby (%s), while the processors were idle for %.0f %% of the time",
+	note := fmt.Sprintf("With synchronous_commit=%s, %d clients and %s per transaction, %.0f %% of the observed "+
+		"sessions waited for a standby (%s), while the processors were idle for %.0f %% of the time",
 		sync, p.clients, insertsTitle(p.inserts), waits, waitStandby, idle)
 	local, ok := m.median(m.point(base, m.Steno[0]).result(), metricIdle)
 	if !ok {
@@ -346,8 +348,8 @@ func (m *measurement) epollNote() string {
 	note := fmt.Sprintf("Each commit with synchronous_commit=on took %.2f calls of epoll_wait() and %.2f of "+
 		"epoll_ctl() in the primary. ", wait, ctl)
 	if ctl < wait/2 {
-		return note + "The published cause, an epoll set created for each wait (PostgreSQL 9.6), no longer exists: since " +
-			"PostgreSQL 14 (commit 3347c982bab), a session keeps its set."
+		return note + "The published cause, an epoll set created for each wait (PostgreSQL 9.6), no longer exists: " +
+			"since PostgreSQL 14 (commit 3347c982bab), a session keeps its set."
 	}
 	return note + "The published cause, an epoll set created for each wait (PostgreSQL 9.6), is visible here, too; " +
 		"PostgreSQL 14 and later keep it."
@@ -411,6 +413,7 @@ func (m *measurement) coresNote() string {
 	if found == nil {
 		return ""
 	}
-	return fmt.Sprintf("With synchronous_commit=on, the primary's throughput relative to that with all %d cores was %s "+
-		"(published, with 10 to 15 of 64: 100,000 instead of 70,000).", m.r.Machine.Cores, strings.Join(found, ", "))
+	return fmt.Sprintf("With synchronous_commit=on, the primary's throughput relative to that with all %d cores was "+
+		"%s (published, with 10 to 15 of 64: 100,000 instead of 70,000).",
+		m.r.Machine.Cores, strings.Join(found, ", "))
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/pg-steno/pg_steno/lab/perfevent"
 )
 
-// A look is a slice whose speed is not reported, because measuring slows it down: wait events are sampled all the time,
-// and system calls and latches are counted.
+// A look is a slice whose speed is not reported, because measuring slows it down: wait events are sampled all the
+// time, and system calls and latches are counted.
 
 const sampleInterval = 25 * time.Millisecond
 
@@ -130,8 +130,8 @@ func sample(ctx context.Context, conn *pgx.Conn) (map[string]int, error) {
 	return counts, err
 }
 
-// latchWatch counts calls of SetLatch() by the primary's processes, from when pgbench's sessions exist to the last time
-// when they still do.
+// latchWatch counts calls of SetLatch() by the primary's processes, from when pgbench's sessions exist to the last
+// time when they still do.
 type latchWatch struct {
 	counter *perfevent.Counter
 	noProbe error

@@ -1,12 +1,12 @@
-// Package replication implements "steno bench replication", which measures the cost of commits that wait for a standby,
-// by synchronous_commit, transaction size, sessions and cores, with and without pg_steno.
+// Package replication implements "steno bench replication", which measures the cost of commits that wait for a
+// standby, by synchronous_commit, transaction size, sessions and cores, with and without pg_steno.
 //
 // A primary with two standbys, either of which must confirm, is loaded by pgbench with inserts. synchronous_commit and
 // steno.sync are set by the sessions, and the primary's cores by the affinity of its processes, so that all
-// combinations can use the same servers; only pg_steno, which is preloaded, needs a primary and two standbys of its own
-// (servers.go). All servers run at the same time. This takes more memory, but there is no restart between slices that
-// are compared: those run directly one after the other, in an order that changes from round to round. Wait events,
-// system calls and latches are measured in slices separate from those that are timed (look.go).
+// combinations can use the same servers; only pg_steno, which is preloaded, needs a primary and two standbys of its
+// own (servers.go). All servers run at the same time. This takes more memory, but there is no restart between slices
+// that are compared: those run directly one after the other, in an order that changes from round to round. Wait
+// events, system calls and latches are measured in slices separate from those that are timed (look.go).
 package replication
 
 import (
@@ -231,8 +231,8 @@ func (p point) title() string {
 	return title
 }
 
-// groups returns the combinations, grouped with those that they are compared with: a group gets its slices directly one
-// after the other.
+// groups returns the combinations, grouped with those that they are compared with: a group gets its slices directly
+// one after the other.
 func (m *matrix) groups() [][]point {
 	var all [][]point
 	for _, clients := range m.Clients {

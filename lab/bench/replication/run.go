@@ -22,8 +22,8 @@ import (
 	"github.com/pg-steno/pg_steno/lab/machine"
 )
 
-// quickBudget is the time of a quick run up to the end of its timed rounds, including the start of the servers: another
-// round begins only if it will end within it.
+// quickBudget is the time of a quick run up to the end of its timed rounds, including the start of the servers:
+// another round begins only if it will end within it.
 const quickBudget = 75 * time.Second
 
 // measurement is the state of a run.
@@ -160,8 +160,8 @@ func (m *measurement) group(ctx context.Context, group []point, round int, watch
 	return nil
 }
 
-// patience is how much longer than its scheduled time pgbench may take, because a commit waits for a standby, before it
-// is considered stuck.
+// patience is how much longer than its scheduled time pgbench may take, because a commit waits for a standby, before
+// it is considered stuck.
 const patience = time.Minute
 
 // script returns pgbench's script: this many inserts in one transaction.
@@ -170,7 +170,8 @@ func script(inserts int) string {
 	if inserts > 1 {
 		b.WriteString("BEGIN;\n")
 	}
-	const insert = "INSERT INTO inserted (client, number, filler) VALUES (:client_id, %d, 'as much as an order has');\n"
+	const insert = "INSERT INTO inserted (client, number, filler) VALUES (:client_id, %d, 'as much as an order " +
+		"has');\n"
 	for i := range inserts {
 		fmt.Fprintf(&b, insert, i)
 	}

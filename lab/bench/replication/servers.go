@@ -19,8 +19,8 @@ import (
 
 const (
 	standbys = 2
-	// walBetweenCheckpoints is the amount of WAL after which a checkpoint is made between slices. Automatic checkpoints
-	// occur only after much more, so none occurs within a slice.
+	// walBetweenCheckpoints is the amount of WAL after which a checkpoint is made between slices. Automatic
+	// checkpoints occur only after much more, so none occurs within a slice.
 	walBetweenCheckpoints = 256 << 20
 	// spacePerServer is the size of a data directory, including the WAL that it keeps.
 	spacePerServer = 1 << 30
@@ -128,8 +128,8 @@ func (s *set) close() {
 	_ = s.conn.Close(ctx)
 }
 
-// limit restricts the primary to this many of the processors that this program may use, or to all. The other processes,
-// its clients and standbys, use all.
+// limit restricts the primary to this many of the processors that this program may use, or to all. The other
+// processes, its clients and standbys, use all.
 func (s *set) limit(cores string) error {
 	if cores == s.cores {
 		return nil

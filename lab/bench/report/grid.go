@@ -46,8 +46,8 @@ type cell struct {
 
 func (c cell) empty() bool { return c.Estimate == nil && len(c.Published) == 0 }
 
-// grid looks up the measures of a table. If several measures fit a cell, because the table does not mention a dimension
-// that was varied, it has a row for each of the dimension's values.
+// grid looks up the measures of a table. If several measures fit a cell, because the table does not mention a
+// dimension that was varied, it has a row for each of the dimension's values.
 func (v *view) grid(t *result.Table) *grid {
 	dimensions := slices.Clone(t.Rows)
 	heads, note := v.heads(t)

@@ -160,7 +160,8 @@ func (v *view) table(g *grid) tableOf {
 			x := v.cell(c)
 			if e := c.Estimate; g.Heads[i].Bar && e != nil && tops[i] > 0 {
 				x.HTML += template.HTML(fmt.Sprintf(`<svg viewBox="0 0 100 4" preserveAspectRatio="none" `+
-					`aria-hidden="true"><rect class="f" width="%s" height="4"/></svg>`, coordinate(max(100*e.Median/tops[i], 0))))
+					`aria-hidden="true"><rect class="f" width="%s" height="4"/></svg>`,
+					coordinate(max(100*e.Median/tops[i], 0))))
 			}
 			row.Cells = append(row.Cells, x)
 		}
@@ -206,7 +207,8 @@ func (v *view) facts() []result.Parameter {
 	}
 	if v.Busy != (machine.Busy{}) { // otherwise the load was not measured
 		all = append(all, []result.Parameter{
-			{Name: "Busy before", Value: fmt.Sprintf("%.1f %% of the processors, load %.2f", v.Busy.Before, v.Busy.Load)},
+			{Name: "Busy before", Value: fmt.Sprintf("%.1f %% of the processors, load %.2f", v.Busy.Before,
+				v.Busy.Load)},
 			{Name: "Stolen", Value: fmt.Sprintf("%.1f %% of the CPU time, by other machines on the host",
 				v.Busy.Steal)},
 		}...)

@@ -172,8 +172,8 @@ func (d *drawing) marker(shape int, x, y float64) {
 	d.tag("path", "f", "d", markers[shape%len(markers)], "transform", "translate("+coordinate(x)+" "+coordinate(y)+")")
 }
 
-// direct writes the series' names beside the right end, without overlaps; the names of series that end before it are at
-// their last points.
+// direct writes the series' names beside the right end, without overlaps; the names of series that end before it are
+// at their last points.
 func (l *linePicture) direct() {
 	type label struct {
 		series int

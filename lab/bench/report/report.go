@@ -64,8 +64,8 @@ func (v *view) having(metric string, dimensions []string) map[string][]*result.M
 }
 
 // find returns the measure for a position in a table or chart: that of exactly this case; otherwise the only one with
-// all of the case's values; otherwise the most specific of those that are about all values of a dimension. If there are
-// several that differ in a dimension that is not in the case, it returns them instead.
+// all of the case's values; otherwise the most specific of those that are about all values of a dimension. If there
+// are several that differ in a dimension that is not in the case, it returns them instead.
 func (v *view) find(c result.Case, metric string) (*result.Measure, []*result.Measure) {
 	dimensions := slices.Sorted(maps.Keys(c))
 	found := v.having(metric, dimensions)[key(c, dimensions)]

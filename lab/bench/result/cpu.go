@@ -67,8 +67,8 @@ func (c *CPUSamples) Shares() []float64 {
 
 // Notes says what was counted, a sentence for each run.
 func (c *CPUSamples) Notes() []string {
-	notes := []string{fmt.Sprintf("Share of PostgreSQL's CPU samples in the extension's code and its writers, system calls "+
-		"included (%s):", c.Command)}
+	notes := []string{fmt.Sprintf("Share of PostgreSQL's CPU samples in the extension's code and its writers, system "+
+		"calls included (%s):", c.Command)}
 	for i, run := range c.Runs {
 		all, backends, writers := run.Share()
 		note := fmt.Sprintf("run %d: %.2f %% (backends %.2f %%, writers %.2f %%) of %d samples, %.0f tps", i+1, all,

@@ -1,6 +1,6 @@
 // Package result is the result of a benchmark: the raw samples, the figures calculated from them, and how to show
-// these. A bench fills in a Result; the same value is then archived (result.json, samples.csv), printed as a table on a
-// terminal, drawn as a page (package report), and compared with another run.
+// these. A bench fills in a Result; the same value is then archived (result.json, samples.csv), printed as a table on
+// a terminal, drawn as a page (package report), and compared with another run.
 package result
 
 import (
@@ -302,8 +302,8 @@ func (c Case) key() string {
 }
 
 // Summarize calculates the measures from the samples: for each case and metric, the median, and its ratio to the case
-// that differs only in having the base's value of the dimension, from samples of the same round. If dimension is empty,
-// there are no ratios.
+// that differs only in having the base's value of the dimension, from samples of the same round. If dimension is
+// empty, there are no ratios.
 func (r *Result) Summarize(dimension, base string) {
 	type series struct {
 		c      Case

@@ -1,9 +1,9 @@
 // Package scaling implements "steno bench scaling", which computes what recording would cost on a machine that is not
 // at hand, from costs that were measured on another one.
 //
-// model.go has arithmetic (processor time, writers, memory and traffic), and a simulation, in which writers drain rings
-// with random arrivals while a disk stops. scaling.go has the flags and prints the tables. docs/scaling.md says which of
-// the inputs were measured, and which are assumptions.
+// model.go has arithmetic (processor time, writers, memory and traffic), and a simulation, in which writers drain
+// rings with random arrivals while a disk stops. scaling.go has the flags and prints the tables. docs/scaling.md says
+// which of the inputs were measured, and which are assumptions.
 package scaling
 
 import (
@@ -59,7 +59,8 @@ const ringOverhead = 4096 + 16*1024
 // (extension/delivery/room.c).
 const reserve = 5592
 
-// remoteShare is the share of rings whose session runs on another socket than their writer, if neither is bound to one.
+// remoteShare is the share of rings whose session runs on another socket than their writer, if neither is bound to
+// one.
 func remoteShare(sockets int) float64 {
 	return float64(sockets-1) / float64(sockets)
 }
@@ -160,8 +161,8 @@ type Outcome struct {
 // The step of the simulation, in ms.
 const step = 0.25
 
-// writer is one that drains the rings of its sessions, as extension/writer/writer.c does: it takes what there is, frees
-// it when all of it is written, and sleeps, until the interval has passed or a ring is half full.
+// writer is one that drains the rings of its sessions, as extension/writer/writer.c does: it takes what there is,
+// frees it when all of it is written, and sleeps, until the interval has passed or a ring is half full.
 type writer struct {
 	rings   []int
 	taken   []float64 // records of each ring in the pass that is running

@@ -21,8 +21,9 @@ import (
 // workloads are costs that were measured on the machine of docs/scaling.md, which has the commands.
 var workloads = map[string]Costs{
 	"select": {Rate: 19000, Backend: 320, Writer: 80, Pass: 160, Look: 2500, RingBytes: 32, TrailBytes: 8, Lines: 1.5},
-	"simple": {Rate: 18000, Backend: 470, Writer: 205, Pass: 160, Look: 2500, RingBytes: 40, TrailBytes: 11, Lines: 1.6},
-	"tpcb":   {Rate: 16000, Backend: 600, Writer: 125, Pass: 160, Look: 2500, RingBytes: 46, TrailBytes: 13, Lines: 1.7},
+	"simple": {Rate: 18000, Backend: 470, Writer: 205, Pass: 160, Look: 2500, RingBytes: 40, TrailBytes: 11,
+		Lines: 1.6},
+	"tpcb": {Rate: 16000, Backend: 600, Writer: 125, Pass: 160, Look: 2500, RingBytes: 46, TrailBytes: 13, Lines: 1.7},
 }
 
 // How long it takes to move a cache line from one core to another: as measured there, and an assumption.
@@ -52,11 +53,13 @@ func New(e measure.Environment) *Options { return &Options{Environment: e} }
 // AddFlags defines the flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	measure.AddFormat(flags, &o.Format)
-	flags.StringVar(&o.Workload, "workload", "select", "whose measured costs to use: "+strings.Join(workloadNames(), ", "))
+	flags.StringVar(&o.Workload, "workload", "select", "whose measured costs to use: "+
+		strings.Join(workloadNames(), ", "))
 	flags.IntSliceVar(&o.Cores, "cores", []int{2, 8, 64, 192}, "numbers of cores")
 	flags.IntVar(&o.Socket, "socket", 48, "cores of a socket")
 	flags.IntVar(&o.Each, "sessions", 4, "sessions for each core that run statements all the time")
-	flags.IntVar(&o.Rings, "rings", 0, "number of rings: max_connections and background processes (default twice the sessions, and 22)")
+	flags.IntVar(&o.Rings, "rings", 0, "number of rings: max_connections and background processes (default twice "+
+		"the sessions, and 22)")
 	flags.IntVar(&o.RingSize, "ring-size", 128, "steno.ring_size, in kB")
 	flags.Float64Var(&o.Interval, "flush-interval", 200, "steno.flush_interval, in ms")
 	flags.Float64Var(&o.Busy, "busy", 50, "per cent of a core that one writer may take")
@@ -71,7 +74,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.Float64Var(&o.RingBytes, "ring-bytes", 0, "bytes of a record in its ring (default: as measured)")
 	flags.Float64Var(&o.TrailBytes, "trail-bytes", 0, "bytes of a record in the trail (default: as measured)")
 	flags.Float64Var(&o.Lines, "lines", 0, "cache lines of a record that move between cores (default: as counted)")
-	flags.Float64Var(&o.Line, "line", measuredLine, "`ns` to move a cache line between two cores, where the costs were measured")
+	flags.Float64Var(&o.Line, "line", measuredLine, "`ns` to move a cache line between two cores, where the costs "+
+		"were measured")
 	flags.Float64Var(&o.RemoteLine, "remote-line", assumedLine, "`ns` to move one between sockets")
 }
 
@@ -118,7 +122,8 @@ func (o *Options) Complete(given func(flag string) bool) error {
 	case o.Interval < 1 || o.Busy <= 0 || o.Busy > 100:
 		return errors.New("--flush-interval must be at least 1, and --busy between 0 and 100")
 	case o.Stall < 0 || o.Skew < 0 || o.Seconds < 1 || o.Stall > (o.Seconds-1)*1000:
-		return errors.New("--stall, --skew and --seconds: a stall begins after one second, and must end before the simulation does")
+		return errors.New("--stall, --skew and --seconds: a stall begins after one second, and must end before the " +
+			"simulation does")
 	}
 	return iostreams.CheckFormat(o.Format)
 }
@@ -149,7 +154,8 @@ func (o *Options) row(cores int) row {
 		Ring: ringFor(o.Costs, s, o.Stall)}
 	if o.Stall > 0 {
 		load := Load{Sessions: s.Sessions, Writers: r.Writers, Rate: r.Records, Skew: o.Skew, RingBytes: o.RingBytes,
-			RingSize: float64(s.RingSize), Interval: o.Interval, Writer: o.Writer + o.extra(s.Sockets), Pass: o.Pass, Look: o.Look,
+			RingSize: float64(s.RingSize), Interval: o.Interval, Writer: o.Writer + o.extra(s.Sockets), Pass: o.Pass,
+			Look:    o.Look,
 			Seconds: o.Seconds, StallAt: 1, Stall: o.Stall, Seed: 1}
 		stalled := simulate(load)
 		load.RingSize = float64(2 * r.Ring)
@@ -172,20 +178,24 @@ func (o *Options) Run(context.Context) error {
 }
 
 func (o *Options) print(out io.Writer, rows []row) error {
-	fmt.Fprintf(out, "Forecast, not a measurement: workload %s, %.0f records per second and core; a record takes %.0f ns of its\n"+
+	fmt.Fprintf(out, "Forecast, not a measurement: workload %s, %.0f records per second and core; a record takes "+
+		"%.0f ns of its\n"+
 		"session and %.0f ns of a writer, which can drain %.1f million of them per second.\n\n",
 		o.Workload, o.Rate, o.Backend, o.Writer, o.capacity(1)/1e6)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "cores\tsockets\tsessions\trecords/s\tsessions' CPU\twriters' CPU\twriters\teach busy\ttrail\tbetween sockets\tmemory of rings\t\n")
+	fmt.Fprint(w, "cores\tsockets\tsessions\trecords/s\tsessions' CPU\twriters' CPU\twriters\teach "+
+		"busy\ttrail\tbetween sockets\tmemory of rings\t\n")
 	for _, r := range rows {
 		fmt.Fprintf(w, "%d\t%d\t%d\t%.2f M\t%.2f %%\t%.2f %%\t%d\t%.0f %%\t%.1f MB/s\t%.0f MB/s\t%.0f MB\t\n",
-			r.Cores, r.Sockets, r.Sessions, r.Records/1e6, 100*r.Backend, 100*r.WriterShare, r.Writers, 100*r.WriterBusy,
+			r.Cores, r.Sockets, r.Sessions, r.Records/1e6, 100*r.Backend, 100*r.WriterShare, r.Writers,
+			100*r.WriterBusy,
 			r.Trail/1e6, r.Between/1e6, r.RingMemory/(1<<20))
 	}
 	if err := w.Flush(); err != nil || o.Stall == 0 {
 		return err
 	}
-	fmt.Fprintf(out, "\nA disk that stops for %.0f ms (simulated for %.0f s, session n has a rate proportional to 1/n^%g),\n"+
+	fmt.Fprintf(out, "\nA disk that stops for %.0f ms (simulated for %.0f s, session n has a rate proportional to "+
+		"1/n^%g),\n"+
 		"and how many sessions wait for space in their rings:\n\n",
 		o.Stall, o.Seconds, o.Skew)
 	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
