@@ -49,7 +49,8 @@ func AtDataDir(dir string) (*Target, error) {
 	}
 	p, err := machine.Here.Process(pid)
 	if err != nil || !isServer(p) {
-		return nil, fmt.Errorf("no server runs in \"%s\": process %d, which its postmaster.pid names, does not exist", dir, pid)
+		return nil, fmt.Errorf("no server runs in \"%s\": process %d, which its postmaster.pid names, does not exist",
+			dir, pid)
 	}
 	t := newTarget(pid)
 	t.DataDir = dir
@@ -77,7 +78,8 @@ func AtPID(pid int) (*Target, error) {
 		p = parent
 	}
 	t := newTarget(p.PID)
-	if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.PID)); err == nil { // servers live in their data directory
+	if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", p.PID)); err == nil {
+		// servers live in their data directory
 		if text, err := os.ReadFile(filepath.Join(dir, "postmaster.pid")); err == nil {
 			t.DataDir = dir
 			t.readLines(strings.Split(string(text), "\n"))
@@ -118,8 +120,10 @@ func (t *Target) processes() (map[int]machine.Process, error) {
 var (
 	// user, database and client come first in a session's title
 	sessionTitle = regexp.MustCompile(`^\S+ \S+ (\[local\]|\S+\(\d+\))( |$)`)
-	knownTitle   = regexp.MustCompile(`^(logger|checkpointer|background writer|walwriter|walsender|walreceiver|startup|archiver|` +
-		`stats collector|autovacuum launcher|autovacuum worker|logical replication \w+|parallel worker|steno writer|pgauditlogtofile\w*|io worker)\b`)
+	knownTitle   = regexp.MustCompile(
+		`^(logger|checkpointer|background writer|walwriter|walsender|walreceiver|startup|archiver|` +
+			`stats collector|autovacuum launcher|autovacuum worker|` +
+			`logical replication \w+|parallel worker|steno writer|pgauditlogtofile\w*|io worker)\b`)
 )
 
 // kind determines the kind of a process from its title.

@@ -122,9 +122,8 @@ var Causes = []*Cause{
 			{Min: 3, When: set("track_io_timing", "on"), Text: "track_io_timing = on reads the clock twice for each " +
 				"block; off saves that."},
 			{Min: 3, When: slowClock, Text: "The kernel's clock source is {clocksource}, which cannot be read " +
-				"without a system call. " +
-				"If the machine supports it, tsc is faster (/sys/devices/system/clocksource/clocksource0); " +
-				"\"pg_test_timing\" shows the cost of a reading."},
+				"without a system call. If the machine supports it, tsc is faster " +
+				"(/sys/devices/system/clocksource/clocksource0); \"pg_test_timing\" shows the cost of a reading."},
 			{Min: 3, When: frames("InstrStartNode", "InstrStopNode"), Text: "EXPLAIN ANALYZE, or " +
 				"auto_explain.log_timing and similar settings, measure the time of every row of every plan node; " +
 				"auto_explain.log_timing = off keeps the row counts."},
@@ -135,10 +134,10 @@ var Causes = []*Cause{
 		Owner: []string{"SyncRep*"},
 		Waits: []string{"IPC:SyncRep"},
 		Advice: []Advice{{Min: 5,
-			Text: "Each commit waits until the standby has answered{synchronous_standby_names}. " +
-				"Several inserts in one transaction share one wait. If losing a commit in a failover is acceptable, " +
-				"set synchronous_commit = local for these transactions; " +
-				"remote_write waits for the standby's memory, not its disk."}},
+			Text: "Each commit waits until the standby has answered{synchronous_standby_names}. Several inserts in " +
+				"one transaction share one wait. If losing a commit in a failover is acceptable, set " +
+				"synchronous_commit = local for these transactions; remote_write waits for the standby's memory, " +
+				"not its disk."}},
 	},
 	{
 		ID: "replication", Title: "sending and receiving WAL", Class: Work,
@@ -158,9 +157,9 @@ var Causes = []*Cause{
 		Waits:     []string{"LWLock:WAL*", "IO:WAL*", "LWLock:CommitTs*"},
 		Advice: []Advice{
 			{Min: 15, When: frames("fdatasync*", "issue_xlog_fsync", "XLogFlush", "IO:WALSync", "LWLock:WALWrite"),
-				Text: "Commits wait for the WAL to be on disk. " +
-					"Several statements in one transaction share a flush; synchronous_commit = off, for transactions " +
-					"that may be lost in a crash, avoids the wait; a faster disk for pg_wal helps all of them."},
+				Text: "Commits wait for the WAL to be on disk. Several statements in one transaction share a flush; " +
+					"synchronous_commit = off, for transactions that may be lost in a crash, avoids the wait; a " +
+					"faster disk for pg_wal helps all of them."},
 		},
 	},
 	{
@@ -174,11 +173,10 @@ var Causes = []*Cause{
 		Waits: []string{"LWLock:*", "Lock:*", "BufferPin:*"},
 		Advice: []Advice{
 			{Min: 10, When: frames("Lock:*", "ProcSleep", "WaitOnLock"), Text: "Sessions wait for rows or tables " +
-				"that others have locked: " +
-				"pg_blocking_pids() shows which; shorter transactions or lock_timeout help."},
-			{Min: 10, When: frames("LWLock:LockManager"), Text: "The lock table itself is contended: many partitions " +
-				"or indexes per statement use more relations than the 16 of the fast path. " +
-				"Prepared statements and fewer partitions help."},
+				"that others have locked: pg_blocking_pids() shows which; shorter transactions or lock_timeout help."},
+			{Min: 10, When: frames("LWLock:LockManager"),
+				Text: "The lock table itself is contended: many partitions or indexes per statement use more " +
+					"relations than the 16 of the fast path. Prepared statements and fewer partitions help."},
 		},
 	},
 	{
@@ -210,9 +208,8 @@ var Causes = []*Cause{
 			"SendRowDescriptionMessage",
 		},
 		Waits: []string{"Client:ClientWrite", "Client:*"},
-		Advice: []Advice{{Min: 25, Text: "Much of the time is spent on messages from and to clients: fewer round trips " +
-			"(pipelining, larger batches, " +
-			"prepared statements) reduce it."}},
+		Advice: []Advice{{Min: 25, Text: "Much of the time is spent on messages from and to clients: fewer round " +
+			"trips (pipelining, larger batches, prepared statements) reduce it."}},
 	},
 	{
 		ID: "audit", Title: "audit extensions", Class: Cost,
@@ -230,8 +227,8 @@ var Causes = []*Cause{
 			"QueryRewrite", "pg_plan_quer*", "standard_planner", "planner", "subquery_planner", "GetCachedPlan",
 			"BuildCachedPlan", "RevalidateCachedQuery",
 		},
-		Advice: []Advice{{Min: 20, Text: "Statements are parsed and planned on every execution; prepared statements are " +
-			"not."}},
+		Advice: []Advice{{Min: 20, Text: "Statements are parsed and planned on every execution; prepared statements " +
+			"are not."}},
 	},
 	{
 		ID: "executor", Title: "running statements", Class: Work,
@@ -258,23 +255,20 @@ var Causes = []*Cause{
 
 // logAdvice applies to both formatting and writing.
 var logAdvice = []Advice{
-	{Min: 5, When: anyOf("log_statement", "all", "mod", "ddl"), Text: "log_statement = {log_statement} writes a line " +
-		"for each such statement. " +
-		"If the lines are used to find slow statements, log_min_duration_statement = '100ms' with " +
-		"log_statement = none is enough; " +
-		"if they are used for auditing, an audit extension that does not use the server's log, such as pg_steno, keeps them " +
-		"out of the log's pipe."},
+	{Min: 5, When: anyOf("log_statement", "all", "mod", "ddl"),
+		Text: "log_statement = {log_statement} writes a line for each such statement. If the lines are used to find " +
+			"slow statements, log_min_duration_statement = '100ms' with log_statement = none is enough; if they are " +
+			"used for auditing, an audit extension that does not use the server's log, such as pg_steno, keeps them " +
+			"out of the log's pipe."},
 	{Min: 5, When: set("log_duration", "on"), Text: "log_duration = on writes another line for each statement; " +
 		"log_min_duration_statement writes text and duration in one line, and only for slow statements."},
 	{Min: 5, When: set("log_min_duration_statement", "0"),
-		Text: "log_min_duration_statement = 0 logs every statement; " +
-			"a threshold, or log_min_duration_sample with log_statement_sample_rate, logs only some of them."},
-	{Min: 5, When: frames("pgaudit*.so"), Text: "pgaudit writes to the server's log: pgaudit.log with " +
-		"fewer classes, pgaudit.log_relation = off, " +
-		"or pgaudit.log_statement_once = on reduce its output."},
+		Text: "log_min_duration_statement = 0 logs every statement; a threshold, or log_min_duration_sample with " +
+			"log_statement_sample_rate, logs only some of them."},
+	{Min: 5, When: frames("pgaudit*.so"), Text: "pgaudit writes to the server's log: pgaudit.log with fewer " +
+		"classes, pgaudit.log_relation = off, or pgaudit.log_statement_once = on reduce its output."},
 	{Min: 5, When: unknownSettings, Text: "Many lines go to the server's log. Look at log_statement, log_duration " +
-		"and log_min_duration_statement: " +
-		"log_min_duration_statement = '100ms' alone logs slow statements only."},
+		"and log_min_duration_statement: log_min_duration_statement = '100ms' alone logs slow statements only."},
 }
 
 // evidence is what the advice about a cause may depend on.

@@ -53,13 +53,15 @@ func connect(ctx context.Context, dsn string) (*connection, error) {
 }
 
 func (c *connection) look(ctx context.Context) error {
-	err := c.conn.QueryRow(ctx, `SELECT pg_backend_pid(), current_setting('server_version'), NOT pg_has_role('pg_read_all_stats', 'USAGE')`).
+	err := c.conn.QueryRow(ctx, `
+		SELECT pg_backend_pid(), current_setting('server_version'), NOT pg_has_role('pg_read_all_stats', 'USAGE')`).
 		Scan(&c.pid, &c.version, &c.mayNot)
 	if err != nil {
 		return err
 	}
-	rows, err := c.conn.Query(ctx, `SELECT name, CASE WHEN unit IS NULL OR setting IN ('0', '-1') THEN setting ELSE setting || unit END FROM pg_settings
-		WHERE name = ANY($1)`, settingNames)
+	rows, err := c.conn.Query(ctx, `
+		SELECT name, CASE WHEN unit IS NULL OR setting IN ('0', '-1') THEN setting ELSE setting || unit END
+		FROM pg_settings WHERE name = ANY($1)`, settingNames)
 	if err != nil {
 		return err
 	}
@@ -75,7 +77,8 @@ func (c *connection) look(ctx context.Context) error {
 var settingNames = []string{
 	"log_statement", "log_duration", "log_min_duration_statement", "log_min_duration_sample", "log_destination",
 	"logging_collector",
-	"log_line_prefix", "track_io_timing", "synchronous_commit", "synchronous_standby_names", "shared_preload_libraries",
+	"log_line_prefix", "track_io_timing", "synchronous_commit", "synchronous_standby_names",
+	"shared_preload_libraries",
 	"shared_buffers", "fsync", "wal_sync_method", "data_directory", "max_connections",
 }
 
@@ -102,7 +105,9 @@ func (a activity) event() string {
 
 // activities returns the states of all other sessions.
 func (c *connection) activities(ctx context.Context) (map[int]activity, error) {
-	rows, err := c.conn.Query(ctx, `SELECT pid, coalesce(backend_type, ''), coalesce(state, ''), coalesce(wait_event_type || ':' || wait_event, '')
+	rows, err := c.conn.Query(ctx, `
+		SELECT pid, coalesce(backend_type, ''), coalesce(state, ''),
+			coalesce(wait_event_type || ':' || wait_event, '')
 		FROM pg_stat_activity WHERE pid <> pg_backend_pid()`)
 	if err != nil {
 		return nil, err
@@ -151,7 +156,8 @@ func isHere(address net.Addr) bool {
 // guess tries to connect to a server that was found by its files.
 func (t *Target) guess(ctx context.Context) (*connection, error) {
 	if t.DataDir == "" {
-		return nil, errors.New("this user is not permitted to read the server's postmaster.pid, which states where it listens")
+		return nil, errors.New("this user is not permitted to read the server's postmaster.pid, which states where " +
+			"it listens")
 	}
 	if t.socketDir == "" || t.port == "" {
 		return nil, errors.New("the server does not listen on any socket")

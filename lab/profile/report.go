@@ -184,7 +184,8 @@ func init() {
 	dull.add(causeByAdvice, []string{
 		"[unknown]", "do_syscall_64", "entry_SYSCALL_64*", "x64_sys_call", "asm_*", "sysvec_*", "schedule",
 		"__schedule", "schedule_*", "__x64_sys_*",
-		"ksys_*", "vfs_*", "new_sync_write", "__sys_*", "exc_*", "invoke_syscall*", "el0*", "__libc_*", "__GI___libc_*",
+		"ksys_*", "vfs_*", "new_sync_write", "__sys_*", "exc_*", "invoke_syscall*", "el0*", "__libc_*",
+		"__GI___libc_*",
 		"_raw_spin*",
 		"finish_task_switch*", "PostmasterMain", "main", "_start",
 	})
@@ -300,7 +301,8 @@ func (r *Report) writeHead(w io.Writer) {
 		fmt.Fprintf(w, "  waits: %.2f sessions on average for %.0f s, and %.2f idle (%s)\n", r.Waiting, r.WaitSeconds,
 			r.Idle, r.WaitsBy)
 	}
-	first := "no cost other than the statements' own work takes " + fmt.Sprint(FirstCausePercent) + " % of the active time"
+	first := "no cost other than the statements' own work takes " + fmt.Sprint(FirstCausePercent) +
+		" % of the active time"
 	if r.FirstCause != "" {
 		first = fmt.Sprintf("%s (%.1f %% of the active time)", causeByID[r.FirstCause].Title, r.Causes[0].Active)
 	}
@@ -398,15 +400,16 @@ func missingSymbols(p *Profile, program string, userOnly bool) []string {
 			percent(float64(unnamed), float64(server)), debugSymbols(program)))
 	}
 	if percent(float64(unnamedKernel), float64(kernel)) > muchUnnamed {
-		notes = append(notes, "The kernel's functions have no names: run as root, or \"sysctl kernel.kptr_restrict=0\".")
+		notes = append(notes, "The kernel's functions have no names: run as root, or \"sysctl "+
+			"kernel.kptr_restrict=0\".")
 	}
 	if percent(float64(shallow), float64(samples)) > muchOneFrame {
 		notes = append(notes, "Most stacks end after two functions: the server was built without frame pointers. Try "+
 			"--unwind dwarf.")
 	}
 	if userOnly {
-		notes = append(notes, "The kernel was not sampled: the cost of the log's pipe and its lock cannot be separated from "+
-			"that of write(). "+paranoidHint())
+		notes = append(notes, "The kernel was not sampled: the cost of the log's pipe and its lock cannot be "+
+			"separated from that of write(). "+paranoidHint())
 	}
 	return notes
 }

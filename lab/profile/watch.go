@@ -159,8 +159,8 @@ func state(p machine.Process, a activity) Stack {
 	if !isSession(a.kind) {
 		return s
 	}
-	// A process that is ready to run may still show a wait event: its wait is over, but it has not got a processor yet.
-	// That is part of the wait, as in the kernel's records.
+	// A process that is ready to run may still show a wait event: its wait is over, but it has not got a processor
+	// yet. That is part of the wait, as in the kernel's records.
 	s.Wait = a.event()
 	switch {
 	case s.Wait != "":
