@@ -27,7 +27,8 @@ func newCmdBench(f *cmdutil.Factory, e measure.Environment) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure what recording costs",
 	}
-	cmd.AddCommand(newCmdOverhead(e), newCmdStall(e), newCmdChart(f), newCmdShow(f), newCmdLogging(e), newCmdClock(e), newCmdIPC(e),
+	cmd.AddCommand(newCmdOverhead(e), newCmdStall(e), newCmdChart(f), newCmdShow(f), newCmdLogging(e), newCmdClock(e),
+		newCmdIPC(e),
 		newCmdReplication(e), newCmdCommands(e), newCmdScaling(e), newCmdCompare(e))
 	return cmdutil.Group(cmd)
 }
@@ -94,10 +95,11 @@ A round consists of three slices and takes about two seconds.`,
 func newCmdChart(f *cmdutil.Factory) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:     "chart FOLDER...",
-		Short:   "Draw archived measurements as an SVG image",
-		Example: "  steno bench chart -o docs/overhead.svg \\\n    bench/runs/2026-01-31/select bench/runs/2026-01-31/tpcb",
-		Args:    cmdutil.Args(cobra.MinimumNArgs(1)),
+		Use:   "chart FOLDER...",
+		Short: "Draw archived measurements as an SVG image",
+		Example: "  steno bench chart -o docs/overhead.svg \\\n" +
+			"    bench/runs/2026-01-31/select bench/runs/2026-01-31/tpcb",
+		Args: cmdutil.Args(cobra.MinimumNArgs(1)),
 		RunE: func(_ *cobra.Command, folders []string) error {
 			var results []*result.Result
 			for _, folder := range folders {

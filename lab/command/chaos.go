@@ -42,7 +42,8 @@ scripts/chaos provides a private PostgreSQL installation with the extension.`,
 	}
 	cmd.AddCommand(newCmdProtocol(f))
 	flags := cmd.Flags()
-	flags.Uint64Var(&o.Seed, "seed", uint64(os.Getpid())<<16^uint64(os.Getppid()), "seed of all random choices (default any)")
+	flags.Uint64Var(&o.Seed, "seed", uint64(os.Getpid())<<16^uint64(os.Getppid()), "seed of all random choices "+
+		"(default any)")
 	flags.Lookup("seed").DefValue = ""
 	flags.IntVar(&o.Rounds, "rounds", 0, "stop after this number of rounds")
 	flags.IntVar(&o.Kills, "kills", 0, "stop after this number of killed processes")
@@ -91,7 +92,8 @@ func newCmdProtocol(f *cmdutil.Factory) *cobra.Command {
 	flags.StringSliceVar(&o.With, "with", nil, "only these moves")
 	flags.StringSliceVar(&o.Without, "without", nil, "without these moves")
 	flags.BoolVar(&o.Goon, "go-on", false, "continue after a failed round")
-	flags.DurationVar(&o.Shrink, "shrink", time.Minute, "how long to search for a shorter failing script; 0: not at all")
+	flags.DurationVar(&o.Shrink, "shrink", time.Minute,
+		"how long to search for a shorter failing script; 0: not at all")
 	flags.BoolVar(&o.Keep, "keep", false, "also keep what successful rounds leave behind")
 	flags.StringVar(&o.Steno, "steno", "bin/steno", "the steno program")
 	flags.StringVar(&o.Evidence, "evidence", "build/chaos", "folder for what failed rounds leave behind")

@@ -41,7 +41,8 @@ private PostgreSQL installation with the extension.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&o.Only, "only", nil, "only these clients")
 	flags.Float64Var(&o.Limits.Share, "share", o.Limits.Share, "share of the durations that must be within the limits")
-	flags.Float64Var(&o.Limits.Relative, "relative", o.Limits.Relative, "how far a duration may be from another one, relative to it")
+	flags.Float64Var(&o.Limits.Relative, "relative", o.Limits.Relative, "how far a duration may be from another "+
+		"one, relative to it")
 	flags.DurationVar(&o.Limits.Absolute, "absolute", o.Limits.Absolute, "how far in addition to that")
 	flags.StringVar(&o.Steno, "steno", "bin/steno", "the steno program")
 	flags.StringVar(&o.Programs, "programs", "lab/clients", "folder of the clients' programs")

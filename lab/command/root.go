@@ -34,7 +34,8 @@ its record. 2: wrong usage. 3: the command could not do its work. 130 and 143:
 ended by SIGINT (Ctrl-C) or SIGTERM.`,
 	}
 	e := measure.Environment{IO: streams, Version: f.Version}
-	root.AddCommand(newCmdBench(f, e), newCmdProfile(e), newCmdDemo(e), newCmdChaos(f), newCmdRegress(f), newCmdDrivers(f.IO))
+	root.AddCommand(newCmdBench(f, e), newCmdProfile(e), newCmdDemo(e), newCmdChaos(f), newCmdRegress(f),
+		newCmdDrivers(f.IO))
 	return program.Group(root, f, `.TP
 .B PG_CONFIG
 The pg_config of the PostgreSQL whose servers are started, when \-\-pg\-config is not given.

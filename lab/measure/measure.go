@@ -44,7 +44,8 @@ func AddFormat(flags *pflag.FlagSet, to *string) {
 
 // AddPGConfig defines --pg-config for a measurement that starts servers.
 func AddPGConfig(flags *pflag.FlagSet, to *string) {
-	flags.StringVar(to, "pg-config", "", "pg_config of the PostgreSQL installation to use (default $PG_CONFIG, or else the first one found)")
+	flags.StringVar(to, "pg-config", "", "pg_config of the PostgreSQL installation to use (default $PG_CONFIG, or "+
+		"else the first one found)")
 }
 
 // Common is the options of most measurements.
@@ -52,8 +53,8 @@ type Common struct {
 	Environment
 	Format string
 	Output string
-	// Quick and Full are sizes of a run: under two minutes, and everything that can be compared with published figures.
-	// A run with neither is in between.
+	// Quick and Full are sizes of a run: under two minutes, and everything that can be compared with published
+	// figures. A run with neither is in between.
 	Quick, Full bool
 }
 
@@ -74,7 +75,8 @@ func (c *Common) Check() error {
 }
 
 // Publish measures while the load of the machine is watched, and writes the result as the flags request.
-func (c *Common) Publish(ctx context.Context, measure func(context.Context, *progress.Phases) (*result.Result, error)) error {
+func (c *Common) Publish(ctx context.Context,
+	measure func(context.Context, *progress.Phases) (*result.Result, error)) error {
 	phases := progress.NewPhases(c.IO)
 	defer phases.End()
 	watch, err := machine.Look(ctx)

@@ -18,7 +18,8 @@ func Parse[M measure.Measurement](make func(measure.Environment) M, line string)
 }
 
 // ParseWith is like Parse, for a measurement that will run with these streams.
-func ParseWith[M measure.Measurement](streams *iostreams.IOStreams, make func(measure.Environment) M, line string) (M, error) {
+func ParseWith[M measure.Measurement](streams *iostreams.IOStreams, make func(measure.Environment) M,
+	line string) (M, error) {
 	m := make(measure.Environment{IO: streams, Version: "1.2"})
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
 	m.AddFlags(flags)
