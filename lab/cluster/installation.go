@@ -1,11 +1,9 @@
 // Package cluster makes throw-away PostgreSQL servers for measurements, demonstrations and tests.
 //
-// An Installation is where PostgreSQL's programs are, and as whom they run. A
-// Lab is a temporary folder with a template cluster and any number of servers
-// that start as copies of it, identical but for their settings. The servers
-// listen on Unix sockets inside the folder and nowhere else. Closing the lab
-// stops them and removes the folder; when this process dies first, the kernel
-// tells each server to shut down.
+// An Installation is where PostgreSQL's programs are, and as whom they run. A Lab is a temporary folder with a
+// template cluster and any number of servers that start as copies of it, identical except for their settings. The
+// servers listen on Unix sockets inside the folder and nowhere else. Closing the lab stops them and removes the
+// folder; when this process dies first, the kernel tells each server to shut down.
 package cluster
 
 import (

@@ -30,9 +30,8 @@ type Lab struct {
 	servers []*Server
 }
 
-// NewLab makes the folder and the template cluster. The superuser is
-// postgres, and everyone is let in, but for what the given lines of
-// pg_hba.conf say first.
+// NewLab makes the folder and the template cluster. The superuser is postgres, and everyone is let in, unless the
+// given lines of pg_hba.conf, which come first, say otherwise.
 func NewLab(ctx context.Context, installation *Installation, hba ...string) (*Lab, error) {
 	folder, err := installation.NewFolder()
 	if err != nil {

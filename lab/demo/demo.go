@@ -40,7 +40,8 @@ func New(e measure.Environment) *Options { return &Options{Environment: e} }
 // AddFlags adds the flags.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	measure.AddPGConfig(flags, &o.PGConfig)
-	flags.IntVar(&o.Rounds, "rounds", 8, "maximum number of rounds of each workload; each server gets a second in each")
+	flags.IntVar(&o.Rounds, "rounds", 8,
+		"maximum number of rounds of each workload; each server gets a second in each")
 	flags.StringVar(&o.Keep, "keep", "", "new folder in which to keep the trail (default in the temporary folder)")
 }
 
@@ -59,7 +60,8 @@ func (o *Options) Run(ctx context.Context) error {
 		return err
 	}
 	if !installation.HasLibrary("pg_steno") {
-		return fmt.Errorf("no pg_steno.so in \"%s\": run \"make install\", or \"make demo\" in the source tree", installation.LibraryDir)
+		return fmt.Errorf("no pg_steno.so in \"%s\": run \"make install\", or \"make demo\" in the source tree",
+			installation.LibraryDir)
 	}
 	if o.Keep, err = keepFolder(o.Keep); err != nil {
 		return err
@@ -79,8 +81,8 @@ func keepFolder(name string) (string, error) {
 	return name, os.Mkdir(name, 0o700)
 }
 
-// record creates the servers, measures, runs the users' sessions, stops the servers and keeps the trail. It returns the
-// time when the sessions began.
+// record creates the servers, measures, runs the users' sessions, stops the servers and keeps the trail. It returns
+// the time when the sessions began.
 func (o *Options) record(ctx context.Context, installation *cluster.Installation) (begin time.Time, err error) {
 	phases := progress.NewPhases(o.IO)
 	defer phases.End()

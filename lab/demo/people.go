@@ -49,7 +49,8 @@ END $$`,
 		if err != nil {
 			return err
 		}
-		if _, err := c.Exec(ctx, "INSERT INTO payroll VALUES ($1, $2, $3)", "eve", "5100.50", "2024-02-29"); err != nil {
+		if _, err := c.Exec(ctx, "INSERT INTO payroll VALUES ($1, $2, $3)", "eve", "5100.50",
+			"2024-02-29"); err != nil {
 			return err
 		}
 		var salary string

@@ -1,8 +1,8 @@
 // Package drivers compares the trail with the server's log and with pg_stat_statements while real clients work: each
-// runs what its driver can do, in a program of its own (the folder lab/clients of the source tree). One of them, pgx, is
-// part of this package.
+// runs what its driver can do, in a program of its own (the folder lab/clients of the source tree). One of them, pgx,
+// is part of this package.
 //
-// What a client did is known from the server alone, so the programs need not tell. package regress compares.
+// What a client did is known from the server alone, so the programs need not report it. Package regress compares.
 package drivers
 
 import (
@@ -37,7 +37,7 @@ type Options struct {
 	Out       io.Writer
 }
 
-// ErrFailed says that something differs, or that a client failed; the report says what.
+// ErrFailed is the error if something differs, or a client failed; the report has the details.
 var ErrFailed = errors.New("log and trail differ")
 
 // A client is a program, or a function of this package.
@@ -190,7 +190,8 @@ func (j *judge) client(ctx context.Context, c client) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	if c.run != nil {
-		return c.run(ctx, fmt.Sprintf("host=127.0.0.1 port=%d user=app dbname=postgres application_name=%s", j.port, c.name))
+		return c.run(ctx, fmt.Sprintf("host=127.0.0.1 port=%d user=app dbname=postgres application_name=%s",
+			j.port, c.name))
 	}
 	programs, err1 := filepath.Abs(j.Programs)
 	installed, err2 := filepath.Abs(j.Installed)
@@ -213,7 +214,8 @@ func (j *judge) client(ctx context.Context, c client) error {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(cmd.Env, "PGHOST=127.0.0.1", fmt.Sprintf("PGPORT=%d", j.port), "PGUSER=app", "PGDATABASE=postgres",
+	cmd.Env = append(cmd.Env, "PGHOST=127.0.0.1", fmt.Sprintf("PGPORT=%d", j.port), "PGUSER=app",
+		"PGDATABASE=postgres",
 		"PGAPPNAME="+c.name, "PGBINDIR="+j.lab.BinDir, "NODE_PATH="+filepath.Join(installed, "node", "node_modules"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -247,7 +249,8 @@ func (j *judge) compare(ctx context.Context) error {
 		j.failed = true
 		fmt.Fprintf(j.Out, "steno verify: %s\n%s", err, out)
 	}
-	trail, err := postgres.Output(ctx, exec.CommandContext(ctx, j.Steno, "cat", "--format", "json", j.trail()), "steno cat")
+	trail, err := postgres.Output(ctx, exec.CommandContext(ctx, j.Steno, "cat", "--format", "json", j.trail()),
+		"steno cat")
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,8 @@ func runPgx(ctx context.Context, dsn string) error {
 			return err
 		}
 		x := &pgxClient{Conn: c, ctx: ctx}
-		for _, part := range []func(*pgxClient){queries, transactions, cursors, pipelines, copies, failures, utilities} {
+		parts := []func(*pgxClient){queries, transactions, cursors, pipelines, copies, failures, utilities}
+		for _, part := range parts {
 			part(x)
 		}
 		if err := errors.Join(x.err, c.Close(ctx)); err != nil {
@@ -176,7 +177,8 @@ func pipelines(x *pgxClient) {
 }
 
 func copies(x *pgxClient) {
-	_, err := x.PgConn().CopyFrom(x.ctx, strings.NewReader("1\tcopied\n2\tcopied\n"), "COPY log (item, what) FROM STDIN")
+	_, err := x.PgConn().CopyFrom(x.ctx, strings.NewReader("1\tcopied\n2\tcopied\n"),
+		"COPY log (item, what) FROM STDIN")
 	x.check(err)
 	var out strings.Builder
 	_, err = x.PgConn().CopyTo(x.ctx, &out, "COPY (SELECT id, name FROM items WHERE id < 100) TO STDOUT")

@@ -15,8 +15,10 @@ CREATE SCHEMA app AUTHORIZATION app;
 ALTER ROLE app SET search_path = app;
 SET ROLE app;
 SET search_path = app;
-CREATE TABLE items (id int PRIMARY KEY, name text, price numeric(10,2), made timestamptz, data bytea, tags text[], ok bool, j jsonb);
-INSERT INTO items SELECT n, 'item ' || n, n * 1.5, '2024-02-29 12:00:00+00', '\x00ff', ARRAY['a', 'b'], n % 2 = 0, '{"a": 1}'
+CREATE TABLE items (id int PRIMARY KEY, name text, price numeric(10,2), made timestamptz,
+	data bytea, tags text[], ok bool, j jsonb);
+INSERT INTO items SELECT n, 'item ' || n, n * 1.5, '2024-02-29 12:00:00+00', '\x00ff',
+	ARRAY['a', 'b'], n % 2 = 0, '{"a": 1}'
 	FROM generate_series(1, 500) n;
 CREATE TABLE log (id bigserial PRIMARY KEY, item int, what text);
 CREATE TABLE deferred (a int UNIQUE DEFERRABLE INITIALLY DEFERRED);

@@ -50,8 +50,8 @@ type Frame struct{ Symbol, Object string }
 type Event struct {
 	PID  int
 	Time float64 // seconds on perf's clock; 0 if it was not requested
-	// Record is the text of an event that is not a sample, such as "PERF_RECORD_FORK(12:12):(10:10)"; it is empty for a
-	// sample.
+	// Record is the text of an event that is not a sample, such as "PERF_RECORD_FORK(12:12):(10:10)"; it is empty for
+	// a sample.
 	Record string
 	// Stack has the innermost frame first. It is only valid during the call.
 	Stack []Frame

@@ -159,7 +159,8 @@ func (e Event) open(pid int) (int, error) {
 		return fd, nil
 	}
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		return 0, fmt.Errorf("the kernel does not permit this user to count (kernel.perf_event_paranoid, CAP_PERFMON): %w",
+		return 0, fmt.Errorf("the kernel does not permit this user to count (kernel.perf_event_paranoid, "+
+			"CAP_PERFMON): %w",
 			err)
 	}
 	return 0, fmt.Errorf("cannot count in process %d: %w", pid, err)

@@ -68,7 +68,8 @@ func client(db *sql.DB) {
 	rows(tx.Query("SELECT id FROM log WHERE what = $1 LIMIT 5", "copied"))
 	time.Sleep(30 * time.Millisecond)
 	check(tx.Commit())
-	for _, text := range []string{"SELEC 1", "SELECT * FROM nowhere", "SELECT 1/0", "SELECT fails(3)", "INSERT INTO deferred VALUES (1)"} {
+	for _, text := range []string{"SELEC 1", "SELECT * FROM nowhere", "SELECT 1/0", "SELECT fails(3)",
+		"INSERT INTO deferred VALUES (1)"} {
 		if _, err := db.Exec(text); err == nil {
 			check(fmt.Errorf("%s did not fail", text))
 		}
