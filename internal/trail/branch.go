@@ -1,4 +1,4 @@
-// Records of branches: streams that begin beside others.
+// Records of branches: streams that the server began because another stream was not as it had left it.
 
 package trail
 
@@ -9,33 +9,33 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// Branch is what a server record of the event "branch" says: another stream counts up
-// to a block only. Its own stream was begun beside that one, unless Unused is set.
+// Branch is the content of a server record with the event "branch": the other stream is the server's only up to
+// a block. The record's own stream replaces it, unless Unused is set.
 type Branch struct {
 	Time   int64
-	Reason string // see the Reasons
-	Stream uint32 // the other one
-	Block  uint64 // up to which it counts
+	Reason string // one of the reasons below
+	Stream uint32 // the other stream
+	Block  uint64 // the last block that is the server's
 	Hash   [32]byte
-	Found  uint64 // the block that it ended with
-	Unused bool   // no writer used the other one any more, and none has begun a stream for it
+	Found  uint64 // the last block that the other stream had
+	Unused bool   // no writer used the other stream any more, and none replaces it
 	// The run that began the stream.
 	Run, System, Timeline, Host, Directory string
-	// The one that wrote the other, as far as it is known: for ReasonCopy only.
+	// The run that wrote the other stream, if known; with ReasonCopy only.
 	FromRun, FromHost, FromDirectory string
 }
 
-// Why a stream was begun beside another one.
+// Reasons for a branch.
 const (
-	ReasonUnknown = "unknown"        // nobody knew who wrote the other one
-	ReasonCopy    = "copy"           // it came with a copy of the data directory
-	ReasonForeign = "foreign blocks" // it has blocks that the server did not write
-	ReasonCut     = "cut off"        // it lacks blocks that the server wrote
-	ReasonAltered = "altered"        // it has others in their place
-	ReasonGone    = "gone"           // it was not there
+	ReasonUnknown = "unknown"        // it is not known who wrote the other stream
+	ReasonCopy    = "copy"           // the other stream came with a copy of the data directory
+	ReasonForeign = "foreign blocks" // the other stream has blocks that the server did not write
+	ReasonCut     = "cut off"        // the other stream lacks blocks that the server wrote
+	ReasonAltered = "altered"        // the other stream has different blocks in their place
+	ReasonGone    = "gone"           // the other stream did not exist
 )
 
-// ParseBranch reads the record of a branch; ok says whether it is a whole one.
+// ParseBranch reads the record of a branch; ok is false if it is none, or not complete.
 func ParseBranch(r *format.Record) (b Branch, ok bool) {
 	text, ok := eventText(r, "branch")
 	if !ok {
@@ -59,7 +59,7 @@ func ParseBranch(r *format.Record) (b Branch, ok bool) {
 	return b, ok
 }
 
-// eventText returns what a server record of an event has by a name; ok says whether it is one.
+// eventText returns a function for the values of a server record with an event; ok is false for other records.
 func eventText(r *format.Record, event string) (text func(name string) string, ok bool) {
 	text = func(name string) string {
 		value, _ := r.ExtraValue(name)

@@ -1,4 +1,4 @@
-// Blocks that stand in another file than a segment: copies, as a proof has them.
+// Blocks in other files than segments: copies, as proofs have them.
 
 package trail
 
@@ -23,16 +23,15 @@ func (s *Stream) CopiedSegment(path string, header []byte) (*Segment, error) {
 	return seg, nil
 }
 
-// CopiedBlock returns a reference to a block of a segment, with this header, that stands at
-// an offset of the segment's Path.
+// CopiedBlock returns a reference to a block of a segment that is at an offset of the segment's Path.
 func (seg *Segment) CopiedBlock(offset int64, h *format.BlockHeader) BlockRef {
 	ref := seg.refOf(offset, h)
 	ref.Chain = [32]byte{}
 	return ref
 }
 
-// CopiedIndex returns an index of copied blocks, which are given for each segment in
-// their order, so that they can be merged like those of a trail.
+// CopiedIndex returns an index of copied blocks, given in order for each segment, so that Merge can read them
+// like those of a trail.
 func CopiedIndex(streams []*Stream, blocks map[*Segment][]BlockRef, keys *format.Keys) *Index {
 	x := &Index{keys: keys}
 	for _, s := range streams {

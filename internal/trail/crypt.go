@@ -8,7 +8,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// unlock takes the data key out of an encrypted segment's header.
+// unlock decrypts the data key in the header of an encrypted segment.
 func (seg *Segment) unlock(header []byte, again bool) {
 	h := &seg.Header
 	if !h.Encrypted || seg.Err != nil {
@@ -34,8 +34,7 @@ func (seg *Segment) badKey() error {
 	return p
 }
 
-// noteBlock takes notice of a whole block of a segment whose header is damaged: it tells
-// whether the segment is encrypted.
+// noteBlock learns from an intact block of a segment with a damaged header whether the segment is encrypted.
 func (seg *Segment) noteBlock(h *format.BlockHeader) {
 	if seg.damaged == nil || !h.Encrypted() || seg.Header.Encrypted {
 		return
@@ -44,8 +43,7 @@ func (seg *Segment) noteBlock(h *format.BlockHeader) {
 	seg.unlockDamaged()
 }
 
-// unlockDamaged takes the data key out of a damaged header, if the damage is not in
-// the key itself.
+// unlockDamaged decrypts the data key in a damaged header, if the data key itself is not damaged.
 func (seg *Segment) unlockDamaged() {
 	b := seg.damaged
 	if len(b) < format.EncryptedHeaderSize {
@@ -65,12 +63,12 @@ func (seg *Segment) unlockDamaged() {
 	}
 }
 
-// MissingKeys says why segments that have records of a time cannot be decrypted: one
-// error for each key that is missing, and one for each segment with a damaged key part.
+// MissingKeys returns why segments with records of a time cannot be decrypted: one error for each missing key,
+// and one for each segment whose key part is damaged.
 func (x *Index) MissingKeys(since, until int64) []error { return x.missingKeys(since, until, nil, nil) }
 
-// hasWanted says whether a block of the segment that has records of a time is wanted.
-// Headers are not encrypted.
+// hasWanted returns whether the segment has a wanted block with records of a time. Block headers are not
+// encrypted.
 func (s *SegmentIndex) hasWanted(since, until int64, wanted func(*BlockRef) bool) bool {
 	refs, errs := s.refs()
 	return len(errs) > 0 || slices.ContainsFunc(refs, func(r BlockRef) bool {
@@ -78,7 +76,7 @@ func (s *SegmentIndex) hasWanted(since, until int64, wanted func(*BlockRef) bool
 	})
 }
 
-// missingKeys does the same for wanted segments that have a wanted block, if not all are.
+// missingKeys does the same for some segments, and for segments that have a wanted block.
 func (x *Index) missingKeys(
 	since, until int64, segment func(*Segment) bool, wanted func(*BlockRef) bool,
 ) (errs []error) {

@@ -1,5 +1,5 @@
-// What the server has deleted by policy, as records and the state file say, and segments
-// that are deleted while they are read.
+// What the server has deleted by policy, according to records and the file "retention"; segments that are
+// deleted while they are read.
 
 package trail
 
@@ -19,23 +19,21 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// Names in a trail's directory that are no streams.
+// Names in a trail's directory that are not streams.
 const (
 	SlotsFolder   = "slots"
 	retentionFile = "retention"
 
-	// maxRetention is the longest file of that name that is read: room for thousands of lines.
+	// maxRetention is the limit for the size of that file, enough for thousands of lines.
 	maxRetention = 4 << 20
 )
 
-// isOwn says whether a name in a trail's directory belongs to the trail, though
-// it is no stream.
+// isOwn returns whether a name in a trail's directory belongs to the trail, but is not a stream.
 func isOwn(name string) bool {
 	return name == SlotsFolder || name == retentionFile || name == retentionFile+".new"
 }
 
-// Deletion is what a deletion record says: segments of a stream that the server
-// deleted as its settings told it to.
+// Deletion is the content of a deletion record: the segments of a stream that the server deleted by policy.
 type Deletion struct {
 	Stream       uint32
 	Time         int64
@@ -47,26 +45,26 @@ type Deletion struct {
 	Records      uint64
 	LastRecord   uint64
 	Bytes        uint64
-	// SinceSegment is where an unbroken series of deletions began that ends with
-	// this one; the totals are its.
+	// SinceSegment is the first segment of an unbroken series of deletions that ends with this one. The totals
+	// are for that series.
 	SinceSegment uint64
 	TotalRecords uint64
 	TotalBytes   uint64
-	// Missing counts segments of the series that had gone before their turn.
+	// Missing counts segments of the series that had already disappeared.
 	Missing uint64
 	// Chain is the chain hash of the last deleted block.
 	Chain [32]byte
-	// Unread says that the record itself is encrypted, and it contains no key for it:
-	// this is what the trail's file "retention" says of it.
+	// Unread says that the record is encrypted and its key was not given. Then this is what the file
+	// "retention" says about it.
 	Unread bool
 }
 
-// Covers says whether a segment went in this deletion or one before it.
+// Covers returns whether a segment was deleted by this deletion or an earlier one of the series.
 func (d *Deletion) Covers(segment uint64) bool {
 	return d.SinceSegment <= segment && segment <= d.LastSegment
 }
 
-// ParseDeletion reads a deletion record; ok says whether it is a whole one.
+// ParseDeletion reads a deletion record; ok is false if it is none, or not complete.
 func ParseDeletion(r *format.Record) (d Deletion, ok bool) {
 	if event, _ := r.ExtraValue("event"); r.Kind != format.KindServer || string(event) != "deleted" {
 		return d, false
@@ -96,9 +94,9 @@ func ParseDeletion(r *format.Record) (d Deletion, ok bool) {
 	return d, ok
 }
 
-// DeletionsIn finds the latest deletion record of each stream of the trail in a
-// directory, in the order of the streams. The trail's file "retention" says in
-// which blocks they are; only what the blocks say counts.
+// DeletionsIn returns the latest deletion record of each stream of the trail in a directory, in the order of
+// streams. The file "retention" says in which blocks these records are; only the records themselves are
+// trusted.
 func DeletionsIn(path string, keys *format.Keys) []Deletion {
 	file, err := OpenFile(filepath.Join(path, retentionFile))
 	if err != nil {
@@ -136,8 +134,8 @@ func DeletionsIn(path string, keys *format.Keys) []Deletion {
 	return all
 }
 
-// DeletionsErr is why the file that says where the deletion records are cannot be read, of the trail in a
-// directory; nil: it can, or does not exist.
+// DeletionsErr returns why the file that says where the deletion records are cannot be read; nil: it can, or
+// does not exist.
 func DeletionsErr(path string) error {
 	file, err := OpenFile(filepath.Join(path, retentionFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -149,13 +147,13 @@ func DeletionsErr(path string) error {
 	return err
 }
 
-// Deletions are the latest ones that the stream's trail knows of, of all its streams.
+// Deletions returns the latest deletion record of each stream in the same trail.
 func (s *Stream) Deletions() []Deletion { return DeletionsIn(filepath.Dir(s.Path), s.keys) }
 
-// place is where a line of the file says that a deletion record is.
+// place is where a deletion record is, according to a line of the file.
 type place struct {
 	about  uint32 // the stream whose segments were deleted
-	last   uint64 // the last segment that it names
+	last   uint64 // the last deleted segment
 	says   Deletion
 	hash   [32]byte // chain hash of the block
 	known  bool     // says and hash are known
@@ -168,7 +166,7 @@ type place struct {
 func parsePlace(line string) (p place, ok bool) {
 	words := strings.Split(line, " ")
 	ok = true
-	// after is the number that stands so many words after a word.
+	// after returns the n-th number after a word.
 	after := func(word string, n int, most uint64) uint64 {
 		i := slices.Index(words, word)
 		if i < 0 || i+n >= len(words) {
@@ -212,7 +210,7 @@ func parsePlace(line string) (p place, ok bool) {
 	return p, true
 }
 
-// deletionAt reads the deletion record at a place, if it is there.
+// deletionAt reads the deletion record at a place; false: it is not there.
 func (fs *Files) deletionAt(path string, p place, keys *format.Keys) (Deletion, bool) {
 	stream := &Stream{
 		Number: p.stream,
@@ -221,7 +219,7 @@ func (fs *Files) deletionAt(path string, p place, keys *format.Keys) (Deletion, 
 	}
 	file := filepath.Join(stream.Path, fmt.Sprintf("%010d%s", p.seg, segmentSuffix))
 	if _, err := os.Lstat(file); err != nil {
-		return Deletion{}, false // nor is asked again whether that was deleted
+		return Deletion{}, false // without asking again whether this segment was deleted, too
 	}
 	seg := openSegment(file, stream)
 	if seg.Err != nil || int64(p.offset) > seg.Size-format.BlockHeaderSize {
@@ -256,16 +254,16 @@ func (fs *Files) deletionAt(path string, p place, keys *format.Keys) (Deletion, 
 	return Deletion{}, false
 }
 
-// deletedByPolicy says whether a record of the trail, as it is now, says that the segment was deleted. The
-// server writes that before it deletes.
+// deletedByPolicy returns whether a record in the trail as it is now says that the segment was deleted. The
+// server writes that record before it deletes.
 func (seg *Segment) deletedByPolicy() bool {
 	return slices.ContainsFunc(DeletionsIn(filepath.Dir(seg.Stream.Path), seg.Stream.keys), func(d Deletion) bool {
 		return d.Stream == seg.Stream.Number && d.Covers(seg.Number)
 	})
 }
 
-// disappearance is the problem that a segment was there when the trail was opened, and went before it, or a part of it,
-// was read.
+// disappearance returns the problem that the segment, or a part of it, disappeared after the trail was opened
+// and before it was read.
 func (seg *Segment) disappearance(what string) *format.Problem {
 	p := seg.problem(format.ProblemMissing, format.NoOffset,
 		"%s has disappeared, and there is no record of its deletion", what)
@@ -277,13 +275,13 @@ func (seg *Segment) disappearance(what string) *format.Problem {
 	return p
 }
 
-// IsGone says whether a segment, or a part of it, went before it was read.
+// IsGone returns whether an error says that a segment, or a part of it, disappeared before it was read.
 func IsGone(err error) bool {
 	p := format.AsProblem(err)
 	return p != nil && (p.Class == format.ProblemDeleted || p.Class == format.ProblemMissing)
 }
 
-// openProblem is the problem that the segment's file cannot be opened.
+// openProblem returns the problem that the segment's file cannot be opened.
 func (seg *Segment) openProblem(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -294,15 +292,15 @@ func (seg *Segment) openProblem(err error) error {
 	return seg.unreadable(err)
 }
 
-// hole is where segments are missing in the middle of a stream that were not deleted by policy.
+// hole is a range of segments missing in the middle of a stream that were not deleted by policy.
 type hole struct {
 	stream        *Stream
 	numbers       format.Span
 	before, after *SegmentIndex
 }
 
-// missingSegments is the problem that segments are not there, although there are earlier ones and later
-// ones, and no record says that the server deleted them.
+// missingSegments returns the problem that segments are missing between others, and no record says that the
+// server deleted them.
 func (s *Stream) missingSegments(n format.Span) *format.Problem {
 	p := &format.Problem{
 		Class: format.ProblemMissing, File: s.Path, Offset: format.NoOffset, Stream: s.Number,
@@ -315,7 +313,7 @@ func (s *Stream) missingSegments(n format.Span) *format.Problem {
 	return p
 }
 
-// missing are those of the stream, as far as the index has the segments beside them.
+// missing returns the holes of the stream between segments of the index.
 func (s *StreamIndex) missing() (all []hole) {
 	if len(s.Stream.missing) == 0 {
 		return nil
@@ -346,7 +344,7 @@ func (s *StreamIndex) missing() (all []hole) {
 	return all
 }
 
-// missingSegments says which segments are missing that may have had records of these times, in
+// missingSegments returns the problems with missing segments that may have had records of these times, in
 // wanted blocks.
 func (x *Index) missingSegments(since, until int64, wanted func(*BlockRef) bool) (errs []error) {
 	for _, h := range x.holes {
@@ -363,9 +361,8 @@ func (x *Index) missingSegments(since, until int64, wanted func(*BlockRef) bool)
 	return errs
 }
 
-// lostBefore says whether a segment that can have parts of a block's records was
-// deleted by policy since the index was made. The block's own segment can, too: the
-// block was read before.
+// lostBefore returns whether a segment that can have parts of a block's records was deleted by policy after the
+// index was built. That may be the block's own segment, after the block was read.
 func (x *Index) lostBefore(ref *BlockRef) bool {
 	for i := range x.Streams {
 		for _, seg := range x.Streams[i].Stream.Segments {
@@ -380,8 +377,8 @@ func (x *Index) lostBefore(ref *BlockRef) bool {
 	return false
 }
 
-// beginsAfter says whether a stream of the index begins after a session began, so that
-// what the session wrote first may be gone.
+// beginsAfter returns whether a stream of the index begins after a session began, so that the session's first
+// records may have been deleted.
 func (x *Index) beginsAfter(session *format.Session) bool {
 	return slices.ContainsFunc(x.Streams, func(s StreamIndex) bool {
 		if len(s.Stream.Segments) == 0 {

@@ -1,4 +1,4 @@
-// A trail that is read in parts, so that a reader can say how far it has got.
+// Reading a trail in parts, after each of which a reader can record how far it is.
 
 package trail
 
@@ -9,20 +9,19 @@ import (
 	"slices"
 )
 
-// Place is a block of a stream: all before it have been taken.
+// Place is a block of a stream. All earlier blocks were read.
 type Place struct {
 	Stream  uint32
 	Segment uint64
 	Block   uint64
 }
 
-// partBytes is about how much of a trail is a part.
+// partBytes is the approximate size of a part.
 var partBytes int64 = 64 << 20
 
-// MergeInParts does what Merge does, but for some segments after the other, in the order in
-// which these were written: a record stands before others of its part that began later. After
-// each part, taken is told which blocks come next. The blocks of a stream begin with number
-// from.
+// MergeInParts does the same as Merge, but for a few segments after the other, in the order in which they were
+// written. Records are in order only within a part. After each part, it calls taken with the blocks that come
+// next. The blocks of a stream begin with number from.
 func (x *Index) MergeInParts(
 	ctx context.Context, from func(stream uint32) uint64, opts MergeOptions, emit func(line []byte) error,
 	taken func([]Place) error,
@@ -34,7 +33,7 @@ func (x *Index) MergeInParts(
 	opts.Blocks = func(r *BlockRef) bool {
 		return r.Number >= from(r.Segment.Stream.Number) && (blocks == nil || blocks(r))
 	}
-	// each part would tell
+	// otherwise, each part would report this
 	for _, err := range slices.Concat(x.Errs, x.missingSegments(opts.Since, opts.Until, opts.Blocks)) {
 		opts.Warn(err)
 	}
@@ -83,7 +82,7 @@ func (x *Index) MergeInParts(
 	}
 }
 
-// oldest is the stream whose next segment was written first, -1 if none has any.
+// oldest returns the stream whose next segment was written first; -1: no stream has a next segment.
 func (x *Index) oldest(next []int) int {
 	found, end := -1, int64(math.MaxInt64)
 	for i := range x.Streams {
@@ -97,7 +96,7 @@ func (x *Index) oldest(next []int) int {
 	return found
 }
 
-// Places are the blocks that come next in the streams that have any.
+// Places returns the block that follows the last one of the index, for each stream with blocks.
 func (x *Index) Places() (all []Place) {
 	for i := range x.Streams {
 		segments := x.Streams[i].Segments
@@ -111,7 +110,7 @@ func (x *Index) Places() (all []Place) {
 	return all
 }
 
-// Places are the blocks that come next in the streams of which blocks are known.
+// Places returns the next block of each stream whose last block is known.
 func (l *Live) Places() (all []Place) {
 	for _, s := range l.streams {
 		if s.segment != nil && s.block > 0 {

@@ -1,4 +1,4 @@
-// The files of a trail, opened, and the blocks in them, read.
+// Opening the files of a trail, and reading blocks from them.
 
 package trail
 
@@ -14,8 +14,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// OpenFile opens a file of a trail for reading. A FIFO in its place does not hold it
-// up, and is refused, as are devices.
+// OpenFile opens a file of a trail for reading. It refuses devices, and FIFOs, for whose writers it does not
+// wait.
 func OpenFile(path string) (*os.File, error) {
 	f, _, err := openSized(path)
 	return f, err
@@ -38,10 +38,9 @@ func openSized(path string) (f *os.File, size int64, err error) {
 
 var errNotRegular = errors.New("not a regular file")
 
-// Files keeps the most recently read segments open. It may be used by many
-// goroutines.
+// Files keeps the most recently read segments open. Several goroutines may use it.
 type Files struct {
-	// Alone says that a block is read where it is, and nowhere else.
+	// Alone says that a damaged block is not read from another trail that has it.
 	Alone bool
 
 	mu   sync.Mutex
@@ -99,7 +98,8 @@ func (fs *Files) Close() {
 	fs.open = nil
 }
 
-// Read reads a block into b and loads it. Of one that is damaged, and that another trail has, too, it reads that.
+// Read reads a block into b and loads it. If it is damaged and another trail has it, too, it is read from
+// there.
 func (fs *Files) Read(ref *BlockRef, b *format.Block) error {
 	err := fs.read(ref, b)
 	if err == nil || fs.Alone || len(ref.Segment.twins) == 0 || err == ref.Segment.KeyErr {
@@ -111,7 +111,7 @@ func (fs *Files) Read(ref *BlockRef, b *format.Block) error {
 	return fs.read(ref, b)
 }
 
-// source is where a block of the segment comes from.
+// source returns the origin of a block of the segment, for format.Block.
 func (seg *Segment) source(offset int64) format.Source {
 	s := format.Source{
 		File:      seg.Path,

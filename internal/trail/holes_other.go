@@ -6,6 +6,6 @@ package trail
 
 import "io"
 
-// NextData is where a file may have something else than zeros, from an offset on:
-// here, holes of a sparse file are read.
+// NextData returns where a file may have other bytes than zeros, from an offset on. Here, holes of sparse files
+// are read.
 func NextData(_ io.ReaderAt, at int64) int64 { return at }

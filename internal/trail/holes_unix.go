@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NextData is where a file may have something else than zeros, from an offset on; its
-// end when there is nothing else. What was never written is left out so: a sparse file
-// can be longer than anybody can read.
+// NextData returns where a file may have other bytes than zeros, from an offset on; its end if there are none.
+// It skips holes, because a sparse file can be longer than anybody can read.
 func NextData(r io.ReaderAt, at int64) int64 {
 	f, ok := r.(*os.File)
 	if !ok {

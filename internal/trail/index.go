@@ -1,4 +1,4 @@
-// The index of a trail: where the blocks are, and which times they cover.
+// The index of a trail: where blocks are, and which times they cover.
 
 package trail
 
@@ -10,14 +10,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// Index is what the headers of all blocks of a trail say, summed up by segment: it
-// grows with the segments, not with the blocks.  Where the header of the next segment
-// has that sum, the blocks' headers are not read for it.  The blocks of a segment are
-// read, or read again, when it is their turn.
+// Index sums up the headers of all blocks of a trail, segment by segment. Its size depends on the number of
+// segments, not of blocks. If the header of the next segment has the sum for a segment, the segment's block
+// headers are not read. They are read, or read again, when the segment is needed.
 type Index struct {
 	Streams []StreamIndex
-	// Errs is what is wrong with the block headers that were read. What is wrong with others is
-	// told by those who read them.
+	// Errs are the problems with the block headers that were read. Problems with others are reported when these
+	// are read.
 	Errs []error
 
 	holes []hole
@@ -30,26 +29,26 @@ type StreamIndex struct {
 	Stream   *Stream
 	Segments []SegmentIndex
 
-	// live are the blocks that were taken since, the last ones of them.
+	// live are the last blocks that were added while the stream was followed.
 	live []BlockRef
 }
 
-// SegmentIndex is what the headers of a segment's blocks say.
+// SegmentIndex sums up the headers of a segment's blocks.
 type SegmentIndex struct {
 	Segment *Segment
 	Blocks  int
 	Records uint64
-	// FirstTime and LastEnd are those of all blocks that have records.
+	// FirstTime and LastEnd are the bounds for all blocks that have records.
 	FirstTime, LastEnd int64
 
-	last   BlockRef // zero without blocks; only its number is sure
-	end    int64    // behind the last block; what comes later is not of this index
-	unread bool     // all this is what the next segment's header says
+	last   BlockRef // zero without blocks; if unread, only its number is known
+	end    int64    // after the last block; blocks added later do not belong to this index
+	unread bool     // everything here comes from the next segment's header
 
-	copied []BlockRef // all blocks, if they do not stand in the segment's own file
+	copied []BlockRef // all blocks, if they are not in the segment's own file
 }
 
-// Index reads the headers of all blocks.
+// Index builds the index from the headers of all blocks.
 func (t *Trail) Index() *Index {
 	x := &Index{Errs: slices.Clone(t.Errors), keys: t.keys}
 	for _, s := range t.Streams {
@@ -70,8 +69,8 @@ func (t *Trail) Index() *Index {
 	return x
 }
 
-// summaryOf is what the headers of a segment and of the next one say of the blocks of a segment, if they do. No
-// server changes a segment when it has begun the next one.
+// summaryOf sums up a segment's blocks from its header and that of the next segment, if these suffice. Servers
+// do not change a segment after they have begun the next one.
 func (s *Stream) summaryOf(i int) (one SegmentIndex, ok bool) {
 	if !s.Whole || i+1 >= len(s.Segments) {
 		return one, false
@@ -93,7 +92,7 @@ func (s *Stream) summaryOf(i int) (one SegmentIndex, ok bool) {
 	}, true
 }
 
-// inPlace says whether the segment's header is whole, and is that of its place.
+// inPlace returns whether the segment's header is intact and matches the segment's place in the trail.
 func (seg *Segment) inPlace() bool {
 	return seg.Err == nil && seg.Header.Number == seg.Number && seg.Header.Stream == seg.Stream.Number
 }
@@ -115,9 +114,9 @@ func summarize(seg *Segment, refs []BlockRef) SegmentIndex {
 	return one
 }
 
-// refs reads a segment's blocks, or reads them again: those that were there when it was indexed.
-// errs is why the file cannot be read, or, if the blocks have not been read before, what is wrong with
-// them; else, that is in Index.Errs.
+// refs reads the block headers of a segment that was indexed, or reads them again. errs says why the file
+// cannot be read. If the headers were not read before, it also has what is wrong with them; otherwise,
+// Index.Errs has that.
 func (s *SegmentIndex) refs() (refs []BlockRef, errs []error) {
 	if s.Blocks == 0 {
 		return nil, nil
@@ -140,13 +139,13 @@ func (s *SegmentIndex) refs() (refs []BlockRef, errs []error) {
 	return refs, errs
 }
 
-// Refs are all blocks of the segment in the order in which they were written, those that can be found.
+// Refs returns all blocks of the segment that can be found, in the order in which they were written.
 func (s *SegmentIndex) Refs() []BlockRef {
 	refs, _ := s.refs()
 	return refs
 }
 
-// Refs are all blocks of the stream in the order in which they were written.
+// Refs returns all blocks of the stream, in the order in which they were written.
 func (s *StreamIndex) Refs() (all []BlockRef) {
 	for i := range s.Segments {
 		all = append(all, s.Segments[i].Refs()...)
@@ -154,8 +153,8 @@ func (s *StreamIndex) Refs() (all []BlockRef) {
 	return append(all, s.live...)
 }
 
-// Between are the blocks of the stream's segments from the first to the last one that has records of a time:
-// since <= time < until, or no end if until is MaxTime.
+// Between returns the blocks of the stream's segments from the first to the last one that has records of a
+// time: since <= time < until, or without end if until is MaxTime.
 func (s *StreamIndex) Between(since, until int64) (refs []BlockRef) {
 	first, last := len(s.Segments), -1
 	for i := range s.Segments {
@@ -170,11 +169,10 @@ func (s *StreamIndex) Between(since, until int64) (refs []BlockRef) {
 	return refs
 }
 
-// lastLive bounds the blocks of a stream that is followed that are remembered for the
-// data parts of records to come.
+// lastLive bounds the blocks of a followed stream that are kept, for the data parts of later records.
 const lastLive = 10_000
 
-// addLive adds a block of a stream that is followed.
+// addLive adds a block to a stream that is being followed.
 func (s *StreamIndex) addLive(ref *BlockRef) {
 	if len(s.live) >= 2*lastLive {
 		s.live = slices.Clone(s.live[lastLive:])
@@ -182,8 +180,7 @@ func (s *StreamIndex) addLive(ref *BlockRef) {
 	s.live = append(s.live, *ref)
 }
 
-// before yields the stream's blocks with a smaller number than a block has, the last
-// first.
+// before yields the stream's blocks before a block number, the last one first.
 func (x *Index) before(s *StreamIndex, number uint64, yield func(*BlockRef) bool) bool {
 	backwards := func(refs []BlockRef) bool {
 		for k := len(refs) - 1; k >= 0; k-- {
@@ -208,7 +205,7 @@ func (x *Index) before(s *StreamIndex, number uint64, yield func(*BlockRef) bool
 	return true
 }
 
-// keptRefs are the blocks of the segments that were read last for data parts.
+// keptRefs keeps the blocks of the segments that were last read for data parts.
 type keptRefs struct {
 	mu   sync.Mutex
 	last []keptSegment
@@ -219,7 +216,7 @@ type keptSegment struct {
 	refs []BlockRef
 }
 
-// maxKeptSegments is how many segments' blocks are kept.
+// maxKeptSegments is the number of segments whose blocks are kept.
 const maxKeptSegments = 4
 
 func (k *keptRefs) refsOf(s *SegmentIndex) []BlockRef {
@@ -228,7 +225,7 @@ func (k *keptRefs) refsOf(s *SegmentIndex) []BlockRef {
 	if i := slices.IndexFunc(k.last, func(one keptSegment) bool { return one.of == s.Segment }); i >= 0 {
 		return k.last[i].refs
 	}
-	refs, _ := s.refs() // what went meanwhile is missed where it is wanted
+	refs, _ := s.refs() // who reads the parts reports what is missing
 	if len(k.last) == maxKeptSegments {
 		k.last = slices.Delete(k.last, 0, 1)
 	}

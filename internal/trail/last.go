@@ -11,8 +11,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// position orders records: by time, then session and sequence number, and then by
-// their order in a block, so that no two of a block are equal.
+// position orders records: by time, session, sequence number, and then by their order in a block, so that no
+// two records of a block are equal.
 type position struct {
 	time   int64
 	id     format.RecordID
@@ -23,13 +23,13 @@ func positionOf(r *format.Record) position {
 	return position{r.Time, r.ID(), r.Number}
 }
 
-// startOf is before all records of a time.
+// startOf returns the position before all records of a time.
 func startOf(time int64) position {
 	return position{time: time, id: format.RecordID{Session: format.SessionID{Start: math.MinInt64}}}
 }
 
-// compare orders positions in one block; the numbers of records in different streams
-// say nothing, but order these, too.
+// compare orders positions in one block. It also orders those in different streams, whose record numbers are
+// not related.
 func (p *position) compare(o *position) int {
 	if c := cmp.Compare(p.time, o.time); c != 0 {
 		return c
@@ -38,12 +38,12 @@ func (p *position) compare(o *position) int {
 		cmp.Compare(p.number, o.number))
 }
 
-// extremes keeps the first or last of many positions, in twice their memory.
+// extremes keeps the first or last n of many positions, in memory for 2n.
 type extremes struct {
 	n     int
 	order func(a, b position) int
 	kept  []position
-	full  bool // the n-th of kept[:n] bounds what is worth keeping
+	full  bool // the n-th of kept[:n] is the bound for positions to keep
 }
 
 func first(n int) *extremes {
@@ -63,7 +63,7 @@ func (e *extremes) add(p position) {
 	}
 }
 
-// trim sorts what is kept, the most extreme first, and drops what is too much.
+// trim sorts the kept positions, the most extreme first, and drops those after the n-th.
 func (e *extremes) trim() {
 	slices.SortFunc(e.kept, e.order)
 	if len(e.kept) >= e.n {
@@ -71,8 +71,8 @@ func (e *extremes) trim() {
 	}
 }
 
-// Last emits the lines of the last n records that the formatter keeps, in the order of
-// Merge. Blocks are read from the end until it is known where these begin.
+// Last emits the lines of the last n records that the formatter keeps, in the order of Merge. It reads blocks
+// from the end until it knows where these records begin.
 func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(line []byte) error) error {
 	files := &Files{}
 	defer files.Close()
@@ -94,7 +94,7 @@ func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(li
 		if enough(s.LastEnd) {
 			break
 		}
-		refs, _ := s.refs() // Merge tells what is wrong
+		refs, _ := s.refs() // Merge reports problems
 		refs = opts.skip(files, refs)
 		slices.SortStableFunc(refs, func(a, b BlockRef) int { return cmp.Compare(b.LastEnd, a.LastEnd) })
 		for i := range refs {
@@ -109,7 +109,7 @@ func (x *Index) Last(ctx context.Context, n int, opts MergeOptions, emit func(li
 				break
 			}
 			if err := files.Read(ref, &b); err != nil {
-				continue // Merge tells
+				continue // Merge reports it
 			}
 			f.Start(ref)
 			due := func(r *format.Record) bool {

@@ -1,4 +1,4 @@
-// A trail that is being written.
+// Following a trail that is being written.
 
 package trail
 
@@ -29,17 +29,17 @@ import (
 type Live struct {
 	path    string
 	streams []*liveStream
-	known   map[uint32]bool // numbers of streams
+	known   map[uint32]bool // numbers of known streams
 	file    bool            // path is a segment: there are no other streams
 	index   *Index
 	files   *Files
 	block   format.Block
 	batch   []liveLine
-	waiting map[string]bool // paths that cannot be read, which was told
+	waiting map[string]bool // paths that cannot be read, which was reported
 }
 
-// WaitError is a file or folder that cannot be read at present, which is tried again. Err is nil when it can be
-// read again.
+// WaitError says that a file or folder cannot be read at present and will be tried again. Err is nil when it
+// can be read again.
 type WaitError struct {
 	Path string
 	Err  error
@@ -56,17 +56,17 @@ func (e *WaitError) Error() string {
 	return fmt.Sprintf("%s: cannot be read at present, and is tried again: %v", e.Path, reason)
 }
 
-// Unwrap is the error of the file.
+// Unwrap returns the error of the file.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// isUnavailable tells errors that can end, such as a denied permission, from what is wrong with a file.
+// isUnavailable returns whether an error, such as a denied permission, may end without the file changing.
 func isUnavailable(err error) bool {
 	path := (*fs.PathError)(nil)
 	return errors.As(err, &path) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRegular)
 }
 
-// checkAvailable tells of a path that cannot be read, once, and when that is over; it returns whether it can. The
-// trail itself must be there, too.
+// checkAvailable returns whether a path could be read, given the error of trying. It reports once that it
+// cannot, and once that it can again. The trail itself must exist, too.
 func (l *Live) checkAvailable(path string, err error, warn func(error)) bool {
 	if !isUnavailable(err) && (path != l.path || !errors.Is(err, fs.ErrNotExist)) {
 		if l.waiting[path] {
@@ -85,11 +85,11 @@ func (l *Live) checkAvailable(path string, err error, warn func(error)) bool {
 type liveStream struct {
 	index         int // in Live.index.Streams
 	segment       *Segment
-	offset        int64                // after the last whole block
-	listed        time.Time            // when the folder, in which no later segment was found, had changed
-	reported      bool                 // it was told why the segment cannot be read
-	block         uint64               // number of the last block that was taken, 0 when it is not known
-	lastEncrypted *Segment             // the last one that was told to be encrypted with a missing key
+	offset        int64                // after the last intact block
+	listed        time.Time            // modification time of the folder when it had no later segment
+	reported      bool                 // it was reported why the segment cannot be read
+	block         uint64               // number of the last block that was read, 0: not known
+	lastEncrypted *Segment             // the last segment reported as encrypted with a missing key
 	before        uint64               // the same, 0 when it is in an earlier segment
 	lastReadable  format.SegmentHeader // of the last segment that could be read
 	missingFile   *Segment             // the one that is followed, if its file is not there
@@ -143,7 +143,7 @@ func (l *Live) Poll(ctx context.Context, f Formatter, opts MergeOptions, emit fu
 	return l.flush(emit)
 }
 
-// discover finds streams that are new.
+// discover finds new streams.
 func (l *Live) discover(warn func(error)) {
 	if l.file {
 		return
@@ -168,13 +168,13 @@ func (l *Live) discover(warn func(error)) {
 	}
 }
 
-// followStream takes all that is new in one stream.
+// followStream reads everything that is new in one stream.
 func (l *Live) followStream(
 	ctx context.Context, s *liveStream, f Formatter, opts MergeOptions, emit func(line []byte) error,
 ) error {
 	for {
-		// Whether a segment follows is asked before this one is read to its
-		// end: what is written between the two must not be overlooked.
+		// Look for the next segment before reading this one to its end: otherwise, blocks written in between
+		// would be missed.
 		next := l.next(s, opts.Warn)
 		if s.segment != nil {
 			read, err := l.followSegment(ctx, s, next != nil, f, opts, emit)
@@ -182,14 +182,14 @@ func (l *Live) followStream(
 				return err
 			}
 			if !read {
-				return nil // it is tried again
+				return nil // the next poll tries again
 			}
 		}
 		if next == nil {
 			return nil
 		}
 		if err := s.gapBefore(next); err != nil {
-			if err := l.flush(emit); err != nil { // what was before
+			if err := l.flush(emit); err != nil { // emit earlier lines first
 				return err
 			}
 			opts.Warn(err)
@@ -199,14 +199,15 @@ func (l *Live) followStream(
 	}
 }
 
-// gapBefore says which blocks before the next segment were deleted before they
-// were taken, or which segments are missing.
+// gapBefore returns which blocks before the next segment were deleted before they were read, or which segments
+// are missing.
 func (s *liveStream) gapBefore(next *Segment) error {
 	if s.segment == nil {
 		return nil
 	}
 	if _, err := os.Lstat(s.segment.Path); !errors.Is(err, fs.ErrNotExist) {
-		// Retention deletes the first ones, so that nothing has deleted those between these two by policy.
+		// Retention deletes the first segments of a stream, so those between these two were not deleted by
+		// policy.
 		if next.Number > s.segment.Number+1 {
 			return next.Stream.missingSegments(format.Span{First: s.segment.Number + 1, Last: next.Number - 1})
 		}
@@ -225,10 +226,10 @@ func (s *liveStream) gapBefore(next *Segment) error {
 	return nil
 }
 
-// unsettled is how long ago a folder must have changed for its time to tell of each further change.
+// unsettled is the age that a folder's modification time must have before it is certain to show later changes.
 const unsettled = 2 * time.Second
 
-// next is the segment that follows the current one; nil when there is none.
+// next returns the segment that follows the current one; nil: there is none.
 func (l *Live) next(s *liveStream, warn func(error)) *Segment {
 	stream := l.index.Streams[s.index].Stream
 	number := uint64(0)
@@ -239,8 +240,8 @@ func (l *Live) next(s *liveStream, warn func(error)) *Segment {
 			return l.open(s, stream, number+1, path, warn)
 		}
 	}
-	// The first segment of a new stream, or what is left after old ones were removed, or behind ones that are
-	// missing. A folder may have many files: it is listed when it has changed.
+	// This is the first segment of a new stream, or the first one left after old ones were deleted or are
+	// missing. A folder may have many files, so it is listed only if it has changed.
 	var changed time.Time
 	if info, err := os.Stat(stream.Path); err == nil {
 		changed = info.ModTime()
@@ -265,7 +266,7 @@ func (l *Live) next(s *liveStream, warn func(error)) *Segment {
 		}
 		return nil
 	}
-	// A folder that changes while it is listed may be listed without what was made first.
+	// A list made while the folder changes may lack a file that was created before.
 	if path := filepath.Join(stream.Path, fmt.Sprintf("%010d%s", number+1, segmentSuffix)); number > 0 &&
 		best > number+1 {
 		if _, err := os.Lstat(path); err == nil {
@@ -275,8 +276,7 @@ func (l *Live) next(s *liveStream, warn func(error)) *Segment {
 	return l.open(s, stream, best, filepath.Join(stream.Path, fmt.Sprintf("%010d%s", best, segmentSuffix)), warn)
 }
 
-// open opens a segment that is new. One whose header is not written yet is none
-// yet.
+// open opens a new segment. If its header is not written yet, it does not count.
 func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string, warn func(error)) *Segment {
 	seg := openSegmentAgain(path, stream, true)
 	seg.Number = number
@@ -294,21 +294,20 @@ func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string, w
 	return seg
 }
 
-// followSegment takes all whole blocks from the current offset on. closed says that a
-// segment follows, so that what is not whole now never will be. It returns false if the file
-// is there but cannot be opened, for lack of a permission or of file descriptors: it must not
-// be passed over.
+// followSegment reads all intact blocks from the current offset on. closed says that another segment follows,
+// so that what is unfinished will stay so. It returns false if the file exists but cannot be opened now,
+// because of permissions or file descriptors: then the segment must not be skipped.
 func (l *Live) followSegment(
 	ctx context.Context, s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error,
 ) (read bool, err error) {
 	seg := s.segment
-	if isUnavailable(seg.Err) || isUnfinished(seg.Err) { // since the beginning
+	if isUnavailable(seg.Err) || isUnfinished(seg.Err) { // when it was opened
 		again := openSegmentAgain(seg.Path, seg.Stream, true)
 		if !l.checkAvailable(seg.Path, again.Err, opts.Warn) {
 			return false, nil
 		}
 		if !closed && isUnfinished(again.Err) {
-			return true, nil // the server writes its header when it starts
+			return true, nil // the server writes the header when it starts
 		}
 		again.Number = seg.Number
 		if again.damaged != nil {
@@ -354,8 +353,8 @@ func (l *Live) followSegment(
 	walk := seg.Walk(file, s.offset, seg.Size, !closed)
 	walk.last = s.before
 	again := false
-	// onceMore reads what is not whole again: blocks are written in their order, so that one behind which another
-	// stands is whole by now.
+	// onceMore reads an unfinished block again. Blocks are written in order, so it is complete if another one
+	// follows.
 	onceMore := func() bool {
 		if again = !again; again {
 			walk.offset, walk.last = s.offset, s.before
@@ -385,7 +384,7 @@ func (l *Live) followSegment(
 				}
 				s.block = ref.Number
 			case !closed && walk.window.isEnd(walk.offset):
-				return true, nil // not whole yet
+				return true, nil // not complete yet
 			case onceMore():
 				continue
 			default:
@@ -394,12 +393,12 @@ func (l *Live) followSegment(
 		} else {
 			if !closed && (problem.Class == format.ProblemTorn || walk.window.isZeroHeader(problem.Start) ||
 				walk.window.isEnd(walk.offset)) {
-				return true, nil // not whole yet
+				return true, nil // not complete yet
 			}
 			if walk.offset < seg.Size && onceMore() {
 				continue
 			}
-			if problem.Start > 0 { // else it was told when the segment was opened
+			if problem.Start > 0 { // a problem with the header was reported when the segment was opened
 				opts.Warn(problem)
 			}
 		}
@@ -407,13 +406,13 @@ func (l *Live) followSegment(
 	}
 }
 
-// isUnfinished says whether a segment has no whole header yet.
+// isUnfinished returns whether the header of a segment is not complete yet.
 func isUnfinished(err error) bool {
 	p := format.AsProblem(err)
 	return p != nil && p.Unfinished
 }
 
-// firstBlockOffset is where the first block is, or is to be searched from.
+// firstBlockOffset returns where the first block is, or where the search for it begins.
 func (seg *Segment) firstBlockOffset() int64 {
 	if seg.damaged != nil {
 		return 0
@@ -421,7 +420,7 @@ func (seg *Segment) firstBlockOffset() int64 {
 	return seg.Header.Length()
 }
 
-// formatBlock makes lines of the block that was just read.
+// formatBlock formats the records of the block that was just read.
 func (l *Live) formatBlock(
 	ctx context.Context, s *liveStream, ref *BlockRef, f Formatter, opts MergeOptions, emit func(line []byte) error,
 ) error {
@@ -436,7 +435,7 @@ func (l *Live) formatBlock(
 	errs := (&joiner{ctx, l.index, l.files}).records(&l.block, ref, maybe, func(r *format.Record) {
 		if r.Kind == format.KindServer && opts.Servers != nil {
 			opts.Servers.Note(ref, r)
-			f.Start(ref) // with what is known of the server now
+			f.Start(ref) // with the servers known by now
 		}
 		if !due(r) || !keeps(f, r) {
 			return

@@ -1,4 +1,4 @@
-// Merges the records of all streams in one order, in parallel and with bounded memory.
+// Merging the records of all streams in one order, in parallel and with bounded memory.
 
 package trail
 
@@ -15,58 +15,55 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// A Formatter chooses the records of a block and makes lines of them. One
-// formatter is used by one goroutine at a time.
+// Formatter chooses records of a block and formats them. Only one goroutine at a time uses a formatter.
 type Formatter interface {
-	// Start says that the records to come are those of another block, at ref.
-	// What was kept by the index of a definition is void.
+	// Start is called before the records of another block, at ref. Formatters must then forget what they keep
+	// by the indexes of definitions.
 	Start(ref *BlockRef)
-	// Keep says whether the record is wanted.
+	// Keep returns whether the record is wanted.
 	Keep(r *format.Record) bool
 	// Append appends the record's line, with its newline.
 	Append(dst []byte, r *format.Record) []byte
 }
 
-// MergeOptions say what a merge shows.
+// MergeOptions say what Merge reads.
 type MergeOptions struct {
 	// Since and Until bound the records' times: Since <= time < Until.
 	Since, Until int64
-	// Blocks says which blocks are wanted; nil: all. It may be called by several
-	// goroutines.
+	// Blocks returns whether a block is wanted; nil: all. Several goroutines may call it.
 	Blocks func(*BlockRef) bool
 	// Contents selects the groups of blocks of a segment's index that may have wanted
 	// records; nil: all. Other blocks are not read.
 	Contents func(*format.Contents) format.Groups
-	// Skipped is told of the blocks that are not read because of Contents; it may be nil.
+	// Skipped, if not nil, is called for blocks that are not read because of Contents.
 	Skipped func(*BlockRef)
-	// Want says which records may be wanted: formatters are not asked about others. It has no
-	// Fields and no Tally.
+	// Want says which records may be wanted. Formatters do not get others. It must not have Fields or Tally.
 	Want format.Want
-	// NewFormatter makes a formatter; several work in parallel.
+	// NewFormatter returns a formatter; several work in parallel.
 	NewFormatter func() Formatter
-	// Warn is told what is wrong in the trail. It is called by one goroutine.
+	// Warn receives what is wrong in the trail. One goroutine calls it.
 	Warn func(error)
-	// Progress is told how many bytes of the trail are done.
+	// Progress is called with the number of bytes that were processed.
 	Progress func(done int64)
 
-	// Servers are told, while a trail is followed, which servers record it; it may be nil.
+	// Servers, if not nil, learns from a followed trail which servers write it.
 	Servers *Servers
 
-	// Rollbacks says that records of statements are to have Effect set.
+	// Rollbacks says that Effect must be set in records of statements.
 	Rollbacks bool
 
 	segment func(*Segment) bool // which segments are wanted; nil: all
 
-	from *position // the first record that is shown; nil: that is for Since to say
+	from *position // the first record that is shown; nil: Since decides
 }
 
-// A Noticer is a Formatter that has to make something of a record that is not wanted,
-// too: for an order that counts what is shown.
+// Noticer is a Formatter that also formats some records that are not wanted, because an Order needs them to
+// count.
 type Noticer interface {
 	Notice(r *format.Record) bool
 }
 
-// keeps says whether a formatter makes something of a record.
+// keeps returns whether a formatter formats a record.
 func keeps(f Formatter, r *format.Record) bool {
 	if f.Keep(r) {
 		return true
@@ -75,7 +72,7 @@ func keeps(f Formatter, r *format.Record) bool {
 	return ok && n.Notice(r)
 }
 
-// ErrStop is what a callback returns to end a merge early; it is not passed on.
+// ErrStop can be returned by a callback to end a merge early. Merge then returns nil.
 var ErrStop = errors.New("stop")
 
 // Merge emits the lines of all records in the order of their times; records of
@@ -131,43 +128,41 @@ func (x *Index) merge(ctx context.Context, opts MergeOptions, emit func(line []b
 	return m.run(emit)
 }
 
-// wide is how far early records must stand before the rest of their block for
-// the block to be read twice: a second.
+// wide is how long before the rest of a block early records must be for the block to be read twice: a second.
 const wide = 1e6
 
-// bulk is the part of a block's records that may be early: a sixteenth.
+// bulk says which part of a block's records may be early: a sixteenth.
 const bulk = 16
 
-// bulkOfSegment is how far early blocks must stand before the rest of their segment
-// for it to be put back: a minute.
+// bulkOfSegment is how long before the rest of a segment early blocks must be for the segment to be put back: a
+// minute.
 const bulkOfSegment = 60e6
 
-// inMemory bounds the lines that are made ahead for one block. Above it, a
-// record is kept and its line is made when it is due: a block of 16 MiB can
-// repeat a long text a million times.
+// inMemory bounds the lines that are formatted in advance for one block. After that, records are kept, and
+// formatted when they are due, because a block of 16 MiB can repeat a long text a million times.
 const inMemory = 8 << 20
 
-// maxLines bounds the records of a block that are taken at once, and fewLines where
-// many blocks overlap. That the server's blocks have more is rare.
+// maxLines bounds the records that are read at once from a block, fewLines where many blocks overlap. The
+// server's blocks rarely have more.
 const (
 	maxLines = 64 << 10
 	fewLines = 4 << 10
 )
 
-// ahead bounds the bytes of blocks, stored and decompressed, that are decoded ahead.
+// ahead bounds the bytes of blocks, stored plus decompressed, that are decoded in advance.
 const ahead = 32 << 20
 
-// task is a segment, a block, or the rest of either, that is due at a time.
+// task is a segment, a block, or the rest of either, with the time at which it is due.
 type task struct {
 	segment *SegmentIndex
 	ref     *BlockRef // nil: the segment's blocks
 	due     position  // no wanted record is earlier
-	from    position  // records before this are not wanted, or were taken before
+	from    position  // earlier records are not wanted, or were read before
 	whole   bool      // it was not split yet
-	lines   int       // how many records to take at once
+	lines   int       // how many records to read at once
 }
 
-// cost is the memory that a block takes while it is decoded.
+// cost returns the memory that decoding the block takes.
 func (t *task) cost() int64 { return int64(t.ref.Stored) + int64(t.ref.Raw) }
 
 type tasks []task
@@ -189,13 +184,13 @@ type merger struct {
 	files    *Files
 	joiner   *joiner
 	wait     sync.WaitGroup
-	reported map[*SegmentIndex]bool // what is wrong with their blocks was told
+	reported map[*SegmentIndex]bool // problems with their blocks were reported
 
 	rollbacks *rollbacks
 
-	queue    tasks  // what nobody works on yet
-	upcoming []*job // what is being decoded ahead, by due time
-	idle     []*run // for being used again
+	queue    tasks  // no goroutine works on these yet
+	upcoming []*job // being decoded in advance, by due time
+	idle     []*run // for reuse
 
 	runs runs // decoded, with lines left
 	done int64
@@ -203,19 +198,19 @@ type merger struct {
 	lineLength atomic.Int64 // of the block decoded last, on average
 }
 
-// job is a task that is being worked on.
+// job is a task that a goroutine works on.
 type job struct {
 	task
 	run  *run
 	done chan struct{}
 }
 
-// run is what a task gave: lines in order.
+// run is the result of a task: lines in order.
 type run struct {
 	block     format.Block
 	formatter Formatter
 	keys      []sortKey
-	other     []sortKey // room for sorting
+	other     []sortKey // buffer for sorting
 	lines     []entry
 	text      []byte
 	lazy      lazyRecords
@@ -223,7 +218,7 @@ type run struct {
 	errs      []error
 	next      int
 	lookup    lookup
-	rest      task // what is to be put back, when rest.ref is set
+	rest      task // the task to put back, if rest.ref is set
 }
 
 // entry is a line: text[start:end], or lazy[-end-1] when end is negative.
@@ -234,8 +229,8 @@ type entry struct {
 	end    int
 }
 
-// lazyRecords are records whose lines are made when they are due, in pieces: a slice that grows would be copied
-// again and again, and a block can have many.
+// lazyRecords are records that are formatted when they are due. They are kept in pieces, because a block can
+// have many, and a growing slice would be copied repeatedly.
 type lazyRecords struct {
 	pieces []*[lazyPiece]format.Record
 	n      int
@@ -255,7 +250,7 @@ func (l *lazyRecords) add(r *format.Record) {
 
 func (l *lazyRecords) at(i int) *format.Record { return &l.pieces[i/lazyPiece][i%lazyPiece] }
 
-// drop gives the pieces to others; what the records point to is not kept.
+// drop frees the pieces for reuse, and forgets what the records point to.
 func (l *lazyRecords) drop() {
 	for _, piece := range l.pieces {
 		clear(piece[:])
@@ -269,8 +264,8 @@ type sortKey struct {
 	line int32
 }
 
-// run is the loop of the merge: what is due before any block that is not
-// decoded yet is emitted, or else the next block is taken in.
+// run is the loop of the merge: it emits lines that are due before any block that is not decoded yet, or else
+// waits for the next block.
 func (m *merger) run(emit func(line []byte) error) error {
 	for {
 		if err := m.ctx.Err(); err != nil {
@@ -291,8 +286,7 @@ func (m *merger) run(emit func(line []byte) error) error {
 	}
 }
 
-// start keeps as many blocks in work as there are processors, and one more so
-// that none waits.
+// start keeps as many blocks in work as there are processors, plus one, so that no processor waits.
 func (m *merger) start() {
 	window := runtime.GOMAXPROCS(0) + 1
 	cost := int64(0)
@@ -332,8 +326,8 @@ func (m *merger) start() {
 	}
 }
 
-// expand puts the blocks of a segment into the queue; when a few of them stand far
-// before the rest, only these, and the segment again.
+// expand puts the blocks of a segment into the queue. If a few of them are long before the rest, it only puts
+// these, and the segment again.
 func (m *merger) expand(t *task) {
 	refs, errs := t.segment.refs()
 	if !m.reported[t.segment] {
@@ -398,7 +392,7 @@ func (m *merger) awaitNext() {
 	heap.Push(&m.runs, r)
 }
 
-// free keeps a run for being used again, without what was unusually big of it.
+// free keeps a run for reuse, without unusually large buffers.
 func (m *merger) free(r *run) {
 	r.trim()
 	if len(m.idle) <= runtime.GOMAXPROCS(0)+1 {
@@ -406,10 +400,10 @@ func (m *merger) free(r *run) {
 	}
 }
 
-// large is what a run may keep of a buffer when its lines have been made.
+// large is the size up to which a run keeps a buffer.
 const large = 4 << 20
 
-// trim gives up the block's memory, if it is much: the lines are made.
+// trim frees the block's memory if it is large and all lines are formatted.
 func (r *run) trim() {
 	if b := &r.block; b.Memory() > large {
 		r.block = format.Block{}
@@ -426,8 +420,7 @@ func (r *run) trim() {
 	}
 }
 
-// emit emits all lines that are due before bound; or all, when nothing else is
-// to come.
+// emit emits all lines that are due before bound; all lines if no block follows.
 func (m *merger) emit(bound position, emit func(line []byte) error) error {
 	last := len(m.upcoming) == 0
 	var scratch []byte
@@ -514,7 +507,7 @@ func (r *run) load(m *merger, t *task) {
 	if to != nil {
 		r.rest = task{ref: t.ref, due: *to, from: *to}
 	} else if !many {
-		// Lines are about as long as those of the block before.
+		// Lines are about as long as those of the previous block.
 		r.text = slices.Grow(r.text, min(int(t.ref.Records)*int(m.lineLength.Load()), inMemory))
 	}
 	if m.opts.Rollbacks {
@@ -598,8 +591,7 @@ func (r *run) sort() {
 	}
 }
 
-// split finds the time that divides a block's few early records from the rest,
-// when they are far enough apart.
+// split returns the time between a block's few early records and the rest, if they are far enough apart.
 func (r *run) split(from, until int64) (cut int64, ok bool) {
 	r.times = r.times[:0]
 	var rec format.Record
@@ -619,7 +611,7 @@ func (r *run) split(from, until int64) (cut int64, ok bool) {
 
 func (e *entry) compare(o *entry) int { return e.id.Compare(o.id) }
 
-// isBefore says whether the next line comes before a position.
+// isBefore returns whether the next line comes before a position.
 func (r *run) isBefore(p *position) bool {
 	k := &r.keys[r.next]
 	if k.time != p.time {
@@ -653,7 +645,7 @@ func (h *runs) Pop() any {
 	return r
 }
 
-// second is the run that comes after the first, nil when there is only one.
+// second returns the run that comes after the first one; nil: there is only one.
 func (h runs) second() *run {
 	switch len(h) {
 	case 0, 1:

@@ -1,4 +1,4 @@
-// Records of runs that had recorded in another trail.
+// Records about runs that had recorded in another trail.
 
 package trail
 
@@ -9,20 +9,20 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// OtherTrail is what a server record of the event "other_trail" says: a run of the server did not stop, and its
-// ring file was recovered into this trail, but it had recorded in another one, or this one has lost its end. It
-// names either a stream of that trail, or a session.
+// OtherTrail is the content of a server record with the event "other_trail": a run of the server did not stop,
+// and its ring file was recovered into this trail. But that run had recorded in another trail, or this trail
+// has lost its end. The record names either a stream of the other trail, or a session.
 type OtherTrail struct {
 	Time    int64
 	Since   string   // when that run began
-	Stream  uint32   // which had at least ...
+	Stream  uint32   // a stream of the other trail that had at least ...
 	Block   uint64   // ... this block, which this trail does not have
 	Chain   [32]byte // its hash; zeros: not known
-	Session string   // its id, as SessionID.String writes it
-	Last    uint64   // its records up to this number are in the other trail; 0: the record names a stream
+	Session string   // ID of the session, as SessionID.String formats it
+	Last    uint64   // number of the session's last record in the other trail; 0: the record names a stream
 }
 
-// ParseOtherTrail reads such a record; ok says whether it is a whole one.
+// ParseOtherTrail reads such a record; ok is false if it is none, or not complete.
 func ParseOtherTrail(r *format.Record) (o OtherTrail, ok bool) {
 	text, ok := eventText(r, "other_trail")
 	if !ok {

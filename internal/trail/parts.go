@@ -1,4 +1,4 @@
-// Big records, put together from their data parts.
+// Joining big records with their data parts.
 
 package trail
 
@@ -11,10 +11,10 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// parts are the data parts of records in one block, in their order.
+// parts has the data parts of records in one block, in order.
 type parts map[format.RecordID]*[3][][]byte
 
-// add keeps a data part; its bytes are the block's.
+// add keeps a data part. Its bytes belong to the block.
 func (p parts) add(r *format.Record) {
 	id := r.ID()
 	kept := p[id]
@@ -25,16 +25,15 @@ func (p parts) add(r *format.Record) {
 	kept[r.Part] = append(kept[r.Part], r.Data)
 }
 
-// joiner puts big records together, until its context ends.
+// joiner joins records with their data parts, until its context ends.
 type joiner struct {
 	ctx   context.Context
 	index *Index
 	files *Files
 }
 
-// join completes a record of the block ref, the first parts of which may be in
-// earlier blocks. The result is nil, or says what is missing; the record then
-// has what there is.
+// join completes a record of the block ref. The first parts may be in earlier blocks. If parts are missing, it
+// returns an error, and the record has the parts that exist.
 func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
 	id := r.ID()
 	need := r.Parts
@@ -47,7 +46,7 @@ func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
 						break
 					}
 					if uint64(len(piece)) > need[i] {
-						// More than the record says: the last ones are its own.
+						// If there are more bytes than the record states, the last ones are the record's own.
 						piece = piece[uint64(len(piece))-need[i]:]
 					}
 					need[i] -= uint64(len(piece))
@@ -59,8 +58,8 @@ func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
 	}
 	if !take(here) && j != nil {
 		for b := range j.earlier(ref) {
-			// A block's parts are one piece, as the block is read over.  However many there are,
-			// and empty ones cost nothing, they take no more memory than their bytes.
+			// The parts in a block are copied as one piece, because the block is reused. However many there
+			// are, including empty ones, they take no more memory than their bytes.
 			var pieces [3][]byte
 			preceded := false
 			var part format.Record
@@ -79,14 +78,15 @@ func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
 					p.add(&format.Record{Session: r.Session, Seq: id.Seq, Part: format.PartKind(i), Data: piece})
 				}
 			}
-			// no part comes before what the session recorded before
+			// No part precedes the first record of its session.
 			if take(p) || preceded {
 				break
 			}
 		}
 	}
 	own := r.Parts
-	// One after the other, so that the pieces of one do not stay beside the whole of another.
+	// Text, values and message are joined one after the other, so that the pieces of one are freed before the
+	// next.
 	whole := func(part format.PartKind, end []byte) []byte {
 		size := len(end)
 		for _, piece := range found[part] {
@@ -116,7 +116,7 @@ func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
 		}
 	}
 	if j != nil && j.ctx.Err() != nil {
-		return nil // nobody waits for what is missing
+		return nil // the context has ended, so missing parts do not matter
 	}
 	missing := need[0] + need[1] + need[2]
 	if missing == 0 {
@@ -132,11 +132,9 @@ func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
 	return p
 }
 
-// earlier yields the blocks that can hold parts of the record, the nearest
-// first: its own stream backwards, and then the others, where its session's
-// records went before the server was restarted. The blocks' times say nothing of
-// parts, which have none: a block of parts and of start records of long
-// statements ends before the record's session begins.
+// earlier yields the blocks that can have parts of the record, the nearest first: those of its own stream
+// backwards, then those of other streams, which had its session's records before the server was restarted.
+// Times of blocks do not help, because parts have none.
 func (j *joiner) earlier(ref *BlockRef) func(yield func(*format.Block) bool) {
 	return func(yield func(*format.Block) bool) {
 		var b format.Block
@@ -156,25 +154,22 @@ func (j *joiner) earlier(ref *BlockRef) func(yield func(*format.Block) bool) {
 	}
 }
 
-// Guesser is a Formatter that can say of some records that it does not keep them before
-// all of their text, message and parameters are there: of records whose parts stand in
-// other blocks, these are then not read.
+// Guesser is a Formatter that can refuse some records before their text, message and parameters are complete,
+// so that parts in other blocks need not be read.
 type Guesser interface {
-	// Guess says whether the record may be wanted. Only what else it has can be relied on.
+	// Guess returns whether the record may be wanted, whatever its data parts contain.
 	Guess(r *format.Record) bool
 }
 
-// mayKeep says whether a formatter may make something of a record whose parts are not
-// there yet.
+// mayKeep returns whether a formatter may format a record whose parts were not joined yet.
 func mayKeep(f Formatter, r *format.Record) bool {
 	g, ok := f.(Guesser)
 	return !ok || g.Guess(r)
 }
 
-// records calls yield for the records of a block, with their data parts joined, and
-// returns what was wrong. Records that have such parts, and of which want says that they
-// are not wanted, are left out. A record and its bytes may be kept for as long as the
-// block is not loaded again.
+// records calls yield for the records of a block, joined with their data parts, and returns what was wrong. It
+// leaves out records with parts that want refuses. Records and their bytes are valid until the block is loaded
+// again.
 func (j *joiner) records(
 	b *format.Block, ref *BlockRef, want func(r *format.Record) bool, yield func(r *format.Record),
 ) (errs []error) {

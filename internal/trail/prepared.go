@@ -1,4 +1,4 @@
-// What became of transactions that were prepared for a two-phase commit.
+// The ends of transactions that were prepared for a two-phase commit.
 
 package trail
 
@@ -10,21 +10,21 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// A prepared transaction is ended by COMMIT PREPARED or ROLLBACK PREPARED, much later perhaps, and by any
-// session. The record of that has its transaction ID. All of these records are collected, once, when the first
-// statement of a prepared transaction is met: from the blocks that may have them, by their indexes.
+// A prepared transaction is ended by COMMIT PREPARED or ROLLBACK PREPARED, perhaps much later and by another
+// session. The record of that has its transaction ID. All these records are collected, once, when the first
+// statement of a prepared transaction is found: from the blocks that may have some according to indexes.
 
-// maxPreparedEnds bounds what is kept; what became of more transactions is not known. A server that does nothing else
-// keeps the last ones of some hours.
+// maxPreparedEnds bounds the ends that are kept. Effects of further transactions are unknown. It suffices for
+// the last hours of a server that does nothing else.
 const maxPreparedEnds = 256 << 10
 
-// preparedKey identifies a transaction whatever session it was of.
+// preparedKey identifies a transaction of any session.
 type preparedKey struct {
 	system, xid uint64
 }
 
-// preparedEnd is the end of a prepared transaction. A server that was restored to an earlier time gives
-// transaction IDs again: so an ID may have several.
+// preparedEnd is the end of a prepared transaction. A server that was restored to an earlier time assigns
+// transaction IDs again, so an ID may have several ends.
 type preparedEnd struct {
 	time   int64
 	effect format.Effect
@@ -35,7 +35,7 @@ type preparedEnds struct {
 	of   map[preparedKey][]preparedEnd
 }
 
-// find returns what became of a prepared transaction that had a statement at a time.
+// find returns the effect of a prepared transaction that had a statement at a time.
 func (p *preparedEnds) find(x *Index, key preparedKey, after int64) format.Effect {
 	p.once.Do(func() { p.collect(x) })
 	next := preparedEnd{time: format.MaxTime, effect: format.EffectUnknown}
@@ -51,7 +51,7 @@ func (p *preparedEnds) collect(x *Index) {
 	p.of = map[preparedKey][]preparedEnd{}
 	scan := x.Scan(context.Background(), ScanOptions{
 		Since: format.MinTime, Until: format.MaxTime, Raw: true, Contents: selectPreparedEnds,
-		Warn: func(error) {}, // of which the reader of the trail has told
+		Warn: func(error) {}, // the trail's reader reports these
 	})
 	defer scan.Close()
 	kept := 0
@@ -74,9 +74,9 @@ func (p *preparedEnds) collect(x *Index) {
 	}
 }
 
-// selectPreparedEnds selects the groups of an index that may have ends of prepared transactions. An index has
-// the command tags of statements. The record of the end follows that of the statement, and may be the first one
-// of the next group, or of the next index.
+// selectPreparedEnds selects the groups of an index that may have ends of prepared transactions, by the command
+// tags of statements. The record of the end follows that of the statement, and may be the first one of the next
+// group, or the next index.
 func selectPreparedEnds(c *format.Contents) format.Groups {
 	g := c.Select(format.TermsCommands, func(v []byte) bool {
 		return slices.Contains([]string{"COMMIT PREPARED", "ROLLBACK PREPARED"}, string(v))

@@ -1,5 +1,4 @@
-// Trails, streams and segments, and the blocks of a segment in their order, also behind
-// damage.
+// Trails, streams and segments.
 
 package trail
 
@@ -24,14 +23,13 @@ import (
 type Trail struct {
 	Path    string
 	Streams []*Stream
-	// Foreign are files and folders that do not belong to a trail.
+	// Foreign are files and folders that do not belong to the trail.
 	Foreign []string
 	// Errors are folders that could not be read.
 	Errors []error
-	// Begun says that a server has used Path, though there may be no stream yet.
+	// Begun says that a server has used Path, even if there is no stream yet.
 	Begun bool
-	// Whole says that Path is a trail or a stream, so that a segment that is
-	// not there is missing.
+	// Whole says that Path is a trail or a stream, so that a segment that does not exist is missing.
 	Whole bool
 
 	keys *format.Keys
@@ -42,12 +40,12 @@ type Stream struct {
 	Number   uint32
 	Path     string
 	Segments []*Segment // by number
-	// Whole says that the folder was listed, so that a segment that is not there is
-	// missing; Trail is the trail directory that it was found in, if it was.
+	// Whole says that the folder was listed, so that a segment that does not exist is missing. Trail is the
+	// directory of its trail, if it was found there.
 	Whole bool
 	Trail string
 
-	missing []format.Span // numbers between those of segments that were there when it was listed
+	missing []format.Span // missing between segments when the folder was listed
 	keys    *format.Keys
 }
 
@@ -55,28 +53,28 @@ type Stream struct {
 type Segment struct {
 	Path   string
 	Stream *Stream
-	Number uint64 // as the file's name has it, or its header when the name says nothing
-	Size   int64  // when it was opened
+	Number uint64 // from the file's name, or from the header if the name has none
+	Size   int64  // when the segment was opened
 	Header format.SegmentHeader
-	// Err is why the segment cannot be read, a *format.Problem. If it is unfinished, even the header is.
+	// Err is why the segment cannot be read, a *format.Problem. If that is Unfinished, even the header is not
+	// complete.
 	Err error
-	// KeyErr is why the payloads of an encrypted segment cannot be decrypted, a *format.Problem: the key was
-	// not given, as a rule.
+	// KeyErr is why payloads of an encrypted segment cannot be decrypted, a *format.Problem: usually, the key
+	// was not given.
 	KeyErr error
 	key    *format.DataKey
-	// Last says that no segment of its stream follows.
+	// Last says that no later segment of its stream exists.
 	Last bool
 
-	// damaged is the header of a segment whose blocks can be read nevertheless: Err
-	// says that it is not as it was written, and Header has only what follows from
-	// the file's name and from the other segments.
+	// damaged is the header of a segment whose blocks can be read although Err says that the header is damaged.
+	// Header then only has what follows from the file's name and from other segments.
 	damaged []byte
 
-	twice []int64    // offsets of the blocks that count in another stream
-	twins []*Segment // that have blocks of this one
+	twice []int64    // offsets of the blocks that another stream has and that count there
+	twins []*Segment // segments of other trails that have blocks of this one
 }
 
-// segmentSuffix is what the name of a segment ends with.
+// segmentSuffix ends the names of segments.
 const segmentSuffix = ".steno"
 
 // parseSegmentName reads the number of a segment from its file's name.
@@ -95,13 +93,12 @@ func parseStreamName(name string) (uint32, bool) {
 	return uint32(n), err == nil && strconv.FormatUint(n, 10) == name
 }
 
-// Open opens a trail directory, the folder of a stream, or a segment. Only a
-// path that cannot be read at all is an error; what is wrong further down is in
-// the result.
+// Open opens a trail directory, the folder of a stream, or a segment. It returns an error only if nothing can
+// be read; other problems are in the result.
 func Open(path string) (*Trail, error) { return OpenEncrypted(path, nil) }
 
-// OpenEncrypted does the same with keys for segments that are encrypted. Without
-// its key, a segment can be indexed and its chain checked, but no record read.
+// OpenEncrypted does the same with keys for encrypted segments. Without its key, a segment can be indexed and
+// its chain checked, but its records cannot be read.
 func OpenEncrypted(path string, keys *format.Keys) (*Trail, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -165,10 +162,10 @@ func isDir(path string, e fs.DirEntry) bool {
 	return e.IsDir()
 }
 
-// lostAndFound is a folder at the top of some file systems. A trail can have one for itself.
+// lostAndFound is a folder that some file systems have at the top; a trail may be there.
 const lostAndFound = "lost+found"
 
-// isServerFile tells a file that the server keeps for itself.
+// isServerFile returns whether a file in a trail's directory is the server's own.
 func isServerFile(e fs.DirEntry) bool {
 	return e.Name() == ".lock" || e.Name() == ".restoring"
 }
@@ -200,10 +197,10 @@ func (t *Trail) addSegments(s *Stream, entries []fs.DirEntry) {
 	t.Streams = append(t.Streams, s)
 }
 
-// Limit leaves out segments that were written before since or begun after until, so that an index of the trail
-// takes no longer the longer the trail is. Of each stream, the last two stay, of which one may be empty yet,
-// and one before the first for the parts of big records. Clocks that were set back can make a segment look
-// newer than its successor: it stays.
+// Limit removes segments that were written before since or begun after until, so that building an index does
+// not take longer the longer the trail is. It keeps the last two segments of each stream, because the last one
+// may be empty, and one before the first for the parts of big records. It also keeps a segment that looks newer
+// than its successor because a clock was set back.
 func (t *Trail) Limit(since, until int64) {
 	for _, s := range t.Streams {
 		n := len(s.Segments)
@@ -221,7 +218,7 @@ func (t *Trail) Limit(since, until int64) {
 	}
 }
 
-// headersAtOnce is how many headers of segments a goroutine reads after each other.
+// headersAtOnce is how many segment headers a goroutine reads before it takes others.
 const headersAtOnce = 256
 
 // openSegments reads the headers of the segments, whose paths and numbers are known.
@@ -252,8 +249,8 @@ func absolute(path string) string {
 	return path
 }
 
-// identify fills in what damaged segment headers must have said: of each, what the next
-// whole one says, or else the one before.
+// identify fills in the contents of damaged segment headers from the next intact header, or from the one
+// before.
 func (s *Stream) identify() {
 	near := &format.SegmentHeader{}
 	for _, seg := range s.Segments {
@@ -270,16 +267,15 @@ func (s *Stream) identify() {
 	}
 }
 
-// identify fills in what a damaged segment header must have said: its place, and whose
-// a segment near it is.
+// identify fills in the contents of a damaged segment header: its place in the stream, and the server from a
+// nearby segment.
 func (seg *Segment) identify(near *format.SegmentHeader) {
 	seg.Header = format.SegmentHeader{
 		SystemID: near.SystemID, Stream: seg.Stream.Number, ServerVersion: near.ServerVersion, Number: seg.Number,
 	}
 }
 
-// Foreign says that a file was never a segment: neither its name nor its content is
-// one's.
+// Foreign returns whether a file was never a segment: neither its name nor its content is that of one.
 func (seg *Segment) Foreign() bool {
 	if strings.HasSuffix(seg.Path, segmentSuffix) {
 		return false
@@ -294,15 +290,15 @@ func (seg *Segment) Foreign() bool {
 	return err == nil && string(b) != format.SegmentMagic && w.resync(0, 0, false) == seg.Size
 }
 
-// Join makes one trail of several, for commands that take several arguments. What is
-// named more than once, whatever its paths, is in it once.
+// Join combines several trails into one, for commands with several arguments. Streams and segments that are
+// named more than once, by whatever paths, are in it once.
 func Join(trails ...*Trail) *Trail {
 	if len(trails) == 1 {
 		return trails[0]
 	}
 	folders, files := map[string]bool{}, map[string]bool{}
 	twice := map[*Stream]bool{}
-	for _, ofTrail := range []bool{true, false} { // of a stream that was named, too, the trail's counts
+	for _, ofTrail := range []bool{true, false} { // a stream found in its trail replaces the one named by itself
 		for _, t := range trails {
 			for _, s := range t.Streams {
 				if path := realPath(s.Path); s.Whole && (s.Trail != "") == ofTrail {
@@ -340,7 +336,7 @@ func Join(trails ...*Trail) *Trail {
 	return all
 }
 
-// realPath is a path without links, as far as they can be followed.
+// realPath returns a path without symbolic links, as far as they can be followed.
 func realPath(path string) string {
 	path = absolute(path)
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -349,7 +345,7 @@ func realPath(path string) string {
 	return path
 }
 
-// Size is the size of all segments in bytes.
+// Size returns the size of all segments in bytes.
 func (t *Trail) Size() int64 {
 	var n int64
 	for _, s := range t.Streams {
@@ -363,8 +359,7 @@ func (t *Trail) Size() int64 {
 // openSegment reads a segment's header. The file is not kept open.
 func openSegment(path string, s *Stream) *Segment { return openSegmentAgain(path, s, false) }
 
-// openSegmentAgain does the same; with again, a key that is not known is asked
-// for again.
+// openSegmentAgain does the same. With again, it asks once more for a key that is not known.
 func openSegmentAgain(path string, s *Stream, again bool) *Segment {
 	seg := &Segment{Path: path, Stream: s}
 	seg.Number, _ = parseSegmentName(filepath.Base(path))

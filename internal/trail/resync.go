@@ -1,4 +1,4 @@
-// Finds the next block behind damage.
+// Finding the next block after damage.
 
 package trail
 
@@ -14,18 +14,18 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// What stands behind damage. Readers, and recovery, skip to the next block that is one
-// beyond doubt (window). Of what they skip, recovery looks at whatever begins like a block
-// (NextHeader), for records that nothing proves any more.
+// Readers and recovery skip damage up to the next block that is beyond doubt (window). Recovery also looks
+// within the skipped bytes at whatever begins like a block (NextHeader), for records whose integrity cannot be
+// proved.
 
-// unreadable is what a disk loses at once, at least.
+// unreadable is the smallest unit that a disk loses.
 const unreadable = 4096
 
-// NextHeader is where the first block header begins, from an offset on and before an
-// end, that accept takes; the end when there is none. It goes on behind what the disk
-// does not give. accept is asked in the order of the file.
+// NextHeader returns where the first block header begins that accept returns true for, from an offset on and
+// before an end; the end if there is none. It skips what the disk cannot read. accept is called in the order of
+// the file.
 func NextHeader(r io.ReaderAt, from, end int64, accept func(at int64, h *format.BlockHeader) bool) int64 {
-	// It begins with little: this may be called for each of many small blocks.
+	// It starts with a small read, because it may be called for each of many small blocks.
 	b := make([]byte, smallWindow)
 	for from = NextData(r, from); from < end; from = NextData(r, from) {
 		n, err := r.ReadAt(b, from)
@@ -53,21 +53,19 @@ func NextHeader(r io.ReaderAt, from, end int64, accept func(at int64, h *format.
 	return end
 }
 
-// maxAgain is how many times the size of a file is read again at most to find whole
-// blocks behind damage.
+// maxAgain bounds the bytes that are read again to find intact blocks after damage, in sizes of the file.
 const maxAgain = 16
 
-// Overlap bounds the work for blocks that overlap. Those that a server wrote stand one
-// after the other, so that each byte is hashed once; forged headers, though, can say of
-// the same bytes, any number of times, that they are their payload. Segments are gone
-// through from the beginning to the end.
+// Overlap bounds the work for overlapping blocks. Blocks that a server wrote do not overlap, so each byte is
+// hashed once. But forged headers can claim the same bytes as their payload any number of times. Segments must
+// be read from the beginning to the end.
 type Overlap struct {
-	end   int64 // behind all that was asked for
-	again int64 // bytes that were asked for more than once
+	end   int64 // end of the bytes that were requested
+	again int64 // bytes that were requested more than once
 }
 
-// Allows says whether the bytes of a file of a size, from an offset to an end, may be
-// read. Those that nobody has asked for always may.
+// Allows returns whether the bytes from an offset to an end of a file may be read. Bytes that were not
+// requested before always may.
 func (o *Overlap) Allows(from, end, size int64) bool {
 	again := max(min(end, o.end)-from, 0)
 	if again > maxAgain*size-o.again {
@@ -78,10 +76,9 @@ func (o *Overlap) Allows(from, end, size int64) bool {
 	return true
 }
 
-// nextBlock finds the next block after one at offset that is not whole. When the length in
-// its header leads to the block that must follow, that is the next: its payload, which
-// clients have written, need not be searched. Otherwise bytes may be missing from it, so
-// that the next one begins before it seems to end.
+// nextBlock finds the block after a damaged one at offset. If the length in its header leads to the block that
+// must follow, that is the next one: then the payload, which clients have written, is not searched. Otherwise,
+// bytes may be missing, so that the next block begins within the claimed length.
 func (w *window) nextBlock(offset int64, last uint64) int64 {
 	b, err := w.bytesAt(offset, format.BlockHeaderSize)
 	if err != nil || len(b) < format.BlockHeaderSize || string(b[:4]) != format.BlockMagic {
@@ -105,15 +102,15 @@ func (w *window) nextBlock(offset int64, last uint64) int64 {
 	return w.resync(offset+1, last, next == w.size)
 }
 
-// isNextBlock says whether the block with a number begins at offset, behind so many bytes;
-// 0: any that can stand there.
+// isNextBlock returns whether the block with a number begins at offset, after so many bytes in between; number
+// 0: any block that can follow.
 func (w *window) isNextBlock(offset int64, number uint64, between int64) bool {
 	h, err := w.distantHeader(offset)
 	return err == nil && (h.Number == number || number == 0 && canFollow(&h, 0, between))
 }
 
-// isEnd says whether no block begins at offset or behind it, because the file ends
-// there, or has only room.
+// isEnd returns whether no block begins at offset or later, because the file ends there or has only
+// preallocated space.
 func (w *window) isEnd(offset int64) bool {
 	if offset >= w.size {
 		return true
@@ -123,11 +120,9 @@ func (w *window) isEnd(offset int64) bool {
 	return (err == nil || err == io.EOF) && format.OnlyZeros(b[:n]) && w.onlyZeros(offset)
 }
 
-// resync finds the next block at or after offset, or the end. Its header alone does
-// not make a block: bytes that look like one may stand in a text. So the payload must
-// be whole, too, or another block, or the end, must follow it, and its number must be
-// one that can stand there, unless all of that is so. sure asks for all of that, because
-// what is searched may be an unfinished block.
+// resync finds the next block at or after offset, or the end. A header alone is not sufficient: such bytes may
+// be part of a text. In addition, the payload must be intact, or another block or the end must follow, and the
+// number must be possible. With sure, all of these are required, because an unfinished block may be searched.
 func (w *window) resync(offset int64, last uint64, sure bool) int64 {
 	return NextHeader(w.r, offset, w.size, func(at int64, h *format.BlockHeader) bool {
 		end := at + format.BlockHeaderSize + int64(h.Stored)
@@ -145,9 +140,9 @@ func (w *window) resync(offset int64, last uint64, sure bool) int64 {
 	})
 }
 
-// shortened says whether the block at offset, in front of which nothing is wrong, may
-// lack bytes, so that the next one begins inside it: the block that must follow does not
-// begin where it ends, and its payload is not whole.
+// shortened returns whether the block at offset, before which nothing is wrong, may lack bytes, so that the
+// next block begins inside it: its payload is not intact, and the block that must follow does not begin at its
+// end.
 func (seg *Segment) shortened(w *window, offset int64, h *format.BlockHeader) bool {
 	next := offset + format.BlockHeaderSize + int64(h.Stored)
 	if next < w.size {
@@ -160,7 +155,7 @@ func (seg *Segment) shortened(w *window, offset int64, h *format.BlockHeader) bo
 	return !w.payloadIntact(offset, h)
 }
 
-// following is the segment after this one; nil when there is none, or not known.
+// following returns the next segment; nil: there is none, or it is not known.
 func (seg *Segment) following() *Segment {
 	if seg.Stream == nil {
 		return nil
@@ -175,20 +170,20 @@ func (seg *Segment) following() *Segment {
 	return all[i]
 }
 
-// canFollow says whether a block can come after the one with the number last, with so
-// many bytes between them: each block that was there took a header at least.
+// canFollow returns whether a block can come after the one with the number last, with so many bytes in between:
+// each lost block had at least a header.
 func canFollow(h *format.BlockHeader, last uint64, between int64) bool {
 	return last == 0 || h.Number > last && h.Number-last-1 <= uint64(between)/format.BlockHeaderSize
 }
 
-// payloadIntact says whether the payload of the block at offset has its checksum. It
-// says no when the payload overlaps too many others.
+// payloadIntact returns whether the checksum of the payload of the block at offset matches. It returns false if
+// the payload overlaps with too many others.
 func (w *window) payloadIntact(offset int64, h *format.BlockHeader) bool {
 	if !w.hashed.Allows(offset, offset+format.BlockHeaderSize+int64(h.Stored), w.size) {
 		return false
 	}
 	sum := xxhash.New()
-	buf := make([]byte, max(1, min(h.Stored, 32<<10))) // most payloads are smaller than what io.Copy would take
+	buf := make([]byte, max(1, min(h.Stored, 32<<10))) // most payloads are smaller than the buffer of io.Copy
 	n, err := io.CopyBuffer(sum, io.NewSectionReader(w.r, offset+format.BlockHeaderSize, int64(h.Stored)), buf)
 	return err == nil && n == int64(h.Stored) && sum.Sum64() == h.PayloadSum
 }

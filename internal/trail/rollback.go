@@ -1,4 +1,4 @@
-// What became of statements with their transaction, or a part of it: which were rolled back.
+// Which statements were rolled back with their transaction, or with a part of it.
 
 package trail
 
@@ -10,12 +10,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// The record of a transaction comes after those of its statements, in the same stream.
-// So whether a statement was undone is looked up in the rest of its block, and in the
-// blocks behind it. What they say of transactions is summed up once for each block, in
-// a walk that decodes little, and the summaries are kept for the lookups to come.
+// The record of a transaction follows those of its statements in the same stream. So the effect of a statement
+// is looked up in the rest of its block and in the blocks after it. What these say about transactions is summed
+// up once for each block, without decoding all records, and the summaries are kept for later lookups.
 
-// How far a lookup goes, in stored bytes, and what is kept of blocks.
+// Limits for lookups, in stored bytes, and for the summaries that are kept.
 const (
 	maxLookAhead  = 128 << 20
 	maxEnds       = 32 << 10 // of one block; the server's blocks have fewer
@@ -33,14 +32,14 @@ func (a transaction) compare(b transaction) int {
 	return cmp.Or(a.session.Compare(b.session), cmp.Compare(a.xid, b.xid))
 }
 
-// ended is a transaction whose record says what became of it.
+// ended is a transaction whose record states its effect.
 type ended struct {
 	transaction
 	fate
 }
 
-// fate is what became of a transaction, as far as its session's records say it: one that was prepared has an
-// effect that is not known to them.
+// fate is the effect of a transaction according to the records of its session. These do not know the effect of
+// one that was prepared.
 type fate struct {
 	effect   format.Effect
 	prepared bool
@@ -52,10 +51,10 @@ type lastEnd struct {
 	number  uint64
 }
 
-// UndoneParts are those of a transaction, in their order; none is inside another.
+// UndoneParts are the rolled back parts of a transaction, in order. None is inside another.
 type UndoneParts []format.UndonePart
 
-// add adds a part, which is the last one so far: those inside it ended before.
+// add appends a part. Parts inside it ended before, and are replaced.
 func (p UndoneParts) add(part format.UndonePart) UndoneParts {
 	for len(p) > 0 && p[len(p)-1].First >= part.First {
 		p = p[:len(p)-1]
@@ -76,7 +75,7 @@ func (p UndoneParts) contains(r *format.Record) bool {
 	return found && p[i].Has(r)
 }
 
-// summary is what a block says of the ends of transactions.
+// summary is what a block says about the ends of transactions.
 type summary struct {
 	once  sync.Once
 	ended []ended
@@ -85,9 +84,9 @@ type summary struct {
 	size  int       // of all, as rollbacks.ends counts it
 }
 
-// find says what became of a transaction, and whether the block settles it. If the session has ended a
-// transaction, or itself, behind the record with that number, the transaction is over: without a record of its own
-// there is none behind.
+// find returns the effect of a transaction, and whether the block settles it: if the session has ended a
+// transaction, or itself, after the record with that number, the transaction is over, and later blocks have no
+// record of it.
 func (s *summary) find(t transaction, number uint64) (f fate, settled bool) {
 	if i, found := slices.BinarySearchFunc(s.ended, t, func(e ended, t transaction) int {
 		return e.compare(t)
@@ -100,7 +99,7 @@ func (s *summary) find(t transaction, number uint64) (f fate, settled bool) {
 	return fate{effect: format.EffectUnknown}, found && s.ends[i].number > number
 }
 
-// sum fills the summary from a block that was read. What cannot be read is for Next to tell.
+// sum fills the summary from a loaded block. It ignores what cannot be read: Next reports that.
 func (s *summary) sum(b *format.Block) {
 	last := map[format.SessionID]uint64{}
 	for end := range b.Ends {
@@ -128,11 +127,10 @@ func (s *summary) sum(b *format.Block) {
 	slices.SortFunc(s.ended, func(a, b ended) int { return a.compare(b.transaction) })
 }
 
-// spareBlocks are what blocks are read into that are wanted for their summary alone. Nothing of
-// a summary points into one.
+// spareBlocks are buffers for blocks that are only read for their summary. Summaries do not point into them.
 var spareBlocks = sync.Pool{New: func() any { return &format.Block{} }}
 
-// rollbacks looks up the ends of transactions. It is shared by goroutines.
+// rollbacks looks up the ends of transactions. Several goroutines share it.
 type rollbacks struct {
 	index *Index
 	files *Files
@@ -150,7 +148,7 @@ type blockPlace struct {
 	offset  int64
 }
 
-// summaryOf returns the summary of a block, which is read for it unless it is at hand.
+// summaryOf returns the summary of a block, and reads the block for it if it has no summary yet.
 func (x *rollbacks) summaryOf(ref *BlockRef, b *format.Block) *summary {
 	place := blockPlace{ref.Segment, ref.Offset}
 	x.mu.Lock()
@@ -169,14 +167,14 @@ func (x *rollbacks) summaryOf(ref *BlockRef, b *format.Block) *summary {
 			b = spareBlocks.Get().(*format.Block)
 			defer spareBlocks.Put(b)
 			if x.files.Read(ref, b) != nil {
-				return // the merge tells, if it is wanted
+				return // the merge reports it if the block is wanted
 			}
 		}
 		s.sum(b)
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if x.kept[place] != s {
-			return // dropped meanwhile
+			return // it was dropped meanwhile
 		}
 		s.size += len(s.ends) + len(s.ended)
 		x.ends += s.size
@@ -196,7 +194,7 @@ func (x *rollbacks) forget(place blockPlace) {
 	x.old = x.old[1:]
 }
 
-// behind yields the blocks of the stream that follow a block.
+// behind yields the blocks of the stream after a block.
 func (x *rollbacks) behind(ref *BlockRef) func(yield func(*BlockRef) bool) {
 	return func(yield func(*BlockRef) bool) {
 		i := slices.IndexFunc(x.index.Streams, func(s StreamIndex) bool { return s.Stream == ref.Segment.Stream })
@@ -218,18 +216,18 @@ func (x *rollbacks) behind(ref *BlockRef) func(yield func(*BlockRef) bool) {
 	}
 }
 
-// lookup says of the statements of one block what became of them.
+// lookup finds the effects of the statements in one block.
 type lookup struct {
 	all  *rollbacks
 	ref  *BlockRef
 	here *summary
 	// last is the answer for the last transaction of each session definition.
 	last []answer
-	// later is what is known of transactions that end behind the block.
+	// later is what is known of transactions that end after the block.
 	later map[transaction]outcome
 }
 
-// outcome is what became of a transaction, and which parts of it were rolled back before.
+// outcome is the effect of a transaction, and its parts that were rolled back before its end.
 type outcome struct {
 	fate
 	parts UndoneParts
@@ -240,7 +238,7 @@ type answer struct {
 	outcome
 }
 
-// start begins with a block that was read.
+// start begins with a loaded block.
 func (l *lookup) start(all *rollbacks, ref *BlockRef, b *format.Block) {
 	*l = lookup{all: all, ref: ref, here: all.summaryOf(ref, b), last: l.last[:0], later: l.later}
 	clear(l.last[:cap(l.last)])
@@ -266,13 +264,14 @@ func (l *lookup) mark(r *format.Record) {
 	case last.parts.contains(r):
 		r.Effect = format.EffectRolledBack
 	case last.effect == format.EffectUnknown && r.Shape != nil && r.Shape.Class == format.ClassTransaction:
-		// COMMIT and the like do nothing of their own, and their records may follow that of the transaction.
+		// COMMIT and the like have no effect of their own, and their records may follow that of the
+		// transaction.
 	default:
 		r.Effect = last.effect
 	}
 }
 
-// find says what became of a transaction that a record of the block is of.
+// find returns the outcome of the transaction to which a record of the block belongs.
 func (l *lookup) find(t transaction, number uint64) outcome {
 	f, settled := l.here.find(t, number)
 	if settled {

@@ -1,4 +1,4 @@
-// Reads records without an order, by many goroutines: for queries that look at all of a trail.
+// Reading records without an order, by many goroutines, for queries over a whole trail.
 
 package trail
 
@@ -17,38 +17,38 @@ import (
 type ScanOptions struct {
 	// Since and Until bound the records' times: Since <= time < Until, or no end if Until is MaxTime.
 	Since, Until int64
-	// Ends says that a record's time is that at which it ended: see Record.End.
+	// Ends says that the time of a record is its end: see Record.End.
 	Ends bool
 	// Contents selects the groups of blocks of a segment's index that may have wanted
 	// records; nil: all. Other blocks are not read.
 	Contents func(*format.Contents) format.Groups
-	// Blocks says which blocks are wanted; nil: all.
+	// Blocks returns whether a block is wanted; nil: all.
 	Blocks func(*BlockRef) bool
-	// Want says which records are wanted, and what of them. Others may be handed out, too.
+	// Want says which records are wanted, and which of their fields. Others may be returned, too.
 	Want format.Want
-	// Parts says that texts, messages and parameters are wanted: those of big records
-	// are put together from their data parts, which may be in other blocks.
+	// Parts says that texts, messages and parameters are needed. Those of big records are joined from data
+	// parts, which may be in other blocks.
 	Parts bool
-	// Raw says that no strings of records are looked at: what they are shown as is not made.
+	// Raw says that the strings of records are not needed, so they are not converted to UTF-8.
 	Raw bool
-	// Rollbacks says that records of statements are to have Effect set.
+	// Rollbacks says that Effect must be set in records of statements.
 	Rollbacks bool
-	// Warn is told what is wrong in the trail. It is called by one goroutine at a time.
+	// Warn receives what is wrong in the trail. It is called by one goroutine at a time.
 	Warn func(error)
 }
 
-// ScanStats are what a scan has done so far.
+// ScanStats say what a scan has done so far.
 type ScanStats struct {
-	// Read, Outside and Skipped count blocks that have records: those that were read,
-	// those outside the times or the wanted blocks, and those in which an index says is nothing wanted.
+	// Read, Outside and Skipped count blocks with records: those that were read, those outside of the times or
+	// not wanted, and those without wanted records according to an index.
 	Read, Outside, Skipped int
-	// Bytes are those of the blocks read, as stored, and Records those decoded.
+	// Bytes counts the stored bytes of the blocks read, and Records the records decoded.
 	Bytes   int64
 	Records int64
 }
 
-// Scan hands out the blocks of an index to readers. The records are those that were
-// there when the index was made: what a server adds meanwhile is not of the scan.
+// Scan distributes the blocks of an index to readers. It reads the records that existed when the index was
+// built, not those that a server adds later.
 type Scan struct {
 	ctx       context.Context
 	opts      ScanOptions
@@ -57,13 +57,13 @@ type Scan struct {
 	rollbacks *rollbacks
 
 	mu       sync.Mutex
-	segments []*SegmentIndex // to come
-	refs     []BlockRef      // to come of the segment before
+	segments []*SegmentIndex // not begun yet
+	refs     []BlockRef      // of the current segment, not read yet
 	stats    ScanStats
 }
 
-// Scan begins a scan, which ends early with its context. Segments and, in them, blocks
-// are handed out in the order of their times.
+// Scan begins a scan, which ends early if its context ends. Segments, and the blocks in them, are read in the
+// order of their times.
 func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
 	if opts.Parts || opts.Rollbacks {
 		opts.Want.Fields = 0
@@ -98,7 +98,7 @@ func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
 	return s
 }
 
-// outside says whether a record is not in the bounds.
+// outside returns whether a record is outside of the times.
 func (o *ScanOptions) outside(r *format.Record) bool {
 	at := r.Time
 	if o.Ends {
@@ -107,8 +107,8 @@ func (o *ScanOptions) outside(r *format.Record) bool {
 	return at < o.Since || at >= o.Until && o.Until != format.MaxTime
 }
 
-// Workers is how many goroutines read a trail: one for each processor. It stays the same, also if their number
-// changes.
+// Workers returns how many goroutines read a trail: one for each processor. The number does not change while
+// the program runs.
 var Workers = sync.OnceValue(func() int { return runtime.GOMAXPROCS(0) })
 
 // Read scans with as many goroutines as there are Workers. Each calls read, with its number, counted from 0,
@@ -134,8 +134,8 @@ func (s *Scan) Stats() ScanStats {
 	return s.stats
 }
 
-// nextRef returns the next block that is to be read; nil at the end. The blocks read before had
-// that many records.
+// nextRef returns the next block to read; nil at the end. decoded is the number of records in the blocks that
+// the caller has read since the last call.
 func (s *Scan) nextRef(decoded int64) *BlockRef {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func (s *Scan) nextRef(decoded int64) *BlockRef {
 	return &ref
 }
 
-// wanted are the blocks of a segment that may have wanted records.
+// wanted returns the blocks of a segment that may have wanted records.
 func (s *Scan) wanted(refs []BlockRef) []BlockRef {
 	inside := refs[:0:0]
 	for _, ref := range refs {
@@ -187,19 +187,19 @@ func (s *Scan) wanted(refs []BlockRef) []BlockRef {
 	return slices.DeleteFunc(skip.skip(s.files, inside), func(r BlockRef) bool { return r.Records == 0 })
 }
 
-// warn tells of what a reader found.
+// warn passes on what a reader found.
 func (s *Scan) warn(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opts.Warn(err)
 }
 
-// ScanReader reads blocks of a scan, one after the other. It is for one goroutine;
-// several work in parallel.
+// ScanReader reads blocks of a scan, one after the other. One goroutine uses it; several readers work in
+// parallel.
 type ScanReader struct {
-	// Record is the current record. It and its bytes are valid until the next one.
+	// Record is the current record. It and its bytes are valid until the next call of Next.
 	Record format.Record
-	// Ref is the block that it is in, a new one for each block.
+	// Ref is the block of the record, with a new pointer for each block.
 	Ref *BlockRef
 
 	scan       *Scan
@@ -262,7 +262,7 @@ func (r *ScanReader) Next() bool {
 // nextBlock loads the next block that can be read.
 func (r *ScanReader) nextBlock() bool {
 	s := r.scan
-	// What was unusually big is not kept.
+	// Do not keep unusually large buffers.
 	if b := &r.block; b.Memory() > large {
 		r.block = format.Block{}
 	}

@@ -1,4 +1,4 @@
-// Which server wrote a trail: what its records of starts say.
+// Which server wrote a trail, according to the records of its starts.
 
 package trail
 
@@ -11,34 +11,34 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// Server is what a trail says of the server that recorded from a time on, until the next one.
+// Server is the server that recorded from a time on, until the next one in the trail.
 type Server struct {
 	Since   int64
 	Host    string
 	Cluster string // cluster_name
 }
 
-// Servers are those of one or more trails. It may be used by many goroutines. Where a clock was set back, so
-// that a server starts before the one before it, its times are those of the server that the trail has later. So
-// the answer does not depend on how much of the trail was asked about before.
+// Servers has the servers of one or more trails. Several goroutines may use it. If a clock was set back, so
+// that a server seems to have started before its predecessor, the time in between is attributed to the one that
+// comes later in the trail. So the answer does not depend on which parts were searched before.
 type Servers struct {
 	mu     sync.RWMutex
-	of     map[string][]Server // by the directory of the trail, in the order of their times
+	of     map[string][]Server // by the directory of the trail, in order of time
 	search []*startSearch
 }
 
-// startSearch looks for starts of the server in a stream, from its end on backwards, as far as is asked for.
+// startSearch looks for starts of the server in a stream, backwards from its end, as far as needed.
 type startSearch struct {
 	stream *StreamIndex
-	next   int   // the segment to look into next; -1: there is none
-	left   int   // that before the one whose header led to next; -1: none did
-	since  int64 // the earliest start that was found
+	next   int   // the next segment to search; -1: none
+	left   int   // the segment before the one where a header led to next; -1: none did
+	since  int64 // the earliest start found so far
 }
 
-// Servers finds the records in which servers say where they start, when they are asked for. They are in stream
-// 0, and in streams that begin because their trail was copied. Headers of segments say which segment has the
-// one before them; where they do not, and a segment's index does not say which blocks have such records, each
-// block's kinds of records are looked at. What retention has deleted is not known.
+// Servers returns a value that finds the records of server starts when needed. They are in stream 0, and in
+// streams that begin because their trail was copied. Segment headers point to the segment with the previous
+// start. If they do not, and an index does not say which blocks have such records, the kinds of records in each
+// block are searched. Starts in deleted segments are not known.
 func (x *Index) Servers() *Servers {
 	s := &Servers{}
 	for i := range x.Streams {
@@ -55,12 +55,12 @@ func (x *Index) Servers() *Servers {
 	return s
 }
 
-// server selects blocks that may have records of the server.
+// server selects blocks that may have records of kind server.
 var server = MergeOptions{Contents: func(c *format.Contents) format.Groups {
 	return c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindServer })
 }}
 
-// readStarts returns the starts that the first blocks of a segment, or all of them, have, in their order.
+// readStarts returns the starts recorded in the first blocks of a segment, up to a number of blocks, in order.
 func (s *Servers) readStarts(segment *SegmentIndex, most int) (starts []Server) {
 	if segment.Records == 0 || segment.Segment.KeyErr != nil {
 		return nil
@@ -78,19 +78,19 @@ func (s *Servers) readStarts(segment *SegmentIndex, most int) (starts []Server) 
 	return starts
 }
 
-// mayFind says whether the search may find the start that was in effect at a time in a trail.
+// mayFind returns whether the search may find the start that was in effect at a time in a trail.
 func (l *startSearch) mayFind(trail string, time int64) bool {
 	return l.next >= 0 && l.since > time && l.stream.Stream.trail() == trail
 }
 
-// step looks into a segment, and follows its header to the one with the start before. If there is none, it goes
-// on where it left.
+// step searches a segment, and follows its header to the segment with the previous start. If it has none, it
+// continues where it left off.
 func (l *startSearch) step(s *Servers) {
 	segments := l.stream.Segments
 	segment := &segments[l.next]
 	starts := s.readStarts(segment, math.MaxInt)
 	for _, start := range slices.Backward(starts) {
-		if start.Since < l.since { // or the clock was set back before a later one, whose times these are now
+		if start.Since < l.since { // otherwise a clock was set back, and a later start has these times
 			s.add(l.stream.Stream.trail(), start)
 			l.since = start.Since
 		}
@@ -111,7 +111,7 @@ func (l *startSearch) step(s *Servers) {
 	}
 }
 
-// startsIn are those that a block has. Its records are only decoded if one is of a server.
+// startsIn returns the starts in a block. Its records are only decoded if one is of kind server.
 func startsIn(b *format.Block) (all []Server) {
 	if !b.HasKind(format.KindServer) {
 		return nil
@@ -125,7 +125,7 @@ func startsIn(b *format.Block) (all []Server) {
 	return all
 }
 
-// Note takes what a new record says of its server, if it does.
+// Note learns from a new record, if it is the start of a server.
 func (s *Servers) Note(ref *BlockRef, r *format.Record) {
 	start, ok := startOfServer(r)
 	if !ok || s == nil {
@@ -147,7 +147,7 @@ func (s *Servers) Note(ref *BlockRef, r *format.Record) {
 	s.add(trail, start)
 }
 
-// startOfServer is what a record says of its server, if it does.
+// startOfServer reads the record of a server's start; ok is false for other records.
 func startOfServer(r *format.Record) (one Server, ok bool) {
 	if r.Kind != format.KindServer {
 		return one, false
@@ -180,7 +180,7 @@ func (s *Servers) add(trail string, one Server) {
 	s.of[trail] = slices.Insert(slices.Clone(known), i, one)
 }
 
-// trail is the directory of the stream's trail, as far as it is known.
+// trail returns the directory of the stream's trail, as far as it is known.
 func (s *Stream) trail() string {
 	if s.Trail != "" {
 		return s.Trail
@@ -188,7 +188,8 @@ func (s *Stream) trail() string {
 	return s.Path
 }
 
-// find looks for the start that was in effect at a time in a trail, and returns what is known then.
+// find searches for the start that was in effect at a time in a trail, and returns all known starts of the
+// trail.
 func (s *Servers) find(trail string, time int64) []Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,8 +201,8 @@ func (s *Servers) find(trail string, time int64) []Server {
 	return s.of[trail]
 }
 
-// Of are the servers that recorded what a block has, by time. The first one's time says
-// nothing; its names are empty if it is not known.
+// Of returns the servers that recorded a block, in order of time. The time of the first one is meaningless; if
+// it is not known, its names are empty.
 func (s *Servers) Of(ref *BlockRef) []Server {
 	if s == nil {
 		return []Server{{Since: math.MinInt64}}

@@ -1,4 +1,4 @@
-// Blocks that need not be read, because an index of the server says that they contain nothing that is wanted.
+// Skipping of blocks that have nothing wanted according to an index of the server.
 
 package trail
 
@@ -8,13 +8,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// mayBeContents says whether a block may be an index.
+// mayBeContents returns whether a block may consist of an index.
 func (r *BlockRef) mayBeContents() bool {
 	return r.Records == 0 && r.Raw > 0 && r.Raw <= format.MaxIndex
 }
 
-// Contents reads the indexes that blocks of one segment consist of. What cannot be read is
-// left out: the blocks that it covers are read instead.
+// Contents reads the indexes among the blocks of a segment. It ignores those that cannot be read: then the
+// blocks that they cover are read.
 func (fs *Files) Contents(refs []BlockRef) (all []*format.Contents) {
 	var b format.Block
 	for i := range refs {
@@ -28,8 +28,7 @@ func (fs *Files) Contents(refs []BlockRef) (all []*format.Contents) {
 	return all
 }
 
-// skip leaves out the blocks of a segment that contain nothing that is wanted, according to
-// its indexes.
+// skip removes the blocks of a segment that have nothing wanted according to its indexes.
 func (m *MergeOptions) skip(files *Files, refs []BlockRef) []BlockRef {
 	if m.Contents == nil {
 		return refs

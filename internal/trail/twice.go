@@ -1,5 +1,5 @@
-// Blocks that are in several trails that are read together: those of a trail and of a copy of it, such as that of a
-// standby, which has what the primary had written when it was made.
+// Blocks in several trails that are read together: a trail and its copy, such as that of a standby, which has
+// what the primary had written when the copy was made.
 
 package trail
 
@@ -10,8 +10,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// A block is the same wherever it is if the system identifier, the stream, its number and its chain hash are
-// the same: the hash covers all that precedes it. It counts once, in the stream that reaches furthest.
+// Two blocks are the same if their system identifier, stream, number and chain hash are the same, because the
+// hash covers everything before. Such a block counts once, in the stream that reaches furthest.
 
 // identity is what a stream and its copies have in common.
 type identity struct {
@@ -28,7 +28,7 @@ func (s *Stream) identity() (id identity, ok bool) {
 	return id, false
 }
 
-// lastBlock is the number of the stream's last block.
+// lastBlock returns the number of the stream's last block.
 func (s *Stream) lastBlock() uint64 {
 	for _, seg := range slices.Backward(s.Segments) {
 		if refs, _ := seg.Index(); len(refs) > 0 {
@@ -38,7 +38,7 @@ func (s *Stream) lastBlock() uint64 {
 	return 0
 }
 
-// markTwice marks the blocks of a trail that another stream of it has, too.
+// markTwice marks the blocks of a trail that another stream of it also has.
 func (t *Trail) markTwice() {
 	same := map[identity][]*Stream{}
 	for _, s := range t.Streams {
@@ -67,7 +67,7 @@ func (t *Trail) markTwice() {
 	}
 }
 
-// markSegments marks the blocks of segments with the same number: those that an earlier one has.
+// markSegments does so for segments with the same number: blocks that an earlier one has are marked.
 func markSegments(segments []*Segment) {
 	if len(segments) < 2 {
 		return
@@ -86,8 +86,8 @@ func markSegments(segments []*Segment) {
 	}
 }
 
-// markAs marks the blocks that another segment has, and says whether there are any. Both are in the order of
-// the files.
+// markAs marks the blocks that another segment also has, and returns whether there are any. Both lists are in
+// the order of the files.
 func (seg *Segment) markAs(own, other []BlockRef) (found bool) {
 	type name struct {
 		number uint64
@@ -114,15 +114,15 @@ func (seg *Segment) isTwice(offset int64) bool {
 	return found
 }
 
-// Twins are the segments of other trails that have blocks of this one.
+// Twins returns the segments of other trails that have blocks of this one.
 func (seg *Segment) Twins() []*Segment { return seg.twins }
 
-// counted are the blocks that no other stream has, or that count here.
+// counted returns the blocks that no other stream has, or that count here.
 func counted(refs []BlockRef) []BlockRef {
 	return slices.DeleteFunc(refs, func(ref BlockRef) bool { return ref.Twice })
 }
 
-// counts says whether any block of a stream counts here, or it has none.
+// counts returns whether a block of the stream counts here, or the stream has no blocks.
 func (s *Stream) counts() bool {
 	blocks := 0
 	for _, seg := range s.Segments {
@@ -134,7 +134,7 @@ func (s *Stream) counts() bool {
 	return blocks == 0
 }
 
-// Once returns the streams without those that another trail has completely.
+// Once returns the streams that do not exist completely in another trail.
 func (t *Trail) Once() (streams []*Stream) {
 	for _, s := range t.Streams {
 		twice := slices.ContainsFunc(s.Segments, func(seg *Segment) bool { return len(seg.twice) > 0 })
@@ -145,7 +145,7 @@ func (t *Trail) Once() (streams []*Stream) {
 	return streams
 }
 
-// readTwin reads a block from another trail that has it. It returns false if none has it as it was written.
+// readTwin reads a block from another trail that has it; false: no trail has it intact.
 func (fs *Files) readTwin(ref *BlockRef, b *format.Block) bool {
 	for _, twin := range ref.Segment.twins {
 		refs, _ := twin.Index()

@@ -1,4 +1,4 @@
-// The walk through the blocks of a segment's file, also behind damage.
+// The walk over the blocks of a segment's file, also after damage.
 
 package trail
 
@@ -9,8 +9,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// BlockRef is where a block is, and what its header says that readers need
-// before they read it.
+// BlockRef says where a block is, and has those fields of its header that readers need before they read it.
 type BlockRef struct {
 	Segment   *Segment
 	Offset    int64
@@ -22,17 +21,16 @@ type BlockRef struct {
 	Raw       uint32
 	Records   uint32
 	Chain     [32]byte
-	// AfterDamage says that what stands before the block could not be read, so
-	// that the chain cannot be followed to it.
+	// AfterDamage says that what precedes the block could not be read, so that the chain does not lead to it.
 	AfterDamage bool
-	// Twice says that the block counts in another stream, of a trail that has it, too.
+	// Twice says that another stream, of another trail, has the block, and that it counts there.
 	Twice bool
 }
 
 // Length is the length of the block in the file.
 func (r *BlockRef) Length() int64 { return format.BlockHeaderSize + int64(r.Stored) }
 
-// refOf is the reference to a block with a header at an offset.
+// refOf returns a reference to the block with a header at an offset.
 func (seg *Segment) refOf(offset int64, h *format.BlockHeader) BlockRef {
 	return BlockRef{
 		Segment: seg, Offset: offset, Number: h.Number, FirstTime: h.FirstTime, FirstEnd: h.FirstEnd,
@@ -52,23 +50,23 @@ type Walk struct {
 	seg         *Segment
 	window      window
 	overlap     Overlap
-	isLast      bool // nothing follows in the stream: a server may be writing behind the last block
+	isLast      bool // no segment follows in the stream: a server may be writing after the last block
 	offset      int64
-	last        uint64 // number of the block before; 0: not known
-	afterDamage bool   // what stands before offset could not be read
+	last        uint64 // number of the previous block; 0: not known
+	afterDamage bool   // what precedes offset could not be read
 }
 
-// Walk begins at an offset of the segment's file, which has a size. Open says that nothing follows in the
-// stream, so that what is unfinished may be being written.
+// Walk begins at an offset of the segment's file. Open says that no segment follows in the stream, so that what
+// is unfinished may still be written.
 func (seg *Segment) Walk(r io.ReaderAt, from, size int64, open bool) *Walk {
 	return &Walk{seg: seg, window: window{r: r, size: size}, isLast: open, offset: from}
 }
 
-// Offset is where the walk goes on. Behind the last block, it is where room begins that the server has
-// allocated, or the end of the file.
+// Offset returns where the walk continues. After the last block, it is the beginning of preallocated space, or
+// the end of the file.
 func (walk *Walk) Offset() int64 { return walk.offset }
 
-// Next is the next block, or the problem with what stands in its place; ok is false at the end.
+// Next returns the next block, or a problem with what is in its place; ok is false at the end.
 func (walk *Walk) Next() (ref BlockRef, p *format.Problem, ok bool) {
 	for walk.offset < walk.window.size {
 		offset := walk.offset
@@ -98,7 +96,7 @@ func (walk *Walk) Next() (ref BlockRef, p *format.Problem, ok bool) {
 		}
 		next := walk.window.nextBlock(offset, walk.last)
 		if next == walk.window.size && walk.isLast && walk.window.hasGrown() {
-			return ref, nil, false // there was room for its beginning when the segment was opened
+			return ref, nil, false // when the segment was opened, there was space for its beginning only
 		}
 		switch {
 		case err != nil:
@@ -123,7 +121,8 @@ func (walk *Walk) Next() (ref BlockRef, p *format.Problem, ok bool) {
 	return ref, nil, false
 }
 
-// damaged is the problem that no header begins at an offset; err says why not, and next is where the next one does.
+// damaged returns the problem that no header begins at an offset, for the reason err. next is where the next
+// one begins.
 func (walk *Walk) damaged(offset, next int64, err error) *format.Problem {
 	if next == walk.window.size {
 		if reason := walk.window.tornReason(offset); reason != "" {
@@ -147,14 +146,14 @@ func (walk *Walk) damaged(offset, next int64, err error) *format.Problem {
 	return withSkipped(p, next-offset)
 }
 
-// unfinished is the problem that a write of so many bytes was not finished.
+// unfinished returns the problem that a write of so many bytes was not finished.
 func (walk *Walk) unfinished(offset, n int64, reason string) *format.Problem {
 	p := walk.seg.problem(format.ProblemTorn, offset, "%s", reason)
 	p.Unfinished, p.Skipped, p.Rest = true, n, format.RestUnread
 	return classifyUnfinished(p, walk.isLast)
 }
 
-// classifyUnfinished is the problem with an unfinished write: damage, if something follows it in its stream.
+// classifyUnfinished makes an unfinished write damage if something follows it in its stream.
 func classifyUnfinished(p *format.Problem, open bool) *format.Problem {
 	if p.Unfinished && !open {
 		p.Class = format.ProblemDamaged
@@ -163,7 +162,7 @@ func classifyUnfinished(p *format.Problem, open bool) *format.Problem {
 	return p
 }
 
-// problemWith is why the segment cannot be read. Open says that nothing follows in the stream.
+// problemWith returns why the segment cannot be read. Open says that no segment follows in the stream.
 func (seg *Segment) problemWith(open bool) error {
 	p := format.AsProblem(seg.Err)
 	if p == nil {
@@ -173,14 +172,14 @@ func (seg *Segment) problemWith(open bool) error {
 	return classifyUnfinished(&copied, open)
 }
 
-// withSkipped says of a problem how many bytes of the file are not read because of it.
+// withSkipped adds to a problem how many bytes of the file are not read because of it.
 func withSkipped(p *format.Problem, n int64) *format.Problem {
 	p.Skipped = n
 	p.Reason += fmt.Sprintf("; %d bytes skipped", n)
 	return p
 }
 
-// stream is the number of the segment's stream.
+// stream returns the number of the segment's stream.
 func (seg *Segment) stream() uint32 {
 	if seg.Stream == nil {
 		return seg.Header.Stream
@@ -188,7 +187,7 @@ func (seg *Segment) stream() uint32 {
 	return seg.Stream.Number
 }
 
-// problem makes a problem at an offset of the segment, where a block or the segment header begins.
+// problem returns a problem at an offset of the segment, where a block or the segment header begins.
 func (seg *Segment) problem(class format.ProblemClass, offset int64, reason string, args ...any) *format.Problem {
 	return &format.Problem{
 		Class: class, File: seg.Path, Stream: seg.stream(), Segment: seg.Number, Offset: offset, Start: offset,
@@ -196,15 +195,15 @@ func (seg *Segment) problem(class format.ProblemClass, offset int64, reason stri
 	}
 }
 
-// unreadable is the problem that the segment's file cannot be read.
+// unreadable returns the problem that the segment's file cannot be read.
 func (seg *Segment) unreadable(err error) *format.Problem {
 	p := format.Unreadable(seg.Path, err)
 	p.Stream, p.Segment = seg.stream(), seg.Number
 	return p
 }
 
-// Index reads the headers of the segment's blocks. What is wrong is in errs, and the index goes on with the
-// next block that can be found. Each error is a *format.Problem.
+// Index reads the headers of the segment's blocks. It continues after problems with the next block that can be
+// found. Each error is a *format.Problem.
 func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 	if seg.Err != nil && seg.damaged == nil {
 		return nil, []error{seg.problemWith(seg.Last)}

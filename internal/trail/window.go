@@ -1,4 +1,4 @@
-// A segment's file in memory, a part at a time, and what its end looks like.
+// Reading of a segment's file in windows, and what the end of the file consists of.
 
 package trail
 
@@ -12,16 +12,16 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// window reads headers, several at once where blocks are small.
+// window reads headers, several at once if blocks are small.
 type window struct {
 	r    io.ReaderAt
 	size int64
 	base int64
 	buf  []byte
-	last int64 // offset of the header read before
+	last int64 // offset of the previously read header
 
-	length int64   // how much is read at once; 0: windowSize
-	hashed Overlap // payloads that resync has checked
+	length int64   // how much to read at once; 0: windowSize
+	hashed Overlap // payloads whose checksums resync has computed
 }
 
 const (
@@ -29,17 +29,17 @@ const (
 	smallWindow = 1 << 10
 )
 
-// windows are the buffers of windows that are no longer used: a new one for each segment would be
-// most of what a query over many segments throws away.
+// windows has unused buffers of windows. Allocating one for each segment would be most of the garbage of a
+// query over many segments.
 var windows = sync.Pool{New: func() any { return new([]byte) }}
 
-// discard makes the window read the file again. It begins with little: this may be
-// called for each of many small blocks.
+// discard makes the window read the file again. It starts with a small read, because it may be called for each
+// of many small blocks.
 func (w *window) discard() {
 	w.buf, w.length = w.buf[:0], smallWindow
 }
 
-// bytesAt returns up to n bytes at offset, fewer only at the end of the file.
+// bytesAt returns n bytes at offset, or fewer at the end of the file.
 func (w *window) bytesAt(offset int64, n int) ([]byte, error) {
 	n = int(min(int64(n), w.size-offset))
 	if offset >= w.base && offset+int64(n) <= w.base+int64(len(w.buf)) {
@@ -75,7 +75,7 @@ func (w *window) header(offset int64) (format.BlockHeader, error) {
 	return format.ParseBlockHeader(b)
 }
 
-// distantHeader reads a header that may be far away, and leaves the window where it is.
+// distantHeader reads a header that may be far away, without moving the window.
 func (w *window) distantHeader(offset int64) (format.BlockHeader, error) {
 	if offset >= w.base && offset+format.BlockHeaderSize <= w.base+int64(len(w.buf)) {
 		return format.ParseBlockHeader(w.buf[offset-w.base:])
@@ -88,14 +88,13 @@ func (w *window) distantHeader(offset int64) (format.BlockHeader, error) {
 	return format.ParseBlockHeader(b[:n])
 }
 
-// isPreallocated says whether nothing but zeros is left from offset on, room for blocks to come,
-// or nothing at all any more. written says that a block begins there by now: the
-// window's bytes were older.
+// isPreallocated returns whether only zeros, or nothing, are left from offset on. written says that a block has
+// been written there since the window was read.
 func (w *window) isPreallocated(offset int64) (room, written bool) {
 	w.discard()
 	b, err := w.bytesAt(offset, format.BlockHeaderSize)
 	if err == io.EOF {
-		return true, false // the segment was finished meanwhile
+		return true, false // the server has finished the segment
 	}
 	if err != nil || !format.OnlyZeros(b) {
 		if err == nil {
@@ -106,14 +105,13 @@ func (w *window) isPreallocated(offset int64) (room, written bool) {
 	if w.onlyZeros(offset) {
 		return true, false
 	}
-	// blocks are written in their order: one that stands behind was there later
+	// Blocks are written in order: if a later one exists, this one exists by now.
 	w.discard()
 	b, err = w.bytesAt(offset, format.BlockHeaderSize)
 	return false, err == nil && !format.OnlyZeros(b)
 }
 
-// onlyZeros says whether there are only zeros from offset on. It reads no further than to
-// the first other byte.
+// onlyZeros returns whether there are only zeros from offset on. It stops reading at the first other byte.
 func (w *window) onlyZeros(offset int64) bool {
 	b := make([]byte, smallWindow)
 	for at := NextData(w.r, offset); at < w.size; at = NextData(w.r, at) {
@@ -131,7 +129,7 @@ func (w *window) onlyZeros(offset int64) bool {
 	return true
 }
 
-// contentLength is how many bytes there are from offset on, but for zeros at the end.
+// contentLength returns the number of bytes from offset on without the zeros at the end.
 func (w *window) contentLength(offset int64) int64 {
 	b := make([]byte, windowSize)
 	end := offset
@@ -147,7 +145,7 @@ func (w *window) contentLength(offset int64) int64 {
 	return end - offset
 }
 
-// unfinishedLength is how long what is left from offset on is, without room.
+// unfinishedLength returns the length of an unfinished write from offset on, without preallocated space.
 func (w *window) unfinishedLength(offset int64) int64 {
 	n := w.contentLength(offset)
 	if left := w.size - offset; left-n < format.MinZeros {
@@ -156,8 +154,8 @@ func (w *window) unfinishedLength(offset int64) int64 {
 	return n
 }
 
-// hasGrown says whether the file is longer than when it was opened: it is being written,
-// and what it had room for may be a part of a block.
+// hasGrown returns whether the file has grown since it was opened: then it is being written, and its last bytes
+// may be part of a block.
 func (w *window) hasGrown() bool {
 	f, ok := w.r.(*os.File)
 	if !ok {
@@ -167,10 +165,9 @@ func (w *window) hasGrown() bool {
 	return err == nil && info.Size() > w.size
 }
 
-// tornReason says whether what is left of the file from offset on, in which no block
-// starts, is an unfinished write: less than a header, or a header that has a
-// part, or is followed by an end, of zeros, which file systems leave after a crash
-// for what was not written yet.
+// tornReason returns why the bytes from offset on, where no block starts, look like an unfinished write; empty:
+// they do not. They do if there is less than a header, or if a part of the header, or the end of the file,
+// consists of zeros, which file systems leave after a crash for what was not written.
 func (w *window) tornReason(offset int64) string {
 	left := w.size - offset
 	if left < format.BlockHeaderSize {
@@ -185,7 +182,7 @@ func (w *window) tornReason(offset int64) string {
 		w.unfinishedLength(offset))
 }
 
-// isZeroHeader says whether there are zeros in the place of a block header.
+// isZeroHeader returns whether there are zeros in place of a block header.
 func (w *window) isZeroHeader(offset int64) bool {
 	b, err := w.bytesAt(offset, format.BlockHeaderSize)
 	return err == nil && format.OnlyZeros(b)

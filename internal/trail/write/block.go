@@ -19,21 +19,20 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// None stands for a duration, or a number of rows, that there is not.
+// None stands for an absent duration or number of rows.
 const None = ^uint64(0)
 
-// SessionFacts is where the facts begin in the body of a session: after the start
-// time and the process id.
+// SessionFacts is the offset of the facts in the body of a session, after the start and the process ID.
 const SessionFacts = 12
 
-// Source is a session as far as it has been read: what its next record adds to.
+// Source is a session up to some record: the next record is encoded relative to it.
 type Source struct {
 	Body      []byte // a session definition from the start time on
 	Seq       uint64 // of the last record
 	Statement uint64 // last finished top-level statement
 }
 
-// ID is the session's, of no session when there is none yet.
+// ID returns the ID of the session; the zero ID if there is none yet.
 func (s *Source) ID() format.SessionID {
 	if len(s.Body) < SessionFacts {
 		return format.SessionID{}
@@ -44,14 +43,14 @@ func (s *Source) ID() format.SessionID {
 	}
 }
 
-// Body makes the body of a session with one fact, the kind of its process.
+// Body returns the body of a session with one fact, the type of its process.
 func Body(start int64, pid uint32, backendType string) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(start))
 	b = binary.LittleEndian.AppendUint32(b, pid)
 	return appendString(append(b, byte(format.KeyBackendType)), backendType)
 }
 
-// Pairs makes the EXTRA of a record from names and values in turn.
+// Pairs encodes names and values, given in turn, for EXTRA.
 func Pairs(pairs ...string) (count int, extra []byte) {
 	for _, s := range pairs {
 		extra = appendString(extra, s)
@@ -59,8 +58,7 @@ func Pairs(pairs ...string) (count int, extra []byte) {
 	return len(pairs) / 2, extra
 }
 
-// Record is a record to be written. Its byte strings are parts of items, as the
-// format has them.
+// Record is a record to be written. Its byte strings are encoded parts of items.
 type Record struct {
 	Kind         format.Kind
 	Seq          uint64 // 0: not numbered
@@ -92,13 +90,13 @@ type Record struct {
 	CutHash      [32]byte
 }
 
-// paddedTime is the length of the first record's time, which is known only when
-// the block is full.
+// paddedTime is the length of the encoded time of the first record, which is known only when the block is
+// complete.
 const paddedTime = binary.MaxVarintLen64
 
 type expected struct{ seq, statement uint64 }
 
-// Block makes one block.
+// Block builds one block.
 type Block struct {
 	payload   []byte
 	records   uint32
@@ -121,10 +119,10 @@ func NewBlock() *Block {
 	return &Block{sessions: map[string]int{}, shapes: map[string]int{}, texts: map[string]int{}}
 }
 
-// Bytes is the length of the payload so far.
+// Bytes returns the length of the payload so far.
 func (b *Block) Bytes() int { return len(b.payload) }
 
-// Records is the number of records so far.
+// Records returns the number of records so far.
 func (b *Block) Records() uint32 { return b.records }
 
 func appendString[S string | []byte](dst []byte, s S) []byte {
@@ -139,8 +137,8 @@ func (b *Block) put(kind format.Kind, body []byte) int {
 	return len(b.payload) - len(body)
 }
 
-// session is the index of the source's definition. One that returns after another
-// of its session has kept its own expectations, as it has for a reader.
+// session returns the index of the definition for a source. If a session has several definitions, each keeps
+// the numbers that it expects next, as in a reader.
 func (b *Block) session(s *Source) int {
 	if i, ok := b.sessions[string(s.Body)]; ok {
 		return i
@@ -172,8 +170,8 @@ func (b *Block) AddData(s *Source, seq uint64, part format.PartKind, data []byte
 	b.put(format.KindData, b.item)
 }
 
-// fields are those that the record itself asks for; TIME, SEQ and STATEMENT depend
-// on what came before.
+// fields returns the fields that the record itself needs; TIME, SEQ and STATEMENT depend on the previous
+// records.
 func (r *Record) fields() format.Field {
 	var f format.Field
 	for _, x := range []struct {
@@ -202,10 +200,10 @@ func (r *Record) fields() format.Field {
 	return f | r.EndingFields
 }
 
-// isStatement says whether records of the kind have a statement number.
+// isStatement returns whether records of a kind have a statement number.
 func isStatement(k format.Kind) bool { return k == format.KindStatement || k == format.KindStart }
 
-// Advance is what a record does to the numbers that are expected next.
+// Advance updates the numbers that are expected next.
 func (s *Source) Advance(r *Record) {
 	if r.Seq != 0 {
 		s.Seq = r.Seq
@@ -340,7 +338,7 @@ func (b *Block) appendEnding(item []byte, r *Record, f format.Field) []byte {
 	return item
 }
 
-// note keeps the times of the header.
+// note updates the times for the header.
 func (b *Block) note(r *Record) {
 	end := r.Time
 	switch {
@@ -371,8 +369,8 @@ func (b *Block) patchTime() {
 	p[paddedTime-1] &= 0x7f
 }
 
-// Finish returns the block's bytes, with the chain hash that follows previous, and
-// that hash. now is the time of a block without records.
+// Finish returns the block's bytes and its chain hash, which follows previous. now is the time for a block
+// without records.
 func (b *Block) Finish(number, firstRecord uint64, now int64, previous [32]byte) (image []byte, chain [32]byte) {
 	if b.records > 0 {
 		b.patchTime()
@@ -391,8 +389,7 @@ func (b *Block) Finish(number, firstRecord uint64, now int64, previous [32]byte)
 	return Image(h, stored, previous)
 }
 
-// Image makes a whole block of a header and the payload as it is stored: lengths are
-// the header's, checksums and chain hash are computed.
+// Image builds a block from a header and the stored payload. It sets lengths, checksums and the chain hash.
 func Image(h format.BlockHeader, stored []byte, previous [32]byte) (image []byte, chain [32]byte) {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, format.BlockHeaderSize+len(stored)), "SBLK"...)
@@ -416,11 +413,10 @@ func Image(h format.BlockHeader, stored []byte, previous [32]byte) (image []byte
 	return append(b, stored...), chain
 }
 
-// longest is the longest payload that a record alone may make.
+// longest is the limit for the payload of a single record.
 const longest = format.MaxRaw - 4096
 
-// Check says what a reader would find wrong with a record of the source, nil when
-// nothing.
+// Check returns what a reader would find wrong with a record of the source; nil: nothing.
 func Check(s *Source, r *Record) error {
 	if n := len(s.Body) + len(r.Shape) + len(r.Text) + len(r.Nulls) + len(r.Values) + len(r.Message) +
 		len(r.Extra); n > longest {
@@ -449,7 +445,7 @@ func Check(s *Source, r *Record) error {
 	return nil
 }
 
-// CheckBody says whether the body of a session can be read.
+// CheckBody returns whether the body of a session can be read.
 func CheckBody(body []byte) bool {
 	if len(body) < SessionFacts {
 		return false
@@ -461,7 +457,7 @@ func CheckBody(body []byte) bool {
 	return err == nil && read.Next(&r) == io.EOF
 }
 
-// read is the block so far, for a reader.
+// read returns the block so far, for a reader.
 func (b *Block) read() (*format.Block, error) {
 	if b.records > 0 {
 		b.patchTime()
@@ -469,8 +465,8 @@ func (b *Block) read() (*format.Block, error) {
 	return Readable(format.BlockHeader{Records: b.records, FirstTime: b.firstTime}, b.payload)
 }
 
-// Readable gives a reader a payload that is not in a file, or not any more as it
-// was: of the header, only the number of records and the first time count.
+// Readable returns a block whose payload is not in a file, or was changed, for a reader. Of the header, only
+// the number of records and the first time matter.
 func Readable(h format.BlockHeader, payload []byte) (*format.Block, error) {
 	h.Codec, h.Flags, h.Stored, h.Raw = format.CodecNone, 0, uint32(len(payload)), uint32(len(payload))
 	image, _ := Image(h, payload, [32]byte{})

@@ -14,8 +14,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/private"
 )
 
-// blockSize is the payload that a block is written at, segmentSize the length that
-// a segment ends at.
+// blockSize is the payload length at which a block is written, segmentSize the length at which a segment ends.
 const (
 	blockSize   = 1 << 20
 	segmentSize = 64 << 20
@@ -55,7 +54,7 @@ func NewStream(
 	return s, s.begin()
 }
 
-// SegmentHeader makes the header of a segment. Hash is not looked at.
+// SegmentHeader encodes the header of a segment. It ignores Hash.
 func SegmentHeader(h format.SegmentHeader) []byte {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, format.SegmentHeaderSize), "STENOSEG"...)
@@ -98,7 +97,7 @@ func (s *Stream) begin() error {
 	return err
 }
 
-// end closes the segment, which is then on disk.
+// end closes the segment after it is on disk.
 func (s *Stream) end() error {
 	err := s.file.Sync()
 	if closed := s.file.Close(); err == nil {
@@ -124,8 +123,7 @@ func (s *Stream) AddData(source *Source, seq uint64, part format.PartKind, data 
 	return s.writeIfFull()
 }
 
-// Room makes room for an item of about that length: no block may be longer than
-// the format allows.
+// Room makes sure that an item of about that length fits: a block must not be longer than the format allows.
 func (s *Stream) Room(length int) error {
 	if s.block.Bytes() > 0 && s.block.Bytes()+length > blockSize {
 		return s.write()
@@ -140,7 +138,7 @@ func (s *Stream) writeIfFull() error {
 	return s.write()
 }
 
-// write writes the block that is being made.
+// write writes the current block.
 func (s *Stream) write() error {
 	if s.block.Bytes() == 0 {
 		return nil
