@@ -12,15 +12,15 @@ import (
 // local is the client of a Unix-domain socket.
 const local = "[local]"
 
-// endpoint is an address, with a port or without one. Addresses are values: an IPv4
-// address is the same in IPv6, however it is written.
+// endpoint is an address, with or without a port. Addresses are compared by value: an IPv4 address equals the
+// same address written as IPv6.
 type endpoint struct {
 	addr netip.Addr
 	port uint16
-	any  bool // the port does not matter
+	any  bool // any port matches
 }
 
-// parseEndpoint reads an address, with a port or without one.
+// parseEndpoint reads an address, with or without a port.
 func parseEndpoint(s string) (endpoint, bool) {
 	if both, err := netip.ParseAddrPort(s); err == nil {
 		return endpoint{addr: both.Addr().Unmap(), port: both.Port()}, true
@@ -32,8 +32,8 @@ func parseEndpoint(s string) (endpoint, bool) {
 	return endpoint{addr: addr.Unmap(), any: true}, err == nil
 }
 
-// matches says whether a client has the address and port that are asked for. Without a zone in
-// the question, any is right.
+// matches returns whether a client has the wanted address and port. If the wanted address has no zone, any zone
+// matches.
 func (wanted endpoint) matches(client endpoint) bool {
 	if wanted.addr.Zone() == "" {
 		client.addr = client.addr.WithZone("")
@@ -41,7 +41,7 @@ func (wanted endpoint) matches(client endpoint) bool {
 	return wanted.addr == client.addr && (wanted.any || !client.any && wanted.port == client.port)
 }
 
-// parseNetwork reads a network. One of IPv4 addresses in IPv6 is that of the IPv4 addresses.
+// parseNetwork reads a network. A network of IPv4 addresses written as IPv6 becomes one of IPv4.
 func parseNetwork(s string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
@@ -53,16 +53,16 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 	return p.Masked(), true
 }
 
-// Client is the address of a client, with a port or without one, a network, or the client of a Unix-domain socket.
+// Client is a client's address, with or without a port, a network, or the client of a Unix-domain socket.
 type Client struct {
 	text string
-	net  netip.Prefix // of a network
-	end  endpoint     // of an address
+	net  netip.Prefix // for a network
+	end  endpoint     // for an address
 }
 
 func (c Client) String() string { return c.text }
 
-// IsNetwork says whether it is a network.
+// IsNetwork returns whether this is a network.
 func (c Client) IsNetwork() bool { return c.net.IsValid() }
 
 // ParseClient reads an address, a network, or [local].
@@ -85,7 +85,7 @@ func ParseClient(s string) (Client, error) {
 	return c, nil
 }
 
-// isClient says of the client of a session whether it is one of some.
+// isClient returns whether a session's client matches one of some.
 func isClient(clients []Client, client string) bool {
 	e, isAddress := parseEndpoint(client)
 	return slices.ContainsFunc(clients, func(c Client) bool {

@@ -1,5 +1,5 @@
-// The conditions that a filter is made of: what each asks of a record, which blocks may have such records, and which
-// records do not say enough to know.
+// The conditions that a filter consists of: what each requires of a record, which blocks may have such records,
+// and which records do not say enough to decide.
 
 package query
 
@@ -14,34 +14,34 @@ import (
 	"github.com/pg-steno/pg_steno/internal/statement"
 )
 
-// nameTest is what a filter asks of the relations and objects of a shape, which may be nil. Names of relations
-// that are written without a schema were looked for in those of the path; nil: in any.
+// nameTest checks the relations and objects of a shape, which may be nil. Names without a schema were looked up
+// in the schemas of the path; nil: in unknown ones.
 type nameTest func(s *format.Shape, path []string) bool
 
-// condition is what a filter asks of a session, a shape, which may be nil, or a record.
+// condition is what a filter requires of a session, a shape (which may be nil), or a record.
 type condition struct {
 	session func(*format.Session) bool
 	shape   func(*format.Shape) bool
-	names   nameTest // of the relations and objects, some of which a record may leave out
+	names   nameTest // of relations and objects, some of which a record may leave out
 	record  func(*format.Record) bool
-	text    textTest // of text, message and parameters, which are looked at last
-	at      int      // the number of that test in its filter
-	// contents selects what of an index may have records for which it holds; nil: all.
+	text    textTest // of text, message and parameters, checked last
+	at      int      // index of that test in its filter
+	// contents selects the groups of an index that may have matching records; nil: all.
 	contents func(*format.Contents) format.Groups
 
-	// whyUncertain says why a record for which it does not hold may be one of those that are asked for, because the
-	// record does not say enough, in words that follow "it"; empty: it is none. Nil: all records say enough.
+	// whyUncertain returns why a record that does not match may still be one that is asked for, because it does
+	// not say enough, in words that follow "it"; empty: it is certainly not. Nil: all records say enough.
 	whyUncertain func(*format.Record) string
-	// uncertainGroups selects what of an index may have such records; maybe says of a session that its records may be
-	// such ones.
+	// uncertainGroups selects the groups of an index that may have such records. maybeUncertain returns whether
+	// records of a session may be such ones.
 	uncertainGroups func(*format.Contents) format.Groups
 	maybeUncertain  func(*format.Session) bool
 }
 
-// textTest is what a filter asks of text, message and parameters. It keeps verdicts about the texts of a block.
+// textTest checks text, message and parameters. It keeps verdicts about the texts of a block.
 type textTest func(m *Matcher, r *format.Record, kept *[]verdict) bool
 
-// holds evaluates the condition by itself.
+// holds evaluates only this condition.
 func (c *condition) holds(m *Matcher, r *format.Record) bool {
 	switch {
 	case c.session != nil:
@@ -56,7 +56,7 @@ func (c *condition) holds(m *Matcher, r *format.Record) bool {
 	return c.record(r)
 }
 
-// groups selects the groups of an index that may have records for which it holds, or which do not say enough.
+// groups selects the groups of an index that may have records that match, or that do not say enough.
 func (c *condition) groups(x *format.Contents) format.Groups {
 	g := c.contents(x)
 	if c.uncertainGroups != nil {
@@ -65,23 +65,23 @@ func (c *condition) groups(x *format.Contents) format.Groups {
 	return g
 }
 
-// Why records do not say enough, in words that follow "it".
+// Reasons for which records do not say enough, in words that follow "it".
 const (
-	// Unnamed is why a record of a statement that had not ended may be one that is asked for.
+	// Unnamed: the statement had not ended, so its relations and objects may not be known.
 	Unnamed = "does not state its relations, because the statement had not ended"
-	// Untimed is the same of one whose duration is asked for.
+	// Untimed: the statement had not ended, so its duration is not known.
 	Untimed    = "does not state how long it took"
 	unresolved = "was refused before it was known which objects it uses"
 	unclassed  = "does not state its class and command, because the statement had not ended"
 	nameless   = "does not state for certain which user or role it is of"
 )
 
-// uncertain is the beginning of what stands for the name of a role that is not certain. No role can have such a name.
+// uncertain begins the text that replaces the name of a role that is not certain. No role can have such a name.
 const uncertain = "pg_unknown "
 
 func isUncertain(name []byte) bool { return strings.HasPrefix(string(name), uncertain) }
 
-// selectUncertain selects the groups of an index that may have such names in one of some lists.
+// selectUncertain selects the groups of an index that may have such names in some lists.
 func selectUncertain(lists ...format.Terms) func(*format.Contents) format.Groups {
 	return func(c *format.Contents) format.Groups {
 		g := c.Select(lists[0], isUncertain)
@@ -92,7 +92,7 @@ func selectUncertain(lists ...format.Terms) func(*format.Contents) format.Groups
 	}
 }
 
-// uncertainSession is why the records of some sessions do not say enough.
+// uncertainSession returns a function that states a reason for the records of some sessions.
 func uncertainSession(maybe func(*format.Session) bool, why string) func(*format.Record) string {
 	return func(r *format.Record) string {
 		if maybe(r.Session) {
@@ -102,7 +102,7 @@ func uncertainSession(maybe func(*format.Session) bool, why string) func(*format
 	}
 }
 
-// lacksShape is why a record has no shape.
+// lacksShape returns why a record has no shape.
 func lacksShape(r *format.Record) string {
 	if r.Shape == nil {
 		return unclassed
@@ -115,12 +115,12 @@ func selectUnfinished(c *format.Contents) format.Groups {
 	return c.SelectResult(MayBeUnfinished)
 }
 
-// MayBeUnfinished says whether Record.Unfinished may be true for records of a kind and outcome.
+// MayBeUnfinished returns whether Record.Unfinished can be true for records of a kind and outcome.
 func MayBeUnfinished(k format.Kind, o format.Outcome) bool {
 	return k == format.KindStart || k == format.KindStatement && o == format.OutcomeInterrupted
 }
 
-// lacksNames is why a record does not have all names of relations and objects.
+// lacksNames returns why a record does not have all names of relations and objects.
 func lacksNames(r *format.Record) string {
 	why := r.OmitsNames()
 	if why == "" && r.Unfinished() {
@@ -129,27 +129,31 @@ func lacksNames(r *format.Record) string {
 	return why
 }
 
-// selectRefused selects the groups of an index that may have such statements.
+// selectRefused selects the groups of an index that may have refused statements.
 func selectRefused(c *format.Contents) format.Groups {
 	g := SelectFailed(c)
 	g.And(c.Select(format.TermsSqlstates, func(v []byte) bool { return string(v) == format.RefusedState }))
 	return g
 }
 
-// mayMention says whether the text of a record may be about one of some names: it has a part of one, or cannot say.
+// mayMention returns whether the text of a record may be about one of some names: it contains a part of one, or
+// is not complete.
 func mayMention(r *format.Record, names []string) bool {
 	text := strings.ToLower(string(r.Text))
-	if text == "" || r.Has(format.FieldCut) || r.Parts != [3]uint64{} || strings.Contains(text, `u&"`) || strings.Contains(text, " owned ") || strings.Contains(text, "<redacted>") {
+	incomplete := text == "" || r.Has(format.FieldCut) || r.Parts != [3]uint64{}
+	if incomplete || strings.Contains(text, `u&"`) || strings.Contains(text, " owned ") ||
+		strings.Contains(text, "<redacted>") {
 		return true
 	}
 	return slices.ContainsFunc(names, func(name string) bool {
-		return slices.ContainsFunc(strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return strings.ContainsRune(`."()`, c) }), func(part string) bool {
+		isSeparator := func(c rune) bool { return strings.ContainsRune(`."()`, c) }
+		return slices.ContainsFunc(strings.FieldsFunc(strings.ToLower(name), isSeparator), func(part string) bool {
 			return strings.Contains(part, "*") || strings.Contains(text, part)
 		})
 	})
 }
 
-// lacksText is what of a record is missing that a pattern would have been compared with.
+// lacksText returns what a record lacks of the strings that a pattern is compared with.
 func lacksText(r *format.Record) (why string) {
 	if r.Has(format.FieldCut) {
 		return "has only the beginning of its text"
@@ -157,7 +161,8 @@ func lacksText(r *format.Record) (why string) {
 	if _, omitted := r.ExtraValue("parameters_omitted"); omitted {
 		return "leaves out parameters"
 	}
-	if r.Shape == nil || !slices.ContainsFunc(r.Shape.Params, func(p format.ParamType) bool { return p.Repr == format.ReprNone || p.Repr == format.ReprList }) {
+	isUnknown := func(p format.ParamType) bool { return p.Repr == format.ReprNone || p.Repr == format.ReprList }
+	if r.Shape == nil || !slices.ContainsFunc(r.Shape.Params, isUnknown) {
 		return ""
 	}
 	r.Params(func(p format.ParamType, _ []byte, null bool) bool {
@@ -169,14 +174,16 @@ func lacksText(r *format.Record) (why string) {
 	return why
 }
 
-// selectCut selects the groups of an index that may have records for which lacksText says something.
+// selectCut selects the groups of an index that may have records for which lacksText returns something.
 func selectCut(c *format.Contents) format.Groups {
 	g := c.SelectOmissions("text", "parameters")
-	g.Or(c.Select(format.TermsValues, func(v []byte) bool { return len(v) != 1 || format.Repr(v[0]) == format.ReprNone }))
+	g.Or(c.Select(format.TermsValues, func(v []byte) bool {
+		return len(v) != 1 || format.Repr(v[0]) == format.ReprNone
+	}))
 	return g
 }
 
-// lacksDuration is why a record has no duration.
+// lacksDuration returns why a record has no duration.
 func lacksDuration(r *format.Record) string {
 	if !r.Has(format.FieldDuration) {
 		return Untimed
@@ -184,8 +191,8 @@ func lacksDuration(r *format.Record) string {
 	return ""
 }
 
-// negated holds for all other records. An index says what is in blocks, never what is not:
-// it cannot serve this.
+// negated returns the condition that holds for all other records. It cannot use indexes, which say what blocks
+// contain, but not what they do not contain.
 func (c condition) negated() condition {
 	switch {
 	case c.session != nil:
@@ -195,33 +202,37 @@ func (c condition) negated() condition {
 	case c.names != nil:
 		return condition{names: func(s *format.Shape, path []string) bool { return !c.names(s, path) }}
 	case c.text != nil:
-		return condition{text: func(m *Matcher, r *format.Record, kept *[]verdict) bool { return !c.text(m, r, kept) }}
+		return condition{text: func(m *Matcher, r *format.Record, kept *[]verdict) bool {
+			return !c.text(m, r, kept)
+		}}
 	default:
 		return condition{record: func(r *format.Record) bool { return !c.record(r) }}
 	}
 }
 
-// ---- the conditions of single filters ----
+// ---- the conditions of the filters ----
 
-// lastsFor is the condition of the least duration, in microseconds.
+// lastsFor requires a minimum duration, in microseconds.
 func lastsFor(least uint64) condition {
-	return condition{record: func(r *format.Record) bool { return r.Has(format.FieldDuration) && r.Duration >= least }, whyUncertain: lacksDuration}
+	return condition{record: func(r *format.Record) bool {
+		return r.Has(format.FieldDuration) && r.Duration >= least
+	}, whyUncertain: lacksDuration}
 }
 
-// offHours is the condition that a record is not of working hours of a zone.
+// offHours requires a time outside of working hours in a zone.
 func offHours(zone *time.Location) condition {
 	return condition{record: func(r *format.Record) bool {
 		return statement.OffHours(Moment(r.Time).In(zone))
 	}}
 }
 
-// selectTerm selects the groups that may have a term of a list that matches.
+// selectTerm selects the groups that may have a matching term in a list.
 func selectTerm(list format.Terms, match func([]byte) bool) func(*format.Contents) format.Groups {
 	return func(c *format.Contents) format.Groups { return c.Select(list, match) }
 }
 
-// isOfKind is the condition of kinds. An index does not have the kind of almost all
-// records, statements.
+// isOfKind requires one of some kinds. Indexes do not list the kind of successful statements, which are almost
+// all records.
 func isOfKind(kinds []format.Kind) condition {
 	var is [256]bool
 	for _, k := range kinds {
@@ -259,7 +270,7 @@ func isCommand(words []string) condition {
 	}
 }
 
-// hasCommand compares the first words of a command tag without regard to case.
+// hasCommand compares the first words of a command tag, ignoring case.
 func hasCommand(wanted []string, tag string) bool {
 	return slices.ContainsFunc(wanted, func(w string) bool {
 		return len(tag) >= len(w) && strings.EqualFold(tag[:len(w)], w) && (len(tag) == len(w) || tag[len(w)] == ' ')
@@ -271,7 +282,7 @@ func usesObjects(names []string) condition {
 	uses := func(s *format.Shape, path []string) bool { return s != nil && usesObject(s, patterns, path) }
 	return condition{
 		names: uses,
-		// an index does not have the schemas in which a name was looked for: it may be any
+		// An index does not have the search path of a statement, so any schema may match.
 		contents: func(c *format.Contents) format.Groups {
 			return c.SelectShape(func(s *format.Shape) bool { return uses(s, nil) })
 		},
@@ -298,33 +309,35 @@ func isAudited(reasons []format.Audited) condition {
 	return condition{record: func(r *format.Record) bool { return r.Reasons()&any != 0 }}
 }
 
-// hasFact returns the condition that a fact of the session has one of some values.
+// hasFact returns a condition that requires one of some values for a fact of the session.
 func hasFact(key format.Key, list format.Terms) func(values []string) condition {
 	return func(values []string) condition {
 		c := hasUnindexedFact(key)(values)
-		if !slices.Contains(values, "") { // of absent facts, an index says nothing
+		if !slices.Contains(values, "") { // an index does not list absent facts
 			c.contents = selectTerm(list, func(v []byte) bool { return slices.Contains(values, string(v)) })
 		}
 		return c
 	}
 }
 
-// hasUnindexedFact is the same for a fact that no index has.
+// hasUnindexedFact does the same for a fact that no index has.
 func hasUnindexedFact(key format.Key) func(values []string) condition {
 	return func(values []string) condition {
-		return condition{session: func(s *format.Session) bool { return slices.Contains(values, string(s.Fact(key))) }}
+		return condition{session: func(s *format.Session) bool {
+			return slices.Contains(values, string(s.Fact(key)))
+		}}
 	}
 }
 
 func hasUser(users []string) condition {
 	c := hasFact(format.KeyUser, format.TermsUsers)(users)
 	c.maybeUncertain = func(s *format.Session) bool { return isUncertain(s.Fact(format.KeyUser)) }
-	c.whyUncertain, c.uncertainGroups = uncertainSession(c.maybeUncertain, nameless), selectUncertain(format.TermsUsers)
+	c.whyUncertain, c.uncertainGroups = uncertainSession(c.maybeUncertain, nameless),
+		selectUncertain(format.TermsUsers)
 	return c
 }
 
-// hasRole is the condition of the current role, which is the session user if no
-// other was set.
+// hasRole requires a current role, which is the session user if no other role was set.
 func hasRole(roles []string) condition {
 	current := func(s *format.Session) []byte {
 		if role := s.Fact(format.KeyRole); len(role) > 0 {
@@ -334,8 +347,9 @@ func hasRole(roles []string) condition {
 	}
 	maybe := func(s *format.Session) bool { return isUncertain(current(s)) }
 	c := condition{
-		session:      func(s *format.Session) bool { return slices.Contains(roles, string(current(s))) },
-		whyUncertain: uncertainSession(maybe, nameless), uncertainGroups: selectUncertain(format.TermsRoles, format.TermsUsers), maybeUncertain: maybe,
+		session:         func(s *format.Session) bool { return slices.Contains(roles, string(current(s))) },
+		whyUncertain:    uncertainSession(maybe, nameless),
+		uncertainGroups: selectUncertain(format.TermsRoles, format.TermsUsers), maybeUncertain: maybe,
 	}
 	if !slices.Contains(roles, "") {
 		is := func(v []byte) bool { return slices.Contains(roles, string(v)) }
@@ -351,7 +365,7 @@ func hasRole(roles []string) condition {
 func isOfSession(ids []format.SessionID) condition {
 	wanted := make([]string, len(ids))
 	for i, id := range ids {
-		wanted[i] = id.String() // to the second
+		wanted[i] = id.String() // compared to the second
 	}
 	return condition{session: func(s *format.Session) bool {
 		return slices.Contains(wanted, s.ID().String()) || slices.Contains(wanted, s.ClientID().String())
@@ -359,7 +373,9 @@ func isOfSession(ids []format.SessionID) condition {
 }
 
 func isOfClient(clients []Client) condition {
-	return condition{session: func(s *format.Session) bool { return isClient(clients, string(s.Fact(format.KeyClient))) }}
+	return condition{session: func(s *format.Session) bool {
+		return isClient(clients, string(s.Fact(format.KeyClient)))
+	}}
 }
 
 func hasXID(xids []uint64) condition {
@@ -370,7 +386,9 @@ func hasXID(xids []uint64) condition {
 
 func hasSQLState(states []SQLState) condition {
 	is := func(state []byte) bool {
-		return slices.ContainsFunc(states, func(s SQLState) bool { return strings.HasPrefix(string(state), string(s)) })
+		return slices.ContainsFunc(states, func(s SQLState) bool {
+			return strings.HasPrefix(string(state), string(s))
+		})
 	}
 	return condition{
 		record:   func(r *format.Record) bool { return r.SQLState != nil && is(r.SQLState) },
@@ -386,10 +404,12 @@ func hasText(patterns []*regexp.Regexp) condition {
 }
 
 func hasFingerprint(wanted []uint64) condition {
-	return condition{text: func(m *Matcher, r *format.Record, kept *[]verdict) bool { return m.hasFingerprint(r, wanted, kept) }}
+	return condition{text: func(m *Matcher, r *format.Record, kept *[]verdict) bool {
+		return m.hasFingerprint(r, wanted, kept)
+	}}
 }
 
-// SelectFailed selects groups that may have a record for which Record.Failed is true.
+// SelectFailed selects the groups that may have a record for which Record.Failed is true.
 func SelectFailed(c *format.Contents) format.Groups {
 	ended := func(k format.Kind, o format.Outcome) bool {
 		r := format.Record{Kind: k, Outcome: o}

@@ -16,54 +16,54 @@ import (
 	"github.com/pg-steno/pg_steno/internal/statement"
 )
 
-// Criteria choose records. All that are set must hold; of a list, one value must match. The values are valid
-// because the functions that read them from texts refuse all others.
+// Criteria choose records. All fields that are set must match; of a list, one value must match. All values are
+// valid, because the functions that parse them refuse others.
 type Criteria struct {
-	// Names and texts are compared as they are; an empty one means that a record has none.
+	// Names and texts are compared exactly; an empty one matches records without a value.
 	Users, Roles, AppUsers, Identities, AppContexts, Databases, Applications []string
 
 	Clients  []Client
-	Sessions []format.SessionID // to the second of their starts, with their parallel workers
+	Sessions []format.SessionID // with their starts to the second, and with their parallel workers
 	Classes  []format.Class
 	Kinds    []format.Kind
-	// Commands are the first words of command tags, without regard to case.
+	// Commands are the first words of command tags, in any case.
 	Commands []string
-	// Objects are names of relations, columns and objects, as SQL has them, with or without a schema; * matches any
-	// characters.
+	// Objects are names of relations, columns and objects as SQL writes them, with or without a schema. *
+	// matches any characters.
 	Objects []string
-	// Audited are reasons for which a record was written, one in each value.
+	// Audited are reasons for which records were written, one bit in each value.
 	Audited   []format.Audited
-	Grep      []*regexp.Regexp // of text, message, and each parameter
-	XIDs      []uint64         // 32 bits of one are enough
+	Grep      []*regexp.Regexp // matched with text, message, and each parameter
+	XIDs      []uint64         // the lower 32 bits are sufficient
 	SQLStates []SQLState
-	// Fingerprints are those of statement.Fingerprint.
+	// Fingerprints are values of statement.Fingerprint.
 	Fingerprints []uint64
 
 	Failed bool
-	// MinDuration is the least duration; nil: records without one are chosen, too.
+	// MinDuration is the minimum duration; nil: records without a duration match, too.
 	MinDuration *time.Duration
-	// TopLevel leaves out what functions and triggers ran.
+	// TopLevel excludes statements that functions and triggers ran.
 	TopLevel bool
-	// OffHours leaves out what started in working hours of a zone: see statement.OffHours; nil: nothing.
+	// OffHours excludes records within the working hours of a zone: see statement.OffHours. Nil: excludes none.
 	OffHours *time.Location
 
-	// Not excludes what one of its lists matches; the rest of it means nothing.
+	// Not excludes records that match one of its lists. Its other fields are ignored.
 	Not *Criteria
 }
 
-// List is a filter with a list of values.
+// List is a filter that consists of a list of values.
 type List struct {
-	// Name is that of a value in questions and on command lines, and Field that of the list in files, such as
-	// proofs. Without a Field, it is no part of questions that are proved.
+	// Name is the name of a value in questions and on command lines, Field that of the list in files such as
+	// proofs. A proof cannot be asked for a list without a Field.
 	Name, Field string
 
 	add       func(c *Criteria, value string) error
 	values    func(*Criteria) []string
 	copy      func(*Criteria)
-	condition func(*Criteria) condition // of a list that is not empty
+	condition func(*Criteria) condition // called for lists that are not empty
 }
 
-// list makes a List of a field: how a value is read from a text, how it is written, and the condition of some.
+// list returns the List for a field: how values are parsed and formatted, and the condition for them.
 func list[T any](
 	name, field string, of func(*Criteria) *[]T, read func(string) (T, error), write func(T) string,
 	ask func([]T) condition,
@@ -88,13 +88,14 @@ func list[T any](
 	}
 }
 
-// words makes a List of names or texts, which all are valid.
+// words returns the List for names or texts, all of which are valid.
 func words(name, field string, of func(*Criteria) *[]string, ask func([]string) condition) List {
 	same := func(s string) string { return s }
 	return list(name, field, of, func(s string) (string, error) { return s, nil }, same, ask)
 }
 
-// lists are all filters with lists of values. What is cheap to ask, and excludes much, comes first.
+// lists has all filters with lists of values. Filters that are cheap to evaluate and exclude many records come
+// first.
 var lists = []List{
 	list("kind", "Kinds", func(c *Criteria) *[]format.Kind {
 		return &c.Kinds
@@ -146,10 +147,10 @@ func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func fingerprint(n uint64) string { return fmt.Sprintf("%016x", n) }
 
-// Lists are all filters with lists of values.
+// Lists returns all filters with lists of values.
 func Lists() []List { return slices.Clone(lists) }
 
-// Add adds values, read from texts, to a list. The error names the value.
+// Add parses values and adds them to a list. Its error quotes the value.
 func (l *List) Add(c *Criteria, values ...string) error {
 	for _, v := range values {
 		if err := l.add(c, v); err != nil {
@@ -159,10 +160,10 @@ func (l *List) Add(c *Criteria, values ...string) error {
 	return nil
 }
 
-// Values are those of a list as Add reads them.
+// Values returns the values of a list in the form that Add parses.
 func (l *List) Values(c *Criteria) []string { return l.values(c) }
 
-// clone returns criteria that share nothing with these.
+// clone returns a deep copy.
 func (c *Criteria) clone() *Criteria {
 	n := *c
 	for i := range lists {

@@ -1,9 +1,13 @@
-// Package query chooses what of a trail is read: which records, by filters; which blocks,
-// by positions; when, in the words of people; and with which keys.
+// Package query says which part of a trail is read: records, by filters; blocks, by positions; times, as people
+// write them; and with which keys.
 //
-// What is asked for is values of types (Criteria, Range, Position). Each has a function that reads it from a
-// text, whose error quotes the text. Where the text comes from, such as a flag, is not known here:
-// internal/command/flags adds it.
+// A question consists of values (Criteria, Range, Position). Each type has a function that parses it, whose
+// error quotes the text. The package does not know where a text comes from, such as a flag: callers in
+// internal/command add that.
+//
+// What must stay true: a filter never loses a record silently. Skipping blocks by an index does not change an
+// answer, and what an answer may lack, because records do not say enough or names have changed, is reported
+// (Hidden, Names, RenamedOutside).
 package query
 
 import (
@@ -14,18 +18,18 @@ import (
 	"github.com/pg-steno/pg_steno/internal/statement"
 )
 
-// Filter is criteria made ready for use. It does not change, and may be used by many goroutines.
+// Filter is criteria prepared for evaluation. It is immutable, and several goroutines may use it.
 type Filter struct {
 	sessions []func(*format.Session) bool
-	shapes   []func(*format.Shape) bool // these are asked of records without a shape, too: nil
-	names    []nameTest                 // the same about names of relations and objects
+	shapes   []func(*format.Shape) bool // also called with nil, for records without a shape
+	names    []nameTest                 // tests of names of relations and objects
 	records  []func(*format.Record) bool
 	texts    []textTest
 
-	// conditions are all of them, one by one; doubtful are those that some records do not say enough for.
+	// conditions has all conditions. doubtful has those for which some records do not say enough.
 	conditions, doubtful []condition
 
-	watched *renames // nil: no names that may change
+	watched *renames // nil: the filter names nothing that can be renamed
 }
 
 // add adds a condition that must hold.
@@ -52,7 +56,7 @@ func (f *Filter) add(c condition) {
 	f.conditions = append(f.conditions, c)
 }
 
-// Filter makes a filter, on which later changes of the criteria have no effect.
+// Filter prepares criteria. Later changes to them have no effect on the filter.
 func (c *Criteria) Filter() *Filter {
 	c = c.clone()
 	f := &Filter{watched: c.renames()}
@@ -81,8 +85,8 @@ func (c *Criteria) Filter() *Filter {
 	return f
 }
 
-// Contents selects the groups of blocks of a segment's index that may have matching
-// records. It is nil if the filter says nothing about what an index has.
+// Contents returns a function that selects the groups of an index that may have matching records; nil: an index
+// cannot tell.
 func (f *Filter) Contents() func(*format.Contents) format.Groups {
 	if !slices.ContainsFunc(f.conditions, func(c condition) bool { return c.contents != nil }) {
 		return nil
@@ -95,36 +99,36 @@ func (f *Filter) Contents() func(*format.Contents) format.Groups {
 			}
 		}
 		if f.watched != nil {
-			g.Or(f.watched.selectRenames(c)) // whatever else the filter asks for
+			g.Or(f.watched.selectRenames(c)) // whatever the other conditions are
 		}
 		return g
 	}
 }
 
-// verdict is what is kept of a definition that was looked at.
+// verdict is the kept result of testing a definition.
 type verdict uint8
 
 const (
 	unknown verdict = iota
 	yes
 	no
-	dependsOnPath // on the record, which has the schemas in which names were looked for
+	dependsOnPath // on the record, which has the search path for names
 )
 
-// Matcher applies a filter to the records of one block after the other. Each
-// definition is looked at once.
+// Matcher applies a filter to the records of blocks, one block after the other. It tests each definition of a
+// block once.
 type Matcher struct {
 	*Filter
-	// Apart says that data parts of records are not joined: what is in them may be anything.
+	// Apart says that records are not joined with their data parts, so what these contain is not known.
 	Apart bool
 
 	sessionOK, shapeOK []verdict
-	namesOK            []verdict   // of the shapes, by the names of relations and objects
-	textsOK            [][]verdict // of the texts, by each of the filter's tests of them
+	namesOK            []verdict   // of shapes, by names of relations and objects
+	textsOK            [][]verdict // of texts, by the filter's test
 	param              []byte
 }
 
-// Reset forgets the definitions of the block before.
+// Reset forgets the definitions of the previous block.
 func (m *Matcher) Reset() {
 	m.sessionOK, m.shapeOK, m.namesOK = m.sessionOK[:0], m.shapeOK[:0], m.namesOK[:0]
 	for i := range m.textsOK {
@@ -132,7 +136,7 @@ func (m *Matcher) Reset() {
 	}
 }
 
-// textVerdicts are the verdicts about texts of one of the filter's tests.
+// textVerdicts returns the verdicts about texts for one of the filter's tests.
 func (m *Matcher) textVerdicts(test int) *[]verdict {
 	for len(m.textsOK) <= test {
 		m.textsOK = append(m.textsOK, nil)
@@ -140,7 +144,7 @@ func (m *Matcher) textVerdicts(test int) *[]verdict {
 	return &m.textsOK[test]
 }
 
-// judgeOnce returns the verdict at an index, which is judged the first time.
+// judgeOnce returns the verdict at an index, and computes it the first time.
 func judgeOnce(list *[]verdict, i int, judge func() verdict) verdict {
 	if i < 0 {
 		return judge()
@@ -154,7 +158,7 @@ func judgeOnce(list *[]verdict, i int, judge func() verdict) verdict {
 	return (*list)[i]
 }
 
-// testOnce is the same for what is either so or not.
+// testOnce does the same for verdicts that are yes or no.
 func testOnce(list *[]verdict, i int, judge func() bool) bool {
 	return yes == judgeOnce(list, i, func() verdict {
 		if judge() {
@@ -173,19 +177,19 @@ func all[T any](tests []func(T) bool, v T) bool {
 	return true
 }
 
-// Keep says whether a record is chosen.
+// Keep returns whether the filter chooses a record.
 func (m *Matcher) Keep(r *format.Record) bool {
 	return m.guess(r) && m.hasNames(r) && m.hasTexts(r)
 }
 
-// Hides says why a record may be one that is asked for although it is not chosen: it does not say enough for some of
-// the conditions, and fulfills all others. The words follow "it"; empty for all other records.
+// Hides returns why a record that is not chosen may be one that is asked for: it does not say enough for some
+// conditions, and matches all others. The words follow "it"; empty for all other records.
 func (m *Matcher) Hides(r *format.Record) (why string) {
 	if r.Kind != format.KindStatement && r.Kind != format.KindStart {
 		return ""
 	}
 	if !slices.ContainsFunc(m.doubtful, func(c condition) bool { return c.whyUncertain(r) != "" }) {
-		return "" // as almost all
+		return "" // true for almost all records
 	}
 	for i := range m.conditions {
 		c := &m.conditions[i]
@@ -206,7 +210,7 @@ func (m *Matcher) Hides(r *format.Record) (why string) {
 	return why
 }
 
-// hasTexts says whether text, message, parameters and fingerprint are as asked for.
+// hasTexts returns whether text, message, parameters and fingerprint match.
 func (m *Matcher) hasTexts(r *format.Record) bool {
 	for i, test := range m.texts {
 		if !test(m, r, m.textVerdicts(i)) {
@@ -216,7 +220,7 @@ func (m *Matcher) hasTexts(r *format.Record) bool {
 	return true
 }
 
-// hasFingerprint says whether a record has one of the fingerprints.
+// hasFingerprint returns whether a record has one of the fingerprints.
 func (m *Matcher) hasFingerprint(r *format.Record, wanted []uint64, texts *[]verdict) bool {
 	judge := func() bool {
 		n, ok := statement.Fingerprint(r, &m.param)
@@ -228,7 +232,7 @@ func (m *Matcher) hasFingerprint(r *format.Record, wanted []uint64, texts *[]ver
 	return testOnce(texts, r.TextIndex, judge)
 }
 
-// hasNames says whether the relations and objects that the record has are as asked for.
+// hasNames returns whether the relations and objects that the record has match.
 func (m *Matcher) hasNames(r *format.Record) bool {
 	if len(m.names) == 0 {
 		return true
@@ -245,13 +249,13 @@ func (m *Matcher) hasNames(r *format.Record) bool {
 	return v == yes || v == dependsOnPath && m.allNames(r.Shape, searchPath(r))
 }
 
-// allNames says whether names are as asked for, if those without a schema were looked for in a path.
+// allNames returns whether names match, if those without a schema were looked up in a path.
 func (f *Filter) allNames(s *format.Shape, path []string) bool {
 	return !slices.ContainsFunc(f.names, func(test nameTest) bool { return !test(s, path) })
 }
 
-// Guess is what of Keep does not look at text, message and parameters, and relations and objects
-// that are in data parts.
+// Guess does the same as Keep without checking text, message and parameters, and names in data parts: false is
+// certain, true is not.
 func (m *Matcher) Guess(r *format.Record) bool {
 	return m.guess(r) && (m.hasNames(r) || r.HasFurther())
 }
@@ -273,7 +277,7 @@ func (m *Matcher) guessRest(r *format.Record) bool {
 	})
 }
 
-// Want is what of Keep can be said of a session or a shape alone.
+// Want returns the parts of Keep that depend only on the session or only on the shape.
 func (f *Filter) Want() (w format.Want) {
 	if len(f.sessions) > 0 {
 		w.Session = func(s *format.Session) bool {
@@ -291,7 +295,7 @@ func (f *Filter) Want() (w format.Want) {
 	return w
 }
 
-// contains says whether text, message or one of the parameters matches one of the patterns.
+// contains returns whether text, message or a parameter matches one of the patterns.
 func (m *Matcher) contains(r *format.Record, patterns []*regexp.Regexp, texts *[]verdict) bool {
 	text := func() bool { return matches(patterns, r.Text) }
 	if r.Text != nil && r.TextIndex >= 0 && testOnce(texts, r.TextIndex, text) || r.TextIndex < 0 && text() {
@@ -300,12 +304,12 @@ func (m *Matcher) contains(r *format.Record, patterns []*regexp.Regexp, texts *[
 	return matches(patterns, r.Message) || m.paramMatches(r, patterns)
 }
 
-// matches says whether one of the patterns matches a string that is there.
+// matches returns whether one of the patterns matches a string that is not nil.
 func matches(patterns []*regexp.Regexp, s []byte) bool {
 	return s != nil && slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.Match(s) })
 }
 
-// paramMatches looks at parameters as they are shown, each by itself.
+// paramMatches does so for each parameter, as it is shown.
 func (m *Matcher) paramMatches(r *format.Record, patterns []*regexp.Regexp) bool {
 	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
 		return false

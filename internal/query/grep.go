@@ -1,4 +1,4 @@
-// What patterns say about blocks: strings that a match must contain.
+// Blocks that can match a pattern, by strings that each match must contain.
 
 package query
 
@@ -10,8 +10,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// grepContents selects the groups of an index in which one of the patterns may match a
-// text, a message, or a parameter.
+// grepContents selects the groups of an index in which one of the patterns may match a text, a message, or a
+// parameter.
 func grepContents(patterns []*regexp.Regexp) func(*format.Contents) format.Groups {
 	var all []*syntax.Regexp
 	for _, p := range patterns {
@@ -33,8 +33,8 @@ func grepContents(patterns []*regexp.Regexp) func(*format.Contents) format.Group
 	}
 }
 
-// mayMatch selects the groups in which a single string may match an expression; contains
-// selects those in which one may contain a literal string.
+// mayMatch selects the groups in which an expression may match a string; contains selects those in which a
+// string may contain a literal.
 func mayMatch(c *format.Contents, re *syntax.Regexp, contains func(string) format.Groups) format.Groups {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -69,8 +69,8 @@ func mayMatch(c *format.Contents, re *syntax.Regexp, contains func(string) forma
 	return c.All()
 }
 
-// literals are the parts of a literal that are printable ASCII. Without regard to case, a
-// letter that also matches one that is not ASCII, such as the Kelvin sign, is not.
+// literals returns the parts of a literal that are printable ASCII. If case is ignored, they exclude letters
+// that match others than ASCII, as k matches the Kelvin sign.
 func literals(re *syntax.Regexp) (all []string) {
 	var part []byte
 	end := func() {

@@ -1,5 +1,5 @@
-// What an answer may lack: records that do not say enough to know whether they are asked for, and those that
-// have other names than the ones that are.
+// What an answer may lack: records that do not say enough to decide whether they are asked for, and records
+// with earlier or later names of what is asked for.
 
 package query
 
@@ -18,20 +18,20 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// mostHidden is how many records a Hidden tells apart, and mostRenames of how many renames it tells.
+// mostHidden bounds the records that a Hidden distinguishes, mostRenames the renames that it reports.
 const (
 	mostHidden  = 10000
 	mostRenames = 20
 )
 
-// Hidden collects the records that a filter may miss: see Matcher.Hides and Filter.Renames. It may be used by many
-// goroutines.
+// Hidden collects the records that a filter may miss: see Matcher.Hides and Filter.Renames. Several goroutines
+// may use it.
 type Hidden struct {
 	mu        sync.Mutex
 	seen      map[format.RecordID]bool
 	first     format.RecordID
 	why       string
-	unsettled map[statementID]start // of which only start records are known, so far
+	unsettled map[statementID]start // statements of which only the start record was seen so far
 	renamed   map[format.RecordID][]Renamed
 }
 
@@ -53,17 +53,17 @@ type start struct {
 	why     string
 }
 
-// Note looks at a record, whether the filter has chosen it or not. It may be told of a record more than once.
+// Note notes a record if the filter may have missed it. It may be called more than once for a record.
 func (h *Hidden) Note(m *Matcher, r *format.Record) {
 	h.noteRenamed(r, slices.Collect(m.Renames(r)))
 	why := m.Hides(r)
-	if why == "" || why == Untimed { // of statements that are running, which start records are about
+	if why == "" || why == Untimed { // about running statements, which their start records represent
 		return
 	}
 	h.note(r, why)
 }
 
-// NoteUnfinished notes a record of a statement that had not ended, and of which names are not known.
+// NoteUnfinished notes the record of a statement that had not ended, and whose names are not known.
 func (h *Hidden) NoteUnfinished(r *format.Record) { h.note(r, Unnamed) }
 
 func (h *Hidden) note(r *format.Record, why string) {
@@ -85,7 +85,7 @@ func (h *Hidden) note(r *format.Record, why string) {
 	}
 }
 
-// NoteRenames notes only what a record has renamed, also by a change of a catalog.
+// NoteRenames notes only what a record renames, also by changing a catalog.
 func (h *Hidden) NoteRenames(f *Filter, r *format.Record) {
 	h.noteRenamed(r, f.AllRenames(r))
 }
@@ -104,7 +104,7 @@ func (h *Hidden) noteRenamed(r *format.Record, renamed []Renamed) {
 	}
 }
 
-// Renames are those that were noted, in the order of their times.
+// Renames returns the noted renames in order of time.
 func (h *Hidden) Renames() (all []Renamed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,8 +128,8 @@ func (h *Hidden) add(id format.RecordID, why string) {
 	h.seen[id] = true
 }
 
-// Settle finds out which of the statements of which start records are known have ended: the filter has chosen or
-// passed over the records of these. It reads the blocks that may have them.
+// Settle removes the start records of statements that have ended, because the filter has decided on the records
+// of their ends. It reads the blocks that may have these.
 func (h *Hidden) Settle(ctx context.Context, index *trail.Index) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +149,8 @@ func (h *Hidden) Settle(ctx context.Context, index *trail.Index) {
 	h.unsettled = nil
 }
 
-// settle does this for start records that follow each other closely: those of their statements have the same times.
+// settle does so for start records close to each other, so that the records of the ends are in one range of
+// times.
 func (h *Hidden) settle(ctx context.Context, index *trail.Index, starts []start) {
 	sessions, commands := map[format.SessionID]bool{}, map[string]bool{}
 	for _, pending := range starts {
@@ -158,7 +159,7 @@ func (h *Hidden) settle(ctx context.Context, index *trail.Index, starts []start)
 	options := trail.ScanOptions{
 		Since: starts[0].time, Until: starts[len(starts)-1].time + 1, Raw: true,
 		Want: format.Want{Session: func(s *format.Session) bool { return sessions[s.ID()] }},
-		Warn: func(error) {}, // of which the reader of the trail has told
+		Warn: func(error) {}, // the trail's reader reports these
 	}
 	if !commands[""] {
 		options.Contents = func(c *format.Contents) format.Groups {
@@ -174,7 +175,7 @@ func (h *Hidden) settle(ctx context.Context, index *trail.Index, starts []start)
 	}
 }
 
-// Errs are what is to be told.
+// Errs returns the warnings about what was noted.
 func (h *Hidden) Errs() (all []error) {
 	h.mu.Lock()
 	if len(h.seen) > 0 {
@@ -191,8 +192,8 @@ func (h *Hidden) Errs() (all []error) {
 	return all
 }
 
-// IsIncomplete says of something that is told of a trail that the answer may lack something because of it, although
-// nothing is wrong with the trail.
+// IsIncomplete returns whether an error says that an answer may lack something although nothing is wrong with
+// the trail.
 func IsIncomplete(err error) bool {
 	var omitted *OmittedError
 	var renamed *RenamedError
@@ -202,17 +203,17 @@ func IsIncomplete(err error) bool {
 		errors.As(err, &name)
 }
 
-// LeftOutError says that an answer may lack records, because a setting has left out what is asked for.
+// LeftOutError says that an answer may lack records because of a setting that left them out.
 type LeftOutError struct{ What string }
 
 func (e *LeftOutError) Error() string { return e.What }
 
-// RenamedError says that an answer may lack records, because they have another name.
+// RenamedError says that an answer may lack records because they have another name.
 type RenamedError struct {
 	Renamed
-	Left int // how many more there are; Renamed is none then
-	// Outside says that it was renamed before the time that is asked for, or after; empty: in it. Then are the
-	// names that it may have had in this time.
+	Left int // number of further renames; then, Renamed is empty
+	// Outside says whether the rename was before or after the range of times; empty: within. Then has the names
+	// that the object may have had within the range.
 	Outside string
 	Then    []string
 }
@@ -234,10 +235,10 @@ func (e *RenamedError) Error() string {
 		strings.Join(then, " or "))
 }
 
-// OmittedError says that an answer may lack records, because they do not say enough: they leave out names of
-// relations and objects, parameters, or parts of texts, or have no certain user.
+// OmittedError says that an answer may lack records that do not say enough: they leave out names of relations
+// and objects, parameters, or parts of texts, or their user is not certain.
 type OmittedError struct {
-	Count int // 0: it is not known how many
+	Count int // 0: not known
 	First format.RecordID
 	Why   string // in words that follow "it"
 }

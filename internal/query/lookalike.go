@@ -10,11 +10,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// mostLookalikes is of how many names a Lookalikes tells.
+// mostLookalikes bounds the names that a Lookalikes reports.
 const mostLookalikes = 20
 
 // Lookalikes collects names whose words mix scripts, such as a Latin name with a Cyrillic letter. The zero
-// value is ready; nil collects nothing. It may be used by many goroutines.
+// value is ready for use; nil collects nothing. Several goroutines may use it.
 type Lookalikes struct {
 	mu  sync.Mutex
 	all []error
@@ -27,7 +27,7 @@ func (e *LookalikeError) Error() string {
 	return fmt.Sprintf("%s %s mixes scripts: it may look like another name", e.What, render.Quoted(e.Name))
 }
 
-// See looks at a name.
+// See checks a name.
 func (l *Lookalikes) See(what string, name []byte) {
 	if l == nil || !render.MixesScripts(name) {
 		return
@@ -44,7 +44,7 @@ func (l *Lookalikes) See(what string, name []byte) {
 	}
 }
 
-// Record looks at the names of a record.
+// Record checks the names in a record.
 func (l *Lookalikes) Record(r *format.Record) {
 	if l == nil {
 		return
@@ -53,7 +53,8 @@ func (l *Lookalikes) Record(r *format.Record) {
 		what string
 		key  format.Key
 	}{
-		{"user", format.KeyUser}, {"role", format.KeyRole}, {"application user", format.KeyAppUser}, {"database", format.KeyDatabase},
+		{"user", format.KeyUser}, {"role", format.KeyRole}, {"application user", format.KeyAppUser},
+		{"database", format.KeyDatabase},
 		{"application", format.KeyApplication}, {"identity", format.KeyIdentity},
 	} {
 		l.See(one.what, r.Session.Fact(one.key))
@@ -69,7 +70,7 @@ func (l *Lookalikes) Record(r *format.Record) {
 	}
 }
 
-// Errs are what is to be told, and are told once.
+// Errs returns the warnings, each once.
 func (l *Lookalikes) Errs() (all []error) {
 	if l == nil {
 		return nil

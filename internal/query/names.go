@@ -1,4 +1,4 @@
-// Names that a filter asks for and that occur nowhere: an answer about "alcie" is empty, whatever alice did.
+// Names in filters that occur nowhere in a trail: a filter for "alcie" finds nothing, whatever alice did.
 
 package query
 
@@ -16,28 +16,28 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Names finds out which of the names that a filter or a statement asks for occur. It is told of indexes, and of the
-// sessions, shapes and SQLSTATEs of records. It may be used by many goroutines.
+// Names finds out which names of a filter or a statement occur in a trail. It checks indexes, and sessions,
+// shapes and SQLSTATEs of records. Several goroutines may use it.
 type Names struct {
-	left    atomic.Int32 // how many have not been found
+	left    atomic.Int32 // how many names were not found yet
 	mu      sync.Mutex
 	facts   []*askedFact
 	object  []*askedName
-	unknown []*NameError    // what can occur nowhere
+	unknown []*NameError    // names that cannot occur in any trail
 	seen    map[string]bool // names of objects that were compared with all patterns
 }
 
-// fact is something that records name, of a kind of which a filter chooses values.
+// fact is a property of records for whose values filters ask.
 type fact struct {
 	what    string
-	isNamed bool // its values are names, to people
-	// What records, and definitions of blocks, have of it. The empty value is none.
+	isNamed bool // people call its values names
+	// How records, and definitions of blocks, have it. Empty values do not count.
 	session func(s *format.Session, see func(value []byte))
 	shape   func(s *format.Shape, see func(value []byte))
 	record  func(r *format.Record) []byte
-	lists   []format.Terms // of an index; none: no index has it
+	lists   []format.Terms // of an index that have it; none: no index does
 	shapes  bool           // the shapes of an index have it
-	shared  string         // the type of object that it is
+	shared  string         // type of the object that it names
 }
 
 func ofKeys(keys ...format.Key) func(*format.Session, func([]byte)) {
@@ -114,37 +114,37 @@ var (
 	}}
 )
 
-// askedFact are the names of one filter that asks for a fact.
+// askedFact has the names in one filter for a fact.
 type askedFact struct {
 	*fact
 	names  []*askedName
-	others map[string]bool // which values were compared with all names
+	others map[string]bool // values that were compared with all names
 }
 
-// askedName is one of the names.
+// askedName is one of these names.
 type askedName struct {
 	NameError
 	found   bool
-	objects []objectPattern // how an object's name is matched
-	// pattern says whether a value is one that is asked for; nil: if it is the name.
+	objects []objectPattern // patterns for the names of objects
+	// pattern returns whether a value matches; nil: only the name itself matches.
 	pattern  func(value string) bool
 	alike    func(value string) []likeness // nil: the value itself
 	distance int
 }
 
-// likeness is what of a value is compared with a name that is asked for, and what is shown of it.
+// likeness is a part of a value that is compared with an asked name, and the text that is shown for it.
 type likeness struct{ compared, shown string }
 
 // NameError says that a name does not occur.
 type NameError struct {
 	What, Name string
-	Nearest    string // the one that is most like it; empty: none is
-	Where      string // in which part of the trail; empty: in all of it
+	Nearest    string // the most similar name; empty: none is similar
+	Where      string // the part of the trail that was searched; empty: all of it
 
 	isNamed   bool
 	isPattern bool
-	isList    bool // commas separate several
-	isClosed  bool // there are only certain values, and this is none of them
+	isList    bool // several values, separated by commas, are allowed
+	isClosed  bool // it is not one of a fixed set of values
 }
 
 func (e *NameError) Error() string {
@@ -176,10 +176,10 @@ func (e *NameError) Error() string {
 	return fmt.Sprintf("no %s %s occurs %s%s", e.What, name, where, nearest)
 }
 
-// mostNames is how many names are compared; of a trail with more, the nearest one may not be found.
+// mostNames bounds the names that are compared. In a trail with more, the nearest name may not be found.
 const mostNames = 100_000
 
-// NewNames is for the names that a filter asks for, or excludes; nil if it asks for none.
+// NewNames returns a Names for the names that a filter asks for or excludes; nil: there are none.
 func NewNames(c *Criteria) *Names {
 	n := &Names{seen: map[string]bool{}}
 	n.addFilter(c)
@@ -189,7 +189,7 @@ func NewNames(c *Criteria) *Names {
 	return n.orNil()
 }
 
-// NewUnindexedNames is NewNames for those names of which indexes cannot tell whether they occur, such as clients.
+// NewUnindexedNames does so only for names that indexes do not list, such as clients.
 func NewUnindexedNames(c *Criteria) *Names {
 	n := NewNames(c)
 	if n == nil {
@@ -200,7 +200,7 @@ func NewUnindexedNames(c *Criteria) *Names {
 	return n.orNil()
 }
 
-// Left is how many names have not been found.
+// Left returns how many names were not found.
 func (n *Names) Left() int {
 	if n == nil {
 		return 0
@@ -208,7 +208,7 @@ func (n *Names) Left() int {
 	return int(n.left.Load())
 }
 
-// orNil returns nil if there is nothing to look for.
+// orNil returns nil if there are no names to search for.
 func (n *Names) orNil() *Names {
 	n.left.Store(int32(len(n.names())))
 	if n.left.Load() == 0 && len(n.unknown) == 0 {
@@ -217,7 +217,7 @@ func (n *Names) orNil() *Names {
 	return n
 }
 
-// add adds names of a fact.
+// add adds names for a fact.
 func (n *Names) add(of *fact, names ...*askedName) {
 	if len(names) > 0 {
 		n.facts = append(n.facts, &askedFact{fact: of, names: names, others: map[string]bool{}})
@@ -287,7 +287,7 @@ func (n *Names) addFilter(c *Criteria) {
 	}
 }
 
-// texts are values as people write them.
+// texts returns values as people write them.
 func texts[T fmt.Stringer](values []T) (all []string) {
 	for _, v := range values {
 		all = append(all, v.String())
@@ -295,7 +295,7 @@ func texts[T fmt.Stringer](values []T) (all []string) {
 	return all
 }
 
-// inList compares a value with the parts of a list: who asks for a name with a comma has written two.
+// inList returns the parts of a list. A name with a comma is one that was meant as two.
 func inList(value string) []likeness {
 	all := []likeness{{value, value}}
 	if strings.Contains(value, ",") {
@@ -306,8 +306,8 @@ func inList(value string) []likeness {
 	return all
 }
 
-// addCommand says whether a command tag must be looked for: those that PostgreSQL has are no mistakes. The
-// nearest one may also be one that does not occur.
+// addCommand returns whether a command tag must be searched for: PostgreSQL's own tags are no mistakes. For
+// others, the nearest tag may also be one that does not occur.
 func (n *Names) addCommand(a *askedName) bool {
 	if slices.ContainsFunc(statement.Commands(), a.matches) {
 		return false
@@ -318,15 +318,15 @@ func (n *Names) addCommand(a *askedName) bool {
 	return true
 }
 
-// Asked is a value with which a statement of SQL compares a column of records.
+// Asked is a value with which a SQL statement compares a column.
 type Asked struct {
 	Column string
 	Value  string
-	// Is says which values are chosen, if Value is a pattern; nil: Value alone.
+	// Is, if Value is a pattern, returns whether a value matches it; nil: only Value matches.
 	Is func(value string) bool
 }
 
-// ofColumns are the facts in columns of SQL.
+// ofColumns maps columns of SQL to facts.
 var ofColumns = map[string]*fact{
 	"user": &userFact, "role": {what: "role", isNamed: true, session: ofKeys(format.KeyRole),
 		lists: []format.Terms{format.TermsRoles}, shared: "role"},
@@ -336,7 +336,7 @@ var ofColumns = map[string]*fact{
 	"command": &commandFact, "sqlstate": &sqlstateFact, "relation": &relationFact, "column_name": &columnFact,
 }
 
-// closedValues are the columns of SQL that have only certain values.
+// closedValues returns the values that a column of SQL can have, if these are a fixed set.
 func closedValues(column string) []string {
 	kinds, classes, outcomes := format.Names()
 	switch column {
@@ -352,14 +352,18 @@ func closedValues(column string) []string {
 	return nil
 }
 
-// HasNames says whether a column of SQL has names, or one of certain values.
+// HasNames returns whether the values of a column of SQL are names, or of a fixed set.
 func HasNames(column string) bool { return ofColumns[column] != nil || closedValues(column) != nil }
 
-// NewNamesOf is NewNames for a statement.
+// NewNamesOf returns a Names for the values in a SQL statement; nil: there are none.
 func NewNamesOf(asked []Asked) *Names {
 	n := &Names{seen: map[string]bool{}}
 	for _, name := range asked {
-		a := &askedName{NameError: NameError{What: name.Column, Name: name.Value, isPattern: name.Is != nil}, pattern: name.Is}
+		a := &askedName{NameError: NameError{
+			What:      name.Column,
+			Name:      name.Value,
+			isPattern: name.Is != nil,
+		}, pattern: name.Is}
 		if list := closedValues(name.Column); list != nil {
 			n.addClosed(a, list)
 			continue
@@ -379,10 +383,10 @@ func NewNamesOf(asked []Asked) *Names {
 				continue
 			}
 		case &columnFact:
-			if name.Value == "*" { // the row as a whole: no mistake
+			if name.Value == "*" { // the whole row
 				continue
 			}
-		case &relationFact: // a name without its schema is none in SQL
+		case &relationFact: // SQL does not match a name without its schema
 			a.alike = func(name string) []likeness {
 				return []likeness{{name, name}, {string(unqualified([]byte(name))), name}}
 			}
@@ -392,7 +396,7 @@ func NewNamesOf(asked []Asked) *Names {
 	return n.orNil()
 }
 
-// addClosed notes a value that is none of a list.
+// addClosed notes a value that is not in a fixed set.
 func (n *Names) addClosed(a *askedName, list []string) {
 	for _, value := range list {
 		n.compareSeen(a, value)
@@ -403,7 +407,7 @@ func (n *Names) addClosed(a *askedName, list []string) {
 	}
 }
 
-// names are all names that are asked for.
+// names returns all asked names.
 func (n *Names) names() (all []*askedName) {
 	for _, f := range n.facts {
 		all = append(all, f.names...)
@@ -411,7 +415,7 @@ func (n *Names) names() (all []*askedName) {
 	return append(all, n.object...)
 }
 
-// occurs notes that a name does.
+// occurs notes that a name occurs.
 func (n *Names) occurs(a *askedName) {
 	if !a.found {
 		a.found = true
@@ -419,7 +423,7 @@ func (n *Names) occurs(a *askedName) {
 	}
 }
 
-// matches says whether a value is one that is asked for.
+// matches returns whether a value matches an asked name.
 func (a *askedName) matches(value string) bool {
 	if a.pattern != nil {
 		return a.pattern(value)
@@ -427,7 +431,7 @@ func (a *askedName) matches(value string) bool {
 	return value == a.Name
 }
 
-// compareSeen compares a name that occurs with one that is asked for.
+// compareSeen compares a name that occurs with an asked one.
 func (n *Names) compareSeen(a *askedName, other string) {
 	switch {
 	case a.found:
@@ -438,7 +442,7 @@ func (n *Names) compareSeen(a *askedName, other string) {
 	}
 }
 
-// compareWith keeps the other name if none is nearer.
+// compareWith keeps the other name if it is the nearest so far.
 func (n *Names) compareWith(a *askedName, other string) {
 	parts := []likeness{{other, other}}
 	if a.alike != nil {
@@ -452,7 +456,7 @@ func (n *Names) compareWith(a *askedName, other string) {
 	}
 }
 
-// asError is what is to be told of a name that does not occur.
+// asError returns the error about a name that does not occur.
 func (a *askedName) asError() *NameError {
 	e := a.NameError
 	if a.distance > max(2, len(a.Name)/2) {
@@ -461,7 +465,7 @@ func (a *askedName) asError() *NameError {
 	return &e
 }
 
-// value compares a value of the fact with all names.
+// value compares a value of the fact with all its names.
 func (f *askedFact) value(n *Names, value []byte) {
 	if len(value) == 0 || isUncertain(value) || f.others[string(value)] || len(f.others) == mostNames {
 		return
@@ -472,7 +476,7 @@ func (f *askedFact) value(n *Names, value []byte) {
 	}
 }
 
-// session looks at the facts of a session.
+// session checks the facts of a session.
 func (n *Names) session(s *format.Session) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -483,7 +487,7 @@ func (n *Names) session(s *format.Session) {
 	}
 }
 
-// record looks at what only a record itself has.
+// record checks what is in records alone, not in definitions.
 func (n *Names) record(r *format.Record) {
 	if r.SQLState == nil {
 		return
@@ -497,7 +501,7 @@ func (n *Names) record(r *format.Record) {
 	}
 }
 
-// shape looks at the relations and objects of a shape, which may be nil.
+// shape checks the relations and objects of a shape, which may be nil.
 func (n *Names) shape(s *format.Shape) {
 	if s == nil {
 		return
@@ -530,8 +534,8 @@ func (n *Names) shape(s *format.Shape) {
 	}
 }
 
-// shared looks at what statements say of roles and databases themselves. Names with a schema are of something
-// else; an index does not have the type of an object.
+// shared checks statements about roles and databases themselves. A name with a schema is that of another
+// object; an index does not have types of objects.
 func (n *Names) shared(s *format.Shape) {
 	for i := range s.Objects {
 		o := &s.Objects[i]
@@ -551,7 +555,7 @@ func (n *Names) shared(s *format.Shape) {
 	}
 }
 
-// compare compares the name of an object, as it stands and without its schema.
+// compare compares the name of an object, with and without its schema.
 func (n *Names) compare(name string) {
 	if name == "" || n.seen[name] || len(n.seen) == mostNames {
 		return
@@ -570,28 +574,27 @@ func (n *Names) compare(name string) {
 	}
 }
 
-// NamesReader tells Names of the records of blocks, one after the other: of each session and each shape of a
-// block once.
+// NamesReader passes the records of blocks to a Names, each session and shape of a block once.
 type NamesReader struct {
 	names            *Names
-	sessions, shapes map[int]bool // by their indexes in the block
+	sessions, shapes map[int]bool // checked ones, by index in the block
 }
 
-// Reader returns a reader, for one goroutine. It has nothing to do if n is nil.
+// Reader returns a reader for one goroutine. With a nil Names, it does nothing.
 func (n *Names) Reader() *NamesReader {
 	return &NamesReader{n, map[int]bool{}, map[int]bool{}}
 }
 
-// Start says that the records to come are those of another block.
+// Start is called before the records of another block.
 func (r *NamesReader) Start() {
 	clear(r.sessions)
 	clear(r.shapes)
 }
 
-// Left is how many names have not been found.
+// Left returns how many names were not found.
 func (r *NamesReader) Left() int { return r.names.Left() }
 
-// Record looks at the session and the shape of a record.
+// Record checks the session and the shape of a record.
 func (r *NamesReader) Record(rec *format.Record) {
 	if r.names == nil || r.names.left.Load() == 0 {
 		return
@@ -600,15 +603,15 @@ func (r *NamesReader) Record(rec *format.Record) {
 		r.sessions[i] = true
 		r.names.session(rec.Session)
 	}
-	if i := rec.ShapeIndex; i < 0 || !r.shapes[i] { // one of no index is not that of the block, but was made of it
+	if i := rec.ShapeIndex; i < 0 || !r.shapes[i] { // without an index, the shape belongs to this record only
 		r.shapes[i] = i >= 0
 		r.names.shape(rec.Shape)
 	}
 	r.names.record(rec)
 }
 
-// Index looks at an index, and returns the groups whose blocks must be read in addition, because it does not
-// have all.
+// Index checks an index. It returns the groups whose blocks must be read because the index does not list
+// everything.
 func (n *Names) Index(c *format.Contents) format.Groups {
 	g := c.All()
 	clear(g)
@@ -643,15 +646,15 @@ func (n *Names) Index(c *format.Contents) format.Groups {
 	return g
 }
 
-// unindexed says whether no index has the fact.
+// unindexed returns whether no index has the fact.
 func (f *askedFact) unindexed() bool { return len(f.lists) == 0 && !f.shapes }
 
-// isSought says whether a name has not been found.
+// isSought returns whether a name was not found yet.
 func (f *askedFact) isSought() bool {
 	return slices.ContainsFunc(f.names, func(a *askedName) bool { return !a.found })
 }
 
-// Missing are the names that do not occur.
+// Missing returns the names that do not occur.
 func (n *Names) Missing() (all []*NameError) {
 	if n == nil {
 		return nil
@@ -667,21 +670,21 @@ func (n *Names) Missing() (all []*NameError) {
 	return all
 }
 
-// InIndexes says whether indexes can tell of all names that have not been found.
+// InIndexes returns whether indexes can find all names that were not found yet.
 func (n *Names) InIndexes() bool {
 	return n == nil || !slices.ContainsFunc(n.facts, func(f *askedFact) bool { return f.unindexed() && f.isSought() })
 }
 
-// Look reads the indexes of a trail, and the blocks that none covers, for the names that have not been seen,
-// and returns the ones that occur nowhere. It reads all blocks for what no index has, such as clients, until
-// all have been seen.
+// Look searches a trail's indexes, and the blocks without one, for the names that were not found yet, and
+// returns those that occur nowhere. For facts that no index has, such as clients, it reads all blocks until all
+// names are found.
 func (n *Names) Look(ctx context.Context, index *trail.Index) []*NameError {
 	if n == nil || n.left.Load() == 0 {
 		return n.Missing()
 	}
 	scan := index.Scan(ctx, trail.ScanOptions{
 		Since: format.MinTime, Until: format.MaxTime, Parts: len(n.object) > 0, Contents: n.Index,
-		Warn: func(error) {}, // of which the reader of the trail has told
+		Warn: func(error) {}, // the trail's reader reports these
 	})
 	defer scan.Close()
 	var ref *trail.BlockRef

@@ -1,4 +1,4 @@
-// The name that was probably meant.
+// Suggestions for mistyped names.
 
 package query
 
@@ -8,7 +8,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// Nearest is the name that is most like another one; empty if there are none.
+// Nearest returns the name that is most similar to another one; empty: none is.
 func Nearest(name string, names []string) (nearest string) {
 	least := 0
 	for _, other := range names {

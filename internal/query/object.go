@@ -1,4 +1,4 @@
-// Names of relations and objects: what a filter by them finds, however records spell them.
+// Names of relations and objects: which ones a filter finds, however records spell them.
 
 package query
 
@@ -10,18 +10,18 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// hasBareNames says whether a shape has names that are written without a schema.
+// hasBareNames returns whether a shape has names without a schema.
 func hasBareNames(s *format.Shape) bool {
 	return s != nil && slices.ContainsFunc(s.Relations, func(r format.Relation) bool { return isBare(&r) })
 }
 
-// isBare says whether a relation is one that was not looked up, and is named without a schema.
+// isBare returns whether a relation was not looked up and is named without a schema.
 func isBare(r *format.Relation) bool {
 	return r.Access&format.AccessWritten != 0 && lastDot(string(r.Name)) < 0
 }
 
-// searchPath is the schemas in which the names of a record were looked for that are written without one, nil if
-// that is not known. Those that the server searches without being told are among them.
+// searchPath returns the schemas in which names of a record without a schema were looked up, including those
+// that the server always searches; nil: not known.
 func searchPath(r *format.Record) []string {
 	value, ok := r.SearchPath()
 	if !ok {
@@ -35,7 +35,7 @@ func searchPath(r *format.Record) []string {
 			quoted = !quoted
 		case i == len(value) || value[i] == ',' && !quoted:
 			schema := strings.TrimSpace(string(value[begin:i]))
-			if schema == `"$user"` { // the name of the role was not known
+			if schema == `"$user"` { // the name of the role is not known here
 				return nil
 			}
 			if schema != "" {
@@ -47,17 +47,16 @@ func searchPath(r *format.Record) []string {
 	return path
 }
 
-// objectPattern is a name with wildcards: one of a relation or object, or of a column with
-// that of its relation before it.
+// objectPattern is a name with wildcards: of a relation or object, or of a column after that of its relation.
 type objectPattern struct {
 	whole *regexp.Regexp
-	// relation is what stands before the last dot; nil if there is none.
+	// relation is the part before the last dot; nil: there is none.
 	relation *regexp.Regexp
-	// bare and bareRelation find the same names if they are written without a schema, which may be any.
+	// bare and bareRelation match the same names without a schema, which may be any.
 	bare, bareRelation *regexp.Regexp
 }
 
-// objectPatterns makes regular expressions of names with wildcards.
+// objectPatterns compiles names with wildcards.
 func objectPatterns(names []string) []objectPattern {
 	compile := func(name string) *regexp.Regexp {
 		return regexp.MustCompile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(name), `\*`, ".*") + ")$")
@@ -77,9 +76,9 @@ func objectPatterns(names []string) []objectPattern {
 
 var plainQuoted = regexp.MustCompile(`"([a-z_][a-z0-9_$]*)"`)
 
-// spellings are a name as it is written, and as the server may spell it: without quotes it is in lower case,
-// quotes that are not necessary are omitted, and those that a record has, though SQL does not need them
-// everywhere (after a dot, or for letters that are not ASCII), are added.
+// spellings returns the spellings under which the server may record a name: without quotes it is in lower case,
+// unnecessary quotes are omitted, and quotes are added that SQL does not require everywhere (after a dot, or
+// for letters that are not ASCII).
 func spellings(name string) []string {
 	folded, quoted := []byte(name), false
 	for i, c := range folded {
@@ -96,13 +95,13 @@ func spellings(name string) []string {
 	return slices.Compact(all)
 }
 
-// mostParts is how many parts a name has at most: a database, a schema, a table, a column. There are two names
-// for each of them, so of one in a trail that has more, what is before the last ones is as it is.
+// mostParts is the largest number of parts of a name: database, schema, table, column. Each part doubles the
+// spellings. Of a name with more parts, the first ones are not varied.
 const mostParts = 4
 
-// quotedParts are a name with quotes around some of its parts, of the last so many, that have none.
+// quotedParts returns a name with quotes around some of its last parts that have none.
 func quotedParts(name string, parts int) []string {
-	if strings.IndexByte(name, '(') >= 0 || parts == 0 { // a function's arguments are types
+	if strings.IndexByte(name, '(') >= 0 || parts == 0 { // the arguments of a function are types
 		return nil
 	}
 	dot := lastDot(name)
@@ -123,8 +122,8 @@ func quotedParts(name string, parts int) []string {
 	return both
 }
 
-// withoutSchema is a pattern for what another one finds if the schema before it may be any. Without a dot, a
-// wildcard may stand for the schema and for the beginning of the name.
+// withoutSchema returns a pattern for the same names without their schema. In a pattern without a dot, a
+// wildcard may stand for the schema and the beginning of the name.
 func withoutSchema(pattern string) string {
 	if dot := lastDot(pattern); dot >= 0 {
 		return pattern[dot+1:]
@@ -135,7 +134,7 @@ func withoutSchema(pattern string) string {
 	return pattern
 }
 
-// lastDot is where the last dot outside double quotes is, -1 if there is none.
+// lastDot returns the index of the last dot outside of double quotes; -1: there is none.
 func lastDot(name string) int {
 	last, quoted := -1, false
 	for i, c := range []byte(name) {
@@ -149,14 +148,13 @@ func lastDot(name string) int {
 	return last
 }
 
-// fits says whether a name matches, as it stands or without its schema.
+// fits returns whether a name matches, with or without its schema.
 func fits(re *regexp.Regexp, name []byte) bool {
 	return re.Match(name) || re.Match(unqualified(name))
 }
 
-// fitsColumn says whether the pattern names a column of a relation that is used. The whole
-// row is each of its columns, and so may be those that the record leaves out: all of them, in a
-// record that does not say which columns it reads and writes.
+// fitsColumn returns whether the pattern names a used column of a relation. The whole row counts as each
+// column. So do columns that the record leaves out, which are all if it does not say which columns are used.
 func (p *objectPattern) fitsColumn(r *format.Relation) bool {
 	if p.relation == nil {
 		return false
@@ -181,8 +179,8 @@ func (p *objectPattern) fitsColumn(r *format.Relation) bool {
 	return false
 }
 
-// fitsWritten says whether a relation that is named without a schema, in a statement that failed before it was looked
-// up, may be the one of the pattern, or has its column: it is looked for in the schemas of a path; nil: in any.
+// fitsWritten returns whether the pattern may name a relation without a schema, or its column, in a statement
+// that failed before it was looked up. The schemas of the path are tried; nil: any.
 func (p *objectPattern) fitsWritten(r *format.Relation, path []string) bool {
 	if !isBare(r) {
 		return false
@@ -196,8 +194,8 @@ func (p *objectPattern) fitsWritten(r *format.Relation, path []string) bool {
 	})
 }
 
-// usesObject says whether a relation or an object of a shape, or a column of a relation, has a
-// name that fits: as it stands, or without its schema.
+// usesObject returns whether a relation or object of a shape, or a column of a relation, matches, with or
+// without its schema.
 func usesObject(s *format.Shape, patterns []objectPattern, path []string) bool {
 	for _, p := range patterns {
 		for i := range s.Relations {
@@ -214,7 +212,7 @@ func usesObject(s *format.Shape, patterns []objectPattern, path []string) bool {
 	return false
 }
 
-// fitsObject says the same of an object: DDL of a function names its arguments, calls do not.
+// fitsObject does so for an object. DDL records the arguments of functions, calls do not.
 func fitsObject(re *regexp.Regexp, name []byte) bool {
 	if fits(re, name) {
 		return true
@@ -223,7 +221,7 @@ func fitsObject(re *regexp.Regexp, name []byte) bool {
 	return len(bare) < len(name) && fits(re, bare)
 }
 
-// withoutArguments is the name of a function without its arguments, or any other name.
+// withoutArguments returns the name of a function without its arguments, and other names unchanged.
 func withoutArguments(name []byte) []byte {
 	quoted := false
 	for i, c := range name {
@@ -237,8 +235,8 @@ func withoutArguments(name []byte) []byte {
 	return name
 }
 
-// unqualified is a name without the schema before it. A dot inside double
-// quotes is part of a name, as are those in the arguments of a function.
+// unqualified returns a name without its schema. Dots within double quotes, and within the arguments of a
+// function, do not count.
 func unqualified(name []byte) []byte {
 	quoted := false
 	for i, c := range name {

@@ -1,5 +1,5 @@
-// Opens the trails that a command line names, or the one of the environment. The keys of encrypted segments: from a
-// file, or from a command, when they are needed.
+// Opening the trails that a command line names, or the one of the environment, and loading the keys of
+// encrypted segments, from a file or a command, when they are needed.
 
 package query
 
@@ -22,11 +22,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// usualTrails are where the packages of distributions have the trails of their clusters.
+// usualTrails are patterns for trails where the packages of distributions have their clusters.
 var usualTrails = []string{"/var/lib/postgresql/*/*/pg_steno", "/var/lib/pgsql/*/data/pg_steno",
 	"/var/lib/pgsql/data/pg_steno"}
 
-// EnvironmentTrail is the trail of the environment: $STENO_DIRECTORY, else pg_steno in $PGDATA; empty: there is none.
+// EnvironmentTrail returns $STENO_DIRECTORY, else pg_steno in $PGDATA; empty: neither is set.
 func EnvironmentTrail() string {
 	if dir := os.Getenv("STENO_DIRECTORY"); dir != "" {
 		return dir
@@ -37,8 +37,7 @@ func EnvironmentTrail() string {
 	return ""
 }
 
-// DefaultTrail is the trail of the environment, or else that of the only cluster of this machine that has one, where
-// the packages of distributions have their clusters.
+// DefaultTrail returns the trail of the environment, or else the only one of usualTrails.
 func DefaultTrail() (string, error) {
 	if dir := EnvironmentTrail(); dir != "" {
 		return dir, nil
@@ -59,12 +58,10 @@ func DefaultTrail() (string, error) {
 	}
 }
 
-// OpenTrails opens the trails and segments that a command was given, or the
-// default one.
+// OpenTrails opens the trails and segments given to a command, or the default one.
 func OpenTrails(args []string) (*trail.Trail, error) { return openTrails(args, nil) }
 
-// OpenTrail does the same with keys that were made before, so that a command that opens a trail
-// again asks for them once.
+// OpenTrail does the same with given keys, so that a command that opens a trail again loads them once.
 func OpenTrail(args []string, keys *format.Keys) (*trail.Trail, error) {
 	t, err := openTrails(args, keys)
 	if err == nil {
@@ -98,8 +95,8 @@ func openTrails(args []string, keys *format.Keys) (*trail.Trail, error) {
 	return trail.Join(all...), nil
 }
 
-// checkTrail refuses paths that are no trail, but may have been meant for one: a
-// directory that looks clean because nothing of a trail is in it proves nothing.
+// checkTrail refuses paths that are no trail but may have been meant as one: a directory without any part of a
+// trail would seem to be a trail without problems.
 func checkTrail(arg string, t *trail.Trail) error {
 	if !t.Whole {
 		if seg := t.Streams[0].Segments[0]; seg.Foreign() {
@@ -122,7 +119,7 @@ func hasSegments(t *trail.Trail) bool {
 	return slices.ContainsFunc(t.Streams, func(s *trail.Stream) bool { return len(s.Segments) > 0 })
 }
 
-// OpenError says in a few words why a path cannot be opened, or what is wrong with a trail.
+// OpenError returns, in a few words, why a path cannot be opened, or what is wrong with a trail.
 func OpenError(err error) error {
 	if format.AsProblem(err) != nil {
 		return err
@@ -134,8 +131,8 @@ func OpenError(err error) error {
 	return err
 }
 
-// Severity is what an error of a trail is called in a warning, whether it is damage, and whether
-// it says that something could not be read.
+// Severity returns what a warning calls an error of a trail, whether the error is damage, and whether it says
+// that something could not be read.
 func Severity(err error) (level string, damaged, unread bool) {
 	switch p := format.AsProblem(err); {
 	case p != nil && p.Class.IsDamage():
@@ -152,20 +149,20 @@ func Severity(err error) (level string, damaged, unread bool) {
 	return "damaged", true, false
 }
 
-// isIncomplete says whether a record lacks what was deleted by policy.
+// isIncomplete returns whether an error says that a record lacks parts that were deleted by policy.
 func isIncomplete(err error) bool {
 	p := format.AsProblem(err)
 	return p != nil && p.Class == format.ProblemIncomplete
 }
 
-// KeyOptions say where the keys of encrypted segments come from.
+// KeyOptions say where the keys for encrypted segments are.
 type KeyOptions struct {
 	Commands []string
 	Files    []string
 }
 
-// Keys returns the keys that the options name, nil if there are none. They are read, or
-// their command is run, when the first encrypted segment is met.
+// Keys returns the keys that the options name; nil: none. They are read, or their command is run, when the
+// first encrypted segment is found.
 func (o *KeyOptions) Keys() *format.Keys {
 	commands := o.Commands
 	if env := os.Getenv("STENO_ENCRYPTION_KEY_COMMAND"); env != "" && len(commands)+len(o.Files) == 0 {
@@ -198,7 +195,7 @@ func readKeyFile(path string) ([][format.KeySize]byte, error) {
 	if err != nil {
 		return nil, OpenError(err)
 	}
-	// modes say nothing there
+	// file modes mean nothing there
 	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
 		return nil,
 			fmt.Errorf("%s: this key file is accessible by others than its owner: its mode is %04o, change it to "+
@@ -215,8 +212,7 @@ func readKeyFile(path string) ([][format.KeySize]byte, error) {
 	return keys, nil
 }
 
-// runKeyCommand runs a command as the server does. What it says on standard
-// error is for the user.
+// runKeyCommand runs a command as the server does. Its standard error is shown to the user.
 func runKeyCommand(command string) ([][format.KeySize]byte, error) {
 	var out, said bytes.Buffer
 	c := shellCommand(command)
@@ -231,12 +227,12 @@ func runKeyCommand(command string) ([][format.KeySize]byte, error) {
 	if text := strings.TrimSpace(said.String()); text != "" {
 		err = fmt.Errorf("%w: %s", err, render.Safe(text))
 	}
-	// Only its name: a key may stand in the rest.
+	// Show only the name of the command: its arguments may contain a key.
 	name, _, _ := strings.Cut(strings.TrimSpace(command), " ")
 	return nil, fmt.Errorf("encryption key command \"%s\": %w", render.Safe(name), err)
 }
 
-// parseKeys reads keys, one a line. It never repeats what it was given.
+// parseKeys reads keys, one a line. Its errors never contain the text.
 func parseKeys(text []byte) (keys [][format.KeySize]byte, err error) {
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		line = bytes.TrimRight(line, " \t\r")
@@ -258,13 +254,12 @@ func parseKeys(text []byte) (keys [][format.KeySize]byte, err error) {
 	return keys, nil
 }
 
-// OpenEncrypted opens trails and segments as OpenTrails does, with the keys of
-// the options.
+// OpenEncrypted opens trails and segments as OpenTrails does, with the keys of the options.
 func (o *KeyOptions) OpenEncrypted(args []string) (*trail.Trail, error) {
 	return OpenTrail(args, o.Keys())
 }
 
-// shellCommand is a command that the system's shell runs.
+// shellCommand returns a command for the system's shell.
 func shellCommand(command string) *exec.Cmd {
 	if runtime.GOOS == "windows" {
 		return exec.Command("cmd", "/C", command)

@@ -1,6 +1,6 @@
-// Renames outside of the time that is asked for, and in that of statements in SQL. Records have the names of
-// their time: what had a name that is asked for before this time, or got it after, has records in it that are
-// not found, although nothing was renamed in it.
+// Renames outside of the range of times that is asked for, and within it for statements in SQL. Records have
+// the names of their time. So what lost an asked name before the range, or got it afterwards, has records
+// within the range that are not found, although nothing was renamed within it.
 
 package query
 
@@ -17,11 +17,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// mostEvents is how many events are kept to follow names. If there are more, they are not followed, and every
-// rename of a name that is asked for is told of.
+// mostEvents bounds the events that are kept to follow names. If there are more, names are not followed, and
+// every rename of an asked name is reported.
 const mostEvents = 100_000
 
-// RenamedOutside is AllRenamedOutside for whoever reads an answer: the last ones.
+// RenamedOutside returns the last errors of AllRenamedOutside, for people.
 func (f *Filter) RenamedOutside(ctx context.Context, x *trail.Index, since, until int64) (all []error) {
 	renames := f.AllRenamedOutside(ctx, x, since, until)
 	if left := len(renames) - mostRenames; left > 0 {
@@ -33,10 +33,9 @@ func (f *Filter) RenamedOutside(ctx context.Context, x *trail.Index, since, unti
 	return all
 }
 
-// AllRenamedOutside tells of what had a name that the filter asks for before the time from since until before
-// until, or has had it afterwards, and another name in this time. What got its name back, or did not exist in
-// this time, is not told of, nor is what was rolled back. Indexes are read, and the blocks that have renames or
-// have no index.
+// AllRenamedOutside reports what had a name of the filter before or after the range from since until before
+// until, but another name within it. It does not report what got its name back, or did not exist within the
+// range, or was rolled back. It reads indexes, and the blocks that have renames or no index.
 func (f *Filter) AllRenamedOutside(ctx context.Context, x *trail.Index, since, until int64) (all []*RenamedError) {
 	if f.watched == nil || since == format.MinTime && until == format.MaxTime {
 		return nil
@@ -54,7 +53,7 @@ func (f *Filter) AllRenamedOutside(ctx context.Context, x *trail.Index, since, u
 	return events.errors()
 }
 
-// RenamedWithin tells of the renames of a time, for answers whose records no Hidden sees.
+// RenamedWithin reports the renames within a range, for answers whose records are not passed to a Hidden.
 func (f *Filter) RenamedWithin(ctx context.Context, x *trail.Index, since, until int64) []error {
 	if f.watched == nil {
 		return nil
@@ -65,7 +64,7 @@ func (f *Filter) RenamedWithin(ctx context.Context, x *trail.Index, since, until
 		Want: format.Want{Shape: func(s *format.Shape) bool {
 			return s != nil && len(s.Objects) > 0
 		}, Always: f.isRename},
-		Warn: func(error) {}, // of which whoever reads the answer is told
+		Warn: func(error) {}, // the reader of the answer reports these
 	}, func(_ int, r *trail.ScanReader) {
 		for r.Next() {
 			hidden.noteRenamed(&r.Record, slices.Collect(f.Renames(&r.Record)))
@@ -74,31 +73,31 @@ func (f *Filter) RenamedWithin(ctx context.Context, x *trail.Index, since, until
 	return hidden.Errs()
 }
 
-// nameEvent is what became of a name: a rename, the end of what had it, or the beginning.
+// nameEvent is an event in the life of a name: a rename, or the end or beginning of what has it.
 type nameEvent struct {
 	action    format.Action
-	kind      string // of objects that cannot have the same name
-	database  string // and its server; empty for what all databases share
+	kind      string // objects of one kind cannot have the same name
+	database  string // with its server; empty for objects that all databases share
 	from, to  string
 	certain   bool // it has taken effect
-	wanted    bool // by one of its names, the filter finds it; not by the other
-	losesName bool // the one before
+	wanted    bool // the filter matches one of the two names, but not the other
+	losesName bool // the matching name is the one before
 	renamed   Renamed
-	endTime   int64 // when it ended
+	endTime   int64 // end of the statement
 	seq       uint64
 }
 
-// nameEvents are those of a trail outside of a time. Its methods but scan are for one goroutine.
+// nameEvents are the events of a trail outside of a range. Only scan may be called by several goroutines.
 type nameEvents struct {
 	filter       *Filter
 	since, until int64
 
 	mu            sync.Mutex
 	before, after []nameEvent
-	full          bool // there are more
+	full          bool // there are more than mostEvents
 }
 
-// nameKind is the same for all types of objects that cannot have the same name.
+// nameKind returns the same kind for all types of objects that share a namespace.
 func nameKind(objectType string) string {
 	switch objectType {
 	case "table", "view", "materialized view", "foreign table", "sequence", "index":
@@ -112,7 +111,7 @@ func nameKind(objectType string) string {
 	return objectType
 }
 
-// scan collects what happened to names.
+// scan collects events.
 func (h *nameEvents) scan(ctx context.Context, x *trail.Index, wanted func(format.Action, []byte) bool) {
 	shape := func(s *format.Shape) bool {
 		return slices.ContainsFunc(s.Objects, func(o format.Object) bool { return wanted(o.Action, o.Name) })
@@ -131,7 +130,7 @@ func (h *nameEvents) scan(ctx context.Context, x *trail.Index, wanted func(forma
 			Want: format.Want{Shape: func(s *format.Shape) bool {
 				return s != nil && len(s.Objects) > 0
 			}, Always: shape},
-			Warn: func(error) {}, // of which whoever reads the answer is told
+			Warn: func(error) {}, // the reader of the answer reports these
 		}, func(_ int, r *trail.ScanReader) {
 			for r.Next() {
 				if r.Record.Shape != nil && shape(r.Record.Shape) {
@@ -145,7 +144,7 @@ func (h *nameEvents) scan(ctx context.Context, x *trail.Index, wanted func(forma
 	slices.SortStableFunc(h.after, order)
 }
 
-// record takes a record.
+// record adds the events of a record.
 func (h *nameEvents) record(r *format.Record, ref *trail.BlockRef, wanted func(format.Action, []byte) bool) {
 	if r.Kind != format.KindStatement || r.Outcome == format.OutcomeError || r.Undone() ||
 		r.Time >= h.since && r.Time < h.until {
@@ -165,7 +164,8 @@ func (h *nameEvents) record(r *format.Record, ref *trail.BlockRef, wanted func(f
 		event := nameEvent{
 			action: o.Action, kind: nameKind(string(o.Type)), database: databaseOf(r, ref, string(o.Type)),
 			from: string(o.Name), to: string(o.To),
-			certain: r.Outcome == format.OutcomeOk && r.Effect == format.EffectCommitted, endTime: r.End(), seq: r.Seq,
+			certain: r.Outcome == format.OutcomeOk && r.Effect == format.EffectCommitted,
+			endTime: r.End(), seq: r.Seq,
 		}
 		if o.Action == format.ActionRename && h.filter.watched.matchesOneName(o, r.Session) {
 			event.wanted, event.losesName = true, h.filter.watched.losesName(o)
@@ -186,7 +186,7 @@ func (h *nameEvents) record(r *format.Record, ref *trail.BlockRef, wanted func(f
 	}
 }
 
-// databaseOf is where the name of an object is one.
+// databaseOf returns the namespace of an object's name.
 func databaseOf(r *format.Record, ref *trail.BlockRef, objectType string) string {
 	if isShared(objectType) {
 		return ""
@@ -194,7 +194,8 @@ func databaseOf(r *format.Record, ref *trail.BlockRef, objectType string) string
 	return strconv.FormatUint(ref.Segment.Header.SystemID, 10) + " " + string(r.Session.Fact(format.KeyDatabase))
 }
 
-// isReported says whether a rename may be one to tell of: before the time, its name was lost; after, it was got.
+// isReported returns whether a rename may have to be reported: the filter's name was lost before the range, or
+// got after it.
 func (event *nameEvent) isReported(before bool) bool {
 	return event.wanted && event.losesName == before
 }
@@ -204,7 +205,8 @@ func (h *nameEvents) anyReported() bool {
 		slices.ContainsFunc(h.after, func(one nameEvent) bool { return one.isReported(false) })
 }
 
-// eventsAfter is what follows a rename: after it, if it was before the time, and before it, if it was after.
+// eventsAfter returns the events on the way from a rename to the range: after the rename, if it was before the
+// range; before it, in reverse, if it was after.
 func (h *nameEvents) eventsAfter(i int, before bool) (start nameEvent, rest []nameEvent) {
 	if before {
 		return h.before[i], h.before[i+1:]
@@ -217,7 +219,7 @@ func (h *nameEvents) eventsAfter(i int, before bool) (start nameEvent, rest []na
 	return h.after[i].reversed(), rest
 }
 
-// reversed is what happened as it looks when time runs backwards.
+// reversed returns the event as it appears when time runs backwards.
 func (event nameEvent) reversed() nameEvent {
 	switch event.action {
 	case format.ActionRename:
@@ -230,11 +232,11 @@ func (event nameEvent) reversed() nameEvent {
 	return event
 }
 
-// followed is something that was renamed, or is in what was: the name that it had, and the one that it may have now.
+// followed is something renamed, or something in it: its asked name, and the name that it may have by now.
 type followed struct{ kind, was, name string }
 
-// followRename returns what something that was renamed, and all in it that was renamed on the way, may be called in
-// the time, and all names that it had on the way there. There is nothing that does not exist in the time.
+// followRename returns what a renamed object, and everything in it that was renamed on the way, may be called
+// within the range, and all names on the way there. What does not exist within the range is not returned.
 func followRename(start *nameEvent, rest []nameEvent) (all map[followed]bool, passed map[string]bool) {
 	all, passed = map[followed]bool{{start.kind, start.from, start.to}: true}, map[string]bool{start.to: true}
 	if !start.certain {
@@ -261,10 +263,10 @@ func followRename(start *nameEvent, rest []nameEvent) (all map[followed]bool, pa
 	return all, passed
 }
 
-// contains says whether names of things of other kinds begin with those of a kind and a dot.
+// contains returns whether names of other kinds begin with those of a kind and a dot.
 func contains(kind string) bool { return kind == "schema" || kind == "relation" }
 
-// applies says whether something, or something in it, has another name afterwards, or has ended.
+// applies returns whether an event changes the name of something, or of something in it, or ends it.
 func (event *nameEvent) applies(of followed) (to followed, changes bool) {
 	switch {
 	case event.kind == of.kind:
@@ -281,8 +283,8 @@ func (event *nameEvent) applies(of followed) (to followed, changes bool) {
 	return to, false
 }
 
-// eachReported calls a function with each rename to tell of, and with the names that what was renamed may have in the
-// time, and on the way there.
+// eachReported calls visit for each rename to report, with the names that the object may have within the range,
+// and on the way there.
 func (h *nameEvents) eachReported(visit func(event *nameEvent, before bool, names, passed map[string]bool)) {
 	for _, before := range []bool{true, false} {
 		all := h.after
@@ -313,7 +315,7 @@ func (h *nameEvents) eachReported(visit func(event *nameEvent, before bool, name
 	}
 }
 
-// names are all that something to tell of had.
+// names returns all names of what is reported.
 func (h *nameEvents) names() map[string]bool {
 	all := map[string]bool{}
 	h.eachReported(func(_ *nameEvent, _ bool, names, passed map[string]bool) {
@@ -324,7 +326,7 @@ func (h *nameEvents) names() map[string]bool {
 	return all
 }
 
-// errors returns what is to be told, in the order of the times.
+// errors returns the errors to report, in order of time.
 func (h *nameEvents) errors() (all []*RenamedError) {
 	h.eachReported(func(one *nameEvent, before bool, names, _ map[string]bool) {
 		if len(names) == 0 {
@@ -334,7 +336,8 @@ func (h *nameEvents) errors() (all []*RenamedError) {
 		if before {
 			said.Outside = "before"
 		}
-		if !slices.ContainsFunc(all, func(o *RenamedError) bool { return o.Error() == said.Error() }) { // of copies
+		// copies of a trail repeat events
+		if !slices.ContainsFunc(all, func(o *RenamedError) bool { return o.Error() == said.Error() }) {
 			all = append(all, said)
 		}
 	})

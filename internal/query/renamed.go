@@ -1,5 +1,5 @@
-// Renames. Records have the names of their time, and a filter that asks for a name finds no others: what had the
-// name under another one, before or after, is not found. So renames that begin or end with such a name are told of.
+// Renames. Records have the names of their time, so a filter for a name does not find earlier or later records
+// in which the same object has another name. Renames from or to such a name are therefore reported.
 
 package query
 
@@ -14,12 +14,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// renames are the names that a filter asks for, or excludes, and that statements can give to something else. Each
-// list is one condition: it does not matter which of its names something has.
+// renames are the names that a filter asks for or excludes and that statements can give to something else. Each
+// list is one condition: it does not matter which of its names an object has.
 type renames struct {
 	objects          [][]glob
 	roles, databases [][]string
-	elsewhere        func(*format.Session) bool // whether the filter is not about the session's database
+	elsewhere        func(*format.Session) bool // whether a session is in another database than the filter's
 }
 
 // renames returns nil if there are no such names.
@@ -52,14 +52,14 @@ func (c *Criteria) renames() *renames {
 	return r
 }
 
-// Renamed is what a record has renamed.
+// Renamed is what a record renames.
 type Renamed struct {
-	// To is empty if it is not known: catalogs were changed directly, and Name is that of one, or objects are
-	// left out.
+	// To is empty if it is not known, because a catalog, which is Name, was changed directly, or because the
+	// record leaves objects out.
 	Type, Name, To string
 	Time           int64
 	User           string
-	// Lost says that the name which the filter asks for is, or may be, the one before.
+	// Lost says that the filter's name is, or may be, the one before the rename.
 	Lost bool
 }
 
@@ -84,7 +84,7 @@ func (r *Renamed) String() string {
 		render.Quoted(r.Name), render.Quoted(r.To), render.Time(r.Time), by)
 }
 
-// AsksNames says whether the filter asks for names that objects, or roles, can lose and get.
+// AsksNames returns whether the filter asks for names of objects, or of roles.
 func (f *Filter) AsksNames() (objects, roles bool) {
 	if f.watched == nil {
 		return false, false
@@ -92,8 +92,7 @@ func (f *Filter) AsksNames() (objects, roles bool) {
 	return len(f.watched.objects)+len(f.watched.databases) > 0, len(f.watched.roles) > 0
 }
 
-// Renames yields what a statement has renamed so that records before or after have another name than
-// the one that the filter asks for.
+// Renames yields what a statement renames so that earlier or later records do not have the filter's name.
 func (f *Filter) Renames(r *format.Record) func(yield func(Renamed) bool) {
 	return func(yield func(Renamed) bool) {
 		if f.watched == nil || r.Shape == nil || r.Kind != format.KindStatement {
@@ -105,7 +104,8 @@ func (f *Filter) Renames(r *format.Record) func(yield func(Renamed) bool) {
 			if o.Action != format.ActionRename || !f.watched.matchesOneName(o, r.Session) {
 				continue
 			}
-			renamed.Type, renamed.Name, renamed.To, renamed.Lost = string(o.Type), string(o.Name), string(o.To), f.watched.losesName(o)
+			renamed.Type, renamed.Name, renamed.To = string(o.Type), string(o.Name), string(o.To)
+			renamed.Lost = f.watched.losesName(o)
 			if !yield(renamed) {
 				return
 			}
@@ -113,7 +113,7 @@ func (f *Filter) Renames(r *format.Record) func(yield func(Renamed) bool) {
 	}
 }
 
-// AllRenames are those of Renames, and what may be one: a change of a catalog, and objects that are left out.
+// AllRenames returns the same, and what may be a rename: a change of a catalog, and objects that are left out.
 func (f *Filter) AllRenames(r *format.Record) []Renamed {
 	if f.watched == nil || r.Shape == nil || r.Kind != format.KindStatement {
 		return nil
@@ -129,8 +129,8 @@ func (f *Filter) AllRenames(r *format.Record) []Renamed {
 	return all
 }
 
-// changedCatalog is a catalog that a statement has changed, and with it perhaps a name that the filter asks for. One
-// that has failed, or has no transaction ID, has changed nothing.
+// changedCatalog returns the catalog that a statement has changed, perhaps with a name of the filter. A
+// statement that has failed or has no transaction ID has changed nothing.
 func (f *Filter) changedCatalog(r *format.Record) (renamed Renamed, ok bool) {
 	if r.Outcome == format.OutcomeError || r.Outcome == format.OutcomeOk && r.XID == 0 {
 		return renamed, false
@@ -149,27 +149,27 @@ func (f *Filter) changedCatalog(r *format.Record) (renamed Renamed, ok bool) {
 	}, true
 }
 
-// MayRename says of a record whose data parts are not there yet whether it may have renamed something.
+// MayRename returns whether a record that was not joined with its data parts may have renamed something.
 func (f *Filter) MayRename(r *format.Record) bool {
 	return f.watched != nil && r.Kind == format.KindStatement && r.HasFurther() && r.Shape != nil &&
 		(r.Shape.Class == format.ClassDDL || r.Shape.Class == format.ClassRole)
 }
 
-// selectRenames selects the groups of an index that may have statements that rename something of these names.
+// selectRenames selects the groups of an index that may have statements that rename these names.
 func (w *renames) selectRenames(c *format.Contents) format.Groups {
 	g := c.Select(format.TermsObjects, func(v []byte) bool {
 		return len(v) == 0 || format.Action(v[0]) == format.ActionRename && w.mayName(v[1:])
 	})
-	g.And(c.Select(format.TermsClasses, func(v []byte) bool { // of which an index always has all
+	g.And(c.Select(format.TermsClasses, func(v []byte) bool { // indexes never omit classes
 		class, n := binary.Uvarint(v)
 		return n != len(v) || format.Class(class) == format.ClassDDL || format.Class(class) == format.ClassRole
 	}))
 	return g
 }
 
-// SelectRenames selects the groups of an index that may have statements that rename what the filter asks for,
-// or change a catalog: those that Hidden.NoteRenames notes. Contents does not select the latter, because a list
-// of relations often has too many terms for an index.
+// SelectRenames selects the groups of an index that may have statements that rename the filter's names, or
+// change a catalog: those that Hidden.NoteRenames notes. Contents does not select changes of catalogs, because
+// lists of relations are often too long for an index.
 func (f *Filter) SelectRenames(c *format.Contents) format.Groups {
 	g := c.SelectOmissions("objects")
 	g.Or(f.watched.selectRenames(c))
@@ -179,14 +179,14 @@ func (f *Filter) SelectRenames(c *format.Contents) format.Groups {
 	return g
 }
 
-// isRename says whether a shape is one of statements of Renames.
+// isRename returns whether statements with a shape may be ones of Renames.
 func (f *Filter) isRename(s *format.Shape) bool {
 	return slices.ContainsFunc(s.Objects, func(o format.Object) bool {
 		return o.Action == format.ActionRename && (f.watched.mayName(o.Name) || f.watched.mayName(o.To))
 	})
 }
 
-// mayName says whether a name, of anything, may be one that the filter asks for, or the beginning of one.
+// mayName returns whether the filter may ask for a name, of any type, or for one that begins with it.
 func (w *renames) mayName(name []byte) bool {
 	plain := unquoted(name)
 	lists := func(names []string) bool { return slices.Contains(names, plain) }
@@ -197,17 +197,18 @@ func (w *renames) mayName(name []byte) bool {
 		})
 }
 
-// matchesOneName says whether something that was renamed matches under one of its names, and not under the other.
+// matchesOneName returns whether the filter matches a renamed object under one of its names, but not under the
+// other.
 func (w *renames) matchesOneName(o *format.Object, s *format.Session) bool {
 	return (isShared(string(o.Type)) || !w.elsewhere(s)) && w.distinguishes(o)
 }
 
-// isShared says whether all databases share the names of a type of objects.
+// isShared returns whether all databases share the names of a type of objects.
 func isShared(objectType string) bool {
 	return objectType == "role" || objectType == "database" || objectType == "tablespace"
 }
 
-// distinguishes is differ for an object of a database that the filter is about.
+// distinguishes does so for an object in a database of the filter.
 func (w *renames) distinguishes(o *format.Object) bool {
 	was, is := unquoted(o.Name), unquoted(o.To)
 	changes := func(names []string) bool { return slices.Contains(names, was) != slices.Contains(names, is) }
@@ -223,7 +224,7 @@ func (w *renames) distinguishes(o *format.Object) bool {
 	})
 }
 
-// losesName says whether something that was renamed matches under the name that it had, or what is in it does.
+// losesName returns whether the filter matches a renamed object, or something in it, under its old name.
 func (w *renames) losesName(o *format.Object) bool {
 	was := unquoted(o.Name)
 	wasNamed := func(names []string) bool { return slices.Contains(names, was) }
@@ -243,7 +244,7 @@ func (w *renames) losesName(o *format.Object) bool {
 	})
 }
 
-// catalogs are those that have names, and whether each database has its own.
+// catalogs are the catalogs that have names, and whether each database has its own.
 var catalogs = map[string]bool{
 	"pg_catalog.pg_authid": false, "pg_catalog.pg_database": false, "pg_catalog.pg_subscription": false,
 	"pg_catalog.pg_tablespace": false,
@@ -264,8 +265,8 @@ var catalogs = map[string]bool{
 
 func isOfDatabase(r *format.Relation) bool { return catalogs[string(r.Name)] }
 
-// mayRename says whether a statement that uses a relation so may have renamed something, as superusers can with
-// allow_system_table_mods.
+// mayRename returns whether a statement that uses a relation in this way may have renamed something, as
+// superusers can with allow_system_table_mods.
 func (w *renames) mayRename(r *format.Relation) bool {
 	if r.Access&(format.AccessInsert|format.AccessUpdate|format.AccessDelete) == 0 || onlyLocks(r) {
 		return false
@@ -280,15 +281,15 @@ func (w *renames) mayRename(r *format.Relation) bool {
 	return named && len(w.objects) > 0
 }
 
-// onlyLocks says whether a relation is used by SELECT ... FOR UPDATE or FOR SHARE, which need the privilege to
-// update, and update no column.
+// onlyLocks returns whether a relation is used by SELECT ... FOR UPDATE or FOR SHARE, which need the privilege
+// to update, but update no column.
 func onlyLocks(r *format.Relation) bool {
 	return r.Access&(format.AccessInsert|format.AccessUpdate|format.AccessDelete) == format.AccessUpdate &&
 		r.HasColumns && r.Omitted&format.AccessUpdate == 0 &&
 		!slices.ContainsFunc(r.Columns, func(c format.Column) bool { return c.Access&format.AccessUpdate != 0 })
 }
 
-// unquoted is a name of one part without the quotes of SQL.
+// unquoted returns a name of one part without the quotes of SQL.
 func unquoted(name []byte) string {
 	if n := len(name); n > 1 && name[0] == '"' && name[n-1] == '"' {
 		return strings.ReplaceAll(string(name[1:n-1]), `""`, `"`)
@@ -301,7 +302,7 @@ func unquoted(name []byte) string {
 // glob is a pattern for names: "*" matches any characters.
 type glob string
 
-// globsOf are the patterns of names of objects.
+// globsOf returns the patterns for names of objects.
 func globsOf(names []string) (all []glob) {
 	for _, name := range names {
 		for _, spelled := range spellings(name) {
@@ -311,9 +312,8 @@ func globsOf(names []string) (all []glob) {
 	return all
 }
 
-// restsAfter says whether one of the patterns matches a name, and which patterns are left for what may follow
-// the name and a dot. The name is also matched without its schema, unless it is that of a schema: what is in
-// one is found without it, whatever its name.
+// restsAfter returns whether one of the patterns matches a name, and which patterns remain for what follows the
+// name and a dot. The name is also matched without its schema, unless it is that of a schema.
 func restsAfter(globs []glob, name []byte, schema bool) (whole bool, parts map[glob]bool) {
 	parts = map[glob]bool{}
 	for _, g := range globs {
@@ -340,14 +340,14 @@ func restsAfter(globs []glob, name []byte, schema bool) (whole bool, parts map[g
 	return whole, parts
 }
 
-// begin returns the positions up to which nothing is matched.
+// begin returns the positions in the pattern before anything is matched.
 func (g glob) begin() []bool {
 	at := make([]bool, len(g)+1)
 	at[0] = true
 	return g.skip(at)
 }
 
-// after returns the positions up to which a text may be matched, from some positions on.
+// after returns the possible positions in the pattern after a text, from some positions on.
 func (g glob) after(at []bool, text []byte) []bool {
 	for _, c := range text {
 		next := make([]bool, len(at))
@@ -365,7 +365,7 @@ func (g glob) after(at []bool, text []byte) []bool {
 	return at
 }
 
-// skip adds the positions behind wildcards, which need not match anything.
+// skip adds the positions after wildcards, which can match nothing.
 func (g glob) skip(at []bool) []bool {
 	for i := range len(g) {
 		at[i+1] = at[i+1] || at[i] && g[i] == '*'

@@ -1,5 +1,5 @@
-// The values of filters as people write them. Each function refuses what is none of its values with an error
-// that quotes it.
+// Values of filters as people write them. Each parse function refuses invalid values with an error that quotes
+// them.
 
 package query
 
@@ -17,7 +17,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// ParseKind reads the name of a kind of records, without regard to case.
+// ParseKind reads the name of a kind of records, ignoring case.
 func ParseKind(s string) (format.Kind, error) {
 	kinds, _, _ := format.Names()
 	name, err := oneOf(s, kinds)
@@ -29,7 +29,7 @@ func ParseKind(s string) (format.Kind, error) {
 	return 0, err
 }
 
-// ParseClass reads the name of a class of statements, without regard to case.
+// ParseClass reads the name of a class of statements, ignoring case.
 func ParseClass(s string) (format.Class, error) {
 	_, classes, _ := format.Names()
 	name, err := oneOf(s, classes)
@@ -41,7 +41,7 @@ func ParseClass(s string) (format.Class, error) {
 	return 0, err
 }
 
-// ParseReason reads why a record was written.
+// ParseReason reads a reason for which records are written.
 func ParseReason(s string) (format.Audited, error) {
 	name, err := oneOf(s, format.Reasons())
 	if err != nil {
@@ -52,7 +52,7 @@ func ParseReason(s string) (format.Audited, error) {
 
 func nameOfReason(a format.Audited) string { return format.Reasons()[bits.TrailingZeros8(uint8(a))] }
 
-// oneOf finds a name in a list, without regard to case.
+// oneOf finds a name in a list, ignoring case.
 func oneOf(name string, list []string) (string, error) {
 	lower := strings.ToLower(name)
 	if !slices.Contains(list, lower) {
@@ -61,7 +61,7 @@ func oneOf(name string, list []string) (string, error) {
 	return lower, nil
 }
 
-// ParseSession reads the ID of a session as records have it.
+// ParseSession reads the ID of a session as records show it.
 func ParseSession(s string) (id format.SessionID, err error) {
 	start, pid, _ := strings.Cut(s, ".")
 	seconds, _ := strconv.ParseInt(start, 16, 64)
@@ -82,14 +82,14 @@ func ParseXID(s string) (uint64, error) {
 	return n, nil
 }
 
-// SQLState is a whole one, or a class of them, its first two characters.
+// SQLState is an SQLSTATE, or its first two characters, a class.
 type SQLState string
 
 func (s SQLState) String() string { return string(s) }
 
 var sqlstateFormat = regexp.MustCompile(`^[0-9A-Z]{2}([0-9A-Z]{3})?$`)
 
-// ParseSQLState reads one, without regard to case.
+// ParseSQLState reads an SQLSTATE or a class, ignoring case.
 func ParseSQLState(s string) (SQLState, error) {
 	upper := strings.ToUpper(s)
 	if !sqlstateFormat.MatchString(upper) {
@@ -98,7 +98,7 @@ func ParseSQLState(s string) (SQLState, error) {
 	return SQLState(upper), nil
 }
 
-// IgnoreCase makes no difference between upper and lower case in the patterns of both lists.
+// IgnoreCase makes the patterns of both lists ignore case.
 func (c *Criteria) IgnoreCase() error {
 	for _, list := range []*Criteria{c, c.Not} {
 		if list == nil {
@@ -116,13 +116,13 @@ func (c *Criteria) IgnoreCase() error {
 	return nil
 }
 
-// Range is a part of the trail's time: from Since on, and before Until.
+// Range is a range of times: from Since, to before Until.
 type Range struct{ Since, Until int64 }
 
-// Always is all of the trail's time.
+// Always is the range of all times.
 var Always = Range{format.MinTime, format.MaxTime}
 
-// NewRange refuses ranges in which there is no time.
+// NewRange refuses empty ranges.
 func NewRange(since, until int64) (Range, error) {
 	if until <= since {
 		return Range{}, fmt.Errorf("%s is not later than %s", render.Time(until), render.Time(since))
@@ -130,5 +130,5 @@ func NewRange(since, until int64) (Range, error) {
 	return Range{since, until}, nil
 }
 
-// IsBounded says whether a range has a beginning and an end.
+// IsBounded returns whether a range has both a beginning and an end.
 func (r Range) IsBounded() bool { return r.Since != format.MinTime && r.Until != format.MaxTime }

@@ -1,4 +1,4 @@
-// Moments as people write them: dates, times of day, ages.
+// Times as people write them: dates, times of day, ages.
 
 package query
 
@@ -10,18 +10,19 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones have their names on machines without the database, too
+	_ "time/tzdata" // names of zones, for machines without the database
 )
 
-// epoch is the beginning of the trail's time.
+// epoch is when the trail's time begins.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Moment is a time of the trail, in UTC. It may be any number, which is not one since 1970, too.
+// Moment converts a time of the trail, which may be any number, to a time.Time in UTC. In microseconds since
+// 1970, it might overflow.
 func Moment(usec int64) time.Time {
 	return time.Unix(epoch.Unix()+usec/1e6, usec%1e6*1000).UTC()
 }
 
-// Micros is the reverse of Moment: the nearest time that a trail can have.
+// Micros does the reverse, and returns the nearest time that a trail can have.
 func Micros(t time.Time) int64 {
 	const second = 1_000_000
 	seconds := t.Unix() - epoch.Unix()
@@ -41,7 +42,7 @@ func Micros(t time.Time) int64 {
 // 2000-01-01 UTC.
 func ParseWhen(s string, now time.Time) (int64, error) { return ParseWhenIn(s, now, nil) }
 
-// ParseWhenIn does the same; what names no zone is in the given one, or in UTC if that is nil.
+// ParseWhenIn does the same; a time without a zone is in the given one, or in UTC if that is nil.
 func ParseWhenIn(s string, now time.Time, zone *time.Location) (int64, error) {
 	if zone == nil {
 		zone = time.UTC
@@ -50,7 +51,7 @@ func ParseWhenIn(s string, now time.Time, zone *time.Location) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Unix seconds, because a Duration ends after 292 years.
+	// Use seconds since 1970, because a Duration cannot exceed 292 years.
 	return (t.Unix()-epoch.Unix())*1e6 + int64(t.Nanosecond()/1000), nil
 }
 
@@ -88,9 +89,8 @@ var (
 	zoneFormat = regexp.MustCompile(`^(.*\d|(?i:today|yesterday)) +([A-Za-z][A-Za-z0-9_+/-]*)$`)
 )
 
-// cutZone takes the offset or zone off the end. Abbreviations are refused but for
-// that of UTC: most of them mean several zones, and Go and PostgreSQL do not agree on
-// the others.
+// cutZone removes the offset or zone from the end. It refuses abbreviations other than UTC, because most mean
+// several zones, and Go and PostgreSQL do not agree on others.
 func cutZone(s string, otherwise *time.Location) (wall string, zone *time.Location, err error) {
 	if m := offsetFormat.FindStringSubmatch(s); m != nil {
 		for _, layout := range []string{"Z07:00", "Z0700", "Z07"} {
@@ -118,8 +118,8 @@ func cutZone(s string, otherwise *time.Location) (wall string, zone *time.Locati
 			"time zone database, such as Asia/Tokyo", s, m[2])
 }
 
-// parseWall reads date and time of day, without a zone: the result is in UTC. today
-// is now in the zone.
+// parseWall reads date and time of day without a zone; the result is in UTC. today is the current time in the
+// zone.
 func parseWall(s string, today time.Time) (time.Time, bool) {
 	s = strings.TrimSpace(s)
 	day := func(n int) string { return today.AddDate(0, 0, n).Format(time.DateOnly) }
@@ -130,7 +130,7 @@ func parseWall(s string, today time.Time) (time.Time, bool) {
 	case "yesterday":
 		s = strings.TrimSpace(day(-1) + " " + rest)
 	}
-	// a date and a time may have a T between them
+	// A T may separate date and time.
 	if len(s) > len(time.DateOnly) && s[len(time.DateOnly)] == 'T' {
 		s = s[:len(time.DateOnly)] + " " + s[len(time.DateOnly)+1:]
 	}
@@ -148,8 +148,8 @@ func parseWall(s string, today time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// inZone is the moment at which clocks of a zone show a time. Where they are put
-// forward or back, there may be none, or two.
+// inZone returns the time at which clocks in a zone show a time. When clocks are put forward or back, there may
+// be none, or two.
 func inZone(s string, wall time.Time, zone *time.Location) (time.Time, error) {
 	shows := func(t time.Time) bool {
 		_, seconds := t.Zone()
@@ -175,27 +175,27 @@ func inZone(s string, wall time.Time, zone *time.Location) (time.Time, error) {
 	}
 }
 
-// age is how long ago a moment is: months, and what is always as long.
+// age is a length of time: months, and a part that always has the same length.
 type age struct {
 	months int
 	time.Duration
 }
 
-// before is the moment that is so much before another one, in UTC: first the same day and time of day some
-// months ago, or the last day of the month if it has no such day, and then as much earlier as the rest says.
+// before returns the time that is an age before another one, in UTC. First it goes back by months to the same
+// day and time of day, or to the last day of the month if that has no such day, and then by the rest.
 func (a age) before(now time.Time) time.Time {
 	now = now.UTC()
 	t := now.AddDate(0, -a.months, 0)
-	if t.Day() != now.Day() { // as far into the next month as the day is past the end of this one
+	if t.Day() != now.Day() { // the day overflowed into the next month
 		t = t.AddDate(0, 0, -t.Day())
 	}
 	return t.Add(-a.Duration)
 }
 
-// errNoAge says that something is no age, but may be another way to write a moment.
+// errNoAge says that a text is no age, but may be a time in another form.
 var errNoAge = errors.New("not an age")
 
-// The units of ages. A month, and a year, is a number of months.
+// Units of ages. A month, and a year, is a number of months.
 var (
 	units = map[string]time.Duration{
 		"us": time.Microsecond, "ms": time.Millisecond,
@@ -209,11 +209,10 @@ var (
 		"year": 12, "years": 12}
 )
 
-// mostMonths bounds the months of an age: a year before the first one is no time that anybody means.
+// mostMonths bounds the months of an age: nobody means years before year 1.
 const mostMonths = 12 * 2000
 
-// parseAge reads numbers with units, such as 1d12h. Upper and lower case are the same, but M is refused: it may be
-// meant as months.
+// parseAge reads numbers with units, such as 1d12h, ignoring case. It refuses M, which may mean months.
 func parseAge(s string) (a age, err error) {
 	if s == "" {
 		return a, errNoAge
@@ -264,7 +263,7 @@ func parseAge(s string) (a age, err error) {
 	return a, nil
 }
 
-// DurationText is a duration to the microsecond as ParseDuration reads it.
+// DurationText formats a duration, to the microsecond, as ParseDuration reads it.
 func DurationText(d time.Duration) string {
 	switch us := d.Microseconds(); {
 	case us%1e6 == 0:
@@ -276,8 +275,8 @@ func DurationText(d time.Duration) string {
 	}
 }
 
-// ParseZone reads the time zone in which times are shown: a name of the IANA time zone
-// database, an offset such as +02:00, UTC, or local. As in times, abbreviations are refused.
+// ParseZone reads a time zone: a name of the IANA database, an offset such as +02:00, UTC, or local. As in
+// times, it refuses abbreviations.
 func ParseZone(s string) (*time.Location, error) {
 	switch strings.ToUpper(s) {
 	case "UTC", "GMT", "Z":
@@ -301,7 +300,7 @@ func ParseZone(s string) (*time.Location, error) {
 			"offset, such as +09:00, UTC or local", s)
 }
 
-// ParseDuration reads a duration, such as 250ms or 1m30s. Without a unit, it is in milliseconds, like that of
+// ParseDuration reads a duration, such as 250ms or 1m30s. Without a unit, it is in milliseconds, as for
 // log_min_duration_statement.
 func ParseDuration(s string) (time.Duration, error) {
 	with := strings.TrimSpace(s)
@@ -318,7 +317,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	return a.Duration.Truncate(time.Microsecond), nil
 }
 
-// ParseAge reads a length of time that needs a unit, such as 15m, 1h30m or 2d.
+// ParseAge reads a length of time with units, such as 15m, 1h30m or 2d.
 func ParseAge(s string) (time.Duration, error) {
 	switch a, err := parseAge(strings.TrimSpace(s)); {
 	case err == nil && a.months == 0 && a.Duration > 0:
