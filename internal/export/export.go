@@ -358,7 +358,8 @@ func (r *run) files(ctx context.Context) error {
 	return r.warnOfNames(ctx)
 }
 
-// warnOfNames tells of names that the filters ask for and that occur nowhere, or that something has at another time only.
+// warnOfNames tells of names that the filters ask for and that occur nowhere, or that something has at another
+// time only.
 func (r *run) warnOfNames(ctx context.Context) error {
 	for _, warning := range r.filter.RenamedOutside(ctx, r.index, r.plan.Since, r.plan.Until) {
 		r.warn(warning)

@@ -100,7 +100,9 @@ func ofPresent(f format.Field, of func(r *format.Record) uint64) fieldSource {
 }
 
 func ofTime(known format.KnownTimes, of func(t *format.Times) uint64) fieldSource {
-	return fieldSource{number: func(r *format.Record) (uint64, bool) { return of(&r.Times), r.Times.Known&known != 0 }}
+	return fieldSource{number: func(r *format.Record) (uint64, bool) {
+		return of(&r.Times), r.Times.Known&known != 0
+	}}
 }
 
 func ofRef(of func(ref *trail.BlockRef) uint64) fieldSource {

@@ -101,7 +101,8 @@ func (l *startSearch) step(s *Servers) {
 	}
 	l.next--
 	l.left = -1
-	if last := segment.Segment.Header.LastStart; segment.Segment.Err == nil && last > 0 && last < segment.Segment.Number {
+	if last := segment.Segment.Header.LastStart; segment.Segment.Err == nil && last > 0 &&
+		last < segment.Segment.Number {
 		i, ok := slices.BinarySearchFunc(segments[:l.next+1], last, func(segment SegmentIndex, n uint64) int {
 			return cmp.Compare(segment.Segment.Number, n)
 		})

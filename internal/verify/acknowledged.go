@@ -71,9 +71,9 @@ func InTrail(home, file string) string {
 	return filepath.ToSlash(rest)
 }
 
-// applyAcknowledgments takes the problems of a trail out that its acknowledgments are about, unless they are not as they were.
-// Of several acknowledgments of a problem, the last one counts, but a signed one before one without a
-// signature.
+// applyAcknowledgments takes the problems of a trail out that its acknowledgments are about, unless they are
+// not as they were. Of several acknowledgments of a problem, the last one counts, but a signed one before one
+// without a signature.
 func (r *Report) applyAcknowledgments(home string, entries []*acknowledge.Entry, checked bool) error {
 	var left []Problem
 	for _, p := range r.Problems {

@@ -384,7 +384,8 @@ func (st *state) nextSegment() int {
 	return from
 }
 
-// checkEarlierSegments checks the segments that were read earlier: their headers, and that they are those of their places.
+// checkEarlierSegments checks the segments that were read earlier: their headers, and that they are those of
+// their places.
 func (v *verifier) checkEarlierSegments() {
 	for _, st := range v.states {
 		var before *trail.Segment
@@ -450,7 +451,8 @@ func (st *state) groupSum(group, last uint64) (sum string, there bool) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), first == last+1
 }
 
-// sumGroups sums up the segments that were read. Sums that are known, and are not those of the segments any more, stay.
+// sumGroups sums up the segments that were read. Sums that are known, and are not those of the segments any
+// more, stay.
 func (v *verifier) sumGroups(known groups) groups {
 	all := groups{}
 	for _, st := range v.states {
@@ -650,8 +652,8 @@ func (r *run) isDoubtful(e *endMemory) bool {
 	return e.Replaced && !e.Failed.Before(r.since) && !r.since.Equal(r.Now)
 }
 
-// continuePass goes on with the full pass, or begins one, until the time is over. If it becomes complete, what it knows is
-// what is known of the trail.
+// continuePass goes on with the full pass, or begins one, until the time is over. If it becomes complete, what
+// it knows is what is known of the trail.
 func (r *run) continuePass(ctx context.Context) error {
 	missing := slices.ContainsFunc(r.state.Ends, func(e endMemory) bool { return e.Failed.Equal(r.Now) })
 	if r.since.Equal(r.Now) || missing {
@@ -765,7 +767,8 @@ func (r *run) reportState() {
 		if r.isDoubtful(&e) && r.unread[e.Stream] {
 			report.Unreadable = append(report.Unreadable,
 				Problem{Class: format.ProblemUnreadable.String(), File: r.trail.Path, What: fmt.Sprintf(
-					"the blocks of stream %d up to %d, which earlier runs have verified, are not those that are there "+
+					"the blocks of stream %d up to %d, which earlier runs have verified, are not those that are "+
+						"there "+
 						"now, and were not read again: a full pass reads them", e.Stream, e.Block)})
 		}
 	}

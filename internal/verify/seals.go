@@ -201,7 +201,8 @@ func (s *sealState) check(parsed *seal.Seal, p blockPlace, before seal.Seal, kno
 				"changed", parsed.Block, render.Time(parsed.Time))
 		return false
 	case known && parsed.Record != before.Record:
-		s.reportOnce("record", p, "seal of %s says that block %d ends with record %d, not %d", render.Time(parsed.Time),
+		s.reportOnce("record", p, "seal of %s says that block %d ends with record %d, not %d",
+			render.Time(parsed.Time),
 			parsed.Block, parsed.Record, before.Record)
 		return false
 	case len(s.Keys) == 0:
@@ -548,7 +549,8 @@ func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *for
 func (v *verifier) finishAnchors() {
 	for _, a := range v.anchors {
 		if key, ok := v.keys[a.Key]; a.Signed && ok && !a.Verify(key) {
-			v.reportDamage(format.ProblemAnchor, "", nil, "anchor %s: its signature is not that of key %s", a.From, a.Key)
+			v.reportDamage(format.ProblemAnchor, "", nil,
+				"anchor %s: its signature is not that of key %s", a.From, a.Key)
 		}
 		first, there := v.firstBlock[a.Stream]
 		switch {

@@ -276,8 +276,8 @@ func (v *verifier) reportError(err error) {
 	}
 }
 
-// handleDeleted handles a segment that was deleted while the trail was read. If it was deleted by policy after earlier
-// segments had been read, the report mixes two states of the trail, and sessions seem to have gaps.
+// handleDeleted handles a segment that was deleted while the trail was read. If it was deleted by policy after
+// earlier segments had been read, the report mixes two states of the trail, and sessions seem to have gaps.
 func (v *verifier) handleDeleted(gone *format.Problem) {
 	if v.gone == nil {
 		v.gone = map[string]bool{}
@@ -680,7 +680,8 @@ func (st *state) processBlock(j *job) {
 		st.Known = false
 	}
 	if st.Known && h.Number != st.NextBlock {
-		v.reportDamageAt(format.ProblemNumber, j.ref.Segment, j.ref.Offset, 24, "found block %d where block %d is expected",
+		v.reportDamageAt(format.ProblemNumber, j.ref.Segment, j.ref.Offset, 24,
+			"found block %d where block %d is expected",
 			h.Number, st.NextBlock)
 	} else if st.Known && h.FirstRecord != st.NextRecord {
 		v.reportDamageAt(format.ProblemNumber, j.ref.Segment, j.ref.Offset, 32,
@@ -1038,7 +1039,8 @@ func (v *verifier) dataParts() {
 			v.warn("", nil,
 				"session %s: %d bytes of record %d exist, but not the record: its statement was interrupted",
 				id.Session, have, id.Seq)
-		case have < want && id.Seq <= v.elsewhere.lastElsewhere(id.Session)+1 && v.elsewhere.lastElsewhere(id.Session) > 0:
+		case have < want && id.Seq <= v.elsewhere.lastElsewhere(id.Session)+1 &&
+			v.elsewhere.lastElsewhere(id.Session) > 0:
 			v.warn("", nil, "session %s: %d of %d bytes of the data parts of record %d are in another trail",
 				id.Session, want-have, want, id.Seq)
 		case have < want && v.partial:
