@@ -15,8 +15,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Acknowledge gives the problems of the trails their IDs, and takes those out that were acknowledged and are as
-// they were then. What is wrong with a file of acknowledgments is a problem itself.
+// Acknowledge sets the IDs of problems, and removes from the report those that were acknowledged and have not
+// changed since. Problems with a file of acknowledgments are added to the report.
 func (r *Report) Acknowledge(t *trail.Trail, keys seal.Keys) error {
 	var homes []string
 	for _, s := range t.Streams {
@@ -52,7 +52,7 @@ func (r *Report) Acknowledge(t *trail.Trail, keys seal.Keys) error {
 	return nil
 }
 
-// inTrail is the problem's file as it is called in its trail.
+// inTrail returns the name of the problem's file within its trail.
 func (p *Problem) inTrail(homes []string) string {
 	for _, home := range homes {
 		if name := InTrail(home, p.File); name != p.File {
@@ -62,7 +62,7 @@ func (p *Problem) inTrail(homes []string) string {
 	return p.File
 }
 
-// InTrail is what a file is called in the trail in a directory; its path if it is not there.
+// InTrail returns the name of a file within the trail in a directory; its path if it is elsewhere.
 func InTrail(home, file string) string {
 	rest, err := filepath.Rel(home, file)
 	if file == "" || err != nil || rest == ".." || strings.HasPrefix(rest, ".."+string(filepath.Separator)) {
@@ -71,9 +71,9 @@ func InTrail(home, file string) string {
 	return filepath.ToSlash(rest)
 }
 
-// applyAcknowledgments takes the problems of a trail out that its acknowledgments are about, unless they are
-// not as they were. Of several acknowledgments of a problem, the last one counts, but a signed one before one
-// without a signature.
+// applyAcknowledgments removes the problems of a trail that were acknowledged, unless the acknowledgment is
+// outdated. Of several acknowledgments of a problem, the last one counts, but one with a signature takes
+// precedence over one without.
 func (r *Report) applyAcknowledgments(home string, entries []*acknowledge.Entry, checked bool) error {
 	var left []Problem
 	for _, p := range r.Problems {
@@ -105,7 +105,7 @@ func (r *Report) applyAcknowledgments(home string, entries []*acknowledge.Entry,
 	return nil
 }
 
-// whyOutdated says why an acknowledgment of a problem does not count any more; empty: it does.
+// whyOutdated returns why an acknowledgment of a problem does not count any more; empty: it does.
 func (r *Report) whyOutdated(home string, e *acknowledge.Entry, p *Problem) (string, error) {
 	if system := fmt.Sprint(p.System); e.System != system {
 		return "in the trail of another server: its system identifier was " + e.System + ", and is " + system, nil
@@ -122,7 +122,7 @@ func (r *Report) whyOutdated(home string, e *acknowledge.Entry, p *Problem) (str
 	return r.shortenedStream(home, e.Ends), nil
 }
 
-// shortenedStream says which stream of a trail does not go as far as it did; empty: none.
+// shortenedStream returns which stream of a trail is shorter than when it was acknowledged; empty: none is.
 func (r *Report) shortenedStream(home string, ends []acknowledge.End) string {
 	now := map[uint32]acknowledge.End{}
 	for _, end := range r.endsOf(home) {
@@ -140,7 +140,7 @@ func (r *Report) shortenedStream(home string, ends []acknowledge.End) string {
 	return ""
 }
 
-// endsOf is how far the streams of a trail go.
+// endsOf returns the last blocks of a trail's streams.
 func (r *Report) endsOf(home string) (ends []acknowledge.End) {
 	for _, last := range r.ends {
 		if last.Trail == home && last.Block > 0 {
@@ -154,7 +154,7 @@ func (r *Report) endsOf(home string) (ends []acknowledge.End) {
 	return ends
 }
 
-// Bind is the beginning of an acknowledgment of a problem of a trail: what it is about.
+// Bind returns the beginning of an acknowledgment, which says which problem of which trail it is about.
 func (r *Report) Bind(home string, p *Problem) (*acknowledge.Entry, error) {
 	e := &acknowledge.Entry{
 		System:  fmt.Sprint(p.System),

@@ -61,7 +61,7 @@ type start struct {
 	HasKey bool
 }
 
-// parseStart reads the record of a start; ok says whether it is one that has the server's settings.
+// parseStart reads the record of a start; ok is false if it is none, or lacks the server's settings.
 func parseStart(r *format.Record) (one start, ok bool) {
 	event, _ := r.ExtraValue("event")
 	_, ok = r.ExtraValue("run")
@@ -85,7 +85,7 @@ type checker struct {
 	tally      format.Tally
 	allRecords bool // plain records are looked at, too, for tests
 	record     format.Record
-	unindexed  format.BlockContents // what of the block's contents no index has
+	unindexed  format.BlockContents // block contents that no index lists
 }
 
 // check reads and checks one block. before is the previous one in its segment, nil for the first.
@@ -119,9 +119,9 @@ func (c *checker) check(ref, before *trail.BlockRef, indexes []*format.Contents,
 	return f
 }
 
-// previous is the hash that a block is chained to; known is false if what precedes it could not be read. It is
-// the one that the previous block states, so that each link is checked separately, and a broken one does not
-// make all that follow appear broken.
+// previous returns the hash that a block is chained to; known is false if what precedes the block could not be
+// read. It is the hash that the previous block states. So each link is checked by itself, and a broken one does
+// not make all following ones appear broken.
 func previous(ref, before *trail.BlockRef) (hash [32]byte, known bool) {
 	switch {
 	case ref.AfterDamage:
@@ -132,7 +132,7 @@ func previous(ref, before *trail.BlockRef) (hash [32]byte, known bool) {
 	return before.Chain, true
 }
 
-// items decodes all items of the block. Its plain records are only counted: the loop does not see them.
+// items decodes all items of the block. Plain records are only counted, and do not pass through the loop.
 func (c *checker) items(f *finding) {
 	b := &c.block
 	h := &b.Header
@@ -204,7 +204,7 @@ func (c *checker) items(f *finding) {
 	}
 	c.countOpen(f)
 	if !complete {
-		return // what was read before is there, but nothing is known of the block as a whole
+		return // records read so far count, but the block as a whole cannot be checked
 	}
 	c.checkIndex(f)
 	if indexed {
@@ -224,7 +224,7 @@ func (c *checker) items(f *finding) {
 	}
 }
 
-// countOpen adds the numbers of the records that were read last of each session.
+// countOpen adds the sequence numbers of plain records that were counted last in each session.
 func (c *checker) countOpen(f *finding) {
 	b, t := &c.block, &c.tally
 	f.spans = slices.Grow(f.spans, len(t.Open))
@@ -240,14 +240,14 @@ func (c *checker) countOpen(f *finding) {
 	}
 }
 
-// checkIndex checks the index that the block is, if it is one.
+// checkIndex checks the block's index, if it is one.
 func (c *checker) checkIndex(f *finding) {
 	if _, err := c.block.Contents(); err != nil {
 		f.errs = append(f.errs, err)
 	}
 }
 
-// isIndexed says whether no index hides a term of the block.
+// isIndexed returns whether no index hides a term of the block.
 func (c *checker) isIndexed(list format.Terms, value []byte) bool {
 	for _, index := range c.indexes {
 		if !index.Has(c.block.Header.Number, list, value) {

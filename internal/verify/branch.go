@@ -130,8 +130,8 @@ func (v *verifier) settleBranch(b *branched, s *trail.Stream) {
 		"%s not written by the server: its start at %s found them after its last one%s", which, at, after)
 }
 
-// hasBlock reports whether a stream has a block, and whether its hash is this one. Blocks that were deleted by policy
-// are not there.
+// hasBlock reports whether a stream has a block, and whether that has the hash. Blocks that were deleted by
+// policy are not there.
 func (v *verifier) hasBlock(s *trail.Stream, block uint64, hash [32]byte) (there, right bool) {
 	if block == 0 {
 		return true, true

@@ -1,4 +1,4 @@
-// What is demanded of a trail beyond that it is intact.
+// Demands on a trail in addition to being intact.
 
 package verify
 
@@ -11,14 +11,14 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// Demands are what makes a verification fail although nothing is damaged.
+// Demands are conditions that make a verification fail although nothing is damaged.
 type Demands struct {
-	NoLoss bool          // records that were lost, as gap records tell
-	MaxAge time.Duration // of the last block; 0: any
+	NoLoss bool          // no records were lost, according to gap records
+	MaxAge time.Duration // maximum age of the last block; 0: any
 	Now    time.Time
 }
 
-// checkDemands checks what is demanded of the trails of one server.
+// checkDemands checks the demands for the trails of one server.
 func (v *verifier) checkDemands(d *Demands) {
 	r := v.report
 	if d.NoLoss && r.GapRecords > 0 {
@@ -37,7 +37,7 @@ func (v *verifier) checkDemands(d *Demands) {
 	}
 }
 
-// age is a duration in few words.
+// age returns a duration in few words.
 func age(d time.Duration) string {
 	if d < time.Minute {
 		return d.Round(time.Millisecond).String()

@@ -1,4 +1,4 @@
-// What is kept of the blocks that were read, so that they need not be read again.
+// What is remembered of blocks, so that they need not be read again.
 
 package verify
 
@@ -15,17 +15,19 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Memory is what a verifier knows of the segments that it has read: where each stream has come to, and all that the
-// checks of later blocks, and those of the trail as a whole, need of earlier ones. A verifier that begins with it
-// comes to the same result as one that reads these segments, if they have not been changed since. It is used once.
+// Memory is what a verifier knows about the segments that it has read: how far each stream was read, and
+// everything about earlier blocks that checks of later blocks and of the whole trail need. A verifier that
+// starts with a Memory has the same result as one that reads these segments, if they were not changed since. A
+// Memory is used only once.
 type Memory struct {
-	// Began is when the first of the segments was read; zero if none was.
+	// Began is when reading the segments began; zero if none was read.
 	Began   time.Time
 	Streams map[uint32]*streamMemory
 	Partial bool `json:",omitempty"`
 
 	Sessions []sessionMemory `json:",omitempty"`
-	// Open, Background and Finished are sessions with the records from 1 to a number: see appendSessions.
+	// Open, Background and Finished are sessions whose records from 1 to a number were seen: see
+	// compactSessions.
 	Open, Background []byte `json:",omitempty"`
 	Finished         []byte `json:",omitempty"`
 	FinishedCount    int    `json:",omitempty"`
@@ -39,25 +41,25 @@ type Memory struct {
 	// Elsewhere are the records of the event "other_trail".
 	Elsewhere []trail.OtherTrail `json:",omitempty"`
 
-	// Sealed counts segments that could not be decrypted, by their keys, and Unread their blocks.
+	// Sealed counts, by key, segments that could not be decrypted, and Unread their blocks.
 	Sealed           map[string]int `json:",omitempty"`
 	Unread           int64          `json:",omitempty"`
 	GapRecords, Lost uint64         `json:",omitempty"`
 
-	// Problems are those of the segments, and Unreadable what could not be read of them.
+	// Problems are the problems of the segments, and Unreadable what could not be read in them.
 	Problems, Unreadable []Problem `json:",omitempty"`
 	MoreProblems         int       `json:",omitempty"`
 }
 
-// streamMemory is what is known of one stream.
+// streamMemory is what is known about one stream.
 type streamMemory struct {
-	Since uint64 // the first segment that is ever read
-	Next  uint64 // the first segment that was not read
+	Since uint64 // the first segment that is read at all
+	Next  uint64 // the first segment that was not read yet
 	Begun bool   // something was read
 	position
 	Before     summary
 	Seals      *sealMemory `json:",omitempty"`
-	FirstBlock uint64      `json:",omitempty"` // that was read
+	FirstBlock uint64      `json:",omitempty"` // the first one that was read
 	LastBlock  uint64      `json:",omitempty"`
 }
 
@@ -84,8 +86,8 @@ type branchMemory struct {
 	What trail.Branch
 }
 
-// Following is the memory of a verifier that follows streams from these segments on, and has not read the ones
-// before. They need not exist.
+// Following returns the memory of a verifier that follows streams from these segments on, and has read none
+// before. The segments need not exist yet.
 func Following(since map[uint32]uint64) *Memory {
 	m := &Memory{Streams: map[uint32]*streamMemory{}}
 	for stream, n := range since {
@@ -94,7 +96,7 @@ func Following(since map[uint32]uint64) *Memory {
 	return m
 }
 
-// renameFiles replaces the names of files.
+// renameFiles changes the names of files.
 func (m *Memory) renameFiles(name func(string) string) {
 	for _, list := range [][]Problem{m.Problems, m.Unreadable} {
 		for i := range list {
@@ -119,8 +121,8 @@ func (m *Memory) renameFiles(name func(string) string) {
 	}
 }
 
-// memory is what the verifier of a single trail knows now. It shares data with the verifier: it is to be written
-// before the verifier goes on. Files have the names that they have in the trail.
+// memory returns what the verifier of a single trail knows now, with names of files within the trail. It shares
+// data with the verifier, so it must be written before the verifier continues.
 func (v *verifier) memory() *Memory {
 	m := &Memory{
 		Began: v.began, Streams: map[uint32]*streamMemory{}, Partial: v.partial, FinishedCount: v.finished.count,
@@ -158,7 +160,7 @@ func (v *verifier) memory() *Memory {
 	return m
 }
 
-// copyPlaces makes the places of a copy its own.
+// copyPlaces replaces the places of a copy by copies.
 func (s *sealMemory) copyPlaces() {
 	s.Ends = slices.Clone(s.Ends)
 	if s.Late != nil {
@@ -173,8 +175,8 @@ func (s *sealMemory) copyPlaces() {
 	}
 }
 
-// superseded says whether a later record says all that a deletion record does, so that they do not become more with
-// the time. Of a stream with seals, that is a sealed one.
+// superseded returns whether a later record has everything that a deletion record says, so that it can be
+// forgotten and the memory does not grow. In a stream with seals, the later record must be sealed.
 func (v *verifier) superseded(r *deletionRecord) bool {
 	return slices.ContainsFunc(v.records, func(o deletionRecord) bool {
 		sealed := o.seals.Last != nil && o.seals.Last.Block >= o.block
@@ -190,7 +192,7 @@ func parts(of map[format.RecordID]uint64) (all []partsMemory) {
 	return all
 }
 
-// rememberSessions puts the sessions into a memory: most of them in few bytes.
+// rememberSessions adds the sessions to a memory. Most take few bytes.
 func (v *verifier) rememberSessions(m *Memory) {
 	var open, background, finished compactSessions
 	for _, id := range slices.SortedFunc(maps.Keys(v.sessions), format.SessionID.Compare) {
@@ -215,8 +217,8 @@ func (v *verifier) rememberSessions(m *Memory) {
 	m.Open, m.Background, m.Finished = open.bytes, background.bytes, finished.bytes
 }
 
-// compactSessions are sessions and a number of each: the difference of its start to that of the one before, its
-// process ID, and the number.
+// compactSessions encodes sessions with a number each: the difference of the start to that of the previous one,
+// the process ID, and the number.
 type compactSessions struct {
 	bytes []byte
 	start int64
@@ -248,7 +250,7 @@ func eachSession(b []byte, f func(id format.SessionID, n uint64)) error {
 	return nil
 }
 
-// check says whether a memory can be restored.
+// check returns why a memory cannot be restored; nil: it can.
 func (m *Memory) check() error {
 	ignore := func(format.SessionID, uint64) {}
 	for _, s := range m.Streams {
@@ -259,7 +261,7 @@ func (m *Memory) check() error {
 	return cmp.Or(eachSession(m.Open, ignore), eachSession(m.Background, ignore), eachSession(m.Finished, ignore))
 }
 
-// restore begins with what was read earlier.
+// restore makes the verifier continue from a memory.
 func (v *verifier) restore(m *Memory) {
 	m.renameFiles(func(file string) string {
 		if file == "" || filepath.IsAbs(file) {
@@ -285,7 +287,7 @@ func (v *verifier) restore(m *Memory) {
 			v.starts[st.home.trail] = m.Starts
 		}
 	}
-	homeOf := func(stream uint32) streamID { // also of one that does not exist any more
+	homeOf := func(stream uint32) streamID { // also for one that does not exist any more
 		if h, ok := homes[stream]; ok {
 			return h
 		}
@@ -372,7 +374,7 @@ func (v *verifier) restoreSessions(m *Memory) {
 			v.sessions[id] = &session{seen: []format.Span{{First: 1, Last: last}}, ended: ended}
 		}
 	}
-	_ = eachSession(m.Open, plain(false)) // check has read them
+	_ = eachSession(m.Open, plain(false)) // check has read these without an error
 	_ = eachSession(m.Background, plain(true))
 	for _, s := range m.Sessions {
 		v.sessions[s.ID] = &session{s.Seen, s.Explained, s.Ended, s.End}

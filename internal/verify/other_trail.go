@@ -1,4 +1,4 @@
-// Runs whose ring file was recovered into another trail than the one that they had recorded in.
+// Runs of the server whose ring file was recovered into another trail than the one in which they had recorded.
 
 package verify
 
@@ -9,16 +9,16 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// otherTrails is what records of the event "other_trail" say: first records of sessions are in another trail.
-// That they are not in this one is no sign that it was altered; the second verdict says what it lacks. If the
-// other trail is read, too, they have to be there.
+// otherTrails is what records of the event "other_trail" say: the first records of some sessions are in another
+// trail. That they are missing here is no sign of a change; proof.Recorded reports what the trail lacks. If the
+// other trail is verified at the same time, it must have them.
 type otherTrails struct {
 	streams  []trail.OtherTrail
-	sessions map[string]trail.OtherTrail // by the session's id
-	read     map[string]bool             // by Since: whose other trail is read, too
+	sessions map[string]trail.OtherTrail // by session ID
+	read     map[string]bool             // runs, by Since, whose other trail is verified, too
 }
 
-// lastElsewhere is the number of the last record of a session that is in another trail, 0 for most.
+// lastElsewhere returns the number of a session's last record in another trail; 0: none are there.
 func (e *otherTrails) lastElsewhere(id format.SessionID) uint64 {
 	if len(e.sessions) == 0 {
 		return 0
@@ -43,7 +43,7 @@ func (e *otherTrails) note(o trail.OtherTrail) {
 	}
 }
 
-// settleElsewhere finds the runs whose other trail is read, too.
+// settleElsewhere finds the runs whose other trail is verified, too.
 func (v *verifier) settleElsewhere() {
 	v.elsewhere.read = map[string]bool{}
 	for _, o := range v.elsewhere.streams {
@@ -63,7 +63,7 @@ func (v *verifier) settleElsewhere() {
 func (e *otherTrails) report(v *verifier) {
 	said := map[trail.OtherTrail]bool{}
 	for _, o := range e.streams {
-		o.Time = 0 // a recovery that was interrupted has recorded it twice
+		o.Time = 0 // an interrupted recovery has recorded it twice
 		if said[o] || e.read[o.Since] {
 			continue
 		}

@@ -1,11 +1,11 @@
-// Verifications that go on from each other.
+// Verifications that continue from the previous one.
 //
-// A run reads the segments that were finished since the one before, and the last segment of each stream, to
-// which the server was still writing then: so it begins at the beginning of a segment, and checks again the
-// blocks that had no index yet. It comes to what a run over the whole trail would come to, as long as what was
-// read earlier is as it was. Of that, it looks at the names and the headers of the segments, and whether the
-// last block of each stream is still there. What else may have been changed in them, a full pass finds, which
-// may take many runs. When it is complete, what it knows replaces what was known.
+// A run reads the segments that were finished since the previous run, and the segment of each stream to which
+// the server was writing then. So it starts at the beginning of a segment, and checks blocks again that had no
+// index yet. Its result is that of a run over the whole trail, provided that what was read earlier has not
+// changed. Of that, it checks the names and headers of segments, and that the last block of each stream is still
+// there. Other changes in earlier segments are found by a full pass, which may take many runs. When that is
+// complete, its memory replaces the one before.
 
 package verify
 
@@ -34,35 +34,35 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Remembering is how a run goes on from the one before.
+// Remembering says how a run continues from the previous one.
 type Remembering struct {
 	File string
 	// Sign signs the state; nil: it is not signed.
 	Sign ed25519.PrivateKey
-	// For is how long the run goes on with a full pass, from its beginning on; 0: not at all.
+	// For is how long the run may take until it stops the full pass; 0: it does not work on the full pass.
 	For time.Duration
 	Now time.Time
-	// Begin says that there is no state yet. Else there must be one: who removes it must not have everything
-	// forgotten.
+	// Begin says that there is no state yet. Without it, a state must exist, so that removing the file does not
+	// go unnoticed.
 	Begin bool
-	// Look makes a report, and leaves the state as it is.
+	// Look makes a report without changing the state.
 	Look bool
-	// Within is a range of times whose segments are verified, too, whatever is remembered of them: somebody is
+	// Within is a range of times whose segments are verified even if they are remembered, because the caller is
 	// about to read them. nil: none.
 	Within *query.Range
-	// By are the keys one of which must have signed a state that is only looked at; nil: whoever has signed it.
+	// By are the keys of which one must have signed a state that is only looked at; nil: any signature.
 	By  seal.Keys
 	Bar func(total int64) *progress.Bar // may be nil
 
 	started time.Time
-	// whose signature the state has: checked, or not
+	// The signature of the state: whether it was checked.
 	signer, unchecked string
 }
 
-// tries bounds how often a trail is read that loses segments by policy meanwhile.
+// tries bounds how often reading is repeated because segments were deleted by policy meanwhile.
 const tries = 3
 
-// Run verifies a trail, and remembers what it has read. open opens it, as it is now.
+// Run verifies a trail and remembers what it has read. open opens the trail as it is now.
 func (o *Remembering) Run(
 	ctx context.Context, open func() (*trail.Trail, error), checks Checks,
 ) (*Report, *trail.Trail, error) {
@@ -94,7 +94,7 @@ func (o *Remembering) Run(
 			strconv.Itoa(before.Run) + ": it is not begun anew"}
 	}
 	if before != nil && !o.Now.After(before.Last) {
-		o.Now = before.Last.Add(time.Millisecond) // the clock was set back: what came later has a later time
+		o.Now = before.Last.Add(time.Millisecond) // the clock was set back: later runs must have later times
 	}
 	var r *run
 	for try := 1; ; try++ {
@@ -118,11 +118,11 @@ func (o *Remembering) Run(
 	}
 	if r.state.System == 0 {
 		r.reportState()
-		return r.report, r.trail, nil // there is nothing to remember
+		return r.report, r.trail, nil // nothing to remember
 	}
 	r.saveState()
 	if o.For > 0 && !r.report.outdated {
-		if err := r.state.write(file, o.Sign); err != nil { // whatever happens to the full pass
+		if err := r.state.write(file, o.Sign); err != nil { // before the full pass, which may fail
 			r.warnUnwritten(err)
 			return r.report, r.trail, nil
 		}
@@ -140,7 +140,7 @@ func (o *Remembering) Run(
 	return r.report, r.trail, nil
 }
 
-// warnUnwritten says that the state could not be written. What was found counts nevertheless.
+// warnUnwritten warns that the state could not be written. The results of this run are reported nevertheless.
 func (r *run) warnUnwritten(err error) {
 	if r.report.State == nil {
 		r.reportState()
@@ -150,27 +150,27 @@ func (r *run) warnUnwritten(err error) {
 	r.report.setVerdict()
 }
 
-// run is one of them.
+// run is one verification.
 type run struct {
 	*Remembering
 	checks *Checks
-	state  runs // of the run before, and then of this one
+	state  runs // of the previous run, then of this one
 	first  bool
 	trail  *trail.Trail
 	v      *verifier
 	report *Report
 
-	next     json.RawMessage // memory of what the tail has read, without the last segments
-	advance  bool            // whether it counts
-	since    time.Time       // when the first of the segments in it was read
-	read     map[string]bool // segments that were read now
-	unread   map[uint32]bool // streams with segments that were not
-	previous time.Time       // of the run before
+	next     json.RawMessage // memory after the new segments, without the last ones
+	advance  bool            // next replaces the memory of the state
+	since    time.Time       // when reading the segments in next began
+	read     map[string]bool // segments read by this run
+	unread   map[uint32]bool // streams with segments that this run has not read
+	previous time.Time       // of the previous run
 	again    Amount
-	pass     *Report // of the part of a full pass that was read now
+	pass     *Report // of the part of a full pass that this run has read
 }
 
-// begin checks whether the state is one of the trail.
+// begin checks that the state belongs to the trail.
 func (o *Remembering) begin(open func() (*trail.Trail, error), before *runs, checks *Checks) (*run, error) {
 	t, err := open()
 	if err != nil {
@@ -209,7 +209,8 @@ func (o *Remembering) begin(open func() (*trail.Trail, error), before *runs, che
 	return r, nil
 }
 
-// deletedNext says which segments were deleted that should be read next, of a stream of which segments were read.
+// deletedNext returns which segments to be read next were deleted, in a stream of which earlier ones were read;
+// empty: none were.
 func (m *Memory) deletedNext(t *trail.Trail) string {
 	for _, s := range t.Streams {
 		one := m.Streams[s.Number]
@@ -222,7 +223,7 @@ func (m *Memory) deletedNext(t *trail.Trail) string {
 	return ""
 }
 
-// readNew reads what is new.
+// readNew reads the segments that are new.
 func (r *run) readNew(ctx context.Context) error {
 	memory, err := decodeMemory(r.state.Tail)
 	if err != nil {
@@ -252,11 +253,11 @@ func (r *run) readNew(ctx context.Context) error {
 		v.bar = r.Bar(size)
 		defer v.bar.Done()
 	}
-	// What is found up to here is remembered; all else is looked at again by the next run.
+	// What is found up to here is remembered. The rest is read again by the next run.
 	if _, err := v.read(ctx, func(st *state) (int, int) { return st.nextSegment(), st.finished }, nil); err != nil {
 		return err
 	}
-	r.advance = len(v.report.Unreadable) == 0 && !v.report.outdated // else it is read again
+	r.advance = len(v.report.Unreadable) == 0 && !v.report.outdated // otherwise, the next run reads it again
 	if r.next, err = json.Marshal(v.memory()); err != nil {
 		return err
 	}
@@ -283,9 +284,9 @@ func (r *run) readNew(ctx context.Context) error {
 	return nil
 }
 
-// verifyRange verifies the segments with records of a range of times, and those behind them, whose headers close the
-// chain. What is known of sessions and of seals up to there is not, so only what is wrong in these segments
-// counts.
+// verifyRange verifies the segments with records of a range of times, and the segments after them, whose
+// headers complete the chain. It starts without knowledge of sessions and seals before them, so only problems
+// in these segments count.
 func (r *run) verifyRange(ctx context.Context) error {
 	if r.Within == nil {
 		return nil
@@ -302,7 +303,7 @@ func (r *run) verifyRange(ctx context.Context) error {
 				from, to = min(from, k), min(k+2, len(all))
 			}
 		}
-		for to > from && r.read[all[to-1].Segment.Path] { // just now, from the first of them on
+		for to > from && r.read[all[to-1].Segment.Path] { // read by this run already
 			to--
 		}
 		return min(from, to), to
@@ -332,7 +333,7 @@ func (r *run) verifyRange(ctx context.Context) error {
 	return nil
 }
 
-// addProblems adds those of another report that are not known.
+// addProblems adds the problems of another report that are not in this one.
 func (r *Report) addProblems(o *Report) {
 	for _, p := range o.Problems {
 		if !slices.ContainsFunc(r.Problems, func(known Problem) bool { return p.isSame(&known) }) {
@@ -348,7 +349,7 @@ func (r *Report) addProblems(o *Report) {
 	r.MoreUnreadable = max(r.MoreUnreadable, o.MoreUnreadable)
 }
 
-// findFinished finds the segments that a server does not write to any more, and the size of those that were not read.
+// findFinished finds the segments to which the server does not write any more, and the size of those not read.
 func (v *verifier) findFinished() (size int64) {
 	for _, st := range v.states {
 		from := st.nextSegment()
@@ -360,14 +361,14 @@ func (v *verifier) findFinished() (size int64) {
 	return size
 }
 
-// isOf says whether a file is that of a stream's segment.
+// isOf returns whether a file is a segment of a stream.
 func (v *verifier) isOf(file string, stream uint32) bool {
 	return slices.ContainsFunc(v.trail.Streams, func(s *trail.Stream) bool {
 		return s.Number == stream && s.Path == filepath.Dir(file)
 	})
 }
 
-// openSegment is the place of the last segment with a block: the server may still write to it.
+// openSegment returns the index of the last segment with a block, to which the server may still write.
 func (st *state) openSegment() int {
 	from, to := st.rest()
 	for to--; to > from; to-- {
@@ -378,14 +379,14 @@ func (st *state) openSegment() int {
 	return max(from, to)
 }
 
-// nextSegment is that of the first segment that was not read.
+// nextSegment returns the index of the first segment that was not read.
 func (st *state) nextSegment() int {
 	from, _ := st.rest()
 	return from
 }
 
-// checkEarlierSegments checks the segments that were read earlier: their headers, and that they are those of
-// their places.
+// checkEarlierSegments checks the headers of segments that earlier runs have read, and that they are in their
+// places.
 func (v *verifier) checkEarlierSegments() {
 	for _, st := range v.states {
 		var before *trail.Segment
@@ -413,7 +414,7 @@ func (v *verifier) checkEarlierSegments() {
 			if seg.Err == nil {
 				before = seg
 			}
-			// A run that has read the segment may have said it in other words.
+			// The run that read the segment may have reported the problem in other words.
 			if known := v.report.Problems[:n]; len(v.report.Problems) > n &&
 				slices.ContainsFunc(known, func(p Problem) bool { return p.File == seg.Path }) {
 				v.report.Problems = known
@@ -422,8 +423,8 @@ func (v *verifier) checkEarlierSegments() {
 	}
 }
 
-// groupMemory is what the headers and the sizes of segments with consecutive numbers were, from the one that is a
-// multiple of groupSize up to one: no server changes them any more.
+// groupMemory has a hash of the headers and sizes of consecutive segments, from a multiple of groupSize up to a
+// number. Servers do not change these any more.
 type groupMemory struct {
 	Last uint64 `json:"last"`
 	Sum  string `json:"sum"`
@@ -431,10 +432,10 @@ type groupMemory struct {
 
 const groupSize = 64
 
-// groups are those of streams, by their numbers.
+// groups are the groups of streams, by stream number and group number.
 type groups map[uint32]map[uint64]groupMemory
 
-// groupSum is the one of a group's segments; there says that they all are, and can be read.
+// groupSum returns the hash for a group; there is false unless all of its segments exist and can be read.
 func (st *state) groupSum(group, last uint64) (sum string, there bool) {
 	h := sha256.New()
 	first := max(1, group*groupSize)
@@ -451,8 +452,8 @@ func (st *state) groupSum(group, last uint64) (sum string, there bool) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), first == last+1
 }
 
-// sumGroups sums up the segments that were read. Sums that are known, and are not those of the segments any
-// more, stay.
+// sumGroups returns the hashes for the segments that were read. Known hashes that do not match any more are
+// kept, so that the difference is reported again.
 func (v *verifier) sumGroups(known groups) groups {
 	all := groups{}
 	for _, st := range v.states {
@@ -471,7 +472,7 @@ func (v *verifier) sumGroups(known groups) groups {
 			}
 			var there bool
 			if group.Sum, there = st.groupSum(g, group.Last); !there {
-				delete(of, g) // its first segments were deleted
+				delete(of, g) // the first segments of the group were deleted
 				continue
 			}
 			of[g] = group
@@ -480,7 +481,8 @@ func (v *verifier) sumGroups(known groups) groups {
 	return all
 }
 
-// compareGroups reports segments that are not as they were when they were read. Those that are not there are holes.
+// compareGroups reports segments whose header or size has changed since they were read. Missing segments are
+// holes.
 func (v *verifier) compareGroups(known groups) {
 	for _, st := range v.states {
 		of := known[st.stream.Number]
@@ -494,7 +496,8 @@ func (v *verifier) compareGroups(known groups) {
 	}
 }
 
-// checkUnreadAnchors checks anchors of blocks that are not read: their blocks, and the two behind, are.
+// checkUnreadAnchors reads, for anchors of blocks that are not read otherwise, these blocks and the two after
+// each.
 func (v *verifier) checkUnreadAnchors() {
 	files := &trail.Files{Alone: true}
 	defer files.Close()
@@ -502,7 +505,7 @@ func (v *verifier) checkUnreadAnchors() {
 	for _, st := range v.states {
 		for i, seg := range st.stream.Segments[:st.nextSegment()] {
 			if seg.Err != nil || !slices.ContainsFunc(v.anchors, func(a *anchorState) bool {
-				// the segment may also begin with the block behind
+				// The block after it may be the first one of the next segment.
 				return a.Stream == st.stream.Number && a.Block+2 >= seg.Header.FirstBlock && a.Block < st.nextFirst(i)
 			}) {
 				continue
@@ -529,7 +532,7 @@ func (v *verifier) checkUnreadAnchors() {
 	}
 }
 
-// nextFirst is the number of the block behind a segment that was read earlier.
+// nextFirst returns the number of the first block after a segment that was read earlier.
 func (st *state) nextFirst(i int) uint64 {
 	if i+1 < len(st.stream.Segments) && st.stream.Segments[i+1].Err == nil {
 		return st.stream.Segments[i+1].Header.FirstBlock
@@ -559,7 +562,7 @@ func (r *run) dropDeleted() {
 	})
 }
 
-// saveState takes what was read into the state.
+// saveState puts what was read into the state.
 func (r *run) saveState() {
 	s := &r.state
 	now := map[uint32]uint64{}
@@ -612,12 +615,13 @@ func (r *run) saveState() {
 	s.Run, s.Last = s.Run+1, r.Now
 }
 
-// dropPass ends a full pass before it is complete. What it has found, which is known here, or by the state, stands.
+// dropPass stops a full pass before it is complete. Problems that it has found stay in the memory known, or in
+// the state.
 func (r *run) dropPass(known *Memory) {
 	s := &r.state
 	r.reportPass()
 	if known == nil {
-		known, _ = decodeMemory(s.Pass) // has been decoded before
+		known, _ = decodeMemory(s.Pass) // it was decoded before
 	}
 	tail, err := decodeMemory(s.Tail)
 	if s.Pass = nil; known == nil || tail == nil || err != nil {
@@ -634,30 +638,29 @@ func (r *run) dropPass(known *Memory) {
 	}
 }
 
-// reportPass makes the report of the full pass what earlier runs have found for it, unless this run has gone on
-// with it.
+// reportPass reports what earlier runs have found in the full pass, unless this run has continued the pass.
 func (r *run) reportPass() {
 	if known, _ := decodeMemory(r.state.Pass); known != nil && r.pass == nil {
 		r.pass = newVerifier(r.trail, nil, 0, &Checks{Keys: r.checks.Keys, Memory: known}).report
 	}
 }
 
-// isContinued says whether a stream goes on from what was read of it, as the header of the segment behind that says.
+// isContinued returns whether the header of the next segment of a stream continues from what was read.
 func (v *verifier) isContinued(stream uint32) bool {
 	return slices.ContainsFunc(v.states, func(st *state) bool { return st.stream.Number == stream && st.goesOn })
 }
 
-// isDoubtful says whether what was verified of a stream is not what is there now, and was not read again since.
+// isDoubtful returns whether what was verified in a stream is not what is there now, and was not read again.
 func (r *run) isDoubtful(e *endMemory) bool {
 	return e.Replaced && !e.Failed.Before(r.since) && !r.since.Equal(r.Now)
 }
 
-// continuePass goes on with the full pass, or begins one, until the time is over. If it becomes complete, what
-// it knows is what is known of the trail.
+// continuePass continues the full pass, or begins one, until the time is over. When the pass is complete, its
+// memory replaces that of the trail.
 func (r *run) continuePass(ctx context.Context) error {
 	missing := slices.ContainsFunc(r.state.Ends, func(e endMemory) bool { return e.Failed.Equal(r.Now) })
 	if r.since.Equal(r.Now) || missing {
-		return nil // everything was read just now, or the trail may be there again tomorrow
+		return nil // everything was just read, or the trail is missing and may be there tomorrow
 	}
 	memory, err := decodeMemory(r.state.Pass)
 	if err != nil {
@@ -681,7 +684,7 @@ func (r *run) continuePass(ctx context.Context) error {
 	all, err := v.read(context.WithoutCancel(ctx), func(st *state) (int, int) {
 		return st.nextSegment(), st.finished
 	}, func() bool {
-		begun++ // one segment is read in any case
+		begun++ // at least one segment is read
 		return begun > 1 && time.Since(r.started) >= r.For || ctx.Err() != nil
 	})
 	if err != nil {
@@ -720,7 +723,7 @@ func (r *run) continuePass(ctx context.Context) error {
 	return nil
 }
 
-// addRead adds what was read, and warned of, before what is known was replaced.
+// addRead adds what was read, and the warnings, from before the memory was replaced.
 func (r *Report) addRead(o *Report) {
 	r.Segments, r.Blocks, r.Records, r.Bytes = o.Segments, o.Blocks, o.Records, o.Bytes
 	r.First, r.Last, r.EncryptedBlocks = o.First, o.Last, o.EncryptedBlocks
@@ -731,13 +734,13 @@ func (r *Report) addRead(o *Report) {
 	}
 }
 
-// isSame says whether two problems are the same one.
+// isSame returns whether two problems are the same.
 func (p *Problem) isSame(o *Problem) bool {
 	return p.File == o.File && p.What == o.What && (p.Offset == nil) == (o.Offset == nil) &&
 		(p.Offset == nil || *p.Offset == *o.Offset)
 }
 
-// reportState says in the report what was read by which run.
+// reportState adds to the report which run has read what.
 func (r *run) reportState() {
 	report, s := r.report, &r.state
 	r.reportPass()
@@ -779,7 +782,7 @@ func (r *run) reportState() {
 
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// unreadSegments are the segments that only earlier runs have read.
+// unreadSegments returns the segments that only earlier runs have read.
 func (r *run) unreadSegments() (n Amount) {
 	r.unread = map[uint32]bool{}
 	for _, st := range r.v.states {
@@ -798,7 +801,7 @@ func (r *run) unreadSegments() (n Amount) {
 	return n
 }
 
-// progress says how far the current full pass is.
+// progress reports how far the current full pass is.
 func (r *run) progress(state *StateReport) {
 	memory, err := decodeMemory(r.state.Pass)
 	if err != nil || memory == nil {
@@ -816,7 +819,7 @@ func (r *run) progress(state *StateReport) {
 	}
 }
 
-// compareProblems says which problems were found by earlier runs, and which of them are not found any more.
+// compareProblems reports which problems earlier runs have found, and which of them are not found any more.
 func (r *run) compareProblems() {
 	var found []foundProblem
 	for i := range r.report.Problems {

@@ -17,25 +17,24 @@ import (
 
 // Problem is an error or a warning.
 type Problem struct {
-	// Class is what kind of thing is wrong, as FORMAT.md calls it; empty: a warning about what is no problem of
-	// the trail.
+	// Class is the class of problem according to FORMAT.md; empty: a warning that is not about the trail.
 	Class  string `json:"class,omitempty"`
 	File   string `json:"file,omitempty"`
 	Offset *int64 `json:"offset,omitempty"`
 	What   string `json:"what"`
-	// ID is what steno acknowledge calls a problem.
+	// ID is the ID of a problem for steno acknowledge.
 	ID string `json:"id,omitempty"`
-	// Found is when an earlier run found it, if a state is kept.
+	// Found is when an earlier run found the problem, if a state is kept.
 	Found string `json:"found,omitempty"`
-	// Note is why an acknowledgment of it does not count any more.
+	// Note is why an acknowledgment of the problem does not count any more.
 	Note string `json:"note,omitempty"`
-	// System is the system identifier of the server of the trail.
+	// System is the system identifier of the trail's server.
 	System uint64 `json:"-"`
 
 	of *format.Problem
 }
 
-// problemOf is what is reported of a problem.
+// problemOf returns how a problem is reported.
 func problemOf(p *format.Problem) Problem {
 	one := Problem{Class: p.Class.String(), File: p.File, What: p.Reason, of: p}
 	if p.Offset != format.NoOffset && p.File != "" {
@@ -50,7 +49,7 @@ type Acknowledged struct {
 	By     string `json:"by"`
 	Time   string `json:"time"`
 	Reason string `json:"reason"`
-	Key    string `json:"key,omitempty"` // that signed it
+	Key    string `json:"key,omitempty"` // that has signed it
 	// Checked says that the signature was checked.
 	Checked bool `json:"signature_checked"`
 }
@@ -91,15 +90,15 @@ func (p *Problem) line(zone render.Zone) string {
 // Report is the result of a verification.
 type Report struct {
 	Whole bool `json:"whole"`
-	// NothingNew says that there is no problem but those that were acknowledged.
+	// NothingNew says that all problems were acknowledged.
 	NothingNew bool     `json:"nothing_new"`
 	Trail      []string `json:"trail"`
-	// Servers are the system identifiers if the trails are of several servers.
+	// Servers are the system identifiers, if the trails belong to several servers.
 	Servers  []string `json:"servers,omitempty"`
 	Streams  int      `json:"streams"`
 	Segments int      `json:"segments"`
 	Blocks   int64    `json:"blocks"`
-	// Copies counts blocks that were also found in another trail, and are not in Blocks.
+	// Copies counts blocks that were also found in another trail. Blocks does not include them.
 	Copies       int64  `json:"copied_blocks,omitempty"`
 	Records      int64  `json:"records"`
 	Sessions     int    `json:"sessions"`
@@ -107,15 +106,14 @@ type Report struct {
 	Bytes        int64  `json:"bytes"`
 	First        string `json:"first_time,omitempty"`
 	Last         string `json:"last_time,omitempty"`
-	// EncryptedBlocks counts blocks with encrypted payloads, and UnreadBlocks those of them for which there was no
-	// key.
+	// EncryptedBlocks counts encrypted blocks, and UnreadBlocks those whose key was not given.
 	EncryptedBlocks int64 `json:"encrypted_blocks,omitempty"`
 	UnreadBlocks    int64 `json:"unread_blocks,omitempty"`
 
 	GapRecords  uint64 `json:"gap_records"`
 	LostRecords uint64 `json:"lost_records"`
 
-	// Recorded says, for each server, whether everything was recorded. That is another question than whether what was
+	// Recorded says for each server whether everything was recorded, which is independent of whether what was
 	// recorded is intact.
 	Recorded []*proof.Recording `json:"recorded,omitempty"`
 
@@ -125,7 +123,7 @@ type Report struct {
 	Seals    []StreamSeals `json:"seals,omitempty"`
 	Anchors  int           `json:"anchors,omitempty"`
 
-	// Unreadable lists what could not be checked, such as files that may not be read.
+	// Unreadable lists what could not be checked, such as files without permission to read.
 	Unreadable     []Problem `json:"unreadable,omitempty"`
 	MoreUnreadable int       `json:"more_unreadable,omitempty"`
 
@@ -134,36 +132,35 @@ type Report struct {
 	Warnings     []Problem `json:"warnings"`
 	MoreWarnings int       `json:"more_warnings,omitempty"`
 
-	// Acknowledged are problems that somebody has acknowledged, as they are.
+	// Acknowledged are problems that were acknowledged and have not changed since.
 	Acknowledged []Acknowledged `json:"acknowledged,omitempty"`
-	// Failed is what was demanded of the trail and is not so.
+	// Failed lists demands that are not met.
 	Failed []string `json:"failed,omitempty"`
 
-	// State is what earlier runs have verified, if a state is kept.
+	// State says what earlier runs have verified, if a state is kept.
 	State *StateReport `json:"state,omitempty"`
 
-	// SealKeys are the IDs of public keys, and EncryptionKeys those of encryption keys, that were not given,
-	// and with which more could be checked.
+	// SealKeys and EncryptionKeys are the IDs of keys that were not given and with which more could be checked.
 	SealKeys, EncryptionKeys []string `json:"-"`
 
 	outdated bool // segments were deleted by policy during the verification
 	ends     []Last
 }
 
-// StateReport says what of a trail this run has read, and what earlier ones.
+// StateReport says which parts of a trail this run has read, and which were read by earlier ones.
 type StateReport struct {
 	File string `json:"file"`
 	Run  int    `json:"run"`           // its number
 	Key  string `json:"key,omitempty"` // that signs the state
-	// Unchecked is the key whose signature the state has, which was not checked.
+	// Unchecked is the key with which the state is signed, if the signature was not checked.
 	Unchecked string `json:"unchecked_key,omitempty"`
-	// First says that there was no state, so that nothing is known of earlier.
+	// First says that there was no state, so that nothing is known about earlier runs.
 	First bool `json:"first"`
-	// NotRead was read by earlier runs only, between Since and Until.
+	// NotRead was read only by earlier runs, between Since and Until.
 	NotRead Amount `json:"not_read"`
 	Since   string `json:"not_read_since,omitempty"`
 	Until   string `json:"not_read_until,omitempty"`
-	// Again is what the full pass has read now.
+	// Again is what this run has read for the full pass.
 	Again Amount     `json:"read_again"`
 	Full  FullReport `json:"full_pass"`
 }
@@ -175,7 +172,7 @@ type Amount struct {
 	Bytes    int64 `json:"bytes"`
 }
 
-// FullReport says when everything was read last, and how far the next time is.
+// FullReport says when everything was last read, and how far the next full pass is.
 type FullReport struct {
 	Began     string `json:"began,omitempty"`
 	Completed string `json:"completed,omitempty"`
@@ -184,7 +181,7 @@ type FullReport struct {
 	Segments  int    `json:"next_segments,omitempty"`
 }
 
-// Line says which state it is, and who has signed it.
+// Line describes the state and its signature.
 func (s *StateReport) Line() string {
 	signed := "NOT SIGNED: whoever can write the file decides what is read"
 	switch {
@@ -199,7 +196,7 @@ func (s *StateReport) Line() string {
 	return fmt.Sprintf("%s, run %d; %s", s.File, s.Run, signed)
 }
 
-// rows are those of the text.
+// rows returns the rows for the text.
 func (s *StateReport) rows() (rows [][2]string) {
 	row := func(name, format string, args ...any) {
 		rows = append(rows, [2]string{name, fmt.Sprintf(format, args...)})
@@ -229,7 +226,7 @@ func (s *StateReport) rows() (rows [][2]string) {
 	return rows
 }
 
-// limits is what the verdict does not say of this run.
+// limits returns how the state limits the verdict of this run.
 func (s *StateReport) limits() string {
 	what := ""
 	if s.NotRead.Segments > 0 {
@@ -251,13 +248,13 @@ func (s *StateReport) limits() string {
 // Damaged reports whether there are problems that were not acknowledged.
 func (r *Report) Damaged() bool { return len(r.Problems)+r.MoreProblems > 0 }
 
-// setVerdict sets what the report comes to.
+// setVerdict sets the verdict.
 func (r *Report) setVerdict() {
 	r.NothingNew = !r.Damaged() && len(r.Unreadable)+r.MoreUnreadable == 0
 	r.Whole = r.NothingNew && len(r.Acknowledged) == 0 && (r.State == nil || r.State.NotRead.Segments == 0)
 }
 
-// Ends are the last blocks of the streams.
+// Ends returns the last block of each stream.
 func (r *Report) Ends() []Last { return r.ends }
 
 // Warn adds a warning that is not about the contents of the trail.
@@ -361,7 +358,7 @@ func (r *Report) WriteText(out io.Writer, color bool, zone render.Zone) error {
 	return err
 }
 
-// Verdict is what the report comes to, in a sentence.
+// Verdict returns the verdict as a sentence.
 func (r *Report) Verdict() string {
 	if r.State != nil {
 		return r.verdict() + r.State.limits()

@@ -18,8 +18,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// slack is how much later than promised a seal may be, in microseconds: the times of records and of seals are
-// taken by different processes.
+// slack is the tolerated delay of a seal, in microseconds: different processes take the times of records and of
+// seals.
 const slack = 10 * 1e6
 
 // StreamSeals is what the seals of a stream prove.
@@ -137,7 +137,7 @@ func (s *sealState) block(f *finding, p blockPlace, before seal.Seal, known bool
 	s.Blocks++
 	s.Recovered = s.Recovered || f.recovered
 	if f.sealed || f.later {
-		// its contents are not known, so nothing can be concluded from them
+		// The contents of the block are not known, so nothing can be concluded from them.
 		s.Unread++
 		s.Sum.Last, s.OnlySeals, s.Late = p.Number, true, nil
 		return
@@ -176,7 +176,7 @@ func (s *sealState) checkAfterStop(f *finding, p blockPlace, stop *seal.Seal) {
 	s.BehindStop = stop
 	if s.Unknown != nil && s.Unknown.Seal.Reason == seal.ReasonStart &&
 		s.Unknown.Seal.First == p.Number && f.sealsOnly {
-		return // the key is not known: finish tells
+		return // finish reports that the key is not known
 	}
 	if s.Last != stop && s.Last.Reason == seal.ReasonStart && s.Last.First == p.Number &&
 		s.Last.Block == p.Number-1 && f.sealsOnly {
@@ -224,8 +224,8 @@ func (s *sealState) check(parsed *seal.Seal, p blockPlace, before seal.Seal, kno
 	return true
 }
 
-// notGiven processes a seal by a key that is not trusted. It proves nothing, but it may be right: what it
-// should prove is not checked, unless a valid seal follows.
+// notGiven processes a seal with a key that is not trusted. It proves nothing, but may be valid, so what it
+// should prove is not checked unless a valid seal follows.
 func (s *sealState) notGiven(parsed *seal.Seal, p blockPlace) {
 	s.Runs[parsed.First] = true
 	s.Late = nil
@@ -321,7 +321,7 @@ func (s *sealState) reportNoSeals(path string) {
 		v.reportDamage(format.ProblemSeal, path, nil,
 			"there is no seal in stream %d: it was written by steno recover, which has no key; only the hash "+
 				"chain proves anything about it", sum.Stream)
-	case sum.Seals == 0 && s.Blocks > 0 && !s.follows: // else the seals can be before
+	case sum.Seals == 0 && s.Blocks > 0 && !s.follows: // otherwise, the seals may be in segments that were not read
 		v.reportDamage(format.ProblemSeal, path, nil, "there is no seal in stream %d", sum.Stream)
 	}
 }
@@ -466,12 +466,12 @@ func (s *StreamSeals) Line(checked bool) string {
 type anchorState struct {
 	*seal.Anchor
 	seen bool
-	// failed says that the block is another one, or does not exist.
+	// failed says that the trail has another block, or none.
 	failed bool
-	// sealed says that the seal that signs the anchor was found in the block behind.
+	// sealed says that the block after it has the seal that signs the anchor.
 	sealed bool
 	home   streamID // of the stream that has the block
-	// alone is the segment that has the block, if only that segment is verified.
+	// alone is the segment that has the block, if the trail is that segment only.
 	alone *trail.Segment
 }
 
@@ -482,9 +482,9 @@ func (v *verifier) setAnchors(list []*seal.Anchor) {
 	}
 }
 
-// behindAnchor checks one of the two blocks behind that of a signed anchor. The anchor was printed when its
-// seal was in the trail, in the first of them, so it must be there now. If it ended a run, the second can only
-// have the seal that begins another one.
+// behindAnchor checks one of the two blocks after that of a signed anchor. The anchor was printed when its seal
+// was already in the trail, in the first of these blocks, so it must be there. If that seal ended a run, the
+// second block can only begin with the first seal of another run.
 func (v *verifier) behindAnchor(a *anchorState, p blockPlace, f *finding) {
 	switch {
 	case f.sealed:
@@ -512,7 +512,7 @@ func (v *verifier) behindAnchor(a *anchorState, p blockPlace, f *finding) {
 	}
 }
 
-// anchor compares a block with the anchors that name it, and with those that name the blocks before.
+// anchor compares a block with the anchors for it and for the blocks before it.
 func (v *verifier) anchor(s *trail.Stream, p blockPlace, systemID uint64, h *format.BlockHeader, f *finding) {
 	stream := s.Number
 	if _, there := v.firstBlock[stream]; !there {
@@ -584,7 +584,7 @@ func (v *verifier) finishAnchors() {
 		case a.From == stateAnchors && slices.ContainsFunc(v.report.Unreadable, func(p Problem) bool {
 			return v.isOf(p.File, a.Stream)
 		}):
-			// its segment may be one of those that could not be read
+			// The anchor's segment may be one of those that could not be read.
 		default:
 			a.failed = true
 			v.reportDamage(format.ProblemAnchor, "", nil,

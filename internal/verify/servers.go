@@ -1,4 +1,4 @@
-// Trails of several servers that are verified together: each server's are verified by themselves.
+// Trails of several servers: those of each server are verified separately.
 
 package verify
 
@@ -11,15 +11,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// server is what is named of the trails of one server.
+// server has the trails of one server.
 type server struct {
 	system  uint64
 	streams []*trail.Stream
 }
 
-// serversOf tells trails of different servers apart, by the system identifier of the first segment of each
-// trail whose header can be read. A stream of another server in the folder of a trail belongs to that trail: it
-// is damage.
+// serversOf groups trails by server, according to the system identifier in the first segment of each trail with
+// a readable header. A stream of another server in the folder of a trail still belongs to that trail: it is
+// damage.
 func serversOf(t *trail.Trail) (all []*server) {
 	systems := map[string]uint64{}
 	for _, s := range t.Streams {
@@ -42,8 +42,8 @@ func serversOf(t *trail.Trail) (all []*server) {
 	return all
 }
 
-// partOf is the part of a trail, and of the checks, that is about one of the servers. The first one has what
-// belongs to none.
+// partOf returns the part of a trail, and of the checks, for one of the servers. The part of the first one
+// includes what belongs to no server.
 func partOf(t *trail.Trail, checks Checks, all []*server, i int) (trail.Trail, Checks) {
 	partial := *t
 	partial.Streams = all[i].streams
@@ -58,7 +58,7 @@ func partOf(t *trail.Trail, checks Checks, all []*server, i int) (trail.Trail, C
 	return partial, checks
 }
 
-// join adds the report on the trails of another server.
+// join adds the report for the trails of another server.
 func (r *Report) join(o *Report, system uint64) {
 	r.Servers = append(r.Servers, fmt.Sprint(system))
 	r.Streams, r.Segments, r.Blocks, r.Records = r.Streams+o.Streams, r.Segments+o.Segments, r.Blocks+o.Blocks,

@@ -1,4 +1,4 @@
-// The state of verifications that go on from each other: the file, and its signature.
+// The file with the state of successive verifications, and its signature.
 
 package verify
 
@@ -21,12 +21,12 @@ import (
 // The file has two lines of JSON: the state, and the SHA-256 of that line with a signature over it. So a file
 // that was cut off or altered is an error also without a key.
 //
-// Who can write the file can have blocks passed over. With a key, only who has that can write it: a state that
-// is signed is only taken by runs with its key, and one that is not signed only by runs without a key, so that
-// nobody can put one of the other kind in its place. Without a key, a state is allowed, because a file that the
-// accounts which are audited cannot write needs none, and each verdict says so. What a signature cannot prevent
-// is that the file is removed, which makes the next run read everything and say that it is the first one, or
-// replaced by an older one, which the number of the run shows.
+// Whoever can write the file can make runs skip blocks. With a key, only its owner can: runs with a key accept
+// only states signed with it, and runs without a key only unsigned states, so that neither kind can replace the
+// other. States without a key are allowed, because a file that audited accounts cannot write needs none, and
+// each verdict says so. A signature cannot prevent that the file is removed: then the next run reads everything,
+// and says that it is the first one. Nor can it prevent that an older state is restored, which the number of the
+// run reveals.
 
 const (
 	stateVersion = 1
@@ -34,7 +34,7 @@ const (
 	mostState    = 1 << 30
 )
 
-// state of the runs, as the file has it.
+// runs is the content of the file.
 type runs struct {
 	Version int       `json:"version"`
 	System  uint64    `json:"system_id,string"`
@@ -45,24 +45,24 @@ type runs struct {
 	Keys []string `json:"keys,omitempty"`
 	// Ends are the last blocks that were read. They must be there.
 	Ends []endMemory `json:"ends"`
-	// Found are the problems of the last run.
+	// Found are the problems that the last run reported.
 	Found []foundProblem `json:"found,omitempty"`
 	Full  fullPass       `json:"full_pass"`
-	// Groups say what the segments were like.
+	// Groups has hashes of segment headers.
 	Groups groups `json:"groups,omitempty"`
-	// Tail is what is known of all segments that were read, and Pass what is known of those that the current
-	// full pass has read. They are memories.
+	// Tail is the Memory for all segments that were read, and Pass that for the segments that the current full
+	// pass has read.
 	Tail json.RawMessage `json:"tail,omitempty"`
 	Pass json.RawMessage `json:"pass,omitempty"`
 }
 
-// fullPass is the last one that was completed.
+// fullPass describes the last complete pass.
 type fullPass struct {
 	Began     time.Time `json:"began"`
 	Completed time.Time `json:"completed"`
 }
 
-// endMemory is a block that must be there.
+// endMemory is a block that must still be in the trail.
 type endMemory struct {
 	System  uint64    `json:"system_id,string"`
 	Stream  uint32    `json:"stream"`
@@ -70,17 +70,18 @@ type endMemory struct {
 	Block   uint64    `json:"block"`
 	Record  uint64    `json:"record"`
 	Hash    string    `json:"hash"`
-	Time    time.Time `json:"time"` // of the run that read it
-	// Failed is when it was not there any more. It stays remembered: whatever is there now is not what was verified.
+	Time    time.Time `json:"time"` // of the run that has read it
+	// Failed is when the block was found missing. It is remembered, because what is there now was not verified.
 	Failed time.Time `json:"failed,omitzero"`
-	// Replaced says that what follows the segments that were read does not follow from them: none of them counts.
+	// Replaced says that the segments after the ones that were read do not continue from these. None of them
+	// counts.
 	Replaced bool `json:"replaced,omitempty"`
 }
 
-// stateAnchors is where the anchors of a state are from.
+// stateAnchors is the origin of anchors that come from a state.
 const stateAnchors = "of the state"
 
-// anchor is the end as an anchor.
+// anchor returns the block as an anchor.
 func (e *endMemory) anchor() *seal.Anchor {
 	a := &seal.Anchor{From: stateAnchors, Seal: seal.Seal{
 		SystemID: e.System, Stream: e.Stream, Segment: e.Segment, Block: e.Block, Record: e.Record,
@@ -91,9 +92,9 @@ func (e *endMemory) anchor() *seal.Anchor {
 	return a
 }
 
-// foundProblem is a problem, and when it was found first.
+// foundProblem is a problem, and when it was first found.
 type foundProblem struct {
-	File   string    `json:"file,omitempty"` // as it is called in the trail
+	File   string    `json:"file,omitempty"` // name within the trail
 	Offset *int64    `json:"offset,omitempty"`
 	What   string    `json:"what"`
 	Time   time.Time `json:"time"`
@@ -111,25 +112,25 @@ type signature struct {
 	Signature string `json:"signature,omitempty"`
 }
 
-// StateError is why a state is not taken.
+// StateError says why a state is refused.
 type StateError struct {
 	Path, Reason string
 	Advice       StateAdvice
 }
 
-// StateAdvice is what whoever verifies can do about that.
+// StateAdvice says what the user can do about it.
 type StateAdvice int
 
-// What can be done.
+// Values of StateAdvice.
 const (
 	NoAdvice   StateAdvice = iota
-	BeginState             // begin one
-	GiveKey                // give the key that the state is signed with
+	BeginState             // begin a state
+	GiveKey                // give the key with which the state is signed
 )
 
 func (e *StateError) Error() string { return "state " + e.Path + ": " + e.Reason }
 
-// loadState reads a state; nil: there is none. check says what is wrong with its signature.
+// loadState reads a state; nil: there is none. check checks its signature.
 func loadState(path string, check func(path string, line []byte, signed *signature) error) (*runs, error) {
 	refuse := func(format string, args ...any) (*runs, error) {
 		return nil, &StateError{Path: path, Reason: fmt.Sprintf(format, args...)}
@@ -166,14 +167,14 @@ func loadState(path string, check func(path string, line []byte, signed *signatu
 	return s, nil
 }
 
-// isBy says whether the signature is that of a key over the state.
+// isBy returns whether a key has signed the state.
 func (s *signature) isBy(key ed25519.PublicKey, line []byte) bool {
 	given, err := hex.DecodeString(s.Signature)
 	return err == nil && ed25519.Verify(key, append([]byte(stateDomain), line...), given)
 }
 
-// checkOwnSignature checks the signature for a run that goes on: with a key, it must be that of the key, and without
-// one, there may be none.
+// checkOwnSignature checks the signature for a run that continues. With a key, the state must be signed with
+// it; without one, it must not be signed.
 func (o *Remembering) checkOwnSignature(path string, line []byte, signed *signature) error {
 	refuse := func(format string, args ...any) error {
 		return &StateError{Path: path, Reason: fmt.Sprintf(format, args...)}
@@ -197,7 +198,8 @@ func (o *Remembering) checkOwnSignature(path string, line []byte, signed *signat
 	return nil
 }
 
-// checkForeignSignature checks the signature for a run that only looks: with keys, it must be that of one of them.
+// checkForeignSignature checks the signature for a run that only looks. With keys, one of them must have signed
+// the state.
 func (o *Remembering) checkForeignSignature(path string, line []byte, signed *signature) error {
 	if o.By == nil {
 		o.unchecked = signed.Key
@@ -217,7 +219,7 @@ func (o *Remembering) checkForeignSignature(path string, line []byte, signed *si
 	return nil
 }
 
-// write writes the state, signed by a key, or without one.
+// write writes the state, signed if there is a key.
 func (s *runs) write(file *statefile.File, key ed25519.PrivateKey) error {
 	line, err := json.Marshal(s)
 	if err != nil {

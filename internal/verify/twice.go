@@ -1,4 +1,4 @@
-// Trails that have the same blocks, such as those of a server and of its standby.
+// Trails that have the same blocks, such as those of a server and its standby.
 
 package verify
 
@@ -12,11 +12,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// copiedBlocks counts the blocks that two trails have. They are checked in both, and their records count once.
+// copiedBlocks counts the blocks that two trails have. They are checked in both trails, but their records count
+// once.
 type copiedBlocks struct {
-	blocks map[string]int64           // of each trail with such blocks, or whose blocks they are
-	copies map[string]int64           // those of them that count in another trail
-	others map[string]map[string]bool // the trails that have these, too
+	blocks map[string]int64           // by trail, for trails that have such blocks, or from which they are copied
+	copies map[string]int64           // those that count in another trail
+	others map[string]map[string]bool // the other trails that have them
 }
 
 func (t *copiedBlocks) note(ref *trail.BlockRef) {
@@ -38,7 +39,7 @@ func (t *copiedBlocks) note(ref *trail.BlockRef) {
 	}
 }
 
-// warnOfCopies says once of each trail how many of its blocks another one has.
+// warnOfCopies reports once for each trail how many of its blocks another one has.
 func (v *verifier) warnOfCopies() {
 	for _, of := range slices.Sorted(maps.Keys(v.twice.copies)) {
 		n, all := v.twice.copies[of], v.twice.blocks[of]

@@ -1,5 +1,12 @@
 // Package verify checks that a trail is intact: all checksums, the hash chain of each stream, the numbers of
-// blocks and records, and the sequence numbers of each session.
+// blocks and records, the sequence numbers of each session, seals, and anchors.
+//
+// It reads with packages format and trail, and checks signatures with package seal. verify.go and block.go do
+// the checks of one run; memory.go, remembered.go and state.go let a run continue from the previous one.
+//
+// What must stay true: the result does not depend on how records are divided into blocks, or on which run has
+// read them. Memory is bounded by what is open, not by the length of the trail. And what could not be read is
+// reported as such, never as intact.
 package verify
 
 import (
@@ -30,7 +37,7 @@ const maxListed = 100
 type Checks struct {
 	Keys    seal.Keys      // keys to check seals with; without any, seals are only counted
 	Anchors []*seal.Anchor // anchors whose blocks must be in the trail
-	// Memory is what was read of the trail earlier, and is not read again; nil: nothing.
+	// Memory is what was read earlier and is not read again; nil: nothing.
 	Memory  *Memory
 	Demands Demands
 }
@@ -61,14 +68,15 @@ func Trail(ctx context.Context, t *trail.Trail, bar *progress.Bar, checks Checks
 	return total, nil
 }
 
-// belongsTo says whose trail the problems are in.
+// belongsTo sets the server to whose trail the problems belong.
 func (r *Report) belongsTo(system uint64) {
 	for i := range r.Problems {
 		r.Problems[i].System = system
 	}
 }
 
-// ofServer verifies the trails of one server. done is how many bytes of others were read before.
+// ofServer verifies the trails of one server. done is the number of bytes in other trails that were read
+// before.
 func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64, checks Checks) (*Report, error) {
 	v := newVerifier(t, bar, done, &checks)
 	v.setAnchors(checks.Anchors)
@@ -79,7 +87,7 @@ func ofServer(ctx context.Context, t *trail.Trail, bar *progress.Bar, done int64
 	return v.settle(&checks), nil
 }
 
-// newVerifier makes a verifier that goes on from what was read earlier.
+// newVerifier returns a verifier that continues from what was read earlier.
 func newVerifier(t *trail.Trail, bar *progress.Bar, done int64, checks *Checks) *verifier {
 	v := &verifier{
 		trail: t, bar: bar, done: done,
@@ -113,7 +121,7 @@ func newVerifier(t *trail.Trail, bar *progress.Bar, done int64, checks *Checks) 
 	return v
 }
 
-// settle checks what is known only when everything was read, and makes the report.
+// settle performs the checks that need all records, and completes the report.
 func (v *verifier) settle(checks *Checks) *Report {
 	for _, st := range v.states {
 		st.seals.finish(st.stream.Path)
@@ -133,6 +141,8 @@ func (v *verifier) settle(checks *Checks) *Report {
 	return v.report
 }
 
+// verifier verifies the trails of one server. Workers check blocks; everything here is used by one goroutine,
+// which processes their findings in the order of the streams.
 type verifier struct {
 	trail  *trail.Trail
 	bar    *progress.Bar
@@ -143,11 +153,11 @@ type verifier struct {
 	parts    map[format.RecordID]uint64
 	wants    map[format.RecordID]uint64
 	cutShort map[format.RecordID]bool
-	dropped  map[format.RecordID]bool // that have data parts, and that gap records report as lost
+	dropped  map[format.RecordID]bool // with data parts, reported as lost by gap records
 	systemID *trail.Segment
 	// partial is set if the beginning of a stream is missing, so that sessions may begin in the middle.
 	partial   bool
-	began     time.Time // when the first segment was read
+	began     time.Time // when reading began
 	holes     []hole
 	deletions map[streamID][]trail.Deletion
 	records   []deletionRecord
@@ -160,8 +170,8 @@ type verifier struct {
 
 	keys       seal.Keys
 	states     []*state                 // of all streams
-	paths      map[string]int64         // segments that were read, and their sizes
-	absent     map[uint32]*streamMemory // streams that were read, and do not exist
+	paths      map[string]int64         // segments that were read, with their sizes
+	absent     map[uint32]*streamMemory // streams that were read earlier and do not exist any more
 	anchors    []*anchorState
 	firstBlock map[uint32]uint64 // of each stream
 	lastBlock  map[streamID]uint64
@@ -179,7 +189,7 @@ type session struct {
 	end       uint64 // number of the disconnect record; 0: there is none
 }
 
-// reportDamage reports what speaks against the trail.
+// reportDamage reports evidence against the trail.
 func (v *verifier) reportDamage(class format.ProblemClass, file string, offset *int64, text string, args ...any) {
 	p := &format.Problem{Class: class, File: file, Offset: format.NoOffset, Reason: fmt.Sprintf(text, args...)}
 	if offset != nil {
@@ -196,7 +206,7 @@ func (v *verifier) reportDamage(class format.ProblemClass, file string, offset *
 	v.reportProblem(p)
 }
 
-// reportMissingStream reports a stream that is not there.
+// reportMissingStream reports that a stream does not exist.
 func (v *verifier) reportMissingStream(home string, number uint32, text string, args ...any) {
 	v.reportProblem(&format.Problem{
 		Class: format.ProblemMissing, File: home, Offset: format.NoOffset, Stream: number,
@@ -204,7 +214,7 @@ func (v *verifier) reportMissingStream(home string, number uint32, text string, 
 	})
 }
 
-// reportDamageAt does so of a block, or a segment header: at is where in it.
+// reportDamageAt does so for a block, or a segment header. at is the offset within it.
 func (v *verifier) reportDamageAt(
 	class format.ProblemClass, seg *trail.Segment, start, at int64, text string, args ...any,
 ) {
@@ -232,7 +242,7 @@ func (v *verifier) warn(file string, offset *int64, text string, args ...any) {
 	})
 }
 
-// reportUnreadable reports what could not be checked.
+// reportUnreadable reports that something could not be checked.
 func (v *verifier) reportUnreadable(file string, text string, args ...any) {
 	v.reportUnreadProblem(&format.Problem{
 		Class:  format.ProblemUnreadable,
@@ -246,7 +256,7 @@ func (v *verifier) reportUnreadProblem(p *format.Problem) {
 	v.report.Unreadable, v.report.MoreUnreadable = list(v.report.Unreadable, v.report.MoreUnreadable, p)
 }
 
-// reportError reports an error of the reader.
+// reportError reports an error of reading the trail.
 func (v *verifier) reportError(err error) {
 	p := format.AsProblem(err)
 	if p == nil {
@@ -306,7 +316,7 @@ func (v *verifier) handleDeleted(gone *format.Problem) {
 	v.warn(gone.File, nil, "segment was deleted by retention while the trail was being verified")
 }
 
-// files checks the files in the directories.
+// files checks the names in the directories.
 func (v *verifier) files() {
 	for _, err := range v.trail.Errors {
 		v.reportError(err)
@@ -334,7 +344,7 @@ func (v *verifier) files() {
 	}
 }
 
-// job is a block on its way through the workers, or something else to do when all blocks before it have been
+// job is a block that passes through the workers, or a function to call after all earlier blocks were
 // processed.
 type job struct {
 	state   *state
@@ -344,13 +354,13 @@ type job struct {
 	last    bool
 	found   *finding
 	done    chan struct{}
-	then    func() // instead of a block
+	then    func() // the function, instead of a block
 }
 
-// read has the blocks of segments checked by the workers, and processes their findings in the order of the
-// streams. While the last blocks of a segment are being checked, the next one's are begun. which says which
-// segments of a stream are read, by their places. It ends early before a segment when stop says so; all says
-// that it did not.
+// read lets the workers check the blocks of segments, and processes their findings in the order of the streams.
+// Reading goes on across the ends of segments while findings are pending. segmentsOf returns the range of a
+// stream's segments to read. When stop returns true, read ends before the next segment; all says that it did
+// not.
 func (v *verifier) read(
 	ctx context.Context, segmentsOf func(*state) (from, to int), stop func() bool,
 ) (all bool, err error) {
@@ -371,7 +381,7 @@ func (v *verifier) read(
 			}
 		})
 	}
-	// put queues a job, and processes the oldest ones when there are too many.
+	// put queues a job. If too many are pending, it processes the oldest ones.
 	put := func(j *job) error {
 		pending = append(pending, j)
 		if j.then == nil {
@@ -405,7 +415,7 @@ func (v *verifier) read(
 				return false, err
 			}
 			indexes := sync.OnceValue(func() []*format.Contents { return files.Contents(refs) })
-			open := seg.Last && !endsBehind(refs, errs) // its last block may be one that is being written
+			open := seg.Last && !endsBehind(refs, errs) // the last block may be one that is being written
 			for k := range refs {
 				j := &job{
 					state:   st,
@@ -455,12 +465,13 @@ type state struct {
 	stream *trail.Stream
 	home   streamID
 
-	since uint64 // the first segment that is ever read: 1, unless the stream is only followed from somewhere on
+	since uint64 // the first segment that is read at all: 1, unless the stream is followed from a later one
 	next  uint64 // the first segment that was not read
 	begun bool   // something was read
-	// goesOn says that the first segment that was read now is the one that has to follow, as its header says.
+	// goesOn says that the first segment read now has the header that must follow.
 	goesOn, entered bool
-	// finished is the place behind the segments that a server does not write to any more, for a run with a state.
+	// finished is the index after the segments to which the server does not write any more, for a run with a
+	// state.
 	finished int
 	position
 	before summary // of the last segment that was read
@@ -468,7 +479,7 @@ type state struct {
 	last   *Last
 }
 
-// position is where a stream has come to.
+// position is how far a stream was read.
 type position struct {
 	Known      bool // whether the following are known
 	NextBlock  uint64
@@ -476,7 +487,7 @@ type position struct {
 	Hash       [32]byte // of the last block
 }
 
-// summary is what the next segment's header has to say of the blocks of a segment.
+// summary is what the next segment's header must say about a segment's blocks.
 type summary struct {
 	First     uint64 // number of the first block
 	Blocks    uint64
@@ -485,7 +496,7 @@ type summary struct {
 	Undamaged bool // as far as headers tell
 }
 
-// rest are the segments that were not read.
+// rest returns the segments that were not read yet.
 func (st *state) rest() (from, to int) {
 	all := st.stream.Segments
 	from, _ = slices.BinarySearchFunc(all, st.next, func(seg *trail.Segment, n uint64) int {
@@ -497,22 +508,23 @@ func (st *state) rest() (from, to int) {
 	return from, len(all)
 }
 
-// Last is the last block of a stream that is intact, and what its seals say.
+// Last is the last intact block of a stream, and what its seals prove.
 type Last struct {
-	Trail   string // its directory, if it was found in one
+	Trail   string // directory, if it was found in one
 	Stream  uint32
 	Segment uint64
-	Block   uint64 // 0: there is none
-	Record  uint64 // the last one up to the end of the block
+	Block   uint64 // 0: no block
+	Record  uint64 // the last record in the block
 	Hash    [32]byte
 	End     int64 // of the last record in the block
 	Sealed  *seal.Seal
-	// Unsealed counts the blocks after the seal that have more than seals, and Since is the end of the first of them.
+	// Unsealed counts the blocks after the seal that contain more than seals, and Since is the end of the first
+	// of them.
 	Unsealed uint64
 	Since    int64
-	// Trusted are the public keys that were given, and those that seals by them have named.
+	// Trusted are the given public keys, and those that seals by them have introduced.
 	Trusted seal.Keys
-	system  uint64 // identifier of the server, as its segment says
+	system  uint64 // system identifier in its segment
 }
 
 func (st *state) end() Last {
@@ -526,7 +538,7 @@ func (st *state) end() Last {
 	return last
 }
 
-// enter checks a segment's place in the stream.
+// enter checks that a segment is in its place in the stream.
 func (st *state) enter(seg *trail.Segment, refs []trail.BlockRef, errs []error) {
 	v := st.v
 	follows := st.begun && st.next == seg.Number
@@ -595,12 +607,12 @@ func (st *state) enter(seg *trail.Segment, refs []trail.BlockRef, errs []error) 
 	st.Known, st.NextBlock, st.NextRecord, st.Hash = true, h.FirstBlock, h.FirstRecord, h.PreviousHash
 }
 
-// checkTimes checks what a segment's header says of the times in the segment before: readers leave that unread
-// because of it. If a part of it is damaged, the times of what is left must be in the range.
+// checkTimes checks what a segment's header says about the times in the previous segment, because readers skip
+// that segment because of it. If parts of it are damaged, the remaining times must be within the range.
 func (st *state) checkTimes(seg *trail.Segment) {
 	said, b := seg.Header.Before, &st.before
 	if b.Blocks > 0 && b.Highest >= seg.Header.FirstBlock {
-		return // numbers are wrong, which is damage already
+		return // the numbers are wrong, which was reported as damage
 	}
 	whole := b.Undamaged && b.Blocks == seg.Header.FirstBlock-b.First
 	if !said.Known() || said == b.Times || !whole && said.First <= b.Times.First && said.LastEnd >= b.Times.LastEnd {
@@ -626,7 +638,7 @@ func summarize(seg *trail.Segment, refs []trail.BlockRef, undamaged bool) summar
 	return s
 }
 
-// between is a range of time in words.
+// between formats a range of times.
 func between(t format.TimeRange) string {
 	if t.First > t.LastEnd {
 		return "none"
@@ -634,7 +646,7 @@ func between(t format.TimeRange) string {
 	return "from " + render.Time(t.First) + " to " + render.Time(t.LastEnd)
 }
 
-// key notes an encrypted segment whose records cannot be checked.
+// key counts an encrypted segment whose records cannot be checked.
 func (v *verifier) key(seg *trail.Segment) {
 	if p := format.AsProblem(seg.KeyErr); p != nil && p.Key != nil {
 		v.sealed[p.Key.String()]++
@@ -714,8 +726,8 @@ func (st *state) processBlock(j *job) {
 	}
 }
 
-// endsBehind says whether something that is not a block stands behind the last one. Of what a crash left, only
-// what is at the very end counts as unfinished.
+// endsBehind returns whether something that is not a block follows the last block. Only at the very end, what a
+// crash has left counts as unfinished.
 func endsBehind(refs []trail.BlockRef, errs []error) bool {
 	if len(refs) == 0 {
 		return false
@@ -727,7 +739,7 @@ func endsBehind(refs []trail.BlockRef, errs []error) bool {
 	})
 }
 
-// leave is called at the end of a segment: after damage at its end, it is not known what must follow.
+// leave is called at the end of a segment. After damage there, it is not known what must follow.
 func (st *state) leave(seg *trail.Segment, refs []trail.BlockRef, errs []error) {
 	st.before = summarize(seg, refs, len(errs) == 0 && seg.Err == nil)
 	for _, err := range errs {
@@ -810,7 +822,7 @@ func (v *verifier) add(f *finding) {
 	v.forgetParts(f)
 }
 
-// times notes the times of a block's records, before they are counted.
+// times adds the times of a block's records to the statistics, before these are counted.
 func (v *verifier) times(records, first, last int64) {
 	switch {
 	case records == 0:
@@ -868,7 +880,7 @@ func (v *verifier) retire(id format.SessionID) {
 	v.finished.remember(id, next-1)
 }
 
-// finished has the sessions that were removed.
+// finished has the sessions that were removed recently.
 type finished struct {
 	count  int
 	last   map[format.SessionID]uint64 // number of the last record of each session in recent
@@ -876,7 +888,7 @@ type finished struct {
 	at     int
 }
 
-// maxFinished is how many of them are kept.
+// maxFinished bounds these sessions.
 const maxFinished = 64 << 10
 
 func (f *finished) remember(id format.SessionID, last uint64) {
@@ -902,7 +914,7 @@ func (f *finished) forget(id format.SessionID) (last uint64, ok bool) {
 	return last, ok
 }
 
-// ofSession reports a problem of a session's records; n are the numbers that are missing, if any are.
+// ofSession reports a problem with a session's records; n are the missing numbers, if any are missing.
 func (v *verifier) ofSession(id format.SessionID, n format.Span, text string, args ...any) {
 	v.reportProblem(&format.Problem{
 		Class: format.ProblemSession, Offset: format.NoOffset, Session: id, Numbers: n,
@@ -910,7 +922,7 @@ func (v *verifier) ofSession(id format.SessionID, n format.Span, text string, ar
 	})
 }
 
-// list adds a problem to a list, or counts it.
+// list adds a problem to a list, or only counts it if the list is full.
 func list(all []Problem, more int, p *format.Problem) ([]Problem, int) {
 	if len(all) == maxListed {
 		return all, more + 1
@@ -918,7 +930,7 @@ func list(all []Problem, more int, p *format.Problem) ([]Problem, int) {
 	return append(all, problemOf(p)), more
 }
 
-// sequences finds sequence numbers of sessions that are missing or occur twice.
+// sequences finds sequence numbers that are missing or occur twice in a session.
 func (v *verifier) sequences() {
 	middle := 0
 	for _, id := range slices.SortedFunc(maps.Keys(v.sessions), format.SessionID.Compare) {
@@ -970,8 +982,8 @@ func (v *verifier) sequences() {
 	}
 }
 
-// addSpan adds a span to those before it, of which it may continue the last one: how blocks divide the records
-// does not matter.
+// addSpan adds a span, and joins it with the last one if it continues that, so that the result does not depend
+// on how records are divided into blocks.
 func addSpan(all []format.Span, s format.Span) []format.Span {
 	if n := len(all); n > 0 && s.First <= all[n-1].Last+1 {
 		all[n-1].Last = max(all[n-1].Last, s.Last)
@@ -989,7 +1001,7 @@ func overlap(a, b []format.Span) bool {
 	return false
 }
 
-// contradictions finds records that exist although a gap record reports them as lost.
+// contradictions finds records that exist although gap records report them as lost.
 func (v *verifier) contradictions(id format.SessionID, s *session) {
 	i := 0
 	for _, e := range s.explained {
@@ -1011,8 +1023,8 @@ func numbers(first, last uint64) string {
 	return fmt.Sprintf("records %d to %d are", first, last)
 }
 
-// dataParts checks that every big record has all its data parts, and that all other parts belong to interrupted
-// statements.
+// dataParts checks that each big record has all of its data parts, and that all other parts belong to
+// interrupted statements.
 func (v *verifier) dataParts() {
 	if v.report.UnreadBlocks > 0 || len(v.report.Unreadable) > 0 {
 		return
@@ -1057,7 +1069,7 @@ func (v *verifier) dataParts() {
 	}
 }
 
-// addKey adds a key's ID, once.
+// addKey adds a key's ID, unless it is in the list.
 func addKey(ids []string, id string) []string {
 	if slices.Contains(ids, id) {
 		return ids
