@@ -4,16 +4,18 @@
 // In the order in which an export passes them:
 //
 //	place.go     the directory, the names in it, and what may be there
-//	journal.go   the plan of the export and what of it is done, on disk
-//	range.go     the blocks and the days that it has, and their chain
+//	journal.go   the plan of the export, and which steps are done
+//	range.go     the blocks and days of the export, and the hash chain of the blocks
 //	export.go    the files, one after the other, and the end
 //	write.go     a file in each format
 //	manifest.go  the manifest, its signature, and checks
 //
-// A file gets its name when it is complete and on disk, and then a line in the journal. The slot
-// is advanced when all files have their names, then comes the manifest, and the journal is
-// removed last. So whatever kills the process, and whenever: each step is either done, or it is
-// not, and is done again. The process that has the journal locked is the only one at work.
+// It reads records with packages trail and query, and writes Parquet files and databases with package sql.
+//
+// What must stay true: the process may be killed at any time. A file gets its name when it is complete and on
+// disk, and then a line in the journal. When all files have their names, the slot is advanced, then the manifest
+// is written, and the journal is removed last. So each step is either done, or is done again. Only the process
+// that has locked the journal works on the export.
 package export
 
 import (
@@ -38,13 +40,13 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Formats are those of exports.
+// Formats are the formats of exports.
 var Formats = []string{"parquet", "csv", "jsonl", "duckdb"}
 
-// Compressions are those of Parquet files.
+// Compressions are the compressions of Parquet files.
 var Compressions = []string{"zstd", "snappy"}
 
-// Request is what is asked for, in the words of whoever asks. An export is resumed by the same request only.
+// Request is an export as the user has asked for it. Only the same request resumes an unfinished export.
 type Request struct {
 	Format      string              `json:"format"`
 	Compression string              `json:"compression,omitempty"`
@@ -56,27 +58,27 @@ type Request struct {
 	Slot        string              `json:"slot,omitempty"`
 }
 
-// Options are a request, and how it is carried out.
+// Options are a request, and how to carry it out.
 type Options struct {
 	Request
 	Path string
-	// Criteria and Within are what the words of the request mean.
+	// Criteria and Within are the parsed filters and times of the request.
 	Criteria query.Criteria
 	Within   query.Range
 	Keys     query.KeyOptions
 	Sign     ed25519.PrivateKey // nil: the manifest is not signed
 	Restart  bool
-	Memory   string // limit of DuckDB's
+	Memory   string // DuckDB's memory limit
 	Program  string
 	Now      time.Time
-	// Say is told what people should know, and Warn what is wrong in the trail.
+	// Say receives messages for the user, and Warn what is wrong in the trail.
 	Say  func(string)
 	Warn func(Problem)
 
-	step func(name string) // called after each step that a kill may come after; for tests
+	step func(name string) // called after each step, where tests kill the process
 }
 
-// run is an export at work.
+// run is an export in progress.
 type run struct {
 	*Options
 	*place
@@ -91,16 +93,17 @@ type run struct {
 	servers func() *trail.Servers
 
 	seen     map[string]bool
-	problems []Problem // since the last line of the journal
+	problems []Problem // found since the last line of the journal
 	unread   error
 }
 
-// ErrNotOneTrail says that an export from a slot is not of a single trail.
+// ErrNotOneTrail says that an export from a slot needs a single trail.
 var ErrNotOneTrail = errors.New("a slot is that of a single trail")
 
 // UnfinishedError says why an unfinished export cannot be resumed. It can be discarded.
 type UnfinishedError struct {
-	// OtherRequest says that it is resumed by another request, which the text states.
+	// OtherRequest says that a different request, which the text states, has begun the export and can resume
+	// it.
 	OtherRequest bool
 	text         string
 }
@@ -111,11 +114,10 @@ func unfinished(format string, args ...any) error {
 	return &UnfinishedError{text: fmt.Sprintf(format, args...)}
 }
 
-// errNothing says that there is nothing new for a slot.
+// errNothing says that the slot has nothing new.
 var errNothing = errors.New("nothing new")
 
-// Run carries out an export, or what is left of it. The manifest is nil if there was nothing
-// new for the slot.
+// Run carries out an export, or the rest of an unfinished one. The manifest is nil if the slot has nothing new.
 func Run(ctx context.Context, o *Options) (m *Manifest, name string, err error) {
 	r := &run{Options: o, filter: o.Criteria.Filter(), within: o.Within, seen: map[string]bool{}}
 	if r.step == nil {
@@ -150,7 +152,7 @@ func Run(ctx context.Context, o *Options) (m *Manifest, name string, err error) 
 	return r.finish()
 }
 
-// begin finds the plan of an unfinished export, or makes one.
+// begin loads the plan of an unfinished export, or makes a plan.
 func (r *run) begin(ctx context.Context) (err error) {
 	made := false
 	if r.base == "" {
@@ -206,7 +208,7 @@ func (r *run) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// newPlan makes the plan of an export that begins.
+// newPlan makes the plan of a new export.
 func (r *run) newPlan(ctx context.Context) error {
 	n, err := r.inspect(r.Slot != "")
 	if err != nil {
@@ -246,8 +248,8 @@ func (r *run) newPlan(ctx context.Context) error {
 	return nil
 }
 
-// resume checks that an unfinished export is the one that is asked for, and that what it has
-// still to read is there.
+// resume checks that an unfinished export has the same request, and that the trail still has what is left to
+// read.
 func (r *run) resume(ctx context.Context) error {
 	p := r.plan
 	asked, _ := json.Marshal(r.Request)
@@ -281,7 +283,7 @@ func (r *run) resume(ctx context.Context) error {
 	return nil
 }
 
-// discard gives up an unfinished export.
+// discard removes an unfinished export.
 func (r *run) discard() error {
 	p := r.journal.currentPlan()
 	if p == nil {
@@ -303,7 +305,7 @@ func (r *run) discard() error {
 	return err
 }
 
-// done are the files that have their names.
+// done returns the files that have their names.
 func (r *run) done() (names []string) {
 	for _, e := range r.journal.lines {
 		if e.File != nil {
@@ -313,7 +315,7 @@ func (r *run) done() (names []string) {
 	return names
 }
 
-// days are the files that the export has: one a day, or one.
+// days returns the days for each of which the export has a file; one entry if it has a single file.
 func (r *run) days() []int64 {
 	if r.base != "" {
 		return []int64{0}
@@ -323,7 +325,7 @@ func (r *run) days() []int64 {
 
 func (r *run) complete() bool { return len(r.done()) == len(r.days()) }
 
-// files writes the files that are missing.
+// files writes the missing files.
 func (r *run) files(ctx context.Context) error {
 	defer func() {
 		if r.db != nil {
@@ -358,8 +360,8 @@ func (r *run) files(ctx context.Context) error {
 	return r.warnOfNames(ctx)
 }
 
-// warnOfNames tells of names that the filters ask for and that occur nowhere, or that something has at another
-// time only.
+// warnOfNames warns of names in the filters that occur nowhere, and of names that objects had only at other
+// times.
 func (r *run) warnOfNames(ctx context.Context) error {
 	for _, warning := range r.filter.RenamedOutside(ctx, r.index, r.plan.Since, r.plan.Until) {
 		r.warn(warning)
@@ -374,7 +376,7 @@ func (r *run) warnOfNames(ctx context.Context) error {
 	return r.journal.add(entry{Problems: r.problems})
 }
 
-// writeFile writes the file of a day, unless it would have no record.
+// writeFile writes the file for a day, unless there are no records.
 func (r *run) writeFile(ctx context.Context, name string, d int64) (*File, error) {
 	since, until := r.plan.Since, r.plan.Until
 	f := &File{Name: name}
@@ -407,7 +409,7 @@ func (r *run) writeFile(ctx context.Context, name string, d int64) (*File, error
 	if err != nil || rows.Count == 0 && r.base == "" {
 		os.RemoveAll(r.temporary(final))
 		if r.base == "" {
-			os.Remove(filepath.Dir(final)) // unless it has files
+			os.Remove(filepath.Dir(final)) // fails if the directory has files
 		}
 		return f, err
 	}
@@ -429,8 +431,8 @@ func (r *run) writeFile(ctx context.Context, name string, d int64) (*File, error
 	return f, err
 }
 
-// create makes the file that becomes another one when it is complete. DuckDB makes its files
-// itself, readable by everybody: in a directory of which nobody else can read anything.
+// create creates the temporary file that becomes another one when it is complete. DuckDB creates files that
+// everybody can read, so these are in a directory that nobody else can read.
 func (r *run) create(final string) (temporary string, err error) {
 	if r.base != "" {
 		return filepath.Join(r.temporary(final), r.base), os.Mkdir(r.temporary(final), 0o700)
@@ -513,7 +515,7 @@ func (r *run) makeManifest() *Manifest {
 	return m
 }
 
-// timeText is a bound of a range; empty: none.
+// timeText formats a bound of a range; empty: no bound.
 func timeText(t int64) string {
 	if t == format.MinTime || t == format.MaxTime {
 		return ""
@@ -521,15 +523,15 @@ func timeText(t int64) string {
 	return render.Time(t)
 }
 
-// ---- what is wrong in the trail ----
+// ---- problems in the trail ----
 
 const damaged = "damaged"
 
-// warn is told what a reader finds.
+// warn receives the problems that a reader finds.
 func (r *run) warn(err error) {
 	level, _, unread := query.Severity(err)
 	if unread {
-		// A file without what cannot be read would be taken for a complete one.
+		// Without what cannot be read, the file would look complete.
 		r.unread = query.OpenError(err)
 		return
 	}
@@ -537,7 +539,7 @@ func (r *run) warn(err error) {
 	r.noteProblem(p)
 }
 
-// noteProblem tells of a problem once.
+// noteProblem reports a problem, unless it was reported before.
 func (r *run) noteProblem(p Problem) {
 	if r.seen[p.Message] {
 		return

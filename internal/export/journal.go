@@ -1,4 +1,4 @@
-// The plan of an export and what of it is done, on disk.
+// The journal of an export: its plan, and which steps are done.
 
 package export
 
@@ -15,12 +15,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// plan is what an export is going to write. It is made once, so that what a server writes
-// meanwhile, or another day, changes nothing in an export that is resumed.
+// plan is what an export writes. It is made once, so that records that a server adds later, or the day on which
+// an export is resumed, do not change it.
 type plan struct {
 	Request     Request         `json:"request"`
 	Created     string          `json:"created"`
-	Number      int             `json:"number"` // of the export from a slot; 0: not from one
+	Number      int             `json:"number"` // number of the export from its slot; 0: not from a slot
 	Since       int64           `json:"since_us"`
 	Until       int64           `json:"until_us"`
 	Days        []int64         `json:"days"` // since 1970-01-01
@@ -31,27 +31,27 @@ type plan struct {
 	Gaps        Gaps            `json:"gaps"`
 }
 
-// entry is a line of the journal: the plan, which is the first one, and what was done since.
+// entry is a line of the journal: first the plan, then one for each step that is done.
 type entry struct {
 	Plan     *plan     `json:"plan,omitempty"`
-	File     *File     `json:"done,omitempty"`     // under its name, on disk
-	Problems []Problem `json:"problems,omitempty"` // found with it
-	Advanced bool      `json:"advanced,omitempty"` // the slot
-	Moved    bool      `json:"moved,omitempty"`    // the slot, by somebody else
+	File     *File     `json:"done,omitempty"`     // has its name, and is on disk
+	Problems []Problem `json:"problems,omitempty"` // found while writing it
+	Advanced bool      `json:"advanced,omitempty"` // the slot was advanced
+	Moved    bool      `json:"moved,omitempty"`    // another process has moved the slot
 }
 
-// journal is the file of an unfinished export. Who has it locked works on the export. A line
-// that is not complete is of a process that was killed, and was never written.
+// journal is the journal file of an unfinished export. The process that has locked it works on the export. An
+// incomplete line was being written by a process that was killed, and does not count.
 type journal struct {
 	path  string
 	file  *os.File
 	lines []entry
 }
 
-// errBusy is what another process makes of an export.
+// errBusy says that another process works on the export.
 var errBusy = errors.New("another process is writing this export")
 
-// openJournal opens the journal, or makes an empty one, and locks it.
+// openJournal opens and locks the journal, and creates it if necessary.
 func openJournal(path string) (*journal, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -65,7 +65,7 @@ func openJournal(path string) (*journal, error) {
 			}
 			return nil, err
 		}
-		// Whoever had it locked may have removed it, and so ended.
+		// The process that had locked it may have completed the export and removed it.
 		mine, err := f.Stat()
 		if there, err2 := os.Lstat(path); err != nil || err2 != nil || !os.SameFile(mine, there) {
 			f.Close()
@@ -83,7 +83,7 @@ func openJournal(path string) (*journal, error) {
 	}
 }
 
-// load reads the lines, and cuts off what was not written completely.
+// load reads the lines, and cuts off an incomplete one.
 func (j *journal) load() error {
 	text, err := io.ReadAll(j.file)
 	if err != nil {
@@ -107,7 +107,7 @@ func (j *journal) load() error {
 	return err
 }
 
-// add adds a line; it is on disk when this returns.
+// add appends a line. When it returns, the line is on disk.
 func (j *journal) add(e entry) error {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -123,7 +123,7 @@ func (j *journal) add(e entry) error {
 	return nil
 }
 
-// currentPlan is that of the journal; nil if it has none yet.
+// currentPlan returns the plan; nil: there is none yet.
 func (j *journal) currentPlan() *plan {
 	if len(j.lines) == 0 {
 		return nil
@@ -131,7 +131,7 @@ func (j *journal) currentPlan() *plan {
 	return j.lines[0].Plan
 }
 
-// remove removes the journal, whose export is complete or given up.
+// remove removes the journal of an export that is complete or discarded.
 func (j *journal) remove() error {
 	err := os.Remove(j.path)
 	j.close()

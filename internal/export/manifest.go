@@ -19,10 +19,10 @@ import (
 	"github.com/pg-steno/pg_steno/internal/seal"
 )
 
-// ManifestVersion is the version of a manifest's form.
+// ManifestVersion is the version of the manifest's format.
 const ManifestVersion = 1
 
-// Manifest says what an export is made of.
+// Manifest describes the contents of an export.
 type Manifest struct {
 	Version  int       `json:"format_version"`
 	Schema   int       `json:"schema_version"`
@@ -38,13 +38,13 @@ type Manifest struct {
 	Files    []File    `json:"files"`
 }
 
-// Range is that of the records' times, as far as it has bounds: Since <= time < Until.
+// Range has the bounds of the records' times that exist: Since <= time < Until.
 type Range struct {
 	Since string `json:"since,omitempty"`
 	Until string `json:"until,omitempty"`
 }
 
-// The verdicts of a manifest.
+// Verdicts of a manifest.
 const (
 	VerdictComplete = "complete"
 	VerdictDamaged  = "damaged"
@@ -56,15 +56,13 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
-// Gaps are the records that the server reports as lost, in the range of the export, whatever
-// its filters.
+// Gaps counts the records that the server reports as lost within the range of the export, whatever its filters.
 type Gaps struct {
 	Records uint64 `json:"gap_records"`
 	Lost    uint64 `json:"lost_records"`
 }
 
-// Stream is the part of a stream's chain that was read: of all blocks, in which the records of
-// the range are.
+// Stream is the part of a stream's chain that was read: all blocks with records of the range.
 type Stream struct {
 	Path     string `json:"path"`
 	SystemID string `json:"system_identifier"`
@@ -72,11 +70,11 @@ type Stream struct {
 	Blocks   uint64 `json:"blocks"`
 	First    Point  `json:"first"`
 	Last     Point  `json:"last"`
-	// Before is the hash that the first block is chained to.
+	// Before is the hash to which the first block is chained.
 	Before string `json:"hash_before"`
 }
 
-// Point is a block, with its hash in the chain.
+// Point is a block and its chain hash.
 type Point struct {
 	Segment uint64 `json:"segment"`
 	Block   uint64 `json:"block"`
@@ -94,24 +92,24 @@ type File struct {
 	Last   *Record `json:"last,omitempty"`
 }
 
-// Record names a record.
+// Record identifies a record.
 type Record struct {
 	Time    string `json:"time"`
 	Session string `json:"session"`
 	Seq     uint64 `json:"seq"`
 }
 
-// signed is what a file of a manifest has.
+// signed is the content of a manifest file.
 type signed struct {
 	Manifest  json.RawMessage `json:"manifest"`
 	Key       string          `json:"key,omitempty"`       // ID, as in seals
 	Signature string          `json:"signature,omitempty"` // Ed25519, hexadecimal
 }
 
-// domain comes before what is signed, so that the signature means nothing else, such as a seal.
+// domain precedes the signed bytes, so that the signature cannot be used for anything else, such as a seal.
 const domain = "pg_steno export manifest v1\n"
 
-// message is what is signed: the manifest as the file has it, without blanks between its parts.
+// message returns the bytes to sign: the manifest as it is in the file, without blanks between its parts.
 func message(manifest []byte) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(domain)
@@ -119,7 +117,7 @@ func message(manifest []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// encode returns the file of a manifest, signed if there is a key.
+// encode returns the manifest file, signed if there is a key.
 func (m *Manifest) encode(key ed25519.PrivateKey) ([]byte, error) {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -139,24 +137,24 @@ func (m *Manifest) encode(key ed25519.PrivateKey) ([]byte, error) {
 
 // ---- checking ----
 
-// Check is what became of comparing files with their manifest.
+// Check is the result of comparing files with their manifest.
 type Check struct {
 	Manifest *Manifest
 	Signed   string // ID of the key whose signature is valid; empty: none was checked
 	Problems []string
 }
 
-// ErrNoManifest is what a file is that is no manifest of an export.
+// ErrNoManifest says that a file is not the manifest of an export.
 var ErrNoManifest = errors.New("not a manifest of an export")
 
-// maxManifest bounds what is read of a file that may be anything.
+// maxManifest bounds how much of an unknown file is read.
 const maxManifest = 256 << 20
 
-// ErrNotRegular is what a path is that names no regular file.
+// ErrNotRegular says that a path is not that of a regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
-// CheckManifest compares the files of an export with its manifest. With keys, the manifest
-// must be signed with one of them.
+// CheckManifest compares the files of an export with its manifest. With keys, one of them must have signed the
+// manifest.
 func CheckManifest(path string, keys seal.Keys) (*Check, error) {
 	text, err := readRegular(path, maxManifest)
 	if err != nil {
@@ -211,8 +209,8 @@ func CheckManifest(path string, keys seal.Keys) (*Check, error) {
 	return c, nil
 }
 
-// isAsWritten says whether a file has these members only, each once and in their order: of two
-// members of one name, some programs take the first, and some the last.
+// isAsWritten returns whether the file has exactly these members, each once and in order. Of two members with
+// one name, some programs use the first, and some the last.
 func (s *signed) isAsWritten(text []byte, m *Manifest) bool {
 	var file bytes.Buffer
 	manifest, err := json.Marshal(m)
@@ -243,7 +241,7 @@ func (c *Check) signature(s *signed, keys seal.Keys) {
 	}
 }
 
-// check compares one file.
+// check compares a file with its entry.
 func (f *File) check(dir string) error {
 	if !filepath.IsLocal(filepath.FromSlash(f.Name)) || strings.Contains(f.Name, `\`) {
 		return fmt.Errorf("%q is outside of the export", f.Name)
@@ -262,8 +260,8 @@ func (f *File) check(dir string) error {
 	return nil
 }
 
-// checkOthers looks for files among those of the export that no manifest names: who reads the
-// directory would read them, too.
+// checkOthers searches the directories of the export for files that no manifest lists, because programs that
+// read the directory would read them, too.
 func (c *Check) checkOthers(dir, manifest string, named map[string]bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -305,7 +303,7 @@ func (c *Check) checkOthers(dir, manifest string, named map[string]bool) {
 	}
 }
 
-// digest returns the length and SHA-256 of a regular file.
+// digest returns length and SHA-256 of a regular file.
 func digest(path string) (n int64, sum string, err error) {
 	f, err := openRegular(path)
 	if err != nil {
@@ -317,7 +315,7 @@ func digest(path string) (n int64, sum string, err error) {
 	return n, hex.EncodeToString(h.Sum(nil)), err
 }
 
-// openRegular opens a regular file: a device may never end.
+// openRegular opens a file, but refuses devices, which may have no end.
 func openRegular(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, ErrNotRegular
@@ -338,7 +336,7 @@ func readRegular(path string, most int64) ([]byte, error) {
 	return text, err
 }
 
-// unwrapped is an error without the path, which the caller states.
+// unwrapped returns an error without the path, which the caller adds.
 func unwrapped(err error) error {
 	if p := (*os.PathError)(nil); errors.As(err, &p) {
 		return p.Err
@@ -346,7 +344,7 @@ func unwrapped(err error) error {
 	return err
 }
 
-// sortedFiles are the files by name.
+// sortedFiles returns the files in the order of their names.
 func sortedFiles(files []File) []File {
 	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	return files

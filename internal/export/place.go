@@ -1,4 +1,4 @@
-// The directory of an export, the names in it, and what may be there.
+// The directory of an export: its names, and what may be in it.
 
 package export
 
@@ -14,24 +14,24 @@ import (
 	"time"
 )
 
-// place is where an export goes: a directory with a directory for each day, or, with DuckDB,
-// one file. The names of all files follow from the format and the number of the export, so that
-// what another export, or somebody else, has put there is recognized.
+// place is the destination of an export: a directory with a directory for each day, or, with DuckDB, a single
+// file. The names of all files follow from the format and the number of the export, so that files of others are
+// recognized.
 type place struct {
 	format string
-	path   string // as it was given
-	dir    string // that has the manifest
-	base   string // of a single file; empty: a directory
+	path   string // as the user gave it
+	dir    string // directory of the manifest
+	base   string // name of the single file; empty: a directory
 }
 
-// extensions are the formats, and how the names of their files end.
+// extensions maps formats to the extensions of their files.
 var extensions = map[string]string{"parquet": ".parquet", "csv": ".csv", "jsonl": ".jsonl", "duckdb": ".duckdb"}
 
-// isDirectory says whether an export in a format is a directory.
+// isDirectory returns whether exports in a format are directories.
 func isDirectory(format string) bool { return format != "duckdb" }
 
 const (
-	partial     = ".partial" // what the name of an unfinished file ends with
+	partial     = ".partial" // ends the names of unfinished files
 	journalName = ".unfinished"
 )
 
@@ -41,7 +41,7 @@ var (
 	fileName     = regexp.MustCompile(`^trail(-\d{6})?\.(parquet|csv|jsonl)$`)
 )
 
-// PlaceError says why an export cannot be where it was asked for. The text begins with the path.
+// PlaceError says why an export cannot be at a place. The text begins with the path.
 type PlaceError struct{ text string }
 
 func (e *PlaceError) Error() string { return e.text }
@@ -50,7 +50,7 @@ func misplaced(format string, args ...any) error {
 	return &PlaceError{fmt.Sprintf(format, args...)}
 }
 
-// newPlace checks a path. Trails are read only: nothing is written into them.
+// newPlace checks a path. It refuses paths inside trails, which are never written to.
 func newPlace(format, path string, trails []string) (*place, error) {
 	p := &place{format: format, path: path, dir: filepath.Clean(path)}
 	if !isDirectory(format) {
@@ -110,7 +110,7 @@ func number(n int) string {
 	return fmt.Sprintf("-%06d", n)
 }
 
-// manifest is the name of the manifest of an export with a number.
+// manifest returns the name of the manifest for the export with a number.
 func (p *place) manifest(n int) string {
 	if p.base != "" {
 		return p.base + ".manifest.json"
@@ -118,7 +118,7 @@ func (p *place) manifest(n int) string {
 	return "_manifest" + number(n) + ".json"
 }
 
-// file is the name of the file of a day, with slashes.
+// file returns the name of a day's file, with slashes.
 func (p *place) file(n int, d int64) string {
 	if p.base != "" {
 		return p.base
@@ -128,11 +128,11 @@ func (p *place) file(n int, d int64) string {
 
 func dayText(d int64) string { return time.Unix(d*86400, 0).UTC().Format(time.DateOnly) }
 
-// pathOf is the path of a name in the export.
+// pathOf returns the path for a name in the export.
 func (p *place) pathOf(name string) string { return filepath.Join(p.dir, filepath.FromSlash(name)) }
 
-// inspect refuses a place that has anything else than exports from slots, or anything at all if
-// this is not one of these, and returns the number that an export from a slot has.
+// inspect refuses a place that contains anything but exports from slots, or anything at all if the export is
+// not from a slot. It returns the next number for an export from a slot.
 func (p *place) inspect(fromSlot bool) (next int, err error) {
 	if p.base != "" {
 		for _, name := range []string{p.base, p.manifest(0)} {
@@ -146,7 +146,7 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, e := range entries { // manifests come before days
+	for _, e := range entries { // manifests come first, then days
 		m := manifestName.FindStringSubmatch(e.Name())
 		switch {
 		case m != nil && (!fromSlot || m[2] == ""):
@@ -175,7 +175,8 @@ func (p *place) inspect(fromSlot bool) (next int, err error) {
 	return next + 1, nil
 }
 
-// lastNumber is the greatest number of the files of a day: one whose manifest is gone keeps its name.
+// lastNumber returns the largest number in the names of a day's files, including those whose manifest was
+// removed.
 func (p *place) lastNumber(name string) (last int, err error) {
 	files, err := os.ReadDir(p.pathOf(name))
 	for _, f := range files {
@@ -189,8 +190,8 @@ func (p *place) lastNumber(name string) (last int, err error) {
 	return last, err
 }
 
-// sweep removes what an export that ended early has left: files that are not complete, and
-// those that no journal and no manifest counts. keep are the files that are counted.
+// sweep removes what an interrupted export has left: unfinished files, and those that are in no journal and no
+// manifest. keep are the files that are.
 func (p *place) sweep(n int, keep []string) error {
 	if p.base != "" {
 		leftovers := []string{p.base + partial, p.manifest(n) + partial}
@@ -243,8 +244,8 @@ func (p *place) sweep(n int, keep []string) error {
 	return err
 }
 
-// temporary is the path of a file that is not complete. Programs that read the directory of a day leave out
-// names that begin with an underscore, as they do for the manifest.
+// temporary returns the path for an unfinished file. Programs that read the directory of a day ignore names
+// that begin with an underscore; the manifest's does, too.
 func (p *place) temporary(final string) string {
 	if p.base != "" {
 		return final + partial
@@ -252,7 +253,7 @@ func (p *place) temporary(final string) string {
 	return filepath.Join(filepath.Dir(final), "_"+filepath.Base(final)+partial)
 }
 
-// finalName is the name that a file of a day has when it is complete.
+// finalName returns the name of a day's file when it is complete.
 func finalName(name string) string {
 	if strings.HasPrefix(name, "_") && strings.HasSuffix(name, partial) {
 		return name[1 : len(name)-len(partial)]
@@ -260,7 +261,7 @@ func finalName(name string) string {
 	return name
 }
 
-// syncDir makes the names in a directory durable.
+// syncDir makes changes of the names in a directory durable.
 func syncDir(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -270,7 +271,7 @@ func syncDir(path string) error {
 	return f.Sync()
 }
 
-// replace gives a file that is complete its name, on disk.
+// replace renames a complete file durably.
 func replace(from, to string) error {
 	f, err := os.OpenFile(from, os.O_RDWR, 0)
 	if err != nil {

@@ -1,4 +1,4 @@
-// The blocks and the days that an export has, and their chain.
+// The blocks and days of an export, and the hash chain of the blocks.
 
 package export
 
@@ -16,8 +16,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// extent is what of a trail an export reads: the blocks of each stream, and the days that they
-// have records of.
+// extent is the part of a trail that an export reads: the blocks of each stream, and the days that have
+// records.
 type extent struct {
 	streams []Stream
 	days    []int64 // since 1970-01-01, in order
@@ -25,13 +25,13 @@ type extent struct {
 	gaps    Gaps
 }
 
-// day is a day in the trail's microseconds, and epochDay the one that these begin with.
+// day is the length of a day in microseconds, and epochDay the day on which the trail's time begins.
 const (
 	day      = 86400 * 1e6
 	epochDay = 10957
 )
 
-// dayOf is the day of a time, since 1970-01-01.
+// dayOf returns the day of a time, since 1970-01-01.
 func dayOf(t int64) int64 {
 	d := t / day
 	if t%day < 0 {
@@ -40,7 +40,7 @@ func dayOf(t int64) int64 {
 	return d + epochDay
 }
 
-// streamKey tells streams apart: two trails can have streams of the same numbers.
+// streamKey identifies a stream: streams of two trails can have the same number.
 func streamKey(s *trail.Stream) string {
 	path := s.Path
 	if !s.Whole {
@@ -52,8 +52,7 @@ func streamKey(s *trail.Stream) string {
 	return path
 }
 
-// measure finds out what an export reads. Blocks outside from and to are of no interest; nil:
-// all are.
+// measure determines what an export reads. Blocks outside of from and to do not count; nil: all do.
 func measure(
 	ctx context.Context, x *trail.Index, filter *query.Filter, within query.Range, wanted func(*trail.BlockRef) bool,
 ) (*extent, error) {
@@ -99,7 +98,7 @@ func measure(
 	return e, ctx.Err()
 }
 
-// chainOf follows the chain of a stream over some of its blocks.
+// chainOf follows the hash chain of a stream over some of its blocks.
 func (e *extent) chainOf(
 	ctx context.Context, files *trail.Files, of *trail.Stream, refs []trail.BlockRef, first, last int,
 ) (*Stream, error) {
@@ -130,7 +129,7 @@ func (e *extent) chainOf(
 			e.damaged(of, ref, "chain is broken: segment %d does not follow from what precedes it",
 				ref.Segment.Number)
 		}
-		// else the reader tells
+		// Otherwise, the reader reports it.
 		if k > first && ref.Number != refs[k-1].Number+1 &&
 			(!begins || ref.Segment.Number == refs[k-1].Segment.Number+1) {
 			e.damaged(of, ref, "blocks %d to %d are missing", refs[k-1].Number+1, ref.Number-1)
@@ -140,7 +139,7 @@ func (e *extent) chainOf(
 		}
 		err := files.Read(ref, &b)
 		if b.Header.Number != ref.Number {
-			known = false // what the records are read for says why
+			known = false // the reader of the records reports why
 			continue
 		}
 		if (known || begins) && !ref.AfterDamage && (err == nil || err == ref.Segment.KeyErr) &&
@@ -164,8 +163,8 @@ func (e *extent) damaged(of *trail.Stream, ref *trail.BlockRef, format string, a
 		fmt.Sprintf(format, args...)})
 }
 
-// readDays reads blocks that have records of several days, and those that have gap records. What
-// cannot be read is told when the records are exported.
+// readDays reads blocks with records of several days, and blocks with gap records. What cannot be read is
+// reported when the records are exported.
 func (e *extent) readDays(
 	ctx context.Context, x *trail.Index, filter *query.Filter, within query.Range,
 	wide map[*trail.Segment]map[uint64]bool, days map[int64]bool,
@@ -201,7 +200,7 @@ func (e *extent) readDays(
 	})
 }
 
-// blocks says which blocks an export reads.
+// blocks returns which blocks an export reads.
 func (e *extent) blocks() func(*trail.BlockRef) bool { return blocksOf(e.streams) }
 
 func blocksOf(streams []Stream) func(*trail.BlockRef) bool {

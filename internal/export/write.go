@@ -27,13 +27,13 @@ func (r *run) write(ctx context.Context, path string, since, until int64) (rows 
 	}
 	if r.db == nil {
 		spill := ""
-		if r.Format == "duckdb" { // its rows are in memory until a group of 122,880 is complete
+		if r.Format == "duckdb" { // a group of 122,880 rows is in memory until it is complete
 			spill = filepath.Join(filepath.Dir(path), "spill")
 		}
 		r.db, err = sql.Open(sql.Options{
 			Index: func() (*trail.Index, error) { return r.index, nil },
 			Since: format.MinTime, Until: format.MaxTime, Filter: r.filter, Blocks: blocksOf(r.plan.Streams),
-			AllowFiles: true, // no statement is anybody's but the program's own
+			AllowFiles: true, // all statements are the program's own
 			MaxThreads: 4,    // each has records in memory
 			Warn:       r.warn, MemoryLimit: r.Memory, TempDirectory: spill, Location: time.UTC,
 		})
@@ -50,7 +50,7 @@ func (r *run) write(ctx context.Context, path string, since, until int64) (rows 
 	return r.db.ExportParquet(ctx, path, r.Compression, since, until)
 }
 
-// lines writes what "steno cat" shows.
+// lines writes the lines that "steno cat" shows.
 func (r *run) lines(
 	ctx context.Context, path string, format render.Format, since, until int64,
 ) (rows sql.Rows, err error) {
@@ -95,7 +95,7 @@ func (r *run) lines(
 	return rows, err
 }
 
-// formatter is a trail.Formatter that counts.
+// formatter is a trail.Formatter that also counts records.
 type formatter struct {
 	render.Renderer
 	query.Matcher
