@@ -1,4 +1,4 @@
-// Ring files: header, rings and intents.
+// The ring file: header, rings and intents.
 
 package ring
 
@@ -19,7 +19,7 @@ type File struct {
 	Path       string
 	Version    uint32
 	Rings      int    // number of rings
-	Size       uint32 // bytes of data in each
+	Size       uint32 // bytes of data in each ring
 	Writers    int    // ring i belongs to writer i mod Writers
 	Postmaster uint32 // process id
 	SystemID   uint64
@@ -35,8 +35,8 @@ type File struct {
 	chunks      uint32 // number of chunks
 }
 
-// Intent is what a writer was about to write when it died: a block, and that its
-// rings are then free up to what they say is pending.
+// Intent is the block that a writer was about to write when it died. When the block is in the trail, its rings
+// are free up to their pending position.
 type Intent struct {
 	Writer  int
 	Valid   uint32
@@ -47,7 +47,7 @@ type Intent struct {
 	Hash    [32]byte
 }
 
-// Ends says of how many rings the block ends the sessions; 0: it is one of messages.
+// Ends returns the number of rings whose sessions the block ends; 0: it is a block of messages.
 func (in *Intent) Ends() int {
 	if in.Valid < intentEnds {
 		return 0
@@ -55,7 +55,7 @@ func (in *Intent) Ends() int {
 	return int(in.Valid - intentEnds)
 }
 
-// Frees says whether the ring is free up to pending once the block is in the trail.
+// Frees returns whether a ring is free up to its pending position once the block is in the trail.
 func (in *Intent) Frees(f *File, ring int) bool {
 	if in.Valid != intentMessages {
 		return false
@@ -63,10 +63,10 @@ func (in *Intent) Frees(f *File, ring int) bool {
 	return in.ByRecovery() || ring%f.Writers == in.Writer
 }
 
-// ByRecovery says whether it is of a server that recovers the file.
+// ByRecovery returns whether the intent is that of a server that recovers the file.
 func (in *Intent) ByRecovery() bool { return in.Writer == recoveryIntent }
 
-// VersionError is a ring file of a version that this program cannot read.
+// VersionError says that a ring file has a version that this program cannot read.
 type VersionError struct {
 	Path    string
 	Version uint32
@@ -81,13 +81,13 @@ func (e *VersionError) Error() string {
 		"version, or start that server", e.Path, e.Version, strings.Join(known, ", "))
 }
 
-// ErrNoRingFile is what a file is that is no ring file.
+// ErrNoRingFile says that a file is not a ring file.
 var ErrNoRingFile = errors.New("not a ring file")
 
-// ErrUnfinished is a ring file whose server died while it made it: it holds nothing.
+// ErrUnfinished says that the server died while it created the ring file, so that it contains nothing.
 var ErrUnfinished = errors.New("ring file was never completed")
 
-// bytes of a struct, by the names of its fields.
+// bytesOf is an encoded struct, whose fields are read by name.
 type bytesOf struct {
 	b      []byte
 	fields map[string]field
@@ -112,8 +112,8 @@ func (s bytesOf) bytes(name string) []byte {
 
 func roundUp(n int64) int64 { return (n + page - 1) &^ (page - 1) }
 
-// Read reads the header of a ring file of so many bytes, once, and checks that every
-// ring lies in it. The rings are read from r when they are asked for.
+// Read reads and checks the header of a ring file of a size. Every ring must be within it. The rings are read
+// from r when needed.
 func Read(path string, r io.ReaderAt, size int64) (*File, error) {
 	no := fmt.Errorf("%s: %w", path, ErrNoRingFile)
 	if size < page || size > maxFile {
@@ -123,7 +123,7 @@ func Read(path string, r io.ReaderAt, size int64) (*File, error) {
 	if _, err := r.ReadAt(head, 0); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	// These two stand where they are in every version.
+	// The positions of these two are the same in all versions.
 	switch binary.LittleEndian.Uint64(head) {
 	case magic:
 	case 0:
@@ -180,7 +180,7 @@ func Read(path string, r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// readIntents keeps those that are valid.
+// readIntents reads the intents, and keeps the valid ones.
 func (f *File) readIntents(b []byte) {
 	for i := range maxWriters {
 		s := bytesOf{b[i*f.layout.intentSize:], f.layout.intent}
@@ -196,59 +196,59 @@ func (f *File) readIntents(b []byte) {
 	}
 }
 
-// Ring is one ring, and what its header says.
+// Ring is a ring with its header.
 type Ring struct {
 	Head, Tail      uint64
-	Drops           uint64 // all records that were dropped
+	Drops           uint64 // all dropped records
 	Pending         uint64
-	OrphanDropsNext uint64 // what OrphanDrops is once the own gap is part of it
-	// records dropped by sessions that ended, and that Left does not count
+	OrphanDropsNext uint64 // value of OrphanDrops after the own gap is added
+	// Records dropped by sessions that have ended, without those in Left.
 	OrphanDrops       uint64
-	OrphanDropsReason uint64 // as that of a gap
-	// how many of OrphanDrops are counted in the trail, and how many if pending is free
+	OrphanDropsReason uint64 // as in a gap
+	// How many of OrphanDrops the trail has recorded, and how many it has if pending is free.
 	OrphanDropsRecorded, OrphanDropsPending uint64
-	Left                                    Gap    // of a session that ended
-	Own                                     Gap    // of the present one
-	OwnerEnded                              bool   // the end of the owner's session is, or was, that of Left
+	Left                                    Gap    // of a session that has ended
+	Own                                     Gap    // of the present session
+	OwnerEnded                              bool   // Left has, or had, the end of the owner's session
 	Owner                                   uint32 // process id; 0: none
 	OwnerStart                              int64  // of its session; 0: not known
-	Session                                 []byte // body of the session in force at Tail
+	Session                                 []byte // body of the session definition that applies at Tail
 	SessionSeq                              uint64
 	SessionStatement                        uint64
 	InFlight                                InFlight
 
-	ownIsLeft bool // what the owner had dropped may be what is, or was, in Left
+	ownIsLeft bool // the gap of the owner may be the one that is, or was, in Left
 	data      []byte
 	size      uint64
 	templates []template // nil: the file has none
-	file      *File      // has the chunks
+	file      *File      // which has the chunks
 	longXIDs  bool       // since version 6, messages have transaction IDs of 64 bits
-	// since version 7, brief records have no numbers that follow from the records before
+	// Since version 7, brief records lack the numbers that follow from the previous records.
 	shortBriefs  bool
 	nestedBriefs bool // since version 8, statements of functions have brief records, too
 	times        bool // since version 10, records may end with StenoTimes
 }
 
-// template is what is the same in each record of a statement: a prepared one, one of a function, or
-// one that a client sends again and again.
+// template has what all records of a statement have in common: a prepared statement, one of a function, or one
+// that a client repeats.
 type template struct {
 	version     uint16
-	shape, text []byte // nil: its lengths cannot be
-	// since version 9: records have a part of the text of their own, after so many bytes of text
+	shape, text []byte // nil: the lengths are not valid
+	// Since version 9, records may have their own part of the text, after so many bytes of it.
 	varies bool
 	before int
 }
 
-// Gap is records dropped that no gap record tells of.
+// Gap stands for dropped records that no gap record has reported.
 type Gap struct {
 	Count       uint64 // 0: none
 	First, Last uint64 // sequence numbers
 	Reason      uint64
-	// The session, when PID is not 0; else the one that is described last.
+	// The session of the gap, if PID is not 0; otherwise the last one that was described.
 	Start int64
 	PID   uint32
-	// Since version 10: when the session ended, if its disconnect record is missing, too; 0: it is not. SQLState says
-	// what ended it; empty: nothing unusual.
+	// Since version 10: when the session ended, if its disconnect record was dropped, too; 0: it was not.
+	// SQLState is the reason for the end; empty: it was a normal end.
 	Ended    int64
 	SQLState string
 }
@@ -260,11 +260,11 @@ const (
 	idleCounted
 )
 
-// InFlight is what a session was running.
+// InFlight is the statement that a session was running.
 type InFlight struct {
 	Active    bool
-	Idle      bool // since version 10: a portal that waits for its client; what it has delivered is with the client
-	Counted   bool // with Idle: the staged record has the numbers of what it has delivered
+	Idle      bool // since version 10: a portal waits for its client, which has what it has delivered
+	Counted   bool // with Idle: the staged record has the numbers for what was delivered
 	Done      uint64
 	Statement uint64
 	Time      int64
@@ -317,7 +317,7 @@ func (f *File) Ring(i int) (*Ring, error) {
 	if n := s.uint("session_len"); n <= sessionMax {
 		r.Session = r.Session[:n]
 	} else {
-		r.Session = r.Session[:write.SessionFacts] // whose it is, at least
+		r.Session = r.Session[:write.SessionFacts] // at least the session is known
 	}
 	r.longXIDs, r.shortBriefs, r.nestedBriefs, r.times = f.Version >= 6, f.Version >= 7,
 		f.Version >= 8, f.Version >= 10
@@ -339,7 +339,7 @@ func (f *File) Ring(i int) (*Ring, error) {
 	return r, f.readTemplates(r, i)
 }
 
-// chunk reads the first n bytes of a chunk; ok is false if there is no such chunk.
+// chunk reads the first n bytes of a chunk; ok is false if it does not exist.
 func (f *File) chunk(number, n uint32) (b []byte, ok bool) {
 	if f == nil || number >= f.chunks || n > chunkSize {
 		return nil, false
@@ -388,29 +388,29 @@ func sqlState(packed uint32) string {
 	return string(b[:])
 }
 
-// Used is how many published bytes the ring holds.
+// Used returns how many published bytes the ring has.
 func (r *Ring) Used() uint64 { return r.Head - r.Tail }
 
-// PositionsArePossible says whether head and tail can be.
+// PositionsArePossible returns whether head and tail are consistent.
 func (r *Ring) PositionsArePossible() bool {
 	return r.Head == r.Tail || r.Head >= r.Tail && r.Used() <= r.size && r.Head%8 == 0 && r.Tail%8 == 0
 }
 
-// Numbers is how many records were dropped with these numbers; ok is false when that
-// is not what was counted. Who died in the middle of it had counted one less or more.
+// Numbers returns how many records the gap's sequence numbers stand for; ok is false if that contradicts the
+// count. A process that died while counting may have counted one more or less.
 func (g *Gap) Numbers() (n uint64, ok bool) {
 	n = g.Last - g.First + 1
 	return n, g.First > 0 && g.Last < ^uint64(0)-1 && g.Last+1 >= g.First && g.Count <= n+1 && n <= g.Count+1
 }
 
-// Orphans is how many records of ended sessions were dropped of which the trail has recorded;
-// ok is false when that cannot be.
+// Orphans returns how many dropped records of ended sessions the trail has not recorded yet; ok is false if the
+// numbers are not possible.
 func (r *Ring) Orphans(recorded uint64) (n uint64, ok bool) {
 	return r.OrphanDrops - recorded, recorded == r.OrphanDrops || recorded < r.OrphanDrops && r.OrphanDrops <= r.Drops
 }
 
-// settleGaps forgets of the own gap what its session, about to end, has left in the
-// other one, or in OrphanDrops.
+// settleGaps removes from the own gap what its session, which is about to end, has already moved to Left or
+// OrphanDrops.
 func (r *Ring) settleGaps() {
 	left := r.Left.PID == r.Owner && r.Left.Start == r.OwnerStart
 	if left && r.ownIsLeft || r.OrphanDropsNext != 0 && r.OrphanDropsNext == r.OrphanDrops {
@@ -418,7 +418,7 @@ func (r *Ring) settleGaps() {
 	}
 }
 
-// Interrupted says whether the in-flight statement had not ended.
+// Interrupted returns whether the in-flight statement had not ended.
 func (r *Ring) Interrupted() bool {
 	f := &r.InFlight
 	return f.Active && (f.Done == 0 || r.Head < f.Done)

@@ -1,18 +1,18 @@
-// Package ring reads the ring file of a server, mostly of one that is no more. It knows the layout
-// from format/RING.md alone.
+// Package ring reads the ring file of a server, usually one that has crashed. It was written from format/RING.md
+// alone, and shares no code with the server.
 //
-//	layout.go   where things stand, by version
+//	layout.go   the positions of fields, by version
 //	file.go     the file: header, intents, rings
-//	message.go  what stands in a ring
-//	live.go     what the rings of a running server say now
+//	message.go  the messages in a ring
+//	live.go     rings of a running server
 //
-// Nothing here trusts its input, and nothing is written.
+// What must stay true: nothing here trusts its input, and nothing is written.
 package ring
 
 import "maps"
 
-// layout is where things stand in a file of one version. Offsets are those of the
-// tables in format/RING.md, which a test compares.
+// layout has the positions of fields in files of one version. Offsets are those in format/RING.md, with which a
+// test compares them.
 type layout struct {
 	file     map[string]field
 	intent   map[string]field
@@ -21,7 +21,7 @@ type layout struct {
 	template map[string]field
 	// sizes
 	fileSize, intentSize, ringSize, inFlightSize, templateSize int
-	templates                                                  int  // of each ring
+	templates                                                  int  // in each ring
 	chunks                                                     bool // data parts may be in chunks
 }
 
@@ -36,15 +36,15 @@ const (
 	sessionMax = 1000
 	chunkSize  = 64 << 10
 	maxChunks  = 1024
-	// maxFile bounds the file: 2^18 rings of 64 MiB are more than any server has.
+	// maxFile bounds the size of the file: no server has more than 2^18 rings of 64 MiB.
 	maxFile = 1 << 44
 )
 
-// recoveryIntent is the intent of those who recover the file.
+// recoveryIntent is the index of the intent for recovery.
 const recoveryIntent = maxWriters - 1
 
-// What a valid intent is about: a block of messages, or, from intentEnds on, one
-// that ends the sessions of as many rings as it is more than that.
+// Kinds of valid intents: a block of messages, or, from intentEnds on, a block that ends the sessions of kind -
+// intentEnds rings.
 const (
 	intentMessages = 1
 	intentEnds     = 2
@@ -75,7 +75,7 @@ var version2 = layout{
 	},
 }
 
-// version3 has more fields, of which one moves others.
+// version3 adds fields, one of which moves others.
 var version3 = func() layout {
 	l := version2
 	l.ring = maps.Clone(l.ring)
@@ -98,7 +98,7 @@ var version3 = func() layout {
 	return l
 }()
 
-// version4 has templates, which brief records refer to.
+// version4 adds templates, to which brief records refer.
 var version4 = func() layout {
 	l := version3
 	l.file = maps.Clone(l.file)
@@ -119,7 +119,7 @@ var version5 = func() layout {
 	return l
 }()
 
-// version6 has chunks, which data parts refer to.
+// version6 adds chunks, to which data parts refer.
 var version6 = func() layout {
 	l := version5
 	l.file = maps.Clone(l.file)
@@ -130,14 +130,14 @@ var version6 = func() layout {
 	return l
 }()
 
-// version8 has templates for statements of functions, too.
+// version8 adds templates for statements of functions.
 var version8 = func() layout {
 	l := version6
 	l.templates = 10
 	return l
 }()
 
-// version9 has templates for statements that clients send again and again, perhaps with other constants.
+// version9 adds templates for statements that clients repeat, perhaps with other constants.
 var version9 = func() layout {
 	l := version8
 	l.templates = 16
@@ -146,8 +146,8 @@ var version9 = func() layout {
 	return l
 }()
 
-// version10 has StenoTimes, in-flight entries of portals that wait for their client, the ends of sessions that
-// found no room for them, and says which gaps are in the trail.
+// version10 adds StenoTimes, in-flight entries of portals that wait for their client, the ends of sessions
+// whose disconnect record had no space, and which gaps the trail has.
 var version10 = func() layout {
 	l := version9
 	l.ring = maps.Clone(l.ring)
@@ -159,7 +159,7 @@ var version10 = func() layout {
 	return l
 }()
 
-// layouts are the versions that can be read.
+// layouts are the layouts of the versions that can be read.
 var layouts = map[uint32]*layout{
 	2:  &version2,
 	3:  &version3,

@@ -1,4 +1,4 @@
-// The rings of a server that is running: what they say now.
+// Rings of a running server.
 
 package ring
 
@@ -9,19 +9,19 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
-// Live is what a ring says while its owner and its writer use it. Each number is right by
-// itself; together they can be of slightly different times.
+// Live is the state of a ring while its owner and its writer use it. Each number is right, but they may be of
+// slightly different times.
 type Live struct {
 	Owner      uint32 // process id; 0: none
 	OwnerStart int64  // of its session; 0: not known
 	Head, Tail uint64
-	Records    uint64 // since the server's start, as the following
-	Waits      uint64 // of statements for room
-	WaitTime   uint64 // microseconds of these
+	Records    uint64 // since the server's start, like the following ones
+	Waits      uint64 // of statements, for space in the ring
+	WaitTime   uint64 // in microseconds
 	Drops      uint64
-	Session    []byte   // body of the session at Tail, which may be one that ended
+	Session    []byte   // body of the session definition at Tail, perhaps of a session that has ended
 	Running    *Running // nil: the owner runs no statement
-	Oldest     int64    // when the first record that is not in the trail ended; 0: none, or not known
+	Oldest     int64    // end of the first record that is not in the trail; 0: none, or not known
 }
 
 // Running is a statement that a session runs.
@@ -33,11 +33,11 @@ type Running struct {
 	Shape     []byte // body; empty: not known yet
 }
 
-// Used is how many published bytes wait for the writer.
+// Used returns how many published bytes wait for the writer.
 func (l *Live) Used() uint64 { return l.Head - min(l.Tail, l.Head) }
 
-// copyTries is how often an in-flight entry is copied that changes meanwhile. If that is not
-// enough, the session's statements are so short that none of them is running.
+// copyTries is how often an in-flight entry is copied that changes meanwhile. If all copies fail, the session's
+// statements are so short that none counts as running.
 const copyTries = 4
 
 // Live reads a ring of a server that may be running.
@@ -67,7 +67,7 @@ func (f *File) Live(i int) (*Live, error) {
 			return nil, err
 		}
 		running := f.running(r, header, l, i)
-		// The writers make a version odd before they change the entry, and even again after.
+		// The writers of an entry make its version odd before they change it, and even after.
 		if _, err := f.r.ReadAt(again, at+int64(f.layout.ring["inflight"].offset)); err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (f *File) counters(header []byte) *Live {
 	return l
 }
 
-// running reads the in-flight entry, and the record that is staged.
+// running reads the in-flight entry and the staged record.
 func (f *File) running(r *Ring, header []byte, l *Live, i int) *Running {
 	s := bytesOf{bytesOf{header, f.layout.ring}.bytes("inflight"), f.layout.inFlight}
 	if l.Owner == 0 || s.uint("active") != running || s.uint("done") != 0 {
@@ -117,7 +117,7 @@ func (f *File) running(r *Ring, header []byte, l *Live, i int) *Running {
 	return run
 }
 
-// messageAt reads the message at a position, in a copy of its own.
+// messageAt reads a copy of the message at a position.
 func (f *File) messageAt(r *Ring, i int, position, statement uint64) (m Message, ok bool) {
 	offset := position % r.size
 	data := make([]byte, min(r.size-offset, r.size/share))
@@ -130,10 +130,10 @@ func (f *File) messageAt(r *Ring, i int, position, statement uint64) (m Message,
 	return r.parse(data, 0, statement)
 }
 
-// oldest is when the first record ended that waits for the writer. It is unknown if the writer
-// has taken it meanwhile: then its bytes may have been those of another.
+// oldest returns when the first record that waits for the writer ended. It is not known if the writer has moved
+// that record meanwhile, because its bytes may have been overwritten.
 func (f *File) oldest(r *Ring, l *Live, i int) int64 {
-	const looked = 4 // messages: behind a filler, a session and a part there is a record, as a rule
+	const looked = 4 // messages: usually, a record follows a filler, a session and a data part
 	position := l.Tail
 	for range looked {
 		if position >= l.Head {
@@ -161,7 +161,7 @@ func (f *File) oldest(r *Ring, l *Live, i int) int64 {
 	return 0
 }
 
-// tailIs says whether the writer has freed nothing since the tail was read.
+// tailIs returns whether the writer has freed nothing since the tail was read.
 func (f *File) tailIs(tail uint64, i int) bool {
 	field := f.layout.ring["tail"]
 	now := make([]byte, field.size)

@@ -1,4 +1,4 @@
-// The messages in a ring, also brief and staged ones.
+// The messages in a ring, including brief and staged ones.
 
 package ring
 
@@ -11,31 +11,30 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail/write"
 )
 
-// Message is a message of a ring: of kind 0, which fills the end of the ring, the
-// length alone.
+// Message is a message of a ring. A message of kind 0, which fills the end of the ring, has only a length.
 type Message struct {
 	Kind   format.Kind
 	Length uint64
 
 	Record write.Record // kinds 1-63
 
-	// a data part
+	// Of a data part.
 	Part format.PartKind
 	Data []byte
 
-	// The sequence number that a data part belongs to; of a session message, the
-	// session's last one and its last finished statement before it, and its body.
+	// Of a data part: the record's sequence number. Of a session message: the session's last sequence number
+	// and last finished top-level statement before it, and the body of its definition.
 	Seq       uint64
 	Statement uint64
 	Body      []byte
 }
 
-// Fixed parts of the messages, in bytes.
+// Sizes of the fixed parts of messages, in bytes.
 const (
 	messageFixed = 8
 	recordFixed  = 96
 	briefFixed   = 28
-	longBrief    = 60 // of a brief record before version 7
+	longBrief    = 60 // of a brief record, before version 7
 	numbersFixed = 24
 	nestingFixed = 8
 	timesFixed   = 32
@@ -48,32 +47,32 @@ const (
 	cutFixed     = 40
 )
 
-// share of a ring is the longest message.
+// share is the part of the ring that the longest message can take.
 const share = 8
 
-// Bits of a record message's flags.
+// Flags of record messages.
 const (
 	flagParts  = 1
 	flagCut    = 2
 	flagValues = 4
 	flagBrief  = 8
 	flagChunk  = 16 // of a data part: its bytes are in a chunk
-	// since version 7, of a brief record
+	// Since version 7, of brief records.
 	flagXID     = 32 // a transaction ID follows
 	flagNumbers = 64 // StenoBriefNumbers follows
-	// since version 7, of a record that is not brief
+	// Since version 7, of other records.
 	flagEnding = 128 // StenoEnding follows
-	// since version 8, of a brief record
+	// Since version 8, of brief records.
 	flagNested = 256 // StenoBriefNesting follows
 	flagTimes  = 512 // StenoTimes are the last bytes
 )
 
-// none32 as the length of a text, or as a number of a brief record: there is none.
+// none32 stands for an absent text's length, or an absent number of a brief record.
 const none32 = ^uint32(0)
 
-// Message reads the message at a position. seq and statement are the last sequence
-// number and the last finished top-level statement before it, from which brief
-// records count. ok is false when no whole message stands there.
+// Message reads the message at a position. seq and statement are the last sequence number and the last finished
+// top-level statement before it; numbers of brief records are relative to these. ok is false if there is no
+// complete message.
 func (r *Ring) Message(position, end, seq, statement uint64) (m Message, ok bool) {
 	offset := position % r.size
 	left := r.size - offset
@@ -81,9 +80,8 @@ func (r *Ring) Message(position, end, seq, statement uint64) (m Message, ok bool
 	return m, ok && (m.Kind != 0 || m.Length == left)
 }
 
-// Follows says whether a message can stand behind a record of that number. Records of a
-// session are numbered one by one; a gap record has the number after those that it
-// tells of.
+// Follows returns whether a message can follow a record with that number. A session's records have successive
+// numbers; a gap record has the number after the ones that it reports.
 func (m *Message) Follows(seq uint64) bool {
 	switch {
 	case m.Kind == format.KindGap:
@@ -102,8 +100,8 @@ func (m *Message) Follows(seq uint64) bool {
 	return true
 }
 
-// Staged is the record of the in-flight statement, as far as it was known at its
-// start; ok is false when there is none, or it cannot be one.
+// Staged returns the record of the in-flight statement, as known at its start; ok is false if there is none, or
+// it is not valid.
 func (r *Ring) Staged() (record *write.Record, ok bool) {
 	f := &r.InFlight
 	offset := f.Position % r.size
@@ -117,7 +115,7 @@ func (r *Ring) Staged() (record *write.Record, ok bool) {
 	return &m.Record, true
 }
 
-// parse reads the message that b starts with, after those numbers.
+// parse reads the message at the beginning of b.
 func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 	le := binary.LittleEndian
 	if len(b) < messageFixed {
@@ -129,7 +127,8 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 	}
 	known := uint16(0)
 	switch k := format.Kind(kind); {
-	case k > 0 && k <= format.KindGap || k == format.KindSubtransaction: // servers and seals speak in the trail only
+	// records of servers and seals are in trails only
+	case k > 0 && k <= format.KindGap || k == format.KindSubtransaction:
 		known = flagParts | flagCut | flagValues
 		if r.shortBriefs {
 			known |= flagEnding
@@ -215,8 +214,8 @@ func (r *Ring) parse(b []byte, seq, statement uint64) (m Message, ok bool) {
 	return m, true
 }
 
-// parseBrief reads a record whose shape and text are a template's, and whose numbers
-// are these, unless it has others.
+// parseBrief reads a record whose shape and text are those of a template. Its numbers follow from the given
+// ones, unless it has others.
 func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, statement uint64) bool {
 	le := binary.LittleEndian
 	if len(b) < briefFixed || m.Kind != format.KindStatement {
@@ -274,7 +273,7 @@ func (m *Message) parseBrief(b []byte, flags uint16, templates []template, seq, 
 	return true
 }
 
-// controls are numbers of templates that stand for a command tag: the values are the text.
+// controls are the numbers of templates that stand for a command tag: the values are the text.
 var controls = map[int]string{254: "BEGIN", 255: "COMMIT"}
 
 // parseCommit reads the brief record of a commit.
@@ -335,8 +334,8 @@ func parseTimes(b []byte, t *format.Times) {
 	}
 }
 
-// expand gives a brief record what its template has, if that is still of this version; ok is
-// false if the bitmap of NULLs is longer than the values.
+// expand adds to a brief record what its template has, if the template was not changed since; ok is false if
+// the bitmap of NULLs is longer than the values.
 func (m *Message) expand(t *template, version, flags uint16, nulls uint64, values []byte) (ok bool) {
 	if t.version != version || t.shape == nil {
 		return true
@@ -358,7 +357,7 @@ func (m *Message) expand(t *template, version, flags uint16, nulls uint64, value
 	return true
 }
 
-// parseLongBrief reads such a record of an earlier version, which has its numbers.
+// parseLongBrief reads a brief record of an earlier version, which has all of its numbers.
 func (m *Message) parseLongBrief(b []byte, flags uint16, templates []template, longXIDs bool) bool {
 	le := binary.LittleEndian
 	if len(b) < longBrief || m.Kind != format.KindStatement {

@@ -17,11 +17,11 @@ type File struct {
 	SystemID   uint64
 	Created    int64
 	Rings      []Ring
-	Chunks     []string       // what each begins with
+	Chunks     []string       // their first bytes
 	Intents    map[int]Intent // by writer
 }
 
-// Intent is what a writer was about to write.
+// Intent is the block that a writer was about to write.
 type Intent struct {
 	Valid, Stream          uint32
 	Segment, Offset, Block uint64
@@ -45,24 +45,24 @@ type Ring struct {
 	OrphanDrops, OrphanDropsRecorded, OrphanDropsPending uint64
 	OrphanDropsReason                                    uint32
 	OrphanDropsNext                                      uint64
-	Drops                                                uint64 // 0: as many as OrphanDrops
+	Drops                                                uint64 // 0: the same as OrphanDrops
 	Active, Staged                                       bool
-	Done, Running                                        uint64 // of the in-flight entry; Running is its statement
+	Done, Running                                        uint64 // of the in-flight entry
 	Time                                                 int64
-	TextLength                                           uint32 // 0: that of Text
+	TextLength                                           uint32 // 0: length of Text
 	Text                                                 string
-	Unpublished                                          []byte // a message behind the head
+	Unpublished                                          []byte // a message after the head
 	DamageAt, DamageWith                                 int    // a byte of the data to change
-	SessionLength, KeptBytes                             uint32 // 0: as they are
+	SessionLength, KeptBytes                             uint32 // 0: the actual ones
 	Templates                                            map[int]Template
 }
 
-// Template is what brief records refer to.
+// Template is a template for brief records.
 type Template struct {
 	Version     uint16
 	Shape, Text string
-	ShapeLength uint16 // 0: as it is
-	OwnAt       uint16 // since version 9: where each record has a part of the text, plus 1; 0: none
+	ShapeLength uint16 // 0: the actual length
+	OwnAt       uint16 // since version 9: 1 plus the position of each record's own part of the text; 0: none
 }
 
 func at(b []byte, offset int, v any) {
@@ -88,7 +88,7 @@ func or[T comparable](v, otherwise T) T {
 	return v
 }
 
-// Bytes are the file's.
+// Bytes returns the bytes of the file.
 func (f *File) Bytes() []byte {
 	size := or(f.Size, 16<<10)
 	const rings = 8192
@@ -245,7 +245,7 @@ func message(kind, flags uint16, body []byte) []byte {
 	return m
 }
 
-// Session is a session message.
+// Session returns a session message.
 func Session(body []byte, seq, statement uint64) []byte {
 	b := make([]byte, 24+len(body))
 	at(b, 0, uint32(len(body)))
@@ -255,7 +255,7 @@ func Session(body []byte, seq, statement uint64) []byte {
 	return message(128, 0, b)
 }
 
-// Data is a data part.
+// Data returns a data part.
 func Data(seq uint64, part uint32, bytes string) []byte {
 	b := make([]byte, 16+len(bytes))
 	at(b, 0, seq)
@@ -265,7 +265,7 @@ func Data(seq uint64, part uint32, bytes string) []byte {
 	return message(64, 0, b)
 }
 
-// InChunk is a data part whose bytes are in a chunk.
+// InChunk returns a data part whose bytes are in a chunk.
 func InChunk(seq uint64, part, length, chunk uint32) []byte {
 	b := make([]byte, 24)
 	at(b, 0, seq)
@@ -275,7 +275,7 @@ func InChunk(seq uint64, part, length, chunk uint32) []byte {
 	return message(64, 16, b)
 }
 
-// ShortBrief is a brief record message since version 7.
+// ShortBrief is a brief record, since version 7.
 type ShortBrief struct {
 	Time           int64
 	Duration, Rows uint32
@@ -290,7 +290,7 @@ type ShortBrief struct {
 	Nulls          uint16 // how many of the first values say which are NULL
 }
 
-// Bytes are the message's.
+// Bytes returns the bytes of the message.
 func (r *ShortBrief) Bytes() []byte {
 	b := make([]byte, 20)
 	at(b, 0, r.Time)
@@ -323,14 +323,14 @@ func (r *ShortBrief) Bytes() []byte {
 	return message(1, flags, b)
 }
 
-// Commit is the brief record message of a commit, since version 7.
+// Commit is the brief record of a commit, since version 7.
 type Commit struct {
 	Time                                      int64
 	XID, LSN                                  uint64
 	LSNLength, Timeline, Duration, Statements uint32
 }
 
-// Bytes are the message's.
+// Bytes returns the bytes of the message.
 func (r *Commit) Bytes() []byte {
 	b := make([]byte, 40)
 	at(b, 0, r.Time)
@@ -343,7 +343,7 @@ func (r *Commit) Bytes() []byte {
 	return message(6, 8, b)
 }
 
-// Brief is a brief record message of versions 4 to 6.
+// Brief is a brief record of versions 4 to 6.
 type Brief struct {
 	Seq            uint64
 	Time           int64
@@ -355,7 +355,7 @@ type Brief struct {
 	Values         string
 }
 
-// Bytes are the message's.
+// Bytes returns the bytes of the message.
 func (r *Brief) Bytes() []byte {
 	b := make([]byte, 52)
 	at(b, 0, r.Seq)
@@ -387,10 +387,10 @@ type Record struct {
 	Parts                                      []uint64 // three
 	CutLength                                  uint64
 	Ending                                     []byte // StenoEnding
-	ShapeLength, TextLength                    uint32 // 0: as they are
+	ShapeLength, TextLength                    uint32 // 0: the actual ones
 }
 
-// Bytes are the message's.
+// Bytes returns the bytes of the message.
 func (r *Record) Bytes() []byte {
 	b := make([]byte, 88)
 	at(b, 0, r.Seq)
