@@ -1,5 +1,6 @@
-// Package live finds the ring file of the server that writes a trail, while that server runs on this machine,
-// and what it knows of that the trail does not.
+// Package live finds the ring file of the server that writes a trail, while that server runs on this machine, and
+// reads what the trail does not have yet. It uses package ring, opens files for reading only, and trusts only
+// files of the account of the trail's server.
 package live
 
 import (
@@ -24,8 +25,8 @@ type Finder struct {
 	Ring *ring.File // of the server; nil: not found
 
 	paths  []string
-	id     uint64         // of the cluster
-	owners private.Owners // whose files are trusted
+	id     uint64         // system identifier of the cluster
+	owners private.Owners // accounts whose files are trusted
 	data   string         // the server's data directory, if the trail is in it
 
 	path string
@@ -33,7 +34,7 @@ type Finder struct {
 	info os.FileInfo
 }
 
-// New looks at whose trail it is. The ring file is looked for in these directories, or is one of these files.
+// New returns a Finder for the server of a trail. Paths are ring files, or directories that may contain it.
 func New(t *trail.Trail, paths []string) *Finder {
 	r := &Finder{paths: paths, owners: private.Owners{0, uint32(os.Geteuid())}}
 	for _, s := range t.Streams {
@@ -69,9 +70,9 @@ func realPath(path string) string {
 	return path
 }
 
-// postmaster is the process ID of the server in whose data directory the trail is: 0 if that is not
-// known, and none if it does not run. The system identifier is not enough to find a server, because
-// a standby has the same one.
+// postmaster returns the process ID of the server in whose data directory the trail is: 0 if that is not known.
+// none says that the server does not run. The system identifier alone does not identify a server, because
+// standbys have the same one.
 func (r *Finder) postmaster() (pid uint32, none bool) {
 	if r.data == "" {
 		return 0, false
@@ -85,8 +86,8 @@ func (r *Finder) postmaster() (pid uint32, none bool) {
 	return uint32(n), false
 }
 
-// Postmaster is the process of the server in whose data directory the trail is, if it runs; 0: it does not, or
-// that is not known.
+// Postmaster returns the process ID of the server in whose data directory the trail is; 0: it does not run, or
+// is not known.
 func (r *Finder) Postmaster() int {
 	pid, _ := r.postmaster()
 	const processes = "/proc/self"
@@ -94,12 +95,12 @@ func (r *Finder) Postmaster() int {
 		return int(pid)
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(processes), strconv.Itoa(int(pid)))); err != nil {
-		return 0 // a crash has left the file
+		return 0 // left by a crash
 	}
 	return int(pid)
 }
 
-// InUse says whether the server that uses the file still runs.
+// InUse returns whether the server that uses the file still runs.
 func (r *Finder) InUse() bool {
 	now, err := os.Lstat(r.path)
 	return err == nil && os.SameFile(now, r.info) && recovery.InUse(r.path, r.info, r.Ring.Postmaster)
@@ -111,7 +112,7 @@ func (r *Finder) Close() {
 	r.file, r.Ring = nil, nil
 }
 
-// Find opens the ring file of the server, and says why not.
+// Find opens the server's ring file. If there is none, it returns why; empty: it was found.
 func (r *Finder) Find() string {
 	pid, none := r.postmaster()
 	if none {
@@ -143,8 +144,8 @@ func (r *Finder) Find() string {
 	return ""
 }
 
-// candidates are the ring files at a path: itself, or those in it and in directories of servers
-// in it. What cannot be listed is named itself: opening it says why.
+// candidates returns the ring files at a path: the path itself, or those in it and in its directories of
+// servers. A path that cannot be listed is returned itself, because opening it then returns the reason.
 func candidates(path string) (all []string) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -171,13 +172,13 @@ func candidates(path string) (all []string) {
 
 var errOther = errors.New("belongs to another server, or to one that has ended")
 
-// isForeign says whether a file belongs to an account that is not the server's of this trail.
+// isForeign returns whether a file belongs to an account other than that of the trail's server.
 func (r *Finder) isForeign(info fs.FileInfo) bool {
 	owner, ok := private.OwnerOf(info)
 	return ok && !slices.Contains(r.owners, owner.UID)
 }
 
-// open takes a file if the server uses it; pid is that of its postmaster, if that is known.
+// open opens a ring file if the server uses it; pid is the process ID of its postmaster, if known.
 func (r *Finder) open(path string, pid uint32) error {
 	if info, err := os.Lstat(path); err == nil && r.isForeign(info) {
 		return errOther
@@ -205,7 +206,7 @@ func (r *Finder) open(path string, pid uint32) error {
 		!recovery.InUse(path, info, f.Postmaster)) {
 		err = errOther
 	}
-	// a postmaster that has restarted its processes has made a new one
+	// A postmaster that has restarted its processes has created a new file.
 	again := err == nil && r.file != nil && r.Ring.Postmaster == f.Postmaster
 	if again && r.Ring.Created > f.Created {
 		err = errOther
@@ -219,12 +220,12 @@ func (r *Finder) open(path string, pid uint32) error {
 	}
 	r.path, r.file, r.info, r.Ring = path, file, info, f
 	if again {
-		return errOther // it was counted
+		return errOther // it is counted already
 	}
 	return nil
 }
 
-// Unrecorded is how many records the server has dropped of which the trail does not know yet.
+// Unrecorded returns how many dropped records are not yet recorded in the trail.
 func (r *Finder) Unrecorded() (n uint64, err error) {
 	for i := range r.Ring.Rings {
 		ringState, err := r.Ring.Ring(i)
