@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// further is a name in extra, of records of some kinds, or of server records with some events.
+// further is a name in extra, for records of some kinds, or for server records with some events.
 type further struct {
 	of      []string // kinds, or events of kind server; none: records of any kind
 	name    string
@@ -22,7 +22,7 @@ var (
 	hexKey = node{{"type", "string"}, {"pattern", "^[0-9a-f]{16}$"}}
 )
 
-// words is one of several names; a later release may have others.
+// words returns the schema for one of several names. Later releases may have others.
 func words(names ...any) node {
 	return node{{"anyOf", []any{node{{"enum", names}}, ref("other")}}}
 }
@@ -42,7 +42,7 @@ var (
 	outage     = []string{"server failure", "server recovered"}
 )
 
-// furtherNames are all names in extra that a server or steno recover writes.
+// furtherNames are all names in extra that a server or steno recover can write.
 var furtherNames = []further{
 	{nil, "salvaged", text, "where `steno recover` found the record, in a damaged block: nothing proves it any more"},
 
@@ -145,7 +145,7 @@ var furtherNames = []further{
 	{[]string{"server salvage"}, "offset", digits, "and where in it"},
 }
 
-// furtherTable is the table of names in docs/records.md.
+// furtherTable returns the table of these names in docs/records.md.
 func furtherTable() string {
 	var b strings.Builder
 	b.WriteString("| of | name | value | meaning |\n|---|---|---|---|\n")
@@ -170,7 +170,7 @@ func furtherTable() string {
 	return b.String()
 }
 
-// valueOf says what a value in extra is.
+// valueOf describes a value in extra.
 func valueOf(typ node) string {
 	for _, m := range typ {
 		switch m.key {

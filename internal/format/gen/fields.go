@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// field is a field of a line. Its meaning is Markdown, as there; an empty one is that of the session's key of
-// that name in records.def.
+// field is a field of a line. Its meaning is Markdown, relative to that page. If it is empty, the meaning is
+// that of the session key of the same name in records.def.
 type field struct {
 	name     string
 	typ      node
@@ -90,7 +90,7 @@ var jsonFields = []field{
 	{"system_identifier", digits, "system identifier of the database cluster, as `pg_control_system()` shows it: the same for a primary and its standbys. Where the header of a segment is damaged, it is that of the next one", false},
 }
 
-// of is its meaning.
+// of returns the meaning of the field.
 func (f *field) of(lists []list) string {
 	if f.meaning != "" {
 		return f.meaning
@@ -129,12 +129,12 @@ var (
 // An enumeration is a list of records.def whose names are values in JSON.
 type enumeration struct {
 	name, macro string
-	unnamed     string // how a number is shown that this steno has no name for
-	rule        string // what a reader does with a name that it does not know
-	where       string // the fields that have them
+	unnamed     string // how a number without a name is shown
+	rule        string // what a reader does with an unknown name
+	where       string // the fields with these values
 	heading     string // in docs/records.md
-	without     string // a name that is no value in JSON
-	records     bool   // of kinds, only those of records
+	without     string // a name that does not occur in JSON
+	records     bool   // of kinds: only those of records
 }
 
 var enumerations = []enumeration{
@@ -148,20 +148,20 @@ var enumerations = []enumeration{
 	{"audited", "AUDITED", "audited", "A reader takes it for a further reason; the record counts as any other.", "`audited`", "why-a-record-was-written", "", false},
 }
 
-// entriesOf are the values of an enumeration.
+// entriesOf returns the values of an enumeration.
 func (e *enumeration) entriesOf(lists []list) (entries []entry) {
 	for _, l := range lists {
-		for _, one := range l.entries {
-			n, _ := strconv.Atoi(one.number)
-			if l.macro == e.macro && one.name != e.without && (!e.records || n < 64) {
-				entries = append(entries, one)
+		for _, entry := range l.entries {
+			n, _ := strconv.Atoi(entry.number)
+			if l.macro == e.macro && entry.name != e.without && (!e.records || n < 64) {
+				entries = append(entries, entry)
 			}
 		}
 	}
 	return entries
 }
 
-// rulesTable is the table in docs/formats.md of what a reader does with names that it does not know.
+// rulesTable returns the table in docs/formats.md of what readers do with unknown names.
 func rulesTable() string {
 	var b strings.Builder
 	b.WriteString("| names of | where | a number without a name | a name that a reader does not know " +
@@ -173,7 +173,7 @@ func rulesTable() string {
 	return b.String()
 }
 
-// plain is Markdown without links, for a description in a schema.
+// plain removes links from Markdown, for a description in a schema.
 func plain(markdown string) string {
 	for {
 		before, rest, ok := strings.Cut(markdown, "](")

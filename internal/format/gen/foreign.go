@@ -1,5 +1,5 @@
-// The schemas of ecs, ocsf and otel. The fields and where each comes from stand in the tables of
-// docs/formats.md; their types are here, and those of our own fields are those of JSON.
+// The schemas of ecs, ocsf and otel. Tables in docs/formats.md list their fields and say where each comes from.
+// Types of fields are defined here, or, for fields of our own, by the schema of JSON.
 
 package main
 
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// schemas are those of all formats that have one.
+// schemas returns the schemas of all formats that have one.
 func schemas(lists []list, formats string) (map[string]node, error) {
 	all := map[string]node{"json": recordSchema(lists)}
 	schemas := map[string]func([][2]string, []list) (node, error){
@@ -27,7 +27,7 @@ func schemas(lists []list, formats string) (map[string]node, error) {
 	return all, nil
 }
 
-// documented are the fields of a format in docs/formats.md, with where they come from.
+// documented returns the fields of a format in docs/formats.md, and where they come from.
 func documented(page, format string) (rows [][2]string, err error) {
 	_, rest, ok := strings.Cut(page, "<!-- fields of "+format+" -->\n| field | from |\n|---|---|\n")
 	rest, _, ok2 := strings.Cut(rest, "<!-- end -->")
@@ -41,7 +41,7 @@ func documented(page, format string) (rows [][2]string, err error) {
 	return rows, nil
 }
 
-// own is the type of a field that JSON has, too.
+// own returns the type of a field that JSON also has.
 func own(name string) (node, bool) {
 	for _, f := range jsonFields {
 		if f.name == name {
@@ -51,7 +51,7 @@ func own(name string) (node, bool) {
 	return nil, false
 }
 
-// version is one of a standard, which docs/formats.md has.
+// version returns the version of a standard, which docs/formats.md states.
 func versionIn(rows [][2]string, field string) string {
 	for _, r := range rows {
 		if r[0] == field {
@@ -74,7 +74,7 @@ var (
 
 func constant(value any) node { return node{{"const", value}} }
 
-// oneOf is one of the values of this release; a later one may have others of the standard.
+// oneOf returns the schema for the values of this release. Later releases may have others of the standard.
 func oneOf(values ...any) node {
 	later := ref("later")
 	if _, ok := values[0].(int); ok {
@@ -108,7 +108,7 @@ func (t *tree) put(path string, typ node) {
 	t.inside[name].put(rest, typ)
 }
 
-// schema is that of the object; required are the paths that are always there.
+// schema returns the schema of the object; required are the paths that always exist.
 func (t *tree) schema(required []string) node {
 	if t.inside == nil {
 		return t.typ
@@ -135,8 +135,8 @@ func (t *tree) schema(required []string) node {
 	return append(n, member{"additionalProperties", true})
 }
 
-// foreign is the schema of a format whose fields have paths: those of its standard have types here, those in a
-// folder of our own the types of JSON.
+// foreign returns the schema of a format whose fields have paths. The types map has those of the standard;
+// fields in our own folder have the types of JSON.
 func foreign(
 	n node, rows [][2]string, lists []list, folder string, types map[string]node, required []string,
 	conditions ...any,
@@ -256,7 +256,7 @@ func ocsfSchema(rows [][2]string, lists []list) (node, error) {
 	)
 }
 
-// otelFields are those of the log record itself; the other rows are attributes.
+// otelFields are the fields of the log record itself; the other rows of the table are attributes.
 var otelFields = map[string]node{
 	"timeUnixNano": otelNano, "observedTimeUnixNano": otelNano, "severityNumber": oneOf(9, 13, 17),
 	"severityText": oneOf("INFO", "WARN", "ERROR"),
@@ -266,7 +266,7 @@ var otelFields = map[string]node{
 
 var otelNano = node{{"type", "string"}, {"pattern", "^-?[0-9]+$"}}
 
-// otelTypes are the definitions of the values of attributes that are not strings.
+// otelTypes are the definitions for attributes whose values are not strings.
 var otelTypes = map[string]string{
 	"process.pid": "int", "client.port": "int", "db.response.returned_rows": "int",
 	"db.query.parameter.<key>": "parameter",
@@ -277,7 +277,7 @@ var otelTypes = map[string]string{
 // otelNames are the attributes whose values are names of an enumeration.
 var otelNames = map[string]string{"pg_steno.kind": "kind", "pg_steno.class": "class", "pg_steno.outcome": "outcome"}
 
-// otelType is the definition of an attribute's value.
+// otelType returns the name of the definition for an attribute's value.
 func otelType(name string) node {
 	if e, ok := otelNames[name]; ok {
 		return otelValue("stringValue", ref(e))
@@ -293,13 +293,13 @@ func otelType(name string) node {
 	return ref("string")
 }
 
-// otelValue is an AnyValue of one type.
+// otelValue returns the schema of an AnyValue of one type.
 func otelValue(name string, typ node) node {
 	return node{{"type", "object"}, {"properties", node{{name, typ}}}, {"required", []any{name}},
 		{"additionalProperties", true}}
 }
 
-// otelCondition says what values attributes with a key have.
+// otelCondition returns which values attributes with a key can have.
 func otelCondition(key, value node) node {
 	return node{{"if", node{{"properties", node{{"key", key}}}}},
 		{"then", node{{"properties", node{{"value", value}}}}}}
@@ -354,7 +354,7 @@ func otelSchema(rows [][2]string, lists []list) (node, error) {
 		return node{{"type", "array"}, {"items", pair}, {"minItems", 1}}
 	}
 	record = append(record, member{"attributes", attributes(keys, types)})
-	one := func(name string, of node) node {
+	arrayOfOne := func(name string, of node) node {
 		return node{{name, node{{"type", "array"}, {"items", of}, {"minItems", 1}, {"maxItems", 1}}}}
 	}
 	object := func(properties node, required ...any) node {
@@ -365,10 +365,10 @@ func otelSchema(rows [][2]string, lists []list) (node, error) {
 	logRecord := object(record, "timeUnixNano", "observedTimeUnixNano", "severityNumber", "severityText",
 		"eventName", "attributes")
 	scope := object(append(node{{"scope", object(node{{"name", constant("pg_steno")}}, "name")}},
-		append(one("logRecords", logRecord), member{"schemaUrl", url})...), "scope", "logRecords", "schemaUrl")
+		append(arrayOfOne("logRecords", logRecord), member{"schemaUrl", url})...), "scope", "logRecords", "schemaUrl")
 	whole := object(append(node{{"resource", object(node{{"attributes", attributes(resource, nil)}}, "attributes")}},
-		append(one("scopeLogs", scope), member{"schemaUrl", url})...), "resource", "scopeLogs", "schemaUrl")
-	n = append(n, object(one("resourceLogs", whole), "resourceLogs")...)
+		append(arrayOfOne("scopeLogs", scope), member{"schemaUrl", url})...), "resource", "scopeLogs", "schemaUrl")
+	n = append(n, object(arrayOfOne("resourceLogs", whole), "resourceLogs")...)
 	pairs := func(values node) node {
 		return otelValue("kvlistValue",
 			otelValue("values", node{{"type", "array"},

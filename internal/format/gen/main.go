@@ -1,10 +1,10 @@
-// Command gen writes what is made of format/records.def: the Go constants of the trail format, tables of
-// docs/records.md, docs/formats.md and docs/commands/cat.md, and the JSON Schemas in format/schema. It runs in
-// internal/format, by go generate.
+// Command gen generates files from format/records.def: the Go constants of the trail format, tables in
+// docs/records.md, docs/formats.md and docs/commands/cat.md, and the JSON Schemas in format/schema. go generate
+// runs it in internal/format. Tests compare the generated files with the ones that are committed.
 //
-//   - main.go, records.def, the constants and the tables.
-//   - schema.go, how schemas are put together; fields.go, the fields of JSON; extra.go, the names in extra; foreign.go,
-//     the fields of ecs, ocsf and otel.
+//   - main.go: records.def, the constants, and the tables
+//   - schema.go: building schemas; fields.go: the fields of JSON; extra.go: the names in extra;
+//     foreign.go: the fields of ecs, ocsf and otel
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// generate makes all files, by their paths.
+// generate returns the contents of all generated files, by path.
 func generate() (map[string][]byte, error) {
 	def, err := os.ReadFile(defPath)
 	if err != nil {
@@ -89,12 +89,12 @@ func generate() (map[string][]byte, error) {
 	return files, nil
 }
 
-// An entry is one line of records.def.
+// entry is a line of records.def.
 type entry struct {
 	number, id, name, meaning string
 }
 
-// A list is all entries of one macro, such as STENO_KIND.
+// list has all entries of one macro, such as STENO_KIND.
 type list struct {
 	macro   string
 	entries []entry
@@ -122,8 +122,8 @@ func parse(def string) ([]list, error) {
 	return lists, nil
 }
 
-// kinds says what each macro becomes in Go: the type, whether its numbers are
-// bits of a mask, and what the type is.
+// kinds says what each macro becomes in Go: the type, whether its numbers are bits of a mask, and the doc
+// comment.
 var kinds = map[string]struct {
 	prefix, base, doc string
 	bits              bool
@@ -169,7 +169,7 @@ func constants(lists []list) ([]byte, error) {
 	return format.Source(b.Bytes())
 }
 
-// camel makes AUTH_FAILED AuthFailed.
+// camel converts AUTH_FAILED to AuthFailed.
 func camel(id string) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(id, "_") {
@@ -183,7 +183,7 @@ func camel(id string) string {
 	return b.String()
 }
 
-// tables puts the tables of all lists, and of the names in extra, into docs/records.md.
+// tables writes the tables of all lists, and of the names in extra, into docs/records.md.
 func tables(page string, lists []list) (string, error) {
 	for _, l := range lists {
 		var t strings.Builder
@@ -199,7 +199,7 @@ func tables(page string, lists []list) (string, error) {
 	return table(docsPath, page, "EXTRA", furtherTable())
 }
 
-// table replaces what stands between "<!-- name -->" and "<!-- end -->" by a table.
+// table replaces what is between "<!-- name -->" and "<!-- end -->" by a table.
 func table(path, page, name, rows string) (string, error) {
 	begin, end := "<!-- "+name+" -->\n", "<!-- end -->"
 	before, rest, ok := strings.Cut(page, begin)

@@ -1,4 +1,4 @@
-// The JSON Schemas of format/schema: how they are put together and written.
+// The JSON Schemas in format/schema: building and writing them.
 
 package main
 
@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// schemaVersion is that of all schemas. A new one means that a field was removed, renamed or retyped:
-// docs/formats.md.
+// schemaVersion is the version of all schemas. It changes when a field is removed, renamed or gets another
+// type: see docs/formats.md.
 const schemaVersion = 1
 
-// node is an object of a schema, whose members keep their order.
+// node is an object in a schema. Its members keep their order.
 type node []member
 
 type member struct {
@@ -22,7 +22,7 @@ type member struct {
 	value any
 }
 
-// json64 is a number that a double cannot have.
+// json64 is a number that a double cannot represent.
 type json64 string
 
 func ref(name string) node { return node{{"$ref", "#/$defs/" + name}} }
@@ -38,12 +38,12 @@ func (n node) get(key string) any {
 	return nil
 }
 
-// describe puts a description before a type.
+// describe adds a description in front of a type.
 func describe(text string, typ node) node {
 	return append(node{{"description", plain(text)}}, typ...)
 }
 
-// appendJSON appends a value of a schema: objects with a line for each member, unless they are short.
+// appendJSON appends a value of a schema. Objects have a line for each member, unless they are short.
 func appendJSON(b []byte, value any, indent string) []byte {
 	var items [][]byte
 	open, end := byte('['), byte(']')
@@ -55,8 +55,8 @@ func appendJSON(b []byte, value any, indent string) []byte {
 			items = append(items, appendJSON(append(appendLeaf(nil, m.key), ": "...), m.value, inner))
 		}
 	case []any:
-		for _, one := range v {
-			items = append(items, appendJSON(nil, one, inner))
+		for _, item := range v {
+			items = append(items, appendJSON(nil, item, inner))
 		}
 	default:
 		return appendLeaf(b, v)
@@ -82,7 +82,7 @@ func appendLeaf(b []byte, value any) []byte {
 	return append(b, bytes.TrimSpace(out.Bytes())...)
 }
 
-// object is an object with fields. A later release may add others.
+// object returns the schema of an object with fields. Later releases may add others.
 func object(fields []field, lists []list) node {
 	properties, required := node{}, []any{}
 	for _, f := range fields {
@@ -98,11 +98,12 @@ func object(fields []field, lists []list) node {
 	return append(n, member{"additionalProperties", true})
 }
 
-// values is an enumeration: its names, how numbers without one are shown, and that a later release may have others.
+// values returns the schema of an enumeration: its names, and the form of numbers without a name, which later
+// releases may have.
 func (e *enumeration) values(lists []list) node {
 	of := []any{}
-	for _, one := range e.entriesOf(lists) {
-		of = append(of, describe(one.meaning, node{{"const", one.name}}))
+	for _, entry := range e.entriesOf(lists) {
+		of = append(of, describe(entry.meaning, node{{"const", entry.name}}))
 	}
 	of = append(of, describe("a number that this release has no name for",
 		node{{"type", "string"}, {"pattern", "^" + e.unnamed + "_[0-9]+$"}}), ref("later"))
@@ -110,13 +111,13 @@ func (e *enumeration) values(lists []list) node {
 		{"type", "string"}, {"anyOf", of}}
 }
 
-// accesses is a pattern for names of access, with commas between.
+// accesses returns a pattern for names of access, separated by commas.
 func accesses(lists []list) node {
 	names := []string{"access_[0-9]+"}
 	for _, e := range enumerations {
 		if e.name == "access" {
-			for _, one := range e.entriesOf(lists) {
-				names = append(names, one.name)
+			for _, entry := range e.entriesOf(lists) {
+				names = append(names, entry.name)
 			}
 		}
 	}
@@ -130,7 +131,7 @@ func accesses(lists []list) node {
 	}
 }
 
-// definitions are what the schemas of all formats refer to.
+// definitions returns the definitions to which the schemas of all formats refer.
 func definitions(lists []list) node {
 	relation := object(relationFields, lists)
 	relation = append(relation, member{"dependentRequired", node{{"columns_omitted", []any{"columns"}}}})
@@ -173,7 +174,8 @@ func definitions(lists []list) node {
 	)
 }
 
-// ofKind are the names in extra of a kind of records; of no kind: those that any record may have.
+// ofKind returns the names in extra that only records of a kind have; of no kind: the names that any record can
+// have.
 func ofKind(kind string) (properties node) {
 	for _, f := range furtherNames {
 		is := kind == "" && len(f.of) == 0
@@ -200,12 +202,12 @@ func ofKind(kind string) (properties node) {
 	return properties
 }
 
-// ifKind is a condition of records of some kinds.
+// ifKind returns a condition for records of some kinds.
 func ifKind(kinds []any, then node) node {
 	return node{{"if", node{{"properties", node{{"kind", node{{"enum", kinds}}}}}}}, {"then", then}}
 }
 
-// only says that records of the other kinds of this release do not have some fields.
+// only requires that records of the other kinds of this release do not have some fields.
 func only(lists []list, kinds []any, fields ...string) node {
 	others, absent := []any{}, node{}
 	for _, e := range enumerations[0].entriesOf(lists) {
@@ -226,7 +228,7 @@ func names(list ...string) (all []any) {
 	return all
 }
 
-// byKind are the conditions on the fields of a record by its kind, and the types of extra.
+// byKind returns the conditions on a record's fields by its kind, and the types of extra.
 func byKind(lists []list) []any {
 	connections := names("connect", "auth_failed", "disconnect")
 	conditions := []any{
@@ -249,7 +251,7 @@ func byKind(lists []list) []any {
 	return conditions
 }
 
-// head begins a schema.
+// head returns the beginning of a schema.
 func head(format, title, text string) node {
 	return node{
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
@@ -260,7 +262,7 @@ func head(format, title, text string) node {
 	}
 }
 
-// recordSchema is the schema of a line of steno cat --format json.
+// recordSchema returns the schema of a line of steno cat --format json.
 func recordSchema(lists []list) node {
 	n := head("json", "A line of steno cat --format json",
 		"A record of a trail. A later release may add fields and names of enumerations: readers must skip fields "+
@@ -270,7 +272,7 @@ func recordSchema(lists []list) node {
 	return append(n, member{"allOf", byKind(lists)}, member{"$defs", definitions(lists)})
 }
 
-// jsonTable is the table of the fields in docs/commands/cat.md, from which other pages are one folder up.
+// jsonTable returns the table of fields in docs/commands/cat.md, from which other pages are one folder up.
 func jsonTable(lists []list) string {
 	var b strings.Builder
 	b.WriteString("| field | type | meaning |\n|---|---|---|\n")
