@@ -94,8 +94,8 @@ func (f *Filter) Contents() func(*format.Contents) format.Groups {
 	return func(c *format.Contents) format.Groups {
 		g := c.All()
 		for i := range f.conditions {
-			if one := &f.conditions[i]; one.contents != nil {
-				g.And(one.groups(c))
+			if condition := &f.conditions[i]; condition.contents != nil {
+				g.And(condition.groups(c))
 			}
 		}
 		if f.watched != nil {

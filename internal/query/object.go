@@ -115,8 +115,8 @@ func quotedParts(name string, parts int) []string {
 	}
 	var both []string
 	for _, before := range append(quotedParts(name[:dot], parts-1), name[:dot]) {
-		for _, one := range all {
-			both = append(both, before+"."+one)
+		for _, spelling := range all {
+			both = append(both, before+"."+spelling)
 		}
 	}
 	return both

@@ -35,11 +35,9 @@ func Micros(t time.Time) int64 {
 	return seconds*second + int64(t.Nanosecond())/1000
 }
 
-// ParseWhen reads a moment as people write it: an ISO date, a time of day, or both,
-// with an offset or a time zone behind them, UTC when there is none; "now", "today",
-// "yesterday", the latter two with a time of day or without; or an age, such as 10m,
-// -10m, "2h ago", 1d12h, "3 months", "1 year 2 days". The result is in microseconds since
-// 2000-01-01 UTC.
+// ParseWhen reads a time as people write it: an ISO date, a time of day, or both, followed by an offset or a time
+// zone (default UTC); "now"; "today" or "yesterday", which a time of day may follow; or an age, such as 10m, -10m,
+// "2h ago", 1d12h, "3 months", "1 year 2 days". The result is in microseconds since 2000-01-01 UTC.
 func ParseWhen(s string, now time.Time) (int64, error) { return ParseWhenIn(s, now, nil) }
 
 // ParseWhenIn does the same; a time without a zone is in the given one, or in UTC if that is nil.
@@ -83,9 +81,9 @@ func parseWhen(s string, now time.Time, zone *time.Location) (time.Time, error) 
 }
 
 var (
-	// An offset stands behind a time of day, with or without a space.
+	// An offset follows a time of day, with or without a space.
 	offsetFormat = regexp.MustCompile(`^(.*\d:\d.*?|.*[ T]\d\d|\d{4}-\d\d-\d\d) ?([+-]\d\d(?::?\d\d)?|[Zz])$`)
-	// A zone is a word of its own behind a date or a time of day.
+	// A zone is a separate word after a date or a time of day.
 	zoneFormat = regexp.MustCompile(`^(.*\d|(?i:today|yesterday)) +([A-Za-z][A-Za-z0-9_+/-]*)$`)
 )
 

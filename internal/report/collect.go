@@ -132,7 +132,7 @@ func (w *fingerprintTotals) merge(o *fingerprintTotals) {
 	w.when.merge(&o.when)
 }
 
-// Indexes of bucket.counts behind the classes of statements, which come first.
+// Indexes of bucket.counts. Those of classes of statements come first.
 const (
 	seriesRecords = 20 + iota
 	seriesFailed

@@ -87,8 +87,9 @@ var shownBy = map[string]string{
 }
 
 var (
-	tableFormat = regexp.MustCompile(`(?s)\n## ([^\n]+)\n((?:[^#]|[^\n]#)*?)<!-- requirements: (\w+) -->\n(.*?)<!-- end -->`)
-	linkFormat  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	tableFormat = regexp.MustCompile(`(?s)\n## ([^\n]+)\n((?:[^#]|[^\n]#)*?)` +
+		`<!-- requirements: (\w+) -->\n(.*?)<!-- end -->`)
+	linkFormat = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
 // plainText removes the marks of Markdown.

@@ -801,8 +801,8 @@ func (m *maker) gapsSection() Section {
 func (m *maker) statementsSection() Section {
 	s := Section{ID: "statements", Title: "Statements",
 		About: "Statements that differ only in constants are one: they have a fingerprint in common, that of the " +
-			"tables statements and trail of steno query. The text is that of the first one. Nested statements count, " +
-			"too, so times of functions are in there twice.",
+			"tables statements and trail of steno query. The text is that of the first one. Nested statements " +
+			"count, too, so times of functions are in there twice.",
 		Summary: fmt.Sprintf("%s.", m.distinct(len(m.fingerprints.values), m.fingerprints.pruned,
 			"different statement"))}
 	if m.noFingerprint > 0 {
@@ -815,7 +815,9 @@ func (m *maker) statementsSection() Section {
 	}{
 		{"by_time", "By total time", func(w *fingerprintTotals) int64 { return int64(min(w.duration, 1<<62)) }},
 		{"by_calls", "By calls", func(w *fingerprintTotals) int64 { return w.calls.n }},
-		{"by_rows", "By rows returned or changed", func(w *fingerprintTotals) int64 { return int64(min(w.rows, 1<<62)) }},
+		{"by_rows", "By rows returned or changed", func(w *fingerprintTotals) int64 {
+			return int64(min(w.rows, 1<<62))
+		}},
 	} {
 		t := Table{
 			ID:      order.id,

@@ -109,8 +109,8 @@ func postgresNameOf(n node, source string) string {
 		case "SCALAR":
 			inner, _ := n["subquery"].(node)
 			if list := selectList(inner["node"]); len(list) == 1 {
-				one, _ := list[0].(node)
-				return postgresNameOf(one, source)
+				column, _ := list[0].(node)
+				return postgresNameOf(column, source)
 			}
 		}
 	}

@@ -444,8 +444,8 @@ func namesMoment(v any) bool {
 		case "TABLE_FUNCTION", "PIVOT", "SHOW_REF":
 			return true
 		}
-		for key, one := range v {
-			if key != "column_names" && key != "function_name" && namesMoment(one) {
+		for key, part := range v {
+			if key != "column_names" && key != "function_name" && namesMoment(part) {
 				return true
 			}
 		}

@@ -38,9 +38,9 @@ func CopiedIndex(streams []*Stream, blocks map[*Segment][]BlockRef, keys *format
 		si := StreamIndex{Stream: s}
 		for _, seg := range s.Segments {
 			if refs := blocks[seg]; len(refs) > 0 {
-				one := summarize(seg, refs)
-				one.copied = refs
-				si.Segments = append(si.Segments, one)
+				summary := summarize(seg, refs)
+				summary.copied = refs
+				si.Segments = append(si.Segments, summary)
 			}
 		}
 		x.Streams = append(x.Streams, si)

@@ -152,15 +152,15 @@ func (s *Stream) Deletions() []Deletion { return DeletionsIn(filepath.Dir(s.Path
 
 // place is where a deletion record is, according to a line of the file.
 type place struct {
-	about  uint32 // the stream whose segments were deleted
-	last   uint64 // the last deleted segment
-	says   Deletion
-	hash   [32]byte // chain hash of the block
-	known  bool     // says and hash are known
-	stream uint32
-	seg    uint64
-	offset uint64
-	block  uint64
+	about    uint32 // the stream whose segments were deleted
+	last     uint64 // the last deleted segment
+	deletion Deletion
+	hash     [32]byte // chain hash of the block
+	known    bool     // says and hash are known
+	stream   uint32
+	seg      uint64
+	offset   uint64
+	block    uint64
 }
 
 func parsePlace(line string) (p place, ok bool) {
@@ -184,7 +184,7 @@ func parsePlace(line string) (p place, ok bool) {
 	if !ok {
 		return p, false
 	}
-	d := &p.says
+	d := &p.deletion
 	d.Stream, d.SinceSegment = p.about, after("since", 1, math.MaxInt64)
 	d.FirstSegment, d.LastSegment = after("segments", 1, math.MaxInt64), p.last
 	d.FirstBlock, d.LastBlock = after("blocks", 1, math.MaxInt64), after("blocks", 2, math.MaxInt64)
@@ -243,7 +243,7 @@ func (fs *Files) deletionAt(path string, p place, keys *format.Keys) (Deletion, 
 		Stored:  h.Stored,
 		Raw:     h.Raw,
 	}, &b); err != nil {
-		return p.says, p.known && p.hash == h.Chain && seg.KeyErr != nil && err == seg.KeyErr
+		return p.deletion, p.known && p.hash == h.Chain && seg.KeyErr != nil && err == seg.KeyErr
 	}
 	var r format.Record
 	for b.Next(&r) == nil {
@@ -326,7 +326,7 @@ func (s *StreamIndex) missing() (all []hole) {
 	}
 	slices.SortFunc(deleted, format.Span.Compare)
 	at := func(number uint64) *SegmentIndex {
-		i := slices.IndexFunc(s.Segments, func(one SegmentIndex) bool { return one.Segment.Number == number })
+		i := slices.IndexFunc(s.Segments, func(segment SegmentIndex) bool { return segment.Segment.Number == number })
 		if i < 0 {
 			return nil
 		}

@@ -46,13 +46,13 @@ func (x *Index) MergeInParts(
 			if s < 0 {
 				break
 			}
-			one := &x.Streams[s].Segments[next[s]]
+			segment := &x.Streams[s].Segments[next[s]]
 			next[s]++
-			if one.Blocks == 0 || one.last.Number < from(x.Streams[s].Stream.Number) {
+			if segment.Blocks == 0 || segment.last.Number < from(x.Streams[s].Stream.Number) {
 				continue
 			}
-			part[one.Segment] = true
-			size += one.Segment.Size
+			part[segment.Segment] = true
+			size += segment.Segment.Size
 		}
 		if len(part) == 0 {
 			return nil
@@ -72,8 +72,9 @@ func (x *Index) MergeInParts(
 			if last < 0 {
 				continue
 			}
-			if one := &x.Streams[i].Segments[last]; one.last.Number >= from(x.Streams[i].Stream.Number) {
-				places = append(places, Place{x.Streams[i].Stream.Number, one.Segment.Number, one.last.Number + 1})
+			if segment := &x.Streams[i].Segments[last]; segment.last.Number >= from(x.Streams[i].Stream.Number) {
+				places = append(places, Place{x.Streams[i].Stream.Number, segment.Segment.Number,
+					segment.last.Number + 1})
 			}
 		}
 		if err := taken(places); err != nil {
@@ -101,8 +102,8 @@ func (x *Index) Places() (all []Place) {
 	for i := range x.Streams {
 		segments := x.Streams[i].Segments
 		for k := len(segments) - 1; k >= 0; k-- {
-			if one := &segments[k]; one.Blocks > 0 {
-				all = append(all, Place{x.Streams[i].Stream.Number, one.Segment.Number, one.last.Number + 1})
+			if segment := &segments[k]; segment.Blocks > 0 {
+				all = append(all, Place{x.Streams[i].Stream.Number, segment.Segment.Number, segment.last.Number + 1})
 				break
 			}
 		}

@@ -55,8 +55,8 @@ func (t *Trail) Index() *Index {
 		si := StreamIndex{Stream: s}
 		si.Segments = make([]SegmentIndex, 0, len(s.Segments))
 		for i, seg := range s.Segments {
-			if one, ok := s.summaryOf(i); ok {
-				si.Segments = append(si.Segments, one)
+			if summary, ok := s.summaryOf(i); ok {
+				si.Segments = append(si.Segments, summary)
 				continue
 			}
 			refs, errs := seg.Index()
@@ -71,19 +71,19 @@ func (t *Trail) Index() *Index {
 
 // summaryOf sums up a segment's blocks from its header and that of the next segment, if these suffice. Servers
 // do not change a segment after they have begun the next one.
-func (s *Stream) summaryOf(i int) (one SegmentIndex, ok bool) {
+func (s *Stream) summaryOf(i int) (summary SegmentIndex, ok bool) {
 	if !s.Whole || i+1 >= len(s.Segments) {
-		return one, false
+		return summary, false
 	}
 	seg, next := s.Segments[i], s.Segments[i+1]
 	if !seg.inPlace() || !next.inPlace() || next.Number != seg.Number+1 ||
 		next.Header.SystemID != seg.Header.SystemID ||
 		len(seg.twice) > 0 || !next.Header.Before.Known() {
-		return one, false
+		return summary, false
 	}
 	blocks, records := next.Header.FirstBlock-seg.Header.FirstBlock, next.Header.FirstRecord-seg.Header.FirstRecord
 	if blocks == 0 || blocks > uint64(seg.Size)/format.BlockHeaderSize || records > blocks*format.MaxRaw {
-		return one, false
+		return summary, false
 	}
 	return SegmentIndex{
 		Segment: seg, Blocks: int(blocks), Records: records, FirstTime: next.Header.Before.First,
@@ -99,19 +99,20 @@ func (seg *Segment) inPlace() bool {
 
 // summarize sums up the blocks of a segment.
 func summarize(seg *Segment, refs []BlockRef) SegmentIndex {
-	one := SegmentIndex{Segment: seg, FirstTime: math.MaxInt64, LastEnd: math.MinInt64}
+	summary := SegmentIndex{Segment: seg, FirstTime: math.MaxInt64, LastEnd: math.MinInt64}
 	for i := range refs {
 		ref := &refs[i]
-		one.Blocks++
+		summary.Blocks++
 		if ref.Records > 0 {
-			one.Records += uint64(ref.Records)
-			one.FirstTime, one.LastEnd = min(one.FirstTime, ref.FirstTime), max(one.LastEnd, ref.LastEnd)
+			summary.Records += uint64(ref.Records)
+			summary.FirstTime = min(summary.FirstTime, ref.FirstTime)
+			summary.LastEnd = max(summary.LastEnd, ref.LastEnd)
 		}
 	}
 	if n := len(refs); n > 0 {
-		one.last, one.end = refs[n-1], refs[n-1].Offset+refs[n-1].Length()
+		summary.last, summary.end = refs[n-1], refs[n-1].Offset+refs[n-1].Length()
 	}
-	return one
+	return summary
 }
 
 // refs reads the block headers of a segment that was indexed, or reads them again. errs says why the file
@@ -158,8 +159,8 @@ func (s *StreamIndex) Refs() (all []BlockRef) {
 func (s *StreamIndex) Between(since, until int64) (refs []BlockRef) {
 	first, last := len(s.Segments), -1
 	for i := range s.Segments {
-		if one := &s.Segments[i]; one.Records > 0 && one.LastEnd >= since &&
-			(one.FirstTime < until || until == format.MaxTime) {
+		if segment := &s.Segments[i]; segment.Records > 0 && segment.LastEnd >= since &&
+			(segment.FirstTime < until || until == format.MaxTime) {
 			first, last = min(first, i), i
 		}
 	}
@@ -194,11 +195,11 @@ func (x *Index) before(s *StreamIndex, number uint64, yield func(*BlockRef) bool
 		return false
 	}
 	for i := len(s.Segments) - 1; i >= 0; i-- {
-		one := &s.Segments[i]
-		if one.Segment.Err == nil && one.Segment.Header.FirstBlock >= number {
+		segment := &s.Segments[i]
+		if segment.Segment.Err == nil && segment.Segment.Header.FirstBlock >= number {
 			continue
 		}
-		if !backwards(x.kept.refsOf(one)) {
+		if !backwards(x.kept.refsOf(segment)) {
 			return false
 		}
 	}
@@ -222,7 +223,7 @@ const maxKeptSegments = 4
 func (k *keptRefs) refsOf(s *SegmentIndex) []BlockRef {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if i := slices.IndexFunc(k.last, func(one keptSegment) bool { return one.of == s.Segment }); i >= 0 {
+	if i := slices.IndexFunc(k.last, func(kept keptSegment) bool { return kept.of == s.Segment }); i >= 0 {
 		return k.last[i].refs
 	}
 	refs, _ := s.refs() // who reads the parts reports what is missing

@@ -16,16 +16,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/format"
 )
 
-// Live follows a trail that is being written: across new segments, new streams
-// and restarts of the server. It never changes a file and holds no lock.
+// Live follows a trail that is being written, across new segments, new streams and restarts of the server. It
+// never changes or locks a file.
 //
-// What cannot be opened, for lack of a permission or of file descriptors, is waited for; that is told once, and
-// again when it is over. Segments that are missing are told of when the next one is found. Between two looks,
-// no file is open, so that none keeps the space of a deleted one.
+// If something cannot be opened, for lack of a permission or of file descriptors, it is tried again. That is
+// reported once, and once more when it can be opened. Missing segments are reported when the next segment is
+// found. Between two polls, no file is open, because an open file would keep the space of a deleted segment.
 //
-// A block counts when it is whole. While nothing follows in its stream, what is
-// not whole may become so, and is looked at again; the server cuts off an
-// unfinished block after a crash and writes another one in its place.
+// A block counts when it is complete. While nothing follows it in its stream, an incomplete block is read again,
+// because the server may be writing it. After a crash, the server cuts it off and writes another one in its place.
 type Live struct {
 	path    string
 	streams []*liveStream
@@ -90,9 +89,9 @@ type liveStream struct {
 	reported      bool                 // it was reported why the segment cannot be read
 	block         uint64               // number of the last block that was read, 0: not known
 	lastEncrypted *Segment             // the last segment reported as encrypted with a missing key
-	before        uint64               // the same, 0 when it is in an earlier segment
+	before        uint64               // the same, but 0 if that block is in an earlier segment
 	lastReadable  format.SegmentHeader // of the last segment that could be read
-	missingFile   *Segment             // the one that is followed, if its file is not there
+	missingFile   *Segment             // the current segment, if its file does not exist
 }
 
 type liveLine struct {
@@ -129,9 +128,8 @@ func (x *Index) Follow(path string) *Live {
 // Close closes the files.
 func (l *Live) Close() { l.files.Close() }
 
-// Poll looks for new blocks and emits the lines of their records: what is found
-// in one call is in the order of the records' times, and calls in the order of
-// arrival. It tells warn of damage, once.
+// Poll reads new blocks and emits the lines of their records. The lines of one call are in the order of the
+// records' times. Each problem is reported once.
 func (l *Live) Poll(ctx context.Context, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
 	defer l.files.Close()
 	l.discover(opts.Warn)

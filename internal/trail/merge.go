@@ -79,13 +79,11 @@ var ErrStop = errors.New("stop")
 // the same microsecond in the order of session start, process id and sequence
 // number.
 //
-// A block can hold records that started long before its others: those of long
-// statements. A block is therefore a window of time that is first due at its
-// first time; when a few early records stand far before the rest, only they
-// are taken then, and the block is put back and read again when the rest is
-// due. The same is done with segments. So no more blocks are in memory than overlap
-// in time, whatever the durations. Of a block that has more records than maxLines, the
-// first are taken, and the rest when it is due.
+// A block can have records that started long before its others: those of long statements. A block is due at the
+// time of its first record. If a few early records are long before the rest, only these are read then, and the
+// block is put back, and read again when the rest is due. The same is done with segments. So only blocks that
+// overlap in time are in memory at once, however long statements took. Of a block with more records than
+// maxLines, the first ones are read, and the rest when it is due.
 func (x *Index) Merge(ctx context.Context, opts MergeOptions, emit func(line []byte) error) error {
 	if err := x.merge(ctx, opts, emit); !errors.Is(err, ErrStop) {
 		return err

@@ -38,7 +38,7 @@ func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
 	id := r.ID()
 	need := r.Parts
 	var found [3][][]byte // the last piece first
-	take := func(p parts) bool {
+	addParts := func(p parts) bool {
 		if kept := p[id]; kept != nil {
 			for i := range kept {
 				for _, piece := range slices.Backward(kept[i]) {
@@ -56,7 +56,7 @@ func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
 		}
 		return need == [3]uint64{}
 	}
-	if !take(here) && j != nil {
+	if !addParts(here) && j != nil {
 		for b := range j.earlier(ref) {
 			// The parts in a block are copied as one piece, because the block is reused. However many there
 			// are, including empty ones, they take no more memory than their bytes.
@@ -79,7 +79,7 @@ func (j *joiner) join(r *format.Record, ref *BlockRef, here parts) error {
 				}
 			}
 			// No part precedes the first record of its session.
-			if take(p) || preceded {
+			if addParts(p) || preceded {
 				break
 			}
 		}

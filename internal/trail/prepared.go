@@ -39,9 +39,9 @@ type preparedEnds struct {
 func (p *preparedEnds) find(x *Index, key preparedKey, after int64) format.Effect {
 	p.once.Do(func() { p.collect(x) })
 	next := preparedEnd{time: format.MaxTime, effect: format.EffectUnknown}
-	for _, one := range p.of[key] {
-		if one.time >= after && one.time < next.time {
-			next = one
+	for _, end := range p.of[key] {
+		if end.time >= after && end.time < next.time {
+			next = end
 		}
 	}
 	return next.effect

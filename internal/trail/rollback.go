@@ -63,11 +63,11 @@ func (p UndoneParts) add(part format.UndonePart) UndoneParts {
 }
 
 func (p UndoneParts) contains(r *format.Record) bool {
-	i, found := slices.BinarySearchFunc(p, r.Seq, func(one format.UndonePart, seq uint64) int {
+	i, found := slices.BinarySearchFunc(p, r.Seq, func(part format.UndonePart, seq uint64) int {
 		switch {
-		case one.Last < seq:
+		case part.Last < seq:
 			return -1
-		case one.First > seq:
+		case part.First > seq:
 			return 1
 		}
 		return 0
@@ -203,11 +203,11 @@ func (x *rollbacks) behind(ref *BlockRef) func(yield func(*BlockRef) bool) {
 		}
 		segments := x.index.Streams[i].Segments
 		for k := range segments {
-			one := &segments[k]
-			if one.Blocks == 0 || one.last.Number <= ref.Number || one.Segment.KeyErr != nil {
+			segment := &segments[k]
+			if segment.Blocks == 0 || segment.last.Number <= ref.Number || segment.Segment.KeyErr != nil {
 				continue
 			}
-			for _, next := range x.index.kept.refsOf(one) {
+			for _, next := range x.index.kept.refsOf(segment) {
 				if next.Number > ref.Number && !yield(&next) {
 					return
 				}

@@ -47,8 +47,8 @@ func (x *Index) Servers() *Servers {
 			s.search = append(s.search, &startSearch{stream, len(stream.Segments) - 1, -1, math.MaxInt64})
 		} else if len(stream.Segments) > 0 { // other writers record no start
 			starts := s.readStarts(&stream.Segments[0], 1)
-			for _, one := range starts {
-				s.add(stream.Stream.trail(), one)
+			for _, start := range starts {
+				s.add(stream.Stream.trail(), start)
 			}
 		}
 	}
@@ -149,36 +149,36 @@ func (s *Servers) Note(ref *BlockRef, r *format.Record) {
 }
 
 // startOfServer reads the record of a server's start; ok is false for other records.
-func startOfServer(r *format.Record) (one Server, ok bool) {
+func startOfServer(r *format.Record) (server Server, ok bool) {
 	if r.Kind != format.KindServer {
-		return one, false
+		return server, false
 	}
 	event, _ := r.ExtraValue("event")
 	host, ok := r.ExtraValue("host")
 	if !ok || string(event) != "start" && string(event) != "branch" {
-		return one, false
+		return server, false
 	}
 	cluster, _ := r.ExtraValue("cluster_name")
 	return Server{Since: r.Time, Host: string(host), Cluster: string(cluster)}, true
 }
 
 // Add adds a server of the trail in a directory.
-func (s *Servers) Add(trail string, one Server) {
+func (s *Servers) Add(trail string, server Server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.add(trail, one)
+	s.add(trail, server)
 }
 
-func (s *Servers) add(trail string, one Server) {
+func (s *Servers) add(trail string, server Server) {
 	if s.of == nil {
 		s.of = map[string][]Server{}
 	}
 	known := s.of[trail]
-	i, _ := slices.BinarySearchFunc(known, one, func(a, b Server) int { return cmp.Compare(a.Since, b.Since) })
-	if i < len(known) && known[i] == one {
+	i, _ := slices.BinarySearchFunc(known, server, func(a, b Server) int { return cmp.Compare(a.Since, b.Since) })
+	if i < len(known) && known[i] == server {
 		return
 	}
-	s.of[trail] = slices.Insert(slices.Clone(known), i, one)
+	s.of[trail] = slices.Insert(slices.Clone(known), i, server)
 }
 
 // trail returns the directory of the stream's trail, as far as it is known.
@@ -211,18 +211,18 @@ func (s *Servers) Of(ref *BlockRef) []Server {
 	trail := ref.Segment.Stream.trail()
 	s.mu.RLock()
 	known := s.of[trail]
-	lacks := slices.ContainsFunc(s.search, func(l *startSearch) bool { return l.mayFind(trail, ref.FirstTime) })
+	incomplete := slices.ContainsFunc(s.search, func(l *startSearch) bool { return l.mayFind(trail, ref.FirstTime) })
 	s.mu.RUnlock()
-	if lacks {
+	if incomplete {
 		known = s.find(trail, ref.FirstTime)
 	}
 	all := []Server{{Since: math.MinInt64}}
-	for _, one := range known {
+	for _, server := range known {
 		switch {
-		case one.Since <= ref.FirstTime:
-			all[0] = one
-		case one.Since <= ref.LastEnd:
-			all = append(all, one)
+		case server.Since <= ref.FirstTime:
+			all[0] = server
+		case server.Since <= ref.LastEnd:
+			all = append(all, server)
 		}
 	}
 	return all
