@@ -18,15 +18,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// Question is what a proof answers: is this record in the trail, or which records of a
-// range match a filter. A question about a range is answered completely.
+// Question is the question that a proof answers: is this record in the trail, or which records of a range match a
+// filter. The answer about a range is complete.
 type Question struct {
 	// Record is SESSION/SEQ; empty for a range.
 	Record string
 	// Filter chooses records of a range that has a beginning and an end.
 	Filter query.Criteria
 	Range  query.Range
-	// Full says that indexes are not relied on.
+	// Full says that the proof must not rely on indexes.
 	Full bool
 }
 
@@ -55,7 +55,7 @@ func NewRangeQuestion(filter query.Criteria, within query.Range, full bool) (*Qu
 
 var errUnbounded = errors.New("the question has no range")
 
-// record returns the session and number of the record that is asked for.
+// record returns the session and number of the record of the question.
 func (q *Question) record() (session format.SessionID, seq uint64, err error) {
 	text, number, _ := strings.Cut(q.Record, "/")
 	session, err = query.ParseSession(text)
@@ -68,14 +68,14 @@ func (q *Question) record() (session format.SessionID, seq uint64, err error) {
 
 // ---- in files ----
 
-// questionJSON is a question as proofs and reports have it.
+// questionJSON is the form of a question in proofs and reports.
 type questionJSON struct {
 	Record string         `json:"record,omitempty"`
 	Filter map[string]any `json:"filter,omitempty"` // without filters that are not set
 	Full   bool           `json:"full,omitempty"`
 }
 
-// MarshalJSON returns the question as a proof has it.
+// MarshalJSON returns the form of the question in proofs.
 func (q *Question) MarshalJSON() ([]byte, error) {
 	w := questionJSON{q.Record, q.conditions(), q.Full}
 	if q.Record == "" {
@@ -84,8 +84,8 @@ func (q *Question) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// decodeQuestion reads a question. One that this program does not know in every part would
-// be answered wrongly: it is refused.
+// decodeQuestion reads a question. It refuses one that has parts which this program does not know, because it would
+// answer it wrongly.
 func decodeQuestion(b []byte) (*Question, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -126,7 +126,7 @@ func decodeQuestion(b []byte) (*Question, error) {
 	return q, nil
 }
 
-// conditions are the filters that are set, by their names in files.
+// conditions returns the filters that are set, by their names in files.
 func (q *Question) conditions() map[string]any {
 	all := writeLists(&q.Filter)
 	if q.Filter.Failed {
@@ -153,7 +153,7 @@ func writeLists(c *query.Criteria) map[string]any {
 	return all
 }
 
-// readCriteria reads what conditions returns, and the spellings of earlier versions.
+// readCriteria reads the result of conditions, also in the spelling of earlier versions.
 func readCriteria(fields map[string]any) (c query.Criteria, err error) {
 	ignoresCase := false
 	for name, v := range fields {
@@ -222,7 +222,7 @@ func readList(c *query.Criteria, name string, v any) error {
 	return fmt.Errorf("there is no filter %s", render.Quoted(name))
 }
 
-// same says whether two questions are the same.
+// same reports whether two questions are the same.
 func (q *Question) same(o *Question) bool {
 	a, _ := json.Marshal(q.conditions())
 	b, _ := json.Marshal(o.conditions())
@@ -259,7 +259,7 @@ func describe(prefix string, conditions map[string]any) (words []string) {
 	return words
 }
 
-// nameOf is the name of a filter in questions.
+// nameOf returns the name of a filter in questions.
 func nameOf(field string) string {
 	for _, l := range query.Lists() {
 		if l.Field == field {

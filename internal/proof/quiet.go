@@ -17,7 +17,7 @@ import (
 // MinMessages is the setting.
 const MinMessages = "log_min_messages"
 
-// HidesFailures says whether a value of log_min_messages hides errors of processes that run statements. From
+// HidesFailures reports whether a value of log_min_messages hides errors of processes that run statements. From
 // PostgreSQL 19 on, it is a list of levels, also by type of process.
 func HidesFailures(value string) bool {
 	level := "warning"
@@ -32,7 +32,7 @@ func HidesFailures(value string) bool {
 	}
 	return slices.ContainsFunc([]string{"backend", "walsender", "bgworker"}, func(process string) bool {
 		l := cmp.Or(of[process], level)
-		// to a server's log, LOG stands between ERROR and FATAL
+		// for the server's log, level LOG is between ERROR and FATAL
 		return l == "log" || !slices.Contains(loggingLevels, l)
 	})
 }
@@ -41,13 +41,13 @@ func HidesFailures(value string) bool {
 var loggingLevels = []string{"debug", "debug5", "debug4", "debug3", "debug2", "debug1", "info", "notice",
 	"warning", "error"}
 
-// harmlessMention is a statement that mentions the setting, and hides nothing.
+// harmlessMention matches statements that mention the setting, but hide nothing.
 var harmlessMention = regexp.MustCompile(
 	`(?i)^\s*(SHOW\s+\w+|RESET\s+\w+` +
 		`|SET\s+(SESSION\s+|LOCAL\s+)?\w+\s*(=|\bTO\b)\s*` +
 		`'?(debug[1-5]?|info|notice|warning|error|default)'?)\s*;?\s*$`)
 
-// mentionsLevel says whether a text has the name of the setting, in upper or lower case.
+// mentionsLevel reports whether a text has the name of the setting, in upper or lower case.
 func mentionsLevel(text []byte) bool {
 	const begin, rest = "log", "_min_messages"
 	for from := 0; ; {
@@ -64,8 +64,8 @@ func mentionsLevel(text []byte) bool {
 	}
 }
 
-// maySetMinMessages says whether a statement may have set log_min_messages, for its session or for later ones. What
-// the server's configuration sets is in the record of its start, and in those of changes.
+// maySetMinMessages reports whether a statement may have set log_min_messages, for its session or for later ones.
+// Values of the server's configuration are in the records of starts and changes.
 func maySetMinMessages(r *format.Record) bool {
 	if r.Kind != format.KindStatement && r.Kind != format.KindStart || r.Outcome == format.OutcomeError {
 		return false
@@ -76,7 +76,7 @@ func maySetMinMessages(r *format.Record) bool {
 	return hasParam(r, MinMessages) && namesByValue(r.Text)
 }
 
-// byValue are how a statement can set a setting whose name is a parameter.
+// byValue are the function and the view by which a statement can set a setting whose name is a parameter.
 var byValue = []string{"set_config", "pg_settings"}
 
 func namesByValue(text []byte) bool {
@@ -84,12 +84,12 @@ func namesByValue(text []byte) bool {
 	return slices.ContainsFunc(byValue, func(way string) bool { return bytes.Contains(lower, []byte(way)) })
 }
 
-// maySetMinMessagesLater says of such a statement whether it is about later sessions, whoever has them.
+// maySetMinMessagesLater reports whether such a statement affects later sessions, of any user.
 func maySetMinMessagesLater(r *format.Record) bool {
 	return r.Shape != nil && (string(r.Shape.Command) == "ALTER ROLE" || string(r.Shape.Command) == "ALTER DATABASE")
 }
 
-// hasParam says whether a statement has a parameter of a value, in upper or lower case.
+// hasParam reports whether a statement has a parameter with a value, in upper or lower case.
 func hasParam(r *format.Record, wanted string) (found bool) {
 	if r.Shape == nil || len(r.Shape.Params) == 0 || !r.HasParams() {
 		return false
@@ -111,21 +111,21 @@ func selectMinMessages(c *format.Contents) format.Groups {
 	return g
 }
 
-// recordsLevels says whether the record of a start states that each session whose own log_min_messages hides failures
-// has a record of that. Then texts need not be searched for what may have set it. Earlier versions do not state it.
+// recordsLevels reports whether the record of a start states that each session whose own log_min_messages hides
+// failures has a record of that. Otherwise, as with earlier versions, texts must be searched for statements that may
+// have set it.
 func recordsLevels(start *format.Record) bool {
 	v, _ := start.ExtraValue(MinMessages + "_of_sessions")
 	return string(v) == "recorded"
 }
 
-// searchesTexts says whether texts must be searched for what may have set log_min_messages, because a run of the
-// server that began in a range of times has no records of that of sessions. The range begins with a start.
+// searchesTexts reports whether texts must be searched for statements that may have set log_min_messages, because a
+// run that began in a range of times does not record this setting of sessions. The range begins with a start.
 func searchesTexts(runs []run, from, until int64) bool {
 	return slices.ContainsFunc(runs, func(one run) bool { return from <= one.time && one.time < until && !one.levels })
 }
 
-// searchesTexts says the same of the range that is asked for, as the records of the starts tell: of each server, from
-// the last start before the range on.
+// searchesTexts is the same for the range of the question: for each server, from the last start before the range on.
 func (c *conditions) searchesTexts() bool {
 	return !c.hasBase() || slices.ContainsFunc(c.lives, func(l *life) bool {
 		from := int64(format.MinTime)
@@ -136,8 +136,7 @@ func (c *conditions) searchesTexts() bool {
 	})
 }
 
-// textsSearched says whether the run of the server that a time of a session belongs to is one of which texts must be
-// searched.
+// textsSearched reports whether texts must be searched in the run of the server to which a time of a session belongs.
 func (c *conditions) textsSearched(s *session, at int64) bool {
 	return slices.ContainsFunc(c.livesOf(s.stream), func(l *life) bool {
 		levels := false
@@ -150,7 +149,7 @@ func (c *conditions) textsSearched(s *session, at int64) bool {
 	})
 }
 
-// listMinMessages lists the sessions that may have hidden their failures so.
+// listMinMessages lists the sessions that may have hidden their failures in this way.
 func (c *conditions) listMinMessages(except func(text string, args ...any)) {
 	type one struct {
 		id   format.SessionID

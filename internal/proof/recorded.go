@@ -1,4 +1,4 @@
-// Whether everything was recorded: the verdict that stands beside that on the integrity of a trail.
+// Finds out whether everything was recorded: the verdict beside that on the integrity of a trail.
 
 package proof
 
@@ -16,12 +16,12 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Recording is whether everything was recorded by one server in a range of a trail.
+// Recording is the verdict on whether one server recorded everything in a range of a trail.
 type Recording struct {
 	System uint64 `json:"system_id,string"`
 	Since  string `json:"since"`
 	Until  string `json:"until"`
-	// Everything says that nothing is known that was left out.
+	// Everything says that nothing is known to have been left out.
 	Everything bool `json:"everything"`
 	// Lacks are what was left out and lost, and when it was not recorded; Stopped are times in which the server did
 	// not run, as its WAL and its control file show.
@@ -30,7 +30,7 @@ type Recording struct {
 	// Copied are the times from which on a copy of the data directory of a server recorded, if what that server
 	// itself has recorded since is not there. What it lacks of the copy does not depend on that.
 	Copied []string `json:"copied,omitempty"`
-	// Unknown is what the trail cannot tell of the range.
+	// Unknown are sentences about what the trail does not show of the range.
 	Unknown []string `json:"unknown"`
 	// Changes are those of the recorder's own settings by the server's configuration. The last ones are there.
 	Changes     []SettingChange `json:"changes"`
@@ -43,7 +43,7 @@ type Recording struct {
 	FailuresHidden string `json:"-"`
 }
 
-// RingDirectories are where the servers keep their rings, as the trail says; empty if it does not.
+// RingDirectories returns the directories of the servers' rings, as the trail states them; empty if it does not.
 func (r *Recording) RingDirectories() []string { return r.rings }
 
 // SettingChange is a change of a setting of the server.
@@ -72,7 +72,7 @@ func (c *SettingChange) String() string {
 	return render.Safe(s)
 }
 
-// Verdict is what it comes to, in a sentence.
+// Verdict returns the verdict in a sentence.
 func (r *Recording) Verdict() string {
 	verdict := "yes: no setting, rule, gap, stop or unclean end is known to have left anything out"
 	switch {
@@ -89,11 +89,11 @@ func (r *Recording) Verdict() string {
 	return verdict
 }
 
-// mostChanges is how many changes of settings are listed.
+// mostChanges limits the listed changes of settings.
 const mostChanges = 100
 
-// Recorded finds out whether everything was recorded, for each server that has written the trail. Blocks are read
-// that, by the indexes, have something to say of it, and those without an index.
+// Recorded finds out whether everything was recorded, for each server that wrote the trail. It reads the blocks that
+// matter for this according to the indexes, and those without an index.
 func Recorded(ctx context.Context, x *trail.Index, since, until int64) (all []*Recording, err error) {
 	servers := map[uint64]*span{}
 	var order []uint64
@@ -146,7 +146,7 @@ func recorded(ctx context.Context, x *trail.Index, system uint64, whole span, si
 	return r, ctx.Err()
 }
 
-// recordedFrom reads the trail from a start on. known says whether it was found.
+// recordedFrom reads the trail from a start on. known is true if the start was found.
 func recordedFrom(ctx context.Context, x *trail.Index, system uint64, whole span, start startBefore, since,
 	until int64) (r *Recording, known bool) {
 	r = &Recording{System: system, Since: render.Time(since), Until: render.Time(min(until, whole.end)),
@@ -200,7 +200,7 @@ func recordedFrom(ctx context.Context, x *trail.Index, system uint64, whole span
 	return r, start.found(e.conditions)
 }
 
-// omits says whether a record leaves out something of its statement, because that is too big or cannot be shown.
+// omits reports whether a record leaves out a part of its statement, because that is too big or cannot be shown.
 func omits(r *format.Record) bool {
 	if r.Kind != format.KindStatement && r.Kind != format.KindStart {
 		return false
@@ -209,7 +209,7 @@ func omits(r *format.Record) bool {
 	return parameters || r.OmitsNames() != "" || r.Has(format.FieldCut)
 }
 
-// omissions are the records of a range that leave out something.
+// omissions counts the records of a range that leave out something.
 type omissions struct {
 	since, until, first, last int64
 	records                   int
@@ -234,8 +234,8 @@ func (o *omissions) String() string {
 		count(o.records, "record"), leave, render.Time(o.first), render.Time(o.last))
 }
 
-// summarize says what the range may lack, and when the server did not run. begins and ends say that the range has the
-// beginning of the trail, and its end.
+// summarize sets what the range may lack, and when the server did not run. begins and ends say that the range has the
+// beginning and the end of the trail.
 func (e *Exclusions) summarize(r *Recording, begins, ends bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -253,9 +253,9 @@ func (e *Exclusions) summarize(r *Recording, begins, ends bool) {
 	}
 	for i, l := range c.lives {
 		if i > 0 && len(l.runs) > 0 {
-			l.runs[0].first = true // another server's trail begins with it
+			l.runs[0].first = true // the trail of another server begins with this start
 		}
-		if n := len(l.runs); ends && n > 0 { // that the server was stopped at the end of the trail is no gap in it
+		if n := len(l.runs); ends && n > 0 { // a stop at the end of the trail is no gap in it
 			l.stops = slices.DeleteFunc(l.stops, func(one event) bool {
 				return one.name == "stop" && one.time > l.runs[n-1].time
 			})
@@ -275,14 +275,14 @@ func (e *Exclusions) summarize(r *Recording, begins, ends bool) {
 	c.listCopies(to(&r.Copied))
 	c.listUnrecorded(to(&r.Lacks))
 	c.listDownTimes(c.eval.until, begins, to(&r.Lacks), to(&r.Stopped))
-	c.eval.since = since // what was lost is lost also if it was recorded before the start
+	c.eval.since = since // losses count even if they were recorded before the start
 	c.listLosses(c.eval.until, to(&r.Lacks))
 	c.listReported(c.eval.until, to(&r.Lacks))
 	e.later.listLost(to(&r.Lacks))
 	r.Lacks = append(r.Lacks, c.uninterpreted...)
 }
 
-// changes are those of settings of the server, and the statements that may have made them.
+// changes are changes of the server's settings, and the statements that may have made them.
 type changes struct {
 	made    []SettingChange
 	altered []alteration
@@ -322,7 +322,7 @@ func (c *changes) add(r *format.Record) {
 	}
 }
 
-// list are the changes of a range, each with the last ALTER SYSTEM of its setting since the change before.
+// list returns the changes of a range, each with the last ALTER SYSTEM of its setting since the change before.
 func (c *changes) list(since, until int64) (all []SettingChange) {
 	slices.SortStableFunc(c.made, func(a, b SettingChange) int { return cmp.Compare(a.time, b.time) })
 	slices.SortStableFunc(c.altered, func(a, b alteration) int { return cmp.Compare(a.time, b.time) })
@@ -341,7 +341,7 @@ func (c *changes) list(since, until int64) (all []SettingChange) {
 	return all
 }
 
-// Lines are the rows of the verdict for people: a name and a text each.
+// Lines returns the rows of the verdict for people, each with a name and a text.
 func (r *Recording) Lines(many bool) (lines [][2]string) {
 	verdict := r.Verdict()
 	if many {

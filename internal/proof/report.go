@@ -1,4 +1,4 @@
-// The verdict on a proof, as text and JSON, and the records of it.
+// The verdict on a proof, as text and JSON, and the proof's records.
 
 package proof
 
@@ -19,7 +19,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Report is what a proof proves.
+// Report is the result of checking a proof.
 type Report struct {
 	File   string `json:"file"`
 	Proved bool   `json:"proved"`
@@ -29,7 +29,8 @@ type Report struct {
 	System   uint64    `json:"system_id,string,omitempty"`
 	Matches  int64     `json:"matches"`
 	Sessions int       `json:"sessions"`
-	// Names is when renames of names that are asked for are known; nil: no names are asked for that may change.
+	// Names is the time of which all renames of the question's names are known; nil: the question has no names that
+	// renames change.
 	Names *Known `json:"names,omitempty"`
 	// AsOf is the time of the seal up to which records of the range were searched.
 	AsOf    string   `json:"as_of,omitempty"`
@@ -46,7 +47,7 @@ type Report struct {
 	Exceptions []string `json:"exceptions"`
 	Stopped    []string `json:"stopped"`
 	Unread     string   `json:"unreadable,omitempty"`
-	// Lacks are what was not given, and without which less is proved, or nothing.
+	// Lacks are keys and anchors that were not given, and without which less is proved, or nothing.
 	Lacks []Lack `json:"-"`
 
 	eval    *evaluator
@@ -54,7 +55,7 @@ type Report struct {
 	matched atomic.Int64
 }
 
-// Lack is something that whoever checks a proof can give.
+// Lack is something that the user can give to check a proof.
 type Lack int
 
 // What can be given.
@@ -70,7 +71,7 @@ func (r *Report) noteLack(l Lack) {
 	}
 }
 
-// Known is a time of which a proof has all renames of names that are asked for.
+// Known is a time of which a proof has all renames of the question's names.
 type Known struct {
 	Since string `json:"since,omitempty"` // absent: the beginning of the trail
 	Until string `json:"until"`
@@ -186,7 +187,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 	return err
 }
 
-// indexed says whether the answer relies on indexes within the range.
+// indexed reports whether the answer relies on indexes within the range.
 func (r *Report) indexed() bool {
 	return r.Question.Record == "" && slices.ContainsFunc(r.Streams, func(s Stream) bool {
 		return s.LeftOutInRange > 0
@@ -246,8 +247,7 @@ func (s *Stream) line(q *Question) string {
 
 // ---- the records ----
 
-// Merge emits the lines of the records that are asked for, in the order of their times, as
-// a renderer makes them.
+// Merge emits the lines of the matching records, in the order of their times, as a renderer makes them.
 func (r *Report) Merge(ctx context.Context, newRenderer func() render.Renderer, warn func(error),
 	emit func([]byte) error) error {
 	if r.index == nil {
@@ -265,14 +265,14 @@ func (r *Report) merge(ctx context.Context, newFormatter func() trail.Formatter,
 	}, emit)
 }
 
-// chosen keeps the records that are asked for.
+// chosen keeps the matching records.
 type chosen struct{ *evaluator }
 
 func (c chosen) Start(*trail.BlockRef)       { c.reset() }
 func (c chosen) Keep(r *format.Record) bool  { return c.matches(r) }
 func (c chosen) Guess(r *format.Record) bool { return c.mayMatch(r) }
 
-// counting counts them, and looks for what was renamed.
+// counting counts the matching records, and collects renames.
 type counting struct {
 	chosen
 	to      *atomic.Int64
@@ -298,7 +298,7 @@ func (c *counting) Append(dst []byte, _ *format.Record) []byte {
 	return dst
 }
 
-// showing makes lines of them.
+// showing makes lines of the matching records.
 type showing struct {
 	chosen
 	render.Renderer

@@ -1,4 +1,4 @@
-// From which time on records tell which settings were in effect when a range begins.
+// Finds the start from which on records must be read to know the settings at the beginning of a range.
 
 package proof
 
@@ -7,11 +7,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// startBefore is where a trail tells which settings were in effect at a time: from the server's last start before it
-// on, as segment headers say. They are hints: everything must be read if the named segment has no start, and if
-// servers have started in several streams, which only all of their starts tell apart.
+// startBefore is the place from which on a trail must be read to know the settings at a time: the server's last start
+// before it, as segment headers state it. Headers are only hints. Everything must be read if the named segment has no
+// start, or if servers have started in several streams, because it takes all of their starts to tell them apart.
 type startBefore struct {
-	from  int64 // MinTime: it is not known
+	from  int64 // MinTime: the start is not known
 	named *trail.Segment
 }
 
@@ -25,11 +25,11 @@ func findStartBefore(x *trail.Index, chosen func(*trail.Segment) bool, since int
 	if b.from == format.MaxTime || b.from < format.MinTime+late {
 		return startBefore{from: format.MinTime}
 	}
-	b.from -= late // until the start was recorded, sessions may have recorded in other streams
+	b.from -= late // before the start was recorded, sessions may have recorded in other streams
 	return b
 }
 
-// addStream adds the last start in a stream; false: it is not known, or another stream has one, too.
+// addStream adds the last start in a stream. It returns false if that is not known, or another stream has one, too.
 func (b *startBefore) addStream(s *trail.StreamIndex, chosen func(*trail.Segment) bool, since int64) bool {
 	var all []*trail.SegmentIndex
 	for k := range s.Segments {
@@ -41,9 +41,9 @@ func (b *startBefore) addStream(s *trail.StreamIndex, chosen func(*trail.Segment
 		return true
 	}
 	open := all[len(all)-1]
-	b.from = min(b.from, open.FirstTime) // a start may also be in it
+	b.from = min(b.from, open.FirstTime) // it may have a start, too
 	if len(all) > 1 && (open.Segment.Err != nil || !open.Segment.Header.Before.Known()) {
-		return false // a version that names none
+		return false // written by a version whose headers name none
 	}
 	last := uint64(0)
 	for k := len(all) - 1; k >= 0 && last == 0; k-- {
@@ -61,7 +61,7 @@ func (b *startBefore) addStream(s *trail.StreamIndex, chosen func(*trail.Segment
 	return false
 }
 
-// found says whether records that were read have the start.
+// found reports whether the start was among the records that were read.
 func (b *startBefore) found(c *conditions) bool {
 	for i := range c.runs {
 		if c.runs[i].stream != c.runs[0].stream {

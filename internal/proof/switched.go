@@ -1,5 +1,5 @@
-// Sessions of users that a question asks for, in which they became somebody else: SET SESSION AUTHORIZATION gives the
-// records that follow another user.
+// Finds sessions in which a user of the question became another one: after SET SESSION AUTHORIZATION, records have
+// another user.
 
 package proof
 
@@ -13,22 +13,22 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// setting is the name of the setting that does this, and word what all texts contain that do.
+// authorization is the name of the setting that does this, and word is contained in all texts that do.
 const (
 	authorization = "session_authorization"
 	word          = "authorization"
 )
 
-// returns is a statement after which the user is the one who logged in.
+// returns matches statements after which the user is again the one who logged in.
 var returns = regexp.MustCompile(
 	`(?i)^\s*(RESET\s+SESSION\s+AUTHORIZATION|SET\s+SESSION\s+AUTHORIZATION\s+DEFAULT)\s*;?\s*$`)
 
-// asksFor says whether the filter asks for users, and for the one that a session has.
+// asksFor reports whether the filter is by user, and matches that of a session.
 func (a *evaluator) asksFor(s *format.Session) bool {
 	return slices.Contains(a.question.Filter.Users, string(s.Fact(format.KeyUser)))
 }
 
-// maySwitchUser says whether a statement of a user who is asked for may have made its session one of somebody else.
+// maySwitchUser reports whether a statement of a matching user may have given its session another user.
 func (a *evaluator) maySwitchUser(r *format.Record) bool {
 	if len(a.question.Filter.Users) == 0 || r.Kind != format.KindStatement && r.Kind != format.KindStart ||
 		r.Outcome == format.OutcomeError || r.Time >= a.until || !a.asksFor(r.Session) {
@@ -52,14 +52,14 @@ func (a *evaluator) selectSwitches(c *format.Contents) format.Groups {
 	return g
 }
 
-// switched is what is known of a session that had different users.
+// switched is what is known about a session with several users.
 type switched struct {
-	matched, hadOthers bool // it had one that is asked for, and another one
+	matched, hadOthers bool // it had a matching user, and another one
 	user               string
 	at                 int64 // the first statement that may have changed the user; 0: none
 }
 
-// note takes a record of the session.
+// note adds a record of the session.
 func (s *switched) note(a *evaluator, r *format.Record) {
 	if len(a.question.Filter.Users) == 0 || r.Time >= a.until || len(r.Session.Fact(format.KeyUser)) == 0 {
 		return
@@ -74,8 +74,7 @@ func (s *switched) note(a *evaluator, r *format.Record) {
 	}
 }
 
-// listSwitched lists the sessions of the range that had, or may have had, another user than the ones that are asked
-// for.
+// listSwitched lists the sessions of the range that had, or may have had, both a matching user and another one.
 func (c *conditions) listSwitched(except func(text string, args ...any)) {
 	var ids []format.SessionID
 	for id, s := range c.sessions {
