@@ -224,7 +224,7 @@ func (a *access) evaluateStatement(s *statement) {
 	}
 }
 
-// usesRelations says whether a statement uses relations that are neither the system's nor views of pg_steno.
+// usesRelations reports whether a statement uses relations other than the system's and views of pg_steno.
 func (s *statement) usesRelations() bool {
 	return slices.ContainsFunc(s.relations, func(r usedRelation) bool {
 		return !isSystemSchema(schemaOf(r.name)) && schemaOf(r.name) != "steno"

@@ -484,7 +484,7 @@ func (r *reading) objectsInSchema(kind objectKind, word, schema string) (names [
 	return names
 }
 
-// hasSchema says whether the current database has a schema.
+// hasSchema reports whether the current database has a schema.
 func (r *reading) hasSchema(name string) bool {
 	return slices.ContainsFunc(r.currentDatabase().Schemas, func(s Schema) bool { return s.Name == name })
 }

@@ -442,7 +442,7 @@ func (d *Database) checkNames() error {
 	return nil
 }
 
-// balanced says whether the arguments of a function end no statement and no list.
+// balanced reports whether the arguments of a function can neither end a statement nor a list.
 func balanced(arguments string) bool {
 	s := script{text: arguments}
 	depth := 0
