@@ -1,9 +1,10 @@
-// Package check says whether the audit of a server is healthy: whether it is recorded and written, what was lost since
-// the last check, and whether what was written since is intact. It reads what is new of the trail, the rings and the
-// processes of the server, and needs no connection. It verifies with the memory of verify that "steno verify"
-// keeps, too, but begins each time with one that knows only where to begin: a check runs every few minutes, its first
-// one reads the last segments only, and it has to be quick, so it does not keep what a verification knows of all
-// sessions. It finds missing numbers only within what it reads, and the verification finds the others.
+// Package check checks whether the audit of a server is healthy: whether records are made and written, what was lost
+// since the last check, and whether what was written since is intact. It reads what is new of the trail, the rings
+// and the processes of the server, and needs no connection. Like "steno verify" with a state, it verifies with
+// verify's memory, but each time with a new one that knows only the positions of the last check: a check runs every
+// few minutes and must be quick, so it does not keep what a verification remembers of all sessions. Its first run
+// reads only the last segments. It finds missing sequence numbers only within what it reads; "steno verify" finds the
+// others.
 //
 //	check.go    what is looked at, and in which order
 //	state.go    what is kept from one check to the next
