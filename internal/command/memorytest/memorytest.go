@@ -89,7 +89,7 @@ func Documented(t *testing.T, page, command string, kept int) int {
 	return 0
 }
 
-// Check says whether a command took what the docs say, without an error.
+// Check fails the test if a command took more memory than the docs state, or failed.
 func Check(t *testing.T, what, page, command string, kept int, args ...string) {
 	t.Helper()
 	code, mb := Peak(t, Processors, args...)
