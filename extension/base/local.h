@@ -182,9 +182,12 @@ typedef enum StenoState
 } StenoState;
 
 /* Whether settings have other values than those in force. */
-#define STENO_SETTINGS_SAME 0
-#define STENO_SETTINGS_ASSIGNED 1	/* they may: some were assigned */
-#define STENO_SETTINGS_WAITING 2	/* they do: writer 0 has yet to record a reload */
+typedef enum StenoSettingsPhase
+{
+	STENO_SETTINGS_SAME,
+	STENO_SETTINGS_ASSIGNED,	/* they may: some were assigned */
+	STENO_SETTINGS_WAITING		/* they do: writer 0 has yet to record a reload */
+} StenoSettingsPhase;
 
 #define STENO_FEW_OPEN 3
 
@@ -257,9 +260,26 @@ typedef struct StenoLaunch
 } StenoLaunch;
 
 /*
- * What decides whether a statement is one of the usual ones is in whole words,
- * each looked at in one go.
+ * What keeps a client's statement from being a usual one: bits of steno_my.unusual, which is zero as a rule.  So all of
+ * them are looked at in one go (steno_all_usual), and each has a function below that says what it means.
  */
+#define STENO_U_NOT_READY		UINT64CONST(0x0001) /* state is not STENO_READY */
+#define STENO_U_NOT_CLIENT		UINT64CONST(0x0002) /* not a client's backend */
+#define STENO_U_WORKER			UINT64CONST(0x0004) /* a parallel worker */
+#define STENO_U_NOT_DESCRIBED	UINT64CONST(0x0008) /* the ring does not have our present session message */
+#define STENO_U_PAUSED			UINT64CONST(0x0010) /* what runs now, runs for us: not recorded */
+#define STENO_U_ERROR_NOTED		UINT64CONST(0x0020) /* an error that no hook has seen (steno_raised) */
+#define STENO_U_OBJECTS_PENDING UINT64CONST(0x0040) /* functions wait for their query */
+#define STENO_U_SETTINGS_DIRTY	UINT64CONST(0x0080) /* settings_phase is not STENO_SETTINGS_SAME */
+#define STENO_U_ROLE_SET		UINT64CONST(0x0100) /* steno.role is not empty */
+#define STENO_U_NO_PARAMETERS	UINT64CONST(0x0200) /* steno.log_parameter is off */
+#define STENO_U_NO_TEXT			UINT64CONST(0x0400) /* steno.log_statement */
+#define STENO_U_NO_RELATIONS	UINT64CONST(0x0800) /* steno.log_relation */
+#define STENO_U_NO_ROWS			UINT64CONST(0x1000) /* steno.log_rows */
+
+/* Those of a process that has not attached to its ring. */
+#define STENO_U_AT_FIRST (STENO_U_NOT_READY | STENO_U_NOT_CLIENT | STENO_U_NOT_DESCRIBED)
+
 typedef struct StenoLocal
 {
 	uint32		log_mask;		/* what is recorded: steno.log and steno.mandatory, a
@@ -274,33 +294,17 @@ typedef struct StenoLocal
 								 * STENO_START_* */
 	int			open_count;
 
-	/* zero, as a rule */
-	int			raised_code;	/* SQLSTATE of an error that no hook has seen; 0: none */
-	bool		role_set;		/* steno.role is not empty */
-	bool		paused;			/* what runs now, runs for us: not recorded */
-	uint8		settings_dirty; /* STENO_SETTINGS_* */
-	bool		objects_pending;	/* functions wait for their query */
+	uint64		unusual;		/* STENO_U_*; zero, as a rule */
 
-	/* each 1, as a rule */
-	bool		log_parameter;
-	bool		log_catalog;
-	bool		log_statement;
-	bool		log_relation;
-	bool		log_rows;
-	bool		described;		/* the ring has our present session message */
-	bool		client;			/* a client's backend */
 	uint8		state;			/* StenoState */
-
-	bool		log_nested;
-	bool		log_referential;
-	bool		log_scripts;
-	bool		scratch_used;	/* scratch is to be reset */
+	uint8		settings_phase; /* StenoSettingsPhase */
 	bool		reported;		/* the top-level statement's failure has its record */
 	bool		transaction_over;	/* it has aborted; its block may still be there */
 	bool		starting_own;	/* in ExecutorStart of a query with its own record */
+	bool		scratch_used;	/* scratch is to be reset */
+	bool		log_nested;
 	bool		watch_functions;	/* those of pg_catalog, too */
 	bool		mapped;			/* this struct is where other processes see it */
-	bool		worker;			/* a parallel worker */
 	uint16		outside;		/* depth of what no statement runs: 0 in a background worker */
 	int			delivery;		/* steno.delivery */
 	int			log_parameter_max_size;
@@ -532,15 +536,116 @@ steno_kept_shape(const StenoKept *k)
 	return likely(k->len <= STENO_KEPT_ROOM) ? k->shape : steno_kept_far[k - steno_my.kept].shape;
 }
 
-typedef uint64 __attribute__((may_alias)) StenoWord;
+/* ---- what is unusual ---- */
 
-/* The word of steno_my that begins with a field. */
-#define steno_word(field) (*(const StenoWord *) &steno_my.field)
+static inline void
+steno_set_unusual(uint64 bit, bool is_set)
+{
+	if (is_set)
+		steno_my.unusual |= bit;
+	else
+		steno_my.unusual &= ~bit;
+}
 
-StaticAssertDecl(offsetof(StenoLocal, policy) == 8 &&
-				 offsetof(StenoLocal, raised_code) == 24 &&
-				 offsetof(StenoLocal, log_parameter) == 32 &&
-				 offsetof(StenoLocal, log_nested) == 40, "words that are looked at in one go");
+static inline bool
+steno_is_unusual(uint64 bits)
+{
+	return (steno_my.unusual & bits) != 0;
+}
+
+static inline void
+steno_state_becomes(StenoState state)
+{
+	steno_my.state = state;
+	steno_set_unusual(STENO_U_NOT_READY, state != STENO_READY);
+}
+
+/* Whether this is a client's backend. */
+static inline bool
+steno_is_client(void)
+{
+	return !steno_is_unusual(STENO_U_NOT_CLIENT);
+}
+
+/* Whether this is a parallel worker. */
+static inline bool
+steno_is_worker(void)
+{
+	return steno_is_unusual(STENO_U_WORKER);
+}
+
+/* Whether the ring has our present session message. */
+static inline bool
+steno_is_described(void)
+{
+	return !steno_is_unusual(STENO_U_NOT_DESCRIBED);
+}
+
+/* Whether what runs now, runs for us: it is not recorded. */
+static inline bool
+steno_is_paused(void)
+{
+	return steno_is_unusual(STENO_U_PAUSED);
+}
+
+/* Whether an error was raised that no hook has seen (steno_raised). */
+static inline bool
+steno_error_is_noted(void)
+{
+	return steno_is_unusual(STENO_U_ERROR_NOTED);
+}
+
+/* Whether the planner has called functions whose query has not begun. */
+static inline bool
+steno_objects_are_pending(void)
+{
+	return steno_is_unusual(STENO_U_OBJECTS_PENDING);
+}
+
+/* Whether settings have, or may have, other values than those in force. */
+static inline bool
+steno_settings_are_dirty(void)
+{
+	return steno_is_unusual(STENO_U_SETTINGS_DIRTY);
+}
+
+static inline void
+steno_settings_become(StenoSettingsPhase phase)
+{
+	steno_my.settings_phase = phase;
+	steno_set_unusual(STENO_U_SETTINGS_DIRTY, phase != STENO_SETTINGS_SAME);
+}
+
+/* Whether steno.role is set, so what it has privileges on is recorded. */
+static inline bool
+steno_role_is_set(void)
+{
+	return steno_is_unusual(STENO_U_ROLE_SET);
+}
+
+static inline bool
+steno_logs_parameters(void)
+{
+	return !steno_is_unusual(STENO_U_NO_PARAMETERS);
+}
+
+static inline bool
+steno_logs_text(void)
+{
+	return !steno_is_unusual(STENO_U_NO_TEXT);
+}
+
+static inline bool
+steno_logs_relations(void)
+{
+	return !steno_is_unusual(STENO_U_NO_RELATIONS);
+}
+
+static inline bool
+steno_logs_rows(void)
+{
+	return !steno_is_unusual(STENO_U_NO_ROWS);
+}
 
 /*
  * Whether nothing asks for a special look at a client's statement that begins: no
@@ -549,8 +654,7 @@ StaticAssertDecl(offsetof(StenoLocal, policy) == 8 &&
 static inline bool
 steno_all_usual(void)
 {
-	return (steno_word(policy) | steno_word(raised_code)) == 0 &&
-		steno_word(log_parameter) == UINT64CONST(0x0101010101010101) &&
+	return (steno_my.policy | atomic_load_explicit(&steno_my.news, memory_order_relaxed) | steno_my.unusual) == 0 &&
 		((uintptr_t) steno_my.level | (uintptr_t) steno_my.staged | steno_my.dropped | steno_my.open_count) == 0;
 }
 

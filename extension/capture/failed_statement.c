@@ -62,7 +62,7 @@ steno_record_put_failed(StenoRecord *record, const StenoWritten *written)
 	steno_secret_hide(record);
 	if (!steno_policy_failed(record, written, steno_my.level != NULL && !steno_nested_are_logged(STENO_CLASS_ERROR)))
 		return;
-	if (!steno_my.log_statement)
+	if (!steno_logs_text())
 		record->text = NULL;
 	if (unlikely(steno_refusal_omits_record(record)))
 		steno_record_drop();
@@ -96,7 +96,7 @@ encode_raised(StenoRecord *record, StenoWritten *written)
 STENO_COLD void
 steno_encode_failed(StenoRecord *record, const char *command, const StenoWritten *written, Oid user)
 {
-	bool		named = steno_my.log_relation && written->count + written->omitted > 0;
+	bool		named = steno_logs_relations() && written->count + written->omitted > 0;
 	const StenoShape shape = {.class = STENO_CLASS_ERROR, .command = command, .written = named ? written : NULL};
 
 	steno_encode_shape(record, &shape, NULL);
@@ -120,7 +120,7 @@ put_raised(void)
 	{
 		record.time = GetCurrentTimestamp();
 		record.statement = ++steno_my.statement;
-		steno_raised.recorded_code = steno_my.raised_code;
+		steno_raised.recorded_code = steno_raised.code;
 	}
 	else
 	{
@@ -135,7 +135,7 @@ put_raised(void)
 		record.text_len = strlen(steno_raised.query);
 	}
 	record.outcome = STENO_OUTCOME_ERROR;
-	record.sqlerrcode = steno_my.raised_code;
+	record.sqlerrcode = steno_raised.code;
 	record.message = steno_raised.message ? steno_raised.message : "missing error text";
 	steno_record_put_failed(&record, &written);
 }
@@ -152,7 +152,7 @@ record_raised(void)
 		(void) steno_secret_hide_message(steno_raised.query, strlen(steno_raised.query), steno_raised.message);
 	/* a parallel worker's error is raised again in its leader, which records it */
 	if (steno_raised.query == NULL || (steno_my.level == NULL && !is_in_background()) || !steno_session_ready() ||
-		steno_my.worker || !steno_failures_may_be_logged())
+		steno_is_worker() || !steno_failures_may_be_logged())
 		return;
 	put_raised();
 }
@@ -175,7 +175,7 @@ find_unplanned(StenoWritten *written, const StenoUnplanned *q, const StenoStatem
 STENO_COLD static bool
 judge_unplanned(StenoStatement *s, const StenoWritten *written)
 {
-	if (unlikely((steno_my.policy | steno_my.role_set) != 0))
+	if (unlikely(steno_my.policy != 0 || steno_role_is_set()))
 		steno_policy_judge_written(s, s->class, written);
 	if (unlikely(steno_my.policy != 0) && !(s->policy & STENO_S_RULE))
 	{
@@ -228,7 +228,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 			if (judge_unplanned(&s, &written))
 			{
 				steno_session_failing(s.user_id);
-				if (steno_my.log_relation && written.count + written.omitted > 0)
+				if (steno_logs_relations() && written.count + written.omitted > 0)
 					shape.written = &written;
 				steno_make_record(&s, &event, &shape, &record, &values);
 				if (shape.written)
@@ -258,7 +258,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 STENO_COLD static void
 take_raised(void)
 {
-	steno_raised.direct = steno_my.raised_code != 0 && steno_raised.query == NULL;
+	steno_raised.direct = steno_error_is_noted() && steno_raised.query == NULL;
 	steno_raised.unnamed = steno_raised.direct && steno_raised.before_execution;
 	record_raised();
 	steno_forget_raised();
@@ -345,7 +345,7 @@ static int	lost_code STENO_SESSION_DATA;	/* 0: none */
 static void
 record_lost_utility(void)
 {
-	const ErrorData edata = {.elevel = ERROR, .sqlerrcode = steno_my.raised_code, .message = steno_raised.message};
+	const ErrorData edata = {.elevel = ERROR, .sqlerrcode = steno_raised.code, .message = steno_raised.message};
 
 	record_raised();
 	record_failed(&steno_top_level, &edata, true);
@@ -365,7 +365,7 @@ steno_forget_lost_level(void)
 	lost_query = steno_top_level.query;
 	if (lost_query == NULL)
 	{
-		lost_code = steno_my.raised_code;
+		lost_code = steno_raised.code;
 		(void) steno_record_guarded(record_lost_utility);
 		steno_my.reported = false;	/* perhaps nobody reports it */
 	}
@@ -416,7 +416,7 @@ steno_statement_fatal(const ErrorData *edata)
 	while (steno_my.level)
 		record_failed(steno_my.level, edata, false);
 	/* a statement starts, and the output function of a user's type prints its parameters */
-	if (!any && steno_my.paused && steno_my.open_count > 0)
+	if (!any && steno_is_paused() && steno_my.open_count > 0)
 		steno_open_fail_outside(edata, true);
 	else if (!any && steno_my.open_count > 0)
 		any = steno_open_fail_committing(edata) ||
@@ -439,7 +439,7 @@ error_of_main_loop(ErrorData *noted)
 {
 	noted->elevel = ERROR;
 	noted->sqlerrcode = geterrcode();
-	if (noted->sqlerrcode == steno_my.raised_code)
+	if (noted->sqlerrcode == steno_raised.code)
 	{
 		noted->message = steno_raised.message;
 		return noted;
@@ -460,7 +460,7 @@ error_of_main_loop(ErrorData *noted)
 STENO_COLD static void
 fail_unreported(void)
 {
-	ErrorData	noted = {.elevel = FATAL, .sqlerrcode = steno_my.raised_code};
+	ErrorData	noted = {.elevel = FATAL, .sqlerrcode = steno_raised.code};
 	ErrorData  *edata = &noted;
 	MemoryContext old = CurrentMemoryContext;
 
@@ -481,7 +481,7 @@ fail_unreported(void)
 	while (steno_my.level && steno_my.level != &steno_top_level)
 		steno_my.level = steno_my.level->outer;
 	if (proc_exit_inprogress)
-		noted.message = steno_my.raised_code != 0 ? steno_raised.message : NULL;
+		noted.message = steno_error_is_noted() ? steno_raised.message : NULL;
 	else
 	{
 		edata = error_of_main_loop(&noted);
@@ -567,7 +567,7 @@ background_aborted(void)
 	aborted = 0;
 	if (told == transaction || proc_exit_inprogress)
 		return;
-	if (steno_my.raised_code == 0)
+	if (!steno_error_is_noted())
 	{
 		aborted = transaction;
 		aborted_xid = steno_current_xid();
@@ -622,7 +622,7 @@ STENO_COLD void
 steno_statement_aborted(void)
 {
 	fail_unreported_safely();
-	if (unlikely(MyProcPort == NULL) && is_in_background() && !steno_my.worker)
+	if (unlikely(MyProcPort == NULL) && is_in_background() && !steno_is_worker())
 		background_aborted();
 	if (steno_my.level == NULL && steno_my.open_count > 0)
 		steno_open_finish_committed();
@@ -639,11 +639,11 @@ static SubTransactionId aborted_subid STENO_SESSION_DATA;
 STENO_COLD static void
 fail_open_cursors(void)
 {
-	ErrorData	edata = {.elevel = ERROR, .sqlerrcode = steno_my.raised_code, .message = steno_raised.message,
+	ErrorData	edata = {.elevel = ERROR, .sqlerrcode = steno_raised.code, .message = steno_raised.message,
 		.filename = steno_raised.filename
 	};
 
-	if (steno_my.raised_code != 0 && steno_my.open_count > 0)
+	if (steno_error_is_noted() && steno_my.open_count > 0)
 		steno_open_failed(&edata, aborted_subid);
 }
 
@@ -660,7 +660,7 @@ subtransaction_aborted(SubTransactionId mine, SubTransactionId parent)
 	steno_my.subid = parent;
 	steno_open_close(mine);
 	steno_objects_forget_pending();
-	if (steno_my.raised_code != 0)
+	if (steno_error_is_noted())
 	{
 		(void) steno_record_guarded(record_raised);
 		steno_forget_raised();
@@ -770,7 +770,7 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 	 * Subtransactions in which we call output functions, and those inside them,
 	 * belong to no statement.
 	 */
-	if (steno_my.paused)
+	if (steno_is_paused())
 		return;
 	switch (event)
 	{

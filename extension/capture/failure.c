@@ -156,7 +156,7 @@ record_reported(ErrorData *edata)
 	}
 	if (edata->elevel == FATAL)
 		steno_secret_process_exits();
-	if (steno_my.worker)
+	if (steno_is_worker())
 	{
 		/*
 		 * The leader records the failure of its own statement; hooks have recorded
@@ -188,7 +188,7 @@ record_reported(ErrorData *edata)
 		steno_failure_reported();
 	}
 	recorded |= steno_statement_take_reported(edata);
-	if (unlikely(steno_my.settings_dirty) && !recorded)
+	if (unlikely(steno_settings_are_dirty()) && !recorded)
 		steno_settings_record_failing();
 	if (recorded)
 		return;
@@ -198,7 +198,7 @@ record_reported(ErrorData *edata)
 			record_failure(edata->internalquery, edata, user_id, xid);
 	}
 	else if ((debug_query_string != NULL || steno_fastpath_message() ||
-			  (edata->elevel == ERROR && steno_my.client && !am_walsender)) &&
+			  (edata->elevel == ERROR && steno_is_client() && !am_walsender)) &&
 			 steno_failures_may_be_logged() && steno_session_ready())
 		record_failure(debug_query_string, edata, user_id, xid);
 }
@@ -236,7 +236,7 @@ failure(ErrorData *edata)
 								 * record */
 
 	if (edata->elevel < ERROR || edata->elevel >= PANIC || busy ||
-		(steno_my.log_mask == 0 && !steno_my.role_set && steno_my.state == STENO_READY) || !steno_active() ||
+		(steno_my.log_mask == 0 && !steno_role_is_set() && steno_my.state == STENO_READY) || !steno_active() ||
 		steno_my.state == STENO_DEAD || !IsUnderPostmaster || proc_exit_inprogress)
 		return;
 	/* processes that have no statements of their own, and have not run one in a function either */
@@ -320,7 +320,7 @@ record_replication_command(const char *text)
 	record.statement = ++steno_my.statement;
 	record.outcome = STENO_OUTCOME_RUNNING;
 	record.audited = steno_audit_reason(STENO_CLASS_MISC, 0);
-	if (steno_my.log_statement)
+	if (steno_logs_text())
 	{
 		record.text = text;
 		record.text_len = strlen(text);
@@ -338,7 +338,7 @@ note_replication_command(const ErrorData *edata)
 	if (edata->elevel != LOG || !am_walsender || debug_query_string == NULL ||
 		edata->message_id == NULL || strcmp(edata->message_id, "received replication command: %s") != 0)
 		return;
-	if (unlikely(steno_my.settings_dirty))
+	if (unlikely(steno_settings_are_dirty()))
 		steno_settings_record_failing();
 	if (steno_session_ready() && steno_class_logged(STENO_CLASS_MISC))
 	{

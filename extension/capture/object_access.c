@@ -70,7 +70,7 @@ steno_fastpath_message(void)
 static bool
 is_fastpath_call(void)
 {
-	if (debug_query_string != NULL || called || steno_my.paused || steno_my.state == STENO_DEAD ||
+	if (debug_query_string != NULL || called || steno_is_paused() || steno_my.state == STENO_DEAD ||
 		MyBackendType != B_BACKEND)
 		return false;
 	return pgstat_track_activities ? steno_fastpath_message() :
@@ -91,7 +91,7 @@ message_ends(void *arg)
 	/* it must be removed here, because the hook's caller does not know about it */
 	if (error_context_stack == &l->callback)
 		error_context_stack = l->callback.previous;
-	if (steno_my.settings_dirty)
+	if (steno_settings_are_dirty())
 		steno_settings_record();
 }
 
@@ -119,7 +119,7 @@ function_called(Oid function)
 	const char *name;
 
 	/* the leader's record has the functions that a parallel worker's part of its query calls */
-	if (steno_my.level == NULL && steno_my.worker)
+	if (steno_my.level == NULL && steno_is_worker())
 		return;
 	if (steno_my.level != NULL && (s = steno_statement_of_event(true)) == NULL)
 		return;
@@ -284,7 +284,7 @@ object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 			return;
 		}
 	}
-	if (steno_my.paused)
+	if (steno_is_paused())
 		return;
 	if (event == OAT_FUNCTION_EXECUTE && oid >= FirstUnpinnedObjectId)
 	{

@@ -88,7 +88,7 @@ put_held(void)
 		return;
 	described = steno_identity_describe(s->who);
 	steno_read_copied_record(s, NULL, NULL, &record);
-	if (steno_my.log_rows)
+	if (steno_logs_rows())
 		record.rows = s->rows;
 	steno_set_times(s, &record);
 	record.xid = held->xid;
@@ -289,7 +289,7 @@ announce_open(StenoStatement *s, uint64 xid)
 	record.duration = STENO_NONE64;
 	record.timed = false;
 	if (!steno_commits(s))
-		record.rows = steno_my.log_rows ? s->rows : STENO_NONE64;
+		record.rows = steno_logs_rows() ? s->rows : STENO_NONE64;
 	steno_put_start_record(s, xid, &record);
 	if (described)
 		steno_identity_described();
@@ -305,7 +305,7 @@ steno_open_fetched(QueryDesc *query)
 	const StenoLevel *l = steno_my.level;
 	StenoStatement *s;
 
-	if (!steno_my.client || l == NULL || l->outer != NULL || l->utility == NULL || l->tree == NULL ||
+	if (!steno_is_client() || l == NULL || l->outer != NULL || l->utility == NULL || l->tree == NULL ||
 		!IsA(l->tree, FetchStmt))
 		return;
 	s = steno_find_open(query);
@@ -438,7 +438,7 @@ commit_time(void)
 static void
 finish_deferred(StenoStatement *s, const ErrorData *edata)
 {
-	uint64		rows = s->class == STENO_CLASS_READ && s->rows > 0 && steno_my.log_rows ? s->rows : STENO_NONE64;
+	uint64		rows = s->class == STENO_CLASS_READ && s->rows > 0 && steno_logs_rows() ? s->rows : STENO_NONE64;
 	StenoRecord record;
 
 	if (edata && commit_begun != 0)

@@ -141,7 +141,7 @@ STENO_HOT static void
 analyzed_parse(const char *text)
 {
 	/* other libraries may have a text of their own analyzed so */
-	if (!steno_my.client || steno_my.level != NULL || steno_my.planning || steno_my.state != STENO_READY ||
+	if (!steno_is_client() || steno_my.level != NULL || steno_my.planning || steno_my.state != STENO_READY ||
 		text == NULL || text != *steno_private.client_query)
 		return;
 	if (parse.text == NULL)
@@ -161,7 +161,7 @@ analyzed_query(ParseState *state, Query *query, StenoJumble *jumble)
 	steno_prefetch_state();		/* the query is planned next */
 	if (steno_private.ahead.previous_analyze)
 		steno_private.ahead.previous_analyze(state, query, jumble);
-	if (unlikely(!steno_my.client) && !steno_my.paused)
+	if (unlikely(!steno_is_client()) && !steno_is_paused())
 		steno_role_learn();		/* an apply worker sets that of the table before its triggers run */
 	if (state->p_paramref_hook != NULL)
 		analyzed_parse(state->p_sourcetext);
@@ -258,7 +258,7 @@ steno_told_apart(StenoStatement *s, const PlannedStmt *plan, Portal portal)
 
 	if (is_planned(s, plan, portal))
 		planning = add_planning(s);
-	if (!s->top_level || !steno_my.client || portal == NULL)
+	if (!s->top_level || !steno_is_client() || portal == NULL)
 		return;
 	if (portal->visible)
 	{
@@ -310,7 +310,7 @@ prefetch_record(void)
 static bool
 is_of_client(const char *source)
 {
-	return steno_my.client ? source == *steno_private.client_query : !steno_my.worker;
+	return steno_is_client() ? source == *steno_private.client_query : !steno_is_worker();
 }
 
 STENO_HOT static PlannedStmt *
@@ -333,7 +333,7 @@ plan_query(STENO_PLAN_ARGS)
 	steno_refusal_check(NULL);
 	prefetch_record();
 	start = steno_clock_ticks(&steno_my.clock);
-	of_client = outer == NULL && before == 0 && steno_my.client && is_of_client(source);
+	of_client = outer == NULL && before == 0 && steno_is_client() && is_of_client(source);
 	steno_private.planning = before + 1;
 	/* what the planner runs belongs to the statement that will get the next number */
 	steno_my.planning |= of_client;

@@ -86,9 +86,9 @@ stage_kept(StenoStatement *s, bool searched)
 
 	/* an invalidation empties the kept shapes */
 	if (unlikely(k == NULL || k->len == 0 || s->objects != NULL ||
-				 s->policy != 0 || !steno_my.log_statement))
+				 s->policy != 0 || !steno_logs_text()))
 		return false;
-	if (params == NULL || params->numParams == 0 || !steno_my.log_parameter)
+	if (params == NULL || params->numParams == 0 || !steno_logs_parameters())
 	{
 		if (k->params_len != 1 || !stage_usual(s, NULL))
 			return false;
@@ -117,7 +117,7 @@ stage_kept(StenoStatement *s, bool searched)
 static inline uint64
 nested_rows(const StenoStatement *s)
 {
-	return steno_my.log_rows && (s->portal != NULL || s->query->plannedstmt->canSetTag) ? s->rows : STENO_NONE64;
+	return steno_logs_rows() && (s->portal != NULL || s->query->plannedstmt->canSetTag) ? s->rows : STENO_NONE64;
 }
 
 /* Put the record of a nested query that runs again and again as a brief one; false if it must be done the other way. */
@@ -185,7 +185,7 @@ static bool
 record_nested(StenoStatement *s)
 {
 	if (s->top_level || !s->recorded || s->state != STENO_NOT_MADE || s->copy != NULL || s->objects != NULL ||
-		s->policy != 0 || s->suspect || !steno_my.log_statement || !steno_session_ready())
+		s->policy != 0 || s->suspect || !steno_logs_text() || !steno_session_ready())
 		return false;
 	steno_describe(s->user_id);
 	if (!put_nested(s))
@@ -203,7 +203,7 @@ stage_anew(StenoStatement *s, const StenoCuts *cuts)
 	StenoShapeKey	key;
 
 	cache_relation_names(s->query->plannedstmt);
-	if (s->text_len > steno_my.producer.max_message && steno_my.log_statement)
+	if (s->text_len > steno_my.producer.max_message && steno_logs_text())
 	{
 		/* it would not fit, and encoding it twice would be a waste */
 		steno_write_inflight(s, cuts);
@@ -227,7 +227,7 @@ stage_suspect(StenoStatement *s)
 {
 	StenoCuts	cuts;
 
-	if (!steno_my.log_statement)
+	if (!steno_logs_text())
 		stage_anew(s, NULL);
 	else if (steno_secret_find(s->text, s->text_len, false, &cuts))
 	{
@@ -313,7 +313,7 @@ start_deep(StenoStatement *s)
 static inline bool
 is_client_query(const char *source)
 {
-	return steno_my.client ? steno_is_client_text(source) : !steno_my.worker;
+	return steno_is_client() ? steno_is_client_text(source) : !steno_is_worker();
 }
 
 /* Whether the query is a parallel worker's part of the leader's query, which the leader records. */
@@ -328,7 +328,7 @@ static inline bool
 may_be_recorded(const StenoStatement *s)
 {
 	return s->recorded || s->failures || steno_class_logged(STENO_CLASS_FUNCTION) || steno_my.policy != 0 ||
-		steno_my.role_set;
+		steno_role_is_set();
 }
 
 /*
@@ -340,7 +340,7 @@ all_is_in_message(const StenoStatement *s)
 {
 	const StenoAhead *a = &steno_private.ahead;
 
-	return likely(s->top_level && steno_my.client && a->waiting == 0 && s->before < STENO_TOLD_APART &&
+	return likely(s->top_level && steno_is_client() && a->waiting == 0 && s->before < STENO_TOLD_APART &&
 				  (a->source == NULL || (a->message == steno_my.begun_message && steno_are_few(a->end - a->begin))));
 }
 
@@ -361,7 +361,7 @@ begin_query(QueryDesc *query)
 	int			depth;
 	int			class;
 
-	if (unlikely(!steno_my.client) && is_leader_query(query))
+	if (unlikely(!steno_is_client()) && is_leader_query(query))
 		return NULL;
 	if (!steno_recording())
 		return NULL;
@@ -432,7 +432,7 @@ begin_query(QueryDesc *query)
 		cache_relation_names(plan);
 	if (unlikely(steno_my.policy != 0))
 		steno_policy_judge_plan(s, plan, false);
-	if (unlikely(steno_my.role_set) && steno_audit_permissions(STENO_PLAN_PERMISSIONS(plan)))
+	if (unlikely(steno_role_is_set()) && steno_audit_permissions(STENO_PLAN_PERMISSIONS(plan)))
 		steno_begin_audited(s);
 	if (steno_wants_start(s))
 		put_query_start(s);
@@ -476,7 +476,7 @@ start_query(QueryDesc *query, int eflags)
 		return;
 	}
 	steno_my.starting_own = true;
-	if (s->top_level && steno_my.client && steno_my.level == NULL)
+	if (s->top_level && steno_is_client() && steno_my.level == NULL)
 	{
 		steno_enter_top(query);
 		steno_private.previous_start(query, eflags);
@@ -603,7 +603,7 @@ executor_start(QueryDesc *query, int eflags)
 static inline bool
 runs_at_top(const StenoStatement *s)
 {
-	if (!s->top_level || !steno_my.client)
+	if (!s->top_level || !steno_is_client())
 		return false;
 	steno_check_level();
 	return likely(steno_my.level == NULL);
@@ -648,7 +648,7 @@ suspended(StenoStatement *s)
 static bool
 defer_query_record(StenoStatement *s, uint64 xid)
 {
-	uint64		rows = steno_my.log_rows ? s->rows : STENO_NONE64;
+	uint64		rows = steno_logs_rows() ? s->rows : STENO_NONE64;
 	const StenoEvent event = {.kind = STENO_KIND_STATEMENT};
 	StenoRecord record;
 	StenoParams values;
@@ -742,7 +742,7 @@ end_query(StenoStatement *s, QueryDesc *query, bool closed)
 	}
 	if (likely(steno_is_staged(s)))
 	{
-		steno_staged_finish(s, steno_my.log_rows ? s->rows : STENO_NONE64, xid);
+		steno_staged_finish(s, steno_logs_rows() ? s->rows : STENO_NONE64, xid);
 		steno_remember_end(s);
 		steno_forget_open(s);
 	}
@@ -751,7 +751,7 @@ end_query(StenoStatement *s, QueryDesc *query, bool closed)
 		steno_remember_end(s);
 		record_end(s, closed && is_acknowledged(s));
 	}
-	if (unlikely(steno_my.settings_dirty))
+	if (unlikely(steno_settings_are_dirty()))
 		steno_settings_record();
 }
 
@@ -784,7 +784,7 @@ waits_for_client(StenoStatement *s)
 	StenoInFlight *f = &steno_my.producer.ring->inflight;
 
 	if (steno_is_staged(s))
-		steno_staged_wait(s, steno_my.log_rows ? s->rows : STENO_NONE64);
+		steno_staged_wait(s, steno_logs_rows() ? s->rows : STENO_NONE64);
 	else if (is_in_flight(s, f))
 		steno_inflight_wait(f, false);
 }

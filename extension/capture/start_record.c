@@ -36,7 +36,7 @@ inside_query(const StenoStatement *s, void (*f) (void))
 	StenoLevel	l;
 
 	/* as in the executor's hooks */
-	if (steno_my.level == NULL && steno_my.client && s->top_level)
+	if (steno_my.level == NULL && steno_is_client() && s->top_level)
 	{
 		steno_enter_top(query);
 		f();

@@ -39,9 +39,10 @@ StenoRaised steno_raised;
 STENO_COLD void
 steno_forget_raised(void)
 {
-	if (steno_my.raised_code != 0)
+	if (steno_error_is_noted())
 	{
-		steno_my.raised_code = 0;
+		steno_set_unusual(STENO_U_ERROR_NOTED, false);
+		steno_raised.code = 0;
 		steno_raised.query = NULL;
 		MemoryContextReset(steno_raised.context);
 	}
@@ -81,7 +82,7 @@ steno_note_raised(void *arg)
 
 	steno_raised.held = InterruptHoldoffCount > 0;
 	/* memory cannot be allocated in a critical section, where an error is a PANIC */
-	if (arg != steno_my.level || steno_my.paused || ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION ||
+	if (arg != steno_my.level || steno_is_paused() || ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION ||
 		ERRCODE_TO_CATEGORY(code) == ERRCODE_WARNING || CritSectionCount > 0)
 		return;
 	steno_forget_raised();
@@ -89,7 +90,8 @@ steno_note_raised(void *arg)
 	edata = CopyErrorData();
 	if (edata->elevel >= ERROR)
 	{
-		steno_my.raised_code = edata->sqlerrcode;
+		steno_set_unusual(STENO_U_ERROR_NOTED, true);
+		steno_raised.code = edata->sqlerrcode;
 		/* outside of any statement, a function may have caught the one before */
 		if (arg == NULL)
 		{
@@ -106,7 +108,7 @@ steno_note_raised(void *arg)
 		steno_raised.user_id = steno_private.get_user_id();
 	}
 	MemoryContextSwitchTo(old);
-	if (steno_my.raised_code == 0)
+	if (!steno_error_is_noted())
 		MemoryContextReset(steno_raised.context);
 }
 
@@ -328,7 +330,7 @@ static pg_attribute_always_inline void
 number(StenoStatement *s, const char *source, int location, int length,
 	   int class, int depth, bool forced)
 {
-	take_time(s, depth == 0 && steno_my.client);
+	take_time(s, depth == 0 && steno_is_client());
 	s->depth = depth;
 	s->class = class;
 	s->user_id = steno_private.get_user_id();
@@ -337,7 +339,7 @@ number(StenoStatement *s, const char *source, int location, int length,
 
 	if (s->top_level)
 	{
-		if (unlikely(steno_my.raised_code != 0))
+		if (unlikely(steno_error_is_noted()))
 			steno_forget_raised();
 		take_number(s);
 		if (unlikely(steno_my.planned != 0))
@@ -353,7 +355,7 @@ number(StenoStatement *s, const char *source, int location, int length,
 	s->audited = 0;
 	s->recorded = (forced || steno_nested_are_logged(class)) && steno_class_logged(class);
 	s->objects = NULL;
-	if (unlikely(steno_my.objects_pending) && s->top_level)
+	if (unlikely(steno_objects_are_pending()) && s->top_level)
 		steno_objects_adopt(s);
 	s->policy = 0;
 	s->redact = 0;
@@ -486,7 +488,7 @@ steno_write_inflight(StenoStatement *s, const StenoCuts *cuts)
 
 	if (!s->top_level || !s->recorded)
 		return;
-	if ((s->policy & STENO_S_HIDDEN) || !steno_my.log_statement)
+	if ((s->policy & STENO_S_HIDDEN) || !steno_logs_text())
 		len = 0;
 	else if (cuts)
 		steno_secret_cut(text, len, cuts, STENO_INFLIGHT_TEXT, &text, &len);

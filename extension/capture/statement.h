@@ -22,12 +22,13 @@
 struct StenoCuts;
 
 /*
- * The error whose code is steno_my.raised_code: noted while a statement ran, and not recorded
+ * The error that is noted (STENO_U_ERROR_NOTED): raised while a statement ran, and not recorded
  * yet.  Its strings are copies in context, which outlives transactions: the server's own are
  * gone once the error has been caught and raised again.  steno_forget_raised frees them.
  */
 typedef struct StenoRaised
 {
+	int			code;			/* SQLSTATE; 0: none is noted */
 	char	   *message;
 	char	   *query;			/* text of a nested statement, if known */
 	const char *filename;		/* of the server's source, a constant */
@@ -69,12 +70,12 @@ extern void steno_begin_prepared(StenoStatement *s, const QueryDesc *query,
 static inline bool
 steno_recording(void)
 {
-	if (unlikely(steno_my.paused || !steno_session_ready()))
+	if (unlikely(steno_is_paused() || !steno_session_ready()))
 		return false;
-	if (unlikely(steno_my.settings_dirty))
+	if (unlikely(steno_settings_are_dirty()))
 		steno_settings_record();
 	steno_policy_check();
-	return likely(steno_my.log_mask != 0) || steno_my.role_set;
+	return likely(steno_my.log_mask != 0) || steno_role_is_set();
 }
 
 /* Are statements that others run recorded, of this class?  What is mandatory cannot be left out so. */
@@ -91,7 +92,7 @@ steno_nested_are_logged(int class)
 static inline bool
 steno_failures_may_be_logged(void)
 {
-	return steno_my.role_set ||
+	return steno_role_is_set() ||
 		((steno_class_logged(STENO_CLASS_ERROR) || steno_class_logged(STENO_CLASS_READ) ||
 		  steno_class_logged(STENO_CLASS_WRITE)) &&
 		 (steno_my.level == NULL || steno_nested_are_logged(STENO_CLASS_ERROR)));

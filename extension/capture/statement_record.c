@@ -65,7 +65,7 @@ steno_open_commits_alone(const StenoStatement *s)
 		likely(steno_private.top.explicit_block || steno_private.top.chained ||
 			   (s->text == s->source && !STENO_IN_PIPELINE()) || !is_last_of_source(s)))
 		return false;
-	return steno_my.client && steno_my.level == NULL && steno_my.settings_dirty == 0 &&
+	return steno_is_client() && steno_my.level == NULL && !steno_settings_are_dirty() &&
 		!(steno_my.start_mask & STENO_START_CANCELLED);
 }
 
@@ -151,7 +151,7 @@ count_missing(const List *permissions, int first)
 		const StenoPermission *p = (const StenoPermission *) lfirst(lc);
 
 		if (STENO_IS_PERMISSION(p) && n++ >= first &&
-			(steno_my.log_relation || (steno_my.role_set && steno_audit_known(p))))
+			(steno_logs_relations() || (steno_role_is_set() && steno_audit_known(p))))
 			missing++;
 	}
 	return missing;
@@ -188,7 +188,7 @@ add_failure(const ErrorData *edata, const char *message, StenoRecord *record)
 static inline void
 add_text(StenoStatement *s, const StenoCuts *cuts, bool of_ended, StenoRecord *record)
 {
-	if (unlikely(!steno_my.log_statement))
+	if (unlikely(!steno_logs_text()))
 		return;
 	record->text = s->text;
 	record->text_len = s->text_len;
@@ -334,7 +334,7 @@ steno_make_query_record(StenoStatement *s, const StenoEvent *event, bool closed,
 static inline uint64
 failed_rows(const StenoStatement *s)
 {
-	return s->rows > 0 && steno_my.log_rows ? s->rows : STENO_NONE64;
+	return s->rows > 0 && steno_logs_rows() ? s->rows : STENO_NONE64;
 }
 
 /* Copy what the record of the query needs. */
@@ -375,7 +375,7 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 		if (edata == NULL)
 		{
 			/* its record needs but the numbers of its end */
-			steno_staged_finish(s, steno_my.log_rows ? s->rows : STENO_NONE64,
+			steno_staged_finish(s, steno_logs_rows() ? s->rows : STENO_NONE64,
 								steno_current_xid());
 			return;
 		}
@@ -411,7 +411,7 @@ steno_record_query(StenoStatement *s, const ErrorData *edata, bool closed)
 	}
 	if (unlikely(edata != NULL) && steno_raised.unnamed)
 		steno_record_add_omitted(&record, "relations_omitted", 1);
-	record.rows = edata ? failed_rows(s) : steno_my.log_rows ? s->rows : STENO_NONE64;
+	record.rows = edata ? failed_rows(s) : steno_logs_rows() ? s->rows : STENO_NONE64;
 	/* the rows of a query that a rule has added are not counted */
 	if (s->copy == NULL && s->portal == NULL && s->depth > 0 && !s->query->plannedstmt->canSetTag)
 		record.rows = STENO_NONE64;
@@ -560,7 +560,7 @@ steno_add_relations(StenoLevel *level, List *permissions)
 
 		if (!STENO_IS_PERMISSION(p) || n == count)
 			continue;
-		add_touched_relation(level, &found[n++], p, steno_my.role_set && steno_audit_permission(p));
+		add_touched_relation(level, &found[n++], p, steno_role_is_set() && steno_audit_permission(p));
 	}
 	if (found != few)
 		pfree(found);
@@ -574,7 +574,7 @@ steno_statement_add_relation(Oid relid, uint32 access)
 
 	if (steno_my.level && steno_my.level->utility)
 		add_touched_relation(steno_my.level, &touched, NULL,
-							 steno_my.role_set && (access & STENO_ACCESS_TRUNCATE) &&
+							 steno_role_is_set() && (access & STENO_ACCESS_TRUNCATE) &&
 							 steno_audit_relation(relid, ACL_TRUNCATE));
 }
 
@@ -673,7 +673,7 @@ make_utility_record(const StenoLevel *l, const StenoEvent *event, const StenoWri
 		.missing = l->relations_missing
 	};
 
-	if (unlikely(written != NULL) && steno_my.log_relation && written->count + written->omitted > 0)
+	if (unlikely(written != NULL) && steno_logs_relations() && written->count + written->omitted > 0)
 		shape.written = written;
 	make_record(l->utility, event, &shape, record, values);
 	if (unlikely(shape.written != NULL))
@@ -752,7 +752,7 @@ record_failed_utility(StenoLevel *l, const ErrorData *edata)
 			steno_policy_judge_failure(s, l->relations, l->relations_count);
 	}
 	names_of_failed(&written, l, edata);
-	if ((steno_my.policy | steno_my.role_set) != 0)
+	if (steno_my.policy != 0 || steno_role_is_set())
 		steno_policy_judge_written(s, s->class, &written);
 	if (steno_raised.unnamed && !s->recorded)
 		steno_policy_judge_unnamed(s);
@@ -805,7 +805,7 @@ steno_record_utility(StenoLevel *l, const ErrorData *edata, uint64 rows)
 	}
 	steno_work_ends(s, s->top_level && l->params != NULL);
 	make_utility_record(l, &event, NULL, &record, &values);
-	if (steno_my.log_rows)
+	if (steno_logs_rows())
 		record.rows = rows;
 	if (l == &steno_top_level && !l->ending && defer_utility_record(s, &record))
 		return;

@@ -95,7 +95,7 @@ add_commit(StenoEnding *ending)
 static inline void
 describe_session(XactEvent event)
 {
-	if (unlikely(!steno_my.described || steno_my.application != *steno_private.application_name ||
+	if (unlikely(!steno_is_described() || steno_my.application != *steno_private.application_name ||
 				 (event != XACT_EVENT_ABORT && steno_my.user_id != steno_private.get_user_id())))
 		steno_session_failing(event == XACT_EVENT_ABORT ? steno_my.user_id : InvalidOid);
 }
@@ -148,7 +148,7 @@ is_of_autovacuum(void)
 static inline bool
 is_unseen(void)
 {
-	return unlikely(statements() <= steno_my.controls) && steno_my.client && steno_my.planned == 0 &&
+	return unlikely(statements() <= steno_my.controls) && steno_is_client() && steno_my.planned == 0 &&
 		!proc_exit_inprogress && (*steno_private.client_query != NULL || steno_my.statement > 0);
 }
 
@@ -165,7 +165,7 @@ put_unseen_transaction(StenoRecord *record, const char *gid)
 	uint64		len = 0;
 
 	/* rules might hide it, if we knew what it does */
-	if (text != NULL && steno_my.controls == 0 && steno_my.log_statement && !(steno_my.policy & STENO_POLICY_RULES))
+	if (text != NULL && steno_my.controls == 0 && steno_logs_text() && !(steno_my.policy & STENO_POLICY_RULES))
 	{
 		len = strlen(text);
 		(void) steno_secret_hide_text(text, len, true, UNSEEN_TEXT, &text, &len);
@@ -187,7 +187,7 @@ record_transaction(XactEvent event)
 	const char *gid = NULL;
 	TimestampTz start = steno_private.transaction_start();
 
-	if (unlikely(!steno_my.client) && is_of_autovacuum())
+	if (unlikely(!steno_is_client()) && is_of_autovacuum())
 		return;
 	if (!steno_session_ready())
 		return;
@@ -272,13 +272,13 @@ describe_process(void)
 	if (!hooks_checked && IsNormalProcessingMode() && steno_active() && IsUnderPostmaster)
 	{
 		hooks_checked = true;
-		if (steno_my.client)
+		if (steno_is_client())
 			steno_outermost_check();
 	}
 	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && !is_of_autovacuum() && steno_session_ready() &&
 		steno_class_logged(STENO_CLASS_TRANSACTION))
 		steno_session_check(InvalidOid);
-	steno_my.introduced = steno_my.described && OidIsValid(steno_my.user_id) && hooks_checked;
+	steno_my.introduced = steno_is_described() && OidIsValid(steno_my.user_id) && hooks_checked;
 }
 
 /* BEGIN, COMMIT, PREPARE TRANSACTION ... begins. */
@@ -501,7 +501,7 @@ transaction_closed(void)
 	steno_open_finish_committed();
 	if (steno_my.level != NULL)
 		(void) steno_record_guarded(end_statement);
-	if (unlikely(steno_my.objects_pending))
+	if (unlikely(steno_objects_are_pending()))
 		steno_objects_forget_pending();
 	if (steno_my.level == NULL && unlikely(steno_my.open_count > 0))
 	{
@@ -554,7 +554,7 @@ finish_transaction_late(XactEvent event)
 {
 	if (event == XACT_EVENT_ABORT)
 		(void) steno_record_guarded(end_statement);
-	else if (steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending)
+	else if (steno_my.level != NULL || steno_my.open_count > 0 || steno_objects_are_pending())
 		transaction_closed();
 	finished_event = event;
 	(void) steno_record_guarded(record_late_event);
@@ -743,7 +743,7 @@ transaction_end(XactEvent event, void *arg)
 				finish_at_release(event);
 				return;
 			}
-			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_my.objects_pending))
+			if (unlikely(steno_my.level != NULL || steno_my.open_count > 0 || steno_objects_are_pending()))
 				transaction_closed();
 			finish_transaction(event);
 			return;

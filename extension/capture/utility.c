@@ -144,7 +144,7 @@ stage_transaction(const StenoLevel *l)
 	size_t		len;
 
 	if (s->class != STENO_CLASS_TRANSACTION || l != &steno_top_level || !s->recorded ||
-		s->suspect || s->objects != NULL || steno_my.policy != 0 || !steno_my.log_statement)
+		s->suspect || s->objects != NULL || steno_my.policy != 0 || !steno_logs_text())
 		return false;
 	if (likely(s->text_len <= UINT8_MAX && steno_audit_reason(s->class, 0) == 0))
 	{
@@ -254,9 +254,9 @@ take_params(StenoLevel *l, ParamListInfo params)
 {
 	const StenoStatement *s = l->utility;
 
-	if (!steno_my.log_parameter ||
+	if (!steno_logs_parameters() ||
 		!(s->recorded || s->failures || steno_class_logged(STENO_CLASS_FUNCTION) || steno_my.policy != 0 ||
-		  steno_my.role_set))
+		  steno_role_is_set()))
 		return;
 	l->params = steno_params_take(params, &l->params_missing);
 	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))
@@ -333,7 +333,7 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 		steno_session_check(InvalidOid);	/* now, because the next statement may fail */
 	else
 		steno_role_learn();		/* DO may have set another role */
-	if (steno_my.settings_dirty)
+	if (steno_settings_are_dirty())
 		steno_settings_record();
 	steno_remember_end(s);
 	steno_forget_utility(l);
@@ -553,7 +553,7 @@ is_client_utility(const char *source)
 		(steno_my.level != &steno_top_level || !steno_top_level.ending ||
 		 steno_my.anchor_time == steno_private.statement_start()))
 		return false;
-	return steno_my.client && portal != NULL && portal->sourceText == source && steno_is_client_text(source);
+	return steno_is_client() && portal != NULL && portal->sourceText == source && steno_is_client_text(source);
 }
 
 STENO_HOT static void
@@ -581,7 +581,7 @@ process_utility(UTILITY_ARGS)
 			nested_utility(true, UTILITY_PASS);
 		else
 			call_utility(UTILITY_PASS);
-		if (steno_my.settings_dirty && steno_my.level == NULL && !steno_my.paused)
+		if (steno_settings_are_dirty() && steno_my.level == NULL && !steno_is_paused())
 			steno_settings_record();	/* recording may have been switched on */
 	}
 	else if (context == PROCESS_UTILITY_TOPLEVEL && likely(is_client_utility(source)))

@@ -260,7 +260,7 @@ steno_gap_save(const StenoRecord *end)
 	StenoLocal *my = &steno_my;
 	StenoRing  *ring = my->producer.ring;
 
-	if (my->dropped == 0 || (my->described && end == NULL && put_gap(NULL)))
+	if (my->dropped == 0 || (steno_is_described() && end == NULL && put_gap(NULL)))
 		return;
 	if (steno_ring_has_gap(ring))
 	{
@@ -313,7 +313,7 @@ publish_description(StenoSessionMessage *m, const uint8 *body, uint32 len)
 	steno_my.ring_statement = steno_my.statement;
 	memcpy(m + 1, body, len);
 	steno_ring_publish(&steno_my.producer, m);
-	steno_my.described = true;
+	steno_set_unusual(STENO_U_NOT_DESCRIBED, false);
 }
 
 /*
@@ -326,7 +326,7 @@ steno_record_describe(const uint8 *body, uint32 len)
 {
 	StenoSessionMessage *m;
 
-	steno_my.described = false;
+	steno_set_unusual(STENO_U_NOT_DESCRIBED, true);
 	steno_my.introduced = false;
 	description.len = 0;
 	m = steno_room(sizeof(StenoSessionMessage) + len);
@@ -373,7 +373,7 @@ steno_record_put(StenoRecord *record, bool top_level)
 		if (!steno_short_put(record, record, my->seq, top_level))
 			drop_record(my->seq);
 	}
-	else if ((unlikely(!my->described) && !put_description(record)) || (unlikely(my->dropped > 0) && !put_gap(record)))
+	else if ((unlikely(!steno_is_described()) && !put_description(record)) || (unlikely(my->dropped > 0) && !put_gap(record)))
 		drop_record(++my->seq);
 	else
 	{
@@ -401,7 +401,7 @@ steno_put_commit(const StenoRecord *record)
 	uint64		len = ending->lsn_end - ending->lsn;
 	StenoCommitMessage *m;
 
-	if (unlikely(!my->described || my->dropped > 0 || my->staged || record->audited != 0 ||
+	if (unlikely(!steno_is_described() || my->dropped > 0 || my->staged || record->audited != 0 ||
 				 ((record->duration | len | ending->statements) >> 32) != 0))
 		return false;
 	m = steno_ring_reserve(&my->producer, sizeof(*m));
@@ -440,7 +440,7 @@ steno_put_nested(const StenoStatement *s, uint8 template, const StenoParams *par
 	StenoBriefMessage *b;
 	uint8	   *end;
 
-	if (unlikely(!my->described || my->dropped > 0 || my->staged || s->audited != 0 ||
+	if (unlikely(!steno_is_described() || my->dropped > 0 || my->staged || s->audited != 0 ||
 				 steno_audit_reason(s->class, 0) != 0 || values_len > PG_UINT8_MAX ||
 				 s->statement != my->ring_statement + 1 || (((duration + 1) | (rows + 1)) >> 32) != 0 ||
 				 steno_times_of(s, duration, &times)))
@@ -483,7 +483,7 @@ steno_stage_ended(const StenoRecord *record)
 
 	if (steno_stage_record(record))
 		return true;
-	if (!my->described || my->dropped > 0 || my->staged || record->further_len > 0 ||
+	if (!steno_is_described() || my->dropped > 0 || my->staged || record->further_len > 0 ||
 		most > my->producer.max_message || steno_room_when_full((uint32) most) == NULL)
 		return false;
 	return steno_stage_record(record);

@@ -300,7 +300,7 @@ ends_transaction(const Node *utility)
 static bool
 begins_for_client(void)
 {
-	return steno_my.client && steno_my.level == NULL && !steno_my.paused &&
+	return steno_is_client() && steno_my.level == NULL && !steno_is_paused() &&
 		DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0)) == 0;
 }
 
@@ -370,7 +370,7 @@ steno_refuse_waiting_statement(void)
 {
 	StenoHealth *t = my_health();
 
-	if (is_failing_by(t, STENO_ON_FAILURE_ERROR) && steno_my.client && IsTransactionState() &&
+	if (is_failing_by(t, STENO_ON_FAILURE_ERROR) && steno_is_client() && IsTransactionState() &&
 		!user_may_go_on())
 		refuse_unrecorded(t);
 }

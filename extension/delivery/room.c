@@ -139,7 +139,7 @@ start_statement_timeout(void)
 {
 	int64		passed;
 
-	if (StatementTimeout <= 0 || !steno_my.client || !steno_can_raise() || !IsTransactionState() ||
+	if (StatementTimeout <= 0 || !steno_is_client() || !steno_can_raise() || !IsTransactionState() ||
 		get_timeout_active(STATEMENT_TIMEOUT))
 		return false;
 	passed = (GetCurrentTimestamp() - GetCurrentStatementStartTimestamp()) / 1000;

@@ -28,7 +28,7 @@ reserve_staged(uint64 total)
 {
 	StenoLocal *my = &steno_my;
 
-	if (unlikely(!my->described || my->dropped > 0 || my->staged ||
+	if (unlikely(!steno_is_described() || my->dropped > 0 || my->staged ||
 				 total > my->producer.max_message))
 		return NULL;
 	return steno_ring_reserve(&my->producer, (uint32) total);
@@ -366,6 +366,9 @@ steno_unstage(void)
 	/* the next message overwrites the record: recovery must then see that it is staged no more */
 	atomic_thread_fence(memory_order_release);
 }
+
+/* A word of a message, whatever its fields there are. */
+typedef uint64 __attribute__((may_alias)) StenoWord;
 
 /* What a message's first word grows by when bytes are appended to it that a flag announces; the flag is not set yet. */
 static inline StenoWord

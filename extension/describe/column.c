@@ -162,7 +162,7 @@ steno_columns_cache(const StenoPermission *p)
 {
 	StenoRelation *r;
 
-	if (!steno_my.log_relation && !steno_my.role_set)
+	if (!steno_logs_relations() && !steno_role_is_set())
 		return;
 	r = steno_relation_enter(p->relid);
 	if (r == NULL)

@@ -319,7 +319,7 @@ steno_objects_add_pending_call(Oid function, const char *kind, const char *name)
 {
 	if (pending == NULL)
 		pending = steno_objects_new();
-	steno_my.objects_pending = pending != NULL;
+	steno_set_unusual(STENO_U_OBJECTS_PENDING, pending != NULL);
 	steno_objects_add_call(pending, function, kind, name);
 }
 
@@ -329,7 +329,7 @@ steno_objects_forget_pending(void)
 {
 	if (pending)
 		steno_objects_release(&pending);
-	steno_my.objects_pending = false;
+	steno_set_unusual(STENO_U_OBJECTS_PENDING, false);
 }
 
 /* At the end of a transaction, when no statement runs or is open. */
@@ -347,5 +347,5 @@ steno_objects_adopt(StenoStatement *s)
 	s->recorded = true;			/* even if only because of the functions */
 	s->objects = pending;
 	pending = NULL;
-	steno_my.objects_pending = false;
+	steno_set_unusual(STENO_U_OBJECTS_PENDING, false);
 }

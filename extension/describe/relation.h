@@ -47,7 +47,7 @@ extern void steno_relations_put_tables_first(StenoAccess *to, int *moved, const 
 static inline bool
 steno_relation_is_shown(const StenoAccess *relations, int i)
 {
-	return relations[i].first == i && (steno_my.log_relation || (relations[i].access & STENO_ACCESS_AUDITED));
+	return relations[i].first == i && (steno_logs_relations() || (relations[i].access & STENO_ACCESS_AUDITED));
 }
 
 /* ---- column.c ---- */

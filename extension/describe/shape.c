@@ -472,7 +472,7 @@ put_params(StenoRecord *record, const StenoShape *what, bool many, uint8 *shape,
 void
 steno_encode_shape(StenoRecord *record, const StenoShape *what, StenoParams *values)
 {
-	bool		has_params = what->params && what->params->numParams > 0 && steno_my.log_parameter;
+	bool		has_params = what->params && what->params->numParams > 0 && steno_logs_parameters();
 	uint32		params_size = has_params ? steno_params_shape_size(what->params) : 0;
 	bool		many = unlikely(params_size > STENO_SHAPE_LIMIT / 8 * 7);
 	ColumnList	columns = {0};

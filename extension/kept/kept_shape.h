@@ -36,7 +36,7 @@ steno_shape_key(const StenoStatement *s, const char *prepared, StenoShapeKey *ke
 	ListCell   *lc;
 	int			n = 0;
 
-	if (unlikely(steno_my.role_set || !steno_my.log_relation))
+	if (unlikely(steno_role_is_set() || !steno_logs_relations()))
 		return false;
 	foreach(lc, STENO_PLAN_PERMISSIONS(plan))
 	{

@@ -109,7 +109,7 @@ steno_find_nested_again(const StenoStatement *s)
 	StenoNestedShape *n = steno_nested_place(s->query->plannedstmt);
 
 	if (likely(s->kept == &n->kept && n->plan == s->query->plannedstmt && n->kept.len != 0 &&
-			   n->version == steno_relation_cache_version() && !steno_my.role_set && steno_my.log_relation))
+			   n->version == steno_relation_cache_version() && !steno_role_is_set() && steno_logs_relations()))
 		return &n->kept;
 	return steno_find_nested(s);
 }
@@ -127,7 +127,7 @@ steno_nested_params(const StenoStatement *s, const StenoNestedShape *n, StenoPar
 	uint8	   *end;
 
 	*params = NULL;
-	if (list == NULL || list->numParams == 0 || !steno_my.log_parameter)
+	if (list == NULL || list->numParams == 0 || !steno_logs_parameters())
 		return n->kept.params_len == 1;
 	if (list->numParams > STENO_NESTED_PARAMS)
 		return false;

@@ -70,7 +70,7 @@ steno_remember_prepared(const StenoStatement *s, CachedPlan *cached, const Steno
 
 	if (!cached->is_saved || list_length(cached->stmt_list) != 1 ||
 		!list_member_ptr(cached->stmt_list, plan) ||
-		!steno_my.log_parameter || offset > PG_UINT32_MAX || s->text_len > PG_UINT32_MAX)
+		!steno_logs_parameters() || offset > PG_UINT32_MAX || s->text_len > PG_UINT32_MAX)
 		return;
 	if ((values && !widths_of(values, &p)) || !watch_plan(cached->context, plan))
 		return;

@@ -33,6 +33,7 @@ _PG_init(void)
 				 errmsg("pg_steno must be loaded by \"shared_preload_libraries\""),
 				 errhint("Add \"pg_steno\" to \"shared_preload_libraries\" in postgresql.conf and restart the server.")));
 
+	steno_my.unusual = STENO_U_AT_FIRST;
 	steno_settings_define();
 	steno_my.policy |= STENO_POLICY_STALE;	/* each session chooses its rules */
 	steno_private.scratch = AllocSetContextCreate(TopMemoryContext, "pg_steno record",

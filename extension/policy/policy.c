@@ -807,7 +807,7 @@ steno_policy_judge_written(StenoStatement *s, int class, const StenoWritten *wri
 			(rule = find_rule_of_written(STENO_CLASS_ERROR, s, written)) != NULL)
 			s->failures = adopt_rule(s, rule);
 	}
-	if (steno_my.role_set && needs_privilege(written) && !(s->policy & STENO_S_NOISE))
+	if (steno_role_is_set() && needs_privilege(written) && !(s->policy & STENO_S_NOISE))
 	{
 		s->recorded = true;
 		s->audited |= STENO_AUDITED_OBJECT;
@@ -832,7 +832,7 @@ steno_policy_judge_unnamed(StenoStatement *s)
 		if (rule != NULL)
 			s->recorded = adopt_rule(s, rule);
 	}
-	if (steno_my.role_set && !(s->policy & STENO_S_NOISE))
+	if (steno_role_is_set() && !(s->policy & STENO_S_NOISE))
 	{
 		s->recorded = true;
 		s->audited |= STENO_AUDITED_OBJECT;
@@ -862,7 +862,7 @@ steno_policy_failed(StenoRecord *record, const StenoWritten *written, bool neste
 	s.text_len = record->text_len;
 	s.recorded = !nested && written->class != 0 && is_logged(written->class);
 	s.failures = !nested && steno_class_logged(STENO_CLASS_ERROR);
-	if ((steno_my.policy | steno_my.role_set) != 0)
+	if (steno_my.policy != 0 || steno_role_is_set())
 		steno_policy_judge_written(&s, written->class, written);
 	/* no rule with a relation or a text has matched */
 	if (s.failures && !(s.policy & STENO_S_RULE))

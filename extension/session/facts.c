@@ -255,7 +255,7 @@ update_roles(Oid user_id, bool failing)
 	steno_my.session_user_id = session_user_id;
 	changed = update_fact(known.user, sizeof(known.user), user);
 	changed |= update_fact(known.role, sizeof(known.role), role);
-	if (steno_my.state == STENO_READY && !steno_my.worker)
+	if (steno_my.state == STENO_READY && !steno_is_worker())
 		steno_facts_publish_names();
 	return changed;
 }
@@ -344,7 +344,7 @@ current_role(void)
 void
 steno_session_check(Oid user_id)
 {
-	bool		changed = !steno_my.described || message_due;
+	bool		changed = !steno_is_described() || message_due;
 
 	changed |= update_roles(OidIsValid(user_id) ? user_id : current_role(), false);
 	changed |= update_database();
@@ -362,7 +362,7 @@ steno_session_check(Oid user_id)
 void
 steno_session_failing(Oid user_id)
 {
-	bool		changed = !steno_my.described || message_due;
+	bool		changed = !steno_is_described() || message_due;
 
 	changed |= update_roles(OidIsValid(user_id) ? user_id : current_role(), true);
 	changed |= update_encoding();
@@ -401,7 +401,7 @@ steno_identity_describe(const StenoIdentity *who)
 {
 	char		present[sizeof(known)];
 
-	if (who == NULL || (steno_my.described && !message_due && memcmp(who->facts, &known, sizeof(known)) == 0))
+	if (who == NULL || (steno_is_described() && !message_due && memcmp(who->facts, &known, sizeof(known)) == 0))
 		return false;
 	memcpy(present, &known, sizeof(known));
 	memcpy(&known, who->facts, sizeof(known));

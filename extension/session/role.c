@@ -415,7 +415,7 @@ function_event(FmgrHookEventType event, FmgrInfo *function, Datum *private)
 {
 	if (previous_fmgr)
 		previous_fmgr(event, function, private);
-	if (event == FHET_START && !steno_my.paused)
+	if (event == FHET_START && !steno_is_paused())
 		steno_role_learn();
 }
 

@@ -70,7 +70,7 @@ end_session(int code, Datum arg)
 		steno_settings_record_failing();
 	/* if nothing of it has found room, not even its description, the disconnection is counted with the rest */
 	if (MyProcPort != NULL && steno_class_logged(STENO_CLASS_CONNECT) && steno_my.state != STENO_DEAD &&
-		(steno_my.described || steno_my.dropped > 0))
+		(steno_is_described() || steno_my.dropped > 0))
 	{
 		steno_record_init(&record, STENO_KIND_DISCONNECT);
 		record.time = GetCurrentTimestamp();
@@ -87,7 +87,7 @@ end_session(int code, Datum arg)
 		end_dropped = steno_my.dropped > 0;
 	}
 	steno_gap_save(end_dropped ? &record : NULL);
-	steno_my.state = STENO_DEAD;
+	steno_state_becomes(STENO_DEAD);
 	steno_inflight_end(&ring->inflight);
 	/* release: a process that sees the cleared owner (acquire) also sees its last message */
 	atomic_store_explicit(&ring->owner, 0, memory_order_release);
@@ -190,7 +190,7 @@ join_leader(void)
 	steno_leader_find(&leader, &steno_client, &names);
 	steno_role_inherit(names.user_id, names.user);
 	steno_role_inherit(names.role_id, names.role);
-	steno_my.worker = true;
+	steno_set_unusual(STENO_U_WORKER, true);
 	steno_my.statement = leader.statement;
 	steno_my.outside = leader.depth + 1;
 	if (leader.start != 0)
@@ -212,19 +212,19 @@ steno_session_attach(void)
 		return false;
 	if (!steno_active() || !IsUnderPostmaster)
 	{
-		steno_my.state = STENO_DEAD;
+		steno_state_becomes(STENO_DEAD);
 		return false;
 	}
 	ring_number = STENO_MY_RING;
 	if (ring_number >= steno_rings.nrings)
 	{
-		steno_my.state = STENO_DEAD;	/* an auxiliary process */
+		steno_state_becomes(STENO_DEAD);	/* an auxiliary process */
 		return false;
 	}
 	become_producer(ring_number);
 	(void) steno_reserve_cover(STENO_FEW_OPEN);
-	steno_my.client = MyBackendType == B_BACKEND;
-	steno_my.outside = steno_my.client;
+	steno_set_unusual(STENO_U_NOT_CLIENT, MyBackendType != B_BACKEND);
+	steno_my.outside = steno_is_client();
 	ring = steno_my.producer.ring;
 	steno_my.inflight_version = atomic_load(&ring->inflight.version);
 	STENO_STORE(ring->inflight.announced, 0);
@@ -251,7 +251,7 @@ steno_session_attach(void)
 	 * with it the ring
 	 */
 	on_shmem_exit(end_session, (Datum) 0);
-	steno_my.state = STENO_READY;
+	steno_state_becomes(STENO_READY);
 	/* a session before us may have used the ring's reserve */
 	if (!steno_reserve_is_whole())
 		steno_start_mask_short(true);
@@ -269,7 +269,7 @@ steno_settings_record(void)
 	if (steno_session_ready())
 		steno_setting_changes_record(false);
 	else if (steno_my.state == STENO_DEAD)
-		steno_my.settings_dirty = STENO_SETTINGS_SAME;
+		steno_settings_become(STENO_SETTINGS_SAME);
 }
 
 /* The same in a failure. */
@@ -318,8 +318,8 @@ steno_session_failed(const ErrorData *edata)
 		return;
 	steno_facts_set_authentication();
 	record_connect(STENO_KIND_AUTH_FAILED, edata);
-	steno_my.described = false;	/* it gets no disconnect record */
-	steno_my.state = STENO_DEAD;
+	steno_set_unusual(STENO_U_NOT_DESCRIBED, true);	/* it gets no disconnect record */
+	steno_state_becomes(STENO_DEAD);
 }
 
 /* The message that ends this session, for the disconnect record. */

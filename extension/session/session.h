@@ -52,7 +52,7 @@ steno_session_ready(void)
 static inline void
 steno_describe(Oid user_id)
 {
-	if (unlikely(!steno_my.described || steno_my.application != *steno_private.application_name ||
+	if (unlikely(!steno_is_described() || steno_my.application != *steno_private.application_name ||
 				 steno_my.user_id != user_id))
 		steno_session_check(user_id);
 }

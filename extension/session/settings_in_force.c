@@ -267,18 +267,15 @@ adopt_settings(const StenoWanted *wanted)
 	steno_my.delivery = wanted->delivery;
 	steno_my.log_parameter_max_size = wanted->log_parameter_max_size;
 	steno_my.log_nested = wanted->log_nested;
-	steno_my.log_parameter = wanted->log_parameter;
-	steno_my.log_catalog = wanted->log_catalog;
-	steno_my.log_referential = wanted->log_referential;
-	steno_my.log_scripts = wanted->log_scripts;
-	steno_my.log_statement = wanted->log_statement;
-	steno_my.log_relation = wanted->log_relation;
-	steno_my.log_rows = wanted->log_rows;
+	steno_set_unusual(STENO_U_NO_PARAMETERS, !wanted->log_parameter);
+	steno_set_unusual(STENO_U_NO_TEXT, !wanted->log_statement);
+	steno_set_unusual(STENO_U_NO_RELATIONS, !wanted->log_relation);
+	steno_set_unusual(STENO_U_NO_ROWS, !wanted->log_rows);
 	/* if statements on catalogs are not recorded, they must be recognized */
 	steno_policy_switch(STENO_POLICY_CATALOG, !wanted->log_catalog);
 	steno_policy_switch(STENO_POLICY_REFERENTIAL, !wanted->log_referential);
 	steno_policy_switch(STENO_POLICY_SCRIPTS, !wanted->log_scripts);
-	steno_my.role_set = wanted->role[0] != '\0';
+	steno_set_unusual(STENO_U_ROLE_SET, wanted->role[0] != '\0');
 	if (strcmp(steno_audit_role, wanted->role) != 0)
 	{
 		memcpy(steno_audit_role, wanted->role, sizeof(steno_audit_role));
@@ -301,7 +298,7 @@ steno_settings_assigned(void)
 {
 	int			i;
 
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+	steno_settings_become(STENO_SETTINGS_ASSIGNED);
 	if (!IsUnderPostmaster)
 	{
 		assignments++;
@@ -353,7 +350,7 @@ steno_settings_baseline(void)
 	if (likely(!assigned && atomic_load(&steno_control->inherited_values) == inherited_values(compared)))
 	{
 		adopt_settings(&steno_wanted);
-		steno_my.settings_dirty = STENO_SETTINGS_SAME;
+		steno_settings_become(STENO_SETTINGS_SAME);
 		return;
 	}
 	has_texts = true;
@@ -362,7 +359,7 @@ steno_settings_baseline(void)
 	atomic_thread_fence(memory_order_acquire);
 	adopt_settings(&steno_control->wanted);
 	memset(of_session, 0, sizeof(of_session));
-	steno_my.settings_dirty = STENO_SETTINGS_ASSIGNED;
+	steno_settings_become(STENO_SETTINGS_ASSIGNED);
 }
 
 /*
@@ -499,16 +496,16 @@ steno_settings_put_in_force(StenoRecordSetting record, bool failing)
 	char		new[STENO_SETTING_VALUE];
 	int			i;
 
-	if (steno_my.settings_dirty == STENO_SETTINGS_WAITING && generation == waited_for)
+	if (steno_my.settings_phase == STENO_SETTINGS_WAITING && generation == waited_for)
 		return;
 	find_changes(&c);
 	if (c.unpublished && !c.own && !inherited)
 	{
-		steno_my.settings_dirty = STENO_SETTINGS_WAITING;
+		steno_settings_become(STENO_SETTINGS_WAITING);
 		waited_for = generation;
 		return;
 	}
-	steno_my.settings_dirty = STENO_SETTINGS_SAME;
+	steno_settings_become(STENO_SETTINGS_SAME);
 	inherited = false;
 	for (i = 0; i < (int) lengthof(settings); i++)
 	{

@@ -289,11 +289,11 @@ take_error(MemoryContext context)
 {
 	ErrorData  *edata;
 
-	steno_my.paused = false;
+	steno_set_unusual(STENO_U_PAUSED, false);
 	MemoryContextSwitchTo(context);
 	edata = CopyErrorData();
 	steno_forget_error();
-	steno_my.paused = true;
+	steno_set_unusual(STENO_U_PAUSED, true);
 	return edata;
 }
 
@@ -366,7 +366,7 @@ make_plainly(Making *m)
 
 	steno_my.scratch_used = true;
 	HOLD_INTERRUPTS();
-	steno_my.paused = true;
+	steno_set_unusual(STENO_U_PAUSED, true);
 	if (m->output)
 		steno_defaults_begin(&m->session, false);
 	PG_TRY();
@@ -393,7 +393,7 @@ make_plainly(Making *m)
 	PG_END_TRY();
 	if (m->output)
 		steno_defaults_end(&m->session);
-	steno_my.paused = false;
+	steno_set_unusual(STENO_U_PAUSED, false);
 	/* also undoes HOLD_INTERRUPTS(); an error has reset both counters */
 	InterruptHoldoffCount = holdoff;
 	QueryCancelHoldoffCount = cancel_holdoff;
@@ -423,7 +423,7 @@ roll_back(void)
 	}
 	PG_CATCH();
 	{
-		steno_my.paused = false;
+		steno_set_unusual(STENO_U_PAUSED, false);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -470,7 +470,7 @@ make_guarded(Making *m)
 	if (!has_memory())
 		return false;
 	steno_my.scratch_used = true;
-	steno_my.paused = true;
+	steno_set_unusual(STENO_U_PAUSED, true);
 	if (m->output)
 		steno_defaults_begin(&m->session, !m->output->valid || m->output->reach > REACH_MEMORY);
 	PG_TRY();
@@ -503,7 +503,7 @@ make_guarded(Making *m)
 			steno_defaults_end(&m->session);
 		if (!begun)
 		{
-			steno_my.paused = false;
+			steno_set_unusual(STENO_U_PAUSED, false);
 			PG_RE_THROW();
 		}
 		edata = take_error(context);
@@ -519,7 +519,7 @@ make_guarded(Making *m)
 		steno_defaults_end(&m->session);
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
-	steno_my.paused = false;
+	steno_set_unusual(STENO_U_PAUSED, false);
 	InterruptHoldoffCount = holdoff;
 	QueryCancelHoldoffCount = cancel_holdoff;
 	return ok;
