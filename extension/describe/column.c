@@ -24,10 +24,10 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
-#include "base/defaults.h"
 #include "base/facts.h"
 #include "describe/relation.h"
 #include "describe/relation_cache.h"
+#include "value/defaults.h"
 
 /* ---- what is looked up ---- */
 

@@ -48,8 +48,8 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "base/defaults.h"
 #include "describe/object.h"
+#include "value/defaults.h"
 
 static MemoryContext context;
 

@@ -16,9 +16,9 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "base/defaults.h"
 #include "describe/relation.h"
 #include "describe/relation_cache.h"
+#include "value/defaults.h"
 
 StenoNearRelation steno_near[STENO_NEAR_RELATIONS] STENO_SESSION_DATA __attribute__((aligned(STENO_CACHE_LINE)));
 

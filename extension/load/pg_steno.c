@@ -8,7 +8,6 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "base/defaults.h"
 #include "capture/hooks.h"
 #include "delivery/record.h"
 #include "describe/object.h"
@@ -18,6 +17,7 @@
 #include "session/role.h"
 #include "session/session.h"
 #include "session/settings_in_force.h"
+#include "value/defaults.h"
 #include "writer/writer.h"
 
 STENO_MODULE_MAGIC;

@@ -20,8 +20,8 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-#include "base/defaults.h"
 #include "sql/show.h"
+#include "value/defaults.h"
 
 #define NOT_RECORDED "<not recorded>"
 #define DAMAGED "<damaged value>"

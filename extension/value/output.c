@@ -11,7 +11,7 @@
  *		make_guarded			any other code, in a subtransaction
  *
  * Output functions run with the defaults of the settings that they follow
- * (base/defaults.h), not with those of the session.
+ * (value/defaults.h), not with those of the session.
  */
 #include "base/steno.h"
 
@@ -33,8 +33,8 @@
 #include "utils/syscache.h"
 #include "utils/timeout.h"
 
-#include "base/defaults.h"
 #include "error/origin.h"
+#include "value/defaults.h"
 #include "value/output.h"
 
 /*

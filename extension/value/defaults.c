@@ -1,5 +1,5 @@
 /*
- * extension/base/defaults.c
+ * extension/value/defaults.c
  *		The defaults of the settings that output functions follow, in force while we call such functions.
  *
  * The variables of the settings are changed directly, not through the server's functions for settings: these
@@ -23,7 +23,7 @@
 #include "utils/xml.h"
 
 #include "base/compat.h"
-#include "base/defaults.h"
+#include "value/defaults.h"
 
 /* As the server has them without a configuration; money has no amounts without that of the server. */
 #define DEFAULT_FLOAT_DIGITS 1

@@ -1,5 +1,5 @@
 /*
- * extension/base/defaults.h
+ * extension/value/defaults.h
  *		What is recorded does not depend on the settings of the session: values and names are made with the
  *		defaults of the settings that output functions follow.
  */
