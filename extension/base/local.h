@@ -173,22 +173,6 @@ typedef struct StenoNearRelation
 
 extern StenoNearRelation steno_near[STENO_NEAR_RELATIONS];
 
-/* Whether this process records. */
-typedef enum StenoState
-{
-	STENO_UNDECIDED,			/* not attached to its ring yet */
-	STENO_READY = 1,
-	STENO_DEAD					/* ended, or there is no ring for this process */
-} StenoState;
-
-/* Whether settings have other values than those in force. */
-typedef enum StenoSettingsPhase
-{
-	STENO_SETTINGS_SAME,
-	STENO_SETTINGS_ASSIGNED,	/* they may: some were assigned */
-	STENO_SETTINGS_WAITING		/* they do: writer 0 has yet to record a reload */
-} StenoSettingsPhase;
-
 #define STENO_FEW_OPEN 3
 
 /*
@@ -270,7 +254,7 @@ typedef struct StenoLaunch
 #define STENO_U_PAUSED			UINT64CONST(0x0010) /* what runs now, runs for us: not recorded */
 #define STENO_U_ERROR_NOTED		UINT64CONST(0x0020) /* an error that no hook has seen (steno_raised) */
 #define STENO_U_OBJECTS_PENDING UINT64CONST(0x0040) /* functions wait for their query */
-#define STENO_U_SETTINGS_DIRTY	UINT64CONST(0x0080) /* settings_phase is not STENO_SETTINGS_SAME */
+#define STENO_U_SETTINGS_DIRTY	UINT64CONST(0x0080) /* settings is not STENO_SETTINGS_SAME */
 #define STENO_U_ROLE_SET		UINT64CONST(0x0100) /* steno.role is not empty */
 #define STENO_U_NO_PARAMETERS	UINT64CONST(0x0200) /* steno.log_parameter is off */
 #define STENO_U_NO_TEXT			UINT64CONST(0x0400) /* steno.log_statement */
@@ -296,16 +280,23 @@ typedef struct StenoLocal
 
 	uint64		unusual;		/* STENO_U_*; zero, as a rule */
 
+	/* phases (base/phase.h) */
 	uint8		state;			/* StenoState */
-	uint8		settings_phase; /* StenoSettingsPhase */
-	bool		reported;		/* the top-level statement's failure has its record */
-	bool		transaction_over;	/* it has aborted; its block may still be there */
+	uint8		session;		/* StenoSessionPhase */
+	uint8		settings;		/* StenoSettingsPhase */
+	uint8		planning;		/* StenoPlanningPhase */
+	uint8		failure;		/* StenoFailurePhase */
+	uint8		transaction;	/* StenoTransactionPhase */
 	bool		starting_own;	/* in ExecutorStart of a query with its own record */
+
 	bool		scratch_used;	/* scratch is to be reset */
-	bool		log_nested;
+	bool		subtransactions;	/* some have begun in the present transaction */
 	bool		watch_functions;	/* those of pg_catalog, too */
+	bool		settled;		/* the ring's data has been mapped next to its header, if that is possible */
 	bool		mapped;			/* this struct is where other processes see it */
+	bool		log_nested;
 	uint16		outside;		/* depth of what no statement runs: 0 in a background worker */
+	uint32		planned;		/* substatements of the next statement, which ran while it was planned */
 	int			delivery;		/* steno.delivery */
 	int			log_parameter_max_size;
 	int			open_room;
@@ -329,7 +320,7 @@ typedef struct StenoLocal
 	StenoProducer producer;
 	StenoMessage *staged;		/* in the ring, not published yet; NULL: none */
 	uint32		inflight_version;
-	uint32		planned;		/* substatements of the next statement, which ran while it was planned */
+	uint32		ring_number;
 	StenoWriterControl *writer;
 	uint64		dropped;		/* records dropped since the last gap record */
 	uint64		attached;		/* head of the ring when this session began */
@@ -352,13 +343,7 @@ typedef struct StenoLocal
 	int			near_next;		/* to be replaced next */
 	uint8		kept_next;		/* likewise */
 	uint8		prepared_next;	/* likewise */
-	bool		planning;		/* a client's statement, which has no number yet */
-	bool		subtransactions;	/* some have begun in the present transaction */
-	bool		settled;		/* the ring's data has been mapped next to its header, if that is possible */
-	bool		late;			/* a transaction has ended: record it when its locks are released */
 	uint8		template;		/* shared one that was used last, which the next record may have, too; 0: none */
-	bool		introduced;		/* described, and no name of a role must be learned at the commit */
-	uint32		ring_number;
 	uint32		templates_used; /* lately, a bit for each shared one */
 	uint32		controls;		/* statements of the present transaction that control it, such as COMMIT */
 
@@ -440,7 +425,6 @@ typedef struct StenoPrivate
 	TimeLineID	commit_timeline;
 
 	uint32		mandatory_mask; /* steno.mandatory, a bit for each class */
-	int			planning;		/* queries being planned: a function that the planner calls may plan some, too */
 
 	StenoAhead	ahead __attribute__((aligned(STENO_CACHE_LINE)));
 
@@ -553,13 +537,6 @@ steno_is_unusual(uint64 bits)
 	return (steno_my.unusual & bits) != 0;
 }
 
-static inline void
-steno_state_becomes(StenoState state)
-{
-	steno_my.state = state;
-	steno_set_unusual(STENO_U_NOT_READY, state != STENO_READY);
-}
-
 /* Whether this is a client's backend. */
 static inline bool
 steno_is_client(void)
@@ -609,13 +586,6 @@ steno_settings_are_dirty(void)
 	return steno_is_unusual(STENO_U_SETTINGS_DIRTY);
 }
 
-static inline void
-steno_settings_become(StenoSettingsPhase phase)
-{
-	steno_my.settings_phase = phase;
-	steno_set_unusual(STENO_U_SETTINGS_DIRTY, phase != STENO_SETTINGS_SAME);
-}
-
 /* Whether steno.role is set, so what it has privileges on is recorded. */
 static inline bool
 steno_role_is_set(void)
@@ -658,6 +628,8 @@ steno_all_usual(void)
 		((uintptr_t) steno_my.level | (uintptr_t) steno_my.staged | steno_my.dropped | steno_my.open_count) == 0;
 }
 
+/* ---- what is recorded ---- */
+
 static inline bool
 steno_class_logged(int class)
 {
@@ -668,9 +640,8 @@ steno_class_logged(int class)
 #define STENO_START_SYNC (1u << 31)		/* the transaction's end waits for the disk */
 #define STENO_START_CANCELLED (1u << 30)	/* so was a wait for room */
 #define STENO_START_HURRY (1u << 29)	/* what cannot be cancelled does not wait for room */
-#define STENO_START_LATE (1u << 28)		/* the transaction that commits is finished when its locks are released */
-#define STENO_START_ASKED (1u << 27)	/* the sync that the transaction's end waits for has been requested */
-#define STENO_START_SHORT (1u << 26)	/* a statement must look for the reserve first; with it, all classes are set */
+#define STENO_START_ASKED (1u << 28)	/* the sync that the transaction's end waits for has been requested */
+#define STENO_START_SHORT (1u << 27)	/* a statement must look for the reserve first; with it, all classes are set */
 #define STENO_START_CLASSES (STENO_START_SHORT - 1)
 
 /* The records of the transaction are not dropped: its end waits for them. */

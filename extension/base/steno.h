@@ -52,6 +52,7 @@
 #include "base/control.h"
 
 #include "base/local.h"
+#include "base/phase.h"
 
 #pragma GCC visibility pop
 

@@ -245,7 +245,7 @@ steno_record_unplanned(const StenoUnplanned *q)
 		MemoryContextReset(steno_raised.context);
 	}
 	if (s.top_level)
-		steno_my.reported = true;
+		steno_failure_recorded();
 	steno_remember_end(&s);
 	if (s.objects)
 		steno_objects_release(&s.objects);
@@ -302,7 +302,7 @@ record_failed(StenoLevel *l, const ErrorData *edata, bool late)
 	if (!late && steno_my.open_count > 0)
 		steno_open_failed(edata, PG_UINT32_MAX);
 	if (top_level)
-		steno_my.reported = true;
+		steno_failure_recorded();
 }
 
 /*
@@ -360,14 +360,14 @@ record_lost_utility(void)
 STENO_COLD void
 steno_forget_lost_level(void)
 {
-	steno_my.starting_own = false;
+	steno_start_ends(false);
 	lost_in = GetCurrentStatementStartTimestamp();
 	lost_query = steno_top_level.query;
 	if (lost_query == NULL)
 	{
 		lost_code = steno_raised.code;
 		(void) steno_record_guarded(record_lost_utility);
-		steno_my.reported = false;	/* perhaps nobody reports it */
+		steno_failure_forgotten();	/* perhaps nobody reports it */
 	}
 	steno_my.level = NULL;
 }
@@ -386,7 +386,7 @@ find_lost_query(void)
 STENO_COLD void
 steno_statement_failed(const ErrorData *edata)
 {
-	steno_my.starting_own = false;
+	steno_start_ends(false);
 	if (unlikely(lost_query != NULL))
 		find_lost_query();
 	if (steno_my.level == NULL)
@@ -473,11 +473,11 @@ fail_unreported(void)
 		steno_rewritten_failed(edata);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(steno_raised.context);
-		steno_my.reported = false;
+		steno_failure_forgotten();
 	}
 	if (steno_my.level == NULL || !(proc_exit_inprogress || steno_main_loop_handles_error()))
 		return;
-	steno_my.starting_own = false;
+	steno_start_ends(false);
 	while (steno_my.level && steno_my.level != &steno_top_level)
 		steno_my.level = steno_my.level->outer;
 	if (proc_exit_inprogress)
@@ -492,18 +492,18 @@ fail_unreported(void)
 	MemoryContextSwitchTo(old);
 	steno_forget_raised();
 	MemoryContextReset(steno_raised.context);
-	steno_my.reported = false;	/* the error is not reported later, so nothing would reset it */
+	steno_failure_forgotten();	/* the error is not reported later, so nothing would reset it */
 }
 
 /* Whether the top-level failure has been recorded, be it that of a statement that lost its level; resets that. */
 bool
 steno_statement_take_reported(const ErrorData *edata)
 {
-	bool		result = steno_my.reported ||
+	bool		result = steno_failure_is_recorded() ||
 		(unlikely(lost_code != 0) && lost_code == edata->sqlerrcode && lost_in == GetCurrentStatementStartTimestamp());
 
 	lost_code = 0;
-	steno_my.reported = false;
+	steno_failure_forgotten();
 	return result;
 }
 
@@ -765,6 +765,8 @@ subtransaction_end(SubXactEvent event, SubTransactionId mine,
 	StenoSubtransaction last;
 	bool		before;
 	int			i;
+
+	steno_assert_phases();
 
 	/*
 	 * Subtransactions in which we call output functions, and those inside them,

@@ -353,6 +353,7 @@ note_replication_command(const ErrorData *edata)
 static void
 emit_log(ErrorData *edata)
 {
+	steno_assert_phases();
 	failure(edata);
 	steno_parse_logged(edata);
 	note_replication_command(edata);

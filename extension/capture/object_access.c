@@ -267,6 +267,7 @@ object_event(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 STENO_COLD static void
 object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 {
+	steno_assert_phases();
 	if (steno_private.previous_access)
 		steno_private.previous_access(event, class, oid, sub, arg);
 	if (event == OAT_NAMESPACE_SEARCH)
@@ -290,7 +291,7 @@ object_accessed(ObjectAccessType event, Oid class, Oid oid, int sub, void *arg)
 	{
 		/* it runs as the owner of a table, for example in an index; and may set another role */
 		steno_role_learn();
-		steno_my.introduced = false;
+		steno_session_may_change();
 	}
 	else if (class == AuthIdRelationId && (event == OAT_POST_CREATE || event == OAT_POST_ALTER))
 		steno_role_changes(oid);

@@ -647,8 +647,7 @@ STENO_COLD void
 steno_open_fail_outside(const ErrorData *edata, bool reported)
 {
 	bool		commit = is_of_commit(edata, reported);
-	bool		waiting = !commit && !steno_my.reported;	/* already set if the planner has
-															 * failed */
+	bool		waiting = !commit && !steno_failure_is_recorded();	/* it is if the planner has failed */
 	int			i;
 
 	for (i = steno_my.open_count - 1; i >= 0; i--)
@@ -671,7 +670,7 @@ steno_open_fail_outside(const ErrorData *edata, bool reported)
 		else
 			continue;
 		if (commit || !steno_commits(s))
-			steno_my.reported = true;
+			steno_failure_recorded();
 		steno_forget_open(s);
 	}
 }

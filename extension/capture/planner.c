@@ -141,7 +141,7 @@ STENO_HOT static void
 analyzed_parse(const char *text)
 {
 	/* other libraries may have a text of their own analyzed so */
-	if (!steno_is_client() || steno_my.level != NULL || steno_my.planning || steno_my.state != STENO_READY ||
+	if (!steno_is_client() || steno_my.level != NULL || steno_is_planning_clients() || steno_my.state != STENO_READY ||
 		text == NULL || text != *steno_private.client_query)
 		return;
 	if (parse.text == NULL)
@@ -317,12 +317,13 @@ STENO_HOT static PlannedStmt *
 plan_query(STENO_PLAN_ARGS)
 {
 	const StenoLevel *outer;
-	int			before = steno_private.planning;
+	StenoPlanningPhase before;
 	bool		of_client;
 	uint64		start;
 	PlannedStmt *result = NULL;
 
 	steno_prefetch_state();
+	steno_assert_may_run();
 	steno_check_level();
 	outer = steno_my.level;
 	/* the query of a utility statement, such as COPY, is part of that statement */
@@ -333,10 +334,10 @@ plan_query(STENO_PLAN_ARGS)
 	steno_refusal_check(NULL);
 	prefetch_record();
 	start = steno_clock_ticks(&steno_my.clock);
-	of_client = outer == NULL && before == 0 && steno_is_client() && is_of_client(source);
-	steno_private.planning = before + 1;
-	/* what the planner runs belongs to the statement that will get the next number */
-	steno_my.planning |= of_client;
+	of_client = outer == NULL && steno_my.planning == STENO_PLANNING_NOTHING && steno_is_client() &&
+		is_of_client(source);
+	/* what the planner runs for a client belongs to the statement that will get the next number */
+	before = steno_planning_begins(of_client);
 	PG_TRY();
 	{
 		result = call_planner(STENO_PLAN_PASS);
@@ -349,21 +350,18 @@ plan_query(STENO_PLAN_ARGS)
 			.class = steno_query_class(query->commandType, query->hasModifyingCTE),
 			.command = steno_query_command(query->commandType),
 			.params = params,
-			.depth = outer ? outer->inside : before > 0 || !is_of_client(source) ? steno_my.outside : 0,
+			.depth = outer ? outer->inside : before != STENO_PLANNING_NOTHING || !is_of_client(source) ?
+				steno_my.outside : 0,
 			.forced = outer && outer->forces,
 			.start = start,
 		};
 
-		steno_private.planning = before;
-		if (of_client)
-			steno_my.planning = false;
+		steno_planning_ends(before);
 		steno_record_unplanned(&unplanned);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	steno_private.planning = before;
-	if (of_client)
-		steno_my.planning = false;
+	steno_planning_ends(before);
 	query_planned(source, query, start);
 	return result;
 }

@@ -465,23 +465,21 @@ start_query(QueryDesc *query, int eflags)
 {
 	StenoStatement *s = begin_query(query);
 	StenoLevel	l;
-	bool		saved_own = steno_my.starting_own;
+	bool		outer_own = steno_start_begins(s != NULL);
 	bool		pauses;
 
 	if (s == NULL)
 	{
-		steno_my.starting_own = false;
 		steno_private.previous_start(query, eflags);
-		steno_my.starting_own = saved_own;
+		steno_start_ends(outer_own);
 		return;
 	}
-	steno_my.starting_own = true;
 	if (s->top_level && steno_is_client() && steno_my.level == NULL)
 	{
 		steno_enter_top(query);
 		steno_private.previous_start(query, eflags);
 		steno_leave(&steno_top_level);
-		steno_my.starting_own = saved_own;
+		steno_start_ends(outer_own);
 		/* find it again: the executor may have called functions, and the array may have moved */
 		s = steno_find_open(query);
 		if (s == NULL)
@@ -504,12 +502,12 @@ start_query(QueryDesc *query, int eflags)
 	}
 	PG_CATCH();
 	{
-		steno_my.starting_own = saved_own;
+		steno_start_ends(outer_own);
 		steno_fail(&l);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	steno_my.starting_own = saved_own;
+	steno_start_ends(outer_own);
 	steno_leave(&l);
 	s = steno_find_open(query);
 	if (s && s->pauses)
@@ -528,7 +526,7 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 {
 	StenoStatement *s = steno_my.open;
 	Portal		portal = *steno_private.active_portal;
-	bool		saved_own = steno_my.starting_own;
+	bool		outer_own;
 	bool		pauses;
 
 	steno_my.open_count = 1;
@@ -544,11 +542,11 @@ start_prepared(QueryDesc *query, int eflags, StenoPrepared *p)
 	s->kept = &steno_my.kept[p->kept];
 	steno_begin_prepared(s, query, p, p->class);
 	s->pauses = s->portal != NULL && portal->visible;
-	steno_my.starting_own = true;
+	outer_own = steno_start_begins(true);
 	steno_enter_top(query);
 	steno_private.previous_start(query, eflags);
 	steno_leave(&steno_top_level);
-	steno_my.starting_own = saved_own;
+	steno_start_ends(outer_own);
 	s = steno_find_open(query);
 	if (unlikely(s == NULL))
 		return;
@@ -582,6 +580,8 @@ STENO_HOT static void
 executor_start(QueryDesc *query, int eflags)
 {
 	StenoPrepared *p;
+
+	steno_assert_may_run();
 
 	/*
 	 * At the very beginning, so that the cache misses below overlap: with this one, too, which the processor
@@ -866,6 +866,7 @@ executor_run(STENO_RUN_ARGS)
 {
 	StenoStatement *s = steno_find_open(query);
 
+	steno_assert_may_run();
 	if (s == NULL)
 	{
 		steno_private.previous_run(STENO_RUN_PASS);
@@ -940,6 +941,7 @@ executor_finish(QueryDesc *query)
 {
 	StenoStatement *s = NULL;
 
+	steno_assert_may_run();
 	/* a query that writes nothing runs no triggers at its end */
 	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
 		s = steno_find_open(query);
@@ -983,6 +985,7 @@ executor_end(QueryDesc *query)
 {
 	StenoStatement *s = steno_find_open(query);
 
+	steno_assert_may_run();
 	if (s == NULL)
 	{
 		steno_private.previous_end(query);
@@ -1019,6 +1022,7 @@ is_of_key(const StenoStatement *utility)
 STENO_HOT static bool
 check_perms(STENO_CHECK_PERMS_ARGS)
 {
+	steno_assert_may_run();
 	if (unlikely(!steno_my.starting_own))
 	{
 		steno_check_level();

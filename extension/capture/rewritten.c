@@ -149,7 +149,7 @@ steno_rewritten_failed(const ErrorData *edata)
 	if (!waiting.begun)
 		return;
 	waiting.begun = false;
-	steno_my.reported = true;
+	steno_failure_recorded();
 	steno_remember_end(s);
 	count = steno_plan_relations(waiting.own, relations, lengthof(relations), &missing);
 	if (unlikely(steno_my.policy != 0) && !s->recorded)

@@ -95,7 +95,7 @@ steno_note_raised(void *arg)
 		/* outside of any statement, a function may have caught the one before */
 		if (arg == NULL)
 		{
-			steno_my.reported = false;
+			steno_failure_forgotten();
 			steno_raised.transaction = IsTransactionState() ? GetCurrentTransactionStartTimestamp() : 0;
 		}
 		steno_raised.recorded_code = 0;
@@ -275,7 +275,9 @@ take_time(StenoStatement *s, bool of_client)
 static pg_attribute_always_inline void
 take_number(StenoStatement *s)
 {
-	steno_my.reported = false;
+	steno_assert_may_run();
+	Assert(!steno_is_paused() && !steno_is_planning_clients());
+	steno_failure_forgotten();
 	s->statement = ++steno_my.statement;
 	s->substatement = 0;
 	steno_my.substatements = 0;
@@ -306,7 +308,7 @@ steno_take_nested_number(uint64 *statement, uint32 *substatement)
 {
 	StenoStatement *s;
 
-	if (unlikely(steno_my.planning))
+	if (unlikely(steno_is_planning_clients()))
 	{
 		*statement = steno_my.statement + 1;
 		*substatement = ++steno_my.planned;

@@ -210,7 +210,7 @@ steno_is_client_text(const char *source)
 {
 	const char *message = *steno_private.client_query;
 
-	return !steno_my.planning &&
+	return !steno_is_planning_clients() &&
 		(source == message || (message && strncmp(source, message, STENO_CLIENTS_TEXT) == 0));
 }
 

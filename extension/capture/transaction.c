@@ -278,7 +278,8 @@ describe_process(void)
 	if (TransactionIdIsValid(GetTopTransactionIdIfAny()) && !is_of_autovacuum() && steno_session_ready() &&
 		steno_class_logged(STENO_CLASS_TRANSACTION))
 		steno_session_check(InvalidOid);
-	steno_my.introduced = steno_is_described() && OidIsValid(steno_my.user_id) && hooks_checked;
+	if (steno_is_described() && OidIsValid(steno_my.user_id) && hooks_checked)
+		steno_session_introduced();
 }
 
 /* BEGIN, COMMIT, PREPARE TRANSACTION ... begins. */
@@ -291,8 +292,8 @@ steno_transaction_statement(const TransactionStmt *statement)
 	if (statement->kind == TRANS_STMT_PREPARE)
 		strlcpy(prepared_gid, statement->gid, sizeof(prepared_gid));
 	if (!IsAbortedTransactionBlockState())
-		steno_my.transaction_over = false;
-	else if (steno_my.transaction_over)
+		steno_transaction_goes_on();
+	else if (steno_my.transaction == STENO_TRANSACTION_ABORTED)
 	{
 		/* this ends the block of a transaction that has its record, so count from here */
 		steno_my.transaction_base = steno_my.statement;
@@ -477,7 +478,7 @@ reset_statement_count(XactEvent event)
 {
 	if (unlikely(steno_my.subtransactions))
 		steno_forget_subtransactions();
-	steno_my.transaction_over = event == XACT_EVENT_ABORT;
+	steno_transaction_ends(event == XACT_EVENT_ABORT);
 	/* a running statement continues in the next transaction */
 	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
 	steno_my.controls = 0;
@@ -581,9 +582,10 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 {
 	bool		before;
 
-	if (likely(!steno_my.late) || phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+	steno_assert_phases();
+	if (likely(steno_my.transaction != STENO_TRANSACTION_LATE) || phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
 		return;
-	steno_my.late = false;
+	steno_transaction_is_released();
 	before = steno_allow_barriers(true);
 	finish_transaction_late(late_event);
 	(void) steno_allow_barriers(before);
@@ -657,15 +659,14 @@ prepare_to_finish_late(void)
 		return;
 	register_release_callback();
 	request_sync();
-	steno_my.start_mask |= STENO_START_LATE;
+	steno_transaction_commits_late();
 }
 
 /* The transaction has committed or aborted: finish it when its locks are released. */
 STENO_COLD static void
 finish_at_release(XactEvent event)
 {
-	steno_my.start_mask &= ~STENO_START_LATE;
-	steno_my.late = true;
+	steno_transaction_is_late();
 	late_event = event;
 }
 
@@ -681,7 +682,7 @@ STENO_COLD static void
 transaction_aborted(XactEvent event)
 {
 	(void) steno_allow_barriers(true);
-	steno_my.start_mask &= ~STENO_START_LATE;
+	steno_transaction_aborts();
 	steno_watch_background();
 	steno_statement_aborted();
 	/* not in a parallel worker, whose transaction is that of its leader */
@@ -698,12 +699,15 @@ transaction_aborted(XactEvent event)
 STENO_HOT static void
 transaction_end(XactEvent event, void *arg)
 {
+	steno_assert_phases();
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
+			steno_assert_may_run();
+			Assert(steno_my.transaction != STENO_TRANSACTION_COMMITS_LATE);
 			steno_check_level();
-			if (unlikely(!steno_my.introduced))
+			if (unlikely(steno_my.session != STENO_SESSION_INTRODUCED))
 				describe_process();
 			/* this is the last time that objects created by deferred triggers can be named */
 			if (steno_my.level == &steno_top_level && steno_top_level.ending &&
@@ -730,7 +734,7 @@ transaction_end(XactEvent event, void *arg)
 		case XACT_EVENT_PREPARE:
 			steno_my.subid = TopSubTransactionId;
 			steno_end_block();
-			if (unlikely(steno_my.start_mask & STENO_START_LATE))
+			if (unlikely(steno_my.transaction == STENO_TRANSACTION_COMMITS_LATE))
 			{
 				finish_at_release(event);
 				return;

@@ -89,7 +89,7 @@ note_block(const TransactionStmt *statement)
 {
 	if (statement->kind == TRANS_STMT_BEGIN || statement->kind == TRANS_STMT_START)
 		steno_top_level.explicit_block = true;
-	else if (unlikely(statement->chain && steno_my.transaction_over))
+	else if (unlikely(statement->chain && steno_my.transaction == STENO_TRANSACTION_ABORTED))
 		steno_top_level.chained = true;
 	else
 		steno_top_level.chains = statement->chain;
@@ -561,6 +561,7 @@ process_utility(UTILITY_ARGS)
 {
 	bool		recording;
 
+	steno_assert_may_run();
 	steno_prefetch_state();
 	steno_ring_prefetch(&steno_my.producer, 3);
 	recording = steno_recording();

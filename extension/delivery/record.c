@@ -313,7 +313,7 @@ publish_description(StenoSessionMessage *m, const uint8 *body, uint32 len)
 	steno_my.ring_statement = steno_my.statement;
 	memcpy(m + 1, body, len);
 	steno_ring_publish(&steno_my.producer, m);
-	steno_set_unusual(STENO_U_NOT_DESCRIBED, false);
+	steno_session_described();
 }
 
 /*
@@ -326,8 +326,7 @@ steno_record_describe(const uint8 *body, uint32 len)
 {
 	StenoSessionMessage *m;
 
-	steno_set_unusual(STENO_U_NOT_DESCRIBED, true);
-	steno_my.introduced = false;
+	steno_session_undescribed();
 	description.len = 0;
 	m = steno_room(sizeof(StenoSessionMessage) + len);
 	if (m == NULL)

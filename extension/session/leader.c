@@ -150,7 +150,7 @@ steno_leader_find(StenoLeader *leader, StenoClientFacts *facts, StenoNames *name
 	local = (const StenoLocal *) ring->own;
 	if (STENO_LOAD(local->mapped))
 	{
-		leader->statement = STENO_LOAD(local->statement) + STENO_LOAD(local->planning);
+		leader->statement = STENO_LOAD(local->statement) + (STENO_LOAD(local->planning) == STENO_PLANNING_CLIENTS);
 		leader->substatement = STENO_LOAD(local->launch.substatement);
 		leader->depth = STENO_LOAD(local->launch.depth);
 	}

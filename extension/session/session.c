@@ -87,7 +87,7 @@ end_session(int code, Datum arg)
 		end_dropped = steno_my.dropped > 0;
 	}
 	steno_gap_save(end_dropped ? &record : NULL);
-	steno_state_becomes(STENO_DEAD);
+	steno_process_done();
 	steno_inflight_end(&ring->inflight);
 	/* release: a process that sees the cleared owner (acquire) also sees its last message */
 	atomic_store_explicit(&ring->owner, 0, memory_order_release);
@@ -212,13 +212,13 @@ steno_session_attach(void)
 		return false;
 	if (!steno_active() || !IsUnderPostmaster)
 	{
-		steno_state_becomes(STENO_DEAD);
+		steno_process_done();
 		return false;
 	}
 	ring_number = STENO_MY_RING;
 	if (ring_number >= steno_rings.nrings)
 	{
-		steno_state_becomes(STENO_DEAD);	/* an auxiliary process */
+		steno_process_done();	/* an auxiliary process */
 		return false;
 	}
 	become_producer(ring_number);
@@ -251,7 +251,7 @@ steno_session_attach(void)
 	 * with it the ring
 	 */
 	on_shmem_exit(end_session, (Datum) 0);
-	steno_state_becomes(STENO_READY);
+	steno_process_attached();
 	/* a session before us may have used the ring's reserve */
 	if (!steno_reserve_is_whole())
 		steno_start_mask_short(true);
@@ -318,8 +318,8 @@ steno_session_failed(const ErrorData *edata)
 		return;
 	steno_facts_set_authentication();
 	record_connect(STENO_KIND_AUTH_FAILED, edata);
-	steno_set_unusual(STENO_U_NOT_DESCRIBED, true);	/* it gets no disconnect record */
-	steno_state_becomes(STENO_DEAD);
+	steno_session_undescribed();	/* it gets no disconnect record */
+	steno_process_done();
 }
 
 /* The message that ends this session, for the disconnect record. */

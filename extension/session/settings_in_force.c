@@ -496,7 +496,7 @@ steno_settings_put_in_force(StenoRecordSetting record, bool failing)
 	char		new[STENO_SETTING_VALUE];
 	int			i;
 
-	if (steno_my.settings_phase == STENO_SETTINGS_WAITING && generation == waited_for)
+	if (steno_my.settings == STENO_SETTINGS_WAITING && generation == waited_for)
 		return;
 	find_changes(&c);
 	if (c.unpublished && !c.own && !inherited)

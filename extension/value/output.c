@@ -289,11 +289,11 @@ take_error(MemoryContext context)
 {
 	ErrorData  *edata;
 
-	steno_set_unusual(STENO_U_PAUSED, false);
+	steno_resume_recording();
 	MemoryContextSwitchTo(context);
 	edata = CopyErrorData();
 	steno_forget_error();
-	steno_set_unusual(STENO_U_PAUSED, true);
+	steno_pause_recording();
 	return edata;
 }
 
@@ -366,7 +366,7 @@ make_plainly(Making *m)
 
 	steno_my.scratch_used = true;
 	HOLD_INTERRUPTS();
-	steno_set_unusual(STENO_U_PAUSED, true);
+	steno_pause_recording();
 	if (m->output)
 		steno_defaults_begin(&m->session, false);
 	PG_TRY();
@@ -393,7 +393,7 @@ make_plainly(Making *m)
 	PG_END_TRY();
 	if (m->output)
 		steno_defaults_end(&m->session);
-	steno_set_unusual(STENO_U_PAUSED, false);
+	steno_resume_recording();
 	/* also undoes HOLD_INTERRUPTS(); an error has reset both counters */
 	InterruptHoldoffCount = holdoff;
 	QueryCancelHoldoffCount = cancel_holdoff;
@@ -423,7 +423,7 @@ roll_back(void)
 	}
 	PG_CATCH();
 	{
-		steno_set_unusual(STENO_U_PAUSED, false);
+		steno_resume_recording();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -470,7 +470,7 @@ make_guarded(Making *m)
 	if (!has_memory())
 		return false;
 	steno_my.scratch_used = true;
-	steno_set_unusual(STENO_U_PAUSED, true);
+	steno_pause_recording();
 	if (m->output)
 		steno_defaults_begin(&m->session, !m->output->valid || m->output->reach > REACH_MEMORY);
 	PG_TRY();
@@ -503,7 +503,7 @@ make_guarded(Making *m)
 			steno_defaults_end(&m->session);
 		if (!begun)
 		{
-			steno_set_unusual(STENO_U_PAUSED, false);
+			steno_resume_recording();
 			PG_RE_THROW();
 		}
 		edata = take_error(context);
@@ -519,7 +519,7 @@ make_guarded(Making *m)
 		steno_defaults_end(&m->session);
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
-	steno_set_unusual(STENO_U_PAUSED, false);
+	steno_resume_recording();
 	InterruptHoldoffCount = holdoff;
 	QueryCancelHoldoffCount = cancel_holdoff;
 	return ok;
