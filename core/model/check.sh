@@ -92,6 +92,7 @@ inflight_dead='STAGED_ORDER STAGED_FIRST ACTIVE_ORDER END_ORDER END_FIRST UNSTAG
 template_dead=UNSTAGE_FENCE
 intent_drops='NOT_SAYING SAID_LATE SAID_FORGOTTEN'
 
+each "$(breaks_of statement)" statement
 each "$(breaks_of ring)" ring
 each "$(breaks_of reserve)" reserve
 each "$(breaks_of chunk)" chunk
