@@ -404,7 +404,6 @@ typedef struct StenoPrivate
 	TimestampTz (*statement_start) (void);
 	FullTransactionId (*transaction_id) (void);
 	bool		(*is_transaction_block) (void);
-	sigjmp_buf **exception_stack;
 	MemoryContext *current_context;
 
 	/* likewise, for the statements that begin and end a transaction, and for its end */

@@ -271,10 +271,6 @@ steno_told_apart(StenoStatement *s, const PlannedStmt *plan, Portal portal)
 
 /* ---- the planner ---- */
 
-/* PG_TRY uses these two; see StenoPrivate. */
-#define PG_exception_stack (*steno_private.exception_stack)
-#define error_context_stack (*steno_private.error_context)
-
 static PlannedStmt *
 call_planner(STENO_PLAN_ARGS)
 {

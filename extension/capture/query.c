@@ -1042,7 +1042,6 @@ steno_query_install(void)
 	steno_private.client_query = &debug_query_string;
 	steno_private.isolation_level = &XactIsoLevel;
 	steno_private.error_context = &error_context_stack;
-	steno_private.exception_stack = &PG_exception_stack;
 	steno_private.get_user_id = GetUserId;
 	steno_private.statement_start = GetCurrentStatementStartTimestamp;
 	steno_private.transaction_id = GetTopFullTransactionIdIfAny;
