@@ -198,7 +198,7 @@ inline fail_unreported()
 	fi
 }
 
-/* subtransaction_aborted: a function has caught the error */
+/* steno_statement_rolled_back: a function has caught the error */
 inline catch_error()
 {
 	error = false;

@@ -1,6 +1,6 @@
 /*
  * extension/capture/failed_statement.c
- *		Failures of statements, and statements that end with their (sub)transaction.
+ *		Failures of statements, and statements that end with their (sub)transaction (transaction.c).
  *
  * Nested statements: the running statement's hook catches the error, records it
  * with SQLSTATE and message, and throws it again (steno_fail).  A client's own
@@ -647,9 +647,9 @@ fail_open_cursors(void)
 		steno_open_failed(&edata, aborted_subid);
 }
 
-/* Raises no error, which would be a PANIC here. */
-static void
-subtransaction_aborted(SubTransactionId mine, SubTransactionId parent)
+/* A subtransaction has aborted.  Raises no error, which would be a PANIC here. */
+STENO_COLD void
+steno_statement_rolled_back(SubTransactionId mine, SubTransactionId parent)
 {
 	/* after a savepoint, the transaction continues although a client's statement has failed */
 	fail_unreported_safely();
@@ -665,151 +665,4 @@ subtransaction_aborted(SubTransactionId mine, SubTransactionId parent)
 		(void) steno_record_guarded(record_raised);
 		steno_forget_raised();
 	}
-}
-
-/* ---- what a subtransaction that is rolled back takes back ---- */
-
-/*
- * Where subtransactions that have not ended have begun, outer ones first.  Those that begin with no
- * statement and no record between share the place of the first, so that blocks with an exception
- * handler in which nothing is recorded take no memory.  The array is in TopMemoryContext, and keeps
- * its size.
- */
-static StenoSubtransaction *begun;
-static int	begun_count;
-static int	begun_room;
-
-/*
- * The outermost subtransaction for which there was no memory, if there is one; nothing is known of
- * it and those inside it.
- */
-static SubTransactionId unknown_from = InvalidSubTransactionId;
-
-/* Make room for one more.  An error here would abort the client's subtransaction. */
-static bool
-grow_begun(void)
-{
-	int			room = Max(16, begun_room * 2);
-	StenoSubtransaction *more = MemoryContextAllocExtended(TopMemoryContext, room * sizeof(StenoSubtransaction),
-														   MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
-
-	if (more == NULL)
-		return false;
-	if (begun)
-	{
-		memcpy(more, begun, begun_count * sizeof(StenoSubtransaction));
-		pfree(begun);
-	}
-	begun = more;
-	begun_room = room;
-	return true;
-}
-
-/* A subtransaction begins. */
-static void
-remember_begin(SubTransactionId subid)
-{
-	const StenoSubtransaction *last = begun_count > 0 ? &begun[begun_count - 1] : NULL;
-
-	if (unknown_from != InvalidSubTransactionId)
-		return;
-	if (last && last->seq == steno_my.seq && last->statement == steno_my.statement &&
-		last->substatement == steno_my.substatements)
-		return;
-	steno_my.subtransactions = true;
-	if (begun_count == begun_room && unlikely(!grow_begun()))
-	{
-		unknown_from = subid;
-		return;
-	}
-	begun[begun_count++] = (StenoSubtransaction) {subid, steno_my.substatements, steno_my.statement, steno_my.seq};
-}
-
-/* A subtransaction ends: where it has begun.  Those inside it have ended before. */
-static StenoSubtransaction
-forget_begin(SubTransactionId subid)
-{
-	StenoSubtransaction last = {.seq = steno_my.seq};
-
-	if (unlikely(unknown_from != InvalidSubTransactionId) && subid >= unknown_from)
-	{
-		if (subid == unknown_from)
-			unknown_from = InvalidSubTransactionId;
-		last.seq = STENO_SEQ_UNKNOWN;
-		return last;
-	}
-	while (begun_count > 0 && begun[begun_count - 1].subid > subid)
-		begun_count--;
-	if (begun_count > 0)
-	{
-		last = begun[begun_count - 1];
-		if (last.subid == subid)
-			begun_count--;
-	}
-	return last;
-}
-
-/* The transaction has ended, in which there were some. */
-STENO_COLD void
-steno_forget_subtransactions(void)
-{
-	steno_my.subtransactions = false;
-	begun_count = 0;
-	unknown_from = InvalidSubTransactionId;
-}
-
-STENO_COLD static void
-subtransaction_end(SubXactEvent event, SubTransactionId mine,
-				   SubTransactionId parent, void *arg)
-{
-	StenoSubtransaction last;
-	bool		before;
-	int			i;
-
-	steno_assert_phases();
-
-	/*
-	 * Subtransactions in which we call output functions, and those inside them,
-	 * belong to no statement.
-	 */
-	if (steno_is_paused())
-		return;
-	switch (event)
-	{
-		case SUBXACT_EVENT_START_SUB:
-			steno_role_learn();
-			if (steno_my.open_count > 0)
-			{
-				steno_output_starting(mine);
-				steno_open_park_all();
-				steno_output_starting(InvalidSubTransactionId);
-			}
-			steno_my.subid = mine;
-			remember_begin(mine);
-			break;
-		case SUBXACT_EVENT_ABORT_SUB:
-			before = steno_allow_barriers(true);
-			subtransaction_aborted(mine, parent);
-			last = forget_begin(mine);
-			if (last.seq != steno_my.seq)
-				steno_subtransaction_rolled_back(&last);
-			(void) steno_allow_barriers(before);
-			steno_my.start_mask &= ~(STENO_START_CANCELLED | STENO_START_HURRY);
-			break;
-		case SUBXACT_EVENT_COMMIT_SUB:
-			steno_my.subid = parent;
-			(void) forget_begin(mine);
-			for (i = 0; i < steno_my.open_count; i++)
-				if (steno_my.open[i].subid == mine)
-					steno_my.open[i].subid = parent;
-			break;
-		default:
-			break;
-	}
-}
-
-void
-steno_failed_statement_install(void)
-{
-	RegisterSubXactCallback(subtransaction_end, NULL);
 }

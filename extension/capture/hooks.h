@@ -14,7 +14,6 @@
 
 /* Called once, when the library is loaded. */
 extern void steno_statement_install(void);
-extern void steno_failed_statement_install(void);
 extern void steno_planner_install(void);
 extern void steno_query_install(void);
 extern void steno_utility_install(void);
@@ -58,19 +57,6 @@ extern void steno_utility_call(Oid function);
 /* ---- transaction.c ---- */
 
 extern void steno_transaction_statement(const TransactionStmt *statement);
-/* Where a subtransaction has begun. */
-typedef struct StenoSubtransaction
-{
-	SubTransactionId subid;		/* of the first one that has begun here */
-	uint32		substatement;	/* number of the last nested statement before it */
-	uint64		statement;		/* number of the last statement of the client */
-	uint64		seq;			/* number of the last record; STENO_SEQ_UNKNOWN: nothing of this is known */
-} StenoSubtransaction;
-
-#define STENO_SEQ_UNKNOWN PG_UINT64_MAX
-
-extern void steno_forget_subtransactions(void);
-extern void steno_subtransaction_rolled_back(const StenoSubtransaction *begun);
 extern void steno_transaction_ends_prepared(const TransactionStmt *statement);
 extern void steno_transaction_ended_prepared(void);
 extern void steno_transaction_statement_done(const TransactionStmt *statement);

@@ -200,6 +200,7 @@ extern void steno_record_unplanned(const StenoUnplanned *q);
 extern void steno_statement_failed(const ErrorData *edata);
 extern bool steno_statement_fatal(const ErrorData *edata);
 extern void steno_statement_aborted(void);
+extern void steno_statement_rolled_back(SubTransactionId mine, SubTransactionId parent);
 extern bool steno_statement_take_reported(const ErrorData *edata);
 extern TimestampTz steno_statement_source(const char **source, int *end);
 extern void steno_failure_reported(void);

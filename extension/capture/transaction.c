@@ -7,11 +7,12 @@
  * made when the outcome is certain, before the client is told, and after the
  * records of the transaction's statements, except a statement that the transaction
  * ends inside of, such as CALL.  The record's time is that of the transaction's WAL
- * record.
+ * record.  One that is rolled back to a savepoint, or by a function, has a record of what
+ * that takes back, if it had written.
  *
  * It is on the path of every writing transaction, so it is encoded by hand.
- * Nothing here reads catalogs or allocates memory, because that is not possible in
- * an abort.
+ * No end reads catalogs or allocates memory, because that is not possible in an
+ * abort.
  */
 #include "base/steno.h"
 
@@ -28,6 +29,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/timestamp.h"
 
@@ -35,6 +37,7 @@
 #include "capture/statement_record.h"
 #include "delivery/room.h"
 #include "delivery/wait.h"
+#include "value/output.h"
 
 /* The name that PREPARE TRANSACTION gives the transaction that it will end. */
 static char prepared_gid[GIDSIZE];
@@ -215,6 +218,108 @@ record_transaction(XactEvent event)
 		put_transaction(&record, extra, extra, gid);
 }
 
+/* ---- what a subtransaction that is rolled back takes back ---- */
+
+/* Where a subtransaction has begun. */
+typedef struct Subtransaction
+{
+	SubTransactionId subid;		/* of the first one that has begun here */
+	uint32		substatement;	/* number of the last nested statement before it */
+	uint64		statement;		/* number of the last statement of the client */
+	uint64		seq;			/* number of the last record; SEQ_UNKNOWN: nothing of this is known */
+} Subtransaction;
+
+#define SEQ_UNKNOWN PG_UINT64_MAX
+
+/*
+ * Where subtransactions that have not ended have begun, outer ones first.  Those that begin with no
+ * statement and no record between share the place of the first, so that blocks with an exception
+ * handler in which nothing is recorded take no memory.  The array is in TopMemoryContext, and keeps
+ * its size.
+ */
+static Subtransaction *begun;
+static int	begun_count;
+static int	begun_room;
+
+/*
+ * The outermost subtransaction for which there was no memory, if there is one; nothing is known of
+ * it and those inside it.
+ */
+static SubTransactionId unknown_from = InvalidSubTransactionId;
+
+/* Make room for one more.  An error here would abort the client's subtransaction. */
+static bool
+grow_begun(void)
+{
+	int			room = Max(16, begun_room * 2);
+	Subtransaction *more = MemoryContextAllocExtended(TopMemoryContext, room * sizeof(Subtransaction),
+													  MCXT_ALLOC_HUGE | MCXT_ALLOC_NO_OOM);
+
+	if (more == NULL)
+		return false;
+	if (begun)
+	{
+		memcpy(more, begun, begun_count * sizeof(Subtransaction));
+		pfree(begun);
+	}
+	begun = more;
+	begun_room = room;
+	return true;
+}
+
+/* A subtransaction begins. */
+static void
+remember_begin(SubTransactionId subid)
+{
+	const Subtransaction *last = begun_count > 0 ? &begun[begun_count - 1] : NULL;
+
+	if (unknown_from != InvalidSubTransactionId)
+		return;
+	if (last && last->seq == steno_my.seq && last->statement == steno_my.statement &&
+		last->substatement == steno_my.substatements)
+		return;
+	steno_my.subtransactions = true;
+	if (begun_count == begun_room && unlikely(!grow_begun()))
+	{
+		unknown_from = subid;
+		return;
+	}
+	begun[begun_count++] = (Subtransaction) {subid, steno_my.substatements, steno_my.statement, steno_my.seq};
+}
+
+/* A subtransaction ends: where it has begun.  Those inside it have ended before. */
+static Subtransaction
+forget_begin(SubTransactionId subid)
+{
+	Subtransaction last = {.seq = steno_my.seq};
+
+	if (unlikely(unknown_from != InvalidSubTransactionId) && subid >= unknown_from)
+	{
+		if (subid == unknown_from)
+			unknown_from = InvalidSubTransactionId;
+		last.seq = SEQ_UNKNOWN;
+		return last;
+	}
+	while (begun_count > 0 && begun[begun_count - 1].subid > subid)
+		begun_count--;
+	if (begun_count > 0)
+	{
+		last = begun[begun_count - 1];
+		if (last.subid == subid)
+			begun_count--;
+	}
+	return last;
+}
+
+/* The transaction has ended, in which there were some. */
+STENO_COLD static void
+forget_subtransactions(void)
+{
+	steno_my.subtransactions = false;
+	begun_count = 0;
+	unknown_from = InvalidSubTransactionId;
+}
+
 /* The client's statement that rolls the whole transaction back; 0: none. */
 static uint64 rolling_back;
 
@@ -223,8 +328,8 @@ static uint64 rolling_back;
  * written, record which statements it takes back.  Nothing is known of it afterwards.  The end of
  * the whole transaction says it of all of them.
  */
-STENO_COLD void
-steno_subtransaction_rolled_back(const StenoSubtransaction *begun)
+STENO_COLD static void
+record_rolled_back(const Subtransaction *first)
 {
 	StenoRecord record;
 	uint8		extra[EXTRA_ROOM];
@@ -238,20 +343,70 @@ steno_subtransaction_rolled_back(const StenoSubtransaction *begun)
 	p = PUT_CONSTANT(p, "last_seq");
 	p = put_decimal(p, steno_my.seq);
 	record.extra_count = 1;
-	if (likely(begun->seq != STENO_SEQ_UNKNOWN))
+	if (likely(first->seq != SEQ_UNKNOWN))
 	{
 		p = PUT_CONSTANT(p, "first_seq");
-		p = put_decimal(p, begun->seq + 1);
+		p = put_decimal(p, first->seq + 1);
 		p = PUT_CONSTANT(p, "after_statement");
-		p = put_decimal(p, begun->statement);
+		p = put_decimal(p, first->statement);
 		p = PUT_CONSTANT(p, "after_substatement");
-		p = put_decimal(p, begun->substatement);
+		p = put_decimal(p, first->substatement);
 		record.extra_count = 4;
 	}
 	record.outcome = STENO_OUTCOME_ERROR;
 	record.time = GetCurrentTimestamp();
 	record.xid = steno_current_xid();
 	put_transaction(&record, extra, p, NULL);
+}
+
+STENO_COLD static void
+subtransaction_end(SubXactEvent event, SubTransactionId mine,
+				   SubTransactionId parent, void *arg)
+{
+	Subtransaction last;
+	bool		before;
+	int			i;
+
+	steno_assert_phases();
+
+	/*
+	 * Subtransactions in which we call output functions, and those inside them,
+	 * belong to no statement.
+	 */
+	if (steno_is_paused())
+		return;
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+			steno_role_learn();
+			if (steno_my.open_count > 0)
+			{
+				steno_output_starting(mine);
+				steno_open_park_all();
+				steno_output_starting(InvalidSubTransactionId);
+			}
+			steno_my.subid = mine;
+			remember_begin(mine);
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			before = steno_allow_barriers(true);
+			steno_statement_rolled_back(mine, parent);
+			last = forget_begin(mine);
+			if (last.seq != steno_my.seq)
+				record_rolled_back(&last);
+			(void) steno_allow_barriers(before);
+			steno_my.start_mask &= ~(STENO_START_CANCELLED | STENO_START_HURRY);
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			steno_my.subid = parent;
+			(void) forget_begin(mine);
+			for (i = 0; i < steno_my.open_count; i++)
+				if (steno_my.open[i].subid == mine)
+					steno_my.open[i].subid = parent;
+			break;
+		default:
+			break;
+	}
 }
 
 /*
@@ -477,7 +632,7 @@ static inline void
 reset_statement_count(XactEvent event)
 {
 	if (unlikely(steno_my.subtransactions))
-		steno_forget_subtransactions();
+		forget_subtransactions();
 	steno_transaction_ends(event == XACT_EVENT_ABORT);
 	/* a running statement continues in the next transaction */
 	steno_my.transaction_base = steno_my.statement - (steno_my.level != NULL);
@@ -774,4 +929,5 @@ steno_transaction_install(void)
 	steno_private.transaction_start = GetCurrentTransactionStartTimestamp;
 	steno_private.transaction_stop = GetCurrentTransactionStopTimestamp;
 	RegisterXactCallback(transaction_end, NULL);
+	RegisterSubXactCallback(subtransaction_end, NULL);
 }

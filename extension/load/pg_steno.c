@@ -47,7 +47,6 @@ _PG_init(void)
 	steno_role_install();
 	steno_statement_install();
 	steno_copy_install();
-	steno_failed_statement_install();
 	steno_planner_install();
 	steno_query_install();
 	steno_utility_install();
