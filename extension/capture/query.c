@@ -210,7 +210,8 @@ stage_anew(StenoStatement *s, const StenoCuts *cuts)
 		return;
 	}
 	steno_make_query_record(s, &event, false, &record, &values);
-	if (s->objects == NULL && !(s->policy & STENO_S_NO_PARAMETERS) && steno_shape_key(s, s->top_level ? steno_prepared_name(s) : NULL, &key))
+	if (s->objects == NULL && !(s->policy & STENO_S_NO_PARAMETERS) &&
+		steno_shape_key(s, s->top_level ? steno_prepared_name(s) : NULL, &key))
 		steno_keep_shape(&key, &record);
 	if (steno_stage_record(&record))
 		s->state = STENO_STAGED;

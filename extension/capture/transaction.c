@@ -738,7 +738,8 @@ resources_released(ResourceReleasePhase phase, bool is_commit, bool is_top_level
 	bool		before;
 
 	steno_assert_phases();
-	if (likely(steno_my.transaction != STENO_TRANSACTION_LATE) || phase != RESOURCE_RELEASE_AFTER_LOCKS || !is_top_level)
+	if (likely(steno_my.transaction != STENO_TRANSACTION_LATE) || phase != RESOURCE_RELEASE_AFTER_LOCKS ||
+		!is_top_level)
 		return;
 	steno_transaction_is_released();
 	before = steno_allow_barriers(true);

@@ -372,7 +372,8 @@ steno_record_put(StenoRecord *record, bool top_level)
 		if (!steno_short_put(record, record, my->seq, top_level))
 			drop_record(my->seq);
 	}
-	else if ((unlikely(!steno_is_described()) && !put_description(record)) || (unlikely(my->dropped > 0) && !put_gap(record)))
+	else if ((unlikely(!steno_is_described()) && !put_description(record)) ||
+			 (unlikely(my->dropped > 0) && !put_gap(record)))
 		drop_record(++my->seq);
 	else
 	{
