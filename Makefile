@@ -55,9 +55,9 @@ regress: bin/steno bin/steno-lab ## PostgreSQL's own suite, its log compared wit
 	@scripts/regress-postgres "$(SOURCE)"
 
 .PHONY: build
-build: build-core build-extension bin/steno bin/steno-query bin/steno-top bin/steno-lab ## core, the extension, and the programs in bin
+build: build-core build-extension bin/steno bin/steno-query bin/steno-top bin/steno-lab bin/steno-ipc ## core, the extension, and the programs in bin
 
-.PHONY: build-core build-extension bin/steno bin/steno-query bin/steno-top bin/steno-lab
+.PHONY: build-core build-extension bin/steno bin/steno-query bin/steno-top bin/steno-lab bin/steno-ipc
 build-core: $(call setup,build)
 	@echo 'building core'
 	@$(MAKE) $(QUIET) -C core --no-print-directory all
@@ -65,6 +65,10 @@ build-core: $(call setup,build)
 build-extension: build-core
 	@echo "building the extension for $$(scripts/pg-config --describe '$(PG_CONFIG)' $(CHOSEN))"
 	@$(MAKE) $(QUIET) -C extension --no-print-directory all PG_CONFIG=$(PG_CONFIG)
+
+bin/steno-ipc: $(call setup,build)
+	@echo 'building $@'
+	@$(MAKE) $(QUIET) -C lab --no-print-directory
 
 # DuckDB is C++, which only steno-query links.
 bin/steno-query: CGO = 1
@@ -76,7 +80,7 @@ bin/steno bin/steno-query bin/steno-top bin/steno-lab: $(call setup,build)
 install: ## the extension into PG_CONFIG's PostgreSQL, the programs into PREFIX/bin
 	@$(MAKE) -C extension --no-print-directory install PG_CONFIG=$(PG_CONFIG) DESTDIR=$(DESTDIR)
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 bin/steno bin/steno-query bin/steno-top bin/steno-lab core/build/steno-ipc $(DESTDIR)$(PREFIX)/bin
+	install -m 755 bin/steno bin/steno-query bin/steno-top bin/steno-lab bin/steno-ipc $(DESTDIR)$(PREFIX)/bin
 
 .PHONY: uninstall
 uninstall: ## what install has put there; trails stay
@@ -127,6 +131,7 @@ valgrind: bin/steno build-extension ## servers under valgrind; SOURCE=folder of 
 .PHONY: clean
 clean: ## what the build and the tests made
 	@$(MAKE) -C core --no-print-directory clean
+	@$(MAKE) -C lab --no-print-directory clean
 	-@$(MAKE) -C extension --no-print-directory clean PG_CONFIG=$(PG_CONFIG)
 	rm -rf bin build
 

@@ -202,7 +202,7 @@ func unique[T comparable](values []T) []T {
 
 const programName = "steno-ipc"
 
-// findProgram searches for steno-ipc: where steno is installed, where it was built, and in the PATH.
+// findProgram searches for steno-ipc: beside steno-lab, and in the PATH.
 func findProgram() (string, error) {
 	self, err := os.Executable()
 	if err == nil {
@@ -215,17 +215,15 @@ func findProgram() (string, error) {
 }
 
 func findBeside(dir string) (string, error) {
-	for _, place := range []string{dir, filepath.Join(dir, "..", "core", "build")} {
-		path := filepath.Join(place, programName)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return path, nil
-		}
+	path := filepath.Join(dir, programName)
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		return path, nil
 	}
 	if path, err := exec.LookPath(programName); err == nil {
 		return path, nil
 	}
-	return "", fmt.Errorf("no program \"%s\" in \"%s\", in \"../core/build\" beside it, or in PATH; "+
-		"\"make build\" builds it, and \"make install\" installs it beside steno", programName, dir)
+	return "", fmt.Errorf("no program \"%s\" in \"%s\" or in PATH; "+
+		"\"make build\" builds it, and \"make install\" installs it beside steno-lab", programName, dir)
 }
 
 // lab runs cases.

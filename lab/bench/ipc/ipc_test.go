@@ -242,25 +242,12 @@ func TestMissingProgramIsNamed(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	dir := t.TempDir()
-	built := filepath.Join(dir, "core", "build")
-	for _, place := range []string{filepath.Join(dir, "bin"), built} {
-		if err := os.MkdirAll(place, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := filepath.Join(built, programName)
+	want := filepath.Join(dir, programName)
 	if err := os.WriteFile(want, nil, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := findBeside(filepath.Join(dir, "bin")); err != nil || got != want {
-		t.Errorf("in the build folder: got %q, %v", got, err)
-	}
-	want = filepath.Join(dir, "bin", programName)
-	if err := os.WriteFile(want, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := findBeside(filepath.Join(dir, "bin")); err != nil || got != want {
-		t.Errorf("beside steno: got %q, %v", got, err)
+	if got, err := findBeside(dir); err != nil || got != want {
+		t.Errorf("beside steno-lab: got %q, %v", got, err)
 	}
 }
 
@@ -268,7 +255,7 @@ func TestMissingProgramIsNamed(t *testing.T) {
 
 func realLab(t *testing.T) *lab {
 	t.Helper()
-	path, err := filepath.Abs("../../../core/build/" + programName)
+	path, err := filepath.Abs("../../../bin/" + programName)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 /*
- * core/ipc/send.c
+ * lab/ipc/send.c
  *		A case of sending: links, readers, senders, the time it takes, and whether
  *		everything that was sent has arrived.
  */

@@ -1,5 +1,5 @@
 /*
- * core/ipc/channel_ring.c
+ * lab/ipc/channel_ring.c
  *		Shared memory: one ring for all senders, and one for each.
  *
  * One ring for each sender is core/ring/ring.h, of a server's default size, used as the

@@ -1,5 +1,5 @@
 /*
- * core/test/ring/sleepers_are_woken.c
+ * lab/ipc/test/sleepers_are_woken.c
  *		The laboratory's ways to wake (ipc/waken.c): all sleepers wake up in each
  *		round, and calls are counted.
  */

@@ -1,5 +1,5 @@
 /*
- * core/ipc/ipc.h
+ * lab/ipc/ipc.h
  *		steno-ipc, the laboratory's comparison of ways to hand log messages to a
  *		reader, and of ways to wake sleepers.  The rings and the broadcast are the
  *		extension's own code: core/ring/ring.h and core/ring/wake.c.

@@ -1,5 +1,5 @@
 /*
- * core/ipc/channel_file.c
+ * lab/ipc/channel_file.c
  *		Appending to one file, which a reader follows: by write(), and by io_uring.
  *
  * The kernel appends the data of each write() in one piece.  The file has no name, so that

@@ -1,5 +1,5 @@
 /*
- * core/ipc/main.c
+ * lab/ipc/main.c
  *		steno-ipc: runs one case, and prints its figures as one line of JSON.
  *
  * usage: steno-ipc send --channel=pipe --processes=50 --size=512 ...

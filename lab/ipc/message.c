@@ -1,5 +1,5 @@
 /*
- * core/ipc/message.c
+ * lab/ipc/message.c
  *		The contents of a message, and the reader's checks.
  *
  * Every byte is determined by the sender and the message's number, so that the reader

@@ -1,5 +1,5 @@
 /*
- * core/ipc/waken.c
+ * lab/ipc/waken.c
  *		Waking sleepers: each by its own signal or eventfd, or all at once.
  *
  * In each round all sleepers fall asleep, one process wakes them all, and each stores the

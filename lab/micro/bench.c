@@ -1,5 +1,5 @@
 /*
- * core/bench/bench.c
+ * lab/micro/bench.c
  *		The cost of a record: the producer in the backend, the builder in the writer,
  *		and a finished block.
  *

@@ -1,5 +1,5 @@
 /*
- * core/test/ring/channels_lose_nothing.c
+ * lab/ipc/test/channels_lose_nothing.c
  *		The laboratory's channels (ipc/): every message comes, whole and in order,
  *		and if one does not, that is noticed; nothing stays behind.
  */

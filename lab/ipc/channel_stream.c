@@ -1,5 +1,5 @@
 /*
- * core/ipc/channel_stream.c
+ * lab/ipc/channel_stream.c
  *		Pipes and sockets, with and without a mutex around the write.
  *
  * A pipe writes at most PIPE_BUF bytes atomically, a stream socket of Linux about 32 kB;

@@ -1,5 +1,5 @@
 /*
- * core/ipc/process.c
+ * lab/ipc/process.c
  *		Processes that begin together, report the resources they have used, and never
  *		outlive the program: each asks the kernel to be killed when its parent exits.
  */
