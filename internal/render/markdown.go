@@ -4,8 +4,8 @@ package render
 
 import "strings"
 
-// AppendMarkdown appends text of which nothing is taken for Markdown or HTML, as it may be printed on a terminal, on one
-// line. It does not begin that line: see [MarkdownLine].
+// AppendMarkdown appends text of which nothing is taken for Markdown or HTML, on one line, as it may be printed on a
+// terminal. It does not begin that line: see [MarkdownLine].
 func AppendMarkdown(dst, s []byte) []byte {
 	for _, c := range appendSafe(nil, s) {
 		switch c {
@@ -37,7 +37,8 @@ func MarkdownLine(s string) string {
 	return line
 }
 
-// markEnd is the place of the character that would make a line an item of a list, or underline the line before; -1: none.
+// markEnd is the place of the character that would make a line an item of a list, or underline the line before it;
+// -1: none.
 func markEnd(line string) int {
 	digits := len(line) - len(strings.TrimLeft(line, "0123456789"))
 	switch {

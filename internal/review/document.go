@@ -19,7 +19,7 @@ type Document struct {
 	Review   string // access, person, subject, change
 	Facts    []Fact
 	Sections []*Section
-	// Limits are what the trail cannot know, or lacks. Warnings are what makes the answer likely to be one to another question.
+	// Limits are what the trail cannot know, or lacks. Warnings say that the answer may be one to another question.
 	Limits, Warnings []string
 	// Incomplete says that the trail is damaged, or that something could not be read.
 	Incomplete bool

@@ -21,7 +21,7 @@ type Output struct {
 	CSVUnsafe bool
 	// MaxWidth cuts values of a table that are longer; 0: none.
 	MaxWidth int
-	// Expanded shows a table with a line for each value: on, off, or auto, which is when its rows are longer than Width.
+	// Expanded shows a table with a line for each value: on, off, or auto, if its rows are longer than Width.
 	Expanded string
 	// Width is that of the terminal; 0: there is none.
 	Width int

@@ -73,7 +73,8 @@ func Runs(r *rand.Rand) []byte {
 					2*byte(r.IntN(60))))
 		}
 		for range r.IntN(3) {
-			fields := format.Field(r.Uint64()) & (format.FieldShape | format.FieldTime | format.FieldDuration | format.FieldXID | format.FieldEvent | format.FieldStatements | format.FieldCommit)
+			fields := format.Field(r.Uint64()) & (format.FieldShape | format.FieldTime | format.FieldDuration |
+				format.FieldXID | format.FieldEvent | format.FieldStatements | format.FieldCommit)
 			body := binary.AppendUvarint([]byte{byte(r.IntN(sessions))}, uint64(fields))
 			for f := format.FieldShape; f <= format.FieldCommit; f <<= 1 {
 				switch {
