@@ -200,7 +200,7 @@ func (o *accessOptions) run(ctx context.Context) error {
 	}
 	apart, err := review.OfServer(&source, grants)
 	if err != nil {
-		return exit.Usagef("%w", err)
+		return err
 	}
 	answer, err := review.ReviewAccess(ctx, review.AccessOptions{Source: source, Grants: grants, Roles: o.roles,
 		NewSince: newSince, Reduced: reduced, Applied: applied, Apart: apart})
