@@ -106,15 +106,18 @@ run(const TestCase *t)
 	return status == 0;
 }
 
+/* Whether a test is to run: all, or those that have one of the parts in their names, or in that of their file. */
 static bool
 selected(const TestCase *t, bool threaded, int n, char **parts)
 {
+	const char *slash = strrchr(t->file, '/');
+	const char *file = slash ? slash + 1 : t->file;
 	int			i;
 
 	if (threaded && !t->threaded)
 		return false;
 	for (i = 0; i < n; i++)
-		if (strstr(t->name, parts[i]) != NULL)
+		if (strstr(t->name, parts[i]) != NULL || strstr(file, parts[i]) != NULL)
 			return true;
 	return n == 0;
 }
@@ -150,5 +153,7 @@ main(int argc, char **argv)
 		*(ok ? &passed : &failed) += 1;
 	}
 	printf("%d passed, %d failed\n", passed, failed);
-	return failed == 0 ? 0 : 1;
+	if (passed + failed == 0)
+		fprintf(stderr, "no test has that in its name\n");
+	return passed > 0 && failed == 0 ? 0 : 1;
 }

@@ -17,6 +17,7 @@
 typedef struct TestCase
 {
 	const char *name;
+	const char *file;
 	bool		threaded;		/* worth running under ThreadSanitizer */
 	void		(*run) (void);
 	struct TestCase *next;
@@ -55,7 +56,7 @@ test_below(uint64_t *state, uint64_t n)
 	static void function(void); \
 	__attribute__((constructor)) static void register_##function(void) \
 	{ \
-		static TestCase t = {#function, is_threaded, function, NULL}; \
+		static TestCase t = {#function, __FILE__, is_threaded, function, NULL}; \
 		test_register(&t); \
 	} \
 	static void function(void)

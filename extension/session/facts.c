@@ -336,6 +336,22 @@ current_role(void)
 	return user_id;
 }
 
+/* Put a session message into the ring if a fact has changed.  failing: catalogs are not read. */
+static inline void
+put_if_changed(Oid user_id, bool failing)
+{
+	bool		changed = !steno_is_described() || message_due;
+
+	changed |= update_roles(OidIsValid(user_id) ? user_id : current_role(), failing);
+	if (!failing)
+		changed |= update_database();
+	changed |= update_encoding();
+	changed |= update_application();
+	watch_session_user();
+	if (changed)
+		put_session_message();
+}
+
 /*
  * Before a record: put a session message into the ring if a fact has changed.
  * user_id is the role of the statement; InvalidOid stands for the current one.
@@ -344,15 +360,7 @@ current_role(void)
 void
 steno_session_check(Oid user_id)
 {
-	bool		changed = !steno_is_described() || message_due;
-
-	changed |= update_roles(OidIsValid(user_id) ? user_id : current_role(), false);
-	changed |= update_database();
-	changed |= update_encoding();
-	changed |= update_application();
-	watch_session_user();
-	if (changed)
-		put_session_message();
+	put_if_changed(user_id, false);
 }
 
 /*
@@ -362,14 +370,7 @@ steno_session_check(Oid user_id)
 void
 steno_session_failing(Oid user_id)
 {
-	bool		changed = !steno_is_described() || message_due;
-
-	changed |= update_roles(OidIsValid(user_id) ? user_id : current_role(), true);
-	changed |= update_encoding();
-	changed |= update_application();
-	watch_session_user();
-	if (changed)
-		put_session_message();
+	put_if_changed(user_id, true);
 }
 
 /*
