@@ -224,7 +224,7 @@ func (o *changeOptions) run(ctx context.Context) error {
 	}
 	if err := source.OneServer("a file of changes does not say of which it is"); err != nil {
 		done()
-		return err
+		return o.otherServers(err)
 	}
 	o.Source = source
 	answer, err := review.ReviewChange(ctx, o.ChangeOptions)

@@ -94,6 +94,15 @@ func (o *common) open() (s review.Source, done func(), err error) {
 	return s, bar.Done, nil
 }
 
+// otherServers is the error for trails that are not of the server that is asked about: the command named the wrong
+// ones, unless it named one only, whose contents are then what is wrong.
+func (o *common) otherServers(err error) error {
+	if err != nil && len(o.trails) > 1 {
+		return exit.Usagef("%w", err)
+	}
+	return err
+}
+
 // write writes answers, and returns the error that decides the exit code.
 func (o *common) write(all ...*review.Document) error {
 	return o.warner.Result(review.Documents(all).Write(o.io.Out, o.format))
@@ -200,7 +209,7 @@ func (o *accessOptions) run(ctx context.Context) error {
 	}
 	apart, err := review.OfServer(&source, grants)
 	if err != nil {
-		return err
+		return o.otherServers(err)
 	}
 	answer, err := review.ReviewAccess(ctx, review.AccessOptions{Source: source, Grants: grants, Roles: o.roles,
 		NewSince: newSince, Reduced: reduced, Applied: applied, Apart: apart})
