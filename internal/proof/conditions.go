@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
-
 	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -501,7 +499,7 @@ func (c *conditions) listSessionSettings(except func(text string, args ...any)) 
 		f := counted[g]
 		in := fmt.Sprintf("session %s (%s)", f.first, render.Time(f.since))
 		if f.sessions > 1 {
-			in = fmt.Sprintf("%s, first in %s", count(f.sessions, "session"), in)
+			in = fmt.Sprintf("%s, first in %s", render.Plural(f.sessions, "session"), in)
 		}
 		except("%s of user %q were not recorded in %s: %s, set by %s", g.what, g.user, in,
 			settingText(g.name, g.value), g.source)
@@ -536,7 +534,7 @@ func (c *conditions) listUnseen(until int64, except func(format string, args ...
 	for _, user := range slices.Sorted(maps.Keys(all)) {
 		t := all[user]
 		except("%s of user %q wrote, but another library hid what they ran, between %s and %s",
-			count(t.times, "transaction"), user, render.Time(t.first), render.Time(t.last))
+			render.Plural(t.times, "transaction"), user, render.Time(t.first), render.Time(t.last))
 	}
 }
 
@@ -568,7 +566,7 @@ func (c *conditions) listLosses(until int64, except func(format string, args ...
 	c.listUnseen(until, except)
 	for _, k := range order {
 		t := all[k]
-		what := count(t.records, "record") + " were lost"
+		what := render.Plural(t.records, "record") + " were lost"
 		if t.unknown {
 			what = "records of unknown number were lost"
 		}
@@ -706,16 +704,9 @@ func (c *conditions) listUndecided(except func(format string, args ...any)) {
 	const listed = 20
 	for i, o := range all {
 		if i == listed {
-			except("%s more may match", count(len(all)-listed, "record"))
+			except("%s more may match", render.Plural(len(all)-listed, "record"))
 			break
 		}
 		except("record %s of %s may match: it %s", o.id, render.Time(o.time), o.why)
 	}
-}
-
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return humanize.Comma(int64(n)) + " " + what
 }

@@ -183,11 +183,11 @@ func (l *later) listLost(except func(format string, args ...any)) {
 		records, sessions, at, unknown = records+n, sessions+1, min(at, one.time), unknown || err != nil
 	}
 	if sessions > 0 {
-		what := count(records, "record")
+		what := render.Plural(records, "record")
 		if unknown {
 			what = "records of unknown number"
 		}
 		except("%s of %s were lost before gap records were written, from %s on: they may have been of the period",
-			what, count(sessions, "session"), render.Time(at))
+			what, render.Plural(sessions, "session"), render.Time(at))
 	}
 }

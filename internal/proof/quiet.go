@@ -169,7 +169,7 @@ func (c *conditions) listMinMessages(except func(text string, args ...any)) {
 	const listed = 20
 	for i, o := range all {
 		if i == listed {
-			except("%s more may have set log_min_messages", count(len(all)-listed, "session"))
+			except("%s more may have set log_min_messages", render.Plural(len(all)-listed, "session"))
 			return
 		}
 		except("session %s of user %q may have set log_min_messages at %s: what failed %s before it was planned may "+

@@ -77,7 +77,7 @@ func (r *Recording) Verdict() string {
 	verdict := "yes: no setting, rule, gap, stop or unclean end is known to have left anything out"
 	switch {
 	case len(r.Lacks) > 0:
-		verdict = "NO: " + count(len(r.Lacks), "reason")
+		verdict = "NO: " + render.Plural(len(r.Lacks), "reason")
 		if r.Unread {
 			verdict += "; and parts could not be read"
 		}
@@ -231,7 +231,7 @@ func (o *omissions) String() string {
 		leave = "leaves"
 	}
 	return fmt.Sprintf("%s %s out relations, objects, parameters or parts of texts, between %s and %s",
-		count(o.records, "record"), leave, render.Time(o.first), render.Time(o.last))
+		render.Plural(o.records, "record"), leave, render.Time(o.first), render.Time(o.last))
 }
 
 // summarize sets what the range may lack, and when the server did not run. begins and ends say that the range has the
@@ -361,7 +361,7 @@ func (r *Recording) Lines(many bool) (lines [][2]string) {
 		lines = append(lines, [2]string{"copied", one})
 	}
 	if r.MoreChanges > 0 {
-		lines = append(lines, [2]string{"changed", count(r.MoreChanges, "earlier change") + " of settings"})
+		lines = append(lines, [2]string{"changed", render.Plural(r.MoreChanges, "earlier change") + " of settings"})
 	}
 	for i := range r.Changes {
 		lines = append(lines, [2]string{"changed", r.Changes[i].String()})

@@ -150,7 +150,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 			row("stream", "%s", s.line(q))
 		}
 		if r.Anchors > 0 {
-			row("anchors", "%s agree with the proof", count(r.Anchors, "anchor"))
+			row("anchors", "%s agree with the proof", render.Plural(r.Anchors, "anchor"))
 		}
 		switch {
 		case q.Record != "":
@@ -159,7 +159,7 @@ func (r *Report) WriteText(out io.Writer, color bool) error {
 				"nothing of the answer")
 		default:
 			row("basis", "all blocks of the range, in which the sequence numbers of %s have no gaps",
-				count(r.Sessions, "session"))
+				render.Plural(r.Sessions, "session"))
 		}
 		if r.Names != nil {
 			row("names", "%s", r.Names)
@@ -213,7 +213,7 @@ func (r *Report) verdict() (text, paint string) {
 	}
 	switch {
 	case len(r.Uncovered) > 0:
-		return "NOT PROVED for the whole range: the proof has " + count(int(r.Matches), "record") +
+		return "NOT PROVED for the whole range: the proof has " + render.Plural(r.Matches, "record") +
 			" that match, but see what is uncovered", red
 	case len(r.Exceptions) > 0:
 		return "PROVED, with exceptions: " + what + " in the trail, but see what it may lack", yellow

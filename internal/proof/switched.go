@@ -90,7 +90,7 @@ func (c *conditions) listSwitched(except func(text string, args ...any)) {
 		s := &c.sessions[id].switched
 		switch {
 		case i == listed:
-			except("%s more of these users had, or may have had, another user", count(len(ids)-listed, "session"))
+			except("%s more of these users had, or may have had, another user", render.Plural(len(ids)-listed, "session"))
 			return
 		case s.hadOthers:
 			except("session %s of user %q had another user, too: what it did as that one is not what the filter "+

@@ -226,13 +226,6 @@ func (p Place) String() string {
 	return s + ": " + render.Safe(p.What)
 }
 
-func plural(n uint64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return humanize.Comma(int64(n)) + " " + noun + "s"
-}
-
 // WriteText writes the report for people.
 func (r *Report) WriteText(out io.Writer, color bool) error {
 	var b strings.Builder
@@ -301,7 +294,7 @@ func (r *Report) verdict() string {
 	case r.Missing == 0:
 		verdict += "no record between two existing ones is missing"
 	default:
-		verdict += plural(r.Missing, "record") + " missing between existing ones"
+		verdict += render.Plural(r.Missing, "record") + " missing between existing ones"
 	}
 	if !r.Verify.Whole {
 		verdict += "; steno verify will report damage there in the copy"
@@ -310,14 +303,14 @@ func (r *Report) verdict() string {
 }
 
 func (s *Stream) text(line func(name, format string, args ...any)) {
-	line(fmt.Sprintf("stream %d", s.Stream), "%s, %s, %s (%s) copied unchanged", plural(uint64(s.Segments), "segment"),
-		plural(uint64(s.Blocks), "block"), plural(uint64(s.Records), "record"), humanize.Bytes(uint64(s.Bytes)))
+	line(fmt.Sprintf("stream %d", s.Stream), "%s, %s, %s (%s) copied unchanged", render.Plural(s.Segments, "segment"),
+		render.Plural(s.Blocks, "block"), render.Plural(s.Records, "record"), humanize.Bytes(uint64(s.Bytes)))
 	if s.FirstSegment > 0 {
 		line("", "  begins with segment %d: what came before is not counted here", s.FirstSegment)
 	}
 	if s.Unread > 0 {
 		line("", "  %s of them encrypted or of a later format: copied, but not examined",
-			plural(uint64(s.Unread), "block"))
+			render.Plural(s.Unread, "block"))
 	}
 	for _, h := range s.Headers {
 		line("", "  %s", h.Place)
@@ -333,7 +326,7 @@ func (s *Stream) text(line func(name, format string, args ...any)) {
 		t := &s.Torn[i]
 		records := "the number of its records is not known"
 		if t.Records != nil {
-			records = "it had " + plural(uint64(*t.Records), "record")
+			records = "it had " + render.Plural(*t.Records, "record")
 		}
 		switch {
 		case t.InRings:
@@ -364,9 +357,9 @@ func (l *Loss) String() string {
 	case *l.Blocks == 0:
 		s = "not a block: these bytes are superfluous"
 	case l.FirstBlock == l.LastBlock:
-		s = fmt.Sprintf("block %d, %s", l.FirstBlock, plural(*l.Records, "record"))
+		s = fmt.Sprintf("block %d, %s", l.FirstBlock, render.Plural(*l.Records, "record"))
 	default:
-		s = fmt.Sprintf("blocks %d to %d, %s", l.FirstBlock, l.LastBlock, plural(*l.Records, "record"))
+		s = fmt.Sprintf("blocks %d to %d, %s", l.FirstBlock, l.LastBlock, render.Plural(*l.Records, "record"))
 	}
 	if l.Salvaged > 0 {
 		s += fmt.Sprintf("; %d of them salvaged, unproven", l.Salvaged)
@@ -376,9 +369,9 @@ func (l *Loss) String() string {
 
 func (r *Ring) text(line func(name, format string, args ...any)) {
 	line("rings", "%s: %s published, %s of them already in the trail", render.Safe(r.File),
-		plural(r.Published, "record"), humanize.Comma(int64(r.InTrail)))
-	line("", "  %s recovered, with %s interrupted and the ends of %s", plural(r.Records, "record"),
-		plural(r.Interrupted, "statement"), plural(r.Sessions, "session"))
+		render.Plural(r.Published, "record"), humanize.Comma(int64(r.InTrail)))
+	line("", "  %s recovered, with %s interrupted and the ends of %s", render.Plural(r.Records, "record"),
+		render.Plural(r.Interrupted, "statement"), render.Plural(r.Sessions, "session"))
 	for _, what := range r.Lost {
 		line("lost", "%s", render.Safe(what))
 	}

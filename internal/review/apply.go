@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/pg-steno/pg_steno/internal/render"
 )
 
 // Applied counts what a script did.
@@ -21,7 +23,7 @@ type Applied struct {
 }
 
 func (a *Applied) String() string {
-	out := plural(a.Statements, "statement") + " applied"
+	out := render.Plural(a.Statements, "statement") + " applied"
 	if a.RolledBack > 0 {
 		out += fmt.Sprintf(", %d not, because the script does not commit their transactions", a.RolledBack)
 	}
@@ -29,13 +31,6 @@ func (a *Applied) String() string {
 		out += ", as if the exception at its beginning were removed"
 	}
 	return out
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 // mostProblems is the limit of problems that an error names.

@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/pg-steno/pg_steno/internal/postgres"
+	"github.com/pg-steno/pg_steno/internal/render"
 )
 
 // restoration is one restore of the dumps of a server.
@@ -524,7 +525,7 @@ func (g *Grants) restoreLimits() (all []string) {
 		if n := len(d.Incomplete); n > 0 {
 			all = append(all, fmt.Sprintf("Of the dump of database %s, %s could not be restored here, so nothing of "+
 				"it is proposed: %s",
-				QuoteName(d.Name), plural(n, "statement"), strings.Join(d.Incomplete[:min(n, named)], "; ")))
+				QuoteName(d.Name), render.Plural(n, "statement"), strings.Join(d.Incomplete[:min(n, named)], "; ")))
 		}
 		if d.OwnUnknown {
 			all = append(all, "The dump of database "+QuoteName(d.Name)+" does not say who owns it, and who has "+

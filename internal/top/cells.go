@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/dustin/go-humanize"
 
 	"github.com/pg-steno/pg_steno/internal/render"
 )
@@ -108,26 +109,17 @@ func (c Charset) bars(values []float64, known func(i int) bool) string {
 	return b.String()
 }
 
-// grouped returns a number with commas.
-func grouped(n uint64) string {
-	s := strconv.FormatUint(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // short returns a count in at most seven cells.
 func short(n uint64) string {
 	switch {
 	case n < 100_000:
-		return grouped(n)
+		return humanize.Comma(int64(n))
 	case n < 10_000_000:
-		return grouped(n/1000) + "k"
+		return humanize.Comma(int64(n/1000)) + "k"
 	case n < 10_000_000_000:
-		return grouped(n/1_000_000) + "M"
+		return humanize.Comma(int64(n/1_000_000)) + "M"
 	default:
-		return grouped(min(n/1_000_000_000, 9999)) + "G"
+		return humanize.Comma(int64(min(n/1_000_000_000, 9999))) + "G"
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
+	"github.com/dustin/go-humanize"
 
 	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -278,7 +279,7 @@ func (m *Model) times() string {
 	if s.More {
 		more = "+"
 	}
-	sessions := fmt.Sprintf("  Sessions %s%s active", grouped(uint64(s.Sessions)), more)
+	sessions := fmt.Sprintf("  Sessions %s%s active", humanize.Comma(int64(s.Sessions)), more)
 	if s.Rings != nil {
 		sessions += fmt.Sprintf(", %d open, %d running", s.Rings.Sessions, s.Rings.AllRunning)
 	}
@@ -641,7 +642,7 @@ func (m *Model) recordLines(p *page) (lines []string, note string) {
 	if len(p.lines) == maxLines {
 		last = "the last "
 	}
-	return lines, fmt.Sprintf("%s of %s%s records", grouped(uint64(p.index+1)), last, grouped(uint64(len(all))))
+	return lines, fmt.Sprintf("%s of %s%s records", humanize.Comma(int64(p.index+1)), last, humanize.Comma(int64(len(all))))
 }
 
 // whoWidth returns the width of the column user@database; 0: there is no room for it.

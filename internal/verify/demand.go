@@ -22,8 +22,8 @@ type Demands struct {
 func (v *verifier) checkDemands(d *Demands) {
 	r := v.report
 	if d.NoLoss && r.GapRecords > 0 {
-		r.Fail("%s lost, according to %s", plural(int(r.LostRecords), "record"),
-			plural(int(r.GapRecords), "gap record"))
+		r.Fail("%s lost, according to %s", render.Plural(r.LostRecords, "record"),
+			render.Plural(r.GapRecords, "gap record"))
 	}
 	if d.MaxAge == 0 {
 		return

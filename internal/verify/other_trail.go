@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/pg-steno/pg_steno/internal/format"
+	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
@@ -71,6 +72,6 @@ func (e *otherTrails) report(v *verifier) {
 		v.warn("", nil,
 			"the run of the server that began at %s had recorded in another trail, whose stream %d had at least "+
 				"%s; what that run left in its ring file was recovered into this one",
-			o.Since, o.Stream, plural(int(o.Block), "block"))
+			o.Since, o.Stream, render.Plural(o.Block, "block"))
 	}
 }

@@ -203,12 +203,12 @@ func (s *StateReport) rows() (rows [][2]string) {
 	}
 	row("state", "%s", s.Line())
 	if s.Again.Segments > 0 {
-		row("again", "%s with %s (%s), for the full pass", plural(s.Again.Segments, "segment"),
-			plural(int(s.Again.Blocks), "block"), humanize.Bytes(uint64(s.Again.Bytes)))
+		row("again", "%s with %s (%s), for the full pass", render.Plural(s.Again.Segments, "segment"),
+			render.Plural(s.Again.Blocks, "block"), humanize.Bytes(uint64(s.Again.Bytes)))
 	}
 	if s.NotRead.Segments > 0 {
 		row("not read", "%s with %s (%s): earlier runs verified them, between %s and %s",
-			plural(s.NotRead.Segments, "segment"), plural(int(s.NotRead.Blocks), "block"),
+			render.Plural(s.NotRead.Segments, "segment"), render.Plural(s.NotRead.Blocks, "block"),
 			humanize.Bytes(uint64(s.NotRead.Bytes)), s.Since, s.Until)
 	}
 	full := "never completed"
@@ -220,7 +220,7 @@ func (s *StateReport) rows() (rows [][2]string) {
 	}
 	if s.Full.NextBegan != "" {
 		full += fmt.Sprintf("; the next one has read %s of %s since %s", humanize.Comma(int64(s.Full.Read)),
-			plural(s.Full.Segments, "segment"), s.Full.NextBegan)
+			render.Plural(s.Full.Segments, "segment"), s.Full.NextBegan)
 	}
 	row("full pass", "%s", full)
 	return rows
@@ -231,7 +231,7 @@ func (s *StateReport) limits() string {
 	what := ""
 	if s.NotRead.Segments > 0 {
 		what = fmt.Sprintf("; NOT READ NOW: %s of %s, which earlier runs verified between %s and %s",
-			plural(int(s.NotRead.Blocks), "block"), plural(s.NotRead.Segments, "segment"), s.Since, s.Until)
+			render.Plural(s.NotRead.Blocks, "block"), render.Plural(s.NotRead.Segments, "segment"), s.Since, s.Until)
 	}
 	if s.First {
 		what += "; first run with this state"
@@ -379,29 +379,22 @@ func (r *Report) verdict() string {
 		verdict = intact + " checksum and chain hash is correct; encrypted records were not checked"
 	}
 	if n := len(r.Acknowledged); n > 0 {
-		verdict = "nothing new: " + plural(n, "problem") + ", acknowledged as it is"
+		verdict = "nothing new: " + render.Plural(n, "problem") + ", acknowledged as it is"
 		if n > 1 {
-			verdict = "nothing new: " + plural(n, "problem") + ", all acknowledged as they are"
+			verdict = "nothing new: " + render.Plural(n, "problem") + ", all acknowledged as they are"
 		}
 	}
 	switch damaged, unreadable := len(r.Problems)+r.MoreProblems, len(r.Unreadable)+r.MoreUnreadable; {
 	case damaged > 0:
-		verdict = "DAMAGED: " + plural(damaged, "problem")
+		verdict = "DAMAGED: " + render.Plural(damaged, "problem")
 		if unreadable > 0 {
-			verdict += "; and " + plural(unreadable, "place") + " could not be checked"
+			verdict += "; and " + render.Plural(unreadable, "place") + " could not be checked"
 		}
 	case unreadable > 0:
-		verdict = "NOT CHECKED: " + plural(unreadable, "place") +
+		verdict = "NOT CHECKED: " + render.Plural(unreadable, "place") +
 			" could not be read; nothing that was read is damaged"
 	}
 	return verdict
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return humanize.Comma(int64(n)) + " " + what
 }
 
 // Outdated reports whether segments were deleted by policy while the trail was read, so that it should be verified

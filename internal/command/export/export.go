@@ -181,13 +181,7 @@ func advised(err error) error {
 
 // contents describes how much an export has.
 func contents(m *export.Manifest) string {
-	counted := func(n int64, what string) string {
-		if n != 1 {
-			what += "s"
-		}
-		return humanize.Comma(n) + " " + what
-	}
-	return counted(int64(m.Rows), "record") + " in " + counted(int64(len(m.Files)), "file")
+	return render.Plural(m.Rows, "record") + " in " + render.Plural(len(m.Files), "file")
 }
 
 // prepare checks the flags of an export.

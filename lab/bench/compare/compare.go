@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pg-steno/pg_steno/internal/iostreams"
+	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/lab/bench/report"
 	"github.com/pg-steno/pg_steno/lab/bench/result"
 	"github.com/pg-steno/pg_steno/lab/cluster"
@@ -409,17 +410,10 @@ func (c *Comparison) sentence() string {
 	case judged == 0:
 		return "No figure has enough samples to say whether it changed."
 	case c.Changed == 0:
-		return fmt.Sprintf("Nothing changed beyond noise: %s%s.", plural(judged, "figure"), few)
+		return fmt.Sprintf("Nothing changed beyond noise: %s%s.", render.Plural(judged, "figure"), few)
 	default:
-		return fmt.Sprintf("%d of %s changed beyond noise from A to B%s.", c.Changed, plural(judged, "figure"), few)
+		return fmt.Sprintf("%d of %s changed beyond noise from A to B%s.", c.Changed, render.Plural(judged, "figure"), few)
 	}
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
 }
 
 const (
