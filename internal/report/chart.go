@@ -1,5 +1,4 @@
-// Charts: strips of bars over time, and the hours of a week. Each is drawn twice, for wide and for narrow
-// screens, because text in a picture that is scaled down becomes too small to read.
+// Charts: strips of bars over time, and the hours of a week.
 
 package report
 
@@ -10,7 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
+	"github.com/pg-steno/pg_steno/internal/page"
 	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
 )
 
 // Chart is strips with a common time axis, or the hours of a week.
@@ -38,60 +41,31 @@ type Strip struct {
 func (c *Chart) Every() string {
 	switch d := c.width; {
 	case d >= 24*time.Hour:
-		return plural(int64(d/(24*time.Hour)), "day")
+		return render.Plural(d/(24*time.Hour), "day")
 	case d >= time.Hour:
-		return plural(int64(d/time.Hour), "hour")
+		return render.Plural(d/time.Hour, "hour")
 	case d >= time.Minute:
-		return plural(int64(d/time.Minute), "minute")
+		return render.Plural(d/time.Minute, "minute")
 	default:
-		return plural(int64(d/time.Second), "second")
+		return render.Plural(d/time.Second, "second")
 	}
 }
 
-// picture is an SVG while it is drawn.
-type picture struct {
-	strings.Builder
-	width float64
-}
-
-func (p *picture) tag(format string, args ...any) { fmt.Fprintf(p, format, args...) }
-
-func (p *picture) text(x, y float64, class, s string) {
-	p.tag(`<text x="%s" y="%s" class="%s">%s</text>`, coordinate(x), coordinate(y), class,
-		template.HTMLEscapeString(s))
-}
-
-// coordinate formats a coordinate with at most one decimal.
-func coordinate(v float64) string {
-	return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0")
-}
-
-// Wide returns the picture for wide screens.
-func (c Chart) Wide() template.HTML { return c.svg("wide", 1120) }
-
-// Slim returns the picture for narrow screens.
-func (c Chart) Slim() template.HTML { return c.svg("slim", 340) }
-
-func (c *Chart) svg(class string, width float64) template.HTML {
-	p := &picture{width: width}
-	var height float64
+// Picture returns the chart as a picture.
+func (c Chart) Picture() template.HTML {
+	draw := c.drawStrips
 	if c.Hours != nil {
-		height = c.drawHours(p)
-	} else {
-		height = c.drawStrips(p)
+		draw = c.drawHours
 	}
-	return template.HTML(fmt.Sprintf(`<svg class="%s" viewBox="0 0 %s %s" width="%s" height="%s" `+
-		`role="img" aria-label="%s"><title>%[6]s</title>%s</svg>`,
-		class, coordinate(width), coordinate(height), coordinate(width), coordinate(height),
-		template.HTMLEscapeString(c.describe()), p.String()))
+	return page.Chart(c.describe(), 1120, 340, draw)
 }
 
 // describe returns the picture in words, for screen readers.
 func (c *Chart) describe() string {
 	s := c.Title
 	for i := range c.Strips {
-		s += fmt.Sprintf("; %s: %s in all, at most %s in %s", c.Strips[i].Name, number(c.Strips[i].Total),
-			number(highest(c.Strips[i].Values)), c.Every())
+		s += fmt.Sprintf("; %s: %s in all, at most %s in %s", c.Strips[i].Name, humanize.Comma(c.Strips[i].Total),
+			humanize.Comma(highest(c.Strips[i].Values)), c.Every())
 	}
 	return s
 }
@@ -103,107 +77,107 @@ func highest(values []int64) (high int64) {
 	return high
 }
 
-// roundUp returns a round number that is not less than v.
-func roundUp(v int64) int64 {
-	for step := int64(1); ; step *= 10 {
-		for _, m := range []int64{1, 2, 4, 5, 6, 8, 10} {
-			if m*step >= v {
-				return m * step
-			}
-		}
-		if step > math.MaxInt64/100 {
-			return v
-		}
-	}
+// stripPicture is a picture of strips while it is drawn.
+type stripPicture struct {
+	*Chart
+	*page.Drawing
+	time        page.Scale
+	width       float64
+	left, right float64 // ends of the bars
+	narrow      bool
+	y           float64
 }
 
-func (c *Chart) drawStrips(p *picture) float64 {
-	narrow := p.width < 600
-	left, right := 132.0, 148.0
-	if narrow {
-		left, right = 0, 0
+func (c *Chart) drawStrips(d *page.Drawing, width float64) (height float64) {
+	p := &stripPicture{Chart: c, Drawing: d, width: width, left: 132, right: width - 148, narrow: width < 600, y: 14}
+	if p.narrow {
+		p.left, p.right = 0, width
+	} else {
+		p.Text("end t", width-70, 8, "in all")
+		p.Text("end t", width, 8, "peak")
 	}
-	plot := p.width - left - right
-	from, to := c.bounds[0], c.bounds[len(c.bounds)-1]
-	x := func(t int64) float64 { return left + plot*(float64(t)-float64(from))/(float64(to)-float64(from)) }
-	y := 14.0
-	if !narrow {
-		p.text(p.width-70, 8, "n mute", "in all")
-		p.text(p.width, 8, "n mute", "peak")
-	}
+	p.time = page.Scale{Low: float64(c.bounds[0]), High: float64(c.bounds[len(c.bounds)-1]), From: p.left, To: p.right}
 	for i := range c.Strips {
-		s := &c.Strips[i]
-		high := highest(s.Values)
-		height := 24.0
-		if s.Tall {
-			height, high = 108, roundUp(high)
+		p.strip(&c.Strips[i])
+	}
+	p.ticks()
+	return p.y + 14
+}
+
+func (p *stripPicture) strip(s *Strip) {
+	high, height := highest(s.Values), 24.0
+	if s.Tall {
+		height = 108
+	}
+	if p.narrow {
+		p.Text("", 0, p.y, s.Name)
+		p.Text("end", p.width, p.y, humanize.Comma(s.Total))
+		p.y += 6
+	} else {
+		p.Text("", 0, p.y+height-3, s.Name)
+		p.Text("end", p.width-70, p.y+height-3, humanize.Comma(s.Total))
+		p.Text("end t", p.width, p.y+height-3, humanize.Comma(high))
+	}
+	bottom := p.y + height
+	scale := page.Scale{High: float64(high), From: bottom, To: p.y}
+	if s.Tall {
+		scale = page.NewScale([]float64{float64(high)}, false)
+		scale.From, scale.To = bottom, p.y
+		for _, v := range scale.Ticks[1:] {
+			p.Line("grid", p.left, scale.At(v), p.right, scale.At(v))
+			if v == math.Trunc(v) && !p.narrow {
+				p.Text("end t", p.left-8, scale.At(v)+4, humanize.Comma(int64(v)))
+			}
 		}
-		class := "bar"
+	}
+	p.Line("base", p.left, bottom, p.right, bottom)
+	var bars strings.Builder
+	for k, v := range s.Values {
+		if v > 0 {
+			top := min(scale.At(float64(v)), bottom-1)
+			from, to := p.time.At(float64(p.bounds[k])), p.time.At(float64(p.bounds[k+1]))
+			fmt.Fprintf(&bars, "M%s %sh%sV%sh-%[3]sz", page.Coordinate(from), page.Coordinate(bottom),
+				page.Coordinate(max(to-from-1, 0.5)), page.Coordinate(top))
+		}
+	}
+	if class := "bar"; bars.Len() > 0 {
 		if s.Alarm {
 			class = "bar alarm"
 		}
-		if narrow {
-			p.text(0, y, "", s.Name)
-			p.text(p.width, y, "n", number(s.Total))
-			y += 6
-		} else {
-			p.text(0, y+height-3, "", s.Name)
-			p.text(p.width-70, y+height-3, "n", number(s.Total))
-			p.text(p.width, y+height-3, "n mute", number(highest(s.Values)))
-		}
-		if s.Tall {
-			for _, share := range []float64{0.5, 1} {
-				at := y + height*(1-share)
-				p.tag(`<path class="grid" d="M%s %sH%s"/>`, coordinate(left), coordinate(at), coordinate(left+plot))
-				if v := float64(high) * share; v == math.Trunc(v) && !narrow {
-					p.text(left-8, at+4, "n mute", number(int64(v)))
-				}
-			}
-		}
-		p.tag(`<path class="base" d="M%s %sH%s"/>`, coordinate(left), coordinate(y+height), coordinate(left+plot))
-		if high > 0 {
-			p.tag(`<path class="%s" d="`, class)
-			for k, v := range s.Values {
-				if v == 0 {
-					continue
-				}
-				bar := max(1, height*float64(v)/float64(high))
-				a, b := x(c.bounds[k]), x(c.bounds[k+1])
-				p.tag("M%s %sh%sv%sh-%[3]sz", coordinate(a), coordinate(y+height-bar),
-					coordinate(max(b-a-1, 0.5)), coordinate(bar))
-			}
-			p.tag(`"/>`)
-		}
-		y += height + 9
-		if narrow {
-			y += 10
-		}
+		p.Path(class, bars.String())
 	}
+	p.y = bottom + 9
+	if p.narrow {
+		p.y += 10
+	}
+}
+
+// ticks draws the axis of time.
+func (p *stripPicture) ticks() {
 	most := 9
-	if narrow {
+	if p.narrow {
 		most = 5
 	}
-	ticks, width := buckets(from, to, most, c.zone)
+	from, to := p.bounds[0], p.bounds[len(p.bounds)-1]
+	times, width := buckets(from, to, most, p.zone)
 	last := math.Inf(-1)
-	for _, t := range ticks {
+	for _, t := range times {
 		if t < from || t > to {
 			continue
 		}
-		at := x(t)
-		label, space := clockLabel(query.Moment(t).In(c.zone), width), 62.0
-		p.tag(`<path class="tick" d="M%s %sv4"/>`, coordinate(at), coordinate(y-8))
-		class := "mid mute"
-		if at < left+20 {
-			class = "mute"
-		} else if at > p.width-right-20 {
-			class = "n mute"
+		x := p.time.At(float64(t))
+		p.Line("tick", x, p.y-8, x, p.y-4)
+		class := "mid t"
+		if x < p.left+20 {
+			class = "t"
+		} else if x > p.right-20 {
+			class = "end t"
 		}
-		if at-last >= space {
-			p.text(at, y+8, class, label)
-			last = at
+		if x-last >= 62 {
+			p.Text(class, x, p.y+8, clockLabel(query.Moment(t).In(p.zone), width))
+			last = x
 		}
 	}
-	return y + 14
 }
 
 // clockLabel formats a time on an axis.
@@ -221,36 +195,36 @@ func clockLabel(t time.Time, step time.Duration) string {
 
 var days = [7]string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}
 
-func (c *Chart) drawHours(p *picture) float64 {
+func (c *Chart) drawHours(d *page.Drawing, width float64) (height float64) {
 	left, cell, row := 44.0, 30.0, 20.0
-	if p.width < 600 {
-		left, cell = 34, (p.width-34)/24
+	if width < 600 {
+		left, cell = 34, (width-34)/24
 	}
 	high := int64(1)
-	for d := range c.Hours {
-		high = max(high, highest(c.Hours[d][:]))
+	for day := range c.Hours {
+		high = max(high, highest(c.Hours[day][:]))
 	}
 	for h := 0; h < 24; h += 3 {
-		p.text(left+cell*float64(h), 10, "mute", fmt.Sprintf("%02d", h))
+		d.Text("t", left+cell*float64(h), 10, fmt.Sprintf("%02d", h))
 	}
-	for d, day := range days {
-		y := 18 + row*float64(d)
-		p.text(0, y+14, "mute", day)
-		for h := range 24 {
-			n := c.Hours[d][h]
+	for i, day := range days {
+		y := 18 + row*float64(i)
+		d.Text("t", 0, y+14, day)
+		for h, n := range c.Hours[i] {
 			class := "h0"
 			if n > 0 {
 				class = fmt.Sprintf("h%d", min(5, 1+int(5*math.Sqrt(float64(n)/float64(high))*0.999)))
 			}
-			if n > 0 && (d > 4 || h < 7 || h >= 19) {
+			if n > 0 && (i > 4 || h < 7 || h >= 19) {
 				class += " alarm"
 			}
-			p.tag(`<rect class="%s" x="%s" y="%s" width="%s" height="%s"><title>%s %02d:00: %s</title></rect>`, class,
-				coordinate(left+cell*float64(h)), coordinate(y), coordinate(cell-2),
-				coordinate(row-2), day, h, number(n))
+			d.Begin(class, fmt.Sprintf("%s %02d:00: %s", day, h, humanize.Comma(n)))
+			d.Rect("", left+cell*float64(h), y, cell-2, row-2)
+			d.End()
 		}
 	}
-	p.tag(`<rect class="frame" x="%s" y="17" width="%s" height="%s"><title>working hours</title></rect>`,
-		coordinate(left+7*cell-1), coordinate(12*cell), coordinate(5*row))
+	d.Begin("", "working hours")
+	d.Rect("frame", left+7*cell-1, 17, 12*cell, 5*row)
+	d.End()
 	return 18 + 7*row
 }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
+	"github.com/pg-steno/pg_steno/internal/render"
 	"github.com/pg-steno/pg_steno/internal/statement"
 )
 
@@ -132,9 +135,9 @@ func (m *maker) exportsSection() Section {
 			"returned %s rows or more, cursors from which as many were fetched, and cursors of pg_dump (--inserts). "+
 			"Rows are those that the record has; a statement that reads several tables counts for each of them, "+
 			"with all rows that it returned. An application is what the client called itself.",
-			number(statement.BulkRows)),
-		Summary: fmt.Sprintf("%s took %s.", plural(m.exports.n, "statement"),
-			plural(int64(min(m.exportedRows, 1<<62)), "row")),
+			humanize.Comma(statement.BulkRows)),
+		Summary: fmt.Sprintf("%s took %s.", render.Plural(m.exports.n, "statement"),
+			render.Plural(min(m.exportedRows, 1<<62), "row")),
 		Notes: []string{"Of a statement that failed, the record has no rows; the client may have received some. " +
 			"Many small queries are not recognized, nor is a copy of the database's files or of its WAL " +
 			"(pg_basebackup, replication)."}}

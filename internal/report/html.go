@@ -1,14 +1,15 @@
-// The page: one file that needs no other files and contains no scripts.
+// The page, which contains no scripts.
 
 package report
 
 import (
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"html/template"
 	"io"
 
+	"github.com/dustin/go-humanize"
+
+	"github.com/pg-steno/pg_steno/internal/page"
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
@@ -18,17 +19,8 @@ var css string
 //go:embed page.html
 var pageText string
 
-// policy returns the Content-Security-Policy of the page: nothing is allowed except its own style sheet.
-func policy() string {
-	sum := sha256.Sum256([]byte(css))
-	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-		"'; img-src data:; base-uri 'none'; form-action 'none'"
-}
-
-var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"number": number,
-	"css":    func() template.CSS { return template.CSS(css) },
-	"policy": policy,
+var pageOfReport = page.New(pageText, css, "", template.FuncMap{
+	"number": humanize.Comma,
 	"span":   func(t Table) int { return len(t.Columns) + 1 },
 	"wide":   func(t Table) bool { return len(t.Columns) > 4 },
 	"list": func(name string, list []string) any {
@@ -46,10 +38,10 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 		}
 		return out
 	},
-}).Parse(pageText))
+})
 
 // WriteHTML writes the report as a page that stands alone.
-func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
+func (r *Report) WriteHTML(w io.Writer) error { return pageOfReport.Write(w, r) }
 
 // cellClass returns the style classes of a cell.
 func cellClass(c Cell, column Column) string {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
@@ -68,7 +70,7 @@ func (r *Report) WriteMarkdown(out io.Writer) error {
 		if f.Records.Effects != "" {
 			name += ", " + f.Records.Effects
 		}
-		w.line("- %s %s", number(f.Records.Count), plain(name))
+		w.line("- %s %s", humanize.Comma(f.Records.Count), plain(name))
 		w.records(f.Records)
 	}
 	if s := r.Standard; s != nil {
@@ -128,7 +130,7 @@ func (w markdown) hours(c *Chart) {
 	for d, day := range days {
 		row := "| " + day + " |"
 		for _, n := range c.Hours[d] {
-			row += " " + number(n) + " |"
+			row += " " + humanize.Comma(n) + " |"
 		}
 		w.line("%s", row)
 	}

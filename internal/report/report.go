@@ -15,11 +15,8 @@
 //	exports.go     exports of data: what of it is counted, and its section
 //	sections.go    the other sections, made of what was counted
 //	compliance.go  the same, in the order of the requirements of a standard
-//	chart.go       pictures
+//	chart.go       charts, drawn with package page
 //	html.go        the page; markdown.go: the same as Markdown
-//
-// Chart libraries produce images, or pages with scripts, which the policy of the page forbids; these
-// pictures are inline SVG with the page's colors and fonts.
 package report
 
 import (
@@ -28,6 +25,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/proof"
@@ -140,9 +139,9 @@ type Records struct {
 // number returns the count in words, with the number of records that did not take effect.
 func (r *Records) number() string {
 	if r.Effects == "" {
-		return number(r.Count)
+		return humanize.Comma(r.Count)
 	}
-	return number(r.Count) + ", " + r.Effects
+	return humanize.Comma(r.Count) + ", " + r.Effects
 }
 
 // Section is a part of the report.
@@ -361,7 +360,7 @@ func (m *maker) verdict() Verdict {
 			texts = append(texts, p.String())
 		}
 		if more > 0 {
-			texts = append(texts, "and "+number(int64(more))+" more")
+			texts = append(texts, "and "+humanize.Comma(int64(more))+" more")
 		}
 		return texts
 	}
@@ -399,21 +398,21 @@ func (m *maker) verdict() Verdict {
 	anchors := "none were given: that the end of the trail was cut off, or that it is an older copy, would not be " +
 		"noticed"
 	if v.Anchors > 0 {
-		anchors = number(int64(v.Anchors)) + " checked: the trail has everything that it had when they were made"
+		anchors = humanize.Comma(int64(v.Anchors)) + " checked: the trail has everything that it had when they were made"
 		if !out.Intact {
-			anchors = number(int64(v.Anchors)) + " checked"
+			anchors = humanize.Comma(int64(v.Anchors)) + " checked"
 		}
 	}
 	out.Facts = append(out.Facts, Fact{"Anchors", anchors},
-		Fact{"Checked", fmt.Sprintf("%s: %s in %s of %s, %s", checked, plural(v.Records, "record"),
-			plural(v.Blocks, "block"), plural(int64(v.Segments), "segment"), plural(int64(v.Streams), "stream"))})
+		Fact{"Checked", fmt.Sprintf("%s: %s in %s of %s, %s", checked, render.Plural(v.Records, "record"),
+			render.Plural(v.Blocks, "block"), render.Plural(v.Segments, "segment"), render.Plural(v.Streams, "stream"))})
 	if v.State != nil {
 		out.Facts = append(out.Facts, Fact{"State", v.State.Line()})
 	}
 	if n := out.NotRead; n != nil {
 		out.Facts = append(out.Facts, Fact{"Not read",
 			fmt.Sprintf("%s in %s, which earlier verifications have read, between %s and %s",
-				plural(n.Blocks, "block"), plural(int64(n.Segments), "segment"), v.State.Since, v.State.Until)})
+				render.Plural(n.Blocks, "block"), render.Plural(n.Segments, "segment"), v.State.Since, v.State.Until)})
 		out.Facts = append(out.Facts, Fact{"Rests on them",
 			"which settings were in effect when the period began, and which uses were the first ones"})
 	}
@@ -422,14 +421,14 @@ func (m *maker) verdict() Verdict {
 	}
 	if v.GapRecords > 0 {
 		out.Facts = append(out.Facts, Fact{"Lost",
-			fmt.Sprintf("%s, counted by %s", plural(int64(v.LostRecords), "record"),
-				plural(int64(v.GapRecords), "gap record"))})
+			fmt.Sprintf("%s, counted by %s", render.Plural(v.LostRecords, "record"),
+				render.Plural(v.GapRecords, "gap record"))})
 	}
 	for i := range v.Deleted {
 		out.Facts = append(out.Facts, Fact{"Deleted", fmt.Sprint(&v.Deleted[i])})
 	}
 	if v.UnreadBlocks > 0 {
-		out.Facts = append(out.Facts, Fact{"Encrypted", plural(v.UnreadBlocks, "block") +
+		out.Facts = append(out.Facts, Fact{"Encrypted", render.Plural(v.UnreadBlocks, "block") +
 			" could not be decrypted: their records are missing here"})
 	}
 	return out
@@ -466,27 +465,7 @@ func (m *maker) notes() []string {
 	if n := m.unfinished.n; n > 0 {
 		notes = append(notes,
 			fmt.Sprintf("Of statements that had not ended when they were recorded there are start records, %s "+
-				"here: they count as records, not as statements.", number(n)))
+				"here: they count as records, not as statements.", humanize.Comma(n)))
 	}
 	return notes
-}
-
-// number formats a number with a comma before each group of three digits.
-func number(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// plural formats a number of things: "1 record", "2 records".
-func plural(n int64, what string) string {
-	if n != 1 {
-		if strings.HasSuffix(what, "s") {
-			what += "e"
-		}
-		what += "s"
-	}
-	return number(n) + " " + what
 }

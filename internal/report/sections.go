@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/query"
 	"github.com/pg-steno/pg_steno/internal/render"
@@ -51,10 +53,10 @@ func nameCell(s string) Cell {
 	return textCell(s)
 }
 
-func countCell(n int64) Cell { return Cell{Text: number(n)} }
+func countCell(n int64) Cell { return Cell{Text: humanize.Comma(n)} }
 
 // alarmCell returns a number that is highlighted if it is not zero.
-func alarmCell(n int64) Cell { return Cell{Text: number(n), Alarm: n > 0} }
+func alarmCell(n int64) Cell { return Cell{Text: humanize.Comma(n), Alarm: n > 0} }
 
 // timeCell formats a time: without the date if all records are of one day, otherwise without seconds.
 func (m *maker) timeCell(usec int64) Cell {
@@ -87,7 +89,7 @@ func others(listed, all int, pruned bool, what string) string {
 	case pruned:
 		return fmt.Sprintf("and more %s than can be followed at the same time", what)
 	case all > listed:
-		return fmt.Sprintf("and %s more", number(int64(all-listed)))
+		return fmt.Sprintf("and %s more", humanize.Comma(int64(all-listed)))
 	}
 	return ""
 }
@@ -110,7 +112,7 @@ func (m *maker) eventsTable(
 		t.Rows = append(t.Rows, row)
 	}
 	if rest := l.n - int64(len(l.last)); rest > 0 {
-		t.Others = fmt.Sprintf("These are the last ones; %s before them, see the commands above.", plural(rest, what))
+		t.Others = fmt.Sprintf("These are the last ones; %s before them, see the commands above.", render.Plural(rest, what))
 	}
 	return t
 }
@@ -204,8 +206,8 @@ func (m *maker) activitySection() Section {
 	s := Section{ID: "activity", Title: "Activity",
 		About: "Statements are those of clients and those that functions and triggers run. They belong to the " +
 			"time at which they started.",
-		Summary: fmt.Sprintf("%s, %s of them statements, by %s in %s.", plural(m.total.n, "record"),
-			number(m.kinds[format.KindStatement].n),
+		Summary: fmt.Sprintf("%s, %s of them statements, by %s in %s.", render.Plural(m.total.n, "record"),
+			humanize.Comma(m.kinds[format.KindStatement].n),
 			m.distinct(len(m.users.values), m.users.pruned, "user"),
 			m.distinct(len(m.dbs.values), m.dbs.pruned, "database"))}
 	strips := []Strip{m.strip("all records", seriesRecords, false)}
@@ -267,9 +269,9 @@ func (m *maker) activitySection() Section {
 // distinct formats a number of different names.
 func (m *maker) distinct(n int, pruned bool, what string) string {
 	if pruned {
-		return "more than " + plural(int64(n), what)
+		return "more than " + render.Plural(n, what)
 	}
-	return plural(int64(n), what)
+	return render.Plural(n, what)
 }
 
 func shareCell(n, of int64) Cell {
@@ -361,8 +363,8 @@ func (m *maker) loginsSection() Section {
 			"address. A connection that was refused after it was authenticated, for example because its database " +
 			"does not exist, is both." +
 			m.hiddenFailuresNote("Refused logins may have no record, and some then look like a login"),
-		Summary: fmt.Sprintf("%s and %s from %s.", plural(m.keyCount("logins"), "login"),
-			plural(m.keyCount("refused"), "refused login"),
+		Summary: fmt.Sprintf("%s and %s from %s.", render.Plural(m.keyCount("logins"), "login"),
+			render.Plural(m.keyCount("refused"), "refused login"),
 			m.distinct(len(m.hosts.values), m.hosts.pruned, "address"))}
 	s.Charts = []Chart{m.chart("Logins over time", m.strip("logins", seriesLogins, false),
 		m.strip("refused", seriesRefused, true))}
@@ -444,7 +446,7 @@ func (m *maker) failuresSection() Section {
 			m.hiddenFailuresNote("Statements that failed before they were planned, and refused logins, may have "+
 				"no record"),
 		Summary: fmt.Sprintf("%s, %s of them because permission was denied (42501).",
-			plural(m.keyCount("failed"), "failure"), number(m.keyCount("denied")))}
+			render.Plural(m.keyCount("failed"), "failure"), humanize.Comma(m.keyCount("denied")))}
 	s.Charts = []Chart{m.chart("Failures over time", m.strip("failures", seriesFailed, true))}
 	users := Table{ID: "failed_users", Caption: "By user", Columns: columns("user", "#statements", "#failures")}
 	for _, key := range m.users.heaviest(func(a *actor) int64 { return a.failed.n }) {
@@ -480,8 +482,8 @@ func (m *maker) privilegedSection() Section {
 			"extensions, databases, replication and the server's configuration, as in the view privileged of " +
 			"steno query. Changed settings of pg_steno are below. " + aboutEffects,
 		Summary: fmt.Sprintf("%s and %s of other DDL.",
-			withEffects(plural(m.privileged.n, "privileged statement"), &m.privileged.Effects),
-			withEffects(plural(m.ddl.n, "statement"), &m.ddl.Effects))}
+			withEffects(render.Plural(m.privileged.n, "privileged statement"), &m.privileged.Effects),
+			withEffects(render.Plural(m.ddl.n, "statement"), &m.ddl.Effects))}
 	roles := m.strip("role", int(format.ClassRole), false)
 	s.Charts = []Chart{m.chart("Privileged statements and DDL over time",
 		m.strip("privileged", seriesPrivileged, false), roles, m.strip("ddl", int(format.ClassDDL), false),
@@ -566,8 +568,8 @@ func (m *maker) accessSection() Section {
 		About: "Who uses which relation: statements that read, write or lock it, views and sequences included; " +
 			"system catalogs have a table of their own. “As object” counts statements that only create, alter, " +
 			"rename or drop it; the command shows these, too. " + aboutUncommitted,
-		Summary: fmt.Sprintf("%s and %s; %s.", plural(m.keyCount("reads"), "read"),
-			plural(m.keyCount("writes"), "write"),
+		Summary: fmt.Sprintf("%s and %s; %s.", render.Plural(m.keyCount("reads"), "read"),
+			render.Plural(m.keyCount("writes"), "write"),
 			m.distinct(len(every), m.pairs.pruned, "different use")+" of a relation by a user")}
 	matrix := Table{
 		ID:      "matrix",
@@ -599,7 +601,7 @@ func (m *maker) accessSection() Section {
 					if ids[p] == "" {
 						ids[p] = fmt.Sprintf("pair-%d", len(ids)+1)
 					}
-					cell = Cell{Text: number(p.uses.n - p.named), Link: ids[p], Heat: -1}
+					cell = Cell{Text: humanize.Comma(p.uses.n - p.named), Link: ids[p], Heat: -1}
 					most = max(most, p.uses.n)
 				}
 			}
@@ -694,13 +696,13 @@ func (m *maker) newAccessSection() Section {
 	slices.SortStableFunc(all, func(a, b *pair) int { return cmp.Compare(b.when.first, a.when.first) })
 	if m.since <= m.trailFirst {
 		s.Summary = fmt.Sprintf("The trail has nothing before the period: all %s are new to it.",
-			plural(int64(len(all)), "use"))
+			render.Plural(len(all), "use"))
 		s.Notes = []string{"Of a period before which the trail has records, this section lists what is new in the " +
 			"period."}
 		all = nil
 	} else {
 		s.Summary = fmt.Sprintf("%s of a relation by a user, since %s.",
-			plural(int64(len(all)), "first use"), m.time(m.since))
+			render.Plural(len(all), "first use"), m.time(m.since))
 	}
 	if v := m.options.Verify; v.UnreadBlocks > 0 || len(v.Unreadable)+len(v.Problems)+len(m.damaged) > 0 {
 		s.Notes = append(s.Notes, "Parts of the trail could not be read: what is listed may have been used before.")
@@ -730,7 +732,7 @@ func (m *maker) offHoursSection() Section {
 	s := Section{ID: "off_hours", Title: "Off hours",
 		About: "Clients' statements outside of Monday to Friday, 07:00 to 19:00, in time zone " + m.options.ZoneName +
 			", as in the view off_hours of steno query. Holidays are not known.",
-		Summary: fmt.Sprintf("%s of clients started off hours.", plural(m.offHours.n, "statement"))}
+		Summary: fmt.Sprintf("%s of clients started off hours.", render.Plural(m.offHours.n, "statement"))}
 	off := func(o query.Criteria) query.Criteria {
 		o.TopLevel, o.OffHours = true, m.options.Zone
 		return narrowed(o, false, format.KindStatement)
@@ -758,9 +760,9 @@ func (m *maker) settingsSection() Section {
 	s := Section{ID: "settings", Title: "Settings",
 		About: "Changes of pg_steno's own settings, which decide what is recorded, and of the server's. Changes " +
 			"that were made by editing files are known of pg_steno's settings only.",
-		Summary: fmt.Sprintf("%s of pg_steno, %s, %s.", plural(m.keyCount("settings"), "changed setting"),
-			plural(m.keyCount("alter_system"), "ALTER SYSTEM statement"),
-			plural(m.keyCount("set"), "SET or RESET statement"))}
+		Summary: fmt.Sprintf("%s of pg_steno, %s, %s.", render.Plural(m.keyCount("settings"), "changed setting"),
+			render.Plural(m.keyCount("alter_system"), "ALTER SYSTEM statement"),
+			render.Plural(m.keyCount("set"), "SET or RESET statement"))}
 	t := Table{ID: "setting_kinds", Caption: "What was changed", Columns: columns("by", "#records"), Rows: []Row{
 		m.keyRow("settings", "settings of pg_steno"), m.keyRow("alter_system", "ALTER SYSTEM"),
 		m.keyRow("set", "SET and RESET")}}
@@ -778,8 +780,8 @@ func (m *maker) gapsSection() Section {
 			"settings.",
 		Summary: "The period has no gap records."}
 	if m.gaps.n > 0 {
-		s.Summary = fmt.Sprintf("%s are missing, counted by %s.", plural(m.lostRecords, "record"),
-			plural(m.gaps.n, "gap record"))
+		s.Summary = fmt.Sprintf("%s are missing, counted by %s.", render.Plural(m.lostRecords, "record"),
+			render.Plural(m.gaps.n, "gap record"))
 	}
 	t := Table{
 		ID:      "gap_kinds",
@@ -806,8 +808,7 @@ func (m *maker) statementsSection() Section {
 		Summary: fmt.Sprintf("%s.", m.distinct(len(m.fingerprints.values), m.fingerprints.pruned,
 			"different statement"))}
 	if m.noFingerprint > 0 {
-		s.Notes = append(s.Notes, plural(m.noFingerprint,
-			"statement")+" without a text and without a query identifier are not in here.")
+		s.Notes = append(s.Notes, render.Plural(m.noFingerprint, "statement")+" without a text and without a query identifier are not in here.")
 	}
 	for _, order := range []struct {
 		id, caption string

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/render"
 )
@@ -123,7 +125,7 @@ func effectsInWords(e *format.Effects) string {
 		what string
 	}{{e.RolledBack, "rolled back"}, {e.Unknown, "not known to have been committed"}} {
 		if effect.n > 0 {
-			words = append(words, number(effect.n)+" of them "+effect.what)
+			words = append(words, humanize.Comma(effect.n)+" of them "+effect.what)
 		}
 	}
 	return strings.Join(words, ", ")
@@ -248,9 +250,9 @@ func (n *names) String() string {
 	s := render.Safe(strings.Join(shown, ", "))
 	switch rest := len(n.list) - len(shown); {
 	case n.more:
-		s += ", and more than " + number(int64(rest)) + " others"
+		s += ", and more than " + humanize.Comma(int64(rest)) + " others"
 	case rest > 0:
-		s += ", and " + number(int64(rest)) + " more"
+		s += ", and " + humanize.Comma(int64(rest)) + " more"
 	}
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/page"
 	"github.com/pg-steno/pg_steno/lab/bench/result"
 	"github.com/pg-steno/pg_steno/lab/cluster"
 	"github.com/pg-steno/pg_steno/lab/stats"
@@ -99,44 +100,42 @@ const (
 )
 
 // barX is where a bar of this ratio ends.
-func barX(ratio float64) int { return barLeft + int(ratio*barWidth) }
+func barX(ratio float64) float64 { return barLeft + ratio*barWidth }
 
 // WriteChart draws results of overhead as an SVG picture: for each a group of
 // bars, the throughput of each variant against the first, with its interval,
 // over one common axis.
 func WriteChart(w io.Writer, results []*result.Result) error {
-	var b strings.Builder
-	y := 34
-	text := func(x, y int, class, s string) {
-		fmt.Fprintf(&b, `<text x="%d" y="%d" class="%s">%s</text>`+"\n", x, y, class, escape(s))
-	}
-	text(12, y-10, "title", "Throughput while every statement is logged")
+	const title = "Throughput while every statement is logged"
+	grid, d := &page.Drawing{}, &page.Drawing{}
+	y := 34.0
+	d.Text("title", 12, y-10, title)
 	for _, r := range results {
 		y += 22
-		text(12, y, "group", r.Parameter(loadParameter))
+		d.Text("group", 12, y, r.Parameter(loadParameter))
 		if r.CPU != nil && len(r.CPU.Runs) > 0 {
-			low, high := r.CPU.Spread()
-			text(12, y+16, "note", fmt.Sprintf("pg_steno's share of PostgreSQL's CPU samples: %s",
-				interval(low, high)))
 			y += 16
+			low, high := r.CPU.Spread()
+			d.Text("note", 12, y, "pg_steno's share of PostgreSQL's CPU samples: "+interval(low, high))
 		}
 		y += 10
 		for i, v := range r.Dimensions[0].Values {
-			y = drawVariant(&b, text, r, v, i, y)
+			drawVariant(d, r, v, i, y)
+			y += rowHeight
 		}
 	}
-	top := 42
-	grid := drawAxis(text, top, y)
-	y += 50
+	for _, tick := range []float64{0, 0.25, 0.5, 0.75, 1} {
+		grid.Line("grid", barX(tick), 42, barX(tick), y)
+		d.Text("axis", barX(tick), y+14, fmt.Sprint(tick))
+	}
+	d.Text("axis", barX(0.5), y+32, "transactions per second, relative to a server that logs nothing")
 	last := results[len(results)-1]
-	text(12, y+8, "note", fmt.Sprintf("Median of %s rounds of %s s per server, with its 95 %% interval in brackets. "+
-		"B: bytes logged per transaction.",
-		last.Parameter(roundsParameter), last.Parameter(secondsParameter)))
-	y += 18
-	text(12, y+8, "note", fmt.Sprintf("%s, %d cores (shared with pgbench), Linux %s, PostgreSQL %s.",
+	d.Text("note", 12, y+58, fmt.Sprintf("Median of %s rounds of %s s per server, with its 95 %% interval in brackets. "+
+		"B: bytes logged per transaction.", last.Parameter(roundsParameter), last.Parameter(secondsParameter)))
+	d.Text("note", 12, y+76, fmt.Sprintf("%s, %d cores (shared with pgbench), Linux %s, PostgreSQL %s.",
 		last.Machine.CPU, last.Machine.Cores, last.Machine.Kernel, shortVersion(last.Postgres)))
-	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
-		`role="img" aria-label="Throughput while every statement is logged">
+	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%.0f" viewBox="0 0 %[1]d %.0[2]f" `+
+		`role="img" aria-label="%[3]s">
 <style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-size: 16px; font-weight: 600 }
@@ -146,27 +145,13 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .axis { text-anchor: middle; font-size: 12px; fill: #59636e }
 </style>
 <rect width="100%%" height="100%%" fill="#fff"/>
-%s%s</svg>
-`, chartWidth, y+22, chartWidth, y+22, grid, b.String())
+%[4]s</svg>
+`, chartWidth, y+90, title, strings.ReplaceAll(grid.Contents()+d.Contents(), "><", ">\n<"))
 	return err
 }
 
-// drawAxis labels the axis below the bars, which end at bottom, and returns its
-// grid lines, which are drawn before the bars.
-func drawAxis(text func(x, y int, class, s string), top, bottom int) string {
-	var grid strings.Builder
-	for _, tick := range []float64{0, 0.25, 0.5, 0.75, 1} {
-		x := barX(tick)
-		fmt.Fprintf(&grid, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="grid"/>`+"\n", x, top, x, bottom)
-		text(x, bottom+14, "axis", fmt.Sprint(tick))
-	}
-	text(barX(0.5), bottom+32, "axis", "transactions per second, relative to a server that logs nothing")
-	return grid.String()
-}
-
-// drawVariant draws one bar below y and returns where the next one starts.
-func drawVariant(b *strings.Builder, text func(x, y int, class, s string), r *result.Result, v result.Value, i,
-	y int) int {
+// drawVariant draws a bar below y.
+func drawVariant(d *page.Drawing, r *result.Result, v result.Value, i int, y float64) {
 	ratio, label := 1.0, "1"
 	var kept *stats.Estimate
 	if m := r.Find(result.Case{"variant": v.Name}, "tps"); m != nil && i > 0 {
@@ -184,20 +169,16 @@ func drawVariant(b *strings.Builder, text func(x, y int, class, s string), r *re
 	if i == 0 && v.Name == "off" {
 		title = "no logging"
 	}
-	text(12, y+15, "", title)
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" class="%s"/>`+"\n", barLeft, y, barX(ratio)-barLeft,
-		barHeight, class)
+	d.Text("", 12, y+15, title)
+	d.Rect(class, barLeft, y, barX(ratio)-barLeft, barHeight)
 	if kept != nil {
-		middle := y + barHeight/2
-		fmt.Fprintf(b, `<line x1="%d" y1="%d" x2="%d" y2="%d" class="range"/>`+"\n", barX(kept.Low), middle,
-			barX(kept.High), middle)
+		d.Line("range", barX(kept.Low), y+barHeight/2, barX(kept.High), y+barHeight/2)
 		ratio = max(ratio, kept.High)
 	}
 	if m := r.Find(result.Case{"variant": v.Name}, "bytes"); m != nil {
 		label += fmt.Sprintf(", %.0f B", m.Value.Median)
 	}
-	text(barX(ratio)+8, y+15, "small", label)
-	return y + rowHeight
+	d.Text("small", barX(ratio)+8, y+15, label)
 }
 
 // shortVersion is "15.20" of "PostgreSQL 15.20 (Debian 15.20-0+deb12u1)".
@@ -214,8 +195,4 @@ func interval(low, high float64) string {
 		return a + " to " + b + " %"
 	}
 	return fmt.Sprintf("%.2f %%", low)
-}
-
-func escape(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
 }

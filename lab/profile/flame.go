@@ -7,17 +7,23 @@ import (
 	_ "embed" // the page
 	"encoding/json"
 	"fmt"
-	"html"
+	"html/template"
 	"io"
 	"slices"
-	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/page"
 )
 
-//go:embed flame.html
-var flamePage string
+var (
+	//go:embed flame.html
+	flameText string
+	//go:embed flame.css
+	flameStyle string
+	//go:embed flame.js
+	flameScript string
 
-//go:embed flame.js
-var flameScript string
+	flamePage = page.New(flameText, flameStyle, flameScript, nil)
+)
 
 // node is a function on a path from the root, in the format of the page's script.
 type node struct {
@@ -137,8 +143,8 @@ func writeFlame(w io.Writer, r *Report, p *Profile) error {
 	subtitle := fmt.Sprintf("%.2f processors busy on average for %.0f s; %.2f sessions waiting for %.0f s. Sessions "+
 		"that wait for their clients are not included.",
 		r.Processors, r.CPUSeconds, r.Waiting, r.WaitSeconds)
-	page := strings.NewReplacer("{{.Title}}", html.EscapeString(title), "{{.Subtitle}}", html.EscapeString(subtitle),
-		"{{.Data}}", string(data), "{{.Script}}", strings.TrimSpace(flameScript))
-	_, err = page.WriteString(w, flamePage)
-	return err
+	return flamePage.Write(w, struct {
+		Title, Subtitle string
+		Data            template.JS
+	}{title, subtitle, template.JS(data)})
 }

@@ -3,6 +3,7 @@ package profile
 import (
 	"bytes"
 	"encoding/json"
+	"html"
 	"io"
 	"net/http"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/browsertest"
+	"github.com/pg-steno/pg_steno/internal/page"
 	"github.com/pg-steno/pg_steno/lab/perf"
 )
 
@@ -71,7 +73,7 @@ func TestFlameGraphOfNothing(t *testing.T) {
 
 // The page is looked at in a browser: drawn, zoomed, searched, switched.
 func TestFlameGraphInABrowser(t *testing.T) {
-	const act = `<script>
+	const act = `
 addEventListener("load", () => {
   const say = [], boxes = () => [...document.querySelectorAll("#graph div")];
   const box = (name) => boxes().find((b) => b.textContent === name);
@@ -94,9 +96,10 @@ addEventListener("load", () => {
   say.push("wider " + (document.documentElement.scrollWidth > innerWidth));
   document.title = say.join("; ");
 });
-</script>`
-	page := strings.Replace(flame(t, example()), "</body>", act+"</body>", 1)
-	dom, _, _ := browsertest.Open(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, page) }), "400,700", false)
+`
+	text := strings.Replace(flame(t, example()), "</body>", "<script>"+act+"</script></body>", 1)
+	text = strings.Replace(text, "script-src ", "script-src &#39;"+html.EscapeString(page.Hash(act))+"&#39; ", 1)
+	dom, _, _ := browsertest.Open(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }), "400,700", false)
 	title := regexp.MustCompile(`<title>(.*?)</title>`).FindStringSubmatch(dom)
 	// of the 35 s on processors the executor has 20 below PortalRun, the pipe 5
 	want := "drawn 16; executor 57; tip standard_ExecutorRun — 2000 samples, 20.000 s, 57.14 % of processors; " +

@@ -2,7 +2,11 @@
 
 package report
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/pg-steno/pg_steno/internal/page"
+)
 
 // Sizes of charts, in their own units, which are pixels if there is enough space.
 const (
@@ -13,9 +17,8 @@ const (
 
 // bars draws a panel as horizontal bars, so that their names can be long; in a narrow chart the names are above the
 // bars.
-func (p *panel) bars(width float64) (d *drawing, height float64) {
-	d = &drawing{}
-	b := &barPicture{panel: p, drawing: d, width: width, scale: p.scale()}
+func (p *panel) bars(d *page.Drawing, width float64) (height float64) {
+	b := &barPicture{panel: p, Drawing: d, width: width, scale: p.scale()}
 	b.measure()
 	b.y = 6
 	if p.base != "" {
@@ -28,14 +31,14 @@ func (p *panel) bars(width float64) (d *drawing, height float64) {
 	for _, g := range p.groups {
 		b.group(g)
 	}
-	return d, bottom + 40
+	return bottom + 40
 }
 
 type barPicture struct {
 	*panel
-	*drawing
+	*page.Drawing
 	width  float64
-	scale  scale
+	scale  page.Scale
 	y      float64
 	gutter float64 // for names
 	right  float64 // for figures
@@ -57,20 +60,20 @@ func (b *barPicture) label(x *point) string {
 }
 
 func (b *barPicture) measure() {
-	b.short = !slices.ContainsFunc(b.groups, func(g group) bool { return textWidth(g.title, small) >= 60 })
+	b.short = !slices.ContainsFunc(b.groups, func(g group) bool { return page.TextWidth(g.title, small) >= 60 })
 	for _, g := range b.groups {
 		for i, x := range g.points {
 			if x == nil {
 				continue
 			}
-			b.right = max(b.right, textWidth(b.label(x), small)+14)
+			b.right = max(b.right, page.TextWidth(b.label(x), small)+14)
 			if !b.narrow() {
-				b.gutter = max(b.gutter, textWidth(b.name(g, i), small)+14)
+				b.gutter = max(b.gutter, page.TextWidth(b.name(g, i), small)+14)
 			}
 		}
 	}
 	b.gutter = min(b.gutter, 0.32*b.width)
-	b.scale.from, b.scale.to = b.gutter+2, b.width-max(b.right, 24)
+	b.scale.From, b.scale.To = b.gutter+2, b.width-max(b.right, 24)
 }
 
 // name returns the name of a bar: its series, or its group if there are no series.
@@ -105,23 +108,23 @@ func (b *barPicture) height() float64 {
 
 func (b *barPicture) axis(top, bottom float64) {
 	last := -1e9
-	for _, v := range b.scale.ticks {
-		x := b.scale.at(v)
-		b.line("grid", x, top, x, bottom)
+	for _, v := range b.scale.Ticks {
+		x := b.scale.At(v)
+		b.Line("grid", x, top, x, bottom)
 		s := tick(v)
-		if half := textWidth(s, small) / 2; x-half > last+6 {
-			b.text("t mid", max(x, half), bottom+16, s)
+		if half := page.TextWidth(s, small) / 2; x-half > last+6 {
+			b.Text("t mid", max(x, half), bottom+16, s)
 			last = x + half
 		}
 	}
-	b.text("t end", b.width-2, bottom+34, shortened(b.panel.axis, small, b.width-8))
+	b.Text("t end", b.width-2, bottom+34, page.Truncate(b.panel.axis, small, b.width-8))
 	if b.chart.Ratio {
-		x := b.scale.at(1)
-		b.line("one", x, top-4, x, bottom)
+		x := b.scale.At(1)
+		b.Line("one", x, top-4, x, bottom)
 		if b.base != "" {
-			s := shortened("1 = "+b.base, small, b.width/2)
-			half := textWidth(s, small) / 2
-			b.text("t mid", min(max(x, half+2), b.width-half-2), top-9, s)
+			s := page.Truncate("1 = "+b.base, small, b.width/2)
+			half := page.TextWidth(s, small) / 2
+			b.Text("t mid", min(max(x, half+2), b.width-half-2), top-9, s)
 		}
 	}
 }
@@ -132,7 +135,7 @@ func (b *barPicture) group(g group) {
 		if b.short {
 			name = b.x + " " + name
 		}
-		b.text("h", 2, b.y+20, shortened(name, small+1, b.width-4))
+		b.Text("h", 2, b.y+20, page.Truncate(name, small+1, b.width-4))
 		b.y += 30
 	}
 	for i, x := range g.points {
@@ -150,49 +153,49 @@ func (b *barPicture) group(g group) {
 // ratios begin at 1, and for other figures only the end is drawn.
 func (b *barPicture) bar(x *point, class, name string) {
 	height, y := 17.0, b.y+4
-	b.begin(class, x.title)
+	b.Begin("m "+class, x.title)
 	if b.narrow() {
-		b.text("n", 2, y+9, shortened(name, small, b.width-4))
+		b.Text("n", 2, y+9, page.Truncate(name, small, b.width-4))
 		height, y = 14, y+14
 	} else {
-		b.text("n end", b.gutter-8, y+13, shortened(name, small, b.gutter-10))
+		b.Text("n end", b.gutter-8, y+13, page.Truncate(name, small, b.gutter-10))
 	}
 	middle := y + height/2
-	from, to := b.scale.at(0), b.scale.at(x.estimate.Median)
-	dot := b.scale.log && !b.chart.Ratio
+	from, to := b.scale.At(0), b.scale.At(x.estimate.Median)
+	dot := b.scale.Log && !b.chart.Ratio
 	if dot {
-		b.line("guide", b.scale.from, middle, to, middle)
+		b.Line("guide", b.scale.From, middle, to, middle)
 		from = to
 	} else {
-		if b.scale.log {
-			from = b.scale.at(1)
+		if b.scale.Log {
+			from = b.scale.At(1)
 		}
-		b.rect("f", min(from, to), y, max(from, to)-min(from, to), height)
+		b.Rect("f", min(from, to), y, max(from, to)-min(from, to), height)
 	}
 	end := max(to, from)
 	if x.estimate.N > 1 {
-		low, high := b.scale.at(x.estimate.Low), b.scale.at(x.estimate.High)
-		b.whisker(low, high, middle)
+		low, high := b.scale.At(x.estimate.Low), b.scale.At(x.estimate.High)
+		whisker(b.Drawing, low, high, middle)
 		end = max(end, high)
 	}
 	if dot {
-		b.tag("circle", "f", "cx", to, "cy", middle, "r", 5.5)
+		b.Element("circle", "f", "cx", to, "cy", middle, "r", 5.5)
 		end = max(end, to+4)
 	}
 	for _, v := range x.published {
-		b.diamond(b.scale.at(v), middle)
-		end = max(end, b.scale.at(v)+6)
+		diamond(b.Drawing, b.scale.At(v), middle)
+		end = max(end, b.scale.At(v)+6)
 	}
-	b.text("v", end+7, middle+4.5, b.label(x))
-	b.end()
+	b.Text("v", end+7, middle+4.5, b.label(x))
+	b.End()
 	b.y += b.rowHeight()
 }
 
 // whisker draws an interval, with an outline that keeps it visible on any color.
-func (d *drawing) whisker(low, high, y float64) {
+func whisker(d *page.Drawing, low, high, y float64) {
 	for _, class := range []string{"rim", "whisker"} {
-		d.line(class, low, y, high, y)
-		d.line(class, low, y-4, low, y+4)
-		d.line(class, high, y-4, high, y+4)
+		d.Line(class, low, y, high, y)
+		d.Line(class, low, y-4, low, y+4)
+		d.Line(class, high, y-4, high, y+4)
 	}
 }

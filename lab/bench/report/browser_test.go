@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/pg-steno/pg_steno/internal/browsertest"
+	"github.com/pg-steno/pg_steno/internal/page"
 )
 
 // probe is added to a copy of the page. It precedes the page's own script, records errors from then on, uses the page
@@ -37,7 +38,7 @@ function use() {
   seen.width = innerWidth;
   seen.scroll = document.documentElement.scrollWidth;
   seen.dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  seen.paper = getComputedStyle(document.body).backgroundColor;
+  seen.paper = getComputedStyle(document.documentElement).backgroundColor;
   seen.ink = getComputedStyle(document.querySelector("svg text")).fill;
   seen.fetched = performance.getEntriesByType("resource").map(function (e) { return e.name; });
   function shown(selector) {
@@ -104,10 +105,10 @@ func open(t *testing.T, pages []framed, dark bool) (all []seen, asked []string) 
 	return all, asked
 }
 
-func withProbe(page string) string {
-	page = strings.Replace(page, "script-src &#39;",
-		"script-src &#39;sha256-"+html.EscapeString(hash(probe))+"&#39; &#39;", 1)
-	return strings.Replace(page, "<title>", "<script>"+probe+"</script><title>", 1)
+func withProbe(text string) string {
+	text = strings.Replace(text, "script-src &#39;",
+		"script-src &#39;"+html.EscapeString(page.Hash(probe))+"&#39; &#39;", 1)
+	return strings.Replace(text, "<title>", "<script>"+probe+"</script><title>", 1)
 }
 
 func TestPageInABrowser(t *testing.T) {
@@ -147,12 +148,12 @@ func checkSeen(t *testing.T, s seen, width int, dark bool) {
 	if narrowOnes := width < 640; (s.Slim > 0) != narrowOnes || (s.Wide > 0) == narrowOnes {
 		t.Errorf("%d wide pictures and %d narrow ones", s.Wide, s.Slim)
 	}
-	paper, ink := "rgb(255, 255, 255)", "rgb(26, 30, 35)"
+	paper, ink := "rgb(255, 255, 255)", "rgb(28, 33, 39)"
 	if dark {
-		paper, ink = "rgb(21, 24, 28)", "rgb(228, 232, 236)"
+		paper, ink = "rgb(21, 24, 28)", "rgb(227, 231, 235)"
 	}
 	if s.Dark != dark || s.Paper != paper || s.Ink == "" ||
-		!strings.Contains("rgb(26, 30, 35) rgb(86, 96, 107) rgb(228, 232, 236) rgb(155, 165, 176)", s.Ink) {
+		!strings.Contains("rgb(28, 33, 39) rgb(91, 101, 112) rgb(227, 231, 235) rgb(154, 165, 176)", s.Ink) {
 		t.Errorf("dark: %v, paper %s, ink %s, want %s and %s", s.Dark, s.Paper, s.Ink, paper, ink)
 	}
 }

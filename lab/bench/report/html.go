@@ -3,15 +3,14 @@
 package report
 
 import (
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
 	"strconv"
 	"strings"
 
+	"github.com/pg-steno/pg_steno/internal/page"
 	"github.com/pg-steno/pg_steno/lab/bench/result"
 	"github.com/pg-steno/pg_steno/lab/cluster"
 	"github.com/pg-steno/pg_steno/lab/machine"
@@ -25,34 +24,22 @@ var (
 	//go:embed page.js
 	pageScript string
 
-	pageTemplate = template.Must(template.New("page").Parse(pageText))
+	pageOfResult = page.New(pageText, pageStyle, pageScript, nil)
 )
 
-// policy forbids everything except the page's own style and script: whatever a result contains, a browser neither runs
-// nor requests anything for it.
-var policy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; img-src data:; "+
-	"base-uri 'none'; form-action 'none'",
-	hash(pageStyle), hash(pageScript))
-
-func hash(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return base64.StdEncoding.EncodeToString(sum[:])
+// contents is the data of page.html.
+type contents struct {
+	Title, Warning, Command, Confidence string
+	Where, Notes                        []string
+	Figures                             []figureOf
+	Tables                              []tableOf
+	Sources                             []source
+	Skipped                             []skipped
+	Facts                               []result.Parameter
+	Settings                            []settingsOf
 }
 
-// page is the data of page.html.
-type page struct {
-	Title, Policy, Warning, Command, Confidence string
-	Style, Script                               template.HTML
-	Where, Notes                                []string
-	Figures                                     []figureOf
-	Tables                                      []tableOf
-	Sources                                     []source
-	Skipped                                     []skipped
-	Facts                                       []result.Parameter
-	Settings                                    []settingsOf
-}
-
-// figureOf is a chart: its panels, each drawn for wide and for narrow windows.
+// figureOf is a chart: its panels.
 type figureOf struct {
 	Title, Note string
 	Key         []keyEntry
@@ -61,8 +48,8 @@ type figureOf struct {
 }
 
 type picture struct {
-	Title        string
-	Wide, Narrow template.HTML
+	Title   string
+	Picture template.HTML
 }
 
 // keyEntry explains a symbol or a color.
@@ -96,11 +83,9 @@ type settingsOf struct {
 // HTML writes a page with everything in a result, which needs no other file and no network.
 func HTML(w io.Writer, r *result.Result) error {
 	v := newView(r)
-	p := page{
-		Title: r.Title, Policy: policy, Warning: r.Busy.Warning(), Command: r.Command, Confidence: v.confidence(),
-		Style:  template.HTML("<style>" + pageStyle + "</style>"),
-		Script: template.HTML("<script>" + pageScript + "</script>"),
-		Where:  v.where(), Notes: r.Notes, Skipped: v.skipped(), Facts: v.facts(), Settings: v.settings(),
+	p := contents{
+		Title: r.Title, Warning: r.Busy.Warning(), Command: r.Command, Confidence: v.confidence(),
+		Where: v.where(), Notes: r.Notes, Skipped: v.skipped(), Facts: v.facts(), Settings: v.settings(),
 	}
 	for i := range r.Charts {
 		if f := v.figure(&r.Charts[i]); f != nil {
@@ -113,7 +98,7 @@ func HTML(w io.Writer, r *result.Result) error {
 		}
 	}
 	p.Sources = v.sources
-	return pageTemplate.Execute(w, p)
+	return pageOfResult.Write(w, p)
 }
 
 // figure draws a chart; nil if it has no measures.
@@ -132,11 +117,7 @@ func (v *view) figure(c *result.Chart) *figureOf {
 		if p.title != "" {
 			label += ", " + p.title
 		}
-		one := func(class string, width float64) template.HTML {
-			d, height := draw(width)
-			return template.HTML(d.svg(class, label+": "+p.axis, width, height))
-		}
-		f.Panels = append(f.Panels, picture{p.title, one("wide", wide), one("slim", narrow)})
+		f.Panels = append(f.Panels, picture{p.title, page.Chart(label+": "+p.axis, wide, narrow, draw)})
 	}
 	rows := []string{c.X}
 	if c.Series != "" {
@@ -161,7 +142,7 @@ func (v *view) table(g *grid) tableOf {
 			if e := c.Estimate; g.Heads[i].Bar && e != nil && tops[i] > 0 {
 				x.HTML += template.HTML(fmt.Sprintf(`<svg viewBox="0 0 100 4" preserveAspectRatio="none" `+
 					`aria-hidden="true"><rect class="f" width="%s" height="4"/></svg>`,
-					coordinate(max(100*e.Median/tops[i], 0))))
+					page.Coordinate(max(100*e.Median/tops[i], 0))))
 			}
 			row.Cells = append(row.Cells, x)
 		}
@@ -235,15 +216,15 @@ func (v *view) settings() []settingsOf {
 // legend explains symbols, and colors that have no names beside them.
 func legend(panels []*panel) []keyEntry {
 	var entries []keyEntry
-	sign := func(d *drawing) template.HTML {
-		return template.HTML(`<svg viewBox="0 0 22 14">` + d.String() + `</svg>`)
+	sign := func(d *page.Drawing) template.HTML {
+		return template.HTML(`<svg viewBox="0 0 22 14">` + d.Contents() + `</svg>`)
 	}
 	p := panels[0]
 	if p.chart.Kind == "lines" && p.chart.Series != "" {
 		for _, s := range p.series {
-			d := &drawing{}
-			d.tag("path", "line", "d", "M0 7h22")
-			d.marker(s.shape, 11, 7)
+			d := &page.Drawing{}
+			d.Path("line", "M0 7h22")
+			marker(d, s.shape, 11, 7)
 			entries = append(entries, keyEntry{s.title, s.class + " onlyslim", sign(d)})
 		}
 	}
@@ -252,18 +233,18 @@ func legend(panels []*panel) []keyEntry {
 		intervals, published = intervals || p.hasIntervals(), published || p.hasPublished()
 	}
 	if intervals {
-		d := &drawing{}
+		d := &page.Drawing{}
 		if p.chart.Kind == "lines" {
-			d.rect("band", 1, 2, 20, 10)
-			d.line("stem", 11, 2, 11, 12)
+			d.Rect("band", 1, 2, 20, 10)
+			d.Line("stem", 11, 2, 11, 12)
 		} else {
-			d.whisker(2, 20, 7)
+			whisker(d, 2, 20, 7)
 		}
 		entries = append(entries, keyEntry{"interval of the median", "", sign(d)})
 	}
 	if published {
-		d := &drawing{}
-		d.diamond(11, 7)
+		d := &page.Drawing{}
+		diamond(d, 11, 7)
 		entries = append(entries, keyEntry{"published by others", "", sign(d)})
 	}
 	return entries

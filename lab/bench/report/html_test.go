@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pg-steno/pg_steno/internal/page"
 	"github.com/pg-steno/pg_steno/lab/bench/result"
 )
 
@@ -110,7 +111,7 @@ func TestPageRefersToNothing(t *testing.T) {
 			if len(m) != 1 {
 				t.Fatalf("%s: %d elements %s", name, len(m), element)
 			}
-			if want := element + "-src &#39;sha256-" + strings.ReplaceAll(hash(m[0][1]), "+",
+			if want := element + "-src &#39;" + strings.ReplaceAll(page.Hash(m[0][1]), "+",
 				"&#43;"); !strings.Contains(text, want) {
 				t.Errorf("%s: the policy has no %s", name, want)
 			}

@@ -5,24 +5,25 @@ package report
 import (
 	"slices"
 	"strings"
+
+	"github.com/pg-steno/pg_steno/internal/page"
 )
 
 // lines draws a panel as a line for each series, with the intervals as bands.
-func (p *panel) lines(width float64) (d *drawing, height float64) {
-	d = &drawing{}
-	l := &linePicture{panel: p, drawing: d, width: width, scale: p.scale(), right: width - 10}
+func (p *panel) lines(d *page.Drawing, width float64) (height float64) {
+	l := &linePicture{panel: p, Drawing: d, width: width, scale: p.scale(), right: width - 10}
 	top, bottom := 30.0, 340.0
 	if l.narrow() || p.title != "" {
 		bottom = 270
 	}
-	l.scale.from, l.scale.to = bottom, top
+	l.scale.From, l.scale.To = bottom, top
 	l.left = 12
-	for _, v := range l.scale.ticks {
-		l.left = max(l.left, textWidth(tick(v), small)+12)
+	for _, v := range l.scale.Ticks {
+		l.left = max(l.left, page.TextWidth(tick(v), small)+12)
 	}
 	if !l.narrow() && p.chart.Series != "" {
 		for _, s := range p.series {
-			l.labels = max(l.labels, textWidth(s.title, small)+30)
+			l.labels = max(l.labels, page.TextWidth(s.title, small)+30)
 		}
 		l.labels = min(l.labels, 0.28*width)
 		l.right -= l.labels
@@ -37,14 +38,14 @@ func (p *panel) lines(width float64) (d *drawing, height float64) {
 	if l.labels > 0 {
 		l.direct()
 	}
-	return d, bottom + 46
+	return bottom + 46
 }
 
 type linePicture struct {
 	*panel
-	*drawing
+	*page.Drawing
 	width       float64
-	scale       scale
+	scale       page.Scale
 	left, right float64
 	labels      float64 // room at the right end for the series' names
 }
@@ -54,28 +55,28 @@ func (l *linePicture) narrow() bool { return l.width < 600 }
 func (l *linePicture) x(g group) float64 { return l.left + g.position*(l.right-l.left) }
 
 func (l *linePicture) axes(bottom float64) {
-	l.text("t", 2, 12, shortened(l.panel.axis, small, l.width-4))
-	for _, v := range l.scale.ticks {
-		y := l.scale.at(v)
-		l.line("grid", l.left, y, l.right, y)
-		l.text("t end", l.left-6, y+4, tick(v))
+	l.Text("t", 2, 12, page.Truncate(l.panel.axis, small, l.width-4))
+	for _, v := range l.scale.Ticks {
+		y := l.scale.At(v)
+		l.Line("grid", l.left, y, l.right, y)
+		l.Text("t end", l.left-6, y+4, tick(v))
 	}
-	l.line("axis", l.left, bottom, l.right, bottom)
+	l.Line("axis", l.left, bottom, l.right, bottom)
 	last := -1e9
 	for _, g := range l.groups {
-		x, half := l.x(g), textWidth(g.title, small)/2
-		l.line("axis", x, bottom, x, bottom+4)
+		x, half := l.x(g), page.TextWidth(g.title, small)/2
+		l.Line("axis", x, bottom, x, bottom+4)
 		if x-half > last+6 && x+half < l.width {
-			l.text("t mid", x, bottom+18, g.title)
+			l.Text("t mid", x, bottom+18, g.title)
 			last = x + half
 		}
 	}
-	l.text("t mid", (l.left+l.right)/2, bottom+38, shortened(l.panel.x, small, l.right-l.left))
+	l.Text("t mid", (l.left+l.right)/2, bottom+38, page.Truncate(l.panel.x, small, l.right-l.left))
 	if l.chart.Ratio {
-		y := l.scale.at(1)
-		l.line("one", l.left, y, l.right, y)
+		y := l.scale.At(1)
+		l.Line("one", l.left, y, l.right, y)
 		if l.base != "" {
-			l.text("t", l.left+4, y-5, shortened("1 = "+l.base, small, (l.right-l.left)/2))
+			l.Text("t", l.left+4, y-5, page.Truncate("1 = "+l.base, small, (l.right-l.left)/2))
 		}
 	}
 }
@@ -107,11 +108,11 @@ func (l *linePicture) path(class string, corners []string, closed bool) {
 	if closed {
 		d += "z"
 	}
-	l.tag("path", class, "d", d)
+	l.Path(class, d)
 }
 
 func (l *linePicture) corner(j int, value float64) string {
-	return coordinate(l.x(l.groups[j])) + " " + coordinate(l.scale.at(value))
+	return page.Coordinate(l.x(l.groups[j])) + " " + page.Coordinate(l.scale.At(value))
 }
 
 func (l *linePicture) band(i int) {
@@ -146,17 +147,17 @@ func (l *linePicture) series(i int) {
 		if x == nil {
 			continue
 		}
-		l.begin(s.class, x.title)
-		at, y := l.x(l.groups[j]), l.scale.at(x.estimate.Median)
+		l.Begin("m "+s.class, x.title)
+		at, y := l.x(l.groups[j]), l.scale.At(x.estimate.Median)
 		if x.estimate.N > 1 {
-			l.line("stem", at, l.scale.at(x.estimate.Low), at, l.scale.at(x.estimate.High))
+			l.Line("stem", at, l.scale.At(x.estimate.Low), at, l.scale.At(x.estimate.High))
 		}
-		l.marker(s.shape, at, y)
+		marker(l.Drawing, s.shape, at, y)
 		for _, v := range x.published {
-			l.diamond(at, l.scale.at(v))
+			diamond(l.Drawing, at, l.scale.At(v))
 		}
-		l.tag("circle", "hit", "cx", at, "cy", y, "r", 12.0)
-		l.end()
+		l.Element("circle", "hit", "cx", at, "cy", y, "r", 12.0)
+		l.End()
 	}
 }
 
@@ -166,10 +167,11 @@ var markers = []string{
 	"M-1.5-5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z", "M-2.5-5h5v10h-5z", "M-5-2.5h10v5h-10z",
 }
 
-func (d *drawing) marker(shape int, x, y float64) {
+func marker(d *page.Drawing, shape int, x, y float64) {
 	// When colors repeat, the shapes are different.
 	shape += shape / colors
-	d.tag("path", "f", "d", markers[shape%len(markers)], "transform", "translate("+coordinate(x)+" "+coordinate(y)+")")
+	d.Element("path", "f", "d", markers[shape%len(markers)],
+		"transform", "translate("+page.Coordinate(x)+" "+page.Coordinate(y)+")")
 }
 
 // direct writes the series' names beside the right end, without overlaps; the names of series that end before it are
@@ -187,11 +189,11 @@ func (l *linePicture) direct() {
 		}
 		run := runs[len(runs)-1]
 		g := l.groups[run[len(run)-1]]
-		if y := l.scale.at(g.points[i].estimate.Median); run[len(run)-1] == len(l.groups)-1 {
+		if y := l.scale.At(g.points[i].estimate.Median); run[len(run)-1] == len(l.groups)-1 {
 			all = append(all, label{i, y})
 		} else {
 			s := l.panel.series[i].title
-			l.text("n", l.x(g)+10, y+4, shortened(s, small, l.right-l.x(g)-10))
+			l.Text("n", l.x(g)+10, y+4, page.Truncate(s, small, l.right-l.x(g)-10))
 		}
 	}
 	slices.SortStableFunc(all, func(a, b label) int { return int(a.y - b.y) })
@@ -200,16 +202,16 @@ func (l *linePicture) direct() {
 		all[i].y = max(all[i].y, all[i-1].y+apart)
 	}
 	if n := len(all); n > 0 {
-		all[n-1].y = min(all[n-1].y, l.scale.from)
+		all[n-1].y = min(all[n-1].y, l.scale.From)
 		for i := n - 2; i >= 0; i-- {
 			all[i].y = min(all[i].y, all[i+1].y-apart)
 		}
 	}
 	for _, a := range all {
 		s := l.panel.series[a.series]
-		l.begin(s.class, s.title)
-		l.marker(s.shape, l.right+13, a.y)
-		l.text("n", l.right+23, a.y+4, shortened(s.title, small, l.labels-24))
-		l.end()
+		l.Begin("m "+s.class, s.title)
+		marker(l.Drawing, s.shape, l.right+13, a.y)
+		l.Text("n", l.right+23, a.y+4, page.Truncate(s.title, small, l.labels-24))
+		l.End()
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/pg-steno/pg_steno/lab/bench/result"
 	"github.com/pg-steno/pg_steno/lab/stats"
@@ -39,7 +40,7 @@ func scaled(v, by float64) string {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return "-"
 	case a >= 999.95:
-		return thousands(strconv.FormatFloat(v, 'f', 0, 64))
+		return humanize.Comma(int64(math.RoundToEven(v)))
 	case a > 0 && a < 1e-4:
 		return strconv.FormatFloat(v, 'g', 3, 64)
 	default:
@@ -61,17 +62,6 @@ func digits(v float64) string {
 	default:
 		return strconv.FormatFloat(v, 'f', 4, 64)
 	}
-}
-
-func thousands(s string) string {
-	sign := ""
-	if strings.HasPrefix(s, "-") {
-		sign, s = "-", s[1:]
-	}
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return sign + s
 }
 
 // ratioNumber formats a ratio with three decimals, as far as they are significant.

@@ -59,38 +59,6 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-func TestScalesHaveRoundEndsAndHoldTheirValues(t *testing.T) {
-	for _, c := range []struct {
-		values    []float64
-		log       bool
-		low, high float64
-		ticks     []float64
-	}{
-		{[]float64{3, 9.2}, false, 0, 10, []float64{0, 2, 4, 6, 8, 10}},
-		{[]float64{0.3, 1}, false, 0, 1, []float64{0, 0.2, 0.4, 0.6, 0.8, 1}},
-		{[]float64{-3, 9}, false, -5, 10, []float64{-5, 0, 5, 10}},
-		{[]float64{0, 0}, false, 0, 1, []float64{0, 0.2, 0.4, 0.6, 0.8, 1}},
-		{[]float64{3, 700}, true, 2, 1000, []float64{2, 5, 10, 20, 50, 100, 200, 500, 1000}},
-		{[]float64{0, 30, 4e7, math.NaN()}, true, 20, 5e7, []float64{100, 1000, 1e4, 1e5, 1e6, 1e7}},
-		{[]float64{10, 10}, true, 10, 100, []float64{10, 20, 50, 100}},
-		{[]float64{0}, true, 1, 10, []float64{1, 2, 5, 10}},
-	} {
-		s := newScale(c.values, c.log)
-		same := len(s.ticks) == len(c.ticks)
-		for i := range s.ticks {
-			same = same && math.Abs(s.ticks[i]-c.ticks[i]) < 1e-9*c.high
-		}
-		if math.Abs(s.low-c.low) > 1e-12 || s.high != c.high || !same {
-			t.Errorf("of %v: %v to %v, ticks %v, want %v to %v, %v", c.values, s.low, s.high, s.ticks, c.low, c.high,
-				c.ticks)
-		}
-	}
-	s := newScale([]float64{1, 100}, true)
-	if s.from, s.to = 100, 300; s.at(10) != 200 || s.at(0) != 100 || s.at(1e9) != 300 {
-		t.Errorf("10 is at %v, 0 at %v, much at %v", s.at(10), s.at(0), s.at(1e9))
-	}
-}
-
 // smallResult returns a result with two dimensions; measures of "m" have both or only one of them.
 func smallResult() *result.Result {
 	return &result.Result{
