@@ -225,7 +225,7 @@ func (c *checker) read(ctx context.Context) error {
 			c.state.addTrusted(keys)
 		}
 		report, err := verify.Trail(ctx, tail, nil,
-			verify.Checks{Keys: keys, Anchors: c.state.anchors(), Memory: verify.Following(from)})
+			verify.Checks{Keys: keys, Anchors: c.state.anchors(), Memory: verify.NewMemory(from)})
 		if err != nil {
 			return err
 		}
@@ -580,7 +580,7 @@ func (c *checker) checkRecording() {
 		name, want, _ := strings.Cut(e, "=")
 		have, set := s.Settings[name]
 		if !set {
-			have, set = proof.Default(name)
+			have, set = proof.SettingDefault(name)
 		}
 		switch {
 		case !set:
@@ -759,7 +759,7 @@ func (c *checker) reportEarlier() {
 
 // selectRelevant selects the groups of blocks with records that a check reads.
 func selectRelevant(c *format.Contents) format.Groups {
-	g := proof.TellingGroups(c)
+	g := proof.LackGroups(c)
 	g.Or(c.SelectResult(func(k format.Kind, _ format.Outcome) bool { return k == format.KindSeal }))
 	return g
 }

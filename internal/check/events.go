@@ -181,7 +181,7 @@ func (e *events) record(r *format.Record) {
 		c := change{time: r.Time, name: text("name"), old: text("old"), new: text("new"), file: text("file"),
 			line: text("line")}
 		if text("source") != "server" {
-			if _, decides := proof.Default(c.name); !decides {
+			if _, decides := proof.SettingDefault(c.name); !decides {
 				return
 			}
 			c.session, c.user = r.Session.ID().String(), string(r.Session.Fact(format.KeyUser))

@@ -127,7 +127,7 @@ func (s *state) position(stream uint32) *position {
 }
 
 // setPosition notes how far a stream was read.
-func (s *state) setPosition(last *verify.Last, sealed, open int64, forget bool) {
+func (s *state) setPosition(last *verify.LastBlock, sealed, open int64, forget bool) {
 	p := s.position(last.Stream)
 	if p == nil {
 		s.Positions = append(s.Positions, position{Stream: last.Stream})

@@ -203,7 +203,7 @@ func whatExists(t *testing.T) *named {
 // isElsewhere says whether steno has a command in another program.
 func isElsewhere(steno *cobra.Command, name string) bool {
 	c, _, err := steno.Find([]string{name})
-	return err == nil && program.IsElsewhere(c)
+	return err == nil && program.IsExternal(c)
 }
 
 // wrongCommand says what is wrong in a command line of steno, "" if nothing.
@@ -658,7 +658,7 @@ func TestManualPagesHaveEveryCommandAndFlag(t *testing.T) {
 		page := strings.ReplaceAll(out.String(), `\-`, "-")
 		var check func(c *cobra.Command)
 		check = func(c *cobra.Command) {
-			if c != root && (!c.IsAvailableCommand() || program.IsElsewhere(c) || c.Name() == "help") {
+			if c != root && (!c.IsAvailableCommand() || program.IsExternal(c) || c.Name() == "help") {
 				return
 			}
 			if c != root && !strings.Contains(page, "\n.SS "+c.CommandPath()) {
@@ -684,7 +684,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	for _, newRoot := range programs {
 		streams, _, _, _ := iostreams.Test()
 		for _, c := range newRoot(streams).Commands() {
-			if c.Example == "" && !c.HasSubCommands() && !program.IsElsewhere(c) && c.Runnable() && c.Name() != "help" {
+			if c.Example == "" && !c.HasSubCommands() && !program.IsExternal(c) && c.Runnable() && c.Name() != "help" {
 				t.Errorf("%s has no example", c.CommandPath())
 			}
 		}
@@ -697,7 +697,7 @@ func TestStenoKnowsTheCommandsOfOtherPrograms(t *testing.T) {
 	streams, _, _, _ := iostreams.Test()
 	known := map[string]string{}
 	for _, c := range cli.New(streams).Commands() {
-		if program.IsElsewhere(c) {
+		if program.IsExternal(c) {
 			known[c.Name()] = c.Short
 		}
 	}

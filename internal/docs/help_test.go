@@ -23,7 +23,7 @@ func everyCommand(name string, each func(c *cobra.Command)) {
 	root.InitDefaultCompletionCmd()
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
-		if program.IsElsewhere(c) {
+		if program.IsExternal(c) {
 			return
 		}
 		c.InitDefaultHelpFlag()
@@ -78,7 +78,7 @@ func TestHelpFitsOnATerminal(t *testing.T) {
 // TestFiltersAreExplainedOnce: in the help of the filters, which names each one that a command has.
 func TestFiltersAreExplainedOnce(t *testing.T) {
 	explained := map[string]bool{}
-	for _, p := range flags.About() {
+	for _, p := range flags.HelpParts() {
 		for _, f := range p.Flags {
 			explained[f.Name] = true
 		}
@@ -88,7 +88,7 @@ func TestFiltersAreExplainedOnce(t *testing.T) {
 	for _, name := range []string{"steno", "steno-query", "steno-top"} {
 		everyCommand(name, func(c *cobra.Command) {
 			help := cmdutil.Usage(c)
-			filters, _ := cmdutil.Shared(slices.Concat(allFlags(c)...))
+			filters, _ := cmdutil.SplitShared(slices.Concat(allFlags(c)...))
 			if len(filters) > 0 {
 				with++
 			}

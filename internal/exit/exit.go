@@ -61,9 +61,9 @@ func (e *unwritten) Error() string { return e.written.Error() }
 
 func (e *unwritten) Unwrap() []error { return []error{e.found, e.written} }
 
-// Found is the result of a check: ErrFailed when something is damaged, else
+// CheckResult is the result of a check: ErrFailed when something is damaged, else
 // ErrUnchecked when something could not be checked, else nil.
-func Found(damaged, unchecked bool) error {
+func CheckResult(damaged, unchecked bool) error {
 	switch {
 	case damaged:
 		return ErrFailed

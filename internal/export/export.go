@@ -366,7 +366,7 @@ func (r *run) warnOfNames(ctx context.Context) error {
 	for _, warning := range r.filter.RenamedOutside(ctx, r.index, r.plan.Since, r.plan.Until) {
 		r.warn(warning)
 	}
-	for _, missing := range query.NewNames(&r.Criteria).Look(ctx, r.index) {
+	for _, missing := range query.NewNames(&r.Criteria).Search(ctx, r.index) {
 		r.warn(missing)
 	}
 	if len(r.problems) == 0 {

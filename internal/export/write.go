@@ -85,7 +85,7 @@ func (r *run) lines(
 	for _, f := range all {
 		rows.Merge(&f.rows)
 	}
-	hidden.Settle(ctx, r.index)
+	hidden.DropEnded(ctx, r.index)
 	for _, lacks := range hidden.Errs() {
 		r.warn(lacks)
 	}
@@ -108,7 +108,9 @@ func (f *formatter) Keep(rec *format.Record) bool {
 	return f.Matcher.Keep(rec)
 }
 
-func (f *formatter) Guess(rec *format.Record) bool { return f.Matcher.Guess(rec) || f.MayRename(rec) }
+func (f *formatter) MayKeep(rec *format.Record) bool {
+	return f.Matcher.MayKeep(rec) || f.MayRename(rec)
+}
 
 func (f *formatter) Start(ref *trail.BlockRef) {
 	f.Renderer.Start(ref)

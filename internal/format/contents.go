@@ -504,8 +504,8 @@ func (c *Contents) Has(block uint64, list Terms, value []byte) bool {
 	return g != nil && g.Has(group)
 }
 
-// Hides returns, in words, what of a block the index hides; empty: nothing. Several goroutines may call it.
-func (c *Contents) Hides(block uint64, has *BlockContents) string {
+// HiddenReason returns, in words, what of a block the index hides; empty: nothing. Several goroutines may call it.
+func (c *Contents) HiddenReason(block uint64, has *BlockContents) string {
 	group, ok := c.GroupOf(block)
 	if !ok {
 		return ""

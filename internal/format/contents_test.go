@@ -85,7 +85,7 @@ func TestIndexWrittenByServerIsWhatBlocksContain(t *testing.T) {
 				if !ok {
 					continue
 				}
-				if what := c.Hides(n, has); what != "" {
+				if what := c.HiddenReason(n, has); what != "" {
 					t.Errorf("the index hides of block %d %s", n, what)
 				}
 				for value := range has.Terms[list] {
@@ -303,7 +303,7 @@ func FuzzContents(f *testing.F) {
 		c.SelectShape(func(s *format.Shape) bool { return len(s.Relations) > 0 })
 		c.SelectText("select")
 		c.SelectValue("1")
-		c.Hides(c.First+c.Blocks-1, &format.BlockContents{Terms: map[format.Terms]map[string]bool{format.TermsUsers: {"alice": true}}})
+		c.HiddenReason(c.First+c.Blocks-1, &format.BlockContents{Terms: map[format.Terms]map[string]bool{format.TermsUsers: {"alice": true}}})
 		for _, n := range []uint64{c.First, c.First + c.Blocks/2, c.First + c.Blocks - 1} {
 			if i, ok := c.GroupOf(n); !ok || i >= c.Len() {
 				t.Errorf("block %d is in group %d of %d", n, i, c.Len())

@@ -93,7 +93,7 @@ const formFields = FieldShape | FieldText | FieldRows | FieldTime | FieldDuratio
 // decoder is the state of reading a block's items, and its dictionaries.
 type decoder struct {
 	// What is wanted: see Select.
-	want              Want
+	want              Selection
 	ignoredFields     Field // fields that are not read
 	shapelessUnwanted bool  // records without a shape are not wanted
 
@@ -168,8 +168,8 @@ func (b *Block) Rewind() {
 	d.run, d.runLeft, d.forms, d.variants, d.variantBytes = nil, 0, d.forms[:0], d.variants[:0], 0
 }
 
-// Want says which records of a block Next returns, and which of their fields are needed.
-type Want struct {
+// Selection says which records of a block Next returns, and which of their fields are needed.
+type Selection struct {
 	// Session and Shape are called once for each definition; Shape also with nil, for records without a shape.
 	// A record is wanted if both return true; a nil function wants all. They see strings as recorded. They are
 	// not called if these are not ASCII, and then the records are wanted.
@@ -187,7 +187,7 @@ type Want struct {
 }
 
 // Select sets what is wanted, for this block and those that are loaded into it later.
-func (b *Block) Select(w Want) {
+func (b *Block) Select(w Selection) {
 	b.want = w
 	b.ignoredFields = 0
 	if w.Fields != 0 {

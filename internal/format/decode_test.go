@@ -105,7 +105,7 @@ func sameReading(t testing.TB, payload []byte) {
 	b.Rewind()
 	all, err := records(b, (*format.Block).Next)
 	t.Helper()
-	for name, want := range map[string]format.Want{
+	for name, want := range map[string]format.Selection{
 		"some sessions": {Session: func(s *format.Session) bool { return s.PID%2 == 0 }},
 		"some shapes":   {Shape: func(s *format.Shape) bool { return s != nil && len(s.Command)%2 == 0 }},
 		"no shape":      {Shape: func(s *format.Shape) bool { return s == nil }},
@@ -147,7 +147,7 @@ func sameTally(t testing.TB, payload []byte) {
 	b, whole := uncounted(t, payload), uncounted(t, payload)
 	var tally format.Tally
 	tally.Reset()
-	b.Select(format.Want{Tally: &tally})
+	b.Select(format.Selection{Tally: &tally})
 	var r, o format.Record
 	var plain format.Tally
 	plain.Reset()

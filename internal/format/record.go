@@ -388,7 +388,7 @@ type Session struct {
 	PID      uint32
 	facts    [len(namesKey)][]byte
 	ascii    bool // all facts are ASCII
-	unwanted bool // Want does not want its records
+	unwanted bool // the selection has none of its records
 
 	seq       uint64 // of the last record
 	statement uint64 // last finished top-level statement
@@ -475,8 +475,8 @@ type Shape struct {
 	Prepared  []byte // name of the prepared statement
 
 	ascii        bool // all names are ASCII
-	unwanted     bool // Want does not want its records
-	alwaysWanted bool // Want wants its records whatever their sessions
+	unwanted     bool // the selection has none of its records
+	alwaysWanted bool // the selection has its records whatever their sessions
 	valuesSize   int  // size of the values if no parameter is NULL; -1: not always the same
 }
 

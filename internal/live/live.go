@@ -232,7 +232,7 @@ func (r *Finder) Unrecorded() (n uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if orphans, ok := ringState.Orphans(ringState.OrphanDropsRecorded); ok {
+		if orphans, ok := ringState.UnrecordedDrops(ringState.OrphanDropsRecorded); ok {
 			n += orphans
 		}
 		n += ringState.Left.Count

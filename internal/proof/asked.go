@@ -52,7 +52,7 @@ func newEvaluator(q *Question) (*evaluator, error) {
 	f := q.Filter.Filter()
 	a.filter, a.since, a.until = f, q.Range.Since, q.Range.Until
 	a.matcher.Filter, a.contents = f, f.Contents()
-	a.withoutParts = query.Matcher{Filter: f, Apart: true}
+	a.withoutParts = query.Matcher{Filter: f, WithoutParts: true}
 	who := query.Criteria{Users: q.Filter.Users, Databases: q.Filter.Databases, Sessions: q.Filter.Sessions}
 	a.sessionMatcher.Filter = who.Filter()
 	who.Users = nil
@@ -80,7 +80,7 @@ func (a *evaluator) mayMatch(r *format.Record) bool {
 	if a.question.Record != "" {
 		return r.Seq == a.seq && r.Session.ID().String() == a.session
 	}
-	return a.inRange(r) && a.matcher.Guess(r)
+	return a.inRange(r) && a.matcher.MayKeep(r)
 }
 
 // matches reports whether a record matches.
@@ -94,7 +94,7 @@ func (a *evaluator) reasonUndecided(r *format.Record) string {
 	if a.question.Record != "" || !a.inRange(r) {
 		return ""
 	}
-	return a.withoutParts.Hides(r)
+	return a.withoutParts.HiddenReason(r)
 }
 
 // renamedBefore returns the renames of a record before the range. In the range, the object has its new name, or may
@@ -158,10 +158,11 @@ func (a *evaluator) disconnectsBefore(r *format.Record) bool {
 	return r.Kind == format.KindDisconnect && r.Time < a.since
 }
 
-// Tells reports whether a record shows what the trail may lack. Such records are part of every answer about a range.
-func Tells(r *format.Record) bool { return isTelling(r) || maySetMinMessages(r) }
+// ShowsLack reports whether a record shows what the trail may lack. Such records are part of every answer about a
+// range.
+func ShowsLack(r *format.Record) bool { return isTelling(r) || maySetMinMessages(r) }
 
-// isTelling is Tells for records about more than their own session.
+// isTelling is ShowsLack for records about more than their own session.
 func isTelling(r *format.Record) bool { return tellingKind(r.Kind) || r.Unseen() }
 
 // mayHideFailures reports whether a statement may have hidden failures that the question is about.
@@ -173,8 +174,8 @@ func tellingKind(k format.Kind) bool {
 	return k == format.KindServer || k == format.KindSetting || k == format.KindGap
 }
 
-// TellingGroups selects the groups of an index that have such records.
-func TellingGroups(c *format.Contents) format.Groups {
+// LackGroups selects the groups of an index that have such records.
+func LackGroups(c *format.Contents) format.Groups {
 	g := tellingGroups(c)
 	g.Or(selectMinMessages(c))
 	return g
@@ -513,8 +514,8 @@ func isOn(value string) bool {
 	return slices.Contains([]string{"on", "true", "yes", "1", "t", "y"}, strings.ToLower(value))
 }
 
-// Default is the default of a setting that decides what is recorded.
-func Default(name string) (value string, known bool) {
+// SettingDefault is the default of a setting that decides what is recorded.
+func SettingDefault(name string) (value string, known bool) {
 	value, known = defaults[name]
 	return value, known
 }

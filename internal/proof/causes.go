@@ -18,15 +18,15 @@ type Cause struct {
 	pattern string
 }
 
-// Says reports whether a sentence of a verdict is about this cause.
-func (c *Cause) Says(sentence string) bool {
+// Matches reports whether a sentence of a verdict is about this cause.
+func (c *Cause) Matches(sentence string) bool {
 	return regexp.MustCompile("(?s)" + c.pattern).MatchString(sentence)
 }
 
 // CauseOf returns the causes that a sentence of a verdict is about.
 func CauseOf(sentence string) (all []string) {
 	for i := range Causes {
-		if Causes[i].Says(sentence) {
+		if Causes[i].Matches(sentence) {
 			all = append(all, Causes[i].What)
 		}
 	}

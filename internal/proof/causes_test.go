@@ -176,7 +176,7 @@ func TestEachCauseIsSaid(t *testing.T) {
 			if ask == nil {
 				ask = ofSalary
 			}
-			says := func(list []string) bool { return slices.ContainsFunc(list, c.Says) }
+			says := func(list []string) bool { return slices.ContainsFunc(list, c.Matches) }
 			for _, full := range []bool{false, true} {
 				q := question(t, one.since, one.until, full, ask)
 				if r := proved(t, dir, q); !r.Proved || r.Complete == says(r.Exceptions) || says(r.Exceptions) == (c.Recorded == onlyThere) {
@@ -197,7 +197,7 @@ func TestEachCauseIsSaid(t *testing.T) {
 				t.Fatalf("%+v %v", recorded, err)
 			}
 			r := recorded[0]
-			told := says(r.Lacks) || slices.ContainsFunc(r.Unknown, func(s string) bool { return c.Says(s) })
+			told := says(r.Lacks) || slices.ContainsFunc(r.Unknown, func(s string) bool { return c.Matches(s) })
 			if wanted := strings.HasPrefix(c.Recorded, yes); told != wanted || told && r.Everything {
 				t.Errorf("the other verdict: %v %q", told, append(r.Lacks, r.Unknown...))
 			}

@@ -694,7 +694,7 @@ func (c *checker) stateNamesKnown() {
 	for _, st := range c.streams {
 		from = max(from, st.from)
 	}
-	c.report.Names = &Known{Until: render.Time(a.until)}
+	c.report.Names = &KnownRenames{Until: render.Time(a.until)}
 	if from > format.MinTime {
 		c.report.Names.Since = render.Time(min(from, a.since))
 	}

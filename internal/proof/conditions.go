@@ -168,8 +168,8 @@ func (c *conditions) sessionOf(r *format.Record) *session {
 	if s.user == "" {
 		s.user = string(r.Session.Fact(format.KeyUser))
 	}
-	s.matched = s.matched || c.eval.question.Record == "" && c.eval.sessionMatcher.Guess(r)
-	s.couldMatch = s.couldMatch || c.eval.question.Record == "" && c.eval.fixedSessionMatcher.Guess(r)
+	s.matched = s.matched || c.eval.question.Record == "" && c.eval.sessionMatcher.MayKeep(r)
+	s.couldMatch = s.couldMatch || c.eval.question.Record == "" && c.eval.fixedSessionMatcher.MayKeep(r)
 	s.switched.note(c.eval, r)
 	return s
 }

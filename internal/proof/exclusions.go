@@ -48,7 +48,7 @@ func NewExclusions(x *trail.Index, since, until int64, n Needs) *Exclusions {
 	return e
 }
 
-// Record adds a record for which Tells is true.
+// Record adds a record for which ShowsLack is true.
 func (e *Exclusions) Record(r *format.Record, ref *trail.BlockRef) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -174,10 +174,10 @@ var blankingSettings = struct{ objects, failures, texts []string }{
 	texts:    []string{"steno.log_statement", "steno.log_parameter", "steno.log_parameter_max_size"},
 }
 
-// LeftOut returns which settings left out of records what a filter needs, and when: relations, texts, parameters,
+// FindOmissions returns which settings left out of records what a filter needs, and when: relations, texts, parameters,
 // failures. It reads only the blocks that have changes of settings according to the indexes, and finds nothing else
 // that an answer may lack.
-func LeftOut(ctx context.Context, x *trail.Index, since, until int64, n Needs) (all []error) {
+func FindOmissions(ctx context.Context, x *trail.Index, since, until int64, n Needs) (all []error) {
 	var only []string
 	if n.Objects {
 		only = append(only, blankingSettings.objects...)
@@ -202,7 +202,7 @@ func LeftOut(ctx context.Context, x *trail.Index, since, until int64, n Needs) (
 	return all
 }
 
-// leftOutFrom is LeftOut for a trail that is read from a given time on.
+// leftOutFrom is FindOmissions for a trail that is read from a given time on.
 func leftOutFrom(ctx context.Context, x *trail.Index, only []string, from, since, until int64, n Needs) *Exclusions {
 	e := NewExclusions(x, since, until, n)
 	e.conditions.eval.onlySettings = only

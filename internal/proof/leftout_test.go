@@ -41,7 +41,7 @@ func TestAnswersSayWhichSettingsHideThem(t *testing.T) {
 				t.Fatal(err)
 			}
 			var said []string
-			for _, err := range LeftOut(context.Background(), tr.Index(), at(30), at(50), one.needs) {
+			for _, err := range FindOmissions(context.Background(), tr.Index(), at(30), at(50), one.needs) {
 				said = append(said, err.Error())
 			}
 			switch text := strings.Join(said, "; "); {

@@ -24,7 +24,7 @@ type streamKey struct {
 func streamKeyOf(s *trail.Stream) streamKey {
 	h := streamKey{folderOf(s), s.Number}
 	for _, seg := range s.Segments {
-		for _, twin := range seg.Twins() {
+		for _, twin := range seg.Duplicates() {
 			h.trail = min(h.trail, folderOf(twin.Stream))
 		}
 	}

@@ -167,7 +167,7 @@ func TestAnswersTellServersApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := LeftOut(context.Background(), opened.Index(), at(50), at(60), Needs{Objects: true})
+	all := FindOmissions(context.Background(), opened.Index(), at(50), at(60), Needs{Objects: true})
 	if len(all) != 1 || !strings.Contains(all[0].Error(), "(server: one, /data)") {
 		t.Errorf("%q, want one sentence about the original", all)
 	}

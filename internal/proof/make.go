@@ -56,7 +56,7 @@ func makeAs(ctx context.Context, t *trail.Trail, q *Question, asks func() (*eval
 	for _, err := range t.Errors {
 		return err
 	}
-	once := t.Once()
+	once := t.UniqueStreams()
 	for i, s := range once {
 		if k := slices.IndexFunc(once[:i], func(o *trail.Stream) bool { return o.Number == s.Number }); k >= 0 {
 			return refuse("both %s and %s are a stream %d: a proof can have one of each number; prove the trails "+
@@ -580,7 +580,7 @@ func (m *maker) needNames(ctx context.Context) error {
 	r := &blockReader{files: &m.files, names: names.Reader()}
 	for _, needed := range []bool{true, false} {
 		for _, src := range m.sources {
-			for i := src.first; i < src.last && src.end != nil && names.Left() > m.names.Left(); i++ {
+			for i := src.first; i < src.last && src.end != nil && names.Remaining() > m.names.Remaining(); i++ {
 				if b := &src.blocks[i]; b.needed == needed && b.err == nil {
 					b.needed = r.hasNewNames(b) || needed
 				}
@@ -595,7 +595,7 @@ func (m *maker) needNames(ctx context.Context) error {
 
 // hasNewNames reports whether a block has names of the question that were not found before.
 func (r *blockReader) hasNewNames(b *block) bool {
-	before := r.names.Left()
+	before := r.names.Remaining()
 	if r.files.Read(&b.ref, &r.block) != nil {
 		return false
 	}
@@ -606,7 +606,7 @@ func (r *blockReader) hasNewNames(b *block) bool {
 			r.names.Record(&rec)
 		}
 	}
-	return r.names.Left() < before
+	return r.names.Remaining() < before
 }
 
 // bases returns the blocks with the starts from which on the settings of the range are known: the last start before

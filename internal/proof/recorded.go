@@ -159,7 +159,7 @@ func recordedFrom(ctx context.Context, x *trail.Index, system uint64, whole span
 	x.Read(ctx, trail.ScanOptions{
 		Since: start.from, Until: until, Blocks: of,
 		Contents: func(c *format.Contents) format.Groups {
-			g := TellingGroups(c)
+			g := LackGroups(c)
 			g.Or(c.SelectOmissions("relations", "objects", "parameters", "text"))
 			g.Or(c.Select(format.TermsCommands, func(v []byte) bool { return string(v) == alterSystem }))
 			return g
@@ -168,7 +168,7 @@ func recordedFrom(ctx context.Context, x *trail.Index, system uint64, whole span
 	}, func(_ int, reader *trail.ScanReader) {
 		for reader.Next() {
 			one := &reader.Record
-			if Tells(one) {
+			if ShowsLack(one) {
 				e.Record(one, reader.Ref)
 			}
 			if omits(one) {

@@ -353,12 +353,12 @@ func TestVerdictsSayOfWhichTimeTheyKnowRenames(t *testing.T) {
 	for _, test := range []struct {
 		dir   string
 		ask   func(*query.Criteria)
-		wants *Known
+		wants *KnownRenames
 	}{
-		{dir, ofSalary, &Known{Until: when(50)}},
-		{later, ofSalary, &Known{Since: "2026-11-21T21:00:07", Until: when(50)}},
-		{dir, func(o *query.Criteria) { o.Users = []string{"alice"} }, &Known{Until: when(50)}},
-		{dir, func(o *query.Criteria) { o.Not = &query.Criteria{Databases: []string{"hr"}} }, &Known{Until: when(50)}},
+		{dir, ofSalary, &KnownRenames{Until: when(50)}},
+		{later, ofSalary, &KnownRenames{Since: "2026-11-21T21:00:07", Until: when(50)}},
+		{dir, func(o *query.Criteria) { o.Users = []string{"alice"} }, &KnownRenames{Until: when(50)}},
+		{dir, func(o *query.Criteria) { o.Not = &query.Criteria{Databases: []string{"hr"}} }, &KnownRenames{Until: when(50)}},
 		{dir, func(o *query.Criteria) { o.Grep = patterns("4711") }, nil},
 	} {
 		r := proved(t, test.dir, question(t, 30, 50, false, test.ask))

@@ -31,7 +31,7 @@ type Report struct {
 	Sessions int       `json:"sessions"`
 	// Names is the time of which all renames of the question's names are known; nil: the question has no names that
 	// renames change.
-	Names *Known `json:"names,omitempty"`
+	Names *KnownRenames `json:"names,omitempty"`
 	// AsOf is the time of the seal up to which records of the range were searched.
 	AsOf    string   `json:"as_of,omitempty"`
 	Streams []Stream `json:"streams"`
@@ -47,37 +47,37 @@ type Report struct {
 	Exceptions []string `json:"exceptions"`
 	Stopped    []string `json:"stopped"`
 	Unread     string   `json:"unreadable,omitempty"`
-	// Lacks are keys and anchors that were not given, and without which less is proved, or nothing.
-	Lacks []Lack `json:"-"`
+	// MissingInputs are keys and anchors that were not given, and without which less is proved, or nothing.
+	MissingInputs []MissingInput `json:"-"`
 
 	eval    *evaluator
 	index   *trail.Index
 	matched atomic.Int64
 }
 
-// Lack is something that the user can give to check a proof.
-type Lack int
+// MissingInput is something that the user can give to check a proof.
+type MissingInput int
 
 // What can be given.
 const (
-	PublicKey Lack = iota
+	PublicKey MissingInput = iota
 	EncryptionKey
 	Anchors
 )
 
-func (r *Report) noteLack(l Lack) {
-	if !slices.Contains(r.Lacks, l) {
-		r.Lacks = append(r.Lacks, l)
+func (r *Report) noteLack(l MissingInput) {
+	if !slices.Contains(r.MissingInputs, l) {
+		r.MissingInputs = append(r.MissingInputs, l)
 	}
 }
 
-// Known is a time of which a proof has all renames of the question's names.
-type Known struct {
+// KnownRenames is a time of which a proof has all renames of the question's names.
+type KnownRenames struct {
 	Since string `json:"since,omitempty"` // absent: the beginning of the trail
 	Until string `json:"until"`
 }
 
-func (k *Known) String() string {
+func (k *KnownRenames) String() string {
 	since := "the beginning of the trail"
 	if k.Since != "" {
 		since = k.Since
@@ -268,9 +268,9 @@ func (r *Report) merge(ctx context.Context, newFormatter func() trail.Formatter,
 // chosen keeps the matching records.
 type chosen struct{ *evaluator }
 
-func (c chosen) Start(*trail.BlockRef)       { c.reset() }
-func (c chosen) Keep(r *format.Record) bool  { return c.matches(r) }
-func (c chosen) Guess(r *format.Record) bool { return c.mayMatch(r) }
+func (c chosen) Start(*trail.BlockRef)         { c.reset() }
+func (c chosen) Keep(r *format.Record) bool    { return c.matches(r) }
+func (c chosen) MayKeep(r *format.Record) bool { return c.mayMatch(r) }
 
 // counting counts the matching records, and collects renames.
 type counting struct {
@@ -291,7 +291,9 @@ func (c *counting) Keep(r *format.Record) bool {
 	return c.chosen.Keep(r)
 }
 
-func (c *counting) Guess(r *format.Record) bool { return c.chosen.Guess(r) || c.filter.MayRename(r) }
+func (c *counting) MayKeep(r *format.Record) bool {
+	return c.chosen.MayKeep(r) || c.filter.MayRename(r)
+}
 
 func (c *counting) Append(dst []byte, _ *format.Record) []byte {
 	c.to.Add(1)

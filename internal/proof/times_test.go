@@ -118,7 +118,7 @@ func TestFailuresAreHiddenInTheirTime(t *testing.T) {
 		// whoever collects may have read what comes after the range, too
 		e := NewExclusions(opened.Index(), at(test.since), at(test.until), Needs{Failures: true})
 		trailtest.EachRecord(t, opened, func(ref *trail.BlockRef, r *format.Record) {
-			if Tells(r) {
+			if ShowsLack(r) {
 				e.Record(r, ref)
 			}
 		})

@@ -51,7 +51,7 @@ func (c *condition) holds(m *Matcher, r *format.Record) bool {
 	case c.names != nil:
 		return c.names(r.Shape, searchPath(r))
 	case c.text != nil:
-		return m.Apart && r.Parts != [3]uint64{} || c.text(m, r, m.textVerdicts(c.at))
+		return m.WithoutParts && r.Parts != [3]uint64{} || c.text(m, r, m.textVerdicts(c.at))
 	}
 	return c.record(r)
 }

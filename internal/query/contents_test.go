@@ -28,10 +28,10 @@ func (n *numbers) Append(dst []byte, r *format.Record) []byte {
 func found(t *testing.T, opened *trail.Index, filter *Filter, contents func(*format.Contents) format.Groups) (records string, skipped int) {
 	t.Helper()
 	var out [2]strings.Builder
-	for i, want := range []format.Want{{}, filter.Want()} {
+	for i, want := range []format.Selection{{}, filter.Selection()} {
 		skipped = 0
 		err := opened.Merge(context.Background(), trail.MergeOptions{
-			Since: format.MinTime, Until: format.MaxTime, Contents: contents, Want: want,
+			Since: format.MinTime, Until: format.MaxTime, Contents: contents, Selection: want,
 			NewFormatter: func() trail.Formatter { return &numbers{Matcher{Filter: filter}} },
 			Skipped:      func(*trail.BlockRef) { skipped++ },
 			Warn:         func(err error) { t.Error(err) },

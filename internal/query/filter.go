@@ -119,8 +119,8 @@ const (
 // block once.
 type Matcher struct {
 	*Filter
-	// Apart says that records are not joined with their data parts, so what these contain is not known.
-	Apart bool
+	// WithoutParts says that records are not joined with their data parts, so what these contain is not known.
+	WithoutParts bool
 
 	sessionOK, shapeOK []verdict
 	namesOK            []verdict   // of shapes, by names of relations and objects
@@ -182,9 +182,9 @@ func (m *Matcher) Keep(r *format.Record) bool {
 	return m.guess(r) && m.hasNames(r) && m.hasTexts(r)
 }
 
-// Hides returns why a record that is not chosen may be one that is asked for: it does not say enough for some
+// HiddenReason returns why a record that is not chosen may be one that is asked for: it does not say enough for some
 // conditions, and matches all others. The words follow "it"; empty for all other records.
-func (m *Matcher) Hides(r *format.Record) (why string) {
+func (m *Matcher) HiddenReason(r *format.Record) (why string) {
 	if r.Kind != format.KindStatement && r.Kind != format.KindStart {
 		return ""
 	}
@@ -254,9 +254,9 @@ func (f *Filter) allNames(s *format.Shape, path []string) bool {
 	return !slices.ContainsFunc(f.names, func(test nameTest) bool { return !test(s, path) })
 }
 
-// Guess does the same as Keep without checking text, message and parameters, and names in data parts: false is
+// MayKeep does the same as Keep without checking text, message and parameters, and names in data parts: false is
 // certain, true is not.
-func (m *Matcher) Guess(r *format.Record) bool {
+func (m *Matcher) MayKeep(r *format.Record) bool {
 	return m.guess(r) && (m.hasNames(r) || r.HasFurther())
 }
 
@@ -277,8 +277,8 @@ func (m *Matcher) guessRest(r *format.Record) bool {
 	})
 }
 
-// Want returns the parts of Keep that depend only on the session or only on the shape.
-func (f *Filter) Want() (w format.Want) {
+// Selection returns the parts of Keep that depend only on the session or only on the shape.
+func (f *Filter) Selection() (w format.Selection) {
 	if len(f.sessions) > 0 {
 		w.Session = func(s *format.Session) bool {
 			return !slices.ContainsFunc(f.conditions, func(c condition) bool {

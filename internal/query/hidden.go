@@ -24,7 +24,7 @@ const (
 	mostRenames = 20
 )
 
-// Hidden collects the records that a filter may miss: see Matcher.Hides and Filter.Renames. Several goroutines
+// Hidden collects the records that a filter may miss: see Matcher.HiddenReason and Filter.Renames. Several goroutines
 // may use it.
 type Hidden struct {
 	mu        sync.Mutex
@@ -56,7 +56,7 @@ type start struct {
 // Note notes a record if the filter may have missed it. It may be called more than once for a record.
 func (h *Hidden) Note(m *Matcher, r *format.Record) {
 	h.noteRenamed(r, slices.Collect(m.Renames(r)))
-	why := m.Hides(r)
+	why := m.HiddenReason(r)
 	if why == "" || why == Untimed { // about running statements, which their start records represent
 		return
 	}
@@ -128,9 +128,9 @@ func (h *Hidden) add(id format.RecordID, why string) {
 	h.seen[id] = true
 }
 
-// Settle removes the start records of statements that have ended, because the filter has decided on the records
+// DropEnded removes the start records of statements that have ended, because the filter has decided on the records
 // of their ends. It reads the blocks that may have these.
-func (h *Hidden) Settle(ctx context.Context, index *trail.Index) {
+func (h *Hidden) DropEnded(ctx context.Context, index *trail.Index) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	byTime := slices.Collect(maps.Values(h.unsettled))
@@ -158,8 +158,8 @@ func (h *Hidden) settle(ctx context.Context, index *trail.Index, starts []start)
 	}
 	options := trail.ScanOptions{
 		Since: starts[0].time, Until: starts[len(starts)-1].time + 1, Raw: true,
-		Want: format.Want{Session: func(s *format.Session) bool { return sessions[s.ID()] }},
-		Warn: func(error) {}, // the trail's reader reports these
+		Selection: format.Selection{Session: func(s *format.Session) bool { return sessions[s.ID()] }},
+		Warn:      func(error) {}, // the trail's reader reports these
 	}
 	if !commands[""] {
 		options.Contents = func(c *format.Contents) format.Groups {
@@ -185,7 +185,7 @@ func (h *Hidden) Errs() (all []error) {
 	renames := h.Renames()
 	for i := range renames {
 		if i == mostRenames {
-			return append(all, &RenamedError{Left: len(renames) - i})
+			return append(all, &RenamedError{Remaining: len(renames) - i})
 		}
 		all = append(all, &RenamedError{Renamed: renames[i]})
 	}
@@ -211,22 +211,22 @@ func (e *LeftOutError) Error() string { return e.What }
 // RenamedError says that an answer may lack records because they have another name.
 type RenamedError struct {
 	Renamed
-	Left int // number of further renames; then, Renamed is empty
+	Remaining int // number of further renames; then, Renamed is empty
 	// Outside says whether the rename was before or after the range of times; empty: within. Then has the names
 	// that the object may have had within the range.
-	Outside string
-	Then    []string
+	Outside     string
+	NamesWithin []string
 }
 
 func (e *RenamedError) Error() string {
-	if e.Left > 0 {
-		return fmt.Sprintf("%d more were renamed", e.Left)
+	if e.Remaining > 0 {
+		return fmt.Sprintf("%d more were renamed", e.Remaining)
 	}
 	if e.Outside == "" {
 		return e.String()
 	}
 	var then []string
-	for _, name := range e.Then {
+	for _, name := range e.NamesWithin {
 		then = append(then, render.Quoted(name))
 	}
 	return fmt.Sprintf("%s was renamed to %s at %s%s, %s the time that is asked for: in it, its records have the "+

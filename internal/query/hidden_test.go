@@ -47,8 +47,8 @@ func asked(t *testing.T, dir string, o Criteria) (texts string, told []error) {
 	f, opened := openFor(t, dir, o)
 	index := opened.Index()
 	var out []string
-	for _, want := range []format.Want{{}, f.Want()} {
-		s := index.Scan(context.Background(), trail.ScanOptions{Since: format.MinTime, Until: format.MaxTime, Parts: true, Want: want, Contents: f.Contents(), Warn: func(error) {}})
+	for _, want := range []format.Selection{{}, f.Selection()} {
+		s := index.Scan(context.Background(), trail.ScanOptions{Since: format.MinTime, Until: format.MaxTime, Parts: true, Selection: want, Contents: f.Contents(), Warn: func(error) {}})
 		var kept []string
 		var hidden Hidden
 		m := Matcher{Filter: f}
@@ -63,7 +63,7 @@ func asked(t *testing.T, dir string, o Criteria) (texts string, told []error) {
 		s.Close()
 		slices.Sort(kept)
 		out = append(out, strings.Join(kept, " "))
-		hidden.Settle(context.Background(), index)
+		hidden.DropEnded(context.Background(), index)
 		told = hidden.Errs()
 	}
 	if out[0] != out[1] {

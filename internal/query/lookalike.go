@@ -27,8 +27,8 @@ func (e *LookalikeError) Error() string {
 	return fmt.Sprintf("%s %s mixes scripts: it may look like another name", e.What, render.Quoted(e.Name))
 }
 
-// See checks a name.
-func (l *Lookalikes) See(what string, name []byte) {
+// Check checks a name.
+func (l *Lookalikes) Check(what string, name []byte) {
 	if l == nil || !render.MixesScripts(name) {
 		return
 	}
@@ -57,16 +57,16 @@ func (l *Lookalikes) Record(r *format.Record) {
 		{"database", format.KeyDatabase},
 		{"application", format.KeyApplication}, {"identity", format.KeyIdentity},
 	} {
-		l.See(one.what, r.Session.Fact(one.key))
+		l.Check(one.what, r.Session.Fact(one.key))
 	}
 	if r.Shape == nil {
 		return
 	}
 	for i := range r.Shape.Relations {
-		l.See("relation", r.Shape.Relations[i].Name)
+		l.Check("relation", r.Shape.Relations[i].Name)
 	}
 	for i := range r.Shape.Objects {
-		l.See("object", r.Shape.Objects[i].Name)
+		l.Check("object", r.Shape.Objects[i].Name)
 	}
 }
 

@@ -200,8 +200,8 @@ func NewUnindexedNames(c *Criteria) *Names {
 	return n.orNil()
 }
 
-// Left returns how many names were not found.
-func (n *Names) Left() int {
+// Remaining returns how many names were not found.
+func (n *Names) Remaining() int {
 	if n == nil {
 		return 0
 	}
@@ -318,8 +318,8 @@ func (n *Names) addCommand(a *askedName) bool {
 	return true
 }
 
-// Asked is a value with which a SQL statement compares a column.
-type Asked struct {
+// Comparison is a value with which a SQL statement compares a column.
+type Comparison struct {
 	Column string
 	Value  string
 	// Is, if Value is a pattern, returns whether a value matches it; nil: only Value matches.
@@ -356,7 +356,7 @@ func closedValues(column string) []string {
 func HasNames(column string) bool { return ofColumns[column] != nil || closedValues(column) != nil }
 
 // NewNamesOf returns a Names for the values in a SQL statement; nil: there are none.
-func NewNamesOf(asked []Asked) *Names {
+func NewNamesOf(asked []Comparison) *Names {
 	n := &Names{seen: map[string]bool{}}
 	for _, name := range asked {
 		a := &askedName{NameError: NameError{
@@ -591,8 +591,8 @@ func (r *NamesReader) Start() {
 	clear(r.shapes)
 }
 
-// Left returns how many names were not found.
-func (r *NamesReader) Left() int { return r.names.Left() }
+// Remaining returns how many names were not found.
+func (r *NamesReader) Remaining() int { return r.names.Remaining() }
 
 // Record checks the session and the shape of a record.
 func (r *NamesReader) Record(rec *format.Record) {
@@ -675,10 +675,10 @@ func (n *Names) InIndexes() bool {
 	return n == nil || !slices.ContainsFunc(n.facts, func(f *askedFact) bool { return f.unindexed() && f.isSought() })
 }
 
-// Look searches a trail's indexes, and the blocks without one, for the names that were not found yet, and
+// Search searches a trail's indexes, and the blocks without one, for the names that were not found yet, and
 // returns those that occur nowhere. For facts that no index has, such as clients, it reads all blocks until all
 // names are found.
-func (n *Names) Look(ctx context.Context, index *trail.Index) []*NameError {
+func (n *Names) Search(ctx context.Context, index *trail.Index) []*NameError {
 	if n == nil || n.left.Load() == 0 {
 		return n.Missing()
 	}

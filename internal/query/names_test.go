@@ -44,7 +44,7 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 		{Criteria{Commands: []string{"drop", "create text  search"}, SQLStates: trailtest.Values(ParseSQLState, "57P01", "53", "28p01")}, ""},
 	} {
 		var all []string
-		for _, missing := range NewNames(&one.o).Look(context.Background(), index) {
+		for _, missing := range NewNames(&one.o).Search(context.Background(), index) {
 			all = append(all, missing.Error())
 		}
 		if got := strings.Join(all, "\n"); got != one.want {
@@ -72,12 +72,12 @@ func TestNamesThatDoNotOccurAreTold(t *testing.T) {
 // TestUnindexedNamesAreThoseOfNoIndex: of clients, and not of what indexes tell.
 func TestUnindexedNamesAreThoseOfNoIndex(t *testing.T) {
 	indexed := Criteria{Users: []string{"alcie"}, Databases: []string{"shopp"}, Objects: []string{"public.order"}, Commands: []string{"selct"}}
-	if n := NewUnindexedNames(&indexed); n.Left() != 0 {
-		t.Errorf("%d names, of which indexes tell", n.Left())
+	if n := NewUnindexedNames(&indexed); n.Remaining() != 0 {
+		t.Errorf("%d names, of which indexes tell", n.Remaining())
 	}
 	indexed.Clients = clients("10.9.9.9", "10.9.9.8")
-	if n := NewUnindexedNames(&indexed); n.Left() != 2 || n.InIndexes() {
-		t.Errorf("%d names, want those of two clients", n.Left())
+	if n := NewUnindexedNames(&indexed); n.Remaining() != 2 || n.InIndexes() {
+		t.Errorf("%d names, want those of two clients", n.Remaining())
 	}
 }
 
@@ -118,7 +118,7 @@ func TestNamesThatOccurAreNotTold(t *testing.T) {
 	}
 	for what, o := range asked {
 		for _, all := range []Criteria{o, {Not: &o}} {
-			if missing := NewNames(&all).Look(context.Background(), index); len(missing) > 0 {
+			if missing := NewNames(&all).Search(context.Background(), index); len(missing) > 0 {
 				t.Errorf("%s: %v", what, missing)
 			}
 		}

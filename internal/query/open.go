@@ -99,7 +99,7 @@ func openTrails(args []string, keys *format.Keys) (*trail.Trail, error) {
 // trail would seem to be a trail without problems.
 func checkTrail(arg string, t *trail.Trail) error {
 	if !t.Whole {
-		if seg := t.Streams[0].Segments[0]; seg.Foreign() {
+		if seg := t.Streams[0].Segments[0]; seg.IsForeign() {
 			return exit.Usagef("%s is not a segment of a trail", arg)
 		}
 		return nil

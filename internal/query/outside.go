@@ -25,7 +25,7 @@ const mostEvents = 100_000
 func (f *Filter) RenamedOutside(ctx context.Context, x *trail.Index, since, until int64) (all []error) {
 	renames := f.AllRenamedOutside(ctx, x, since, until)
 	if left := len(renames) - mostRenames; left > 0 {
-		all, renames = append(all, &RenamedError{Left: left}), renames[left:]
+		all, renames = append(all, &RenamedError{Remaining: left}), renames[left:]
 	}
 	for _, one := range renames {
 		all = append(all, one)
@@ -61,7 +61,7 @@ func (f *Filter) RenamedWithin(ctx context.Context, x *trail.Index, since, until
 	var hidden Hidden
 	x.Read(ctx, trail.ScanOptions{
 		Since: since, Until: until, Parts: true, Contents: f.watched.selectRenames,
-		Want: format.Want{Shape: func(s *format.Shape) bool {
+		Selection: format.Selection{Shape: func(s *format.Shape) bool {
 			return s != nil && len(s.Objects) > 0
 		}, Always: f.isRename},
 		Warn: func(error) {}, // the reader of the answer reports these
@@ -127,7 +127,7 @@ func (h *nameEvents) scan(ctx context.Context, x *trail.Index, wanted func(forma
 					return len(v) == 0 || wanted(format.Action(v[0]), v[1:])
 				})
 			},
-			Want: format.Want{Shape: func(s *format.Shape) bool {
+			Selection: format.Selection{Shape: func(s *format.Shape) bool {
 				return s != nil && len(s.Objects) > 0
 			}, Always: shape},
 			Warn: func(error) {}, // the reader of the answer reports these
@@ -332,7 +332,7 @@ func (h *nameEvents) errors() (all []*RenamedError) {
 		if len(names) == 0 {
 			return
 		}
-		said := &RenamedError{Renamed: one.renamed, Outside: "after", Then: slices.Sorted(maps.Keys(names))}
+		said := &RenamedError{Renamed: one.renamed, Outside: "after", NamesWithin: slices.Sorted(maps.Keys(names))}
 		if before {
 			said.Outside = "before"
 		}

@@ -197,13 +197,13 @@ func TestPairsOfFiltersAskForWhatBothAskFor(t *testing.T) {
 			filter := o.Filter()
 			spoil(o.Not)
 			spoil(&o)
-			m, contents, want := &Matcher{Filter: filter}, filter.Contents(), filter.Want()
+			m, contents, want := &Matcher{Filter: filter}, filter.Contents(), filter.Selection()
 			for _, one := range samples {
 				m.Reset()
 				got := isNot
 				if m.Keep(one.r) {
 					got = is
-				} else if m.Hides(one.r) != "" {
+				} else if m.HiddenReason(one.r) != "" {
 					got = may
 				}
 				plain := min(a.ask(one.s), b.ask(one.s))

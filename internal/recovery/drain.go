@@ -161,7 +161,7 @@ func (d *drainer) orphanDrops(i int, r *ring.Ring) error {
 	if d.freed[i] {
 		recorded = r.OrphanDropsPending
 	}
-	n, ok := r.Orphans(recorded)
+	n, ok := r.UnrecordedDrops(recorded)
 	if ok && n == 0 {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (d *drainer) damage(i int, s *write.Source, r *ring.Ring, position uint64) 
 func (d *drainer) writeGap(s *write.Source, what string, n uint64) error {
 	nameSource(s)
 	w := &write.Record{Kind: format.KindGap, Seq: s.Seq + 1, Time: d.now(), Duration: write.None, Rows: write.None}
-	w.ExtraCount, w.Extra = write.Pairs(what, fmt.Sprint(n), "reason", "ring damaged")
+	w.ExtraCount, w.Extra = write.EncodePairs(what, fmt.Sprint(n), "reason", "ring damaged")
 	return d.writeFinal(s, w, nil)
 }
 
@@ -408,7 +408,7 @@ func disconnect(s *write.Source, now int64) *write.Record {
 // gapRecord returns the gap record for records that a session dropped and could not report any more.
 func gapRecord(gap *ring.Gap, now int64) *write.Record {
 	w := &write.Record{Kind: format.KindGap, Seq: gap.Last + 1, Time: now, Duration: write.None, Rows: write.None}
-	w.ExtraCount, w.Extra = write.Pairs("count", fmt.Sprint(gap.Count), "first_seq", fmt.Sprint(gap.First),
+	w.ExtraCount, w.Extra = write.EncodePairs("count", fmt.Sprint(gap.Count), "first_seq", fmt.Sprint(gap.First),
 		"last_seq", fmt.Sprint(gap.Last), "reason", gapReason(gap.Reason))
 	return w
 }

@@ -23,7 +23,7 @@ func statement(seq uint64) []byte {
 	return r.Bytes()
 }
 
-func sessionBody(pid uint32) []byte { return write.Body(trailtest.Epoch, pid, "client backend") }
+func sessionBody(pid uint32) []byte { return write.SessionBody(trailtest.Epoch, pid, "client backend") }
 
 func id(pid uint32, seq uint64) format.RecordID {
 	return format.RecordID{Session: format.SessionID{Start: trailtest.Epoch, PID: pid}, Seq: seq}
@@ -345,7 +345,7 @@ func TestDamagedRingsAreNamed(t *testing.T) {
 
 // gapMessage is a message of records that were dropped.
 func gapMessage(seq uint64, count, first, last string) []byte {
-	n, extra := write.Pairs("count", count, "first_seq", first, "last_seq", last)
+	n, extra := write.EncodePairs("count", count, "first_seq", first, "last_seq", last)
 	return (&ringtest.Record{Kind: 9, Seq: seq, ExtraCount: byte(n), Extra: string(extra)}).Bytes()
 }
 

@@ -123,7 +123,7 @@ func lz4Prefix(src []byte, limit int) []byte {
 // readPrefix reads the records of a payload up to the first one that cannot be right, and returns their earliest
 // start, earliest end and latest end.
 func readPrefix(h format.BlockHeader, payload []byte) (records []unproven, times [3]int64) {
-	b, err := write.Readable(h, payload)
+	b, err := write.NewReadableBlock(h, payload)
 	if err != nil {
 		return nil, times
 	}
@@ -217,7 +217,7 @@ func copyRecord(r *format.Record, d *definitions) (u unproven, err error) {
 
 // mark adds a note to a record that nothing proves it.
 func (u *unproven) mark(where string) {
-	_, pair := write.Pairs("salvaged", where)
+	_, pair := write.EncodePairs("salvaged", where)
 	u.record.Extra = append(u.record.Extra, pair...)
 	u.record.ExtraCount++
 }

@@ -102,7 +102,7 @@ func Run(ctx context.Context, opts *Options) error {
 	} else {
 		err = r.report.WriteText(opts.IO.Out, opts.IO.ColorEnabled())
 	}
-	return exit.Verdict(exit.Found(r.report.Lost, false), err)
+	return exit.Verdict(exit.CheckResult(r.report.Lost, false), err)
 }
 
 // destination returns the name of the copy. real is the path of the trail without links.

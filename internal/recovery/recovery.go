@@ -397,7 +397,7 @@ func (r *recovery) newStream() (*write.Stream, error) {
 	}
 	r.stream = s
 	start := r.now()
-	r.self = write.Source{Body: write.Body(start, uint32(os.Getpid()), format.RecoverBackendType)}
+	r.self = write.Source{Body: write.SessionBody(start, uint32(os.Getpid()), format.RecoverBackendType)}
 	return s, nil
 }
 
@@ -411,7 +411,7 @@ func (r *recovery) writeOwn(kind format.Kind, pairs ...string) error {
 		return err
 	}
 	w := &write.Record{Kind: kind, Seq: r.self.Seq + 1, Time: r.now(), Duration: write.None, Rows: write.None}
-	w.ExtraCount, w.Extra = write.Pairs(pairs...)
+	w.ExtraCount, w.Extra = write.EncodePairs(pairs...)
 	r.ledger.add(r.self.ID(), w.Kind, w.Seq, nil)
 	return s.Add(&r.self, w)
 }
@@ -476,7 +476,7 @@ func (r *recovery) writeRecord(source *write.Source, w *write.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Room(len(w.Text) + len(w.Values) + len(w.Message) + len(w.Shape) + len(w.Extra)); err != nil {
+	if err := s.EnsureRoom(len(w.Text) + len(w.Values) + len(w.Message) + len(w.Shape) + len(w.Extra)); err != nil {
 		return err
 	}
 	extra := format.Record{ExtraCount: w.ExtraCount, Extra: w.Extra}

@@ -559,7 +559,7 @@ func FuzzSalvage(f *testing.F) {
 			return s.pieces
 		}
 		var pieces []piece
-		trailtest.Memory(t, len(data), func() { pieces = scan(data, start) })
+		trailtest.CheckMemory(t, len(data), func() { pieces = scan(data, start) })
 		at := start
 		for _, p := range pieces {
 			if p.offset != at || p.length <= 0 {
@@ -569,7 +569,7 @@ func FuzzSalvage(f *testing.F) {
 			if !p.whole {
 				var all []unproven
 				var total uint32
-				trailtest.Memory(t, int(p.length), func() { all, total = decodeDamaged(data[p.offset:at]) })
+				trailtest.CheckMemory(t, int(p.length), func() { all, total = decodeDamaged(data[p.offset:at]) })
 				if uint32(len(all)) > total {
 					t.Fatalf("%d of %d records", len(all), total)
 				}

@@ -563,7 +563,7 @@ func (c *collector) countStatement(
 			s.failed.add(r)
 		}
 	}
-	if powers := statement.Powers(r); len(powers) > 0 && !failed {
+	if powers := statement.GrantedPowers(r); len(powers) > 0 && !failed {
 		c.powers.add(r)
 		c.powerful.add(r, func(s *Sample, _ *format.Record) { s.Objects = strings.Join(powers, ", ") })
 	}

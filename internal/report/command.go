@@ -24,7 +24,7 @@ func (m *maker) command(figure query.Criteria, within query.Range) string {
 	if isInexpressible(&figure) {
 		return ""
 	}
-	asked, both := m.options.Asked, query.Criteria{Not: &query.Criteria{}}
+	asked, both := m.options.Criteria, query.Criteria{Not: &query.Criteria{}}
 	for _, l := range query.Lists() {
 		values, named := l.Values(&asked), l.Values(&figure)
 		if len(named) > 0 {

@@ -39,10 +39,10 @@ import (
 // Options say what a report is about.
 type Options struct {
 	Index *trail.Index
-	// Asked and Within choose the records. Filter is the same as the user has written it.
-	Asked  query.Criteria
-	Within query.Range
-	Filter string
+	// Criteria and Within choose the records. Filter is the same as the user has written it.
+	Criteria query.Criteria
+	Within   query.Range
+	Filter   string
 	// Command returns a command that shows the records of criteria.
 	Command func(*query.Criteria, query.Range) string
 	// Zone is the time zone of clocks and working hours, ZoneName what it is called.
@@ -228,7 +228,7 @@ func (m *maker) warn(err error) {
 func Make(ctx context.Context, o Options) (*Report, error) {
 	m := &maker{
 		options: o,
-		filter:  o.Asked.Filter(),
+		filter:  o.Criteria.Filter(),
 		since:   o.Within.Since,
 		until:   o.Within.Until,
 		warned:  map[string]bool{},
@@ -247,14 +247,14 @@ func Make(ctx context.Context, o Options) (*Report, error) {
 			return nil, err
 		}
 	}
-	m.hidden.Settle(ctx, o.Index)
+	m.hidden.DropEnded(ctx, o.Index)
 	for _, warning := range m.hidden.Errs() {
 		m.warn(warning)
 	}
 	for _, warning := range m.filter.RenamedOutside(ctx, o.Index, m.since, o.Within.Until) {
 		m.warn(warning)
 	}
-	for _, warning := range query.NewNames(&o.Asked).Look(ctx, o.Index) {
+	for _, warning := range query.NewNames(&o.Criteria).Search(ctx, o.Index) {
 		m.warn(warning)
 	}
 	if err := m.markEarlierUses(ctx, m.figures); err != nil {

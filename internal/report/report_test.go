@@ -399,14 +399,14 @@ func TestConditionsAreThoseOfPostgreSQL(t *testing.T) {
 // TestFiltersOfFiguresNarrowThoseOfTheReport: otherwise there is no command.
 func TestFiltersOfFiguresNarrowThoseOfTheReport(t *testing.T) {
 	r := office(t, func(o *Options) {
-		o.Asked = query.Criteria{Clients: parseClients("10.0.0.0/8", "2001:db8::/32"), Classes: []format.Class{format.ClassRead, format.ClassDDL}, Not: &query.Criteria{Users: []string{"mallory"}}}
+		o.Criteria = query.Criteria{Clients: parseClients("10.0.0.0/8", "2001:db8::/32"), Classes: []format.Class{format.ClassRead, format.ClassDDL}, Not: &query.Criteria{Users: []string{"mallory"}}}
 	})
 	for _, f := range r.Figures {
 		if c := f.Records.Command; f.Records.Count > 0 && (!strings.Contains(c, "--client 10.0.0.0/8,2001:db8::/32") || !strings.Contains(c, "--not-user mallory")) {
 			t.Errorf("%s: %s", f.ID, c)
 		}
 	}
-	r = office(t, func(o *Options) { o.Asked.Objects = []string{"hr.*"} })
+	r = office(t, func(o *Options) { o.Criteria.Objects = []string{"hr.*"} })
 	for _, row := range r.table("pairs").Rows {
 		if row.Records[0].Command != "" {
 			t.Errorf("%v", row.Records[0])

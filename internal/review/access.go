@@ -30,8 +30,8 @@ type AccessOptions struct {
 	// Applied counts what the script did that reduced them.
 	Reduced *Grants
 	Applied *Applied
-	// Apart are the system identifiers of other servers that wrote parts of the trails, which are left out.
-	Apart []string
+	// OtherServers are the system identifiers of other servers that wrote parts of the trails, which are left out.
+	OtherServers []string
 }
 
 // Access is a finished access review, with what WriteScript needs.
@@ -88,13 +88,13 @@ func ReviewAccess(ctx context.Context, o AccessOptions) (*Access, error) {
 	doc := &Document{Review: "access", Incomplete: warnings.incomplete}
 	doc.Facts = []Fact{
 		{"period from", stamp(a.from)}, {"period until", stamp(a.to)},
-		{"databases", o.Grants.Inside()}, {"grants of", o.Grants.Taken}, {"trail", o.Trails},
+		{"databases", o.Grants.KnownDatabases()}, {"grants of", o.Grants.Taken}, {"trail", o.Trails},
 	}
 	if o.Grants.System != "" {
 		doc.Facts = append(doc.Facts, Fact{"server", o.Grants.System})
 	}
 	out := &Access{Document: doc, policy: a.policy, recordsMissing: lack.recordsMissing || warnings.incomplete ||
-		len(o.Apart) > 0}
+		len(o.OtherServers) > 0}
 	out.periodText = fmt.Sprintf("from %s until %s", text(stamp(a.from)), text(stamp(a.to)))
 	idle, kept := a.idleMembers(out)
 	doc.Sections = []*Section{
@@ -643,9 +643,9 @@ func (a *access) limits() (all []string) {
 		say("The period is %s long: what is used once a month, a quarter or a year may be missing in it.",
 			lengthOf(long))
 	}
-	if len(a.Apart) > 0 {
+	if len(a.OtherServers) > 0 {
 		say("What other servers have recorded in these trails is left out, also what this one has recorded before "+
-			"pg_upgrade. Their system identifiers: %s", strings.Join(a.Apart, ", "))
+			"pg_upgrade. Their system identifiers: %s", strings.Join(a.OtherServers, ", "))
 	} else if a.Grants.System == "" {
 		say("The grants do not say of which server they are. That the trail is of the same one is not checked.")
 	}
@@ -679,7 +679,7 @@ func (a *access) limits() (all []string) {
 		say("Memberships are not reviewed, because statements may have used them in databases of which there are no "+
 			"grants: %s", strings.Join(slices.Sorted(maps.Keys(a.usedOutside)), ", "))
 	}
-	if in := a.Grants.Inside(); len(in) < len(a.Grants.Databases) {
+	if in := a.Grants.KnownDatabases(); len(in) < len(a.Grants.Databases) {
 		say("Only databases %s were reviewed: the grants say nothing of the inside of others.", strings.Join(in, ", "))
 	}
 	say("Privileges on types, languages, foreign servers, tablespaces, parameters, large objects and functions of " +

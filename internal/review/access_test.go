@@ -124,7 +124,7 @@ func equal(t *testing.T, what string, got []string, want ...string) {
 func TestUnusedPrivilegesAreFound(t *testing.T) {
 	source, grants := recorded(t, officeRecords), officeGrants()
 	source.Since = trailtest.Epoch + 1_500_000
-	if others, err := OfServer(&source, grants); err != nil || len(others) > 0 {
+	if others, err := LimitToServer(&source, grants); err != nil || len(others) > 0 {
 		t.Fatal(others, err)
 	}
 	a, err := ReviewAccess(t.Context(), AccessOptions{Source: source, Grants: grants, NewSince: trailtest.Epoch + 10_500_000})
@@ -277,14 +277,14 @@ func TestGrantsAreOfTheTrailsServer(t *testing.T) {
 	source := recorded(t, officeRecords)
 	g := officeGrants()
 	g.System = "1"
-	if _, err := OfServer(&source, g); err == nil || !strings.Contains(err.Error(), "its system identifier is 1, that of the trail is "+strconv.FormatUint(trailtest.SystemID, 10)) {
+	if _, err := LimitToServer(&source, g); err == nil || !strings.Contains(err.Error(), "its system identifier is 1, that of the trail is "+strconv.FormatUint(trailtest.SystemID, 10)) {
 		t.Errorf("%v", err)
 	}
 	g.System = ""
-	if _, err := OfServer(&source, g); err != nil || source.System != 0 {
+	if _, err := LimitToServer(&source, g); err != nil || source.System != 0 {
 		t.Errorf("%v, %d", err, source.System)
 	}
-	if _, err := OfServer(&source, officeGrants()); err != nil || source.System != trailtest.SystemID {
+	if _, err := LimitToServer(&source, officeGrants()); err != nil || source.System != trailtest.SystemID {
 		t.Errorf("%v, %d", err, source.System)
 	}
 	other := officeGrants()

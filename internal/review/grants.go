@@ -324,9 +324,9 @@ func (g *Grants) sameServer(other *Grants) error {
 	return nil
 }
 
-// OfServer limits what is read to the server from which the grants are. Others are those that have written a part of
-// the trails, too.
-func OfServer(s *Source, g *Grants) (others []string, err error) {
+// LimitToServer limits what is read to the server from which the grants are. Others are those that have written a part
+// of the trails, too.
+func LimitToServer(s *Source, g *Grants) (others []string, err error) {
 	servers := s.Servers()
 	var of []string
 	for _, id := range servers {
@@ -336,7 +336,7 @@ func OfServer(s *Source, g *Grants) (others []string, err error) {
 	case len(servers) == 0:
 		return nil, nil
 	case g.System == "":
-		return nil, s.OneServer("the grants do not say of which they are")
+		return nil, s.RequireOneServer("the grants do not say of which they are")
 	}
 	at := slices.Index(of, g.System)
 	if at < 0 {
@@ -356,8 +356,8 @@ func (g *Grants) database(name string) *Database {
 	return nil
 }
 
-// Inside are the databases whose inside is known.
-func (g *Grants) Inside() (names []string) {
+// KnownDatabases are the databases whose inside is known.
+func (g *Grants) KnownDatabases() (names []string) {
 	for i := range g.Databases {
 		if g.Databases[i].Inside {
 			names = append(names, g.Databases[i].Name)

@@ -145,7 +145,7 @@ func ReviewPerson(ctx context.Context, o PersonOptions) (*Document, error) {
 	for _, lacks := range filter.RenamedOutside(ctx, o.Index, o.Since, o.Until) {
 		doc.Limits = append(doc.Limits, lacks.Error())
 	}
-	for _, missing := range query.NewNames(&choose).Look(ctx, o.Index) {
+	for _, missing := range query.NewNames(&choose).Search(ctx, o.Index) {
 		doc.Warnings = append(doc.Warnings, missing.Error())
 	}
 	return doc, nil

@@ -113,8 +113,9 @@ func (s *Source) Servers() (all []uint64) {
 	return all
 }
 
-// OneServer refuses trails of several servers: what they are compared with is of one server, and does not say which.
-func (s *Source) OneServer(what string) error {
+// RequireOneServer refuses trails of several servers: what they are compared with is of one server, and does not say
+// which.
+func (s *Source) RequireOneServer(what string) error {
 	var of []string
 	for _, id := range s.Servers() {
 		of = append(of, strconv.FormatUint(id, 10))
@@ -126,8 +127,8 @@ func (s *Source) OneServer(what string) error {
 	return nil
 }
 
-// EachServer makes one answer for each server that wrote the trails.
-func (s *Source) EachServer(review func(Source) (*Document, error)) (all Documents, err error) {
+// ForEachServer makes one answer for each server that wrote the trails.
+func (s *Source) ForEachServer(review func(Source) (*Document, error)) (all Documents, err error) {
 	servers := s.Servers()
 	if len(servers) <= 1 {
 		doc, err := review(*s)
@@ -159,7 +160,7 @@ func (l *limitFinder) Block(ref *trail.BlockRef) {
 }
 
 func (l *limitFinder) Record(r *format.Record) {
-	if proof.Tells(r) {
+	if proof.ShowsLack(r) {
 		l.Exclusions.Record(r, l.ref)
 	}
 	l.visitor.Record(r)
@@ -193,12 +194,12 @@ func (s *Source) read(ctx context.Context, o trail.ScanOptions, needs proof.Need
 	if contents := o.Contents; contents != nil {
 		o.Contents = func(c *format.Contents) format.Groups {
 			g := contents(c)
-			g.Or(proof.TellingGroups(c))
+			g.Or(proof.LackGroups(c))
 			return g
 		}
 	}
 	if o.Since > format.MinTime { // settings made before the range
-		before := trail.ScanOptions{Since: format.MinTime, Until: o.Since, Contents: proof.TellingGroups}
+		before := trail.ScanOptions{Since: format.MinTime, Until: o.Since, Contents: proof.LackGroups}
 		if _, err := s.scan(ctx, before,
 			[]visitor{&limitFinder{visitor: ignoringVisitor{}, Exclusions: e}}); err != nil {
 			return lack, err

@@ -403,9 +403,9 @@ func (g *Gap) Numbers() (n uint64, ok bool) {
 	return n, g.First > 0 && g.Last < ^uint64(0)-1 && g.Last+1 >= g.First && g.Count <= n+1 && n <= g.Count+1
 }
 
-// Orphans returns how many dropped records of ended sessions the trail has not recorded yet; ok is false if the
+// UnrecordedDrops returns how many dropped records of ended sessions the trail has not recorded yet; ok is false if the
 // numbers are not possible.
-func (r *Ring) Orphans(recorded uint64) (n uint64, ok bool) {
+func (r *Ring) UnrecordedDrops(recorded uint64) (n uint64, ok bool) {
 	return r.OrphanDrops - recorded, recorded == r.OrphanDrops || recorded < r.OrphanDrops && r.OrphanDrops <= r.Drops
 }
 

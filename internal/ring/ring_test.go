@@ -85,7 +85,7 @@ func TestLayoutIsAsDocumented(t *testing.T) {
 	}
 }
 
-var body = write.Body(trailtest.Epoch, 4711, "client backend")
+var body = write.SessionBody(trailtest.Epoch, 4711, "client backend")
 
 // sample is a file of two rings, in which something of each sort is.
 func sample() *ringtest.File {
@@ -632,7 +632,7 @@ func FuzzRingFile(f *testing.F) {
 		if write.CheckBody(r.Session) {
 			s.Body = r.Session
 		}
-		trailtest.Memory(t, len(b), func() { drain(t, r, s) })
+		trailtest.CheckMemory(t, len(b), func() { drain(t, r, s) })
 	})
 }
 
@@ -692,7 +692,7 @@ func FuzzRingHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header []byte) {
 		b := slices.Clone(all)
 		copy(b, header)
-		trailtest.Memory(t, len(b), func() {
+		trailtest.CheckMemory(t, len(b), func() {
 			file, err := ring.ReadBytes(b)
 			if err != nil {
 				return

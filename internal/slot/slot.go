@@ -34,8 +34,9 @@ type Options struct {
 	Now    time.Time
 }
 
-// Wants finds a slot of a trail, and returns a function for the number of the first block of a stream that it needs.
-func Wants(path, name string) (func(stream uint32) uint64, error) {
+// NeededBlocks finds a slot of a trail, and returns a function for the number of the first block of a stream that it
+// needs.
+func NeededBlocks(path, name string) (func(stream uint32) uint64, error) {
 	opts := Options{Name: name, Trail: []string{path}}
 	if err := opts.checkName(); err != nil {
 		return nil, err
@@ -325,7 +326,7 @@ func List(opts *Options) error {
 	} else {
 		err = writeText(opts.IO.Out, answer.Slots)
 	}
-	return exit.Verdict(exit.Found(failed, false), err)
+	return exit.Verdict(exit.CheckResult(failed, false), err)
 }
 
 func writeText(out io.Writer, slots []Status) error {

@@ -56,14 +56,14 @@ func (p *pusher) noteComparison(n node, f *from, alone bool) {
 	}
 	for _, v := range values {
 		if s, ok := constant(v); ok {
-			p.compared = append(p.compared, query.Asked{Column: column, Value: s, Is: matcher(s)})
+			p.compared = append(p.compared, query.Comparison{Column: column, Value: s, Is: matcher(s)})
 		}
 	}
 }
 
 // filtersOfRenamed returns filters that find renames of the compared names. There is one for each column,
 // because a statement does not have to ask for all of them together.
-func filtersOfRenamed(asked []query.Asked) (all []*query.Filter) {
+func filtersOfRenamed(asked []query.Comparison) (all []*query.Filter) {
 	for column, list := range map[string]func(*query.Criteria) *[]string{
 		"relation": func(c *query.Criteria) *[]string { return &c.Objects },
 		"user":     func(c *query.Criteria) *[]string { return &c.Users },

@@ -102,7 +102,7 @@ func (cs conditions) selectsByRelation() bool {
 }
 
 // wanted returns which sessions and shapes records of interest may have.
-func (cs conditions) wanted() (w format.Want) {
+func (cs conditions) wanted() (w format.Selection) {
 	if slices.ContainsFunc(cs, condition.selects) {
 		w.Session = func(s *format.Session) bool {
 			return !slices.ContainsFunc(cs, func(c condition) bool { return !c.matchesSession(s) })

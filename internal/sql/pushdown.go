@@ -41,7 +41,7 @@ func (db *DB) push(tree node) (changed string, ok bool) {
 	}
 	db.mu.Lock()
 	db.comparedNames, db.renameFilters = query.NewNamesOf(p.compared), filtersOfRenamed(p.compared)
-	db.needs.Objects = slices.ContainsFunc(p.compared, func(a query.Asked) bool {
+	db.needs.Objects = slices.ContainsFunc(p.compared, func(a query.Comparison) bool {
 		return a.Column == "relation" || a.Column == "column_name"
 	})
 	db.mu.Unlock()
@@ -58,10 +58,10 @@ func (db *DB) push(tree node) (changed string, ok bool) {
 
 type pusher struct {
 	db             *DB
-	foundCondition bool          // at least one condition to pass down
-	tableHidden    bool          // WITH defines a name that hides one of our tables
-	mayHaveMoment  bool          // a column may have the name of a function such as current_timestamp
-	compared       []query.Asked // columns and the values that they are compared with
+	foundCondition bool               // at least one condition to pass down
+	tableHidden    bool               // WITH defines a name that hides one of our tables
+	mayHaveMoment  bool               // a column may have the name of a function such as current_timestamp
+	compared       []query.Comparison // columns and the values that they are compared with
 }
 
 func (p *pusher) walk(v any) {

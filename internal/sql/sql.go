@@ -43,8 +43,8 @@ import (
 // File is a Parquet file that statements can read as a table.
 type File struct{ Name, Path string }
 
-// FileNamed returns a file whose table has the file's base name without the extension.
-func FileNamed(path string) File {
+// NewFile returns a file whose table has the file's base name without the extension.
+func NewFile(path string) File {
 	return File{strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), path}
 }
 
@@ -108,12 +108,12 @@ type DB struct {
 	needs                        proof.Needs      // what else answers of the last statement depend on
 	renameFilters                []*query.Filter  // filters that find renames of these names
 	lookalikes                   query.Lookalikes // names in answers that look like each other
-	scans                        []Use
+	scans                        []TableScan
 	exportedRows                 *Rows // counts the records of an export; nil: no export is running
 }
 
-// Use says what one use of a table in a statement has read.
-type Use struct {
+// TableScan says what one use of a table in a statement has read.
+type TableScan struct {
 	Table      string
 	Conditions string // passed down from the statement, as JSON
 	trail.ScanStats
@@ -331,7 +331,7 @@ func (db *DB) scan(s *scanning) *trail.Scan {
 	db.mu.Unlock()
 	needs := s.needs
 	o := trail.ScanOptions{
-		Want:      s.conditions.wanted(),
+		Selection: s.conditions.wanted(),
 		Parts:     needs&(needsParts|needsNames) != 0,
 		Raw:       needs&needsTexts == 0,
 		Rollbacks: needs&needsRollbacks != 0,
@@ -340,7 +340,7 @@ func (db *DB) scan(s *scanning) *trail.Scan {
 		Warn:      db.warn,
 	}
 	if !s.countRows {
-		o.Want.Fields = s.fields
+		o.Selection.Fields = s.fields
 	}
 	if f := db.options.Filter; f != nil {
 		o.Parts, o.Raw = true, false // the filter may need any part of a record
@@ -370,22 +370,22 @@ func (db *DB) warnIncomplete(ctx context.Context) {
 	index, names, needs, changing := db.index, db.comparedNames, db.needs, db.renameFilters
 	db.mu.Unlock()
 	if index != nil {
-		for _, warning := range proof.LeftOut(ctx, index, db.options.Since, db.options.Until, needs) {
+		for _, warning := range proof.FindOmissions(ctx, index, db.options.Since, db.options.Until, needs) {
 			db.warn(warning)
 		}
 		db.warnOfRenames(ctx, index, changing)
 	}
-	for _, warning := range names.Look(ctx, index) {
+	for _, warning := range names.Search(ctx, index) {
 		db.warn(warning)
 	}
 	for _, warning := range db.lookalikes.Errs() {
 		db.warn(warning)
 	}
-	db.hiddenByFilter.Settle(ctx, index)
+	db.hiddenByFilter.DropEnded(ctx, index)
 	for _, err := range db.hiddenByFilter.Errs() {
 		db.warn(err)
 	}
-	db.withoutNames.Settle(ctx, index)
+	db.withoutNames.DropEnded(ctx, index)
 	for _, err := range db.withoutNames.Errs() {
 		if omitted := (*query.OmittedError)(nil); errors.As(err, &omitted) {
 			omitted.Count = 0 // it is not known which of them a statement in SQL asks for
@@ -408,11 +408,12 @@ func (db *DB) warn(err error) {
 func (db *DB) ended(s *scanning) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.scans = append(db.scans, Use{strings.TrimPrefix(s.name, functionPrefix), s.conditions.String(), s.scan.Stats()})
+	name := strings.TrimPrefix(s.name, functionPrefix)
+	db.scans = append(db.scans, TableScan{name, s.conditions.String(), s.scan.Stats()})
 }
 
-// Used returns what the last statement has read.
-func (db *DB) Used() []Use {
+// TableScans returns what the last statement has read.
+func (db *DB) TableScans() []TableScan {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	return slices.Clone(db.scans)

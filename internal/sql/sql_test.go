@@ -193,7 +193,7 @@ func TestConditionsChangeNoAnswer(t *testing.T) {
 		if got := values(t, db, statement); got != want {
 			t.Errorf("%s: %q, without conditions %q", c.where, got, want)
 		}
-		if used := db.Used(); len(used) != 1 || used[0].Skipped != c.skipped {
+		if used := db.TableScans(); len(used) != 1 || used[0].Skipped != c.skipped {
 			t.Errorf("%s: want %d blocks skipped: %+v", c.where, c.skipped, used)
 		}
 	}
@@ -201,11 +201,11 @@ func TestConditionsChangeNoAnswer(t *testing.T) {
 	if got, want := values(t, db, statement), values(t, db, direct(statement)); got != want || want == "" {
 		t.Errorf("columns: %q, without conditions %q", got, want)
 	}
-	if used := db.Used(); len(used) != 1 || used[0].Skipped > 0 {
+	if used := db.TableScans(); len(used) != 1 || used[0].Skipped > 0 {
 		t.Errorf("columns, directly: %+v", used)
 	}
 	values(t, db, statement)
-	if used := db.Used(); used[0].Skipped != 4 {
+	if used := db.TableScans(); used[0].Skipped != 4 {
 		t.Errorf("columns: %+v", used)
 	}
 }
@@ -320,7 +320,7 @@ func TestTimesAreBlocks(t *testing.T) {
 	} {
 		statement := `SELECT count(*), max(seq) FROM trail WHERE ` + where
 		got := values(t, db, statement)
-		used := db.Used()
+		used := db.TableScans()
 		if len(used) != 1 || used[0].Outside == 0 {
 			t.Errorf("%s: no block was skipped: %+v", where, used)
 		}
@@ -343,7 +343,7 @@ func TestTimesAreBlocks(t *testing.T) {
 		}
 	}
 	values(t, db, `SELECT count(*) FROM trail WHERE time < now()`)
-	if used := db.Used(); used[0].Conditions != "" {
+	if used := db.TableScans(); used[0].Conditions != "" {
 		t.Errorf("a moment that moves bounds the end: %+v", used)
 	}
 	o := options(t, dir)
@@ -524,7 +524,7 @@ func TestNothingElseIsReadOrWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = options(t, path)
-	o.Files = []File{FileNamed(named)}
+	o.Files = []File{NewFile(named)}
 	db := open(t, o)
 	if got := values(t, db, "SELECT answer FROM named, trail LIMIT 1"); got != "42" {
 		t.Errorf("named: %s", got)

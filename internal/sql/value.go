@@ -157,7 +157,7 @@ func (r *Result) Append(dst []byte, column int) []byte {
 	c := &r.Columns[column]
 	dst = c.value.append(dst, r.row)
 	if c.value.id == duckdb.TypeVarchar {
-		r.db.lookalikes.See("value of column "+identifier(c.Name), dst[from:])
+		r.db.lookalikes.Check("value of column "+identifier(c.Name), dst[from:])
 	}
 	return dst
 }

@@ -28,7 +28,7 @@ func BenchmarkOfText(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			var scratch []byte
 			for b.Loop() {
-				OfText([]byte(text), &scratch)
+				TextFingerprint([]byte(text), &scratch)
 			}
 		})
 	}

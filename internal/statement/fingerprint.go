@@ -16,14 +16,14 @@ import (
 )
 
 // Fingerprint returns the number that statements which differ only in constants have in common: the
-// query identifier if the server has computed one, otherwise OfText. Without either, there is none.
+// query identifier if the server has computed one, otherwise TextFingerprint. Without either, there is none.
 // scratch is memory for reuse.
 func Fingerprint(r *format.Record, scratch *[]byte) (n uint64, ok bool) {
 	switch {
 	case r.Shape != nil && r.Shape.QueryID != 0:
 		return r.Shape.QueryID, true
 	case r.Text != nil:
-		return OfText(r.Text, scratch), true
+		return TextFingerprint(r.Text, scratch), true
 	}
 	return 0, false
 }
@@ -37,10 +37,10 @@ func ParseFingerprint(s string) (uint64, error) {
 	return n, nil
 }
 
-// OfText returns a number that is the same for statements that differ only in constants, in the number
+// TextFingerprint returns a number that is the same for statements that differ only in constants, in the number
 // of constants in a list, in comments, in white space, and in case outside of quotes. Strings are read
 // as with standard_conforming_strings.
-func OfText(text []byte, scratch *[]byte) uint64 {
+func TextFingerprint(text []byte, scratch *[]byte) uint64 {
 	*scratch = appendPlain((*scratch)[:0], text)
 	return xxhash.Sum64(*scratch)
 }

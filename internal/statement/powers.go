@@ -25,10 +25,10 @@ var (
 	words   = regexp.MustCompile(`"(?:[^"]|"")*"|[A-Za-z_][A-Za-z0-9_$]*`)
 )
 
-// Powers returns the powers that a statement gives to roles: attributes such as SUPERUSER, memberships in predefined
-// roles such as pg_read_server_files, and direct changes of the catalogs of roles. It searches the words of the text,
-// so a role whose unquoted name is SUPERUSER counts as well.
-func Powers(r *format.Record) (all []string) {
+// GrantedPowers returns the powers that a statement gives to roles: attributes such as SUPERUSER, memberships in
+// predefined roles such as pg_read_server_files, and direct changes of the catalogs of roles. It searches the words of
+// the text, so a role whose unquoted name is SUPERUSER counts as well.
+func GrantedPowers(r *format.Record) (all []string) {
 	if r.Kind != format.KindStatement || r.Shape == nil {
 		return nil
 	}

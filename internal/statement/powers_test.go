@@ -22,14 +22,14 @@ func TestPowers(t *testing.T) {
 		{"REVOKE ROLE", "REVOKE pg_monitor FROM bob", ""},
 	} {
 		r := &format.Record{Kind: format.KindStatement, Text: []byte(c.text), Shape: &format.Shape{Command: []byte(c.command)}}
-		if got := strings.Join(statement.Powers(r), " "); got != c.want {
+		if got := strings.Join(statement.GrantedPowers(r), " "); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
 		}
 	}
 	direct := &format.Record{Kind: format.KindStatement, Text: []byte("UPDATE pg_authid SET rolsuper = true"), Shape: &format.Shape{
 		Command: []byte("UPDATE"), Relations: []format.Relation{{Name: []byte("pg_catalog.pg_authid"), Access: format.AccessUpdate}},
 	}}
-	if got := strings.Join(statement.Powers(direct), " "); got != "direct change of pg_catalog.pg_authid" {
+	if got := strings.Join(statement.GrantedPowers(direct), " "); got != "direct change of pg_catalog.pg_authid" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -68,19 +68,19 @@ func TestFingerprintsIgnoreConstants(t *testing.T) {
 		{"SELECT f(E'a') + g('\\')", "SELECT f(E'b') + g('x')", "SELECT f('') + g(E'\\'')"}, // each string has its own escapes
 	} {
 		for i, text := range same {
-			if OfText([]byte(text), &scratch) != OfText([]byte(same[0]), &scratch) {
+			if TextFingerprint([]byte(text), &scratch) != TextFingerprint([]byte(same[0]), &scratch) {
 				t.Errorf("%s (%d): %s", text, i, appendPlain(nil, []byte(text)))
 			}
 		}
 		for _, other := range []string{"SELECT * FROM t WHERE b = 1", "SELECT a, b FROM t"} {
-			if OfText([]byte(other), &scratch) == OfText([]byte(same[0]), &scratch) {
+			if TextFingerprint([]byte(other), &scratch) == TextFingerprint([]byte(same[0]), &scratch) {
 				t.Errorf("%s is as %s", same[0], other)
 			}
 		}
 	}
 	known := map[uint64]string{}
 	for _, text := range []string{"SELECT * FROM t WHERE a = $1", "SELECT * FROM t WHERE a = $2", "SELECT * FROM t1 WHERE a = 1", `SELECT * FROM "T" WHERE a = 1`, `SELECT * FROM "t" WHERE a = 1`, "SELECT a b FROM t", "SELECT ab FROM t", "SELECT * FROM t WHERE a = 1 + 1", "SELECT 1a", "SELECT ä b", "SELECT äb"} {
-		n := OfText([]byte(text), &scratch)
+		n := TextFingerprint([]byte(text), &scratch)
 		if known[n] != "" {
 			t.Errorf("%s is as %s", text, known[n])
 		}

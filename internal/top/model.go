@@ -143,8 +143,8 @@ type (
 	}
 )
 
-// Once returns a screen of this size, after everything has been read.
-func (m *Model) Once(width, height int) (string, error) {
+// RenderOnce returns a screen of this size, after everything has been read.
+func (m *Model) RenderOnce(width, height int) (string, error) {
 	m.width, m.height = width, height
 	for m.snapshot == nil || m.snapshot.Pending {
 		if m.snapshot, m.err = m.asker.Ask(m.question); m.err != nil {

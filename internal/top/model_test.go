@@ -407,7 +407,7 @@ func TestListsUseTheHeight(t *testing.T) {
 			s.Slowest = append(s.Slowest, Slow{Seq: uint64(i), Duration: 1000, Text: fmt.Sprintf("SELECT %d", i)})
 		}
 		m := New(&fake{snapshot: s}, Question{Window: time.Minute, At: noon}, Settings{Trail: "trail", Plain: true})
-		screen, err := m.Once(100, one.height)
+		screen, err := m.RenderOnce(100, one.height)
 		if err != nil {
 			t.Fatal(err)
 		}

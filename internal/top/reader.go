@@ -140,9 +140,9 @@ func (r *Reader) restart(q Question, now int64) error {
 	length := max(q.Window.Microseconds()/slotsShown, 1)
 	r.stats = NewStats(length, slotsShown, slotsShown*historyOf)
 	if q.At != 0 {
-		r.stats.Around(q.At)
+		r.stats.CenterWindow(q.At)
 	} else {
-		r.stats.EndAt(now)
+		r.stats.EndWindow(now)
 	}
 	from, to := r.stats.before*length, (r.stats.after+1)*length
 	if q.At == 0 {
@@ -156,7 +156,7 @@ func (r *Reader) restart(q Question, now int64) error {
 	if q.At == 0 {
 		r.live, r.path = index.Follow(path), path
 		end := r.windowEnd(now)
-		r.stats.EndAt(end)
+		r.stats.EndWindow(end)
 		window := r.stats.first * length
 		r.past = &pastReader{index: index, todo: []piece{{window, end + 1}, {from, window}}, recordsLeft: maxBackfill}
 		return nil
@@ -208,7 +208,7 @@ func (r *Reader) countNew(now int64) error {
 	if _, err := os.Stat(r.path); err != nil {
 		return query.OpenError(err)
 	}
-	r.stats.EndAt(r.windowEnd(now))
+	r.stats.EndWindow(r.windowEnd(now))
 	opts := trail.MergeOptions{Since: format.MinTime, Until: format.MaxTime, Warn: r.problems.warn}
 	return r.live.Poll(r.ctx, (*counter)(r), opts, func([]byte) error { return nil })
 }
@@ -228,10 +228,10 @@ func (c *counter) Keep(r *format.Record) bool {
 	return false
 }
 
-// Guess counts a record whose text is in other blocks: reading these would take too long, unless the
+// MayKeep counts a record whose text is in other blocks: reading these would take too long, unless the
 // filter needs the text.
-func (c *counter) Guess(r *format.Record) bool {
-	return c.matcher.Guess(r) && (c.Parts || c.Keep(r))
+func (c *counter) MayKeep(r *format.Record) bool {
+	return c.matcher.MayKeep(r) && (c.Parts || c.Keep(r))
 }
 
 func (c *counter) Append(dst []byte, _ *format.Record) []byte { return dst }
@@ -609,8 +609,8 @@ func (p *problems) warn(err error) {
 	}
 }
 
-// Found returns the problems of the trail, and whether something is damaged or could not be read.
-func (r *Reader) Found() (texts []string, damaged, unread bool) {
+// Problems returns the problems of the trail, and whether something is damaged or could not be read.
+func (r *Reader) Problems() (texts []string, damaged, unread bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.problems.texts, r.problems.damaged, r.problems.unread

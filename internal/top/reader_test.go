@@ -25,7 +25,7 @@ import (
 // found, nothing is counted twice, and few names are kept.
 func TestCountsAreBounded(t *testing.T) {
 	s := NewStats(5*second, 12, 120)
-	s.EndAt(noon)
+	s.EndWindow(noon)
 	session := &format.Session{Start: noon - 10*second, PID: 1}
 	const n = 200_000
 	for i := range n {
@@ -64,11 +64,11 @@ func TestCountsAreBounded(t *testing.T) {
 // TestWindowMoves forgets what has left the window, and then the history.
 func TestWindowMoves(t *testing.T) {
 	s := NewStats(5*second, 12, 120)
-	s.EndAt(noon)
+	s.EndWindow(noon)
 	r := &format.Record{Kind: format.KindStatement, Session: &format.Session{}, Time: noon - second, Fields: format.FieldDuration, Duration: uint64(second) / 2}
 	s.Add(r)
 	for _, c := range []struct{ later, window, slow, slots int64 }{{0, 1, 1, 1}, {55, 1, 1, 1}, {66, 0, 0, 1}, {700, 0, 0, 0}} {
-		s.EndAt(noon + c.later*second)
+		s.EndWindow(noon + c.later*second)
 		rows, _ := s.Rows(ByUser)
 		if n := s.Total().Statements; n != uint64(c.window) || len(rows) != int(c.window) || len(s.Slowest()) != int(c.slow) || len(s.totals) != int(c.slots) {
 			t.Errorf("%d s later: %d statements, rows %v, slowest %v, %d slots", c.later, n, rows, s.Slowest(), len(s.totals))
@@ -263,7 +263,7 @@ func TestFiltersHold(t *testing.T) {
 func TestFiltersHoldForWhatRuns(t *testing.T) {
 	const now = trailtest.Epoch + 10_000_000
 	session := func(pid uint32, user string) []byte {
-		return append(append(write.Body(trailtest.Epoch, pid, "client backend"), byte(format.KeyUser), byte(len(user))), user...)
+		return append(append(write.SessionBody(trailtest.Epoch, pid, "client backend"), byte(format.KeyUser), byte(len(user))), user...)
 	}
 	shape := []byte("\x01\x00\x06SELECT\x00\x00")
 	lives := []*ring.Live{
@@ -407,7 +407,7 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 	r := s.reader(query.Criteria{})
 	got := s.ask(r, Question{})
-	texts, damaged, _ := r.Found()
+	texts, damaged, _ := r.Problems()
 	if got.Total.Statements == 0 || got.Total.Statements >= 80 || !damaged || len(texts) != 1 || !strings.Contains(texts[0], path) || got.NoProblems != 1 {
 		t.Errorf("%d statements, %v, %v", got.Total.Statements, damaged, texts)
 	}

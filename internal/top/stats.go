@@ -218,16 +218,16 @@ func (s *Stats) slotAt(t int64) int64 {
 	return n
 }
 
-// EndAt makes the window end in the slot of a time, which is now, and forgets what left the
+// EndWindow makes the window end in the slot of a time, which is now, and forgets what left the
 // history.
-func (s *Stats) EndAt(now int64) {
+func (s *Stats) EndWindow(now int64) {
 	s.last = s.slotAt(now)
 	s.first, s.before, s.after = s.last-s.Window, s.last-s.History, s.last
 	s.forget()
 }
 
-// Around puts the window around a time, and the history around the window.
-func (s *Stats) Around(t int64) {
+// CenterWindow puts the window around a time, and the history around the window.
+func (s *Stats) CenterWindow(t int64) {
 	s.first = s.slotAt(t - s.Window*s.Slot/2)
 	s.last = s.first + s.Window - 1
 	s.before = s.first - (s.History-s.Window)/2

@@ -40,8 +40,8 @@ var errNotRegular = errors.New("not a regular file")
 
 // Files keeps the most recently read segments open. Several goroutines may use it.
 type Files struct {
-	// Alone says that a damaged block is not read from another trail that has it.
-	Alone bool
+	// NoFallback says that a damaged block is not read from another trail that has it.
+	NoFallback bool
 
 	mu   sync.Mutex
 	open []*openFile // most recently used last
@@ -102,7 +102,7 @@ func (fs *Files) Close() {
 // there.
 func (fs *Files) Read(ref *BlockRef, b *format.Block) error {
 	err := fs.read(ref, b)
-	if err == nil || fs.Alone || len(ref.Segment.twins) == 0 || err == ref.Segment.KeyErr {
+	if err == nil || fs.NoFallback || len(ref.Segment.twins) == 0 || err == ref.Segment.KeyErr {
 		return err
 	}
 	if fs.readTwin(ref, b) {

@@ -45,7 +45,7 @@ func FuzzSegment(f *testing.F) {
 			return
 		}
 		var refs []trail.BlockRef
-		trailtest.Memory(t, len(data), func() { refs = trail.IndexBytes(data) })
+		trailtest.CheckMemory(t, len(data), func() { refs = trail.IndexBytes(data) })
 		var b format.Block
 		end := int64(format.SegmentHeaderSize)
 		for i := range refs {
@@ -54,7 +54,7 @@ func FuzzSegment(f *testing.F) {
 			}
 			end = refs[i].Offset + refs[i].Length()
 			b.Image = data[refs[i].Offset:end]
-			trailtest.Memory(t, len(b.Image), func() {
+			trailtest.CheckMemory(t, len(b.Image), func() {
 				var r format.Record
 				for err := b.Load(); err == nil; err = b.Next(&r) {
 				}

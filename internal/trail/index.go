@@ -133,7 +133,7 @@ func (s *SegmentIndex) refs() (refs []BlockRef, errs []error) {
 	if refs, errs = s.Segment.index(f); !s.unread {
 		errs = nil
 	}
-	refs = slices.DeleteFunc(refs, func(ref BlockRef) bool { return s.Segment.isTwice(ref.Offset) })
+	refs = slices.DeleteFunc(refs, func(ref BlockRef) bool { return s.Segment.isDuplicate(ref.Offset) })
 	for len(refs) > 0 && refs[len(refs)-1].Offset >= s.end {
 		refs = refs[:len(refs)-1]
 	}

@@ -37,8 +37,8 @@ type MergeOptions struct {
 	Contents func(*format.Contents) format.Groups
 	// Skipped, if not nil, is called for blocks that are not read because of Contents.
 	Skipped func(*BlockRef)
-	// Want says which records may be wanted. Formatters do not get others. It must not have Fields or Tally.
-	Want format.Want
+	// Selection says which records may be wanted. Formatters do not get others. It must not have Fields or Tally.
+	Selection format.Selection
 	// NewFormatter returns a formatter; several work in parallel.
 	NewFormatter func() Formatter
 	// Warn receives what is wrong in the trail. One goroutine calls it.
@@ -463,7 +463,7 @@ func (r *run) load(m *merger, t *task) {
 	if r.formatter == nil {
 		r.formatter = m.opts.NewFormatter()
 	}
-	r.block.Select(m.opts.Want)
+	r.block.Select(m.opts.Selection)
 	if err := m.files.Read(t.ref, &r.block); err != nil {
 		r.errs = append(r.errs, err)
 		return

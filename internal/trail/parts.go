@@ -154,17 +154,17 @@ func (j *joiner) earlier(ref *BlockRef) func(yield func(*format.Block) bool) {
 	}
 }
 
-// Guesser is a Formatter that can refuse some records before their text, message and parameters are complete,
+// Prefilter is a Formatter that can refuse some records before their text, message and parameters are complete,
 // so that parts in other blocks need not be read.
-type Guesser interface {
-	// Guess returns whether the record may be wanted, whatever its data parts contain.
-	Guess(r *format.Record) bool
+type Prefilter interface {
+	// MayKeep returns whether the record may be wanted, whatever its data parts contain.
+	MayKeep(r *format.Record) bool
 }
 
 // mayKeep returns whether a formatter may format a record whose parts were not joined yet.
 func mayKeep(f Formatter, r *format.Record) bool {
-	g, ok := f.(Guesser)
-	return !ok || g.Guess(r)
+	g, ok := f.(Prefilter)
+	return !ok || g.MayKeep(r)
 }
 
 // records calls yield for the records of a block, joined with their data parts, and returns what was wrong. It

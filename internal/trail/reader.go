@@ -275,8 +275,8 @@ func (seg *Segment) identify(near *format.SegmentHeader) {
 	}
 }
 
-// Foreign returns whether a file was never a segment: neither its name nor its content is that of one.
-func (seg *Segment) Foreign() bool {
+// IsForeign returns whether a file was never a segment: neither its name nor its content is that of one.
+func (seg *Segment) IsForeign() bool {
 	if strings.HasSuffix(seg.Path, segmentSuffix) {
 		return false
 	}
@@ -332,7 +332,7 @@ func Join(trails ...*Trail) *Trail {
 	if len(known) > 1 {
 		all.Path = ""
 	}
-	all.markTwice()
+	all.markDuplicates()
 	return all
 }
 

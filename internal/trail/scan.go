@@ -24,8 +24,8 @@ type ScanOptions struct {
 	Contents func(*format.Contents) format.Groups
 	// Blocks returns whether a block is wanted; nil: all.
 	Blocks func(*BlockRef) bool
-	// Want says which records are wanted, and which of their fields. Others may be returned, too.
-	Want format.Want
+	// Selection says which records are wanted, and which of their fields. Others may be returned, too.
+	Selection format.Selection
 	// Parts says that texts, messages and parameters are needed. Those of big records are joined from data
 	// parts, which may be in other blocks.
 	Parts bool
@@ -66,9 +66,9 @@ type Scan struct {
 // order of their times.
 func (x *Index) Scan(ctx context.Context, opts ScanOptions) *Scan {
 	if opts.Parts || opts.Rollbacks {
-		opts.Want.Fields = 0
-	} else if opts.Want.Fields != 0 && (opts.Since > format.MinTime || opts.Until != format.MaxTime) {
-		opts.Want.Fields |= format.FieldTime | format.FieldDuration
+		opts.Selection.Fields = 0
+	} else if opts.Selection.Fields != 0 && (opts.Since > format.MinTime || opts.Until != format.MaxTime) {
+		opts.Selection.Fields |= format.FieldTime | format.FieldDuration
 	}
 	s := &Scan{ctx: ctx, opts: opts, files: &Files{}}
 	s.joiner = &joiner{ctx, x, s.files}
@@ -267,7 +267,7 @@ func (r *ScanReader) nextBlock() bool {
 		r.block = format.Block{}
 	}
 	r.blockParts = nil
-	r.block.Select(s.opts.Want)
+	r.block.Select(s.opts.Selection)
 	for {
 		ref := s.nextRef(r.decoded)
 		r.decoded = 0

@@ -19,7 +19,7 @@
 //	rollback.go which statements were rolled back; prepared.go: with transactions that were prepared
 //	servers.go  which server wrote a trail; branch.go: streams that replace others
 //	other_trail.go runs that had recorded in another trail
-//	twice.go    blocks that several trails have that are read together
+//	duplicate.go    blocks that several trails have that are read together
 //	deleted.go  what the server deleted by policy
 //
 // What must stay true: nothing here trusts its input. Each length is checked against the file before anything

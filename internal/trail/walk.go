@@ -23,8 +23,8 @@ type BlockRef struct {
 	Chain     [32]byte
 	// AfterDamage says that what precedes the block could not be read, so that the chain does not lead to it.
 	AfterDamage bool
-	// Twice says that another stream, of another trail, has the block, and that it counts there.
-	Twice bool
+	// Duplicate says that another stream, of another trail, has the block, and that it counts there.
+	Duplicate bool
 }
 
 // Length is the length of the block in the file.
@@ -215,7 +215,7 @@ func (seg *Segment) Index() (refs []BlockRef, errs []error) {
 	defer f.Close()
 	refs, errs = seg.index(f)
 	for i := range refs {
-		refs[i].Twice = seg.isTwice(refs[i].Offset)
+		refs[i].Duplicate = seg.isDuplicate(refs[i].Offset)
 	}
 	return refs, errs
 }

@@ -55,15 +55,15 @@ func (r *Report) Acknowledge(t *trail.Trail, keys seal.Keys) error {
 // inTrail returns the name of the problem's file within its trail.
 func (p *Problem) inTrail(homes []string) string {
 	for _, home := range homes {
-		if name := InTrail(home, p.File); name != p.File {
+		if name := RelativePath(home, p.File); name != p.File {
 			return name
 		}
 	}
 	return p.File
 }
 
-// InTrail returns the name of a file within the trail in a directory; its path if it is elsewhere.
-func InTrail(home, file string) string {
+// RelativePath returns the name of a file within the trail in a directory; its path if it is elsewhere.
+func RelativePath(home, file string) string {
 	rest, err := filepath.Rel(home, file)
 	if file == "" || err != nil || rest == ".." || strings.HasPrefix(rest, ".."+string(filepath.Separator)) {
 		return file
@@ -159,7 +159,7 @@ func (r *Report) Bind(home string, p *Problem) (*acknowledge.Entry, error) {
 	e := &acknowledge.Entry{
 		System:  fmt.Sprint(p.System),
 		Problem: p.ID,
-		File:    InTrail(home, p.File),
+		File:    RelativePath(home, p.File),
 		Offset:  p.Offset,
 		What:    p.What,
 	}

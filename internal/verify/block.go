@@ -139,8 +139,8 @@ func (c *checker) items(f *finding) {
 	others := false
 	t := &c.tally
 	t.Reset()
-	if b.Select(format.Want{Tally: t}); c.allRecords {
-		b.Select(format.Want{})
+	if b.Select(format.Selection{Tally: t}); c.allRecords {
+		b.Select(format.Selection{})
 	}
 	r, has := &c.record, &c.unindexed
 	*has = format.BlockContents{Known: c.isIndexed}
@@ -262,7 +262,7 @@ func (c *checker) checkIndexes(f *finding, has *format.BlockContents) {
 	b := &c.block
 	has.AddDefinitions(b)
 	for _, index := range c.indexes {
-		if what := index.Hides(b.Header.Number, has); what != "" {
+		if what := index.HiddenReason(b.Header.Number, has); what != "" {
 			f.errs = append(f.errs, b.Problem(format.ProblemIndex, 0, "block %d: the index of its segment lacks %s",
 				b.Header.Number, what))
 		}

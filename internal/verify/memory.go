@@ -86,9 +86,9 @@ type branchMemory struct {
 	What trail.Branch
 }
 
-// Following returns the memory of a verifier that follows streams from these segments on, and has read none
+// NewMemory returns the memory of a verifier that follows streams from these segments on, and has read none
 // before. The segments need not exist yet.
-func Following(since map[uint32]uint64) *Memory {
+func NewMemory(since map[uint32]uint64) *Memory {
 	m := &Memory{Streams: map[uint32]*streamMemory{}}
 	for stream, n := range since {
 		m.Streams[stream] = &streamMemory{Since: n, Next: n}
@@ -156,7 +156,7 @@ func (v *verifier) memory() *Memory {
 	for _, b := range v.branches {
 		m.Branches = append(m.Branches, branchMemory{b.in.stream, b.Branch})
 	}
-	m.renameFiles(func(file string) string { return InTrail(v.trail.Path, file) })
+	m.renameFiles(func(file string) string { return RelativePath(v.trail.Path, file) })
 	return m
 }
 

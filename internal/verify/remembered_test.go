@@ -44,7 +44,7 @@ func newRunner(t testing.TB, dir string) *runner {
 // attempt is one run, a day after the one before.
 func (r *runner) attempt(full time.Duration) (*Report, error) {
 	r.now = r.now.AddDate(0, 0, 1)
-	o := &Remembering{File: r.state, Sign: r.sign, For: full, Now: r.now, Begin: !r.begun}
+	o := &Incremental{File: r.state, Sign: r.sign, Limit: full, Now: r.now, Begin: !r.begun}
 	report, _, err := o.Run(context.Background(), func() (*trail.Trail, error) { return trail.Open(r.dir) }, r.checks)
 	r.begun = r.begun || err == nil
 	return report, err
@@ -102,7 +102,7 @@ func wrongIn(dir string, r *Report) (all []string) {
 		}
 		// A run that has read an earlier, sealed record of deletions knows more than one over what is left.
 		what := unsealedDeletion.ReplaceAllString(p.What, "segments up to $1 are missing, and $2")
-		all = append(all, fmt.Sprintf("%s:%d: %s", InTrail(dir, p.File), at, what))
+		all = append(all, fmt.Sprintf("%s:%d: %s", RelativePath(dir, p.File), at, what))
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

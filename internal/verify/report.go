@@ -144,7 +144,7 @@ type Report struct {
 	SealKeys, EncryptionKeys []string `json:"-"`
 
 	outdated bool // segments were deleted by policy during the verification
-	ends     []Last
+	ends     []LastBlock
 }
 
 // StateReport says which parts of a trail this run has read, and which were read by earlier ones.
@@ -255,7 +255,7 @@ func (r *Report) setVerdict() {
 }
 
 // Ends returns the last block of each stream.
-func (r *Report) Ends() []Last { return r.ends }
+func (r *Report) Ends() []LastBlock { return r.ends }
 
 // Warn adds a warning that is not about the contents of the trail.
 func (r *Report) Warn(format string, args ...any) {

@@ -175,7 +175,7 @@ func (s *signature) isBy(key ed25519.PublicKey, line []byte) bool {
 
 // checkOwnSignature checks the signature for a run that continues. With a key, the state must be signed with
 // it; without one, it must not be signed.
-func (o *Remembering) checkOwnSignature(path string, line []byte, signed *signature) error {
+func (o *Incremental) checkOwnSignature(path string, line []byte, signed *signature) error {
 	refuse := func(format string, args ...any) error {
 		return &StateError{Path: path, Reason: fmt.Sprintf(format, args...)}
 	}
@@ -200,7 +200,7 @@ func (o *Remembering) checkOwnSignature(path string, line []byte, signed *signat
 
 // checkForeignSignature checks the signature for a run that only looks. With keys, one of them must have signed
 // the state.
-func (o *Remembering) checkForeignSignature(path string, line []byte, signed *signature) error {
+func (o *Incremental) checkForeignSignature(path string, line []byte, signed *signature) error {
 	if o.By == nil {
 		o.unchecked = signed.Key
 		return nil

@@ -287,7 +287,7 @@ func TestProblemsAreNotForgotten(t *testing.T) {
 		}
 	}
 	// With what was found, it can be acknowledged, without reading everything.
-	o := &Remembering{File: r.state, Look: true, Now: r.now}
+	o := &Incremental{File: r.state, ReadOnly: true, Now: r.now}
 	before, _ := os.ReadFile(r.state)
 	report, tr, err := o.Run(context.Background(), func() (*trail.Trail, error) { return trail.Open(dir) }, Checks{})
 	if after, _ := os.ReadFile(r.state); err != nil || !bytes.Equal(before, after) {

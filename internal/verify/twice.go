@@ -21,13 +21,13 @@ type copiedBlocks struct {
 }
 
 func (t *copiedBlocks) note(ref *trail.BlockRef) {
-	twins := ref.Segment.Twins()
+	twins := ref.Segment.Duplicates()
 	if t.blocks == nil {
 		t.blocks, t.copies, t.others = map[string]int64{}, map[string]int64{}, map[string]map[string]bool{}
 	}
 	of := streamIDOf(ref.Segment.Stream).trail
 	t.blocks[of]++
-	if !ref.Twice {
+	if !ref.Duplicate {
 		return
 	}
 	t.copies[of]++

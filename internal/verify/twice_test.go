@@ -96,7 +96,7 @@ func TestBlocksOfTwoTrailsCountOnce(t *testing.T) {
 			}
 		}
 		scan.Close()
-		if got := len(both.Once()); records != alone.Records+one.more || got != one.streams {
+		if got := len(both.UniqueStreams()); records != alone.Records+one.more || got != one.streams {
 			t.Errorf("%d records instead of %d, %d streams instead of %d", records, alone.Records+one.more, got, one.streams)
 		}
 	}

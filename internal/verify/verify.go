@@ -2,7 +2,7 @@
 // blocks and records, the sequence numbers of each session, seals, and anchors.
 //
 // It reads with packages format and trail, and checks signatures with package seal. verify.go and block.go do
-// the checks of one run; memory.go, remembered.go and state.go let a run continue from the previous one.
+// the checks of one run; memory.go, incremental.go and state.go let a run continue from the previous one.
 //
 // What must stay true: the result does not depend on how records are divided into blocks, or on which run has
 // read them. Memory is bounded by what is open, not by the length of the trail. And what could not be read is
@@ -38,8 +38,8 @@ type Checks struct {
 	Keys    seal.Keys      // keys to check seals with; without any, seals are only counted
 	Anchors []*seal.Anchor // anchors whose blocks must be in the trail
 	// Memory is what was read earlier and is not read again; nil: nothing.
-	Memory  *Memory
-	Demands Demands
+	Memory       *Memory
+	Requirements Requirements
 }
 
 // Trail verifies a trail, or those of several servers.
@@ -137,7 +137,7 @@ func (v *verifier) settle(checks *Checks) *Report {
 	v.dataParts()
 	v.finishAnchors()
 	v.finish()
-	v.checkDemands(&checks.Demands)
+	v.checkDemands(&checks.Requirements)
 	return v.report
 }
 
@@ -367,7 +367,7 @@ func (v *verifier) read(
 	workers := runtime.GOMAXPROCS(0)
 	jobs := make(chan *job, workers)
 	var pending []*job
-	files := &trail.Files{Alone: true}
+	files := &trail.Files{NoFallback: true}
 	defer files.Close()
 	var wait sync.WaitGroup
 	defer wait.Wait()
@@ -476,7 +476,7 @@ type state struct {
 	position
 	before summary // of the last segment that was read
 	seals  *sealState
-	last   *Last
+	last   *LastBlock
 }
 
 // position is how far a stream was read.
@@ -508,8 +508,8 @@ func (st *state) rest() (from, to int) {
 	return from, len(all)
 }
 
-// Last is the last intact block of a stream, and what its seals prove.
-type Last struct {
+// LastBlock is the last intact block of a stream, and what its seals prove.
+type LastBlock struct {
 	Trail   string // directory, if it was found in one
 	Stream  uint32
 	Segment uint64
@@ -527,8 +527,8 @@ type Last struct {
 	system  uint64 // system identifier in its segment
 }
 
-func (st *state) end() Last {
-	last := Last{}
+func (st *state) end() LastBlock {
+	last := LastBlock{}
 	if st.last != nil {
 		last = *st.last
 	}
@@ -678,7 +678,7 @@ func (st *state) processBlock(j *job) {
 		v.anchor(st.stream, place, j.ref.Segment.Header.SystemID, &f.header, f)
 	}
 	v.twice.note(j.ref)
-	if !j.ref.Twice {
+	if !j.ref.Duplicate {
 		v.report.Blocks++
 	}
 	v.done += j.ref.Length()
@@ -700,7 +700,7 @@ func (st *state) processBlock(j *job) {
 			"block %d begins with record %d instead of %d", h.Number, h.FirstRecord, st.NextRecord)
 	}
 	st.Known, st.NextBlock, st.NextRecord, st.Hash = true, h.Number+1, h.FirstRecord+uint64(h.Records), h.Chain
-	st.last = &Last{
+	st.last = &LastBlock{
 		Segment: j.ref.Segment.Number,
 		Block:   h.Number,
 		Record:  st.NextRecord - 1,
@@ -721,7 +721,7 @@ func (st *state) processBlock(j *job) {
 		v.deletions[of] = append(v.deletions[of], d)
 		v.records = append(v.records, deletionRecord{of, d, st.seals, h.Number})
 	}
-	if !j.ref.Twice {
+	if !j.ref.Duplicate {
 		v.add(f)
 	}
 }

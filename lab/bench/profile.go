@@ -55,7 +55,7 @@ func CanProfile(ctx context.Context, unwind string) error {
 	if err != nil {
 		return err
 	}
-	out, err := perf.Try(ctx, args)
+	out, err := perf.CheckPermission(ctx, args)
 	if errors.Is(err, exec.ErrNotFound) {
 		return errors.New("perf is not installed (Debian package linux-perf)")
 	}

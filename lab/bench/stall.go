@@ -151,7 +151,7 @@ func (o *Stall) measure(ctx context.Context, lab *cluster.Lab, phases *progress.
 	}
 	report.Transactions = min(len(all[0]), len(all[1]), len(all[2]))
 	report.Stopped, report.Running, report.Again = slowest(all[0]), slowest(all[1]), slowest(all[2])
-	report.Ratio, report.Noise = stats.Of(ratio), stats.Of(noise)
+	report.Ratio, report.Noise = stats.NewEstimate(ratio), stats.NewEstimate(noise)
 	waits, err := s.Psql(ctx, "SELECT sum(waits) FROM steno.rings")
 	if err == nil {
 		report.Waits, err = strconv.Atoi(waits)

@@ -106,14 +106,14 @@ func (r *round) Describe() string {
 	return s
 }
 
-// Figures returns the counts.
-func (r *round) Figures() string {
+// Counts returns the counts.
+func (r *round) Counts() string {
 	s := fmt.Sprintf("%d kills, %s", r.killed, &r.result)
 	return s + " (" + strings.Join(r.done, ", ") + ")"
 }
 
-// Again returns the command that repeats the round.
-func (r *round) Again() string {
+// RepeatCommand returns the command that repeats the round.
+func (r *round) RepeatCommand() string {
 	s := fmt.Sprintf("scripts/chaos --seed %d --first %d --rounds 1", r.options.Seed, r.number)
 	if r.options.Mode != "" {
 		s += " --mode " + r.options.Mode
@@ -403,7 +403,7 @@ func (r *round) Save() (string, error) {
 			}
 		}
 	}
-	story := fmt.Sprintf("%s\n%s\n%s\n", r.Describe(), strings.Join(r.done, "\n"), r.Again())
+	story := fmt.Sprintf("%s\n%s\n%s\n", r.Describe(), strings.Join(r.done, "\n"), r.RepeatCommand())
 	if err := os.WriteFile(filepath.Join(to, "round.txt"), []byte(story), 0o644); err != nil {
 		return "", err
 	}

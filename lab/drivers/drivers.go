@@ -272,7 +272,7 @@ func (j *judge) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report.LeaveOut("postgres")
+	report.ExcludeUser("postgres")
 	report.CompareStatistics(statistics, version)
 	fmt.Fprintln(j.Out)
 	report.Write(j.Out)

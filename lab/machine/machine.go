@@ -85,8 +85,8 @@ type Watch struct {
 	start procfs.CPUStat
 }
 
-// Look measures for a moment, during which the caller does nothing, and from then on.
-func Look(ctx context.Context) (*Watch, error) {
+// StartWatch measures for a moment, during which the caller does nothing, and from then on.
+func StartWatch(ctx context.Context) (*Watch, error) {
 	before, err := processors()
 	if err != nil {
 		return nil, err
@@ -169,8 +169,8 @@ func (i Idle) Percent() (float64, error) {
 	return 100 - inUse(i.start, now), nil
 }
 
-// Switches returns the number of context switches since the machine's start.
-func Switches() uint64 {
+// ContextSwitches returns the number of context switches since the machine's start.
+func ContextSwitches() uint64 {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0

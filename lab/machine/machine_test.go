@@ -51,7 +51,7 @@ func TestBusyMachineWarns(t *testing.T) {
 }
 
 func TestMachineIsLookedAt(t *testing.T) {
-	w, err := Look(t.Context())
+	w, err := StartWatch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestReadProcess(t *testing.T) {
 }
 
 func TestSwitches(t *testing.T) {
-	if Switches() == 0 {
+	if ContextSwitches() == 0 {
 		t.Error("the machine has made no context switch")
 	}
 }

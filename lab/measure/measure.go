@@ -79,7 +79,7 @@ func (c *Common) Publish(ctx context.Context,
 	measure func(context.Context, *progress.Phases) (*result.Result, error)) error {
 	phases := progress.NewPhases(c.IO)
 	defer phases.End()
-	watch, err := machine.Look(ctx)
+	watch, err := machine.StartWatch(ctx)
 	if err != nil {
 		return err
 	}

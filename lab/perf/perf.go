@@ -20,9 +20,9 @@ import (
 	"time"
 )
 
-// Try records nothing with the arguments of "perf record", to find out whether perf is permitted to sample like this.
+// CheckPermission records nothing with the arguments of "perf record", to find out whether perf is permitted to sample like this.
 // If it is not, perf's output is returned with the error.
-func Try(ctx context.Context, args []string) (said []byte, err error) {
+func CheckPermission(ctx context.Context, args []string) (said []byte, err error) {
 	args = append(slices.Clone(args), "-o", os.DevNull, "--", "true")
 	return exec.CommandContext(ctx, "perf", args...).CombinedOutput()
 }

@@ -303,12 +303,12 @@ func (s *session) addWaits(ctx context.Context, data string, o *offCPU) error {
 // switches returns the number of context switches per second of the machine.
 func switches(ctx context.Context) float64 {
 	const moment = 200 * time.Millisecond
-	before := machine.Switches()
+	before := machine.ContextSwitches()
 	select {
 	case <-ctx.Done():
 	case <-time.After(moment):
 	}
-	return float64(machine.Switches()-before) / moment.Seconds()
+	return float64(machine.ContextSwitches()-before) / moment.Seconds()
 }
 
 func (s *session) lookedAtWaits() error {

@@ -57,7 +57,7 @@ func newRecorder(ctx context.Context, t *Target, pids []int, unwind, dir string)
 		r.event, r.scope, r.allCPUs, r.userOnly = try.event, try.scope, try.allCPUs, try.userOnly
 		args := append([]string{"record", "-q", "-e", r.event}, r.scope...)
 		var err error
-		if said, err = perf.Try(ctx, args); err == nil {
+		if said, err = perf.CheckPermission(ctx, args); err == nil {
 			return r, nil
 		}
 	}

@@ -183,7 +183,7 @@ func TestRecordsAreThoseOfTheStatistics(t *testing.T) {
 		t.Errorf("%d records of a query that is not in the statistics", r.Extra)
 	}
 	r.Extra = 0
-	r.LeaveOut("alice")
+	r.ExcludeUser("alice")
 	if r.CompareStatistics(nil, 150000); r.Extra != 0 {
 		t.Errorf("%d records of a user that is left out", r.Extra)
 	}

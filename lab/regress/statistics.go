@@ -280,5 +280,5 @@ func (r *Report) JudgeStatistics(all []Statistic, limits Limits, out io.Writer) 
 	return total == 0 || limits.verdict(out, "statistics", total, beyond)
 }
 
-// LeaveOut leaves the sessions of a user out of the comparison with the statistics.
-func (r *Report) LeaveOut(user string) { delete(r.recorded, user) }
+// ExcludeUser leaves the sessions of a user out of the comparison with the statistics.
+func (r *Report) ExcludeUser(user string) { delete(r.recorded, user) }

@@ -39,10 +39,10 @@ func (e Estimate) MarshalJSON() ([]byte, error) {
 
 const confidence = 0.95
 
-// Of returns the median of the values and its distribution-free interval: the two order statistics, with the same
-// distance from both ends, that enclose the median according to the binomial distribution (Conover, Practical
+// NewEstimate returns the median of the values and its distribution-free interval: the two order statistics, with the
+// same distance from both ends, that enclose the median according to the binomial distribution (Conover, Practical
 // Nonparametric Statistics, 3rd edition, section 3.2; Hahn and Meeker, Statistical Intervals, section 5.2).
-func Of(values []float64) Estimate {
+func NewEstimate(values []float64) Estimate {
 	n := len(values)
 	if n == 0 {
 		return Estimate{Median: math.NaN(), Low: math.NaN(), High: math.NaN()}

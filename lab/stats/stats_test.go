@@ -32,7 +32,7 @@ func TestEstimateHasTheRanksOfPublishedTables(t *testing.T) {
 		{25, 8, 18, 0.9567},
 		{100, 40, 61, 0.9648},
 	} {
-		e := Of(sequence(c.n))
+		e := NewEstimate(sequence(c.n))
 		if e.Low != c.low || e.High != c.high || math.Abs(e.Confidence-c.confidence) > 5e-5 {
 			t.Errorf("n = %d: [%g, %g] with %.4f, want [%g, %g] with %.4f", c.n, e.Low, e.High, e.Confidence, c.low, c.high, c.confidence)
 		}
@@ -43,11 +43,11 @@ func TestEstimateHasTheRanksOfPublishedTables(t *testing.T) {
 }
 
 func TestEstimateOfFewValuesSaysHowLittleItKnows(t *testing.T) {
-	e := Of([]float64{3, 1, 2})
+	e := NewEstimate([]float64{3, 1, 2})
 	if e.Low != 1 || e.High != 3 || e.Median != 2 || e.Confidence != 0.75 {
 		t.Errorf("got %+v", e)
 	}
-	if e := Of([]float64{7}); e.Median != 7 || e.Low != 7 || e.High != 7 || e.Confidence != 0 {
+	if e := NewEstimate([]float64{7}); e.Median != 7 || e.Low != 7 || e.High != 7 || e.Confidence != 0 {
 		t.Errorf("of one value got %+v", e)
 	}
 }
@@ -63,7 +63,7 @@ func TestEstimateCoversTheMedian(t *testing.T) {
 		for i := range x {
 			x[i] = random.ExpFloat64()
 		}
-		e := Of(x)
+		e := NewEstimate(x)
 		promised = e.Confidence
 		if e.Low <= math.Ln2 && math.Ln2 <= e.High {
 			covered++

@@ -141,7 +141,7 @@ func (o *Options) verify(ctx context.Context, checks verify.Checks) (*verify.Rep
 	}
 	bar := func(total int64) *progress.Bar { return progress.New(o.IO, total) }
 	if o.State != "" {
-		r := &verify.Remembering{File: o.State, Now: time.Now(), Look: true, Bar: bar}
+		r := &verify.Incremental{File: o.State, Now: time.Now(), ReadOnly: true, Bar: bar}
 		return r.Run(ctx, open, checks)
 	}
 	t, err := open()

@@ -99,7 +99,7 @@ func catRun(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	criteria, within, err := opts.Asked(opts.Now, opts.zone)
+	criteria, within, err := opts.Parse(opts.Now, opts.zone)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func catRun(ctx context.Context, opts *Options) error {
 	err = index.Merge(ctx, trail.MergeOptions{
 		Since: within.Since, Until: within.Until, Blocks: blocks,
 		Contents:     contents(filter, format),
-		Want:         want(filter, format),
+		Selection:    want(filter, format),
 		NewFormatter: newFormatter(filter, format, options, &hidden, names, mixed),
 		Rollbacks:    showsRollbacks(format, options),
 		Warn: func(err error) {
@@ -163,7 +163,7 @@ func catRun(ctx context.Context, opts *Options) error {
 	if err == nil {
 		err = out.Keep()
 	}
-	hidden.Settle(ctx, index)
+	hidden.DropEnded(ctx, index)
 	for _, lacks := range hidden.Errs() {
 		out.Flush()
 		w.Warn(lacks)
@@ -176,11 +176,11 @@ func catRun(ctx context.Context, opts *Options) error {
 	}
 	needs := proof.Needs{Objects: len(criteria.Objects) > 0, Texts: len(criteria.Grep) > 0,
 		Failures: criteria.Failed || len(criteria.SQLStates) > 0}
-	for _, lacks := range proof.LeftOut(ctx, index, within.Since, within.Until, needs) {
+	for _, lacks := range proof.FindOmissions(ctx, index, within.Since, within.Until, needs) {
 		out.Flush()
 		w.Warn(lacks)
 	}
-	for _, missing := range names.Look(ctx, index) {
+	for _, missing := range names.Search(ctx, index) {
 		out.Flush()
 		w.Warn(missing)
 	}

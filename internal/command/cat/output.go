@@ -248,8 +248,8 @@ func (f *formatter) Keep(r *format.Record) bool {
 	return keeps
 }
 
-func (f *formatter) Guess(r *format.Record) bool {
-	return f.Matcher.Guess(r) || f.Notice(r) || f.MayRename(r)
+func (f *formatter) MayKeep(r *format.Record) bool {
+	return f.Matcher.MayKeep(r) || f.Notice(r) || f.MayRename(r)
 }
 
 // Notice requests the ends of sessions that the filter hides, so that their numbering can be dropped.
@@ -283,9 +283,9 @@ func lookalikes(format render.Format) *query.Lookalikes {
 }
 
 // want returns which records a formatter may need.
-func want(filter *query.Filter, as render.Format) (w format.Want) {
+func want(filter *query.Filter, as render.Format) (w format.Selection) {
 	if as != render.Pgaudit { // see Notice
-		w = filter.Want()
+		w = filter.Selection()
 	}
 	return w
 }

@@ -126,7 +126,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		return exit.Usagef("--lines must be -1, for all, or a number of records")
 	}
 	opts.Lines = min(opts.Lines, 1<<40) // twice as many are kept
-	criteria, within, err := opts.Asked(opts.Now, opts.zone)
+	criteria, within, err := opts.Parse(opts.Now, opts.zone)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 	mixed := lookalikes(format)
 	makeFormatter := newFormatter(filter, format, options, &hidden, names, mixed)
 	merge := trail.MergeOptions{
-		Since: within.Since, Until: within.Until, Contents: contents(filter, format), Want: want(filter, format),
+		Since: within.Since, Until: within.Until, Contents: contents(filter, format), Selection: want(filter, format),
 		NewFormatter: makeFormatter,
 		Rollbacks:    showsRollbacks(format, options), Servers: options.Servers,
 		Warn: func(err error) {
@@ -201,7 +201,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		err = flushErr
 	}
 	if !opts.Follow || names.InIndexes() { // otherwise, new records would appear late
-		for _, missing := range names.Look(ctx, index) {
+		for _, missing := range names.Search(ctx, index) {
 			if opts.Follow {
 				missing.Where = "in the trail so far"
 			}
@@ -224,7 +224,7 @@ func tailRun(ctx context.Context, opts *TailOptions) error {
 		})
 	}
 	if !opts.Follow { // with --follow, the records of running statements come later
-		hidden.Settle(ctx, index)
+		hidden.DropEnded(ctx, index)
 	}
 	for _, lacks := range append(hidden.Errs(), mixed.Errs()...) {
 		out.Flush()

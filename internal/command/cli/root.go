@@ -43,7 +43,7 @@ func Main() int {
 
 // New returns the root command with all subcommands.
 func New(streams *iostreams.IOStreams) *cobra.Command {
-	f := &cmdutil.Factory{IO: streams, Version: program.GetVersion(), SlotWants: slots.Wants}
+	f := &cmdutil.Factory{IO: streams, Version: program.GetVersion(), SlotBlocks: slots.NeededBlocks}
 	root := &cobra.Command{
 		Use:   "steno",
 		Short: "Read, search and verify the audit trail of a PostgreSQL server",
@@ -175,7 +175,7 @@ func addOthers(root *cobra.Command) {
 	for _, o := range others {
 		root.AddGroup(&cobra.Group{ID: o.program, Title: "Commands of " + o.program + ":"})
 		for _, c := range o.commands {
-			root.AddCommand(program.Elsewhere(&cobra.Command{
+			root.AddCommand(program.MarkExternal(&cobra.Command{
 				Use: c.name, Short: c.short, GroupID: o.program, DisableFlagParsing: true,
 				RunE: func(*cobra.Command, []string) error {
 					return fmt.Errorf("\"%s\" is a command of %s, which is neither beside steno nor in PATH: "+

@@ -17,9 +17,9 @@ import (
 type Factory struct {
 	IO      *iostreams.IOStreams
 	Version string
-	// SlotWants finds a trail's slot: the number of the first block that it wants of
+	// SlotBlocks finds a trail's slot: the number of the first block that it wants of
 	// a stream.
-	SlotWants func(trail, slot string) (func(stream uint32) uint64, error)
+	SlotBlocks func(trail, slot string) (func(stream uint32) uint64, error)
 }
 
 // Args makes an argument check of cobra's a usage error.

@@ -77,15 +77,15 @@ func headingOf(cmd *cobra.Command, f *pflag.Flag) (heading, at int) {
 	return -1, -1
 }
 
-// Listed are the flags of a command under one heading.
-type Listed struct {
+// FlagGroup are the flags of a command under one heading.
+type FlagGroup struct {
 	Heading Heading // empty: the flags have none
 	Flags   []*pflag.Flag
 }
 
 // ListFlags are the flags of a command that are not hidden, by their headings. If one has no heading, as those of the
 // laboratory, all are listed together.
-func ListFlags(cmd *cobra.Command) (all []Listed) {
+func ListFlags(cmd *cobra.Command) (all []FlagGroup) {
 	type placed struct {
 		heading, at int
 		flag        *pflag.Flag
@@ -100,7 +100,7 @@ func ListFlags(cmd *cobra.Command) (all []Listed) {
 		}
 	})
 	if together {
-		all = make([]Listed, 1)
+		all = make([]FlagGroup, 1)
 		for _, p := range found {
 			all[0].Flags = append(all[0].Flags, p.flag)
 		}
@@ -109,7 +109,7 @@ func ListFlags(cmd *cobra.Command) (all []Listed) {
 	slices.SortStableFunc(found, func(a, b placed) int { return cmp.Or(a.heading-b.heading, a.at-b.at) })
 	for i, p := range found {
 		if i == 0 || p.heading != found[i-1].heading {
-			all = append(all, Listed{Heading: headings[p.heading].heading})
+			all = append(all, FlagGroup{Heading: headings[p.heading].heading})
 		}
 		last := &all[len(all)-1]
 		last.Flags = append(last.Flags, p.flag)
@@ -117,8 +117,8 @@ func ListFlags(cmd *cobra.Command) (all []Listed) {
 	return all
 }
 
-// Shared divides flags into the filters that commands share, and the others.
-func Shared(flags []*pflag.Flag) (shared, others []*pflag.Flag) {
+// SplitShared divides flags into the filters that commands share, and the others.
+func SplitShared(flags []*pflag.Flag) (shared, others []*pflag.Flag) {
 	for _, f := range flags {
 		if IsSharedFilter(f) {
 			shared = append(shared, f)

@@ -52,8 +52,8 @@ func words(text string, width int) (all []string) {
 	return all
 }
 
-// Default returns the default of a flag as help shows it; empty if it shows none.
-func Default(f *pflag.Flag) string {
+// FlagDefault returns the default of a flag as help shows it; empty if it shows none.
+func FlagDefault(f *pflag.Flag) string {
 	switch value := f.DefValue; value {
 	case "", "false", "[]", "0", "0s":
 		return ""
@@ -67,7 +67,7 @@ func FlagHelp(flags []*pflag.Flag) string {
 	var b strings.Builder
 	for _, f := range flags {
 		value, usage := pflag.UnquoteUsage(f)
-		b.WriteString(explained(f, "--"+f.Name, value, usage+Default(f)))
+		b.WriteString(explained(f, "--"+f.Name, value, usage+FlagDefault(f)))
 	}
 	return b.String()
 }
@@ -113,7 +113,7 @@ func FlagsHelp(cmd *cobra.Command) string {
 			b.WriteString("\n")
 		}
 		b.WriteString(heading + ":\n")
-		shared, others := Shared(l.Flags)
+		shared, others := SplitShared(l.Flags)
 		b.WriteString(FlagHelp(others))
 		if len(shared) > 0 {
 			b.WriteString(sharedHelp(shared))

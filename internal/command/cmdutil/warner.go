@@ -79,5 +79,5 @@ func (w *Warner) Unread() bool { return w.unread }
 
 // Result returns a command's error after the trail was read; err is the error that ended the reading, if any.
 func (w *Warner) Result(err error) error {
-	return exit.Verdict(exit.Found(w.damaged, w.unread), err)
+	return exit.Verdict(exit.CheckResult(w.damaged, w.unread), err)
 }

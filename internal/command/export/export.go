@@ -159,7 +159,7 @@ func exportRun(ctx context.Context, o *Options) error {
 		_, err = fmt.Fprintf(o.IO.Out, "%s of %s; manifest %s\n", contents(m), humanize.Bytes(uint64(bytes)),
 			render.Safe(name))
 	}
-	return exit.Verdict(exit.Found(damaged || m != nil && m.Verdict != export.VerdictComplete, false), err)
+	return exit.Verdict(exit.CheckResult(damaged || m != nil && m.Verdict != export.VerdictComplete, false), err)
 }
 
 // advised adds the flags that an error of an export is about.
@@ -205,7 +205,7 @@ func (o *Options) prepare() (err error) {
 	}
 	o.CSVSafe = o.CSVSafe && o.Format == "csv"
 	o.Since, o.Until = o.records.Since, o.records.Until
-	criteria, within, err := o.records.Asked(o.Now, time.UTC)
+	criteria, within, err := o.records.Parse(o.Now, time.UTC)
 	if err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func check(o *Options) error {
 		signature = "not signed with a key that was given"
 	}
 	_, err = fmt.Fprintf(o.IO.Out, "%s: %s, created %s; %s\n", verdict, contents(m), render.Safe(m.Created), signature)
-	return exit.Verdict(exit.Found(len(c.Problems) > 0 || m.Verdict != export.VerdictComplete, false), err)
+	return exit.Verdict(exit.CheckResult(len(c.Problems) > 0 || m.Verdict != export.VerdictComplete, false), err)
 }
 
 // unwrapped returns an error without the path, which the caller states.

@@ -19,7 +19,7 @@ func TestErrorsNameTheFlags(t *testing.T) {
 	golden := trailtest.Golden(t) + "/kinds"
 	run := func(args ...string) error {
 		streams, _, _, _ := iostreams.Test()
-		cmd := NewCmdExport(&cmdutil.Factory{IO: streams, SlotWants: slot.Wants}, nil)
+		cmd := NewCmdExport(&cmdutil.Factory{IO: streams, SlotBlocks: slot.NeededBlocks}, nil)
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs(append([]string{"--format", "jsonl"}, args...))
 		return cmd.Execute()

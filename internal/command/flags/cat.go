@@ -31,7 +31,7 @@ func (c *Cat) Line(asked *query.Criteria, within query.Range) string {
 	if within.Until != format.MaxTime {
 		words = append(words, "--until", exactTime(within.Until))
 	}
-	words = append(words, Words(asked)...)
+	words = append(words, CriteriaFlags(asked)...)
 	if c.Zone != "" && c.Zone != "UTC" {
 		words = append(words, "--time-zone", ShellWord(c.Zone))
 	}
@@ -52,8 +52,8 @@ func exactTime(usec int64) string {
 	return query.Moment(usec).Format("2006-01-02T15:04:05.999999Z")
 }
 
-// Words returns the flags of criteria, as words of a shell.
-func Words(asked *query.Criteria) (words []string) {
+// CriteriaFlags returns the flags of criteria, as words of a shell.
+func CriteriaFlags(asked *query.Criteria) (words []string) {
 	not := asked.Not
 	if not == nil {
 		not = &query.Criteria{}

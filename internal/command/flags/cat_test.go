@@ -53,7 +53,7 @@ func TestEachFilterHasAFlag(t *testing.T) {
 		if asked.Not == nil {
 			asked.Not = &query.Criteria{}
 		}
-		line := strings.Join(Words(&asked), " ")
+		line := strings.Join(CriteriaFlags(&asked), " ")
 		if line == "" {
 			t.Errorf("%s is not in command lines", name)
 		}
@@ -127,7 +127,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		if err := cmd.ParseFlags(args); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := r.Asked(time.Now(), nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, _, err := r.Parse(time.Now(), nil); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", args, err, want)
 		}
 	}

@@ -102,9 +102,9 @@ func (r *Records) Add(cmd *cobra.Command) {
 	r.Filter.Add(cmd)
 }
 
-// Asked returns the criteria and the range that the flags mean. Times that name no zone, and working hours, are in
+// Parse returns the criteria and the range that the flags mean. Times that name no zone, and working hours, are in
 // the given one.
-func (r *Records) Asked(now time.Time, zone *time.Location) (c *query.Criteria, within query.Range, err error) {
+func (r *Records) Parse(now time.Time, zone *time.Location) (c *query.Criteria, within query.Range, err error) {
 	if within, err = r.Range(now, zone); err == nil {
 		c, err = r.Criteria(zone)
 	}
@@ -225,7 +225,7 @@ type Positions struct {
 
 // Add adds them to a command.
 func (p *Positions) Add(cmd *cobra.Command, f *cmdutil.Factory) {
-	p.wants = f.SlotWants
+	p.wants = f.SlotBlocks
 	cmd.Flags().StringVar(&p.Slot, "slot", "", "only records in blocks that this `slot` still needs")
 	cmd.Flags().StringVar(&p.Before, "before", "", "only records in blocks before this `position`, as printed by "+
 		"\"steno slot end\"")

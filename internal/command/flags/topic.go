@@ -12,16 +12,16 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
 )
 
-// Part is a part of the help of the filters: a text, or flags that follow it.
-type Part struct {
+// HelpPart is a part of the help of the filters: a text, or flags that follow it.
+type HelpPart struct {
 	Title string // empty: it has none
 	Text  string // paragraphs, which empty lines separate
 	Flags []*pflag.Flag
 	Both  bool // each of the flags has an opposite
 }
 
-// About are the parts of the help of the filters.
-func About() []Part {
+// HelpParts are the parts of the help of the filters.
+func HelpParts() []HelpPart {
 	cmd := &cobra.Command{}
 	var f Filter
 	f.Add(cmd)
@@ -39,7 +39,7 @@ func About() []Part {
 	period := &cobra.Command{}
 	period.Flags().SortFlags = false
 	new(Period).Add(period)
-	return []Part{
+	return []HelpPart{
 		{"", howFiltersWork, nil, false},
 		{"Filters with an opposite", "", with, true},
 		{"Filters without one", "", without, false},
@@ -94,7 +94,7 @@ func wholeLists() string {
 // NewTopic returns the help of the filters, as a command that does nothing else.
 func NewTopic() *cobra.Command {
 	var b strings.Builder
-	for i, p := range About() {
+	for i, p := range HelpParts() {
 		if i > 0 {
 			b.WriteString("\n" + p.Title + ":\n")
 		}

@@ -229,7 +229,7 @@ func infoRun(ctx context.Context, opts *Options) error {
 	if err == nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return exit.Verdict(exit.Found(damaged || warner.Damaged(), unread || warner.Unread()), err)
+	return exit.Verdict(exit.CheckResult(damaged || warner.Damaged(), unread || warner.Unread()), err)
 }
 
 // deleted returns what retention deleted from the shown streams.
@@ -270,7 +270,7 @@ func segment(seg *trail.Segment) (out Segment, refs []trail.BlockRef, damaged, u
 	}
 	for i := range refs {
 		r := &refs[i]
-		if r.Twice {
+		if r.Duplicate {
 			continue // it is counted in another trail
 		}
 		out.Totals.add(&Totals{
@@ -331,7 +331,7 @@ func (c *counter) add(ctx context.Context, refs []trail.BlockRef) {
 		if ctx.Err() != nil {
 			return
 		}
-		if refs[i].Twice {
+		if refs[i].Duplicate {
 			continue
 		}
 		c.jobs <- refs[i]

@@ -45,14 +45,14 @@ func Find(name string) (string, error) {
 // elsewhere is the annotation of commands that another program has.
 const elsewhere = "elsewhere"
 
-// Elsewhere marks a command that another program has, and that is here for help and completion only.
-func Elsewhere(cmd *cobra.Command) *cobra.Command {
+// MarkExternal marks a command that another program has, and that is here for help and completion only.
+func MarkExternal(cmd *cobra.Command) *cobra.Command {
 	cmd.Annotations = map[string]string{elsewhere: "true"}
 	return cmd
 }
 
-// IsElsewhere reports whether another program has the command.
-func IsElsewhere(cmd *cobra.Command) bool { return cmd.Annotations[elsewhere] != "" }
+// IsExternal reports whether another program has the command.
+func IsExternal(cmd *cobra.Command) bool { return cmd.Annotations[elsewhere] != "" }
 
 // External is a program that a command line is passed to.
 type External struct {

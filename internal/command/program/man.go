@@ -75,7 +75,7 @@ Ended by SIGINT (Ctrl-C) or SIGTERM.
 // order of the tree.
 func manCommands(b *strings.Builder, parent *cobra.Command) {
 	for _, c := range parent.Commands() {
-		if !c.IsAvailableCommand() || IsElsewhere(c) || c.Name() == "help" || parent.Name() == "completion" {
+		if !c.IsAvailableCommand() || IsExternal(c) || c.Name() == "help" || parent.Name() == "completion" {
 			continue
 		}
 		fmt.Fprintf(b, ".SS %s\n", roff(strings.TrimSuffix(c.UseLine(), " [flags]")))
@@ -99,12 +99,12 @@ func manFlags(b *strings.Builder, c *cobra.Command) {
 	for i := range listed {
 		listed[i].Flags = slices.DeleteFunc(listed[i].Flags, func(f *pflag.Flag) bool { return f.Name == "help" })
 	}
-	listed = slices.DeleteFunc(listed, func(l cmdutil.Listed) bool { return len(l.Flags) == 0 })
+	listed = slices.DeleteFunc(listed, func(l cmdutil.FlagGroup) bool { return len(l.Flags) == 0 })
 	for _, l := range listed {
 		if l.Heading != "" && len(listed) > 1 {
 			fmt.Fprintf(b, ".PP\n.I %s\n", l.Heading)
 		}
-		shared, others := cmdutil.Shared(l.Flags)
+		shared, others := cmdutil.SplitShared(l.Flags)
 		for _, f := range others {
 			manFlag(b, f)
 		}
@@ -117,7 +117,7 @@ func manFlags(b *strings.Builder, c *cobra.Command) {
 // manFilters writes the section of the filters.
 func manFilters(b *strings.Builder) {
 	b.WriteString(".SH FILTERS\n")
-	for _, p := range flags.About() {
+	for _, p := range flags.HelpParts() {
 		if p.Title != "" {
 			fmt.Fprintf(b, ".SS %s\n", roff(p.Title))
 		}
@@ -137,7 +137,7 @@ func manFilters(b *strings.Builder) {
 
 func manFlag(b *strings.Builder, f *pflag.Flag) {
 	value, usage := pflag.UnquoteUsage(f)
-	manEntry(b, f, "", value, usage+cmdutil.Default(f))
+	manEntry(b, f, "", value, usage+cmdutil.FlagDefault(f))
 }
 
 // manEntry writes what a page says of a flag. More names are roff.

@@ -152,7 +152,7 @@ func (opts *Options) question() (*proof.Question, error) {
 		}
 		return q, err
 	}
-	criteria, within, err := opts.Asked(opts.Now, time.UTC)
+	criteria, within, err := opts.Parse(opts.Now, time.UTC)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (opts *Options) renamed(ctx context.Context, t *trail.Trail, q *proof.Quest
 }
 
 // lacking has advice on how to give what a check lacks.
-var lacking = map[proof.Lack]string{
+var lacking = map[proof.MissingInput]string{
 	proof.PublicKey:     "give the public key of the seals with --key",
 	proof.EncryptionKey: "give the key of encrypted blocks with --encryption-key-command or --encryption-key-file",
 	proof.Anchors:       "give anchors with --anchor: they prove how many streams the trail had",
@@ -250,11 +250,11 @@ func (opts *Options) verdict(report *proof.Report, out io.Writer, format string)
 	} else {
 		err = report.WriteText(out, opts.IO.ColorEnabled() && !opts.Show)
 	}
-	for _, l := range report.Lacks {
+	for _, l := range report.MissingInputs {
 		fmt.Fprintf(opts.IO.ErrOut, "steno: %s\n", lacking[l])
 	}
 	failed := len(report.Problems)+len(report.Uncovered) > 0
-	return exit.Verdict(exit.Found(failed, report.Unread != ""), err)
+	return exit.Verdict(exit.CheckResult(failed, report.Unread != ""), err)
 }
 
 // ---- checking one ----

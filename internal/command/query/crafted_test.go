@@ -342,7 +342,7 @@ func executed(t testing.TB, args ...string) (said, warned string, code int) {
 func commanded(ctx context.Context, args ...string) (said, warned string, code int) {
 	streams, _, out, errOut := iostreams.Test()
 	var root *cobra.Command
-	switch f := (&cmdutil.Factory{IO: streams, SlotWants: slot.Wants}); args[0] {
+	switch f := (&cmdutil.Factory{IO: streams, SlotBlocks: slot.NeededBlocks}); args[0] {
 	case "top":
 		root, args = top.NewCmdTop(f, nil), args[1:]
 	case "query":

@@ -153,7 +153,7 @@ func parquet(arg string) (sql.File, bool) {
 	if prefix := fileName.FindString(arg); prefix != "" && !exists(arg) {
 		return sql.File{Name: strings.TrimSuffix(prefix, "="), Path: strings.TrimPrefix(arg, prefix)}, true
 	}
-	return sql.FileNamed(arg), true
+	return sql.NewFile(arg), true
 }
 
 func exists(path string) bool {
@@ -385,7 +385,7 @@ func safeLines(s string) string {
 
 // explain reports what the last statement read.
 func (s *session) explain() {
-	for _, u := range s.db.Used() {
+	for _, u := range s.db.TableScans() {
 		fmt.Fprintf(s.o.IO.ErrOut, "steno: %s: %d blocks read (%d bytes), %d skipped by their times, %d by indexes; "+
 			"%d records decoded",
 			u.Table, u.Read, u.Bytes, u.Outside, u.Skipped, u.Records)

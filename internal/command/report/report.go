@@ -144,7 +144,7 @@ func reportRun(ctx context.Context, opts *Options) error {
 	if err != nil {
 		return cmdutil.FlagError("time-zone", err)
 	}
-	criteria, within, err := opts.Asked(opts.Now, zone)
+	criteria, within, err := opts.Parse(opts.Now, zone)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func reportRun(ctx context.Context, opts *Options) error {
 		return err
 	}
 	err = opts.write(made)
-	found := exit.Found(len(verified.Problems) > 0, len(verified.Unreadable) > 0)
+	found := exit.CheckResult(len(verified.Problems) > 0, len(verified.Unreadable) > 0)
 	if found != exit.ErrFailed {
 		if seen := w.Result(nil); seen != nil {
 			found = seen
@@ -200,7 +200,7 @@ func (opts *Options) make(ctx context.Context, w *cmdutil.Warner, asked *query.C
 	}
 	cat := flags.Cat{Zone: opts.TimeZone, Keys: opts.KeyOptions, Trails: trails}
 	made, err := report.Make(ctx, report.Options{
-		Index: t.Index(), Asked: *asked, Within: within, Filter: strings.Join(flags.Words(asked), " "),
+		Index: t.Index(), Criteria: *asked, Within: within, Filter: strings.Join(flags.CriteriaFlags(asked), " "),
 		Command: cat.Line,
 		Zone:    zone, ZoneName: opts.TimeZone, Trails: trails,
 		Verify: verified, Standard: opts.Compliance, Version: opts.Version, Now: opts.Now, Warn: warn,
@@ -214,7 +214,7 @@ func (opts *Options) verify(ctx context.Context, within query.Range, checks veri
 	open := func() (*trail.Trail, error) { return opts.OpenEncrypted(opts.Trails) }
 	newBar := func(total int64) *progress.Bar { return progress.New(opts.IO, total) }
 	if opts.State != "" {
-		r := &verify.Remembering{File: opts.State, By: by, Now: opts.Now, Look: true, Within: &within, Bar: newBar}
+		r := &verify.Incremental{File: opts.State, By: by, Now: opts.Now, ReadOnly: true, Within: &within, Bar: newBar}
 		return r.Run(ctx, open, checks)
 	}
 	for try := 1; ; try++ {

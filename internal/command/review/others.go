@@ -65,7 +65,7 @@ func (o *personOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answers, err := source.EachServer(func(one review.Source) (*review.Document, error) {
+	answers, err := source.ForEachServer(func(one review.Source) (*review.Document, error) {
 		o.Source = one
 		return review.ReviewPerson(ctx, o.PersonOptions)
 	})
@@ -139,7 +139,7 @@ func (o *subjectOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answers, err := source.EachServer(func(one review.Source) (*review.Document, error) {
+	answers, err := source.ForEachServer(func(one review.Source) (*review.Document, error) {
 		o.Source = one
 		return review.ReviewSubject(ctx, o.SubjectOptions)
 	})
@@ -222,7 +222,7 @@ func (o *changeOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := source.OneServer("a file of changes does not say of which it is"); err != nil {
+	if err := source.RequireOneServer("a file of changes does not say of which it is"); err != nil {
 		done()
 		return o.otherServers(err)
 	}

@@ -193,7 +193,7 @@ func (o *accessOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(grants.Inside()) == 0 {
+	if len(grants.KnownDatabases()) == 0 {
 		return exit.Usagef("the grants say nothing of the inside of a database")
 	}
 	var reduced *review.Grants
@@ -207,12 +207,12 @@ func (o *accessOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	apart, err := review.OfServer(&source, grants)
+	apart, err := review.LimitToServer(&source, grants)
 	if err != nil {
 		return o.otherServers(err)
 	}
 	answer, err := review.ReviewAccess(ctx, review.AccessOptions{Source: source, Grants: grants, Roles: o.roles,
-		NewSince: newSince, Reduced: reduced, Applied: applied, Apart: apart})
+		NewSince: newSince, Reduced: reduced, Applied: applied, OtherServers: apart})
 	done()
 	if err != nil {
 		return err
@@ -301,7 +301,7 @@ func (o *accessOptions) reduced(grants *review.Grants) (*review.Grants, *review.
 	}
 	defer f.Close()
 	database := o.database
-	if in := grants.Inside(); database == "" && len(in) > 0 {
+	if in := grants.KnownDatabases(); database == "" && len(in) > 0 {
 		database = in[0]
 	}
 	g, applied, err := grants.Reduced(f, database)

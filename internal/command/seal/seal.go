@@ -100,11 +100,11 @@ func exportRun(opts *ExportOptions) error {
 			_, err = fmt.Fprintln(opts.IO.Out, a)
 		}
 		if err != nil {
-			return exit.Verdict(exit.Found(damaged, unread), err)
+			return exit.Verdict(exit.CheckResult(damaged, unread), err)
 		}
 	}
 	if anchors == 0 && !damaged && !unread {
 		return fmt.Errorf("%s: there is no block yet", t.Path)
 	}
-	return exit.Found(damaged, unread)
+	return exit.CheckResult(damaged, unread)
 }

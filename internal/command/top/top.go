@@ -200,16 +200,16 @@ func topRun(ctx context.Context, o *Options) error {
 	if ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)) {
 		err = exit.ErrStopped
 	}
-	texts, damaged, unread := reader.Found()
+	texts, damaged, unread := reader.Problems()
 	for _, text := range texts {
 		fmt.Fprintf(o.IO.ErrOut, "steno: %s\n", render.Safe(text))
 	}
-	return exit.Verdict(exit.Found(damaged, unread), err)
+	return exit.Verdict(exit.CheckResult(damaged, unread), err)
 }
 
 // once prints a screen and returns.
 func once(out io.Writer, reader *top.Reader, q top.Question, s top.Settings, width int) error {
-	text, err := top.New(reader, q, s).Once(width, height())
+	text, err := top.New(reader, q, s).RenderOnce(width, height())
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ func newHost(t *testing.T) *host {
 		Version: 3, SystemID: trailtest.SystemID, Created: now, Postmaster: uint32(os.Getpid()),
 		Rings: []ringtest.Ring{
 			{
-				Owner: 4711, OwnerStart: now, Session: write.Body(now, 4711, "client backend"), Messages: [][]byte{message.Bytes()},
+				Owner: 4711, OwnerStart: now, Session: write.SessionBody(now, 4711, "client backend"), Messages: [][]byte{message.Bytes()},
 				Active: true, Running: 2, Time: now, Text: "VACUUM FULL everything", Drops: 5,
 			},
 			{Owner: 4712},

@@ -172,13 +172,13 @@ func verifyRun(ctx context.Context, opts *Options) error {
 		return err
 	}
 	checks := verifier.Checks{Keys: keys, Anchors: anchors,
-		Demands: verifier.Demands{NoLoss: opts.FailOnLoss, Now: time.Now()}}
+		Requirements: verifier.Requirements{NoLoss: opts.FailOnLoss, Now: time.Now()}}
 	if opts.MaxAge != "" {
-		if checks.Demands.MaxAge, err = query.ParseAge(opts.MaxAge); err != nil {
+		if checks.Requirements.MaxAge, err = query.ParseAge(opts.MaxAge); err != nil {
 			return exit.Usagef("--max-age: %w", err)
 		}
 	}
-	var remember *verifier.Remembering
+	var remember *verifier.Incremental
 	if remember, err = opts.remembering(); err != nil {
 		return err
 	}
@@ -208,11 +208,11 @@ func verifyRun(ctx context.Context, opts *Options) error {
 		err = report.WriteText(opts.IO.Out, opts.IO.ColorEnabled(), zone)
 		opts.adviseKeys(report)
 	}
-	return exit.Verdict(exit.Found(report.Damaged() || len(report.Failed) > 0, len(report.Unreadable) > 0), err)
+	return exit.Verdict(exit.CheckResult(report.Damaged() || len(report.Failed) > 0, len(report.Unreadable) > 0), err)
 }
 
 // remembering checks the options for the state; nil: there is no state.
-func (o *Options) remembering() (r *verifier.Remembering, err error) {
+func (o *Options) remembering() (r *verifier.Incremental, err error) {
 	if o.State == "" {
 		if o.Sign != "" || o.For != "" || o.Begin {
 			return nil, exit.Usagef("--begin, --sign and --for are of a state: name its file with --state")
@@ -222,11 +222,11 @@ func (o *Options) remembering() (r *verifier.Remembering, err error) {
 	if len(o.Trails) > 1 {
 		return nil, exit.Usagef("a state is that of one trail: verify each with a state of its own")
 	}
-	r = &verifier.Remembering{File: o.State, Begin: o.Begin, Now: time.Now(), Bar: func(total int64) *progress.Bar {
+	r = &verifier.Incremental{File: o.State, Begin: o.Begin, Now: time.Now(), Bar: func(total int64) *progress.Bar {
 		return progress.New(o.IO, total)
 	}}
 	if o.For != "" {
-		if r.For, err = query.ParseAge(o.For); err != nil {
+		if r.Limit, err = query.ParseAge(o.For); err != nil {
 			return nil, exit.Usagef("--for: %w", err)
 		}
 	}
@@ -240,7 +240,7 @@ func (o *Options) remembering() (r *verifier.Remembering, err error) {
 
 // goOn verifies what is new. It does not find out whether everything was recorded: that would require reading all of
 // the trail.
-func goOn(ctx context.Context, opts *Options, remember *verifier.Remembering, checks verifier.Checks,
+func goOn(ctx context.Context, opts *Options, remember *verifier.Incremental, checks verifier.Checks,
 	by seal.Keys) (*verifier.Report, error) {
 	report, t, err := remember.Run(ctx, func() (*trail.Trail, error) {
 		return opts.OpenEncrypted(opts.Trails)

@@ -194,9 +194,9 @@ func Varied(t testing.TB, dir string, sessions int) {
 	}
 }
 
-// Memory fails the test when reading so many bytes of input allocates more than they
+// CheckMemory fails the test when reading so many bytes of input allocates more than they
 // explain: a few of the largest blocks, decompressed, and something for each byte.
-func Memory(t testing.TB, input int, read func()) {
+func CheckMemory(t testing.TB, input int, read func()) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

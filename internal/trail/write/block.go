@@ -43,15 +43,15 @@ func (s *Source) ID() format.SessionID {
 	}
 }
 
-// Body returns the body of a session with one fact, the type of its process.
-func Body(start int64, pid uint32, backendType string) []byte {
+// SessionBody returns the body of a session with one fact, the type of its process.
+func SessionBody(start int64, pid uint32, backendType string) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(start))
 	b = binary.LittleEndian.AppendUint32(b, pid)
 	return appendString(append(b, byte(format.KeyBackendType)), backendType)
 }
 
-// Pairs encodes names and values, given in turn, for EXTRA.
-func Pairs(pairs ...string) (count int, extra []byte) {
+// EncodePairs encodes names and values, given in turn, for EXTRA.
+func EncodePairs(pairs ...string) (count int, extra []byte) {
 	for _, s := range pairs {
 		extra = appendString(extra, s)
 	}
@@ -386,11 +386,11 @@ func (b *Block) Finish(number, firstRecord uint64, now int64, previous [32]byte)
 		Codec: codec, Stored: uint32(len(stored)), Raw: uint32(len(b.payload)), Records: b.records,
 		Number: number, FirstRecord: firstRecord, FirstTime: b.firstTime, FirstEnd: b.firstEnd, LastEnd: b.lastEnd,
 	}
-	return Image(h, stored, previous)
+	return BuildImage(h, stored, previous)
 }
 
-// Image builds a block from a header and the stored payload. It sets lengths, checksums and the chain hash.
-func Image(h format.BlockHeader, stored []byte, previous [32]byte) (image []byte, chain [32]byte) {
+// BuildImage builds a block from a header and the stored payload. It sets lengths, checksums and the chain hash.
+func BuildImage(h format.BlockHeader, stored []byte, previous [32]byte) (image []byte, chain [32]byte) {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, format.BlockHeaderSize+len(stored)), "SBLK"...)
 	b = le.AppendUint16(b, format.BlockHeaderSize)
@@ -462,14 +462,14 @@ func (b *Block) read() (*format.Block, error) {
 	if b.records > 0 {
 		b.patchTime()
 	}
-	return Readable(format.BlockHeader{Records: b.records, FirstTime: b.firstTime}, b.payload)
+	return NewReadableBlock(format.BlockHeader{Records: b.records, FirstTime: b.firstTime}, b.payload)
 }
 
-// Readable returns a block whose payload is not in a file, or was changed, for a reader. Of the header, only
+// NewReadableBlock returns a block whose payload is not in a file, or was changed, for a reader. Of the header, only
 // the number of records and the first time matter.
-func Readable(h format.BlockHeader, payload []byte) (*format.Block, error) {
+func NewReadableBlock(h format.BlockHeader, payload []byte) (*format.Block, error) {
 	h.Codec, h.Flags, h.Stored, h.Raw = format.CodecNone, 0, uint32(len(payload)), uint32(len(payload))
-	image, _ := Image(h, payload, [32]byte{})
+	image, _ := BuildImage(h, payload, [32]byte{})
 	b := &format.Block{Image: image}
 	return b, b.Load()
 }

@@ -123,8 +123,8 @@ func (s *Stream) AddData(source *Source, seq uint64, part format.PartKind, data 
 	return s.writeIfFull()
 }
 
-// Room makes sure that an item of about that length fits: a block must not be longer than the format allows.
-func (s *Stream) Room(length int) error {
+// EnsureRoom makes sure that an item of about that length fits: a block must not be longer than the format allows.
+func (s *Stream) EnsureRoom(length int) error {
 	if s.block.Bytes() > 0 && s.block.Bytes()+length > blockSize {
 		return s.write()
 	}

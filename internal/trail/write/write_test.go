@@ -46,7 +46,7 @@ func random(rng *rand.Rand, kind format.Kind, seq, statement uint64) *write.Reco
 		r.HasCut, r.CutLength, r.CutHash = true, 12345, [32]byte{1, 2, 3}
 	}
 	if yes() {
-		r.ExtraCount, r.Extra = write.Pairs("a", "b", "", strings.Repeat("x", 300))
+		r.ExtraCount, r.Extra = write.EncodePairs("a", "b", "", strings.Repeat("x", 300))
 	}
 	return r
 }
@@ -77,9 +77,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		}
 		sources := make([]write.Source, 4)
 		for i := range sources {
-			sources[i].Body = write.Body(trailtest.Epoch, uint32(i+1), "client backend")
+			sources[i].Body = write.SessionBody(trailtest.Epoch, uint32(i+1), "client backend")
 		}
-		other := append(write.Body(trailtest.Epoch, 1, "client backend"), "\x05\x04psql"...)
+		other := append(write.SessionBody(trailtest.Epoch, 1, "client backend"), "\x05\x04psql"...)
 		first := sources[0].Body
 		var want []string
 		n := 300
@@ -142,7 +142,7 @@ func read(t *testing.T, tr *trail.Trail) (got []string) {
 }
 
 func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
-	src := &write.Source{Body: write.Body(1, 2, "client backend")}
+	src := &write.Source{Body: write.SessionBody(1, 2, "client backend")}
 	plain := func() *write.Record {
 		return &write.Record{Kind: format.KindNote, Seq: 1, Duration: write.None, Rows: write.None}
 	}

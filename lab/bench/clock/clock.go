@@ -232,8 +232,8 @@ func (b *clockBench) compare(ctx context.Context) (off, on spent, err error) {
 			wall[k], cpu[k] = append(wall[k], s.wall), append(cpu[k], s.cpu)
 		}
 	}
-	off = spent{stats.Of(wall[0]).Median, stats.Of(cpu[0]).Median}
-	on = spent{stats.Of(wall[1]).Median, stats.Of(cpu[1]).Median}
+	off = spent{stats.NewEstimate(wall[0]).Median, stats.NewEstimate(cpu[0]).Median}
+	on = spent{stats.NewEstimate(wall[1]).Median, stats.NewEstimate(cpu[1]).Median}
 	return off, on, nil
 }
 
@@ -361,7 +361,7 @@ func median(r *result.Result, c result.Case, metric string) float64 {
 	if m := r.Find(c, metric); m != nil {
 		return m.Value.Median
 	}
-	return stats.Of(nil).Median
+	return stats.NewEstimate(nil).Median
 }
 
 // notes returns the findings that follow from the figures.

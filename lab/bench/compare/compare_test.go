@@ -208,7 +208,7 @@ func TestEqualThingsSeldomSeemToDiffer(t *testing.T) {
 			for i := range n {
 				x[i], y[i] = random.ExpFloat64(), random.ExpFloat64()
 			}
-			if v := verdict(stats.Of(x), stats.Of(y), ""); v != Same {
+			if v := verdict(stats.NewEstimate(x), stats.NewEstimate(y), ""); v != Same {
 				changed++
 			}
 		}

@@ -50,7 +50,7 @@ func ratio(r *result.Result, a, b result.Case, metric string) (stats.Estimate, b
 			ratios = append(ratios, v/w)
 		}
 	}
-	return stats.Of(ratios), len(ratios) > 0
+	return stats.NewEstimate(ratios), len(ratios) > 0
 }
 
 // show formats a ratio with its interval.

@@ -328,7 +328,7 @@ func (r *Result) Summarize(dimension, base string) {
 		x.rounds[s.Round] = s.Value
 	}
 	for _, x := range order {
-		m := Measure{Case: x.c, Metric: x.metric, Value: stats.Of(x.values)}
+		m := Measure{Case: x.c, Metric: x.metric, Value: stats.NewEstimate(x.values)}
 		if dimension != "" && x.c[dimension] != base {
 			if b := all[x.c.With(dimension, base).key()+x.metric]; b != nil {
 				var ratios []float64
@@ -338,7 +338,7 @@ func (r *Result) Summarize(dimension, base string) {
 					}
 				}
 				if len(ratios) > 0 {
-					e := stats.Of(ratios)
+					e := stats.NewEstimate(ratios)
 					m.Ratio = &e
 				}
 			}

@@ -121,8 +121,8 @@ func (r *round) Describe() string {
 		strings.Join(parts, ", "))
 }
 
-// Figures returns the counts.
-func (r *round) Figures() string {
+// Counts returns the counts.
+func (r *round) Counts() string {
 	acknowledged, unanswered, nested := r.countAnswers()
 	return fmt.Sprintf("%d sessions, %d statements acknowledged, %d unanswered, %d nested, %d records",
 		len(r.sessions),
@@ -194,8 +194,8 @@ func (r *round) scripts() [][]*script {
 	return all
 }
 
-// Again returns the command that repeats the round.
-func (r *round) Again() string { return r.repeatCommand("") }
+// RepeatCommand returns the command that repeats the round.
+func (r *round) RepeatCommand() string { return r.repeatCommand("") }
 
 // Run runs the round.
 func (r *round) Run(ctx context.Context) (wrong string) {

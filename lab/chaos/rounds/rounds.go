@@ -38,10 +38,10 @@ type Round interface {
 	Describe() string
 	// Run returns what is wrong, "" if nothing is.
 	Run(ctx context.Context) (wrong string)
-	// Figures returns its counts.
-	Figures() string
-	// Again returns the command that repeats it.
-	Again() string
+	// Counts returns its counts.
+	Counts() string
+	// RepeatCommand returns the command that repeats it.
+	RepeatCommand() string
 	// Save keeps its evidence, and returns where.
 	Save() (folder string, err error)
 	// Abandon ends its processes, and removes its folder.
@@ -100,9 +100,9 @@ func (o *Options) runRound(ctx context.Context, n int, r Round) (failed bool, er
 	if wrong != "" {
 		verdict = "FAILED"
 	}
-	fmt.Fprintf(o.Out, "round %d: %s in %.1f s: %s\n", n, verdict, time.Since(start).Seconds(), r.Figures())
+	fmt.Fprintf(o.Out, "round %d: %s in %.1f s: %s\n", n, verdict, time.Since(start).Seconds(), r.Counts())
 	if wrong != "" {
-		fmt.Fprintf(o.Out, "%s\nto repeat: %s\n", strings.TrimRight(wrong, "\n"), r.Again())
+		fmt.Fprintf(o.Out, "%s\nto repeat: %s\n", strings.TrimRight(wrong, "\n"), r.RepeatCommand())
 	}
 	if wrong != "" || o.Keep {
 		if saved, err := r.Save(); err != nil {

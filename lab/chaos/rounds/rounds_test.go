@@ -19,10 +19,10 @@ type fake struct {
 
 func (f *fake) note(what string) { *f.events = append(*f.events, fmt.Sprintf("%s %d", what, f.n)) }
 
-func (f *fake) Describe() string { return "calm" }
-func (f *fake) Figures() string  { return "nothing" }
-func (f *fake) Again() string    { return fmt.Sprintf("once more %d", f.n) }
-func (f *fake) Abandon()         { f.note("abandon") }
+func (f *fake) Describe() string      { return "calm" }
+func (f *fake) Counts() string        { return "nothing" }
+func (f *fake) RepeatCommand() string { return fmt.Sprintf("once more %d", f.n) }
+func (f *fake) Abandon()              { f.note("abandon") }
 
 func (f *fake) Save() (string, error) {
 	f.note("save")

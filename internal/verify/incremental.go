@@ -34,19 +34,19 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail"
 )
 
-// Remembering says how a run continues from the previous one.
-type Remembering struct {
+// Incremental says how a run continues from the previous one.
+type Incremental struct {
 	File string
 	// Sign signs the state; nil: it is not signed.
 	Sign ed25519.PrivateKey
-	// For is how long the run may take until it stops the full pass; 0: it does not work on the full pass.
-	For time.Duration
-	Now time.Time
+	// Limit is how long the run may take until it stops the full pass; 0: it does not work on the full pass.
+	Limit time.Duration
+	Now   time.Time
 	// Begin says that there is no state yet. Without it, a state must exist, so that removing the file does not
 	// go unnoticed.
 	Begin bool
-	// Look makes a report without changing the state.
-	Look bool
+	// ReadOnly makes a report without changing the state.
+	ReadOnly bool
 	// Within is a range of times whose segments are verified even if they are remembered, because the caller is
 	// about to read them. nil: none.
 	Within *query.Range
@@ -63,20 +63,20 @@ type Remembering struct {
 const tries = 3
 
 // Run verifies a trail and remembers what it has read. open opens the trail as it is now.
-func (o *Remembering) Run(
+func (o *Incremental) Run(
 	ctx context.Context, open func() (*trail.Trail, error), checks Checks,
 ) (*Report, *trail.Trail, error) {
 	o.Now, o.started = o.Now.UTC().Truncate(time.Millisecond), time.Now()
 	var file *statefile.File
 	var err error
-	if !o.Look {
+	if !o.ReadOnly {
 		if file, err = statefile.Open(o.File); err != nil {
 			return nil, nil, fmt.Errorf("state: %w", err)
 		}
 		defer file.Close()
 	}
 	check := o.checkOwnSignature
-	if o.Look {
+	if o.ReadOnly {
 		check = o.checkForeignSignature
 	}
 	before, err := loadState(o.File, check)
@@ -84,7 +84,7 @@ func (o *Remembering) Run(
 		return nil, nil, err
 	}
 	switch {
-	case before == nil && o.Look:
+	case before == nil && o.ReadOnly:
 		return nil, nil, &StateError{Path: o.File, Reason: "there is none"}
 	case before == nil && !o.Begin:
 		return nil, nil, &StateError{o.File,
@@ -109,7 +109,7 @@ func (o *Remembering) Run(
 		}
 	}
 	r.previous = r.state.Last
-	if o.Look {
+	if o.ReadOnly {
 		if err := r.verifyRange(ctx); err != nil {
 			return nil, nil, err
 		}
@@ -121,7 +121,7 @@ func (o *Remembering) Run(
 		return r.report, r.trail, nil // nothing to remember
 	}
 	r.saveState()
-	if o.For > 0 && !r.report.outdated {
+	if o.Limit > 0 && !r.report.outdated {
 		if err := r.state.write(file, o.Sign); err != nil { // before the full pass, which may fail
 			r.warnUnwritten(err)
 			return r.report, r.trail, nil
@@ -152,7 +152,7 @@ func (r *run) warnUnwritten(err error) {
 
 // run is one verification.
 type run struct {
-	*Remembering
+	*Incremental
 	checks *Checks
 	state  runs // of the previous run, then of this one
 	first  bool
@@ -171,7 +171,7 @@ type run struct {
 }
 
 // begin checks that the state belongs to the trail.
-func (o *Remembering) begin(open func() (*trail.Trail, error), before *runs, checks *Checks) (*run, error) {
+func (o *Incremental) begin(open func() (*trail.Trail, error), before *runs, checks *Checks) (*run, error) {
 	t, err := open()
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (o *Remembering) begin(open func() (*trail.Trail, error), before *runs, che
 	if !t.Whole || t.Path == "" {
 		return nil, exit.Usagef("%w", errSeveral)
 	}
-	r := &run{Remembering: o, checks: checks, trail: t, first: before == nil, read: map[string]bool{}}
+	r := &run{Incremental: o, checks: checks, trail: t, first: before == nil, read: map[string]bool{}}
 	if before != nil {
 		r.state = *before
 		r.state.Ends, r.state.Found = slices.Clone(before.Ends), slices.Clone(before.Found)
@@ -499,7 +499,7 @@ func (v *verifier) compareGroups(known groups) {
 // checkUnreadAnchors reads, for anchors of blocks that are not read otherwise, these blocks and the two after
 // each.
 func (v *verifier) checkUnreadAnchors() {
-	files := &trail.Files{Alone: true}
+	files := &trail.Files{NoFallback: true}
 	defer files.Close()
 	c := &checker{files: files}
 	for _, st := range v.states {
@@ -685,7 +685,7 @@ func (r *run) continuePass(ctx context.Context) error {
 		return st.nextSegment(), st.finished
 	}, func() bool {
 		begun++ // at least one segment is read
-		return begun > 1 && time.Since(r.started) >= r.For || ctx.Err() != nil
+		return begun > 1 && time.Since(r.started) >= r.Limit || ctx.Err() != nil
 	})
 	if err != nil {
 		return err
@@ -824,7 +824,7 @@ func (r *run) compareProblems() {
 	var found []foundProblem
 	for i := range r.report.Problems {
 		p := &r.report.Problems[i]
-		problem := foundProblem{InTrail(r.trail.Path, p.File), p.Offset, p.What, r.Now}
+		problem := foundProblem{RelativePath(r.trail.Path, p.File), p.Offset, p.What, r.Now}
 		if k := slices.IndexFunc(r.state.Found, func(o foundProblem) bool { return o.isSame(&problem) }); k >= 0 {
 			problem.Time = r.state.Found[k].Time
 			p.Found = moment(problem.Time)

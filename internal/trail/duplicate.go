@@ -38,8 +38,8 @@ func (s *Stream) lastBlock() uint64 {
 	return 0
 }
 
-// markTwice marks the blocks of a trail that another stream of it also has.
-func (t *Trail) markTwice() {
+// markDuplicates marks the blocks of a trail that another stream of it also has.
+func (t *Trail) markDuplicates() {
 	same := map[identity][]*Stream{}
 	for _, s := range t.Streams {
 		if id, ok := s.identity(); ok {
@@ -100,7 +100,7 @@ func (seg *Segment) markAs(own, other []BlockRef) (found bool) {
 	for i := range own {
 		if ref := &own[i]; has[name{ref.Number, ref.Chain}] {
 			found = true
-			if !seg.isTwice(ref.Offset) {
+			if !seg.isDuplicate(ref.Offset) {
 				seg.twice = append(seg.twice, ref.Offset)
 			}
 		}
@@ -109,17 +109,17 @@ func (seg *Segment) markAs(own, other []BlockRef) (found bool) {
 	return found
 }
 
-func (seg *Segment) isTwice(offset int64) bool {
+func (seg *Segment) isDuplicate(offset int64) bool {
 	_, found := slices.BinarySearch(seg.twice, offset)
 	return found
 }
 
-// Twins returns the segments of other trails that have blocks of this one.
-func (seg *Segment) Twins() []*Segment { return seg.twins }
+// Duplicates returns the segments of other trails that have blocks of this one.
+func (seg *Segment) Duplicates() []*Segment { return seg.twins }
 
 // counted returns the blocks that no other stream has, or that count here.
 func counted(refs []BlockRef) []BlockRef {
-	return slices.DeleteFunc(refs, func(ref BlockRef) bool { return ref.Twice })
+	return slices.DeleteFunc(refs, func(ref BlockRef) bool { return ref.Duplicate })
 }
 
 // counts returns whether a block of the stream counts here, or the stream has no blocks.
@@ -134,8 +134,8 @@ func (s *Stream) counts() bool {
 	return blocks == 0
 }
 
-// Once returns the streams that do not exist completely in another trail.
-func (t *Trail) Once() (streams []*Stream) {
+// UniqueStreams returns the streams that do not exist completely in another trail.
+func (t *Trail) UniqueStreams() (streams []*Stream) {
 	for _, s := range t.Streams {
 		twice := slices.ContainsFunc(s.Segments, func(seg *Segment) bool { return len(seg.twice) > 0 })
 		if !twice || s.counts() {

@@ -1,4 +1,4 @@
-// Demands on a trail in addition to being intact.
+// Requirements of a trail in addition to being intact.
 
 package verify
 
@@ -11,15 +11,15 @@ import (
 	"github.com/pg-steno/pg_steno/internal/render"
 )
 
-// Demands are conditions that make a verification fail although nothing is damaged.
-type Demands struct {
+// Requirements are conditions that make a verification fail although nothing is damaged.
+type Requirements struct {
 	NoLoss bool          // no records were lost, according to gap records
 	MaxAge time.Duration // maximum age of the last block; 0: any
 	Now    time.Time
 }
 
 // checkDemands checks the demands for the trails of one server.
-func (v *verifier) checkDemands(d *Demands) {
+func (v *verifier) checkDemands(d *Requirements) {
 	r := v.report
 	if d.NoLoss && r.GapRecords > 0 {
 		r.Fail("%s lost, according to %s", render.Plural(r.LostRecords, "record"),
