@@ -223,7 +223,7 @@ type deleting struct {
 	before func()
 }
 
-func (d *deleting) Guess(*format.Record) bool { d.before(); return true }
+func (d *deleting) MayKeep(*format.Record) bool { d.before(); return true }
 
 func TestRecordsWhoseSegmentGoesBeforeTheirPartsAreReadAreIncomplete(t *testing.T) {
 	dir := t.TempDir()

@@ -115,14 +115,14 @@ func TestValuesAreJoined(t *testing.T) {
 	}
 }
 
-// guessing keeps the records of one process, and looks at no text for that.
-type guessing struct {
+// prefiltering keeps the records of one process, and looks at no text for that.
+type prefiltering struct {
 	lines
 	pid uint32
 }
 
-func (g *guessing) Guess(r *format.Record) bool { return r.Session.PID == g.pid }
-func (g *guessing) Keep(r *format.Record) bool  { return g.Guess(r) }
+func (g *prefiltering) MayKeep(r *format.Record) bool { return r.Session.PID == g.pid }
+func (g *prefiltering) Keep(r *format.Record) bool    { return g.MayKeep(r) }
 
 // Parts are read only of records that may be wanted: a missing one of another is not
 // noticed.
@@ -140,7 +140,7 @@ func TestPartsOfRecordsThatAreNotWantedAreNotRead(t *testing.T) {
 		var shown, warned int
 		err := trailtest.Open(t, dir).Index().Merge(context.Background(), trail.MergeOptions{
 			Since: format.MinTime, Until: format.MaxTime,
-			NewFormatter: func() trail.Formatter { return &guessing{pid: pid} },
+			NewFormatter: func() trail.Formatter { return &prefiltering{pid: pid} },
 			Warn:         func(error) { warned++ },
 		}, func([]byte) error { shown++; return nil })
 		if err != nil || shown != warned || shown != int(min(1, 2-pid)) {
