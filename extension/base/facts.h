@@ -25,6 +25,7 @@ typedef struct StenoRecord
 	uint16		depth;
 	int			outcome;
 	uint8		audited;		/* STENO_AUDITED_*; 0: by session alone */
+	bool		may_fail;		/* of a success: its statement fails instead if the wait for space is canceled */
 	uint64		xid;			/* with its epoch; 0: none */
 	int			sqlerrcode;		/* 0: no error */
 	const char *message;

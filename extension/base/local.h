@@ -72,6 +72,7 @@ typedef struct StenoStatement
 	uint32		plan;			/* likewise */
 	uint32		commit;			/* microseconds of its commit; 0: none */
 	bool		pauses;			/* a query: its portal may wait for the client, or for who reads a cursor */
+	bool		may_fail;		/* it has run, but its hook can still let it fail (capture/start_record.c) */
 
 	/* of queries only, except for state, which a utility statement has, too */
 	uint64		rows;

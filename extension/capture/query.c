@@ -699,7 +699,7 @@ record_end(StenoStatement *s, bool acknowledged)
 	QueryDesc  *query = s->query;
 
 	if (!acknowledged)
-		steno_record_may_fail(s);
+		s->may_fail = true;
 	if (!record_nested(s))
 		steno_record_query(s, NULL, false);
 	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED))

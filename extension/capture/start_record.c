@@ -102,7 +102,10 @@ steno_fail_cancelled_query(StenoStatement *s)
 	/* the statement does not fail after all */
 	s = steno_find_open(query);
 	if (s)
+	{
+		s->may_fail = false;
 		steno_record_query(s, NULL, false);
+	}
 }
 
 /*
@@ -119,6 +122,7 @@ steno_fail_cancelled_utility(StenoLevel *l)
 	steno_my.level = l;
 	inside_utility(l, steno_raise_cancel);
 	steno_leave(l);
+	l->utility->may_fail = false;
 	return true;
 }
 

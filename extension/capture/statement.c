@@ -258,6 +258,7 @@ take_time(StenoStatement *s, bool of_client)
 	s->plan = 0;
 	s->commit = 0;
 	s->pauses = false;
+	s->may_fail = false;
 	steno_my.anchor_time = message;
 	if (likely(of_client && steno_my.begun_message != message))
 	{

@@ -260,6 +260,7 @@ put_ended(const StenoStatement *s, StenoRecord *record, bool has_entry)
 {
 	steno_set_times(s, record);
 	record->xid = steno_current_xid();
+	record->may_fail = s->may_fail && record->outcome == STENO_OUTCOME_OK;
 	steno_record_put(record, has_entry);
 }
 

@@ -323,7 +323,7 @@ leave_utility(StenoLevel *l, Node *statement, const QueryCompletion *completion)
 
 	steno_leave(l);
 	if (unlikely(s->state != STENO_STAGED))
-		steno_record_may_fail(s);
+		s->may_fail = true;
 	steno_record_utility(l, NULL, utility_rows(completion));
 	if (unlikely(steno_my.start_mask & STENO_START_CANCELLED) && steno_fail_cancelled_utility(l))
 		steno_record_utility(l, NULL, utility_rows(completion));

@@ -31,10 +31,6 @@ static uint64 dropped_first STENO_SESSION_DATA;
 /* Number of the last record whose wait was cancelled. */
 static uint64 cancelled_seq STENO_SESSION_DATA;
 
-/* The statement whose hook lets it fail when the wait for its record is cancelled. */
-static uint64 failing_statement STENO_SESSION_DATA;
-static uint32 failing_substatement STENO_SESSION_DATA;
-
 /* A record is not written: remember it for the gap record. */
 STENO_COLD static void
 drop_record(uint64 seq)
@@ -61,14 +57,6 @@ STENO_COLD void
 steno_record_drop(void)
 {
 	drop_record(++steno_my.seq);
-}
-
-/* The record of a statement comes, at the end of a hook that can still let it fail (capture/start_record.c). */
-STENO_COLD void
-steno_record_may_fail(const StenoStatement *s)
-{
-	failing_statement = s->statement;
-	failing_substatement = s->top_level ? 0 : s->substatement;
 }
 
 /* The last record that was dropped is not any more: its number is free again. */
@@ -163,9 +151,7 @@ put_numbered(const StenoRecord *r, uint64 seq, bool top_level)
 STENO_COLD static void
 put_without_room(const StenoRecord *r, uint64 seq, bool top_level)
 {
-	bool		fails = r->kind == STENO_KIND_STATEMENT && r->outcome == STENO_OUTCOME_OK &&
-	r->statement == failing_statement && r->substatement == failing_substatement &&
-	(steno_my.start_mask & STENO_START_CANCELLED) && steno_can_raise();
+	bool		fails = r->may_fail && (steno_my.start_mask & STENO_START_CANCELLED) && steno_can_raise();
 
 	if (fails || r->kind == STENO_KIND_START || r->kind == STENO_KIND_NOTE || steno_room_drops() ||
 		!steno_short_put(r, r, seq, top_level))

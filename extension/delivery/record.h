@@ -20,7 +20,6 @@ extern bool steno_put_nested(const StenoStatement *s, uint8 template, const Sten
 							 uint64 xid);
 extern bool steno_record_is_big(const StenoRecord *record);
 extern bool steno_stage_ended(const StenoRecord *record);
-extern void steno_record_may_fail(const StenoStatement *s);
 extern bool steno_record_guarded(void (*f) (void));
 
 /* ---- records that are dropped ---- */
