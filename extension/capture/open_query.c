@@ -421,16 +421,6 @@ commit_message(const StenoStatement *s, const ErrorData *edata)
 	return "<redacted>";
 }
 
-/* When the commit began that a statement waits for; 0: it is not known yet. */
-static uint64 commit_begun STENO_SESSION_DATA;
-
-/* How long the commit has taken so far, for a statement that waits for it: at least 1. */
-static uint32
-commit_time(void)
-{
-	return Max(1, steno_short_us(steno_clock_us(&steno_my.clock, commit_begun, steno_clock_ticks(&steno_my.clock))));
-}
-
 /*
  * Finish a statement that waits for its commit: its transaction has committed, or
  * will not; edata: it has failed.
@@ -441,8 +431,8 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 	uint64		rows = s->class == STENO_CLASS_READ && s->rows > 0 && steno_logs_rows() ? s->rows : STENO_NONE64;
 	StenoRecord record;
 
-	if (edata && commit_begun != 0)
-		s->commit = commit_time();
+	if (edata)
+		steno_commit_measure(s);
 	if (s->state == STENO_COMMITS_STAGED && steno_my.staged != NULL)
 	{
 		if (edata == NULL && likely(s->commit == 0))
@@ -470,45 +460,15 @@ finish_deferred(StenoStatement *s, const ErrorData *edata)
 	steno_record_put(&record, steno_has_entry(s));
 }
 
-/* ---- how long the commit takes ---- */
-
-/*
- * A statement has ended, and its record waits for the commit.  With the simple protocol, that comes at once, or, if
- * the record was made only now, when there was room for it: to wait for that is no part of the commit.  With the
- * extended one, it comes with the client's Sync, for which nothing says when it has arrived.
- */
-STENO_HOT void
-steno_open_defers(const StenoStatement *s, bool made)
-{
-	Portal		portal = *steno_private.active_portal;
-
-	if (portal != NULL && portal->visible)
-		commit_begun = 0;
-	else
-		commit_begun = unlikely(made) ? steno_clock_ticks(&steno_my.clock) : s->stopped;
-}
-
-/* The transaction is about to commit: what its deferred triggers run comes first, if they run anything. */
-void
-steno_open_commits(void)
-{
-	if (commit_begun == 0)
-		commit_begun = steno_clock_ticks(&steno_my.clock);
-}
-
-/* It has committed, and has written. */
+/* The transaction has committed, and has written. */
 void
 steno_open_committed(void)
 {
 	int			i;
 
-	for (i = 0; commit_begun != 0 && i < steno_my.open_count; i++)
-	{
-		StenoStatement *s = &steno_my.open[i];
-
-		if (steno_commits(s))
-			s->commit = commit_time();
-	}
+	for (i = 0; i < steno_my.open_count; i++)
+		if (steno_commits(&steno_my.open[i]))
+			steno_commit_measure(&steno_my.open[i]);
 }
 
 /* The statement that waits for its commit has committed, or need not wait any more. */

@@ -393,7 +393,7 @@ begin_query(QueryDesc *query)
 			steno_open_begin();
 		else
 		{
-			steno_open_commits();
+			steno_commit_begins();
 			steno_open_park_all();
 		}
 	}

@@ -69,6 +69,42 @@ steno_open_commits_alone(const StenoStatement *s)
 		!(steno_my.start_mask & STENO_START_CANCELLED);
 }
 
+/* When the commit began that a statement waits for; 0: it is not known yet. */
+static uint64 commit_begun STENO_SESSION_DATA;
+
+/*
+ * A statement has ended, and its record waits for the commit.  With the simple protocol, that comes at once, or, if
+ * the record was made only now, when there was room for it: to wait for that is no part of the commit.  With the
+ * extended one, it comes with the client's Sync, for which nothing says when it has arrived.
+ */
+static inline void
+begin_wait_for_commit(const StenoStatement *s, bool made)
+{
+	Portal		portal = *steno_private.active_portal;
+
+	if (portal != NULL && portal->visible)
+		commit_begun = 0;
+	else
+		commit_begun = unlikely(made) ? steno_clock_ticks(&steno_my.clock) : s->stopped;
+}
+
+/* The transaction is about to commit: what its deferred triggers run comes first, if they run anything. */
+void
+steno_commit_begins(void)
+{
+	if (commit_begun == 0)
+		commit_begun = steno_clock_ticks(&steno_my.clock);
+}
+
+/* Note how long the commit has taken so far that a statement waits for, at least 1, if it is known when it began. */
+void
+steno_commit_measure(StenoStatement *s)
+{
+	if (commit_begun != 0)
+		s->commit = Max(1, steno_short_us(steno_clock_us(&steno_my.clock, commit_begun,
+														 steno_clock_ticks(&steno_my.clock))));
+}
+
 /*
  * A statement has ended, and commits next.  Its record is staged already, or is
  * passed as record and staged now, when there is room, or, if it is too big, copied.
@@ -108,7 +144,7 @@ steno_open_defer_record(StenoStatement *s, const StenoRecord *record)
 	s->portal_watched = false;
 	if (s->stopped == 0)
 		s->stopped = steno_my.ended_ticks;
-	steno_open_defers(s, record != NULL);
+	begin_wait_for_commit(s, record != NULL);
 	return true;
 }
 

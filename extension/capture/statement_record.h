@@ -85,6 +85,8 @@ extern int	steno_plan_relations(const PlannedStmt *plan, StenoAccess *found, int
 extern bool steno_open_has_holdable_cursor(void);
 extern bool steno_open_commits_alone(const StenoStatement *s);
 extern bool steno_open_defer_record(StenoStatement *s, const StenoRecord *record);
+extern void steno_commit_begins(void);
+extern void steno_commit_measure(StenoStatement *s);
 extern void steno_utility_queries(StenoLevel *l, int class, CmdType operation);
 extern void steno_add_relations(StenoLevel *level, List *permissions);
 extern void steno_statement_add_relation(Oid relid, uint32 access);
@@ -219,8 +221,6 @@ extern void steno_open_begin(void);
 extern void steno_open_leave_entry(void);
 extern void steno_open_fetched(QueryDesc *query);
 extern void steno_open_keep(StenoStatement *s);
-extern void steno_open_defers(const StenoStatement *s, bool made);
-extern void steno_open_commits(void);
 extern void steno_open_committed(void);
 extern bool steno_open_fail_waiting(const ErrorData *edata);
 extern bool steno_open_fail_committing(const ErrorData *edata);

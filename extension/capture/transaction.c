@@ -870,7 +870,7 @@ transaction_end(XactEvent event, void *arg)
 				unlikely(steno_my.top_utility.objects != NULL))
 				steno_objects_finish(&steno_my.top_utility, NULL);
 			if (steno_my.level == NULL && steno_my.open_count > 0)
-				steno_open_commits();
+				steno_commit_begins();
 			if (unlikely((steno_my.start_mask & STENO_START_AT_END) ||
 						 !end_is_staged() || !steno_room_at_end()))
 				prepare_to_finish_late();
