@@ -76,6 +76,14 @@ typedef struct Verdict
 	bool		wanted;
 } Verdict;
 
+/* Which records are looked for, by whether they say that something failed (has_failed). */
+typedef enum Outcomes
+{
+	ANY_OUTCOME,
+	FAILURES,
+	NO_FAILURES
+} Outcomes;
+
 /* A value that is looked for; p is NULL if any will do. */
 typedef struct Wanted
 {
@@ -87,7 +95,7 @@ typedef struct Wanted
 									 * column, its relation */
 	StenoBytes	contains;
 	int			class;			/* 0: any */
-	int			failed;			/* 1: only failures, 0: all but these, -1: all */
+	Outcomes	outcomes;
 } Wanted;
 
 typedef struct Trail
@@ -394,7 +402,7 @@ guess_record(void *of, const StenoTrailRecord *r)
 	const Wanted *w = &t->wanted;
 	const Session *s;
 
-	if (w->failed >= 0 && has_failed(r) != (w->failed == 1))
+	if (w->outcomes != ANY_OUTCOME && has_failed(r) != (w->outcomes == FAILURES))
 		return false;
 	s = session_of(t, r);
 	if (!s->wanted)
@@ -495,7 +503,7 @@ select_groups(void *of, const StenoIndexReader *index, StenoGroups groups)
 		select_term(index, STENO_TERMS_APPLICATIONS, term_is, &w->application, groups);
 	if (w->class != 0)
 		select_term(index, STENO_TERMS_CLASSES, class_is, &w->class, groups);
-	if (w->failed == 1)
+	if (w->outcomes == FAILURES)
 		select_term(index, STENO_TERMS_RESULTS, result_is_failure, NULL, groups);
 	if (w->object.p)
 	{
@@ -740,10 +748,10 @@ steno_sql_trail(PG_FUNCTION_ARGS)
 	w->class = class_argument(text_argument(fcinfo, 5));
 	w->object = text_argument(fcinfo, 6);
 	w->object_relation = before_last_dot(w->object);
-	w->failed = PG_ARGISNULL(7) ? -1 : PG_GETARG_BOOL(7);
+	w->outcomes = PG_ARGISNULL(7) ? ANY_OUTCOME : PG_GETARG_BOOL(7) ? FAILURES : NO_FAILURES;
 	w->contains = text_argument(fcinfo, 8);
 	if (w->user.len + w->database.len + w->application.len + w->contains.len > 0 || w->class != 0 || w->object.p ||
-		w->failed == 1)
+		w->outcomes == FAILURES)
 		wanted.select = select_groups;
 
 	t->rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;

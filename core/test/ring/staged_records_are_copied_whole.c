@@ -162,8 +162,14 @@ produce(void *unused)
 	return unused;
 }
 
-/* 1: the record of the entry's statement, 0: the entry changed, -1: not staged. */
-static int
+typedef enum Copied
+{
+	COPIED,						/* the record of the entry's statement */
+	CHANGED,					/* the entry has changed */
+	NOT_STAGED
+} Copied;
+
+static Copied
 copy_staged(const StenoInFlight *f, uint8_t *copied)
 {
 	const StenoInFlight *entry = &producer.ring->inflight;
@@ -174,12 +180,12 @@ copy_staged(const StenoInFlight *f, uint8_t *copied)
 	uint32_t	i;
 
 	if (!f->staged)
-		return -1;
+		return NOT_STAGED;
 	steno_copy_out((char *) copied, (const char *) producer.data + offset, n);
 	STENO_FENCE(memory_order_acquire);
 	if (atomic_load_explicit(&entry->version, memory_order_relaxed) !=
 		atomic_load_explicit(&f->version, memory_order_relaxed))
-		return 0;
+		return CHANGED;
 	memcpy(&of_copy, f, offsetof(StenoInFlight, text));
 	of_copy.position = 0;
 	r = (const StenoRecordMessage *) steno_inflight_record(&of_copy, copied, n);
@@ -187,7 +193,7 @@ copy_staged(const StenoInFlight *f, uint8_t *copied)
 	{
 		/* the length of a message, and not yet its record's */
 		CHECK(fails(f->statement));
-		return 0;
+		return CHANGED;
 	}
 	steno_message_begun((StenoRecordMessage *) copied, 0);
 	CHECK(r->message_len == 0 && r->sqlstate[0] == '\0' && r->duration == STENO_NONE64);
@@ -195,7 +201,7 @@ copy_staged(const StenoInFlight *f, uint8_t *copied)
 	CHECK(r->text_len == length_of(f->statement));
 	for (i = 0; i < r->text_len; i++)
 		CHECK(((const uint8_t *) (r + 1))[i] == (f->statement & 0x7f));
-	return 1;
+	return COPIED;
 }
 
 THREADED_TEST(staged_records_are_copied_whole)
@@ -217,13 +223,13 @@ THREADED_TEST(staged_records_are_copied_whole)
 			continue;
 		switch (copy_staged(&copy, (uint8_t *) copied))
 		{
-			case 1:
+			case COPIED:
 				whole++;
 				break;
-			case 0:
+			case CHANGED:
 				changed++;
 				break;
-			default:
+			case NOT_STAGED:
 				given_up++;
 				CHECK(copy.text_len == length_of(copy.statement));
 				CHECK(copy.text_kept == 0 || copy.text[0] == (char) (copy.statement & 0x7f));
