@@ -12,21 +12,8 @@ use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Steno;
 use Steno::Client;
+use Steno::Ring;
 use Test::More;
-
-# Offsets of format/RING.md.
-use constant {
-	NRINGS => 12,
-	SIZE => 16,
-	RINGS => 48,
-	DATA => 56,
-	TEMPLATES => 72,
-	HEAD => 0,
-	DROPS => 24,
-	TAIL => 128,
-	OWNER => 192,
-	ORPHAN_DROPS => 200
-};
 
 # the first one has found something
 my @seeds = $ENV{STENO_TEST_SEED} // (1795376409, time);
@@ -40,14 +27,7 @@ steno.ring_size = 16kB
 steno.mandatory = ''
 max_connections = 20
 });
-my ($name, $bytes, $state, %of, %told);
-
-sub number_at
-{
-	my ($at, $len) = @_;
-
-	return unpack($len == 8 ? 'Q<' : 'L<', substr($bytes, $at, $len));
-}
+my ($name, $bytes, $state, $size, $templates_size, %of, %told);
 
 # A command of steno that has a report: exit code, report.
 sub reported
@@ -92,12 +72,17 @@ sub reported
 	$bytes = slurp_file($name);
 	PostgreSQL::Test::RecursiveCopy::copypath(trail($node), "$saved/trail");
 	$state = slurp_file($node->data_dir . '/pg_steno.state');
-	foreach my $i (0 .. number_at(NRINGS, 4) - 1)
-	{
-		my $at = number_at(RINGS, 8) + 4096 * $i;
-		my ($n) = grep { $c[ $_ - 1 ]{pid} == number_at($at + OWNER, 4) } 1 .. 4;
+	my %header = map { $_ => ring_number(\$bytes, 0, "StenoRingFile.$_") } qw(nrings size data_offset templates_offset);
 
-		$of{$n} = { ring => $at, data => number_at(DATA, 8) + number_at(SIZE, 4) * $i, templates => number_at(TEMPLATES, 8) + 6 * 1024 * $i }
+	$size = $header{size};
+	# those of all rings, up to the next page
+	$templates_size = int(($header{data_offset} - $header{templates_offset}) / $header{nrings} / 1024) * 1024;
+	foreach my $i (0 .. $header{nrings} - 1)
+	{
+		my $at = ring_at(\$bytes, $i);
+		my ($n) = grep { $c[ $_ - 1 ]{pid} == ring_number(\$bytes, $at, 'StenoRing.owner') } 1 .. 4;
+
+		$of{$n} = { ring => $at, data => $header{data_offset} + $size * $i, templates => $header{templates_offset} + $templates_size * $i }
 		  if $n;
 	}
 	is(scalar keys %of, 4, 'each session has a ring');
@@ -109,14 +94,14 @@ sub message
 {
 	my ($n, $which) = @_;
 	my $r = $of{$n};
-	my $position = number_at($r->{ring} + TAIL, 8);
+	my $position = ring_number(\$bytes, $r->{ring}, 'StenoRing.tail');
 
 	while (1)
 	{
-		my $at = $r->{data} + $position % number_at(SIZE, 4);
+		my $at = $r->{data} + $position % $size;
 
 		return $at if $which-- == 0;
-		$position += number_at($at, 4);
+		$position += ring_number(\$bytes, $at, 'StenoMessage.len');
 	}
 }
 
@@ -229,10 +214,11 @@ sub there
 	foreach my $i (2 .. 8)
 	{
 		my $at = message(2, $i);
-		my $shape = number_at($at + 68, 4);
-
 		# a whole record with a shape: say that it has more relations than it has bytes
-		next if number_at($at + 4, 4) & 8 << 16 || $shape < 8;
+		next if ord(substr $bytes, $at + ring_offset('StenoMessage.flags'), 1) & 8;
+		my $shape = ring_number(\$bytes, $at, 'StenoRecordMessage.shape_len');
+
+		next if $shape < 8;
 		substr($changed, $at + 96 + $shape - 4, 4) = "\xff\xff\xff\xff";
 		$found = 1;
 		last;
@@ -251,7 +237,7 @@ sub there
 	my $changed = $bytes;
 	my ($code);
 
-	substr($changed, $of{3}{ring} + HEAD, 8) = pack 'Q<', number_at($of{3}{ring} + TAIL, 8) + 1_000_000;
+	ring_number(\$changed, $of{3}{ring}, 'StenoRing.head', ring_number(\$bytes, $of{3}{ring}, 'StenoRing.tail') + 1_000_000);
 	($code) = damaged('no head', $changed);
 	is($code, 0, 'no head: the trail is whole');
 	is(there($_), 10, "no head: all of session $_") foreach 1, 2, 4;
@@ -265,10 +251,10 @@ sub there
 	my $changed = $bytes;
 	my ($code, $read, $log);
 
-	substr($changed, $at + DROPS, 8) = substr($changed, $at + ORPHAN_DROPS, 8) = pack 'Q<', 7;
+	ring_number(\$changed, $at, "StenoRing.$_", 7) foreach qw(drops orphan_drops);
 	damaged('drops', $changed);
 	is_deeply([ own_gaps(trail($node)) ], ['{"count":"7","reason":"ring full"}'], 'drops: they have a gap record');
-	substr($changed, $at + ORPHAN_DROPS, 8) = pack 'Q<', 1 << 49;
+	ring_number(\$changed, $at, 'StenoRing.orphan_drops', 1 << 49);
 	($code, $read, $log) = damaged('impossible drops', $changed);
 	is_deeply([ own_gaps(trail($node)) ], ['{"reason":"ring damaged"}'], 'impossible drops: a gap record that does not count');
 	like($log, qr/and 1 counts of dropped records could not be read/, 'impossible drops: reported in the log');
@@ -285,7 +271,11 @@ sub damage_anywhere
 	{
 		my $r = $of{ 1 + int rand 4 };
 		# of the header, except the identity of its server, which the server knows by the name of the file
-		my @areas = ([ 0, 32 ], [ $r->{ring}, 576 ], [ $r->{templates}, 1920 ], ([ $r->{data}, number_at($r->{ring} + HEAD, 8) % 16384 ]) x 5);
+		my @areas = (
+			[ 0, ring_offset('StenoRingFile.system_identifier') ],
+			[ $r->{ring}, ring_offset('StenoRing.session') ],
+			[ $r->{templates}, $templates_size ],
+			([ $r->{data}, ring_number(\$bytes, $r->{ring}, 'StenoRing.head') % $size ]) x 5);
 		my $area = $areas[ $round % 4 == 0 ? int rand 8 : 1 + int rand 7 ];
 		my $at = $area->[0] + int rand $area->[1];
 

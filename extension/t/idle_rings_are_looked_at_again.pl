@@ -9,35 +9,21 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
 use Steno::Client;
+use Steno::Ring;
 use Test::More;
 
-use constant RINGS_OFFSET => 48;     # in the header of the ring file (format/RING.md)
-use constant RING_SIZE => 4096;
-use constant ASLEEP => 40;           # in the header of a ring
 use constant STENO_RING_UNWATCHED => 2;
 
 my $node = new_node('main', conf => "steno.ring_size = 16kB\nsteno.flush_interval = 10ms\n");
 my ($file) = ring_files($node);
-my $rings_offset = number_at('Q<', RINGS_OFFSET);
 my @sessions;
-
-sub number_at
-{
-	my ($format, $at) = @_;
-	my $bytes;
-
-	open my $in, '<:raw', $file or die "$file: $!";
-	seek($in, $at, 0) or die $!;
-	read($in, $bytes, length pack($format, 0)) or die $!;
-	close $in;
-	return unpack $format, $bytes;
-}
 
 sub asleep
 {
 	my ($session) = @_;
+	my $bytes = slurp_file($file);
 
-	return number_at('L<', $rings_offset + $session->{ring} * RING_SIZE + ASLEEP);
+	return ring_number(\$bytes, ring_at(\$bytes, $session->{ring}), 'StenoRing.asleep');
 }
 
 sub are_unwatched

@@ -7,6 +7,7 @@ use warnings;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno::Client;
+use Steno::Ring;
 use Steno;
 use Test::More;
 
@@ -165,36 +166,16 @@ use Test::More;
 	my $node = new_node('killed_after_publishing', conf => "steno.ring_size = 64kB\n");
 	my ($file) = ring_files($node);
 
-	# Offsets of format/RING.md.
-	use constant {
-		NRINGS => 12,
-		RING_STRIDE => 24,
-		RINGS => 48,
-		HEAD => 0,
-		OWNER => 192,
-		ACTIVE => 260,
-		DONE => 264,
-		STATEMENT => 272,
-		STAGED => 296
-	};
-
-	sub number_at
-	{
-		my ($bytes, $at, $len) = @_;
-
-		return unpack($len == 8 ? 'Q<' : 'L<', substr($$bytes, $at, $len));
-	}
-
 	# The place of a session's ring header in the file.
 	sub ring_of
 	{
 		my ($bytes, $client) = @_;
 
-		foreach my $i (0 .. number_at($bytes, NRINGS, 4) - 1)
+		foreach my $i (0 .. ring_number($bytes, 0, 'StenoRingFile.nrings') - 1)
 		{
-			my $at = number_at($bytes, RINGS, 8) + $i * number_at($bytes, RING_STRIDE, 4);
+			my $at = ring_at($bytes, $i);
 
-			return $at if number_at($bytes, $at + OWNER, 4) == $client->{pid};
+			return $at if ring_number($bytes, $at, 'StenoRing.owner') == $client->{pid};
 		}
 		die 'the session has no ring';
 	}
@@ -214,12 +195,13 @@ use Test::More;
 	foreach my $name (sort keys %sessions)
 	{
 		my $ring = ring_of(\$bytes, $sessions{$name});
+		my $entry = $ring + ring_offset('StenoRing.inflight');
 
-		is(number_at(\$bytes, $ring + DONE, 8), number_at(\$bytes, $ring + HEAD, 8), "$name: the last record is that of the statement");
-		is(number_at(\$bytes, $ring + STAGED, 4), $name eq 'shown' ? 0 : 1, "$name: how it was shown");
-		is(number_at(\$bytes, $ring + ACTIVE, 4), 0, "$name: nothing runs");
-		substr($bytes, $ring + ACTIVE, 4) = pack 'L<', 1;
-		substr($bytes, $ring + DONE, 8) = pack 'Q<', 0 if $name eq 'undone';
+		is(ring_number(\$bytes, $entry, 'StenoInFlight.done'), ring_number(\$bytes, $ring, 'StenoRing.head'), "$name: the last record is that of the statement");
+		is(ring_number(\$bytes, $entry, 'StenoInFlight.staged'), $name eq 'shown' ? 0 : 1, "$name: how it was shown");
+		is(ring_number(\$bytes, $entry, 'StenoInFlight.active'), 0, "$name: nothing runs");
+		ring_number(\$bytes, $entry, 'StenoInFlight.active', 1);
+		ring_number(\$bytes, $entry, 'StenoInFlight.done', 0) if $name eq 'undone';
 	}
 	open my $fh, '>:raw', $file or die "$file: $!";
 	print $fh $bytes;
@@ -245,20 +227,6 @@ use Test::More;
 # in its own place and where recovery, or the writer, looks for those of ended sessions.  It is
 # reported once.
 {
-	# Offsets of format/RING.md.
-	use constant {
-		RINGS => 48,
-		DROPS => 24,
-		GAP => 48,
-		GAP_PID => 80,
-		OWN_GAP => 88,
-		OWN_FIRST => 96,
-		OWN_LAST => 104,
-		OWNER => 192,
-		UNTOLD => 200,
-		LEAVING => 208
-	};
-
 	my $node = new_node(
 		'killed_while_leaving', conf => q{
 	steno.ring_size = 16kB
@@ -267,22 +235,11 @@ use Test::More;
 	restart_after_crash = off
 	});
 
-	# The number at an offset of a ring's header, and another in its place.
-	sub number
-	{
-		my ($header, $at, $new) = @_;
-		my ($len, $form) = $at == GAP_PID || $at == OWNER ? (4, 'L<') : (8, 'Q<');
-		my $is = unpack $form, substr($$header, $at, $len);
-
-		substr($$header, $at, $len) = pack $form, $new if defined $new;
-		return $is;
-	}
-
 	foreach my $where ('gap', 'untold')
 	{
 		my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
 		my $writer = writer_pid($watch);
-		my ($postmaster, @processes, $file, $bytes, $ring, $at, $header, $dropped, $counted, %known, $c);
+		my ($postmaster, @processes, $file, $bytes, $ring, $number, $dropped, $counted, %known, $c);
 		my $ring_of = sub { $watch->query("SELECT ring FROM steno.rings WHERE pid = $_[0]{pid}")->{rows}[0][0] };
 		my $leave = sub {
 			my ($session) = @_;
@@ -316,29 +273,27 @@ use Test::More;
 		# as if it had been killed a moment sooner
 		($file) = ring_files($node);
 		$bytes = slurp_file($file);
-		$at = unpack('Q<', substr $bytes, RINGS, 8) + 4096 * $ring;
-		$header = substr $bytes, $at, 4096;
-		is(number(\$header, OWNER), 0, "$where: the session has ended");
-		is(number(\$header, OWN_GAP), 0, "$where: and has left what it dropped");
-		$dropped = number(\$header, OWN_LAST) - number(\$header, OWN_FIRST) + 1;
+		$number = sub { my ($field, $new) = @_; ring_number(\$bytes, ring_at(\$bytes, $ring), "StenoRing.$field", $new) };
+		is($number->('owner'), 0, "$where: the session has ended");
+		is($number->('own_gap'), 0, "$where: and has left what it dropped");
+		$dropped = $number->('own_last') - $number->('own_first') + 1;
 		if ($where eq 'gap')
 		{
-			is(number(\$header, GAP), $dropped, "$where: so many");
-			is(number(\$header, GAP_PID), $c->{pid}, "$where: of this session");
+			is($number->('gap'), $dropped, "$where: so many");
+			is($number->('gap_pid'), $c->{pid}, "$where: of this session");
 		}
 		else
 		{
-			is(number(\$header, UNTOLD), $dropped, "$where: so many");
-			is(number(\$header, LEAVING), $dropped, "$where: as it was about to say");
+			is($number->('orphan_drops'), $dropped, "$where: so many");
+			is($number->('orphan_drops_next'), $dropped, "$where: as it was about to say");
 		}
-		number(\$header, OWN_GAP, $dropped);
-		number(\$header, OWNER, $c->{pid});
-		substr($bytes, $at, 4096) = $header;
+		$number->('own_gap', $dropped);
+		$number->('owner', $c->{pid});
 		unlink $file;
 		append_to_file($file, $bytes);
 
 		# all that this ring has seen
-		$dropped = number(\$header, DROPS);
+		$dropped = $number->('drops');
 		$node->start;
 		wait_until 'the rings of before are drained', sub { !-e $file };
 		$counted += $_->{extra}{count} foreach grep { !$known{"$_->{session} $_->{seq}"} } records($node, kind => 'gap');
@@ -351,9 +306,6 @@ use Test::More;
 
 # A session that is killed after its last record, but before it has released its ring, has one end.
 {
-	# of the session at the ring's tail
-	use constant { SESSION_PID => 584 };
-
 	my $node = new_node('killed_after_its_end', conf => "restart_after_crash = off\n");
 	my $watch = Steno::Client->new($node, application_name => 'steno_test_helper');
 	my $ended = Steno::Client->new($node, application_name => 'ended');
@@ -375,15 +327,14 @@ use Test::More;
 	# as if they had been killed a moment sooner
 	($file) = ring_files($node);
 	$bytes = slurp_file($file);
-	for (my $at = unpack 'Q<', substr $bytes, RINGS, 8; $at + 4096 <= length $bytes; $at += 4096)
+	foreach my $at (map { ring_at(\$bytes, $_) } 0 .. ring_number(\$bytes, 0, 'StenoRingFile.nrings') - 1)
 	{
-		my $header = substr $bytes, $at, 4096;
-		my $pid = unpack 'L<', substr $header, SESSION_PID, 4;
+		# of the session at the ring's tail, after its start
+		my $pid = unpack 'L<', substr $bytes, $at + ring_offset('StenoRing.session') + 8, 4;
 		my ($who) = grep { $pid{$_} == $pid } keys %pid;
 
-		next if !$who || number(\$header, OWNER) != 0;
-		number(\$header, OWNER, $pid);
-		substr($bytes, $at, 4096) = $header;
+		next if !$who || ring_number(\$bytes, $at, 'StenoRing.owner') != 0;
+		ring_number(\$bytes, $at, 'StenoRing.owner', $pid);
 		$released{$who}++;
 	}
 	is_deeply(\%released, { ended => 1, refused => 1 }, 'each had released its ring');

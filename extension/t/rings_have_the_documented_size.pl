@@ -8,6 +8,7 @@ use FindBin;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Steno;
+use Steno::Ring;
 use Test::More;
 
 my $manual = slurp_file("$FindBin::RealBin/../../docs/operations.md");
@@ -35,9 +36,9 @@ sub rings
 	my $header;
 
 	open my $handle, '<:raw', $file or die "could not open $file: $!";
-	read($handle, $header, 16) == 16 or die "could not read $file: $!";
+	read($handle, $header, 4096) == 4096 or die "could not read $file: $!";
 	close $handle;
-	return unpack 'x12 L', $header;
+	return ring_number(\$header, 0, 'StenoRingFile.nrings');
 }
 
 sub ring_file_size

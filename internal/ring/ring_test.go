@@ -4,10 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"os"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -20,65 +17,34 @@ import (
 
 // TestLayoutIsAsDocumented compares the reader's tables with those of RING.md.
 func TestLayoutIsAsDocumented(t *testing.T) {
-	data, err := os.ReadFile("../../format/RING.md")
-	if err != nil {
-		t.Fatal(err)
+	d := ringtest.Documented()
+	versions := map[uint32]bool{}
+	for v := d.First; v <= d.Last; v++ {
+		versions[v] = true
 	}
-	documented, documentedSizes, versions := map[uint32]map[string]map[string][2]int{}, map[string]int{}, map[uint32]bool{}
-	structure := ""
-	heading := regexp.MustCompile(`^#+ (Steno\w+): (\d+) bytes`)
-	row := regexp.MustCompile(`^\| (\d+) \| (\d+) \| (\w+) \| (\d+) \|`)
-	title := regexp.MustCompile(`^# The ring file, versions (\d+) to (\d+)$`)
-	number := func(s string) int { n, _ := strconv.Atoi(s); return n }
-	for line := range strings.Lines(string(data)) {
-		line = strings.TrimSuffix(line, "\n")
-		if m := title.FindStringSubmatch(line); m != nil {
-			for v := number(m[1]); v <= number(m[2]); v++ {
-				versions[uint32(v)] = true
-			}
-		}
-		if m := heading.FindStringSubmatch(line); m != nil {
-			structure = m[1]
-			documentedSizes[structure] = number(m[2])
-			for version := range versions {
-				if documented[version] == nil {
-					documented[version] = map[string]map[string][2]int{}
-				}
-				documented[version][structure] = map[string][2]int{}
-			}
-		}
-		if m := row.FindStringSubmatch(line); m != nil {
-			for version := range versions {
-				// the rows of a field stand in the order of their versions
-				if uint32(number(m[4])) <= version {
-					documented[version][structure][m[3]] = [2]int{number(m[1]), number(m[2])}
-				}
-			}
-			if since := uint32(number(m[4])); !versions[since] {
-				t.Errorf("%s.%s is there since version %d, of which the title says nothing", structure, m[3], since)
-			}
-		}
+	for _, field := range d.Unknown {
+		t.Errorf("%s is there since a version of which the title says nothing", field)
 	}
 	if known := ring.Versions(); !maps.Equal(known, versions) {
 		t.Errorf("versions %v are read, documented are %v", known, versions)
 	}
 	for version := range versions {
 		fields, sizes := ring.Fields(version)
-		if !maps.Equal(sizes, documentedSizes) {
-			t.Errorf("sizes are %v, documented %v", sizes, documentedSizes)
+		if !maps.Equal(sizes, d.Sizes) {
+			t.Errorf("sizes are %v, documented %v", sizes, d.Sizes)
 		}
 		for structure, names := range fields {
-			if len(documented[version][structure]) == 0 {
+			if len(d.Fields[version][structure]) == 0 {
 				t.Errorf("%s is not documented", structure)
 			}
-			for name := range documented[version][structure] {
+			for name := range d.Fields[version][structure] {
 				if _, known := names[name]; !known {
 					t.Errorf("version %d: %s.%s is documented, and not known to the reader", version, structure, name)
 				}
 			}
 			for name, f := range names {
-				if documented[version][structure][name] != f {
-					t.Errorf("version %d: %s.%s is read at %v, documented %v", version, structure, name, f, documented[version][structure][name])
+				if d.Fields[version][structure][name] != f {
+					t.Errorf("version %d: %s.%s is read at %v, documented %v", version, structure, name, f, d.Fields[version][structure][name])
 				}
 			}
 		}

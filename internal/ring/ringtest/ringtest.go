@@ -1,5 +1,5 @@
-// Package ringtest makes ring files for tests, from format/RING.md as well as the
-// reader, and sharing nothing with it.
+// Package ringtest makes ring files for tests. It shares nothing with the reader: it puts fields where the tables of
+// format/RING.md say, and messages as described there.
 package ringtest
 
 import (
@@ -90,81 +90,85 @@ func or[T comparable](v, otherwise T) T {
 
 // Bytes returns the bytes of the file.
 func (f *File) Bytes() []byte {
+	version := or(f.Version, 2)
+	layout := layoutOf(version)
 	size := or(f.Size, 16<<10)
 	const rings = 8192
 	templates := rings + 4096*len(f.Rings)
 	data := templates
-	template, number := 320, 6
-	if f.Version >= 5 {
-		template = 1024
-	}
-	if f.Version >= 8 {
+	number := 6
+	if version >= 8 {
 		number = 10
 	}
-	if f.Version >= 9 {
+	if version >= 9 {
 		number = 16
 	}
-	if f.Version >= 4 {
+	bytes := layout["StenoTemplate"]["bytes"]
+	template := bytes[0] + bytes[1]
+	if version >= 4 {
 		data = (templates + number*template*len(f.Rings) + 4095) &^ 4095
 	}
 	total := data + int(size)*len(f.Rings)
 	chunks := ((total+4095)&^4095 + 8*len(f.Chunks) + 4095) &^ 4095
-	if f.Version >= 6 {
+	if version >= 6 {
 		total = chunks + 65536*len(f.Chunks)
 	}
 	b := make([]byte, total)
-	copy(b, "STENRING")
-	at(b, 8, or(f.Version, 2))
-	at(b, 12, uint32(len(f.Rings)))
-	at(b, 16, size)
-	at(b, 20, or(f.Writers, 1))
-	at(b, 24, uint32(4096))
-	at(b, 28, f.Postmaster)
-	at(b, 32, f.SystemID)
-	at(b, 40, f.Created)
-	at(b, 48, uint64(rings))
-	at(b, 56, uint64(data))
-	at(b, 64, uint64(len(b)))
-	if f.Version >= 4 {
-		at(b, 72, uint64(templates))
+	put := func(name string, v any) { layout.put(b, "StenoRingFile", name, v) }
+	put("magic", "STENRING")
+	put("version", version)
+	put("nrings", uint32(len(f.Rings)))
+	put("size", size)
+	put("nwriters", or(f.Writers, 1))
+	put("ring_stride", uint32(4096))
+	put("postmaster", f.Postmaster)
+	put("system_identifier", f.SystemID)
+	put("created", f.Created)
+	put("rings_offset", rings)
+	put("data_offset", data)
+	put("total", len(b))
+	put("templates_offset", templates)
+	put("chunks_offset", chunks)
+	put("chunks", uint32(len(f.Chunks)))
+	put("chunk_size", uint32(65536))
+	if version >= 4 {
 		for i, r := range f.Rings {
 			for n, t := range r.Templates {
-				t.put(b[templates+template*(number*i+n):][:template])
+				t.put(b[templates+template*(number*i+n):][:template], layout)
 			}
 		}
 	}
-	if f.Version >= 6 {
-		at(b, 80, uint64(chunks))
-		at(b, 88, uint32(len(f.Chunks)))
-		at(b, 92, uint32(65536))
+	if version >= 6 {
 		for i, bytes := range f.Chunks {
 			copy(b[chunks+65536*i:chunks+65536*(i+1)], bytes)
 		}
 	}
 	for i, in := range f.Intents {
-		p := b[128+64*i:]
-		at(p, 0, in.Valid)
-		at(p, 4, in.Stream)
-		at(p, 8, in.Segment)
-		at(p, 16, in.Offset)
-		at(p, 24, in.Block)
-		copy(p[32:64], in.Hash[:])
+		p := layout.of(b, "StenoRingFile", "intents")[Documented().Sizes["StenoIntent"]*i:]
+		put := func(name string, v any) { layout.put(p, "StenoIntent", name, v) }
+		put("valid", in.Valid)
+		put("stream", in.Stream)
+		put("segment", in.Segment)
+		put("offset", in.Offset)
+		put("block", in.Block)
+		put("hash", in.Hash[:])
 	}
 	for i := range f.Rings {
-		f.Rings[i].put(b[rings+4096*i:][:4096], b[data+int(size)*i:][:size], or(f.Version, 2))
+		f.Rings[i].put(b[rings+4096*i:][:4096], b[data+int(size)*i:][:size], layout)
 	}
 	return b
 }
 
-func (t *Template) put(b []byte) {
-	binary.LittleEndian.PutUint16(b, t.Version)
-	binary.LittleEndian.PutUint16(b[2:], or(t.ShapeLength, uint16(len(t.Shape))))
-	binary.LittleEndian.PutUint16(b[4:], uint16(len(t.Text)))
-	binary.LittleEndian.PutUint16(b[6:], t.OwnAt)
-	copy(b[16:], t.Shape+t.Text)
+func (t *Template) put(b []byte, layout structures) {
+	put := func(name string, v any) { layout.put(b, "StenoTemplate", name, v) }
+	put("version", t.Version)
+	put("shape_len", or(t.ShapeLength, uint16(len(t.Shape))))
+	put("text_len", uint16(len(t.Text)))
+	put("own_at", t.OwnAt)
+	put("bytes", t.Shape+t.Text)
 }
 
-func (r *Ring) put(b, data []byte, version uint32) {
+func (r *Ring) put(b, data []byte, layout structures) {
 	position := r.Tail
 	place := func(m []byte) uint64 {
 		offset := position % uint64(len(data))
@@ -181,47 +185,46 @@ func (r *Ring) put(b, data []byte, version uint32) {
 	for _, m := range r.Messages {
 		place(m)
 	}
-	at(b, 0, or(r.Head, position))
+	put := func(name string, v any) { layout.put(b, "StenoRing", name, v) }
+	entry := func(name string, v any) {
+		layout.put(layout.of(b, "StenoRing", "inflight"), "StenoInFlight", name, v)
+	}
+	put("head", or(r.Head, position))
 	if r.Unpublished != nil {
-		at(b, 256+48, place(r.Unpublished))
+		entry("position", place(r.Unpublished))
 	}
-	at(b, 48, r.Gap)
-	at(b, 56, r.GapFirst)
-	at(b, 64, r.GapLast)
-	at(b, 128, r.Tail)
-	at(b, 136, r.Pending)
-	session := 144
-	if version >= 3 {
-		at(b, 144, r.Tail)
-		at(b, 44, r.GapReason)
-		at(b, 72, r.GapStart)
-		at(b, 80, r.GapPID)
-		at(b, 88, r.Own)
-		at(b, 96, r.OwnFirst)
-		at(b, 104, r.OwnLast)
-		at(b, 112, r.OwnerStart)
-		at(b, 176, r.OrphanDropsRecorded)
-		at(b, 184, r.OrphanDropsPending)
-		at(b, 200, r.OrphanDrops)
-		at(b, 24, or(r.Drops, r.OrphanDrops))
-		at(b, 216, r.OrphanDropsReason)
-		at(b, 208, r.OrphanDropsNext)
-		session = 152
-	}
-	at(b, session, or(r.SessionLength, uint32(len(r.Session))))
-	at(b, session+8, r.Seq)
-	at(b, session+16, r.Statement)
-	at(b, 192, r.Owner)
-	entry := b[256:552]
-	at(entry, 4, r.Active)
-	at(entry, 8, r.Done)
-	at(entry, 16, r.Running)
-	at(entry, 24, r.Time)
-	at(entry, 32, or(r.TextLength, uint32(len(r.Text))))
-	at(entry, 36, or(r.KeptBytes, uint32(min(len(r.Text), 232))))
-	at(entry, 40, r.Staged)
-	copy(entry[64:296], r.Text)
-	copy(b[576:1576], r.Session)
+	put("drops", or(r.Drops, r.OrphanDrops))
+	put("gap_reason", r.GapReason)
+	put("gap", r.Gap)
+	put("gap_first", r.GapFirst)
+	put("gap_last", r.GapLast)
+	put("gap_start", r.GapStart)
+	put("gap_pid", r.GapPID)
+	put("own_gap", r.Own)
+	put("own_first", r.OwnFirst)
+	put("own_last", r.OwnLast)
+	put("owner_start", r.OwnerStart)
+	put("tail", r.Tail)
+	put("pending", r.Pending)
+	put("durable", r.Tail)
+	put("session_len", or(r.SessionLength, uint32(len(r.Session))))
+	put("session_seq", r.Seq)
+	put("session_statement", r.Statement)
+	put("orphan_drops_recorded", r.OrphanDropsRecorded)
+	put("orphan_drops_pending", r.OrphanDropsPending)
+	put("owner", r.Owner)
+	put("orphan_drops", r.OrphanDrops)
+	put("orphan_drops_next", r.OrphanDropsNext)
+	put("orphan_drops_reason", r.OrphanDropsReason)
+	put("session", r.Session)
+	entry("active", r.Active)
+	entry("done", r.Done)
+	entry("statement", r.Running)
+	entry("time", r.Time)
+	entry("text_len", or(r.TextLength, uint32(len(r.Text))))
+	entry("text_kept", or(r.KeptBytes, uint32(min(len(r.Text), 232))))
+	entry("staged", r.Staged)
+	entry("text", r.Text)
 	if r.DamageWith != 0 {
 		data[r.DamageAt] ^= byte(r.DamageWith)
 	}
