@@ -521,12 +521,10 @@ brief(Session *s, Recipe *r, void *to)
 	uint32_t	nulls_len = 0;
 
 	memset(m, 0, STENO_BRIEF_FIXED);
-	m->m.kind = STENO_KIND_STATEMENT;
-	m->m.flags = STENO_MESSAGE_BRIEF | (has & 1 && !control ? STENO_MESSAGE_VALUES : 0);
-	m->time = (int64_t) number(r);
+	steno_brief_encode(m, has & 1 && !control ? STENO_MESSAGE_VALUES : 0, (int64_t) number(r),
+					   control ? (uint8_t) (i - STENO_TEMPLATES + STENO_BRIEF_BEGIN) : i, 0);
 	m->duration = has & 2 ? (uint32_t) number(r) : STENO_NONE32;
 	m->rows = has & 4 ? (uint32_t) number(r) : STENO_NONE32;
-	m->template = control ? (uint8_t) (i - STENO_TEMPLATES + STENO_BRIEF_BEGIN) : i;
 	m->version = control ? 0 : (uint16_t) (t->version + (has >= 250));
 	if (t != NULL && steno_template_varies(t))
 	{

@@ -236,6 +236,17 @@ steno_brief_len(uint32_t values_len)
 	return (uint32_t) ((STENO_BRIEF_FIXED + values_len + 7) & ~7u);
 }
 
+/* Write a brief record at b: all but its length, its template's version, numbers, values and what follows these. */
+static inline void
+steno_brief_encode(StenoBriefMessage *b, uint16_t flags, int64_t time, uint8_t template, uint8_t values_len)
+{
+	b->m.kind = STENO_KIND_STATEMENT;
+	b->m.flags = STENO_MESSAGE_BRIEF | flags;
+	b->time = time;
+	b->template = template;
+	b->values_len = values_len;
+}
+
 /*
  * What is said apart of the time that a statement took, if there is anything to say.  They stand at the
  * end of the message, so that they can be appended when the statement ends.

@@ -1092,21 +1092,16 @@ brief(Maker *w, uint8_t template, const void *values, uint8_t len, uint32_t rows
 	uint64_t	buffer[16] = {0};
 	StenoBriefMessage *b = (StenoBriefMessage *) buffer;
 
-	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = STENO_MESSAGE_BRIEF | (template < STENO_TEMPLATES ? STENO_MESSAGE_VALUES : 0);
-	b->time = w->time += 40;
+	w->time += 40;
+	steno_brief_encode(b, template < STENO_TEMPLATES ? STENO_MESSAGE_VALUES : 0, w->time, template, len);
 	b->duration = 10 + rows;
 	b->rows = rows;
 	b->version = 1;
-	b->template = template;
-	b->values_len = len;
 	memcpy(b->values, values, len);
 	b->m.len = steno_brief_len(len);
 	if (xid != 0)
 	{
-		memcpy((uint8_t *) b + b->m.len, &xid, sizeof(xid));
-		b->m.flags |= STENO_MESSAGE_XID;
-		b->m.len += sizeof(xid);
+		model_append_brief(b, STENO_MESSAGE_XID, &xid, sizeof(xid));
 	}
 	add(w, b);
 	w->seq = w->source.seq;

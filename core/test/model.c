@@ -61,6 +61,14 @@ model_encode(void *to, const StenoRecordMessage *fixed, const ModelStrings *s)
 	return r->m.len;
 }
 
+void
+model_append_brief(StenoBriefMessage *b, uint16_t flag, const void *bytes, uint32_t len)
+{
+	memcpy((uint8_t *) b + b->m.len, bytes, len);
+	b->m.flags |= flag;
+	b->m.len += len;
+}
+
 uint32_t
 model_encode_data(void *to, uint64_t seq, uint32_t part, const void *bytes, uint32_t len)
 {

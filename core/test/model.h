@@ -34,6 +34,9 @@ typedef struct ModelStrings
 /* A record message with nothing in it. */
 extern StenoRecordMessage model_record(uint16_t kind, uint64_t seq, int64_t time);
 
+/* Append what a flag announces to a brief record, which has its length. */
+extern void model_append_brief(StenoBriefMessage *b, uint16_t flag, const void *bytes, uint32_t len);
+
 /* Encode at to (8-aligned); returns the message's length. */
 extern uint32_t model_encode(void *to, const StenoRecordMessage *fixed, const ModelStrings *s);
 extern uint32_t model_encode_data(void *to, uint64_t seq, uint32_t part, const void *bytes, uint32_t len);

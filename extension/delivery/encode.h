@@ -92,17 +92,6 @@ steno_record_encode(StenoRecordMessage *m, const StenoRecord *r, uint64 seq, con
 	Assert(p <= (uint8 *) m + m->m.len);
 }
 
-/* Write a brief record at b: all but its length, its template's version, numbers, values and what follows these. */
-static pg_attribute_always_inline void
-steno_brief_encode(StenoBriefMessage *b, uint16 flags, TimestampTz time, uint8 template, uint8 values_len)
-{
-	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = STENO_MESSAGE_BRIEF | flags;
-	b->time = time;
-	b->template = template;
-	b->values_len = values_len;
-}
-
 /*
  * Publish a record.  top_level: it is that of the statement in the in-flight
  * entry.  Should the process die on the way, that entry shows how far it came.

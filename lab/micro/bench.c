@@ -572,18 +572,15 @@ put_brief(uint8_t *to, uint8_t template, const char *control, uint32_t values_le
 	uint32_t	i;
 
 	memset(b, 0, STENO_BRIEF_FIXED);
-	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = STENO_MESSAGE_BRIEF | (control ? 0 : STENO_MESSAGE_VALUES);
-	b->time = time += 70 + (int64_t) ((uint64_t) random() % 60);
+	if (control)
+		values_len = (uint32_t) strlen(control);
+	time += 70 + (int64_t) ((uint64_t) random() % 60);
+	steno_brief_encode(b, control ? 0 : STENO_MESSAGE_VALUES, time, template, (uint8_t) values_len);
 	b->duration = 20 + (uint32_t) random() % 100;
 	b->rows = control ? STENO_NONE32 : 1;
 	b->version = 1;
-	b->template = template;
 	if (control)
-	{
-		values_len = (uint32_t) strlen(control);
 		memcpy(b->values, control, values_len);
-	}
 	else
 		for (i = 0; i < values_len; i += 4)
 		{
@@ -591,7 +588,6 @@ put_brief(uint8_t *to, uint8_t template, const char *control, uint32_t values_le
 
 			memcpy(b->values + i, &v, 4);
 		}
-	b->values_len = (uint8_t) values_len;
 	b->m.len = steno_brief_len(values_len);
 	if (xid != 0)
 	{

@@ -185,13 +185,9 @@ brief_record(void *to, uint64_t *random, StenoTemplate *t)
 	memcpy(t->bytes + t->shape_len, "SELECT $1", 9);
 	t->text_len = 9;
 	memset(b, 0, 64);
+	steno_brief_encode(b, STENO_MESSAGE_VALUES, INT64_C(800000000000001), 2, 4);
 	b->m.len = steno_brief_len(4);
-	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
-	b->time = INT64_C(800000000000001);
 	b->version = 3;
-	b->template = 2;
-	b->values_len = 4;
 	if (test_below(random, 4) == 0)
 	{
 		b->m.flags = STENO_MESSAGE_BRIEF;
@@ -218,17 +214,13 @@ brief_record(void *to, uint64_t *random, StenoTemplate *t)
 			b->values_len = 1;
 			b->values[0] = 1;
 		}
-		memcpy((uint8_t *) b + b->m.len, &n, sizeof(n));
-		b->m.flags |= STENO_MESSAGE_NESTED;
-		b->m.len += sizeof(n);
+		model_append_brief(b, STENO_MESSAGE_NESTED, &n, sizeof(n));
 	}
 	if (test_below(random, 3) == 0)
 	{
 		const StenoTimes times = {.plan = 1000, .elapsed = test_below(random, 2) ? 3000000 : STENO_NONE64};
 
-		memcpy((uint8_t *) b + b->m.len, &times, sizeof(times));
-		b->m.flags |= STENO_MESSAGE_TIMES;
-		b->m.len += sizeof(times);
+		model_append_brief(b, STENO_MESSAGE_TIMES, &times, sizeof(times));
 	}
 	return b->m.len;
 }

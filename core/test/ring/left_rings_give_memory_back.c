@@ -151,11 +151,8 @@ put_staged(uint8_t *at)
 	StenoBriefMessage *b = (StenoBriefMessage *) at;
 
 	memset(b, 0, 64);
+	steno_brief_encode(b, 0, 0, STENO_BRIEF_BEGIN, 4);
 	b->m.len = steno_brief_len(4);
-	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = STENO_MESSAGE_BRIEF;
-	b->template = STENO_BRIEF_BEGIN;
-	b->values_len = 4;
 	memcpy(b->values, "END;", 4);
 }
 

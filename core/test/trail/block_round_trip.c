@@ -212,16 +212,12 @@ control_record(StenoBriefMessage *b, uint64_t *random)
 	const char *text = texts[test_below(random, 5)];
 	uint64_t	xid = test_random(random);
 
-	b->m.flags = STENO_MESSAGE_BRIEF;
-	b->template = (uint8_t) (STENO_BRIEF_BEGIN + test_below(random, 2));
-	b->values_len = (uint8_t) strlen(text);
+	steno_brief_encode(b, 0, b->time, (uint8_t) (STENO_BRIEF_BEGIN + test_below(random, 2)), (uint8_t) strlen(text));
 	memcpy(b->values, text, b->values_len);
 	b->m.len = steno_brief_len(b->values_len);
 	if (test_below(random, 2))
 		return;
-	memcpy((uint8_t *) b + b->m.len, &xid, sizeof(xid));
-	b->m.flags |= STENO_MESSAGE_XID;
-	b->m.len += sizeof(xid);
+	model_append_brief(b, STENO_MESSAGE_XID, &xid, sizeof(xid));
 }
 
 static void
@@ -231,9 +227,7 @@ add_numbers(StenoBriefMessage *b, uint64_t *random, uint64_t statement)
 
 	numbers.duration = test_below(random, 4) ? test_below(random, UINT64_C(1) << 50) : STENO_NONE64;
 	numbers.rows = test_below(random, 4) ? test_random(random) : STENO_NONE64;
-	memcpy((uint8_t *) b + b->m.len, &numbers, sizeof(numbers));
-	b->m.flags |= STENO_MESSAGE_NUMBERS;
-	b->m.len += sizeof(numbers);
+	model_append_brief(b, STENO_MESSAGE_NUMBERS, &numbers, sizeof(numbers));
 }
 
 /* Times come last, after whatever else is appended. */
@@ -244,23 +238,19 @@ add_times(StenoBriefMessage *b, uint64_t *random)
 
 	if (test_below(random, 2))
 		times.elapsed = test_below(random, UINT64_C(1) << 50);
-	memcpy((uint8_t *) b + b->m.len, &times, sizeof(times));
-	b->m.flags |= STENO_MESSAGE_TIMES;
-	b->m.len += sizeof(times);
+	model_append_brief(b, STENO_MESSAGE_TIMES, &times, sizeof(times));
 }
 
 static void
 brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t statement)
 {
 	StenoBriefMessage *b = to;
+	int64_t		time = (int64_t) test_below(random, UINT64_C(1) << 50);
 
 	memset(b, 0, STENO_BRIEF_FIXED);
-	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
-	b->time = (int64_t) test_below(random, UINT64_C(1) << 50);
 	b->duration = test_below(random, 4) ? (uint32_t) test_below(random, 1000000) : STENO_NONE32;
 	b->rows = test_below(random, 4) ? (uint32_t) test_below(random, 1000) : STENO_NONE32;
-	b->template = (uint8_t) test_below(random, STENO_TEMPLATES);
+	steno_brief_encode(b, STENO_MESSAGE_VALUES, time, (uint8_t) test_below(random, STENO_TEMPLATES), 0);
 	if (test_below(random, 5) == 0)
 	{
 		control_record(b, random);
@@ -274,9 +264,7 @@ brief_record(void *to, StenoTemplate *templates, uint64_t *random, uint64_t stat
 	{
 		uint64_t	xid = test_below(random, 2) ? test_random(random) : test_below(random, 1000);
 
-		memcpy((uint8_t *) to + b->m.len, &xid, sizeof(xid));
-		b->m.flags |= STENO_MESSAGE_XID;
-		b->m.len += sizeof(xid);
+		model_append_brief(b, STENO_MESSAGE_XID, &xid, sizeof(xid));
 	}
 	if (test_below(random, 4) == 0)
 		add_numbers(b, random, statement);
@@ -289,9 +277,7 @@ nest(void *to, uint64_t *random)
 	StenoBriefMessage *b = to;
 	StenoBriefNesting nesting = {(uint32_t) test_below(random, 100), (uint16_t) (1 + test_below(random, 3)), 0};
 
-	memcpy((uint8_t *) to + b->m.len, &nesting, sizeof(nesting));
-	b->m.flags |= STENO_MESSAGE_NESTED;
-	b->m.len += sizeof(nesting);
+	model_append_brief(b, STENO_MESSAGE_NESTED, &nesting, sizeof(nesting));
 }
 
 TEST(block_round_trip_of_random_records)
@@ -550,14 +536,11 @@ TEST(block_puts_records_of_prepared_statements_into_runs)
 	{
 		s = i / 2500 % NSOURCES;
 		memset(b, 0, STENO_BRIEF_FIXED);
-		b->m.kind = STENO_KIND_STATEMENT;
-		b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
-		b->time = time += 1 + (int64_t) test_below(&random, 60);
+		time += 1 + (int64_t) test_below(&random, 60);
 		b->duration = (uint32_t) test_below(&random, 100);
-		b->template = (uint8_t) test_below(&random, STENO_TEMPLATES);
+		steno_brief_encode(b, STENO_MESSAGE_VALUES, time, (uint8_t) test_below(&random, STENO_TEMPLATES), 4);
 		b->rows = b->template < STENO_TEMPLATES / 2 ? 1 : (uint32_t) test_below(&random, 100);
 		b->version = templates[b->template].version;
-		b->values_len = 4;
 		memcpy(b->values, &random, 4);
 		b->m.len = steno_brief_len(4);
 		CHECK(steno_block_add(block, &sources[s], &b->m));
@@ -622,12 +605,10 @@ fill_row(uint8_t *data, StenoTemplate *templates, uint64_t *random, uint64_t sta
 		else
 		{
 			memset(b, 0, STENO_BRIEF_FIXED);
-			b->m.kind = STENO_KIND_STATEMENT;
-			b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES;
-			b->time = time += (int64_t) test_below(random, 100);
+			time += (int64_t) test_below(random, 100);
 			b->duration = test_below(random, 50) ? (uint32_t) test_below(random, 1000) : STENO_NONE32;
 			b->rows = test_below(random, 50) ? 1 : test_below(random, 2) ? 7 : STENO_NONE32;
-			b->template = (uint8_t) test_below(random, 4);
+			steno_brief_encode(b, STENO_MESSAGE_VALUES, time, (uint8_t) test_below(random, 4), 0);
 			if (test_below(random, 4) == 0)
 				control_record(b, random);
 			else

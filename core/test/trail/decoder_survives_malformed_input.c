@@ -38,10 +38,8 @@ add_similar(StenoBlock *block, StenoSource *source, uint64_t *random)
 	templates[0].shape_len = 6;
 	memcpy(templates[0].bytes + 6, text, sizeof(text) - 1);
 	source->templates = templates;
-	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = STENO_MESSAGE_BRIEF | STENO_MESSAGE_VALUES | STENO_MESSAGE_XID;
+	steno_brief_encode(b, STENO_MESSAGE_VALUES | STENO_MESSAGE_XID, 0, 0, 4);
 	b->version = 1;
-	b->values_len = 4;
 	b->m.len = steno_brief_len(4) + sizeof(uint64_t);
 	for (i = 0; i < 5; i++)
 	{

@@ -383,13 +383,9 @@ add_brief(StenoBlock *block, StenoSource *source, uint64_t number, const char *c
 	memcpy(t->bytes, read_shape, sizeof(read_shape));
 	memcpy(t->bytes + sizeof(read_shape), BEFORE AFTER, strlen(BEFORE AFTER));
 	source->templates = templates;
-	b->m.kind = STENO_KIND_STATEMENT;
-	b->m.flags = STENO_MESSAGE_BRIEF;
-	b->time = (int64_t) number;
+	steno_brief_encode(b, 0, (int64_t) number, 7, (uint8_t) (1 + strlen(constant)));
 	b->duration = b->rows = STENO_NONE32;
 	b->version = 1;
-	b->template = 7;
-	b->values_len = (uint8_t) (1 + strlen(constant));
 	b->values[0] = (uint8_t) strlen(constant);
 	memcpy(b->values + 1, constant, strlen(constant));
 	b->m.len = steno_brief_len(b->values_len);
