@@ -131,7 +131,15 @@ func (b *Block) Load() error {
 // located adds the place of the block to a problem.
 func (s *Source) located(p *Problem) *Problem { return p.At(s.File, s.Stream, s.Segment, s.Offset) }
 
-func (b *Block) load() error {
+// CheckStored checks the checksums of the block in b.Image, and nothing else: its payload is not loaded.
+func (b *Block) CheckStored() error {
+	if p, ok := b.checkStored().(*Problem); ok {
+		return b.located(p)
+	}
+	return nil
+}
+
+func (b *Block) checkStored() error {
 	h, err := ParseBlockHeader(b.Image)
 	if err != nil {
 		return err
@@ -146,6 +154,15 @@ func (b *Block) load() error {
 	if xxhash.Sum64(stored) != h.PayloadSum {
 		return problemf(ProblemDamaged, BlockHeaderSize, "checksum of the payload does not match")
 	}
+	return nil
+}
+
+func (b *Block) load() error {
+	err := b.checkStored()
+	if err != nil {
+		return err
+	}
+	h, stored := &b.Header, b.Image[BlockHeaderSize:]
 	if h.Flags&^blockEncrypted != 0 {
 		return problemf(ProblemUnreadable, 7, "block has flags 0x%x, which this program does not know", h.Flags)
 	}

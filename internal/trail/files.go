@@ -111,6 +111,12 @@ func (fs *Files) Read(ref *BlockRef, b *format.Block) error {
 	return fs.read(ref, b)
 }
 
+// readStored reads a block as it is stored. Its checksums are right, but whether its payload can be decrypted,
+// decompressed and decoded is not known.
+func (fs *Files) readStored(ref *BlockRef, b *format.Block) error {
+	return fs.readWith(ref, b, (*format.Block).CheckStored)
+}
+
 // source returns the origin of a block of the segment, for format.Block.
 func (seg *Segment) source(offset int64) format.Source {
 	s := format.Source{
@@ -129,6 +135,10 @@ func (seg *Segment) source(offset int64) format.Source {
 }
 
 func (fs *Files) read(ref *BlockRef, b *format.Block) error {
+	return fs.readWith(ref, b, (*format.Block).Load)
+}
+
+func (fs *Files) readWith(ref *BlockRef, b *format.Block, load func(*format.Block) error) error {
 	o, err := fs.acquire(ref.Segment.Path)
 	if err != nil {
 		return ref.Segment.openProblem(err)
@@ -149,7 +159,7 @@ func (fs *Files) read(ref *BlockRef, b *format.Block) error {
 		p.Offset, p.Start = ref.Offset, ref.Offset
 		return p
 	}
-	if err := b.Load(); err != nil {
+	if err := load(b); err != nil {
 		var after [format.MinZeros]byte
 		if _, err := o.f.ReadAt(after[:], ref.Offset+int64(n)); err == nil && format.OnlyZeros(after[:]) {
 			b.ZerosAfter = format.MinZeros

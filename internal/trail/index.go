@@ -173,8 +173,15 @@ func (s *StreamIndex) Between(since, until int64) (refs []BlockRef) {
 // lastLive bounds the blocks of a followed stream that are kept, for the data parts of later records.
 const lastLive = 10_000
 
-// addLive adds a block to a stream that is being followed.
+// addLive adds a block to a stream that is being followed, unless it is of a segment that was indexed.
 func (s *StreamIndex) addLive(ref *BlockRef) {
+	for i := len(s.Segments) - 1; i >= 0; i-- {
+		if last := s.Segments[i].last.Number; ref.Number <= last {
+			return
+		} else if last > 0 {
+			break
+		}
+	}
 	if len(s.live) >= 2*lastLive {
 		s.live = slices.Clone(s.live[lastLive:])
 	}

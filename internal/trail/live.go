@@ -82,7 +82,8 @@ func (l *Live) checkAvailable(path string, err error, warn func(error)) bool {
 }
 
 type liveStream struct {
-	index         int // in Live.index.Streams
+	index         int    // in Live.index.Streams
+	from          uint64 // blocks with a lower number are passed over
 	segment       *Segment
 	offset        int64                // after the last intact block
 	listed        time.Time            // modification time of the folder when it had no later segment
@@ -133,12 +134,38 @@ func (l *Live) Close() { l.files.Close() }
 func (l *Live) Poll(ctx context.Context, f Formatter, opts MergeOptions, emit func(line []byte) error) error {
 	defer l.files.Close()
 	l.discover(opts.Warn)
+	take := func(ctx context.Context, s *liveStream, ref *BlockRef) error {
+		return l.formatBlock(ctx, s, ref, f, opts, emit)
+	}
+	before := func() error { return l.flush(emit) } // lines before a problem are written before its warning
+	if err := l.followAll(ctx, follower{read: l.readBlock, take: take, beforeHole: before, warn: opts.Warn}); err != nil {
+		return err
+	}
+	return l.flush(emit)
+}
+
+// follower is what becomes of the blocks and the problems that following a trail finds.
+type follower struct {
+	read func(ref *BlockRef) error                                     // into l.block
+	take func(ctx context.Context, s *liveStream, ref *BlockRef) error // of l.block
+	// beforeHole is called before a hole in the trail is reported.
+	beforeHole func() error
+	warn       func(error)
+	// needsKeys says that a block without its key ends the poll, and counts as not read.
+	needsKeys bool
+}
+
+// readBlock reads and loads a block.
+func (l *Live) readBlock(ref *BlockRef) error { return l.files.Read(ref, &l.block) }
+
+// followAll reads everything that is new in all streams, one after the other.
+func (l *Live) followAll(ctx context.Context, f follower) error {
 	for _, s := range l.streams {
-		if err := l.followStream(ctx, s, f, opts, emit); err != nil {
+		if err := l.followStream(ctx, s, f); err != nil {
 			return err
 		}
 	}
-	return l.flush(emit)
+	return nil
 }
 
 // discover finds new streams.
@@ -167,15 +194,13 @@ func (l *Live) discover(warn func(error)) {
 }
 
 // followStream reads everything that is new in one stream.
-func (l *Live) followStream(
-	ctx context.Context, s *liveStream, f Formatter, opts MergeOptions, emit func(line []byte) error,
-) error {
+func (l *Live) followStream(ctx context.Context, s *liveStream, f follower) error {
 	for {
 		// Look for the next segment before reading this one to its end: otherwise, blocks written in between
 		// would be missed.
-		next := l.next(s, opts.Warn)
+		next := l.next(s, f.warn)
 		if s.segment != nil {
-			read, err := l.followSegment(ctx, s, next != nil, f, opts, emit)
+			read, err := l.followSegment(ctx, s, next != nil, f)
 			if err != nil {
 				return err
 			}
@@ -187,13 +212,15 @@ func (l *Live) followStream(
 			return nil
 		}
 		if err := s.gapBefore(next); err != nil {
-			if err := l.flush(emit); err != nil { // emit earlier lines first
+			if err := f.beforeHole(); err != nil {
 				return err
 			}
-			opts.Warn(err)
+			f.warn(err)
 		}
 		s.segment, s.offset, s.reported, s.before = next, next.firstBlockOffset(), false, 0
-		next.Stream.Segments = append(next.Stream.Segments, next)
+		if all := next.Stream.Segments; len(all) == 0 || all[len(all)-1].Number < next.Number {
+			next.Stream.Segments = append(all, next)
+		}
 	}
 }
 
@@ -295,13 +322,11 @@ func (l *Live) open(s *liveStream, stream *Stream, number uint64, path string, w
 // followSegment reads all intact blocks from the current offset on. closed says that another segment follows,
 // so that what is unfinished will stay so. It returns false if the file exists but cannot be opened now,
 // because of permissions or file descriptors: then the segment must not be skipped.
-func (l *Live) followSegment(
-	ctx context.Context, s *liveStream, closed bool, f Formatter, opts MergeOptions, emit func(line []byte) error,
-) (read bool, err error) {
+func (l *Live) followSegment(ctx context.Context, s *liveStream, closed bool, f follower) (read bool, err error) {
 	seg := s.segment
 	if isUnavailable(seg.Err) || isUnfinished(seg.Err) { // when it was opened
 		again := openSegmentAgain(seg.Path, seg.Stream, true)
-		if !l.checkAvailable(seg.Path, again.Err, opts.Warn) {
+		if !l.checkAvailable(seg.Path, again.Err, f.warn) {
 			return false, nil
 		}
 		if !closed && isUnfinished(again.Err) {
@@ -317,7 +342,7 @@ func (l *Live) followSegment(
 	if seg.Err != nil {
 		if !s.reported {
 			s.reported = true
-			opts.Warn(seg.problemWith(!closed))
+			f.warn(seg.problemWith(!closed))
 		}
 		if seg.damaged == nil {
 			return true, nil
@@ -328,13 +353,13 @@ func (l *Live) followSegment(
 		if !closed && s.missingFile != seg && !l.waiting[l.path] {
 			if s.missingFile = seg; !seg.deletedByPolicy() {
 				l.waiting[seg.Path] = true
-				opts.Warn(&WaitError{seg.Path, err})
+				f.warn(&WaitError{seg.Path, err})
 			}
 		}
 		return true, nil
 	}
 	s.missingFile = nil
-	if !l.checkAvailable(seg.Path, err, opts.Warn) || err != nil {
+	if !l.checkAvailable(seg.Path, err, f.warn) || err != nil {
 		return false, nil
 	}
 	defer file.Close()
@@ -344,7 +369,7 @@ func (l *Live) followSegment(
 	}
 	seg.Size = info.Size()
 	if seg.Size < s.offset {
-		opts.Warn(seg.problem(format.ProblemDamaged, seg.Size,
+		f.warn(seg.problem(format.ProblemDamaged, seg.Size,
 			"file became shorter: it was at least %d bytes long", s.offset))
 		s.offset = max(seg.Size, seg.firstBlockOffset())
 	}
@@ -368,17 +393,21 @@ func (l *Live) followSegment(
 		if !ok {
 			return true, nil
 		}
-		if problem == nil {
-			switch err := l.files.Read(&ref, &l.block); {
+		if problem == nil && ref.Number < s.from {
+			s.block, again = ref.Number, false
+		} else if problem == nil {
+			switch err := f.read(&ref); {
 			case err == nil:
-				if err := l.formatBlock(ctx, s, &ref, f, opts, emit); err != nil {
+				if err := f.take(ctx, s, &ref); err != nil {
 					return false, err
 				}
 				s.block, again = ref.Number, false
+			case err == seg.KeyErr && f.needsKeys:
+				return false, err
 			case err == seg.KeyErr:
 				if s.lastEncrypted != seg {
 					s.lastEncrypted = seg
-					opts.Warn(err)
+					f.warn(err)
 				}
 				s.block = ref.Number
 			case !closed && walk.window.isEnd(walk.offset):
@@ -386,7 +415,7 @@ func (l *Live) followSegment(
 			case onceMore():
 				continue
 			default:
-				opts.Warn(err)
+				f.warn(err)
 			}
 		} else {
 			if !closed && (problem.Class == format.ProblemTorn || walk.window.isZeroHeader(problem.Start) ||
@@ -397,7 +426,7 @@ func (l *Live) followSegment(
 				continue
 			}
 			if problem.Start > 0 { // a problem with the header was reported when the segment was opened
-				opts.Warn(problem)
+				f.warn(problem)
 			}
 		}
 		s.offset, s.before = walk.offset, walk.last
