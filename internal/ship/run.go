@@ -168,10 +168,8 @@ func (r *Runner) ship(ctx context.Context) error {
 		stop(r.sendAll(ctx, batches, spare))
 	})
 	err = source.follow(ctx)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, errReopen) {
-		stop(err)
-	} else if ctx.Err() == nil {
-		_ = source.flush()
+	if ctx.Err() == nil {
+		_ = source.flush() // what was read before an error is shipped
 	}
 	close(batches)
 	wait.Wait()
