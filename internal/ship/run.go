@@ -266,7 +266,8 @@ func (r *Runner) source(index *trail.Index, from map[uint32]uint64) (*source, er
 	return s, nil
 }
 
-// unfinished notes the segment of which the slot has seen all blocks, but that may not be finished at the sink.
+// unfinished notes the segment at which the slot is, and the last block of it that the slot has seen: it may not be
+// finished at the sink.
 func (s *source) unfinished(stream *trail.StreamIndex, positions []slot.Position) {
 	number := stream.Stream.Number
 	at := slices.IndexFunc(positions, func(p slot.Position) bool { return p.Stream == number })
@@ -278,11 +279,11 @@ func (s *source) unfinished(stream *trail.StreamIndex, positions []slot.Position
 		if segment.Segment.Number != positions[at].Segment {
 			continue
 		}
+		made := s.makeSegment(segment.Segment)
+		s.finish[number] = made
 		refs := segment.Refs()
 		for k := range refs {
 			if ref := &refs[k]; ref.Number < positions[at].Block {
-				made := s.segmentOf(ref)
-				s.finish[number] = made
 				s.tail[number] = Block{Place: trail.Place{Stream: number, Segment: made.Number, Block: ref.Number},
 					System: segment.Segment.Header.SystemID, Chain: ref.Chain, Offset: ref.Offset, Segment: made}
 			}

@@ -71,7 +71,8 @@ type BlockSink interface {
 // SegmentSink is a BlockSink that also takes whole segments.
 type SegmentSink interface {
 	BlockSink
-	// FinishSegment is called when all blocks of a segment were sent and the next one has begun.
+	// FinishSegment is called when all blocks of a segment were sent, and a later segment has a block. The number of
+	// the last block is 0 if the segment has none, or none that can be read.
 	FinishSegment(ctx context.Context, segment *Segment, last *Block) error
 }
 

@@ -214,14 +214,8 @@ func (s *source) takeBlock(ref *trail.BlockRef, image []byte) error {
 		return err
 	}
 	segment := s.segmentOf(ref)
-	if s.finish != nil {
-		if before := s.finish[segment.Stream]; before != nil && before.Number != segment.Number {
-			s.begin()
-			s.batch.finish, s.batch.last = before, s.tail[segment.Stream]
-			if err := s.flush(); err != nil {
-				return err
-			}
-		}
+	if err := s.finishBefore(ref.Segment); err != nil {
+		return err
 	}
 	if err := s.makeRoom(len(image)); err != nil {
 		return err
@@ -241,9 +235,36 @@ func (s *source) takeBlock(ref *trail.BlockRef, image []byte) error {
 	return nil
 }
 
+// finishBefore finishes the segments of a stream that come before one, also those without blocks.
+func (s *source) finishBefore(seg *trail.Segment) error {
+	if s.finish == nil {
+		return nil
+	}
+	number := seg.Stream.Number
+	first := uint64(0)
+	if at := s.finish[number]; at != nil {
+		first = at.Number
+	}
+	for _, before := range seg.Stream.Segments {
+		if before.Number < first || before.Number >= seg.Number {
+			continue
+		}
+		s.begin()
+		if s.batch.finish, s.batch.last = s.makeSegment(before), s.tail[number]; s.batch.last.Place.Segment != before.Number {
+			s.batch.last = Block{Place: trail.Place{Stream: number, Segment: before.Number},
+				System: before.Header.SystemID, Segment: s.batch.finish}
+		}
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // segmentOf returns the segment of a block, with its header.
-func (s *source) segmentOf(ref *trail.BlockRef) *Segment {
-	seg := ref.Segment
+func (s *source) segmentOf(ref *trail.BlockRef) *Segment { return s.makeSegment(ref.Segment) }
+
+func (s *source) makeSegment(seg *trail.Segment) *Segment {
 	if kept := s.held[seg.Stream.Number]; kept != nil && kept.Path == seg.Path && len(kept.Header) > 0 {
 		return kept
 	}
