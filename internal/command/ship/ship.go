@@ -156,10 +156,12 @@ func shipRun(ctx context.Context, o *Options) error {
 		defer signal.Stop(hup)
 	}
 	log := o.log()
-	var wait sync.WaitGroup
-	defer wait.Wait()
 	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	var wait sync.WaitGroup
+	defer func() {
+		stop()
+		wait.Wait()
+	}()
 	wait.Go(func() {
 		for {
 			select {
@@ -180,6 +182,13 @@ func shipRun(ctx context.Context, o *Options) error {
 		}
 	})
 	agent := &ship.Agent{Log: log, Once: o.Once}
+	if c.Metrics != "" {
+		wait.Go(func() {
+			if err := agent.ServeMetrics(ctx, c.Metrics); err != nil {
+				log(ship.Error, "", fmt.Sprintf("metrics cannot be read: %v", err))
+			}
+		})
+	}
 	return agent.Run(ctx, c, reload)
 }
 
