@@ -18,6 +18,7 @@ import (
 // shipped is what a sink has acknowledged, as in its file.
 type shipped struct {
 	Version int                      `json:"version"`
+	To      string                   `json:"to"` // where
 	Streams map[uint32]*streamRecord `json:"streams"`
 }
 

@@ -86,6 +86,15 @@ func (r *Runner) note(change func(s *Status)) {
 	change(&r.status)
 }
 
+// failed notes that shipping does not work at present.
+func (r *Runner) failed(err error) {
+	r.note(func(s *Status) {
+		if s.Failing = err.Error(); s.Since.IsZero() {
+			s.Since = time.Now()
+		}
+	})
+}
+
 // grace is how long what is being sent may take after the agent was told to end.
 const grace = 5 * time.Second
 
@@ -110,6 +119,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.known, err = readShipped(r.state); err != nil {
 		return err
 	}
+	if was := r.known.To; was != "" && was != r.Config.To {
+		r.Log(Warning, r.Config.Name, fmt.Sprintf("until now, it was shipped to %s: what is there is not shipped to %s; "+
+			"drop slot %q to begin again, or give the new destination a sink of its own", was, r.Config.To, r.Config.Slot))
+	}
+	r.known.To = r.Config.To
 	r.broken = map[uint32]uint64{}
 	said := ""
 	for {
@@ -121,9 +135,12 @@ func (r *Runner) Run(ctx context.Context) error {
 			return nil // Once
 		case errors.Is(err, slot.ErrMoved):
 			return err // another process reads the slot
-		case !errors.Is(err, errReopen) && err.Error() != said:
-			said = err.Error()
-			r.Log(Error, r.Config.Name, said+"; it is tried again")
+		case !errors.Is(err, errReopen):
+			r.failed(err)
+			if err.Error() != said {
+				said = err.Error()
+				r.Log(Error, r.Config.Name, said+"; it is tried again")
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -393,12 +410,8 @@ func (r *Runner) send(ctx context.Context, b *batch) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		r.note(func(s *Status) {
-			s.Retried++
-			if s.Failing = err.Error(); s.Since.IsZero() {
-				s.Since = time.Now()
-			}
-		})
+		r.note(func(s *Status) { s.Retried++ })
+		r.failed(err)
 		if text := err.Error(); text != said || time.Since(when) > repeatAfter {
 			said, when = text, time.Now()
 			r.Log(Error, r.Config.Name, text+"; it is tried again, and nothing is lost meanwhile")
