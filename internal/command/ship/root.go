@@ -12,13 +12,14 @@ import (
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/ship"
 	"github.com/pg-steno/pg_steno/internal/ship/file"
+	"github.com/pg-steno/pg_steno/internal/ship/kafka"
 )
 
 // Main is the program.
 func Main() int { return program.Main(New) }
 
 // kinds are all kinds of sinks.
-var kinds = []*ship.Kind{file.Kind}
+var kinds = []*ship.Kind{file.Kind, kafka.Kind}
 
 // New returns the root command with all subcommands.
 func New(streams *iostreams.IOStreams) *cobra.Command {
