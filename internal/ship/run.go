@@ -157,6 +157,7 @@ func (r *Runner) ship(ctx context.Context) error {
 		return err
 	}
 	defer source.live.Close()
+	r.note(func(s *Status) { s.Failing, s.Since = "", time.Time{} })
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	batches, spare := make(chan *batch), make(chan *batch, 2)
