@@ -1,6 +1,6 @@
 # pg_steno: the extension (extension/, on core/), steno, the program that reads what it records, steno-query, which
-# answers questions about it in SQL, steno-top, which shows it on a terminal, and steno-lab, which measures what recording
-# costs.
+# answers questions about it in SQL, steno-top, which shows it on a terminal, steno-ship, which takes it elsewhere, and
+# steno-lab, which measures what recording costs.
 #
 #	PG_CONFIG	the PostgreSQL to build for (scripts/pg-config says which by default)
 #	V=1		show every command
@@ -55,9 +55,9 @@ regress: bin/steno bin/steno-lab ## PostgreSQL's own suite, its log compared wit
 	@scripts/regress-postgres "$(SOURCE)"
 
 .PHONY: build
-build: build-core build-extension bin/steno bin/steno-query bin/steno-top bin/steno-lab bin/steno-ipc ## core, the extension, and the programs in bin
+build: build-core build-extension bin/steno bin/steno-query bin/steno-top bin/steno-ship bin/steno-lab bin/steno-ipc ## core, the extension, and the programs in bin
 
-.PHONY: build-core build-extension bin/steno bin/steno-query bin/steno-top bin/steno-lab bin/steno-ipc
+.PHONY: build-core build-extension bin/steno bin/steno-query bin/steno-top bin/steno-ship bin/steno-lab bin/steno-ipc
 build-core: $(call setup,build)
 	@echo 'building core'
 	@$(MAKE) $(QUIET) -C core --no-print-directory all
@@ -72,7 +72,7 @@ bin/steno-ipc: $(call setup,build)
 
 # DuckDB is C++, which only steno-query links.
 bin/steno-query: CGO = 1
-bin/steno bin/steno-query bin/steno-top bin/steno-lab: $(call setup,build)
+bin/steno bin/steno-query bin/steno-top bin/steno-ship bin/steno-lab: $(call setup,build)
 	@echo 'building $@'
 	@CGO_ENABLED=$(or $(CGO),0) $(GO) build -trimpath -ldflags '-s -w -X github.com/pg-steno/pg_steno/internal/command/program.Commit=$(COMMIT)' -o $@ ./cmd/$(@F)
 
@@ -80,12 +80,12 @@ bin/steno bin/steno-query bin/steno-top bin/steno-lab: $(call setup,build)
 install: ## the extension into PG_CONFIG's PostgreSQL, the programs into PREFIX/bin
 	@$(MAKE) -C extension --no-print-directory install PG_CONFIG=$(PG_CONFIG) DESTDIR=$(DESTDIR)
 	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 bin/steno bin/steno-query bin/steno-top bin/steno-lab bin/steno-ipc $(DESTDIR)$(PREFIX)/bin
+	install -m 755 bin/steno bin/steno-query bin/steno-top bin/steno-ship bin/steno-lab bin/steno-ipc $(DESTDIR)$(PREFIX)/bin
 
 .PHONY: uninstall
 uninstall: ## what install has put there; trails stay
 	@$(MAKE) -C extension --no-print-directory uninstall PG_CONFIG=$(PG_CONFIG) DESTDIR=$(DESTDIR)
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,steno steno-query steno-top steno-lab steno-ipc)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,steno steno-query steno-top steno-ship steno-lab steno-ipc)
 	@echo 'Before a server starts again, remove pg_steno from its shared_preload_libraries. Its trail stays where it is.'
 
 .PHONY: packages

@@ -16,7 +16,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/flags"
 )
 
-// withoutPage are commands of steno, steno-query and steno-top that docs/steno.md says enough of.
+// withoutPage are commands of steno, steno-query, steno-top and steno-ship that docs/steno.md says enough of.
 var withoutPage = []string{"completion", "help", "man", "version"}
 
 var helpFlag = regexp.MustCompile(`(?m)(\n\n(?:Other|Flags):)?\n  -h, --help  .*$`)
@@ -41,7 +41,7 @@ func block(c *cobra.Command) string {
 // TestPagesOfCommandsBeginWithTheirHelp: STENO_UPDATE=1 writes it there.
 func TestPagesOfCommandsBeginWithTheirHelp(t *testing.T) {
 	want := map[string]string{"steno help filters": strings.TrimRight(flags.NewTopic().Long, "\n")}
-	for _, name := range []string{"steno", "steno-query", "steno-top"} {
+	for _, name := range []string{"steno", "steno-query", "steno-top", "steno-ship"} {
 		everyCommand(name, func(c *cobra.Command) {
 			if c.Parent() == c.Root() && c.HasParent() && c.Runnable() && !slices.Contains(withoutPage, c.Name()) {
 				want["steno "+c.Name()+" --help"] = block(c)

@@ -20,6 +20,7 @@ import (
 	"github.com/pg-steno/pg_steno/internal/command/cli"
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/command/query"
+	"github.com/pg-steno/pg_steno/internal/command/ship"
 	screen "github.com/pg-steno/pg_steno/internal/command/top"
 	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
@@ -159,6 +160,7 @@ type named struct {
 	root     *cobra.Command // steno
 	query    *cobra.Command // steno-query
 	screen   *cobra.Command // steno-top
+	ship     *cobra.Command // steno-ship
 	lab      *cobra.Command // steno-lab
 }
 
@@ -186,11 +188,12 @@ func whatExists(t *testing.T) *named {
 		root:     cli.New(streams),
 		query:    query.New(streams),
 		screen:   screen.New(streams),
+		ship:     ship.New(streams),
 		lab:      command.New(streams),
 	}
 	n.root.InitDefaultCompletionCmd()
 	n.root.InitDefaultHelpCmd()
-	for _, other := range []*cobra.Command{n.query, n.screen, n.lab} {
+	for _, other := range []*cobra.Command{n.query, n.screen, n.ship, n.lab} {
 		other.InitDefaultCompletionCmd()
 		other.InitDefaultHelpCmd()
 	}
@@ -210,7 +213,7 @@ func isElsewhere(steno *cobra.Command, name string) bool {
 func (n *named) wrongCommand(line string) string {
 	words := strings.Fields(line)
 	root := n.root
-	for _, other := range []*cobra.Command{n.query, n.screen, n.lab} {
+	for _, other := range []*cobra.Command{n.query, n.screen, n.ship, n.lab} {
 		if c, _, err := other.Find(words[1:]); words[0] == other.Name() || words[0] == "steno" && err == nil && c != other && isElsewhere(n.root, words[1]) {
 			root = other
 		}
@@ -254,7 +257,7 @@ func (n *named) wrongNames(text string) []string {
 	lines = append(lines, strings.Split(text, "\n")...) // of code
 	for _, line := range lines {
 		line = strings.TrimSpace(line)
-		if (strings.HasPrefix(line, "steno ") || strings.HasPrefix(line, "steno-query ") || strings.HasPrefix(line, "steno-top ") || strings.HasPrefix(line, "steno-lab ")) && !strings.HasPrefix(line, "steno writer") { // which is a process
+		if (strings.HasPrefix(line, "steno ") || strings.HasPrefix(line, "steno-query ") || strings.HasPrefix(line, "steno-top ") || strings.HasPrefix(line, "steno-ship ") || strings.HasPrefix(line, "steno-lab ")) && !strings.HasPrefix(line, "steno writer") { // which is a process
 			line, _, _ = strings.Cut(line, " # ")
 			line, _, _ = strings.Cut(line, "  ")
 			line, _, _ = strings.Cut(line, "|")
@@ -645,7 +648,7 @@ func TestGuaranteesAreChecked(t *testing.T) {
 
 // The two programs: their manual pages, help, and what the one says of the other.
 
-var programs = map[string]func(*iostreams.IOStreams) *cobra.Command{"steno": cli.New, "steno-query": query.New, "steno-top": screen.New, "steno-lab": command.New}
+var programs = map[string]func(*iostreams.IOStreams) *cobra.Command{"steno": cli.New, "steno-query": query.New, "steno-top": screen.New, "steno-ship": ship.New, "steno-lab": command.New}
 
 // The packages' manual pages are what "man" prints.
 func TestManualPagesHaveEveryCommandAndFlag(t *testing.T) {
@@ -701,7 +704,7 @@ func TestStenoKnowsTheCommandsOfOtherPrograms(t *testing.T) {
 			known[c.Name()] = c.Short
 		}
 	}
-	for _, c := range slices.Concat(command.New(streams).Commands(), query.New(streams).Commands(), screen.New(streams).Commands()) {
+	for _, c := range slices.Concat(command.New(streams).Commands(), query.New(streams).Commands(), screen.New(streams).Commands(), ship.New(streams).Commands()) {
 		if name := c.Name(); c.Runnable() && name != "version" && name != "man" && name != "help" {
 			if known[name] != c.Short {
 				t.Errorf("%s: steno says %q, its program %q", name, known[name], c.Short)

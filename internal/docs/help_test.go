@@ -85,7 +85,7 @@ func TestFiltersAreExplainedOnce(t *testing.T) {
 	}
 	topic := flags.NewTopic().Long
 	with := 0
-	for _, name := range []string{"steno", "steno-query", "steno-top"} {
+	for _, name := range []string{"steno", "steno-query", "steno-top", "steno-ship"} {
 		everyCommand(name, func(c *cobra.Command) {
 			help := cmdutil.Usage(c)
 			filters, _ := cmdutil.SplitShared(slices.Concat(allFlags(c)...))

@@ -51,10 +51,10 @@ func New(streams *iostreams.IOStreams) *cobra.Command {
 statement, connection and failure of a server.
 
 "steno NAME" runs the program steno-NAME if steno has no such command, and the
-program is in the same directory or in PATH. It runs the commands of three other
+program is in the same directory or in PATH. It runs the commands of four other
 programs in the same way: steno-query(1) answers questions in SQL and exports
-records, steno-top(1) shows a running server, and steno-lab(1) has measurements
-and experiments.
+records, steno-top(1) shows a running server, steno-ship(1) takes the trail to
+where it is out of reach, and steno-lab(1) has measurements and experiments.
 
 Exit codes: 0: success. 1: the trail is damaged, or a check failed. 2: wrong
 usage, such as a path that is not a trail. 3: the command could not do its work,
@@ -117,6 +117,10 @@ var others = []struct {
 	}},
 	{"steno-top", "steno", []struct{ name, short string }{
 		{"top", "Show the activity of a server on a terminal, live or at a past moment"},
+	}},
+	{"steno-ship", "steno", []struct{ name, short string }{
+		{"ship", "Take the trail to object stores, Kafka and log tools, while the server runs"},
+		{"fetch", "Fetch a trail from an object store"},
 	}},
 	{"steno-lab", "steno-lab", []struct{ name, short string }{
 		{"bench", "Measure what recording costs"},

@@ -63,7 +63,7 @@ func TestStenoLinksLittleFromOutside(t *testing.T) {
 	}
 }
 
-// TestStenoBuildsForEverySystem compiles steno and steno-top without C for all systems that it reads and
+// TestStenoBuildsForEverySystem compiles steno, steno-top and steno-ship without C for all systems that it reads and
 // verifies trails on.
 func TestStenoBuildsForEverySystem(t *testing.T) {
 	if testing.Short() {
@@ -71,6 +71,7 @@ func TestStenoBuildsForEverySystem(t *testing.T) {
 	}
 	for _, system := range []string{"linux/" + runtime.GOARCH, "darwin/arm64", "windows/amd64"} {
 		goos, arch, _ := strings.Cut(system, "/")
-		run(t, []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch}, "go", "build", module+"internal/command/cli", module+"internal/command/top")
+		run(t, []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch}, "go", "build", module+"internal/command/cli", module+"internal/command/top",
+			module+"internal/command/ship")
 	}
 }
