@@ -30,8 +30,16 @@ const (
 
 // isOwn returns whether a name in a trail's directory belongs to the trail, but is not a stream.
 func isOwn(name string) bool {
-	return name == SlotsFolder || name == retentionFile || name == retentionFile+".new"
+	return name == SlotsFolder || name == retentionFile || name == retentionFile+".new" || name == FetchedFile ||
+		name == FetchingFolder
 }
+
+// FetchedFile marks the directory of a trail that was copied from an object store, and FetchingFolder has what is
+// being copied.
+const (
+	FetchedFile    = ".fetched"
+	FetchingFolder = ".fetching"
+)
 
 // Deletion is the content of a deletion record: the segments of a stream that the server deleted by policy.
 type Deletion struct {

@@ -13,13 +13,14 @@ import (
 	"github.com/pg-steno/pg_steno/internal/ship"
 	"github.com/pg-steno/pg_steno/internal/ship/file"
 	"github.com/pg-steno/pg_steno/internal/ship/kafka"
+	"github.com/pg-steno/pg_steno/internal/ship/s3"
 )
 
 // Main is the program.
 func Main() int { return program.Main(New) }
 
 // kinds are all kinds of sinks.
-var kinds = []*ship.Kind{file.Kind, kafka.Kind}
+var kinds = []*ship.Kind{file.Kind, kafka.Kind, s3.Kind}
 
 // New returns the root command with all subcommands.
 func New(streams *iostreams.IOStreams) *cobra.Command {
@@ -35,7 +36,7 @@ Exit codes: 0: success. 1: a check failed. 2: wrong usage, such as a mistake in
 the configuration. 3: the command could not do its work. 130: ended by SIGINT;
 SIGTERM ends "steno ship" in order, with 0.`,
 	}
-	root.AddCommand(NewCmdShip(f, nil))
+	root.AddCommand(NewCmdShip(f, nil), NewCmdFetch(f, nil))
 	return program.Group(root, f, `.TP
 .B STENO_DIRECTORY
 The trail that is read when none is named.
