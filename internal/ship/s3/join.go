@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -89,10 +90,19 @@ func (l *line) scan(file *os.File, from int64) error {
 	return nil
 }
 
-// has returns whether the content of a part is in the line, as far as chain hashes tell.
+// has returns whether the content of a part is in the line. Chain hashes tell, unless something is damaged.
 func (l *line) has(p *stored) bool {
-	end, ok := l.blocks[p.chain]
-	return ok && end == p.end()
+	if end, ok := l.blocks[p.chain]; !l.damaged {
+		return ok && end == p.end()
+	}
+	file, err := os.Open(l.path)
+	if err != nil || p.end() > l.end {
+		return false
+	}
+	defer file.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, io.NewSectionReader(file, p.from, p.size))
+	return err == nil && idOf([32]byte(h.Sum(nil))) == p.content
 }
 
 // leadsTo returns whether a part begins inside the line, after what was before it.
@@ -284,22 +294,33 @@ func keptLine(path string, parts []*stored, lines []*line) *line {
 	}
 	defer file.Close()
 	l := &line{path: path, kept: true}
-	if err := l.scan(file, 0); err != nil || l.damaged {
+	if err := l.scan(file, 0); err != nil || l.damaged && !l.isMadeOf(parts) {
 		return nil
 	}
-	for _, p := range parts {
-		if p.from == 0 && l.has(p) && slices.ContainsFunc(parts, func(p *stored) bool { return p.end() == l.end && l.has(p) }) {
-			l.since = p.since
-			return l
+	first := slices.IndexFunc(parts, func(p *stored) bool { return p.from == 0 && l.has(p) })
+	last := slices.IndexFunc(parts, func(p *stored) bool { return p.end() == l.end && l.has(p) })
+	if first < 0 || last < 0 || slices.ContainsFunc(lines, func(l *line) bool { return l.has(parts[last]) }) {
+		return nil
+	}
+	l.since = parts[first].since
+	return l
+}
+
+// isMadeOf returns whether each byte of a line is in one of the parts.
+func (l *line) isMadeOf(parts []*stored) bool {
+	end := int64(0)
+	for _, p := range parts { // they are sorted by their beginnings
+		if p.from <= end && p.end() > end && l.has(p) {
+			end = p.end()
 		}
 	}
-	return nil
+	return end == l.end
 }
 
 // addPart adds a part to the lines: to one that it continues, or as a new one.
 func (f *fetcher) addPart(ctx context.Context, lines []*line, p *stored) ([]*line, error) {
 	for _, l := range lines {
-		if !l.damaged && l.has(p) {
+		if l.has(p) {
 			l.noteSince(p)
 			return lines, nil
 		}
