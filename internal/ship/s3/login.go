@@ -48,7 +48,9 @@ type keys struct {
 }
 
 // RetrieveWithCredContext reads the secret key.
-func (k *keys) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) { return k.Retrieve() }
+func (k *keys) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
+	return k.Retrieve()
+}
 
 // Retrieve reads the secret key.
 func (k *keys) Retrieve() (credentials.Value, error) {

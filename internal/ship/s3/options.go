@@ -39,7 +39,7 @@ type Options struct {
 	// Insecure permits connections without TLS to other machines.
 	Insecure     bool       `yaml:"insecure"`
 	ObjectLock   ObjectLock `yaml:"object_lock"`
-	SSE          string     `yaml:"sse"`     // encryption by the service: AES256, aws:kms, or aws:kms:KEY
+	SSE          string     `yaml:"sse"` // encryption by the service: AES256, aws:kms, or aws:kms:KEY
 	StorageClass string     `yaml:"storage_class"`
 }
 
