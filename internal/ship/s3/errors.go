@@ -31,7 +31,7 @@ func (s *store) explain(err error) error {
 	case errors.As(err, new(*loginError)):
 		return named("login")
 	case isCertificate(err):
-		return named("certificate of %s", s.endpoint.Host)
+		return named("TLS with %s", s.endpoint.Host)
 	case errors.As(err, &unknown) && unknown.IsNotFound:
 		return named("host %s", unknown.Name)
 	}
@@ -98,6 +98,10 @@ func plain(err error) error {
 	return fmt.Errorf("%s: %w", r.Code, err)
 }
 
+// noTLS is what the HTTP client makes of an answer without TLS.
+const noTLS = "server gave HTTP response to HTTPS client"
+
+// isCertificate returns whether a connection could not be made safe.
 func isCertificate(err error) bool {
 	var (
 		verify    *tls.CertificateVerificationError
@@ -108,5 +112,5 @@ func isCertificate(err error) bool {
 		alert     tls.AlertError
 	)
 	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &name) || errors.As(err, &invalid) ||
-		errors.As(err, &record) || errors.As(err, &alert)
+		errors.As(err, &record) || errors.As(err, &alert) || strings.HasSuffix(err.Error(), noTLS)
 }

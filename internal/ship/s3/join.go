@@ -319,16 +319,25 @@ func (l *line) isMadeOf(parts []*stored) bool {
 
 // addPart adds a part to the lines: to one that it continues, or as a new one.
 func (f *fetcher) addPart(ctx context.Context, lines []*line, p *stored) ([]*line, error) {
+	known := false
+	var in []*line
 	for _, l := range lines {
-		if l.has(p) {
-			l.noteSince(p)
-			return lines, nil
+		switch {
+		case l.has(p):
+			in = append(in, l)
+			known = true
+		case p.from == l.end && p.before == l.chain && l.end > 0 && !l.whole:
+			if err := f.extend(ctx, l, p); err != nil {
+				return lines, err
+			}
+			known = true
 		}
 	}
-	for _, l := range lines {
-		if p.from == l.end && p.before == l.chain && l.end > 0 && !l.whole {
-			return lines, f.extend(ctx, l, p)
-		}
+	if len(in) == 1 { // what several ways have tells nothing of any of them
+		in[0].noteSince(p)
+	}
+	if known {
+		return lines, nil
 	}
 	part, err := f.tempFile()
 	if err != nil {

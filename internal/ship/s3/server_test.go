@@ -46,6 +46,7 @@ type server struct {
 const (
 	admin, adminSecret   = "admin", "admin-secret-4711"
 	writer, writerSecret = "writer", "writer-secret-4711"
+	user, userSecret     = "user", "user-secret-4711"
 )
 
 var shared *server // started by the first test that needs it, ended by TestMain
@@ -91,6 +92,7 @@ func newServer(t testing.TB, dir string) *server {
 	identities := map[string]any{"identities": []any{
 		identity(admin, adminSecret, "Admin", "Read", "Write", "List", "Tagging"),
 		identity(writer, writerSecret, "Write:writeonly"),
+		identity(user, userSecret, "Read", "Write", "List"),
 	}}
 	text, _ := json.Marshal(identities)
 	s.write("s3.json", text)
