@@ -200,14 +200,17 @@ func (s *sink) checkSize(settings map[string]string) ship.Finding {
 
 // checkKept looks at how long the topic keeps messages.
 func (s *sink) checkKept(settings map[string]string) ship.Finding {
-	f := ship.Finding{What: "retention of " + s.named(), Note: fmt.Sprintf("cleanup.policy: %s", settings["cleanup.policy"])}
-	if strings.Contains(settings["cleanup.policy"], "compact") {
-		f.Warning = true
-		f.Note += ": it deletes all messages of a key but the last one"
-	}
+	f := ship.Finding{What: "retention of " + s.named(), Note: "it keeps messages for ever"}
 	millis, err := strconv.ParseInt(settings["retention.ms"], 10, 64)
 	if err == nil && millis >= 0 {
-		f.Note += fmt.Sprintf(", retention.ms: %d (%s)", millis, time.Duration(millis)*time.Millisecond)
+		f.Note = fmt.Sprintf("it keeps messages for %s (retention.ms)", time.Duration(millis)*time.Millisecond)
+	}
+	if size := settings["retention.bytes"]; size != "" && size != "-1" {
+		f.Note += fmt.Sprintf(", and %s bytes of a partition (retention.bytes)", size)
+	}
+	if strings.Contains(settings["cleanup.policy"], "compact") {
+		f.Warning = true
+		f.Note += "; by its cleanup.policy, compact, it deletes all messages of a key but the last one"
 	}
 	return f
 }
