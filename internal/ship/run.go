@@ -272,7 +272,11 @@ func (r *Runner) source(index *trail.Index, from map[uint32]uint64) (*source, er
 	if !c.IsBlocks() {
 		s.servers = index.Servers()
 		as := render.Format(c.Format)
-		options := render.Options{Fields: c.Fields, Servers: s.servers}
+		pgaudit, err := render.ParsePgauditOptions(nil)
+		if err != nil {
+			return nil, err
+		}
+		options := render.Options{Fields: c.Fields, Servers: s.servers, Pgaudit: pgaudit}
 		s.renderer, s.order = render.New(as, options), render.NewOrder(as)
 	}
 	if _, ok := r.sink.(SegmentSink); ok {
