@@ -141,7 +141,7 @@ func TestFiltersAreCompleted(t *testing.T) {
 		}
 	}
 	streams, _, out, _ := iostreams.Test()
-	program.Run(t.Context(), programs["steno"](streams), []string{"__complete", "help", "f"})
+	program.Run(t.Context(), programs["steno"](streams), []string{"__complete", "help", "fi"})
 	if !strings.HasPrefix(out.String(), "filters\t") {
 		t.Errorf("\"steno help f\" is completed as %q", out.String())
 	}

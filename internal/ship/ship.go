@@ -7,6 +7,8 @@
 //	source.go    from a slot to batches: of blocks as they are stored, or of records as lines
 //	position.go  what was shipped, so that a stream that goes back, or another server's, is noticed
 //	run.go       one sink: batches, retries, the slot; retry.go: how long to wait
+//	agent.go     all sinks, and what changes when the configuration is read again
+//	check.go     trying a sink; metrics.go: how far the sinks are, for Prometheus
 //	refused.go   the file of records that a sink has refused for good
 //
 // The sinks are packages of their own below this one, and know nothing of trails, slots and files. What must stay

@@ -15,7 +15,8 @@
 // From blocks to the records that a caller wants:
 //
 //	merge.go    all streams in one order; scan.go: without an order, by many goroutines
-//	live.go     following a trail that is being written; feed.go: reading in parts; last.go: the last records
+//	live.go     following a trail that is being written; feed.go: reading in parts;
+//	            feed_blocks.go: block by block, for those who pass a trail on; last.go: the last records
 //	rollback.go which statements were rolled back; prepared.go: with transactions that were prepared
 //	servers.go  which server wrote a trail; branch.go: streams that replace others
 //	other_trail.go runs that had recorded in another trail

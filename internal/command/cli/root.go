@@ -120,7 +120,7 @@ var others = []struct {
 	}},
 	{"steno-ship", "steno", []struct{ name, short string }{
 		{"ship", "Take the trail to object stores, Kafka and log tools, while the server runs"},
-		{"fetch", "Fetch a trail from an object store"},
+		{"fetch", "Copy a trail from an object store into a directory"},
 	}},
 	{"steno-lab", "steno-lab", []struct{ name, short string }{
 		{"bench", "Measure what recording costs"},

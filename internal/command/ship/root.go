@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pg-steno/pg_steno/internal/command/cmdutil"
+	"github.com/pg-steno/pg_steno/internal/command/flags"
 	"github.com/pg-steno/pg_steno/internal/command/program"
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/ship"
@@ -36,7 +37,7 @@ Exit codes: 0: success. 1: a check failed. 2: wrong usage, such as a mistake in
 the configuration. 3: the command could not do its work. 130: ended by SIGINT;
 SIGTERM ends "steno ship" in order, with 0.`,
 	}
-	root.AddCommand(NewCmdShip(f, nil), NewCmdFetch(f, nil))
+	root.AddCommand(flags.NewTopic(), NewCmdShip(f, nil), NewCmdFetch(f, nil))
 	return program.Group(root, f, `.TP
 .B STENO_DIRECTORY
 The trail that is read when none is named.

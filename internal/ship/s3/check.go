@@ -174,7 +174,7 @@ func isNoLock(err error) bool {
 // checkRights writes an object, and tries to replace and to delete it.
 func (s *store) checkRights(ctx context.Context, locked bool, add func(ship.Finding) bool) {
 	key := fmt.Sprintf("%s.check/%s-%s", s.prefix, time.Now().UTC().Format("20060102T150405Z"), rand.Text()[:8])
-	text := []byte("steno ship --check has written this. It is not a part of a trail.\n")
+	text := []byte("This was written to try what the login of steno ship may do. It is not a part of a trail.\n")
 	b := body{}
 	b.add(text, int64(len(text)))
 	if !add(ship.Finding{What: fmt.Sprintf("write object %q", key), Err: s.putOnce(ctx, key, &b, sha256.Sum256(text))}) {
