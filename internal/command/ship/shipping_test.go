@@ -70,7 +70,7 @@ func TestTheExampleIsAConfiguration(t *testing.T) {
 		t.Fatal("docs/shipping.md has no example")
 	}
 	example, _, _ = strings.Cut(example, "\n\n")
-	c, err := ship.Parse([]byte(strings.ReplaceAll(example, "\n    ", "\n")), kinds)
+	c, err := ship.Parse([]byte(strings.ReplaceAll("\n"+example, "\n    ", "\n")), kinds)
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, example)
 	}
