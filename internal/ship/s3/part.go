@@ -160,13 +160,29 @@ func isIntact(file io.ReaderAt, ref *trail.BlockRef) bool {
 	return err == nil && b.CheckStored() == nil
 }
 
-// fileHas returns whether a file has the blocks.
-func fileHas(path string, blocks []ship.Block) bool {
+// isFile returns whether a path is the file that was there before, unchanged.
+func isFile(path string, was os.FileInfo) bool {
+	info, err := os.Stat(path)
+	return was != nil && err == nil && isSame(info, was)
+}
+
+func isSame(a, b os.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// fileHas returns whether a file is the one that was stored, and has the blocks.
+func fileHas(path string, stored os.FileInfo, blocks []ship.Block) bool {
+	if stored == nil {
+		return false
+	}
 	f, err := trail.OpenFile(path)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !isSame(info, stored) {
+		return false
+	}
 	var buf []byte
 	for i := range blocks {
 		n := len(blocks[i].Image)

@@ -15,8 +15,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
-// randomTrail writes a trail of one to three streams, and damages some of its blocks.
-func randomTrail(t testing.TB, r *rand.Rand, dir string, blocks int) {
+// randomTrail writes a trail of one to three streams, and damages one of so many blocks.
+func randomTrail(t testing.TB, r *rand.Rand, dir string, blocks, damage int) {
 	t.Helper()
 	key := [32]byte{1, 2, 3}
 	var streams []*trailtest.Stream
@@ -44,7 +44,7 @@ func randomTrail(t testing.TB, r *rand.Rand, dir string, blocks int) {
 			b.Add(trailtest.Note(session, at, string(text)))
 		}
 		image := s.Finish(b)
-		switch r.IntN(25) {
+		switch r.IntN(3 * damage) {
 		case 0: // its payload is damaged
 			image[len(image)-1] ^= 4
 		case 1: // its header is damaged
@@ -139,7 +139,7 @@ func TestRandomTrailsComeBack(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			s.t = t
 			source, live := t.TempDir(), t.TempDir()
-			randomTrail(t, r, source, 10+r.IntN(60))
+			randomTrail(t, r, source, 10+r.IntN(60), 8)
 			g := newGrower(t, source, live)
 			a := newAgent(t, s, live)
 			to := filepath.Join(t.TempDir(), "fetched")
@@ -189,7 +189,7 @@ func TestKills(t *testing.T) {
 	defer s.Kill()
 	r := seed(t)
 	source, live := t.TempDir(), t.TempDir()
-	randomTrail(t, r, source, 60*kills)
+	randomTrail(t, r, source, 60*kills, 300) // the agent pauses after damage
 	g := newGrower(t, source, live)
 	a := newAgent(t, s, live)
 	config := filepath.Join(t.TempDir(), "ship.yaml")

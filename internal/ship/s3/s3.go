@@ -4,7 +4,7 @@
 //	object.go   the names of objects, which say what is in them
 //	options.go  the bucket, and how it is reached; login.go: keys; errors.go: what a refusal means
 //	store.go    one PUT, never over something else
-//	part.go     what is new in a segment; whole.go: segments that are finished
+//	part.go     what is new in a segment; whole.go: segments that are finished; ahead.go: several of them at a time
 //	check.go    trying all of this
 //	fetch.go    from a bucket to a directory; join.go: from objects to segments
 //
@@ -17,6 +17,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"time"
 
@@ -36,13 +37,14 @@ var Kind = &ship.Kind{
 		if err != nil {
 			return nil, err
 		}
-		return &sink{store: s, tails: map[uint32]*tail{}}, nil
+		return &sink{store: s, tails: map[uint32]*tail{}, ahead: newAhead(s)}, nil
 	},
 }
 
 type sink struct {
 	store *store
 	tails map[uint32]*tail // by streams
+	ahead *ahead
 }
 
 // tail is how far a stream was sent. It lasts as long as the process: what it does not know is read from the file.
@@ -52,8 +54,9 @@ type tail struct {
 	end     int64    // the first byte that was not sent; 0: not known
 	chain   [32]byte // of the block before it
 	first   uint64   // block with which the last part began
-	// whole says that the segment was stored as a whole; tried, that it was looked at whether that can be done.
-	whole, tried bool
+	// whole is the file that was stored as a whole; nil: it was not. Tried says that it was tried.
+	whole os.FileInfo
+	tried bool
 }
 
 // isOf returns whether the tail is one of this segment.
@@ -119,14 +122,14 @@ func (s *sink) sendStream(ctx context.Context, t *tail, blocks []ship.Block) err
 // sendSegment stores blocks of one segment: the segment as a whole if it is finished already, so that it need not be
 // sent twice, or else a part.
 func (s *sink) sendSegment(ctx context.Context, t *tail, blocks []ship.Block) error {
-	if !t.whole && !t.tried && isFinished(t.segment) {
-		whole, err := s.sendWhole(ctx, t.system, t.segment, nil)
+	if !t.tried && isFinished(t.segment) {
+		whole, err := s.ahead.send(ctx, t.system, t.segment)
 		if err != nil {
 			return err
 		}
 		t.whole, t.tried = whole, true
 	}
-	if t.whole && fileHas(t.segment.Path, blocks) {
+	if fileHas(t.segment.Path, t.whole, blocks) {
 		return nil
 	}
 	return s.sendPart(ctx, t, blocks)
@@ -136,22 +139,23 @@ func (s *sink) sendSegment(ctx context.Context, t *tail, blocks []ship.Block) er
 // are what there is of it.
 func (s *sink) FinishSegment(ctx context.Context, segment *ship.Segment, last *ship.Block) error {
 	t := s.tails[segment.Stream]
-	if t.isOf(last.System, segment) && t.whole {
+	if t.isOf(last.System, segment) && isFile(segment.Path, t.whole) {
 		return nil
 	}
 	system := last.System
 	if system == 0 {
-		system = systemAfter(segment) // what is in its place is no segment
+		_, system = nextSegment(segment) // what is in its place is no segment
 	}
-	whole, err := s.sendWhole(ctx, system, segment, last)
-	if err == nil && whole && t.isOf(last.System, segment) {
-		t.whole = true
+	whole, err := s.store.putWhole(ctx, system, segment, last)
+	if err == nil && t.isOf(last.System, segment) {
+		t.whole = whole
 	}
 	return err
 }
 
-// Close ends idle connections.
+// Close ends idle connections, and what was begun ahead.
 func (s *sink) Close() error {
+	s.ahead.close()
 	s.store.transport.CloseIdleConnections()
 	return nil
 }

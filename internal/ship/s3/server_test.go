@@ -40,6 +40,7 @@ type server struct {
 	Client   *minio.Client
 	mu       sync.Mutex
 	buckets  int
+	places   int
 }
 
 // Logins of the server.
@@ -225,7 +226,22 @@ func (s *server) Kill() {
 	s.log.Close()
 }
 
-// Bucket makes a bucket of a name that begins with that of the test.
+// Place returns a place of its own in a bucket that tests share: each bucket takes several volumes of the server, which
+// has not many.
+func (s *server) Place() string {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.places == 0 {
+		if err := s.Client.MakeBucket(context.Background(), "places", minio.MakeBucketOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.places++
+	return fmt.Sprintf("s3://places/p/%d", s.places)
+}
+
+// Bucket makes a bucket.
 func (s *server) Bucket(options minio.MakeBucketOptions) string {
 	s.t.Helper()
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package s3_test
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -33,8 +35,7 @@ type agent struct {
 
 func newAgent(t testing.TB, s *server, trail string) *agent {
 	t.Helper()
-	return &agent{server: s, trail: trail, state: t.TempDir(), to: "s3://" + s.Bucket(minio.MakeBucketOptions{}) + "/p/q",
-		wait: "20ms"}
+	return &agent{server: s, trail: trail, state: t.TempDir(), to: s.Place(), wait: "20ms"}
 }
 
 func (a *agent) log(level ship.Level, sink, message string) {
@@ -68,8 +69,10 @@ func (a *agent) once(t testing.TB) {
 		t.Fatal(err)
 	}
 	agent := &ship.Agent{Log: a.log, Once: true}
-	if err := agent.Run(t.Context(), c, nil); err != nil {
-		t.Fatal(err, a.said)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	if err := agent.Run(ctx, c, nil); err != nil || ctx.Err() != nil {
+		t.Fatal(err, ctx.Err(), a.said)
 	}
 }
 
@@ -242,11 +245,15 @@ func keyFiles(t testing.TB, path string) (all []string) {
 	return all
 }
 
-// objects returns the keys of the agent's bucket.
+// objects returns the keys of the agent's objects.
 func (a *agent) objects(t testing.TB) (all []string) {
 	t.Helper()
-	bucket, _, _ := strings.Cut(strings.TrimPrefix(a.to, "s3://"), "/")
-	for info := range a.server.Client.ListObjectsIter(t.Context(), bucket, minio.ListObjectsOptions{Recursive: true}) {
+	bucket, prefix, found := strings.Cut(strings.TrimPrefix(a.to, "s3://"), "/")
+	if found {
+		prefix += "/"
+	}
+	options := minio.ListObjectsOptions{Prefix: prefix, Recursive: true}
+	for info := range a.server.Client.ListObjectsIter(t.Context(), bucket, options) {
 		if info.Err != nil {
 			t.Fatal(info.Err)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/ship"
 	"github.com/pg-steno/pg_steno/internal/ship/s3"
+	"github.com/pg-steno/pg_steno/internal/trail"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -338,7 +339,7 @@ func TestAFileThatIsChangedLaterIsKeptApart(t *testing.T) {
 func TestDeletedAndReplacedObjectsAreReadFromTheirVersions(t *testing.T) {
 	s := sharedServer(t)
 	live := t.TempDir()
-	randomTrail(t, seed(t), live, 40)
+	randomTrail(t, seed(t), live, 40, 8)
 	a := newAgent(t, s, live)
 	bucket := s.Bucket(minio.MakeBucketOptions{ObjectLocking: true})
 	a.to = "s3://" + bucket
@@ -535,5 +536,130 @@ func TestUsualLogins(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", adminSecret)
 	if err := send(); err != nil {
 		t.Error(err)
+	}
+}
+
+// blocksOf returns the blocks of a segment, as they are sent.
+func blocksOf(t testing.TB, path string) (all []ship.Block) {
+	t.Helper()
+	opened, err := trail.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seg := opened.Streams[0].Segments[0]
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refs, _ := seg.Index()
+	segment := &ship.Segment{Path: path, Number: seg.Number, Stream: seg.Header.Stream, FirstBlock: seg.Header.FirstBlock,
+		Header: text[:seg.Header.Length()]}
+	for _, ref := range refs {
+		all = append(all, ship.Block{
+			Place:  trail.Place{Stream: segment.Stream, Segment: seg.Number, Block: ref.Number},
+			System: seg.Header.SystemID, Records: ref.Records, Chain: ref.Chain, Offset: ref.Offset,
+			Image: text[ref.Offset : ref.Offset+ref.Length()], Segment: segment,
+		})
+	}
+	return all
+}
+
+// A finished segment that is replaced by another one with the same beginning, while the agent runs, is stored, too.
+func TestAReplacedSegmentIsStoredAgain(t *testing.T) {
+	s := sharedServer(t)
+	t.Setenv("TEST_S3_SECRET", adminSecret)
+	build := func(texts ...string) string {
+		dir := t.TempDir()
+		stream := trailtest.NewStream(t, dir, 0)
+		for i, text := range texts {
+			at := trailtest.Epoch + int64(i)
+			b := trailtest.NewBuilder(at)
+			b.Add(trailtest.Note(trailtest.NewSession(trailtest.Epoch, 7), at, text))
+			stream.Write(t, b)
+		}
+		stream.Rotate(t, trailtest.Epoch)
+		stream.Rotate(t, trailtest.Epoch)
+		return dir
+	}
+	was, now := build("a", "b", "c"), build("a", "b", "d")
+	a := newAgent(t, s, t.TempDir())
+	sink, err := openSink(t, lines("access_key: admin", "secret_key: {env: TEST_S3_SECRET}", "to: "+a.to,
+		"endpoint: "+s.Endpoint))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(a.trail, "0", "0000000001.steno")
+	for _, state := range []string{was, now} {
+		if err := os.RemoveAll(filepath.Join(a.trail, "0")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.CopyFS(a.trail, os.DirFS(state)); err != nil {
+			t.Fatal(err)
+		}
+		blocks := blocksOf(t, path)
+		for _, some := range [][]ship.Block{blocks[:1], blocks[1:], blocks[1:]} {
+			if err := sink.(ship.BlockSink).SendBlocks(t.Context(), some); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := blocks[len(blocks)-1]
+		if err := sink.(ship.SegmentSink).FinishSegment(t.Context(), last.Segment, &last); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1100 * time.Millisecond)
+	}
+	to := filepath.Join(t.TempDir(), "fetched")
+	fetched, said := a.fetch(t, to)
+	if len(fetched.Dirs) != 2 {
+		t.Fatal(fetched, said, a.objects(t))
+	}
+	for i, state := range []string{was, now} {
+		name := "0/0000000001.steno"
+		if files(t, fetched.Dirs[i])[name] != files(t, state)[name] {
+			t.Errorf("%s is not %s", fetched.Dirs[i], state)
+		}
+	}
+}
+
+// A damaged file does not end the agent, nor one that is gone.
+func TestSegmentsThatAreGoneStayInParts(t *testing.T) {
+	s := sharedServer(t)
+	t.Setenv("TEST_S3_SECRET", adminSecret)
+	dir := t.TempDir()
+	stream := trailtest.NewStream(t, dir, 0)
+	for i := range 6 {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(trailtest.Note(trailtest.NewSession(trailtest.Epoch, 7), trailtest.Epoch, fmt.Sprint(i)))
+		stream.Write(t, b)
+	}
+	blocks := blocksOf(t, stream.SegmentPath(1))
+	was := files(t, dir)
+	a := newAgent(t, s, dir)
+	sink, err := openSink(t, lines("access_key: admin", "secret_key: {env: TEST_S3_SECRET}", "to: "+a.to,
+		"endpoint: "+s.Endpoint))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(some []ship.Block) {
+		if err := sink.(ship.BlockSink).SendBlocks(t.Context(), some); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(blocks[:2])
+	if err := os.Remove(stream.SegmentPath(1)); err != nil {
+		t.Fatal(err)
+	}
+	send(blocks[2:4])
+	send(blocks[4:])
+	last := blocks[len(blocks)-1]
+	if err := sink.(ship.SegmentSink).FinishSegment(t.Context(), last.Segment, &last); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "fetched")
+	if _, said := a.fetch(t, to); len(said) > 0 {
+		t.Error(said)
+	}
+	if got := files(t, to); len(got) != 1 || got["0/0000000001.steno"] != was["0/0000000001.steno"] {
+		t.Error(a.objects(t))
 	}
 }

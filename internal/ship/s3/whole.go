@@ -50,13 +50,25 @@ func nextPath(segment *ship.Segment) string {
 	return filepath.Join(filepath.Dir(segment.Path), fmt.Sprintf("%010d.steno", segment.Number+1))
 }
 
-// systemAfter returns the system identifier of the segment after another one; 0: it is not known.
-func systemAfter(segment *ship.Segment) uint64 {
-	t, err := trail.Open(nextPath(segment))
-	if err != nil || t.Streams[0].Segments[0].Err != nil {
-		return 0
+// nextSegment returns the segment after another one, as its header describes it; nil: it cannot be read.
+func nextSegment(segment *ship.Segment) (next *ship.Segment, system uint64) {
+	next = &ship.Segment{Path: nextPath(segment), Number: segment.Number + 1, Stream: segment.Stream}
+	file, err := trail.OpenFile(next.Path)
+	if err != nil {
+		return nil, 0
 	}
-	return t.Streams[0].Segments[0].Header.SystemID
+	defer file.Close()
+	b := make([]byte, format.EncryptedHeaderSize)
+	n, err := file.ReadAt(b, 0)
+	if err != nil && err != io.EOF {
+		return nil, 0
+	}
+	h, err := format.ParseSegmentHeader(b[:n])
+	if err != nil {
+		return nil, 0
+	}
+	next.Header, next.FirstBlock = b[:h.Length()], h.FirstBlock
+	return next, h.SystemID
 }
 
 // isFinished returns whether the server has begun the next segment.
@@ -65,45 +77,48 @@ func isFinished(segment *ship.Segment) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() >= format.SegmentHeaderSize
 }
 
-// sendWhole stores the file of a segment, and its manifest. It returns false if that cannot be done: the file is too
-// long, does not exist any more, or is not the segment of which last is a block. Last may be nil.
-func (s *sink) sendWhole(ctx context.Context, system uint64, segment *ship.Segment, last *ship.Block) (bool, error) {
+// putWhole stores the file of a segment, and its manifest, and returns the file as it was then. It is nil if that cannot
+// be done: the file is too long, does not exist any more, or is not the segment of which last is a block. Last may be
+// nil.
+func (s *store) putWhole(
+	ctx context.Context, system uint64, segment *ship.Segment, last *ship.Block,
+) (os.FileInfo, error) {
 	file, err := trail.OpenFile(segment.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil || info.Size() > maxWhole || !isOf(file, segment, last) {
-		return false, err
+		return nil, err
 	}
 	m, o, err := describe(file, info.Size(), segment)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	b := body{}
 	b.add(file, m.Bytes)
 	sum, err := b.sum()
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	o.content = idOf(sum)
 	m.SystemID, m.SHA256, m.Object = system, hex.EncodeToString(sum[:]), o.name()
-	prefix := s.store.streamPrefix(system, segment.Stream)
-	if err := s.store.put(ctx, prefix+o.name(), &b, sum); err != nil {
-		return false, err
+	prefix := s.streamPrefix(system, segment.Stream)
+	if err := s.put(ctx, prefix+o.name(), &b, sum); err != nil {
+		return nil, err
 	}
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	text = append(text, '\n')
 	b = body{}
 	b.add(text, int64(len(text)))
-	return true, s.store.put(ctx, prefix+o.base()+manifestSuffix, &b, sha256.Sum256(text))
+	return info, s.put(ctx, prefix+o.base()+manifestSuffix, &b, sha256.Sum256(text))
 }
 
 // isOf returns whether a file has the header of a segment, and a block of it.
