@@ -161,8 +161,10 @@ func (r *Runner) ship(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	batches, spare := make(chan *batch), make(chan *batch, 2)
-	spare <- &batch{}
-	spare <- &batch{}
+	for range cap(spare) {
+		// memory that is not used takes none; growing would take it twice
+		spare <- &batch{arena: make([]byte, 0, r.Config.Batch.Bytes), events: make([]Event, 0, r.Config.Batch.Records)}
+	}
 	source.empty = func() *batch {
 		select {
 		case b := <-spare:

@@ -21,16 +21,17 @@ func limitProcessors() {
 	}
 }
 
-// usualMemory is the memory above which garbage is collected more often, so that commands stay within what
-// docs/steno.md states. It is not a limit: a program can allocate more.
-const usualMemory = 400 << 20
+// UsualMemory is the memory above which garbage is collected more often, so that commands stay within what
+// docs/steno.md states. It is not a limit: a program can allocate more. A program that runs all the time sets less,
+// before Main.
+var UsualMemory int64 = 400 << 20
 
 // limitMemory applies it, unless the user has set GOMEMLIMIT; only once, because tests run several programs in one
 // process.
 var limitMemory = sync.OnceFunc(func() {
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(usualMemory)
-		afterCollection(usualMemory)
+		debug.SetMemoryLimit(UsualMemory)
+		afterCollection(UsualMemory)
 	}
 })
 

@@ -18,7 +18,13 @@ import (
 )
 
 // Main is the program.
-func Main() int { return program.Main(New) }
+func Main() int {
+	program.UsualMemory = memory
+	return program.Main(New)
+}
+
+// memory is what the program usually takes at most: it runs beside a database, all the time.
+const memory = 64 << 20
 
 // kinds are all kinds of sinks.
 var kinds = []*ship.Kind{file.Kind, kafka.Kind, s3.Kind}
