@@ -306,7 +306,8 @@ func (f *fetcher) list(ctx context.Context, prefix string) iter.Seq2[*stored, er
 
 func (f *fetcher) listCurrent(ctx context.Context, prefix string) iter.Seq2[*stored, error] {
 	return func(yield func(*stored, error) bool) {
-		for info := range f.client.ListObjectsIter(ctx, f.bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+		options := minio.ListObjectsOptions{Prefix: prefix, Recursive: true}
+		for info := range f.client.ListObjectsIter(ctx, f.bucket, options) {
 			if info.Err != nil {
 				yield(nil, f.explain(info.Err))
 				return
@@ -341,7 +342,8 @@ func (f *fetcher) expect(ctx context.Context, o, manifest *stored) {
 }
 
 func (f *fetcher) read(ctx context.Context, o *stored) ([]byte, error) {
-	object, err := f.client.GetObject(ctx, f.bucket, o.key, minio.GetObjectOptions{VersionID: o.versions[len(o.versions)-1]})
+	options := minio.GetObjectOptions{VersionID: o.versions[len(o.versions)-1]}
+	object, err := f.client.GetObject(ctx, f.bucket, o.key, options)
 	if err != nil {
 		return nil, f.explain(err)
 	}

@@ -77,9 +77,9 @@ func isFinished(segment *ship.Segment) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() >= format.SegmentHeaderSize
 }
 
-// putWhole stores the file of a segment, and its manifest, and returns the file as it was then. It is nil if that cannot
-// be done: the file is too long, does not exist any more, or is not the segment of which last is a block. Last may be
-// nil.
+// putWhole stores the file of a segment, and its manifest, and returns the file as it was then. It is nil if that
+// cannot be done: the file is too long, does not exist any more, or is not the segment of which last is a block. Last
+// may be nil.
 func (s *store) putWhole(
 	ctx context.Context, system uint64, segment *ship.Segment, last *ship.Block,
 ) (os.FileInfo, error) {
