@@ -52,6 +52,7 @@ type Event struct {
 	Time    int64 // microseconds since 2000-01-01 UTC
 	Session string
 	Seq     uint64
+	Kind    string // statement, connect, ...
 	Failed  bool
 	Line    []byte
 }

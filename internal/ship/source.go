@@ -313,7 +313,8 @@ func (s *source) takeRecords(ref *trail.BlockRef, records iter.Seq[*format.Recor
 		s.begin()
 		event := Event{
 			Place:  trail.Place{Stream: ref.Segment.Stream.Number, Segment: ref.Segment.Number, Block: ref.Number},
-			System: ref.Segment.Header.SystemID, Time: r.Time, Seq: r.Seq, Failed: r.Failed(),
+			System: ref.Segment.Header.SystemID, Time: r.Time, Seq: r.Seq, Kind: r.Kind.String(),
+			Failed: r.Failed(),
 		}
 		if r.Session != nil {
 			event.Session = r.Session.ID().String()

@@ -27,12 +27,7 @@ func (d *decoder) decode(node *yaml.Node, path string, into ...any) error {
 	}
 	fields := map[string]reflect.Value{}
 	for _, one := range into {
-		v := reflect.ValueOf(one).Elem()
-		for i := range v.NumField() {
-			if name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ","); name != "" && name != "-" {
-				fields[name] = v.Field(i)
-			}
-		}
+		addFields(fields, reflect.ValueOf(one).Elem())
 	}
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -56,6 +51,18 @@ func (d *decoder) decode(node *yaml.Node, path string, into ...any) error {
 		}
 	}
 	return nil
+}
+
+// addFields adds the fields of a struct that have keys, and those of structs that are embedded in it.
+func addFields(fields map[string]reflect.Value, v reflect.Value) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if name, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); name != "" && name != "-" {
+			fields[name] = v.Field(i)
+		} else if field.Anonymous && field.Type.Kind() == reflect.Struct {
+			addFields(fields, v.Field(i))
+		}
+	}
 }
 
 // value decodes the value of a key.

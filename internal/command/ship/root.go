@@ -13,8 +13,11 @@ import (
 	"github.com/pg-steno/pg_steno/internal/iostreams"
 	"github.com/pg-steno/pg_steno/internal/ship"
 	"github.com/pg-steno/pg_steno/internal/ship/file"
+	"github.com/pg-steno/pg_steno/internal/ship/http"
 	"github.com/pg-steno/pg_steno/internal/ship/kafka"
+	"github.com/pg-steno/pg_steno/internal/ship/otlp"
 	"github.com/pg-steno/pg_steno/internal/ship/s3"
+	"github.com/pg-steno/pg_steno/internal/ship/syslog"
 )
 
 // Main is the program.
@@ -27,7 +30,7 @@ func Main() int {
 const memory = 64 << 20
 
 // kinds are all kinds of sinks.
-var kinds = []*ship.Kind{file.Kind, kafka.Kind, s3.Kind}
+var kinds = []*ship.Kind{file.Kind, http.Kind, kafka.Kind, otlp.Kind, s3.Kind, syslog.Kind}
 
 // New returns the root command with all subcommands.
 func New(streams *iostreams.IOStreams) *cobra.Command {
