@@ -232,8 +232,16 @@ func (f *fetcher) lines(ctx context.Context, stream uint32, objects []*stored) (
 			lines = append(lines, l)
 		}
 	}
+	stop := f.readAhead(ctx, slices.DeleteFunc(slices.Clone(parts), func(p *stored) bool {
+		return slices.ContainsFunc(lines, func(l *line) bool { return l.has(p) })
+	}))
+	defer stop()
 	for _, p := range parts {
-		if lines, err = f.addPart(ctx, lines, p); errors.Is(err, errContent) {
+		lines, err = f.addPart(ctx, lines, p)
+		if p.release != nil {
+			p.release()
+		}
+		if errors.Is(err, errContent) {
 			f.o.Warn(err.Error())
 		} else if err != nil {
 			return nil, err

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pg-steno/pg_steno/internal/format"
+	"github.com/pg-steno/pg_steno/internal/ship"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -89,4 +90,43 @@ func segments(t testing.TB, dir string, n, records int) {
 			s.Rotate(t, at)
 		}
 	}
+}
+
+// How long many small parts take back, as a quiet server leaves them.
+func TestSpeedOfParts(t *testing.T) {
+	n := count("STENO_S3_PARTS", 0)
+	if n == 0 {
+		t.Skip("it measures: STENO_S3_PARTS says of how many parts")
+	}
+	s := sharedServer(t)
+	t.Setenv("TEST_S3_SECRET", adminSecret)
+	a := newAgent(t, s, t.TempDir())
+	stream := trailtest.NewStream(t, a.trail, 0)
+	for i := range n {
+		b := trailtest.NewBuilder(trailtest.Epoch)
+		b.Add(trailtest.Note(trailtest.NewSession(trailtest.Epoch, 7), trailtest.Epoch+int64(i), "text"))
+		stream.Write(t, b)
+	}
+	sink, err := openSink(t, lines("access_key: admin", "secret_key: {env: TEST_S3_SECRET}", "to: "+a.to,
+		"endpoint: "+s.Endpoint))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	for _, b := range blocksOf(t, stream.SegmentPath(1)) {
+		if err := sink.(ship.BlockSink).SendBlocks(t.Context(), []ship.Block{b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	took := time.Since(begun)
+	begun = time.Now()
+	to := filepath.Join(t.TempDir(), "fetched")
+	a.fetch(t, to)
+	back := time.Since(begun)
+	if differences := compare(t, a.trail, to); differences != nil {
+		t.Error(differences)
+	}
+	begun = time.Now()
+	a.fetch(t, to)
+	t.Logf("%d parts: there in %v, back in %v, and nothing new in %v", n, took, back, time.Since(begun))
 }
