@@ -49,7 +49,7 @@ var Kind = &ship.Kind{
 	Schemes: []string{"kafka", "kafka+tls"},
 	Formats: ship.AllFormats,
 	// What a poll of the trail has found is sent at once.
-	Batch:   ship.Batch{Records: 20_000, Bytes: 8 << 20, Wait: ship.Duration(time.Millisecond)},
+	Batch:   ship.Batch{Records: 20_000, Bytes: 2 << 20, Wait: ship.Duration(time.Millisecond)},
 	Options: func() any { return &Options{ClientID: "steno-ship"} },
 	Open:    open,
 }

@@ -39,7 +39,7 @@ var (
 )
 
 // kafkaServer returns the server. STENO_TEST_KAFKA is the directory of its jars, which scripts/test-ship.d/kafka gets.
-func kafkaServer(t *testing.T) *server {
+func kafkaServer(t testing.TB) *server {
 	t.Helper()
 	jars := os.Getenv("STENO_TEST_KAFKA")
 	if jars == "" {
@@ -93,7 +93,7 @@ func (s *server) remove() {
 }
 
 // topic makes a topic with so many partitions, and settings in pairs of name and value.
-func (s *server) topic(t *testing.T, partitions int32, settings ...string) string {
+func (s *server) topic(t testing.TB, partitions int32, settings ...string) string {
 	t.Helper()
 	s.topics++
 	name := fmt.Sprintf("trail.%d", s.topics)
@@ -201,7 +201,7 @@ type shipper struct {
 	logged []string
 }
 
-func newShipper(t *testing.T, text string) *shipper {
+func newShipper(t testing.TB, text string) *shipper {
 	t.Helper()
 	c, err := ship.Parse([]byte(text), []*ship.Kind{kafka.Kind})
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *shipper) log() string {
 }
 
 // all ships what the trail has.
-func (s *shipper) all(t *testing.T) {
+func (s *shipper) all(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
