@@ -28,7 +28,8 @@ func keyOf(b *ship.Block) streamKey { return streamKey{b.System, b.Place.Stream}
 
 // blockProgress is what the topic has of the blocks.
 type blockProgress struct {
-	// announced are the headers of the segments of which this process has sent a message, by stream, with their numbers.
+	// announced are the headers of the segments of which this process has sent a message, by stream, with their
+	// numbers.
 	announced map[streamKey]string
 	// stored are the last blocks that were stored of a batch that is not stored as a whole; nil: the last one was.
 	stored map[streamKey]blockID
@@ -65,8 +66,8 @@ const (
 	layout = "1"
 )
 
-// SendBlocks sends blocks, each as a message, or as several parts. Before the first one of a segment comes the segment's
-// header.
+// SendBlocks sends blocks, each as a message, or as several parts. Before the first one of a segment comes the
+// segment's header.
 func (s *sink) SendBlocks(ctx context.Context, blocks []ship.Block) error {
 	for {
 		if err := s.connect(ctx); err != nil {
@@ -175,7 +176,8 @@ const timeFormat = "2006-01-02T15:04:05.000000Z07:00"
 
 func placeHeaders(kind string, b *ship.Block, room int) []kgo.RecordHeader {
 	return append(make([]kgo.RecordHeader, 0, 5+room),
-		kgo.RecordHeader{Key: headerKind, Value: []byte(kind)}, kgo.RecordHeader{Key: headerFormat, Value: []byte(layout)},
+		kgo.RecordHeader{Key: headerKind, Value: []byte(kind)},
+		kgo.RecordHeader{Key: headerFormat, Value: []byte(layout)},
 		decimal(headerSystem, b.System), decimal(headerStream, uint64(b.Place.Stream)),
 		decimal(headerSegment, b.Place.Segment))
 }

@@ -117,8 +117,8 @@ func (s *sink) checkTopic(ctx context.Context, client *kgo.Client) (all []ship.F
 	return append(all, s.checkSafety(topic, settings), s.checkSize(settings), s.checkKept(settings))
 }
 
-// checkLeaders looks at the partitions, and at the brokers that lead them, which may have other addresses than those that
-// were given.
+// checkLeaders looks at the partitions, and at the brokers that lead them, which may have other addresses than those
+// that were given.
 func (s *sink) checkLeaders(ctx context.Context, m *kadm.Metadata) (all []ship.Finding) {
 	topic := m.Topics[s.topic]
 	f := ship.Finding{What: s.named(), Note: fmt.Sprintf("partitions: %d, replicas: %d", len(topic.Partitions),
@@ -152,7 +152,8 @@ func (s *sink) checkWrite(ctx context.Context, client *kgo.Client, may []kadm.AC
 		f.Err = s.explain(kerr.TopicAuthorizationFailed)
 		return f
 	}
-	for _, what := range []kmsg.ACLOperation{kmsg.ACLOperationDelete, kmsg.ACLOperationAlter, kmsg.ACLOperationAlterConfigs} {
+	needless := []kmsg.ACLOperation{kmsg.ACLOperationDelete, kmsg.ACLOperationAlter, kmsg.ACLOperationAlterConfigs}
+	for _, what := range needless {
 		if slices.Contains(may, what) && s.options.SASL.Mechanism != "" {
 			f.Warning = true
 			f.Note = fmt.Sprintf("it may also %s the topic, which it need not", strings.ReplaceAll(what.String(), "_", " "))

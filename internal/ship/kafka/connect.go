@@ -91,8 +91,9 @@ func (s *sink) login() sasl.Mechanism {
 
 // newClient returns a client that begins with the given brokers. It connects to nothing yet.
 //
-// The producer is idempotent, which is the default: the cluster drops what is repeated within a client, and refuses what
-// comes after a gap. Flushing is manual so that nothing is sent before all messages of a call are in the client: see deliver.
+// The producer is idempotent, which is the default: the cluster drops what is repeated within a client, and refuses
+// what comes after a gap. Flushing is manual so that nothing is sent before all messages of a call are in the client:
+// see deliver.
 func (s *sink) newClient(brokers ...string) (*kgo.Client, error) {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(brokers...), kgo.ClientID(s.options.ClientID), kgo.Dialer(s.dial), kgo.WithHooks(&s.last),

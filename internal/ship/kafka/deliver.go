@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// stallTime is how long no message may be acknowledged before an attempt is given up. It is longer than the client takes to
-// notice a connection that is dead.
+// stallTime is how long no message may be acknowledged before an attempt is given up. It is longer than the client
+// takes to notice a connection that is dead.
 const stallTime = 30 * time.Second
 
 // attempt is messages that are being sent.
@@ -38,14 +38,15 @@ var errStalled = errors.New("no acknowledgement")
 
 // deliver sends messages, and returns the result of each when all have one. err is why some have failed.
 //
-// The order of a key's messages holds: if one fails, the client fails all others of its partition that it has, and none of
-// them is stored after it, because the cluster refuses what comes after a gap. But a message that is given to the client
-// after one has failed would be stored, before the other one is sent again. So nothing is sent until the client has all
-// messages, and none has failed until then. Results are reported one after the other: when a message that cannot be sent
-// has its result, all earlier failures are known.
+// The order of a key's messages holds: if one fails, the client fails all others of its partition that it has, and
+// none of them is stored after it, because the cluster refuses what comes after a gap. But a message that is given to
+// the client after one has failed would be stored, before the other one is sent again. So nothing is sent until the
+// client has all messages, and none has failed until then. Results are reported one after the other: when a message
+// that cannot be sent has its result, all earlier failures are known.
 //
 // After a failure, the client is given up with what it still has. What it has sent may be stored later than what the
-// next one sends; since both begin with the same message, or an earlier one, and have no gaps, that only repeats messages.
+// next one sends; since both begin with the same message, or an earlier one, and have no gaps, that only repeats
+// messages.
 func (s *sink) deliver(ctx context.Context, messages []*kgo.Record) (errs []error, err error) {
 	if len(messages) == 0 {
 		return nil, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/pg-steno/pg_steno/internal/ship"
 )
 
-// eventProgress is which events of the last batch are stored, if not all are: the hashes of those, by their index; 0: it
-// is not stored. A session's events are in one partition, but those of a batch in several.
+// eventProgress is which events of the last batch are stored, if not all are: the hashes of those, by their index; 0:
+// it is not stored. A session's events are in one partition, but those of a batch in several.
 type eventProgress struct{ stored []uint64 }
 
 // SendEvents sends events, each as a message.

@@ -70,7 +70,8 @@ func (s *sink) explain(err error) error {
 	if broker == "" {
 		broker = strings.Join(s.brokers, ", ")
 	}
-	if last != nil && (errors.Is(err, errStalled) || errors.Is(err, context.DeadlineExceeded) || isLogin(last) || isTLS(last)) {
+	late := errors.Is(err, errStalled) || errors.Is(err, context.DeadlineExceeded)
+	if last != nil && (late || isLogin(last) || isTLS(last)) {
 		err = fmt.Errorf("%w: %w", err, last)
 		if isLogin(last) || isTLS(last) {
 			err = last

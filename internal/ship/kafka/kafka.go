@@ -7,8 +7,8 @@
 //	blocks.go   messages of blocks; events.go: messages of records
 //	check.go    trying all of that; explain.go: errors by what is wrong
 //
-// What must stay true: the messages of a key are stored in the order in which they were given, however often and wherever
-// sending fails; some may be stored twice. No topic is ever created.
+// What must stay true: the messages of a key are stored in the order in which they were given, however often and
+// wherever sending fails; some may be stored twice. No topic is ever created.
 package kafka
 
 import (
