@@ -20,8 +20,10 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/pg-steno/pg_steno/internal/ship"
 	"github.com/pg-steno/pg_steno/internal/ship/parts"
@@ -76,8 +78,21 @@ func (e *grpcExporter) proxy() (*url.URL, error) {
 	return web.Proxy(&http.Request{URL: &url.URL{Scheme: "https", Host: e.address}})
 }
 
-func (e *grpcExporter) export(ctx context.Context, request *collector.ExportLogsServiceRequest) (
-	*collector.ExportLogsServiceResponse, error) {
+// codec takes requests that are encoded already.
+type codec struct{}
+
+func (codec) Name() string { return "proto" }
+
+func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+
+func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+	return proto.Unmarshal(data.Materialize(), v.(proto.Message))
+}
+
+// export sends a request. The library may use its bytes after it has returned.
+func (e *grpcExporter) export(ctx context.Context, request []byte) (*collector.ExportLogsServiceResponse, error) {
 	header, secrets, err := e.login.Header(ctx)
 	if err == nil {
 		err = e.connect()
@@ -92,7 +107,8 @@ func (e *grpcExporter) export(ctx context.Context, request *collector.ExportLogs
 	limited, cancel := context.WithTimeout(metadata.NewOutgoingContext(ctx, pairs), time.Duration(e.options.Timeout))
 	defer cancel()
 	response := &collector.ExportLogsServiceResponse{}
-	if err := e.conn.Invoke(limited, exportMethod, request, response); err != nil {
+	if err := e.conn.Invoke(limited, exportMethod, request, response,
+		grpc.ForceCodecV2(codec{})); err != nil {
 		return nil, e.failed(ctx, err, secrets)
 	}
 	return response, nil
@@ -170,7 +186,7 @@ func (e *grpcExporter) check(ctx context.Context) []ship.Finding {
 	if !e.encrypted && !reach.IsLoopback(host) {
 		all = append(all, ship.Finding{What: "no TLS: everybody on the way can read the records", Warning: true})
 	}
-	_, err = e.export(ctx, &collector.ExportLogsServiceRequest{})
+	_, err = e.export(ctx, nil)
 	return append(all, ship.Finding{What: "export without records to " + e.label, Err: err})
 }
 

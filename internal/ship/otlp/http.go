@@ -14,13 +14,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pg-steno/pg_steno/internal/ship"
-	"github.com/pg-steno/pg_steno/internal/ship/parts"
 	"github.com/pg-steno/pg_steno/internal/ship/web"
 )
 
 type httpExporter struct {
 	client *web.Client
-	body   []byte
 }
 
 const (
@@ -39,13 +37,8 @@ func openHTTP(u *url.URL, o *web.Options, t *ship.TLS) (exporter, error) {
 	return &httpExporter{client: client}, err
 }
 
-func (e *httpExporter) export(ctx context.Context, request *collector.ExportLogsServiceRequest) (
-	*collector.ExportLogsServiceResponse, error) {
-	var err error
-	if e.body, err = (proto.MarshalOptions{}).MarshalAppend(e.body[:0], request); err != nil {
-		return nil, &parts.RefusedError{Reason: "the log records cannot be written as protobuf"}
-	}
-	answer, err := e.client.Do(ctx, http.MethodPost, typeProtobuf, e.body)
+func (e *httpExporter) export(ctx context.Context, request []byte) (*collector.ExportLogsServiceResponse, error) {
+	answer, err := e.client.Do(ctx, http.MethodPost, typeProtobuf, request)
 	if err != nil {
 		return nil, err
 	}

@@ -48,9 +48,9 @@ var Kind = &ship.Kind{
 	Open:    open,
 }
 
-// exporter sends requests, by gRPC or HTTP. Its errors are those that parts knows, or of ship.
+// exporter sends requests, which are encoded ExportLogsServiceRequests, by gRPC or HTTP. Its errors are those that parts knows, or of ship.
 type exporter interface {
-	export(context.Context, *collector.ExportLogsServiceRequest) (*collector.ExportLogsServiceResponse, error)
+	export(ctx context.Context, request []byte) (*collector.ExportLogsServiceResponse, error)
 	check(context.Context) []ship.Finding
 	close()
 }
@@ -103,7 +103,7 @@ func (s *sink) send(ctx context.Context, events []ship.Event) error {
 			return &parts.RefusedError{Reason: err.Error()}
 		}
 	}
-	answer, err := s.export(ctx, &b.request)
+	answer, err := s.export(ctx, b.bytes())
 	if err != nil {
 		return err
 	}
