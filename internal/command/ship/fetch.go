@@ -111,5 +111,5 @@ func fetchRun(ctx context.Context, o *FetchOptions) error {
 	_, err = fmt.Fprintf(o.IO.Out, "server %d: %d segments in %s; %d are new, %s downloaded\n", fetched.Server,
 		fetched.Segments, render.Safe(strings.Join(fetched.Dirs, ", ")), fetched.New,
 		humanize.IBytes(uint64(fetched.Bytes)))
-	return exit.Verdict(exit.Found(failed, false), err)
+	return exit.Verdict(exit.CheckResult(failed, false), err)
 }

@@ -231,5 +231,5 @@ func (o *Options) check(ctx context.Context, c *ship.Config) error {
 			fmt.Fprintln(o.IO.Out)
 		}
 	}
-	return exit.Found(failed, false)
+	return exit.CheckResult(failed, false)
 }
