@@ -48,7 +48,8 @@ var Kind = &ship.Kind{
 	Open:    open,
 }
 
-// exporter sends requests, which are encoded ExportLogsServiceRequests, by gRPC or HTTP. Its errors are those that parts knows, or of ship.
+// exporter sends requests, which are encoded ExportLogsServiceRequests, by gRPC or HTTP. Its errors are those that
+// parts knows, or of ship.
 type exporter interface {
 	export(ctx context.Context, request []byte) (*collector.ExportLogsServiceResponse, error)
 	check(context.Context) []ship.Finding
