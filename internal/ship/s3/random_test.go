@@ -189,7 +189,7 @@ func TestKills(t *testing.T) {
 	defer s.Kill()
 	r := seed(t)
 	source, live := t.TempDir(), t.TempDir()
-	randomTrail(t, r, source, 60*kills, 300) // the agent pauses after damage
+	randomTrail(t, r, source, 150*kills, 300) // the agent pauses after damage
 	g := newGrower(t, source, live)
 	a := newAgent(t, s, live)
 	config := filepath.Join(t.TempDir(), "ship.yaml")
@@ -211,11 +211,15 @@ func TestKills(t *testing.T) {
 		return c
 	}
 	to := filepath.Join(t.TempDir(), "fetched")
+	growing := 0 // kills while there was something new
 	for i := range kills {
 		c := start()
+		more := 0
 		until := time.Now().Add(time.Duration(300+r.IntN(1200)) * time.Millisecond)
 		for time.Now().Before(until) {
-			g.step(t, r, 6000)
+			if g.step(t, r, 6000) {
+				more = 1
+			}
 			time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
 		}
 		if i%8 == 5 {
@@ -228,6 +232,7 @@ func TestKills(t *testing.T) {
 		}
 		_ = c.Process.Kill()
 		_ = c.Wait()
+		growing += more
 		if i%8 == 7 {
 			a.fetch(t, to)
 			checkPrefix(t, live, to)
@@ -240,7 +245,7 @@ func TestKills(t *testing.T) {
 		t.Fatal(err, string(log))
 	}
 	fetched, said := a.fetch(t, to)
-	t.Log(kills, "kills;", len(a.objects(t)), "objects;", fetched, said)
+	t.Log(kills, "kills,", growing, "of them while the trail grew;", len(a.objects(t)), "objects;", fetched, said)
 	if differences := compare(t, source, to); differences != nil || len(said) > 0 {
 		log, _ := os.ReadFile(filepath.Join(a.state, "log"))
 		t.Error(differences, said, string(log))
