@@ -230,7 +230,8 @@ func (r *Runner) open() (*source, error) {
 	for _, position := range back { // or the server could delete what must be shipped again
 		to, err := slot.ParseTarget(position, time.Now())
 		if err == nil {
-			err = slot.Advance(&slot.Options{Name: c.Slot, Trail: []string{r.Trail}, To: to, Force: true, Now: time.Now()})
+			err = slot.Advance(&slot.Options{Name: c.Slot, Trail: []string{r.Trail}, To: to, Force: true,
+				Now: time.Now()})
 		}
 		if err != nil {
 			return nil, err

@@ -149,8 +149,9 @@ func (s *source) begin() {
 // makeRoom sends the batch if what comes does not fit.
 func (s *source) makeRoom(n int) error {
 	b := s.batch
-	if full := len(b.arena)+n > int(s.c.Batch.Bytes) || len(b.events) >= s.c.Batch.Records && s.c.Batch.Records > 0; full &&
-		!b.isEmpty() {
+	full := len(b.arena)+n > int(s.c.Batch.Bytes) ||
+		s.c.Batch.Records > 0 && len(b.events) >= s.c.Batch.Records
+	if full && !b.isEmpty() {
 		return s.flush()
 	}
 	return nil
@@ -250,7 +251,8 @@ func (s *source) finishBefore(seg *trail.Segment) error {
 			continue
 		}
 		s.begin()
-		if s.batch.finish, s.batch.last = s.makeSegment(before), s.tail[number]; s.batch.last.Place.Segment != before.Number {
+		s.batch.finish, s.batch.last = s.makeSegment(before), s.tail[number]
+		if s.batch.last.Place.Segment != before.Number {
 			s.batch.last = Block{Place: trail.Place{Stream: number, Segment: before.Number},
 				System: before.Header.SystemID, Segment: s.batch.finish}
 		}

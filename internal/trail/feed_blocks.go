@@ -48,7 +48,8 @@ func (l *Live) PollBlocks(
 
 // PollRecords reads new blocks, stream by stream, and hands out the records of each. They, and their bytes, are valid
 // until take returns. An error of take ends the poll, and the block counts as not read. A block whose key was not
-// given ends the poll, too, with an error: it is not passed over. Servers may be nil, or learns of each start of the server.
+// given ends the poll, too, with an error: it is not passed over. Servers may be nil, or learns of each start of the
+// server.
 func (l *Live) PollRecords(
 	ctx context.Context, servers *Servers, warn func(error),
 	take func(ref *BlockRef, records iter.Seq[*format.Record]) error,

@@ -138,7 +138,8 @@ func (l *Live) Poll(ctx context.Context, f Formatter, opts MergeOptions, emit fu
 		return l.formatBlock(ctx, s, ref, f, opts, emit)
 	}
 	before := func() error { return l.flush(emit) } // lines before a problem are written before its warning
-	if err := l.followAll(ctx, follower{read: l.readBlock, take: take, beforeHole: before, warn: opts.Warn}); err != nil {
+	all := follower{read: l.readBlock, take: take, beforeHole: before, warn: opts.Warn}
+	if err := l.followAll(ctx, all); err != nil {
 		return err
 	}
 	return l.flush(emit)

@@ -1,5 +1,7 @@
 //go:build !unix
 
+// Systems without a signal that reads a configuration again.
+
 package ship
 
 import "os"

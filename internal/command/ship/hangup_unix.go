@@ -1,5 +1,7 @@
 //go:build unix
 
+// The signal that reads a configuration again.
+
 package ship
 
 import (

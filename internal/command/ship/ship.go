@@ -1,3 +1,5 @@
+// The command that ships.
+
 package ship
 
 import (
