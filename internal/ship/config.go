@@ -58,6 +58,15 @@ type SinkConfig struct {
 	Options any   `yaml:"-"`
 }
 
+// Place is the URL as it may be shown: parameters of a URL for HTTP may contain a token.
+func (c *SinkConfig) Place() string {
+	before, parameters, found := strings.Cut(c.To, "?")
+	if !found || parameters == "" || slices.Contains(c.Kind.Formats, Blocks) {
+		return c.To
+	}
+	return before + "?…"
+}
+
 // Blocks is the format of sinks that take blocks as they are stored.
 const Blocks = "blocks"
 

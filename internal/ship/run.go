@@ -76,7 +76,7 @@ func (r *Runner) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.status
-	s.Sink, s.To, s.Format = r.Config.Name, r.Config.To, r.Config.Format
+	s.Sink, s.To, s.Format = r.Config.Name, r.Config.Place(), r.Config.Format
 	return s
 }
 
@@ -119,11 +119,12 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.known, err = readShipped(r.state); err != nil {
 		return err
 	}
-	if was := r.known.To; was != "" && was != r.Config.To {
+	place := r.Config.Place()
+	if was := r.known.To; was != "" && was != place {
 		r.Log(Warning, r.Config.Name, fmt.Sprintf("until now, it was shipped to %s: what is there is not shipped to %s; "+
-			"drop slot %q to begin again, or give the new destination a sink of its own", was, r.Config.To, r.Config.Slot))
+			"drop slot %q to begin again, or give the new destination a sink of its own", was, place, r.Config.Slot))
 	}
-	r.known.To = r.Config.To
+	r.known.To = place
 	r.broken = map[uint32]uint64{}
 	said := ""
 	for {
@@ -135,12 +136,13 @@ func (r *Runner) Run(ctx context.Context) error {
 			return nil // Once
 		case errors.Is(err, slot.ErrMoved):
 			return err // another process reads the slot
-		case !errors.Is(err, errReopen):
-			r.failed(err)
-			if err.Error() != said {
-				said = err.Error()
-				r.Log(Error, r.Config.Name, said+"; it is tried again")
-			}
+		case errors.Is(err, errReopen):
+			continue // a block is the reason once only
+		}
+		r.failed(err)
+		if err.Error() != said {
+			said = err.Error()
+			r.Log(Error, r.Config.Name, said+"; it is tried again")
 		}
 		select {
 		case <-ctx.Done():

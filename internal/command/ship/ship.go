@@ -213,7 +213,7 @@ func (o *Options) check(ctx context.Context, c *ship.Config) error {
 	failed := false
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		s := c.Sinks[name]
-		fmt.Fprintf(o.IO.Out, "%s: %s\n", name, render.Safe(s.To))
+		fmt.Fprintf(o.IO.Out, "%s: %s\n", name, render.Safe(s.Place()))
 		findings := ship.CheckSink(ctx, s, c)
 		for _, f := range findings {
 			word := "ok"
