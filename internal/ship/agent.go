@@ -23,6 +23,7 @@ type Agent struct {
 	mu      sync.Mutex
 	config  *Config
 	running map[string]*running // by the names of the sinks
+	failed  map[string]Status   // those that have ended with an error
 	ended   chan struct{}       // a sink has ended
 }
 
@@ -36,7 +37,7 @@ type running struct {
 // Run ships until the context ends. A sink that cannot begin ends, and the others go on. Each configuration that comes
 // from reload takes the place of the one before.
 func (a *Agent) Run(ctx context.Context, c *Config, reload <-chan *Config) error {
-	a.running, a.ended = map[string]*running{}, make(chan struct{}, 1)
+	a.running, a.failed, a.ended = map[string]*running{}, map[string]Status{}, make(chan struct{}, 1)
 	if err := os.MkdirAll(c.StateDirectory, 0o700); err != nil {
 		return fmt.Errorf("the directory for states, which state_directory names: %w", err)
 	}
@@ -46,7 +47,10 @@ func (a *Agent) Run(ctx context.Context, c *Config, reload <-chan *Config) error
 		if err := a.collect(); err != nil {
 			failed = err
 		}
-		if len(a.running) == 0 {
+		switch {
+		case len(a.running) == 0 && ctx.Err() != nil:
+			return nil
+		case len(a.running) == 0:
 			return failed
 		}
 		select {
@@ -67,6 +71,9 @@ func (a *Agent) collect() (failed error) {
 			delete(a.running, name)
 			if r.err != nil {
 				a.Log(Error, name, r.err.Error())
+				status := r.runner.Status()
+				status.Failing = r.err.Error()
+				a.failed[name] = status
 				failed = errors.New("a sink has ended: see above")
 			}
 		default:
@@ -84,6 +91,11 @@ func (a *Agent) apply(ctx context.Context, c *Config) {
 	all := was != nil && (was.Trail != c.Trail || was.StateDirectory != c.StateDirectory ||
 		!slices.Equal(was.EncryptionKeyFile, c.EncryptionKeyFile) ||
 		!slices.Equal(was.EncryptionKeyCommand, c.EncryptionKeyCommand))
+	for name := range a.failed {
+		if c.Sinks[name] == nil {
+			delete(a.failed, name)
+		}
+	}
 	for name, r := range a.running {
 		if s := c.Sinks[name]; all || s == nil || !same(s, r.runner.Config) {
 			r.stop()
@@ -94,6 +106,7 @@ func (a *Agent) apply(ctx context.Context, c *Config) {
 	keys := (&query.KeyOptions{Files: c.EncryptionKeyFile, Commands: c.EncryptionKeyCommand}).Keys()
 	for _, name := range slices.Sorted(maps.Keys(c.Sinks)) {
 		if a.running[name] == nil {
+			delete(a.failed, name)
 			a.running[name] = a.start(ctx, &Runner{Config: c.Sinks[name], Trail: c.Trail, State: c.StateDirectory,
 				Keys: keys, Log: a.Log, Once: a.Once})
 		}
@@ -128,6 +141,9 @@ func (a *Agent) Statuses() (all []Status) {
 	defer a.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(a.running)) {
 		all = append(all, a.running[name].runner.Status())
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.failed)) {
+		all = append(all, a.failed[name])
 	}
 	return all
 }

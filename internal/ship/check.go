@@ -4,6 +4,7 @@ package ship
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -41,9 +42,12 @@ func checkSlot(s *SinkConfig, trail string) Finding {
 	_, err := slot.OpenFeed(trail, s.Slot)
 	if _, none := err.(*slot.NotFoundError); none {
 		f.Note = fmt.Sprintf("it does not exist yet, and will begin at the %s of the trail", s.From)
+		f.Err = slot.CanChange(trail)
 		return f
 	}
-	f.Err = err
+	if f.Err = err; err == nil {
+		f.Err = slot.CanChange(trail)
+	}
 	return f
 }
 
@@ -56,6 +60,7 @@ func checkDirectory(path string) error {
 	if err != nil {
 		return err
 	}
-	f.Close()
-	return os.Remove(filepath.Clean(f.Name()))
+	_, err = f.Write(make([]byte, 4096)) // an empty file needs no space
+	err = errors.Join(err, f.Sync(), f.Close())
+	return errors.Join(err, os.Remove(filepath.Clean(f.Name())))
 }

@@ -183,6 +183,9 @@ var defaultRetry = Retry{First: Duration(500 * time.Millisecond), Most: Duration
 // maxBatch bounds what is in memory for a sink: one batch that is being sent, and one that is being filled.
 const maxBatch = 24 << 20
 
+// maxRecords bounds the records of a batch.
+const maxRecords = 200_000
+
 // Load reads a configuration file.
 func Load(path string, kinds []*Kind) (*Config, error) {
 	text, err := os.ReadFile(path)
@@ -295,15 +298,21 @@ func (c *SinkConfig) complete() error {
 	setDefault(&c.Retry.First, defaultRetry.First)
 	setDefault(&c.Retry.Most, max(defaultRetry.Most, c.Retry.First))
 	switch {
-	case c.Batch.Records < 0:
-		return errors.New("batch.records must be at least 1")
+	case c.Batch.Records < 0 || c.Batch.Records > maxRecords:
+		return fmt.Errorf("batch.records must be between 1 and %d", maxRecords)
 	case c.Batch.Bytes > maxBatch:
 		return fmt.Errorf("batch.bytes must be at most %s", humanize.IBytes(maxBatch))
 	case c.Retry.Most < c.Retry.First:
 		return errors.New("retry.most is shorter than retry.first")
 	}
-	_, err := c.TLS.Config()
-	return err
+	if _, err := c.TLS.Config(); err != nil {
+		return err
+	}
+	sink, err := c.Kind.Open(c) // connects to nothing, and checks the options of the kind
+	if err != nil {
+		return err
+	}
+	return sink.Close()
 }
 
 func (f *Filter) isEmpty() bool {

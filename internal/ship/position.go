@@ -136,15 +136,30 @@ func (s *shipped) resume(stream *trail.StreamIndex, slot uint64) (from uint64, w
 		return 1, &branchError{number, fmt.Sprintf("it is of the server with system identifier %d, but what was shipped "+
 			"is of %d: it is shipped from its beginning, as that of another server", system, r.System)}
 	}
-	if segments[0].Segment.Number > r.Segment {
-		return slot, nil // what was shipped last exists no longer
+	// what is acknowledged is noted here first, so somebody else has moved a slot that is ahead
+	const moved = "the slot was moved past blocks %d to %d, which were not shipped: "
+	ahead := slot > r.Block+1
+	if segments[0].Segment.Number > r.Segment { // what was shipped last exists no longer
+		first := segments[0].Segment.Header.FirstBlock
+		switch {
+		case ahead && segments[0].Segment.Err == nil && first <= r.Block+1:
+			return r.Block + 1, &branchError{number, fmt.Sprintf(moved+"they are shipped now", r.Block+1, slot-1)}
+		case ahead:
+			return min(slot, max(first, 1)), &branchError{number, fmt.Sprintf(moved+"those that the server has deleted "+
+				"meanwhile are lost for this sink, and the others are shipped now", r.Block+1, slot-1)}
+		}
+		return slot, nil
 	}
 	i, found := slices.BinarySearchFunc(segments, r.Segment, func(s trail.SegmentIndex, n uint64) int {
 		return cmp.Compare(s.Segment.Number, n)
 	})
 	if found {
 		for _, ref := range segments[i].Refs() {
-			if ref.Number == r.Block && chain(ref.Chain) == r.Chain {
+			switch same := ref.Number == r.Block && chain(ref.Chain) == r.Chain; {
+			case same && ahead:
+				return r.Block + 1, &branchError{number, fmt.Sprintf(moved+"they are shipped now; to leave them out, remove "+
+					"the sink's state, too", r.Block+1, slot-1)}
+			case same:
 				return slot, nil
 			}
 		}

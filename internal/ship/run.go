@@ -134,8 +134,8 @@ func (r *Runner) Run(ctx context.Context) error {
 			return nil
 		case err == nil:
 			return nil // Once
-		case errors.Is(err, slot.ErrMoved):
-			return err // another process reads the slot
+		case r.Once && !errors.Is(err, errReopen):
+			return err
 		case errors.Is(err, errReopen):
 			continue // a block is the reason once only
 		}
@@ -345,7 +345,7 @@ func (r *Runner) sendAll(ctx context.Context, batches <-chan *batch, spare chan<
 			return nil
 		}
 		begun := time.Now()
-		err := r.ack(done)
+		err := r.keepAcking(ctx, done)
 		done = done[:0]
 		acked = time.Now()
 		interval = max(ackInterval, 20*time.Since(begun)) // moving a slot of a long trail takes time
@@ -393,6 +393,35 @@ func (r *Runner) sendAll(ctx context.Context, batches <-chan *batch, spare chan<
 			if err := ack(); err != nil {
 				return err
 			}
+		}
+	}
+}
+
+// keepAcking does the same as ack, until it works: what was sent is not sent again because a disk is full. It gives up
+// when somebody else has moved or dropped the slot, and when the context ends.
+func (r *Runner) keepAcking(ctx context.Context, done []position) error {
+	said := ""
+	for failures := 1; ; failures++ {
+		err := r.ack(done)
+		if err == nil {
+			if said != "" {
+				r.note(func(s *Status) { s.Failing, s.Since = "", time.Time{} })
+				r.Log(Info, r.Config.Name, "what is shipped can be noted again")
+			}
+			return nil
+		}
+		if errors.Is(err, slot.ErrMoved) || errors.Is(err, slot.ErrDropped) || r.Once {
+			return err
+		}
+		r.note(func(s *Status) { s.Retried++ })
+		r.failed(err)
+		if text := err.Error(); text != said {
+			said = text
+			r.Log(Error, r.Config.Name, text+": what was shipped cannot be noted; it is tried again, and nothing is sent "+
+				"meanwhile")
+		}
+		if !r.Config.Retry.pause(ctx, failures, err) {
+			return err
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pg-steno/pg_steno/internal/format"
 	"github.com/pg-steno/pg_steno/internal/ship"
+	"github.com/pg-steno/pg_steno/internal/slot"
 	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
@@ -317,6 +318,45 @@ func TestAStreamThatGoesBackIsShippedAgain(t *testing.T) {
 	if d.blocks[0] = nil; a.run(d, 0) != nil || len(d.blocks[0]) > 0 {
 		t.Errorf("%d blocks arrived once more", len(d.blocks[0]))
 	}
+}
+
+// TestAMovedSlotHidesNothing: what somebody has moved the slot past is shipped nevertheless, and said.
+func TestAMovedSlotHidesNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	dir := t.TempDir()
+	s := trailtest.NewStream(t, dir, 0)
+	session := trailtest.NewSession(trailtest.Epoch, 100)
+	var seq uint64
+	var texts []string
+	d := newReceived(nil)
+	a := &agent{t: t, trail: dir, state: t.TempDir(), format: ship.Blocks}
+	for range 4 {
+		for range 5 {
+			grow(t, r, s, session, &seq, &texts)
+		}
+		if err := a.run(d, 0); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			grow(t, r, s, session, &seq, &texts)
+		}
+		to, err := slot.ParseTarget("end", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := slot.Advance(&slot.Options{Name: "ship_s", Trail: []string{dir}, To: to, Force: true,
+			Now: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		a.logged = nil
+		if err := a.run(d, 0); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(a.logged, func(s string) bool { return strings.Contains(s, "the slot was moved past") }) {
+			t.Errorf("nothing was said: %q", a.logged)
+		}
+	}
+	inOrder(t, "stream 0", blocksOf(t, dir, 0), d.blocks[0])
 }
 
 // TestKeysAreNeeded: records of an encrypted segment are not passed over for lack of a key.

@@ -14,6 +14,21 @@ import (
 // ErrMoved is the error of a feed whose slot another process has moved.
 var ErrMoved = errors.New("was moved by another process")
 
+// ErrDropped is the error of a feed whose slot another process has dropped.
+var ErrDropped = errors.New("was dropped by another process")
+
+// CanChange returns why slots of a trail cannot be created or moved; nil: they can.
+func CanChange(path string) error {
+	return withLock(path, func(folder *private.Dir) error {
+		const name = ".check"
+		f, err := folder.Create(name, 0o600)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Close(), folder.Remove(name))
+	})
+}
+
 // Feed is a reader of a slot. It moves the slot only from where it left it. If another process has moved it, that
 // process reads the same slot. The feed then ends: it could otherwise skip records that the other reader has not
 // passed on, or move the slot back.
@@ -74,7 +89,7 @@ func (f *Feed) Advance(to []trail.Place) error {
 	}
 	return f.opts.change(func(_ *trail.Trail, folder *private.Dir) error {
 		if !f.opts.exists(folder) {
-			return fmt.Errorf("slot %q was dropped by another process", f.opts.Name)
+			return fmt.Errorf("slot %q %w", f.opts.Name, ErrDropped)
 		}
 		s, err := read(folder, f.opts.Name)
 		if err != nil {
