@@ -40,6 +40,8 @@ func TestConfigurationsAreCheckedStrictly(t *testing.T) {
 		{good + "    tls: {cert: /x}\n", "belong together"},
 		{good + "    tls: {ca: /does/not/exist}\n", "tls.ca"},
 		{"sinks: [", "line 1"},
+		{good + "    filter: {only: {class: write, user: }}\n    format: json\n", "filter.only.user: it has no value"},
+		{good + "    batch: {records: 2147483648}\n", "batch.records must be between 1 and 200000"},
 	} {
 		_, err := ship.Parse([]byte(c.text), kindOf(newReceived(nil)))
 		switch {

@@ -74,6 +74,9 @@ func (d *decoder) value(node *yaml.Node, path string, field reflect.Value) error
 	if field.Kind() == reflect.Struct && !decodesItself {
 		return d.decode(node, path, field.Addr().Interface())
 	}
+	if node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
+		return at(node, path, errors.New("it has no value"))
+	}
 	// one value may stand for a list of one
 	if field.Kind() == reflect.Slice && node.Kind == yaml.ScalarNode && field.Type().Elem().Kind() == reflect.String {
 		field.Set(reflect.ValueOf([]string{node.Value}))

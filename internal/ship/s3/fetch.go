@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,6 +228,11 @@ func (f *fetcher) segments(ctx context.Context, stream uint32) iter.Seq2[[]*stor
 			for _, o := range group {
 				if o.whole {
 					f.expect(ctx, o, manifests[o.base()])
+				}
+			}
+			for _, name := range slices.Sorted(maps.Keys(manifests)) {
+				if !slices.ContainsFunc(group, func(o *stored) bool { return o.whole && o.base() == name }) {
+					f.o.Warn(fmt.Sprintf("%s: the segment that it describes is not in the bucket", manifests[name].key))
 				}
 			}
 			more := len(group) == 0 || yield(group, nil)

@@ -23,8 +23,11 @@ import (
 // stream went back, or if its file was changed between the parts and the whole.
 type line struct {
 	path    string
-	kept    bool // path is the file of an earlier fetch
-	since   time.Time
+	kept    bool      // path is the file of an earlier fetch
+	since   time.Time // when its beginning was written first
+	parts   []*stored // what it is made of
+	parent  *line     // it has the beginning of this line, up to the offset left; nil: of none
+	left    int64
 	before  id // of the segment before
 	end     int64
 	chain   id
@@ -135,10 +138,42 @@ func (f *fetcher) stream(ctx context.Context, stream uint32) (int, error) {
 	return len(ways), nil
 }
 
+// sinceAt returns when what a line has behind an offset was written first.
+func (l *line) sinceAt(offset int64) time.Time {
+	since := time.Time{}
+	for _, p := range l.parts {
+		if p.end() > offset && (since.IsZero() || p.since.Before(since)) {
+			since = p.since
+		}
+	}
+	return since
+}
+
+// order sorts lines by when they were written first. Of two that have a beginning in common, what is behind it counts.
+func order(lines []*line) {
+	at := map[*line]time.Time{}
+	for _, l := range lines { // parents come first
+		at[l] = l.since
+		if l.parent == nil {
+			continue
+		}
+		own, theirs := l.sinceAt(l.left), l.parent.sinceAt(l.left)
+		switch parent := at[l.parent]; {
+		case own.Before(theirs):
+			at[l] = parent.Add(-1)
+		case own.After(parent):
+			at[l] = own
+		default:
+			at[l] = parent
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b *line) int { return at[a].Compare(at[b]) })
+}
+
 // place gives the lines of a segment to the ways that they continue. A way that has several continuations becomes
 // several ways.
 func (f *fetcher) place(stream uint32, segment uint64, lines []*line, ways []way) ([]way, error) {
-	slices.SortStableFunc(lines, func(a, b *line) int { return a.since.Compare(b.since) })
+	order(lines)
 	was := slices.Clone(ways)
 	n := len(was)
 	taken := map[int]bool{}
@@ -264,7 +299,7 @@ func (f *fetcher) earlier(stream uint32, segment uint64) (all []string) {
 }
 
 func (f *fetcher) wholeLine(ctx context.Context, o *stored, old []string) (*line, error) {
-	l := &line{since: o.since, whole: true}
+	l := &line{since: o.since, whole: true, parts: []*stored{o}}
 	for _, path := range old {
 		if hasContent(path, o) {
 			file, err := os.Open(path)
@@ -311,6 +346,11 @@ func keptLine(path string, parts []*stored, lines []*line) *line {
 		return nil
 	}
 	l.since = parts[first].since
+	for _, p := range parts {
+		if l.has(p) {
+			l.parts = append(l.parts, p)
+		}
+	}
 	return l
 }
 
@@ -375,7 +415,7 @@ func (f *fetcher) addPart(ctx context.Context, lines []*line, p *stored) ([]*lin
 			f.o.Warn(fmt.Sprintf("%s: it is not what the whole segment, which was stored later, has in this place", p.key))
 		}
 	}
-	l := &line{since: p.since}
+	l := &line{since: p.since, parts: []*stored{p}}
 	if parent == nil && p.from > 0 { // what was before it is not there
 		for _, one := range lines {
 			if one.end <= p.from && !one.whole && (parent == nil || one.end > parent.end) {
@@ -394,10 +434,7 @@ func (f *fetcher) addPart(ctx context.Context, lines []*line, p *stored) ([]*lin
 	}
 	var file *os.File
 	if parent != nil {
-		l.since = parent.since
-		if p.since.After(l.since) {
-			l.since = p.since
-		}
+		l.parent, l.left = parent, p.from
 		file, err = f.copyOf(parent.path, p.from)
 	} else {
 		file, err = f.tempFile()
@@ -414,6 +451,7 @@ func (f *fetcher) addPart(ctx context.Context, lines []*line, p *stored) ([]*lin
 }
 
 func (l *line) noteSince(p *stored) {
+	l.parts = append(l.parts, p)
 	if p.since.Before(l.since) {
 		l.since = p.since
 	}
@@ -452,6 +490,7 @@ func (f *fetcher) append(l *line, part *os.File, p *stored) error {
 		return err
 	}
 	defer file.Close()
+	l.parts = append(l.parts, p)
 	if err := copyTo(file, part, p.from); err != nil {
 		return err
 	}
