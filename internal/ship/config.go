@@ -24,7 +24,7 @@ import (
 
 // Config is a configuration file.
 type Config struct {
-	// Trail is the directory of the trail. It may be left out on the command line's terms.
+	// Trail is the directory of the trail. Empty: the command line names it, or the environment.
 	Trail string `yaml:"trail"`
 	// StateDirectory is where what was shipped, and what was refused, is noted.
 	StateDirectory string `yaml:"state_directory"`

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -95,6 +96,24 @@ func (r *Runner) failed(err error) {
 	})
 }
 
+// said is the error that was logged last.
+type said struct {
+	text string
+	when time.Time
+}
+
+// repeatAfter is how often an error that lasts is logged again.
+const repeatAfter = 10 * time.Minute
+
+// isNew returns whether an error is to be logged: it is another one, or was logged long ago.
+func (s *said) isNew(err error) bool {
+	if err.Error() == s.text && time.Since(s.when) < repeatAfter {
+		return false
+	}
+	s.text, s.when = err.Error(), time.Now()
+	return true
+}
+
 // grace is how long what is being sent may take after the agent was told to end.
 const grace = 5 * time.Second
 
@@ -126,7 +145,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	r.known.To = place
 	r.broken = map[uint32]uint64{}
-	said := ""
+	var said said
 	for {
 		err := r.ship(ctx)
 		switch {
@@ -137,12 +156,11 @@ func (r *Runner) Run(ctx context.Context) error {
 		case r.Once && !errors.Is(err, errReopen):
 			return err
 		case errors.Is(err, errReopen):
-			continue // a block is the reason once only
+			continue // a block, or a file that is gone, is the reason once only
 		}
 		r.failed(err)
-		if err.Error() != said {
-			said = err.Error()
-			r.Log(Error, r.Config.Name, said+"; it is tried again")
+		if said.isNew(err) {
+			r.Log(Error, r.Config.Name, err.Error()+"; it is tried again")
 		}
 		select {
 		case <-ctx.Done():
@@ -265,9 +283,14 @@ func (r *Runner) source(index *trail.Index, from map[uint32]uint64) (*source, er
 	if err != nil {
 		return nil, err
 	}
-	s := &source{c: c, warn: r.warn, once: r.Once, last: map[uint32]*position{}, held: map[uint32]*Segment{},
+	s := &source{c: c, once: r.Once, last: map[uint32]*position{}, held: map[uint32]*Segment{},
 		broken:  r.broken,
 		matcher: query.Matcher{Filter: criteria.Filter()}}
+	s.warn = func(err error) {
+		wait := (*trail.WaitError)(nil)
+		s.gone = s.gone || errors.As(err, &wait) && errors.Is(wait.Err, fs.ErrNotExist)
+		r.warn(err)
+	}
 	for number, known := range r.known.Streams {
 		if n := len(known.Segments); known.Block+1 == from[number] && n > 0 {
 			s.last[number] = &position{number, known.System, known.Block, known.Chain, known.Segments[n-1]}
@@ -400,11 +423,11 @@ func (r *Runner) sendAll(ctx context.Context, batches <-chan *batch, spare chan<
 // keepAcking does the same as ack, until it works: what was sent is not sent again because a disk is full. It gives up
 // when somebody else has moved or dropped the slot, and when the context ends.
 func (r *Runner) keepAcking(ctx context.Context, done []position) error {
-	said := ""
+	var said said
 	for failures := 1; ; failures++ {
 		err := r.ack(done)
 		if err == nil {
-			if said != "" {
+			if said.text != "" {
 				r.note(func(s *Status) { s.Failing, s.Since = "", time.Time{} })
 				r.Log(Info, r.Config.Name, "what is shipped can be noted again")
 			}
@@ -415,9 +438,8 @@ func (r *Runner) keepAcking(ctx context.Context, done []position) error {
 		}
 		r.note(func(s *Status) { s.Retried++ })
 		r.failed(err)
-		if text := err.Error(); text != said {
-			said = text
-			r.Log(Error, r.Config.Name, text+": what was shipped cannot be noted; it is tried again, and nothing is sent "+
+		if said.isNew(err) {
+			r.Log(Error, r.Config.Name, err.Error()+": what was shipped cannot be noted; it is tried again, and nothing is sent "+
 				"meanwhile")
 		}
 		if !r.Config.Retry.pause(ctx, failures, err) {
@@ -434,13 +456,9 @@ func (r *Runner) ack(done []position) error {
 	return r.feed.Advance(places(done))
 }
 
-// repeatAfter is how often an error that lasts is logged again.
-const repeatAfter = 10 * time.Minute
-
 // send sends a batch, as often as it takes. It returns an error if the context ends.
 func (r *Runner) send(ctx context.Context, b *batch) error {
-	var said string
-	var when time.Time
+	var said said
 	for failures := 1; ; failures++ {
 		err := r.try(ctx, b)
 		if err == nil {
@@ -451,15 +469,14 @@ func (r *Runner) send(ctx context.Context, b *batch) error {
 		}
 		r.note(func(s *Status) { s.Retried++ })
 		r.failed(err)
-		if text := err.Error(); text != said || time.Since(when) > repeatAfter {
-			said, when = text, time.Now()
-			r.Log(Error, r.Config.Name, text+"; it is tried again, and nothing is lost meanwhile")
+		if said.isNew(err) {
+			r.Log(Error, r.Config.Name, err.Error()+"; it is tried again, and nothing is lost meanwhile")
 		}
 		if !r.Config.Retry.pause(ctx, failures, err) {
 			return ctx.Err()
 		}
 	}
-	if said != "" {
+	if said.text != "" {
 		r.Log(Info, r.Config.Name, "sending works again")
 	}
 	r.note(func(s *Status) {

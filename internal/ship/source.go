@@ -53,6 +53,7 @@ type source struct {
 	c       *SinkConfig
 	once    bool // end when a poll has found nothing
 	found   bool // this poll has found a block
+	gone    bool // a file that was read is not there any more
 	live    *trail.Live
 	servers *trail.Servers
 	warn    func(error)
@@ -116,6 +117,9 @@ func (s *source) follow(ctx context.Context) error {
 		} else {
 			err = s.live.PollRecords(ctx, s.servers, s.warn, s.takeRecords)
 		}
+		if err == nil && s.gone || errors.Is(err, trail.ErrReplaced) {
+			err = errReopen
+		}
 		if err == nil && !s.batch.isEmpty() && time.Since(s.batch.begun) >= time.Duration(s.c.Batch.Wait) {
 			err = s.flush()
 		}
@@ -157,35 +161,34 @@ func (s *source) makeRoom(n int) error {
 	return nil
 }
 
-// check compares a block with what was read before in its stream.
+// check compares a block with what was read before it in its stream. If it does not follow that, the trail is opened
+// again, which tells whether it is another one by now. If it is the same, something is wrong in the trail itself, and
+// the block is taken.
 func (s *source) check(ref *trail.BlockRef, image []byte) error {
 	seg := ref.Segment
-	was := s.last[seg.Stream.Number]
-	if was == nil || was.block == 0 || ref.AfterDamage || seg.Err != nil {
+	number := seg.Stream.Number
+	was := s.last[number]
+	if was == nil || was.follows(ref, image) || s.broken[number] == ref.Number {
 		return nil
 	}
-	previous, first := was.chain, was.segment.Number != seg.Number
-	var follows bool
-	if first {
-		follows = ref.Number != seg.Header.FirstBlock || was.block+1 != ref.Number ||
-			seg.Header.PreviousHash == previous && seg.Header.SystemID == was.system
-		previous = seg.Header.Hash
-		if ref.Number != seg.Header.FirstBlock {
-			return nil // something is missing, which was reported
-		}
-	} else {
-		follows = ref.Number == was.block+1
-	}
-	if follows && (&format.Block{Image: image}).ChainHash(previous) == ref.Chain {
-		return nil
-	}
-	if s.broken[seg.Stream.Number] == ref.Number {
-		return nil // something is wrong in the trail itself
-	}
-	s.broken[seg.Stream.Number] = ref.Number
-	s.warn(&branchError{seg.Stream.Number, fmt.Sprintf("segment %d, block %d does not follow block %d, which was read "+
-		"before it", seg.Number, ref.Number, was.block)})
+	s.broken[number] = ref.Number
+	s.warn(&branchError{number, fmt.Sprintf("segment %d, block %d does not follow block %d, which was read before it",
+		seg.Number, ref.Number, was.block)})
 	return errReopen
+}
+
+// follows returns whether a block is what comes next.
+func (p *position) follows(ref *trail.BlockRef, image []byte) bool {
+	seg := ref.Segment
+	previous := p.chain
+	if p.segment.Number != seg.Number {
+		if seg.Err != nil || seg.Header.SystemID != p.system || seg.Header.PreviousHash != p.chain ||
+			ref.Number != seg.Header.FirstBlock {
+			return false
+		}
+		previous = seg.Header.Hash
+	}
+	return ref.Number == p.block+1 && (&format.Block{Image: image}).ChainHash(previous) == ref.Chain
 }
 
 // note remembers a block as the last one that was read of its stream.
@@ -214,7 +217,7 @@ func (s *source) takeBlock(ref *trail.BlockRef, image []byte) error {
 	if err := s.check(ref, image); err != nil {
 		return err
 	}
-	segment := s.segmentOf(ref)
+	segment := s.makeSegment(ref.Segment)
 	if err := s.finishBefore(ref.Segment); err != nil {
 		return err
 	}
@@ -263,9 +266,7 @@ func (s *source) finishBefore(seg *trail.Segment) error {
 	return nil
 }
 
-// segmentOf returns the segment of a block, with its header.
-func (s *source) segmentOf(ref *trail.BlockRef) *Segment { return s.makeSegment(ref.Segment) }
-
+// makeSegment returns a segment with its header.
 func (s *source) makeSegment(seg *trail.Segment) *Segment {
 	if kept := s.held[seg.Stream.Number]; kept != nil && kept.Path == seg.Path && len(kept.Header) > 0 {
 		return kept
@@ -296,10 +297,12 @@ func readHeader(seg *trail.Segment) []byte {
 	return header
 }
 
-func (s *source) takeRecords(ref *trail.BlockRef, records iter.Seq[*format.Record]) error {
+func (s *source) takeRecords(ref *trail.BlockRef, image []byte, records iter.Seq[*format.Record]) error {
+	if err := s.check(ref, image); err != nil {
+		return err
+	}
 	s.renderer.Start(ref)
 	s.matcher.Reset()
-	var err error
 	for r := range records {
 		if !s.matcher.Keep(r) {
 			continue
@@ -309,7 +312,7 @@ func (s *source) takeRecords(ref *trail.BlockRef, records iter.Seq[*format.Recor
 		if len(line) == 0 {
 			continue
 		}
-		if err = s.makeRoom(len(line)); err != nil {
+		if err := s.makeRoom(len(line)); err != nil {
 			return err
 		}
 		s.begin()

@@ -32,7 +32,8 @@ func (x *Index) FollowFrom(path string, from func(stream uint32) uint64) *Live {
 
 // PollBlocks reads new blocks, stream by stream, as they are stored: compressed and encrypted. Their checksums are
 // right; nothing else was checked. The image, header and stored payload, is valid until take returns; an error of
-// take ends the poll, and the block counts as not read. Each problem is reported once.
+// take ends the poll, and the block counts as not read. Each problem is reported once. It returns ErrReplaced if another
+// trail is in its place by now.
 func (l *Live) PollBlocks(
 	ctx context.Context, warn func(error), take func(ref *BlockRef, image []byte) error,
 ) error {
@@ -43,16 +44,17 @@ func (l *Live) PollBlocks(
 		take:       func(_ context.Context, _ *liveStream, ref *BlockRef) error { return take(ref, l.block.Image) },
 		beforeHole: func() error { return nil },
 		warn:       warn,
+		verifies:   true,
 	})
 }
 
-// PollRecords reads new blocks, stream by stream, and hands out the records of each. They, and their bytes, are valid
-// until take returns. An error of take ends the poll, and the block counts as not read. A block whose key was not
+// PollRecords reads new blocks, stream by stream, and hands out the image and the records of each. They, and their bytes,
+// are valid until take returns. An error of take ends the poll, and the block counts as not read. A block whose key was not
 // given ends the poll, too, with an error: it is not passed over. Servers may be nil, or learns of each start of the
 // server.
 func (l *Live) PollRecords(
 	ctx context.Context, servers *Servers, warn func(error),
-	take func(ref *BlockRef, records iter.Seq[*format.Record]) error,
+	take func(ref *BlockRef, image []byte, records iter.Seq[*format.Record]) error,
 ) error {
 	defer l.files.Close()
 	l.discover(warn)
@@ -61,7 +63,7 @@ func (l *Live) PollRecords(
 		read: l.readBlock,
 		take: func(_ context.Context, s *liveStream, ref *BlockRef) error {
 			l.index.Streams[s.index].addLive(ref)
-			return take(ref, func(yield func(*format.Record) bool) {
+			return take(ref, l.block.Image, func(yield func(*format.Record) bool) {
 				more := true
 				all := func(*format.Record) bool { return more }
 				errs := j.records(&l.block, ref, all, func(r *format.Record) {
@@ -75,6 +77,7 @@ func (l *Live) PollRecords(
 		},
 		beforeHole: func() error { return nil },
 		warn:       warn,
+		verifies:   true,
 		needsKeys:  true,
 	})
 }

@@ -93,6 +93,7 @@ type liveStream struct {
 	before        uint64               // the same, but 0 if that block is in an earlier segment
 	lastReadable  format.SegmentHeader // of the last segment that could be read
 	missingFile   *Segment             // the current segment, if its file does not exist
+	lastBlock     BlockRef             // the last block of the current segment that was read; zero: none
 }
 
 type liveLine struct {
@@ -154,6 +155,8 @@ type follower struct {
 	warn       func(error)
 	// needsKeys says that a block without its key ends the poll, and counts as not read.
 	needsKeys bool
+	// verifies says that the poll ends with ErrReplaced when what was read before is not in its place any more.
+	verifies bool
 }
 
 // readBlock reads and loads a block.
@@ -219,6 +222,7 @@ func (l *Live) followStream(ctx context.Context, s *liveStream, f follower) erro
 			f.warn(err)
 		}
 		s.segment, s.offset, s.reported, s.before = next, next.firstBlockOffset(), false, 0
+		s.lastBlock = BlockRef{}
 		if all := next.Stream.Segments; len(all) == 0 || all[len(all)-1].Number < next.Number {
 			next.Stream.Segments = append(all, next)
 		}
@@ -369,6 +373,9 @@ func (l *Live) followSegment(ctx context.Context, s *liveStream, closed bool, f 
 		return false, nil
 	}
 	seg.Size = info.Size()
+	if f.verifies && !s.isInPlace(file) {
+		return false, ErrReplaced
+	}
 	if seg.Size < s.offset {
 		f.warn(seg.problem(format.ProblemDamaged, seg.Size,
 			"file became shorter: it was at least %d bytes long", s.offset))
@@ -430,8 +437,35 @@ func (l *Live) followSegment(ctx context.Context, s *liveStream, closed bool, f 
 				f.warn(problem)
 			}
 		}
+		if problem == nil {
+			s.lastBlock = ref
+		}
 		s.offset, s.before = walk.offset, walk.last
 	}
+}
+
+// ErrReplaced is the error of following a trail in whose place another one is, as after a restore from a backup.
+var ErrReplaced = errors.New("what was read of the trail is not in its place any more")
+
+// isInPlace returns whether the file has what was read last of the segment: the last block, or the header.
+func (s *liveStream) isInPlace(file *os.File) bool {
+	if s.lastBlock.Number == 0 {
+		if s.segment.Err != nil {
+			return true
+		}
+		header := make([]byte, s.segment.Header.Length())
+		if _, err := file.ReadAt(header, 0); err != nil {
+			return false
+		}
+		h, err := format.ParseSegmentHeader(header)
+		return err == nil && h.Hash == s.segment.Header.Hash
+	}
+	header := make([]byte, format.BlockHeaderSize)
+	if _, err := file.ReadAt(header, s.lastBlock.Offset); err != nil {
+		return false
+	}
+	h, err := format.ParseBlockHeader(header)
+	return err == nil && h.Number == s.lastBlock.Number && h.Chain == s.lastBlock.Chain
 }
 
 // isUnfinished returns whether the header of a segment is not complete yet.
