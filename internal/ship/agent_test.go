@@ -101,12 +101,15 @@ func TestARunningAgentNoticesARestore(t *testing.T) {
 					}
 				}
 				r := rand.New(rand.NewPCG(seed, 2))
-				// the second one is shorter, longer, or anything
-				lengths := [][]int{{12, 1}, {1, 12}, {12, 12}, {r.IntN(12), 1 + r.IntN(12)}}[min(round, 3)]
+				// the second one is shorter, longer, or as long in the same segment, or anything
+				lengths, each := []int{r.IntN(12), 1 + r.IntN(12)}, 5
+				if round < 3 {
+					lengths, each = [][]int{{12, 1}, {1, 12}, {12, 12}}[round], 0
+				}
 				for i, n := range lengths {
 					seqs[i] += uint64(1000 * i) // so that their texts differ
 					for range n {
-						grow(t, r, streams[i], sessions[i], &seqs[i], &texts[i])
+						growBy(t, r, each, streams[i], sessions[i], &seqs[i], &texts[i])
 					}
 				}
 				dir := t.TempDir()

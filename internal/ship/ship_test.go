@@ -183,10 +183,17 @@ func inOrder(t *testing.T, what string, sent, arrived []string) {
 	}
 }
 
-// grow writes some blocks to a stream; texts receives the texts of their records.
+// grow writes some blocks to a stream, and begins segments; texts receives the texts of their records.
 func grow(t *testing.T, r *rand.Rand, s *trailtest.Stream, session *trailtest.Session, seq *uint64, texts *[]string) {
+	growBy(t, r, 5, s, session, seq, texts)
+}
+
+// growBy does the same, with a new segment before one of so many blocks; 0: none.
+func growBy(
+	t *testing.T, r *rand.Rand, each int, s *trailtest.Stream, session *trailtest.Session, seq *uint64, texts *[]string,
+) {
 	for range 1 + r.IntN(4) {
-		if r.IntN(5) == 0 {
+		if each > 0 && r.IntN(each) == 0 {
 			s.Rotate(t, trailtest.Epoch+int64(*seq))
 		}
 		b := trailtest.NewBuilder(trailtest.Epoch + int64(*seq))
