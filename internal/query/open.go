@@ -5,6 +5,7 @@ package query
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -215,7 +216,7 @@ func readKeyFile(path string) ([][format.KeySize]byte, error) {
 // runKeyCommand runs a command as the server does. Its standard error is shown to the user.
 func runKeyCommand(command string) ([][format.KeySize]byte, error) {
 	var out, said bytes.Buffer
-	c := shellCommand(command)
+	c := ShellCommand(context.Background(), command)
 	c.Stdout, c.Stderr = &out, &said
 	err := c.Run()
 	if err == nil {
@@ -259,10 +260,10 @@ func (o *KeyOptions) OpenEncrypted(args []string) (*trail.Trail, error) {
 	return OpenTrail(args, o.Keys())
 }
 
-// shellCommand returns a command for the system's shell.
-func shellCommand(command string) *exec.Cmd {
+// ShellCommand returns a command for the system's shell, which is killed if the context ends.
+func ShellCommand(ctx context.Context, command string) *exec.Cmd {
 	if runtime.GOOS == "windows" {
-		return exec.Command("cmd", "/C", command)
+		return exec.CommandContext(ctx, "cmd", "/C", command)
 	}
-	return exec.Command("/bin/sh", "-c", command)
+	return exec.CommandContext(ctx, "/bin/sh", "-c", command)
 }

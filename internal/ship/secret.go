@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pg-steno/pg_steno/internal/query"
 )
 
 // Secret says where a secret is. It is read each time it is needed, so that a new one takes effect without a restart.
@@ -74,7 +75,7 @@ func (s *Secret) Read(ctx context.Context) (string, error) {
 	default:
 		ctx, cancel := context.WithTimeout(ctx, commandTime)
 		defer cancel()
-		out, err := exec.CommandContext(ctx, "/bin/sh", "-c", s.Command).Output()
+		out, err := query.ShellCommand(ctx, s.Command).Output()
 		if err != nil {
 			return "", fmt.Errorf("the command that prints the secret: %w", err) // its text may contain one
 		}

@@ -1,43 +1,19 @@
 package http_test
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	shiphttp "github.com/pg-steno/pg_steno/internal/ship/http"
 	"github.com/pg-steno/pg_steno/internal/ship/recordtest"
-	"github.com/pg-steno/pg_steno/internal/trail/trailtest"
 )
 
 // BenchmarkSend sends lines of pgbench's statements to a server that throws them away.
 func BenchmarkSend(b *testing.B) {
-	there := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-	}))
-	defer there.Close()
-	dir := b.TempDir()
-	const n = 20_000
-	trailtest.Pgbench(b, dir, n, 8, 1)
-	events := recordtest.Of(b, dir, "json")[:n]
-	size := 0
-	for i := range events {
-		size += len(events[i].Line) + 1
-	}
+	to := recordtest.Sink(b)
 	for _, zip := range []bool{false, true} {
 		b.Run(fmt.Sprintf("gzip=%v", zip), func(b *testing.B) {
-			sink := recordtest.Open(b, shiphttp.Kind, "to: "+there.URL, fmt.Sprintf("gzip: %v", zip))
-			b.SetBytes(int64(size))
-			for b.Loop() {
-				if refused, err := sink.SendEvents(context.Background(), events); err != nil || len(refused) > 0 {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
-			b.ReportMetric(float64(size)/n, "bytes/record")
+			recordtest.Bench(b, 20_000, "json", recordtest.Open(b, shiphttp.Kind, "to: "+to, fmt.Sprintf("gzip: %v", zip)))
 		})
 	}
 }

@@ -3,7 +3,6 @@
 package otlp_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +11,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -333,21 +330,7 @@ func startCollector(t *testing.T) *otelcol {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	c := exec.Command(program, "--config", "file:"+config)
-	c.Stderr, c.SysProcAttr = &said, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-		if t.Failed() {
-			t.Logf("the collector said: %.3000s", said.String())
-		}
-	})
-	recordtest.WaitForPort(t, s.grpc)
-	recordtest.WaitForPort(t, s.http)
+	recordtest.Start(t, []string{s.grpc, s.http}, program, "--config", "file:"+config)
 	return s
 }
 

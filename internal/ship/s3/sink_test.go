@@ -463,6 +463,20 @@ func TestManifests(t *testing.T) {
 	if n != 2 {
 		t.Error(n, a.objects(t))
 	}
+	// whoever removes a segment must remove its manifest, too
+	gone := ""
+	for _, key := range a.objects(t) {
+		if strings.Contains(key, "/0000000002-") && strings.HasSuffix(key, ".steno") {
+			gone = strings.TrimSuffix(key, ".steno")
+			if err := s.Client.RemoveObject(t.Context(), bucket, key, minio.RemoveObjectOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, said := a.fetch(t, filepath.Join(t.TempDir(), "fetched")); gone == "" ||
+		!has(said, gone+".json: the segment that it describes is not in the bucket") {
+		t.Error(gone, said)
+	}
 }
 
 func TestOptionsThatCannotWork(t *testing.T) {

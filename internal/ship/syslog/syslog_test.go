@@ -17,7 +17,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -234,21 +233,7 @@ func startRsyslog(t *testing.T, maxMessage int) *rsyslog {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var said bytes.Buffer
-	c := exec.Command(program, "-n", "-f", config, "-i", filepath.Join(dir, "pid"))
-	c.Stderr, c.SysProcAttr = &said, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = c.Process.Kill()
-		_ = c.Wait()
-		if t.Failed() {
-			t.Logf("rsyslogd said: %s", said.String())
-		}
-	})
-	recordtest.WaitForPort(t, s.port)
-	recordtest.WaitForPort(t, s.plain)
+	recordtest.Start(t, []string{s.port, s.plain}, program, "-n", "-f", config, "-i", filepath.Join(dir, "pid"))
 	return s
 }
 
