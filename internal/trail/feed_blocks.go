@@ -32,8 +32,8 @@ func (x *Index) FollowFrom(path string, from func(stream uint32) uint64) *Live {
 
 // PollBlocks reads new blocks, stream by stream, as they are stored: compressed and encrypted. Their checksums are
 // right; nothing else was checked. The image, header and stored payload, is valid until take returns; an error of
-// take ends the poll, and the block counts as not read. Each problem is reported once. It returns ErrReplaced if another
-// trail is in its place by now.
+// take ends the poll, and the block counts as not read. Each problem is reported once. If another trail is in the place
+// of this one by now, the error is ErrReplaced.
 func (l *Live) PollBlocks(
 	ctx context.Context, warn func(error), take func(ref *BlockRef, image []byte) error,
 ) error {
@@ -48,10 +48,9 @@ func (l *Live) PollBlocks(
 	})
 }
 
-// PollRecords reads new blocks, stream by stream, and hands out the image and the records of each. They, and their bytes,
-// are valid until take returns. An error of take ends the poll, and the block counts as not read. A block whose key was not
-// given ends the poll, too, with an error: it is not passed over. Servers may be nil, or learns of each start of the
-// server.
+// PollRecords does the same, and hands out the records of each block, too. They, and their bytes, are valid until take
+// returns. A block whose key was not given ends the poll with an error: it is not passed over. Servers may be nil, or
+// learns of each start of the server.
 func (l *Live) PollRecords(
 	ctx context.Context, servers *Servers, warn func(error),
 	take func(ref *BlockRef, image []byte, records iter.Seq[*format.Record]) error,
